@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -32,10 +32,10 @@ func TestAnnotationsOfLists(t *testing.T) {
 	check("")
 	_ = r.failed(zap.NewNop(), "not reloaded", errNothingAsked)
 	check(errNothingAsked.Error())
-	answer := &api.RemoteList{Status: remote.StateRefused, Text: "line 3: no such field"}
-	r.remote = func() *api.RemoteList { return answer }
+	answer := &apiv1.RemoteList{Status: remote.StateRefused, Text: "line 3: no such field"}
+	r.remote = func() *apiv1.RemoteList { return answer }
 	check("line 3: no such field")
-	answer = &api.RemoteList{Status: remote.StateApplied, Text: "it is in service"}
+	answer = &apiv1.RemoteList{Status: remote.StateApplied, Text: "it is in service"}
 	check(errNothingAsked.Error())
 
 	if _, err := annotationStage(&app{environ: []string{"POD_NAME=exporter-x"}}, r, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "POD_NAMESPACE") {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -56,8 +57,8 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
 			Hostname: p.hostname, Version: version,
-			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *api.Devices { return out.Devices() },
-			Health:     func() *api.Health { return out.Health() },
+			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *apiv1.Devices { return out.Devices() },
+			Health:     func() *apiv1.Health { return out.Health() },
 			Registerer: p.registry, Logger: log,
 		})
 		if cfg.Web.Page == config.PageFull {
@@ -69,9 +70,9 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 }
 
 // named returns the users of a device as the API names them.
-func (o *owners) named(d *collector.Device) (out []api.User) {
+func (o *owners) named(d *collector.Device) (out []apiv1.User) {
 	for _, u := range o.keeper.Users(d) {
-		out = append(out, api.User{Namespace: u.Namespace, Pod: u.Pod, PodUID: u.PodUID, Container: u.Container, Job: u.Job})
+		out = append(out, apiv1.User{Namespace: u.Namespace, Pod: u.Pod, PodUID: u.PodUID, Container: u.Container, Job: u.Job})
 	}
 	return out
 }
@@ -111,9 +112,9 @@ func (v *viewedProcesses) viewed() {
 }
 
 // of returns the processes on a device as the API names them.
-func (v *viewedProcesses) of(d *collector.Device) (out []api.Process) {
+func (v *viewedProcesses) of(d *collector.Device) (out []apiv1.Process) {
 	for _, p := range v.list.Of(d.ID, time.Now()) {
-		one := api.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
+		one := apiv1.Process{PID: p.PID, Name: p.Name, Job: p.Job, Memory: number(p.Memory), Busy: number(p.Process.Busy)}
 		if v.owners != nil {
 			one.Pod = v.owners.keeper.Container(p.PodUID, p.ContainerID)
 		}

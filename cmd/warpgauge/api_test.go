@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/server"
@@ -68,9 +69,9 @@ func TestProcessesAreReadForViewers(t *testing.T) {
 		if n := len(p.engine.Processes().Load().Sources); n > 0 {
 			t.Errorf("%d sources of processes without a viewer", n)
 		}
-		answerOf[api.Devices](t, answers, "devices")
+		answerOf[apiv1.Devices](t, answers, "devices")
 		time.Sleep(3 * time.Second)
-		for _, d := range answerOf[api.Devices](t, answers, "devices").Devices {
+		for _, d := range answerOf[apiv1.Devices](t, answers, "devices").Devices {
 			if got := len(d.Processes); got != map[bool]int{true: 1}[d.GPU == "2"] {
 				t.Errorf("GPU %s has %d processes", d.GPU, got)
 			}
@@ -88,7 +89,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, _ := answeringNode(t, "--fake-spec="+spec, "--isolation=none")
 		time.Sleep(20 * time.Second)
-		events := answerOf[api.Events](t, answers, "events").Events
+		events := answerOf[apiv1.Events](t, answers, "events").Events
 		i := 0
 		for _, e := range events {
 			if e.Kind == api.KindXID && e.GPU == "1" && e.Code != nil && *e.Code == 79 && e.Bad {
@@ -99,19 +100,19 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 			t.Errorf("%d events of the XID: %+v", i, events)
 		}
 		id := ""
-		for _, d := range answerOf[api.Devices](t, answers, "devices").Devices {
+		for _, d := range answerOf[apiv1.Devices](t, answers, "devices").Devices {
 			if d.GPU == "1" && d.Kind == "gpu" {
 				id = d.ID
 			}
 		}
 		counted := false
-		for _, f := range answerOf[api.Fields](t, answers, "fields?device="+id+"&field=DCGM_EXP_XID_ERRORS_TOTAL").Devices[0].Fields {
+		for _, f := range answerOf[apiv1.Fields](t, answers, "fields?device="+id+"&field=DCGM_EXP_XID_ERRORS_TOTAL").Devices[0].Fields {
 			counted = counted || f.Labels["xid"] == "79" && f.Value != nil && *f.Value == 1
 		}
 		if !counted {
 			t.Error("the XID is not among the counted ones")
 		}
-		list := answerOf[api.List](t, answers, "list")
+		list := answerOf[apiv1.List](t, answers, "list")
 		if list.Source != "test.csv" || len(list.Hash) != 64 || len(list.Fields) != 3 {
 			t.Errorf("the list is %+v", list)
 		}
@@ -162,7 +163,7 @@ func TestSimulatedNodesFitTheDescription(t *testing.T) {
 				c := jsonschema.NewCompiler()
 				c.AssertFormat()
 				must(t, c.AddResource("api", *answerOf[any](t, answers, "openapi.json")))
-				id := answerOf[api.Devices](t, answers, "devices").Devices[0].ID
+				id := answerOf[apiv1.Devices](t, answers, "devices").Devices[0].ID
 				for path, of := range map[string]string{
 					"devices": "Devices", "fields": "Fields", "health": "Health", "list": "List", "events": "Events",
 					"samples?field=DCGM_FI_DEV_GPU_TEMP&device=" + url.QueryEscape(id): "Samples",
@@ -173,7 +174,7 @@ func TestSimulatedNodesFitTheDescription(t *testing.T) {
 						t.Errorf("%s: %v", path, err)
 					}
 				}
-				if h := answerOf[api.Health](t, answers, "health"); h.State != "ok" || !h.Ready {
+				if h := answerOf[apiv1.Health](t, answers, "health"); h.State != "ok" || !h.Ready {
 					t.Errorf("health is %s, ready %v: %+v", h.State, h.Ready, h)
 				}
 			})

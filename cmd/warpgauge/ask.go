@@ -13,7 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 )
@@ -32,12 +32,12 @@ func urlFlags() []cli.Flag {
 }
 
 // clientOf returns the client of the exporter at an address, with the settings of urlFlags.
-func clientOf(ctx context.Context, a *app, cmd *cli.Command, address string) (*api.Client, error) {
+func clientOf(ctx context.Context, a *app, cmd *cli.Command, address string) (*apiv1.Client, error) {
 	trust, err := trusted(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return api.NewClient(address, api.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.build.version})
+	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.build.version})
 }
 
 // trusted is what --ca-file and --insecure ask for, nil without them.
@@ -63,7 +63,7 @@ func trusted(ctx context.Context, cmd *cli.Command) (*tls.Config, error) {
 // asksExporter calls f with the exporter that the command should ask, and reports whether that
 // has answered. If it has not, and no exporter was named, the command reads the devices
 // itself. Standard error says which it was.
-func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, f func(context.Context, *api.Client) error) (bool, error) {
+func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
 	address := cmd.String("url")
 	named := address != ""
 	switch local, here := localURL(cfg.Web.Address), readsHere(a, cfg); {

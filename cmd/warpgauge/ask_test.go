@@ -10,18 +10,18 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // answering is an exporter that answers: a GPU with two users, and a page.
 func answering() http.Handler {
 	var mux http.ServeMux
 	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(api.Devices{ // the client sees it
-			Collectors: []api.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
-			Devices: []api.Device{
+		_ = json.NewEncoder(w).Encode(apiv1.Devices{ // the client sees it
+			Collectors: []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
+			Devices: []apiv1.Device{
 				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
-					Users: []api.User{{Namespace: "ml", Pod: "train", Container: "main"}, {Job: "4711"}}},
+					Users: []apiv1.User{{Namespace: "ml", Pod: "train", Container: "main"}, {Job: "4711"}}},
 				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up"},
 			},
 		})

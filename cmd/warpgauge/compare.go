@@ -26,7 +26,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 )
 
@@ -156,7 +156,7 @@ func openPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 	}
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" || kind == "application/json" {
 		_ = resp.Body.Close() // it is not read
-		return nil, api.ErrNoPage
+		return nil, apiv1.ErrNoPage
 	}
 	return resp.Body, nil
 }

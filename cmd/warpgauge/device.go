@@ -14,7 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -33,7 +33,7 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		return err
 	}
 	var found []deviceFields
-	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *api.Client) error {
+	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) error {
 		found, err = askFields(ctx, c, which, patterns)
 		return err
 	})
@@ -61,7 +61,9 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		table: func(w io.Writer) error { return writeFields(w, found) }, json: deviceReport{found}, csv: fieldRows(found),
 	})
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
-		return slices.ContainsFunc(d.Fields, func(f api.Field) bool { return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed) })
+		return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
+			return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed)
+		})
 	}) {
 		err = errReported
 	}
@@ -77,7 +79,7 @@ type deviceReport struct {
 type deviceFields struct {
 	Kind string `json:"kind"`
 	GPU  string `json:"gpu,omitempty"`
-	api.DeviceFields
+	apiv1.DeviceFields
 }
 
 // is reports whether a user means a device, or the one that it is part of, by which: its
@@ -99,12 +101,12 @@ func shortAddress(text string) string {
 }
 
 // askFields asks an exporter.
-func askFields(ctx context.Context, c *api.Client, which string, patterns []string) ([]deviceFields, error) {
+func askFields(ctx context.Context, c *apiv1.Client, which string, patterns []string) ([]deviceFields, error) {
 	all, err := c.Devices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	of := map[string]*api.Device{}
+	of := map[string]*apiv1.Device{}
 	for i := range all.Devices {
 		if d := &all.Devices[i]; is(which, d.GPU, d.UUID, d.ID, d.PCIBusID) {
 			of[d.ID] = d
@@ -139,7 +141,7 @@ func readFields(r *absence.Report, which string, patterns []string) []deviceFiel
 		if !is(which, dev.GPU, dev.UUID, dev.ID, dev.PCIBusID) {
 			continue
 		}
-		of := deviceFields{Kind: dev.Level.String(), GPU: dev.GPU, DeviceFields: api.DeviceFields{ID: dev.ID, Fields: []api.Field{}}}
+		of := deviceFields{Kind: dev.Level.String(), GPU: dev.GPU, DeviceFields: apiv1.DeviceFields{ID: dev.ID, Fields: []apiv1.Field{}}}
 		for j := range d.Fields {
 			if f := &d.Fields[j]; named(f.Name, patterns) {
 				of.Fields = append(of.Fields, apiFields(d.Collector, f)...)
@@ -153,18 +155,18 @@ func readFields(r *absence.Report, which string, patterns []string) []deviceFiel
 }
 
 // apiFields are a field in the form of the API: one for each series.
-func apiFields(of string, f *absence.Field) []api.Field {
-	one := api.Field{Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f.Field), Collector: of}
+func apiFields(of string, f *absence.Field) []apiv1.Field {
+	one := apiv1.Field{Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f.Field), Collector: of}
 	switch {
 	case f.Absent.Reason != "":
-		one.Absent = &api.Absence{Reason: string(f.Absent.Reason), Detail: f.Absent.Detail}
+		one.Absent = &apiv1.Absence{Reason: string(f.Absent.Reason), Detail: f.Absent.Detail}
 	case f.Type == field.Label:
 		one.Metric, one.Labels = "", map[string]string{f.Name: f.Text}
 	}
 	if len(f.Values) == 0 {
-		return []api.Field{one}
+		return []apiv1.Field{one}
 	}
-	var out []api.Field
+	var out []apiv1.Field
 	for _, v := range f.Values {
 		one := one
 		one.Value, one.Labels = &v.Value, map[string]string{}
@@ -197,7 +199,7 @@ func named(name string, patterns []string) bool {
 func addUnlisted(found []deviceFields, patterns []string) {
 	for _, p := range patterns {
 		has := func(d deviceFields) bool {
-			return slices.ContainsFunc(d.Fields, func(f api.Field) bool { return named(f.Name, []string{p}) })
+			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool { return named(f.Name, []string{p}) })
 		}
 		if strings.Contains(p, "*") || slices.ContainsFunc(found, has) {
 			continue
@@ -211,7 +213,7 @@ func addUnlisted(found []deviceFields, patterns []string) {
 		}
 		for i := range found {
 			if found[i].Kind == field.GPU.String() {
-				found[i].Fields = append(found[i].Fields, api.Field{Name: p, Absent: &api.Absence{Reason: string(collector.ReasonNotListed), Detail: detail}})
+				found[i].Fields = append(found[i].Fields, apiv1.Field{Name: p, Absent: &apiv1.Absence{Reason: string(collector.ReasonNotListed), Detail: detail}})
 			}
 		}
 	}
@@ -253,7 +255,7 @@ func writeFields(w io.Writer, found []deviceFields) error {
 }
 
 // valueOf is a field's value in words.
-func valueOf(f *api.Field) string {
+func valueOf(f *apiv1.Field) string {
 	switch {
 	case f.Value != nil:
 		return strconv.FormatFloat(*f.Value, 'f', -1, 64)
@@ -264,7 +266,7 @@ func valueOf(f *api.Field) string {
 }
 
 // labelsOf are the labels that tell series of a field apart.
-func labelsOf(f *api.Field) string {
+func labelsOf(f *apiv1.Field) string {
 	if f.Type == field.Label.String() || len(f.Labels) == 0 {
 		return ""
 	}

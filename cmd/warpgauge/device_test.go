@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 const reasonsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, t
@@ -135,19 +135,19 @@ func TestFieldsOfARunningExporter(t *testing.T) {
 	value := 41.0
 	var mux http.ServeMux
 	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(api.Devices{Devices: []api.Device{ // the client sees it
+		_ = json.NewEncoder(w).Encode(apiv1.Devices{Devices: []apiv1.Device{ // the client sees it
 			{ID: "GPU-1", Kind: "gpu", GPU: "0", UUID: "GPU-1", PCIBusID: "00000000:01:00.0"}, {ID: "GPU-2", Kind: "gpu", GPU: "1", UUID: "GPU-2"},
 			{ID: "GPU-1/link0", Kind: "link", GPU: "0", UUID: "GPU-1", Parent: "GPU-1"},
 		}})
 	})
 	mux.HandleFunc("/api/v1/fields", func(w http.ResponseWriter, r *http.Request) {
-		out := api.Fields{}
+		out := apiv1.Fields{}
 		for _, id := range r.URL.Query()["device"] {
-			d := api.DeviceFields{ID: id}
+			d := apiv1.DeviceFields{ID: id}
 			if id == "GPU-1" {
-				d.Fields = []api.Field{
+				d.Fields = []apiv1.Field{
 					{Name: "A", Type: "gauge", Unit: "W", Collector: "nvml", Labels: map[string]string{"x": "1"}, Value: &value},
-					{Name: "B", Type: "gauge", Collector: "nvml", Absent: &api.Absence{Reason: "no_symbol", Detail: "driver 470 lacks it"}},
+					{Name: "B", Type: "gauge", Collector: "nvml", Absent: &apiv1.Absence{Reason: "no_symbol", Detail: "driver 470 lacks it"}},
 				}
 			}
 			out.Devices = append(out.Devices, d)

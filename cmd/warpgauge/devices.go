@@ -13,7 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
@@ -63,8 +63,8 @@ func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	var found *api.Devices
-	if asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+	var found *apiv1.Devices
+	if asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
 		found, err = c.Devices(ctx)
 		return err
 	}); err != nil {
@@ -147,7 +147,7 @@ func listDevices(collectors []session.CollectorStatus, o *owners) deviceList {
 }
 
 // deviceListOf is the same of an exporter's answer.
-func deviceListOf(d *api.Devices) deviceList {
+func deviceListOf(d *apiv1.Devices) deviceList {
 	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
 	for _, c := range d.Collectors {
 		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
@@ -167,7 +167,7 @@ func deviceListOf(d *api.Devices) deviceList {
 }
 
 // userText says in words who a user is, as owner.Keeper does.
-func userText(u api.User) string {
+func userText(u apiv1.User) string {
 	if u.Job != "" {
 		return "job " + u.Job
 	}

@@ -14,7 +14,7 @@ import (
 
 	"warpgauge/cmd/warpctl/doctor"
 	"warpgauge/cmd/warpctl/top"
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 )
@@ -53,10 +53,10 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 	o := doctor.Options{
 		Version: a.build.version, Settings: doctorSettings(a, cfg), Environ: a.environ, Limit: cmd.Duration("timeout"),
 		Sample: func(ctx context.Context, f func(doctor.Exporter) error) error {
-			return sampled(ctx, a, cfg, cmd.Duration("timeout"), zap.NewNop(), func(c *api.Client, _ string) error { return f(c) })
+			return sampled(ctx, a, cfg, cmd.Duration("timeout"), zap.NewNop(), func(c *apiv1.Client, _ string) error { return f(c) })
 		},
 	}
-	var c *api.Client
+	var c *apiv1.Client
 	address := cmd.String("url")
 	if address == "" && readsHere(a, cfg) == "" {
 		address = localURL(cfg.Web.Address)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/internal/testkit/programtest/prometheustest"
@@ -47,7 +47,7 @@ func TestE2ERecorder(t *testing.T) {
 		return nil
 	})
 	client := newClient(t)
-	var devices api.Devices
+	var devices apiv1.Devices
 	must(t, json.Unmarshal(get(t, client, e.url+"/api/v1/devices").body, &devices))
 	eventually.OK(t, "some history", func() error {
 		if n := strings.Count(string(get(t, client, e.url+"/api/v1/samples?device="+devices.Devices[0].ID+"&field=DCGM_FI_DEV_POWER_USAGE").body), ","); n < 50 {
@@ -56,7 +56,7 @@ func TestE2ERecorder(t *testing.T) {
 		return nil
 	})
 	xid.begin(t)
-	var list api.Recordings
+	var list apiv1.Recordings
 	eventually.OK(t, "a recording", func() error {
 		if err := json.Unmarshal(get(t, client, e.url+"/api/v1/recordings").body, &list); err != nil {
 			return err
@@ -179,17 +179,17 @@ func checkCSV(t *testing.T, text, exported []byte) {
 }
 
 // testReplay compares what a replay serves with what was exported.
-func testReplay(t *testing.T, exe, recording string, r api.Recording, exported []byte) {
+func testReplay(t *testing.T, exe, recording string, r apiv1.Recording, exported []byte) {
 	e := &exporter{Process: programtest.Start(t, exe, []string{"replay", "--listen=127.0.0.1:0", "--at=1s", recording}, programtest.Options{})}
 	e.url = e.AwaitReady(t, "/readyz")
 	client := newClient(t)
-	var devices api.Devices
+	var devices apiv1.Devices
 	body := get(t, client, e.url+"/api/v1/devices").body
 	must(t, json.Unmarshal(body, &devices))
 	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || devices.Time.Before(r.From.Add(time.Second)) || devices.Time.After(r.Until) {
 		t.Errorf("devices of the replay: %s", body)
 	}
-	var samples api.Samples
+	var samples apiv1.Samples
 	for _, d := range devices.Devices {
 		must(t, json.Unmarshal((get(t, client, fmt.Sprintf("%s/api/v1/samples?device=%s&field=DCGM_FI_DEV_POWER_USAGE&since=%s&until=%s",
 			e.url, d.ID, r.From.Format(time.RFC3339Nano), r.Until.Format(time.RFC3339Nano))).body), &samples))
@@ -218,7 +218,7 @@ func testReplay(t *testing.T, exe, recording string, r api.Recording, exported [
 	if n := len(e.scrape(t, acceptText).values("DCGM_FI_DEV_GPU_TEMP_count")); n != 2 {
 		t.Errorf("%d histograms", n)
 	}
-	var events api.Events
+	var events apiv1.Events
 	must(t, json.Unmarshal((get(t, client, e.url+"/api/v1/events?since="+r.From.Format(time.RFC3339Nano)).body), &events))
 	if !strings.Contains(fmt.Sprint(events), "XID 79") {
 		t.Errorf("events of the replay: %v", events)

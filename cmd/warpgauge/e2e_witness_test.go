@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -34,7 +35,7 @@ func kernelLine(t *testing.T, path string, priority, seq int, text string) {
 // xidEvents are the XIDs of the API's events: GPU, code and who has reported it first.
 func xidEvents(t *testing.T, client *http.Client, e *exporter) (out []string) {
 	t.Helper()
-	var events api.Events
+	var events apiv1.Events
 	if err := json.Unmarshal(get(t, client, e.url+"/api/v1/events").body, &events); err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func manual(root *cli.Command, flags *config.Set, version string) string {
 	}
 	b.WriteString(".SS completion bash|zsh|fish|pwsh\n" + completionUsage + ".\n")
 	b.WriteString(".SH OPTIONS\n")
-	for _, g := range config.Groups() {
+	for _, g := range flags.Groups() {
 		fmt.Fprintf(&b, ".SS %s\n", roff(string(g)))
 		for _, f := range flags.Flags() {
 			if f.Group != g || f.NoEffect != "" {

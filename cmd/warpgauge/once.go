@@ -12,7 +12,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -116,11 +116,11 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 // onceAsked prints the page of a running exporter, if one is to be asked and answers.
 func onceAsked(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
-	var found *api.Devices
-	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *api.Client) (err error) {
+	var found *apiv1.Devices
+	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
 		// Whatever listens at the usual port, and has pages: this is how to know that it is warpgauge.
 		found, err = c.Devices(ctx)
-		if err != nil && (cmd.String("url") == "" || !errors.Is(err, api.ErrNoAPI)) {
+		if err != nil && (cmd.String("url") == "" || !errors.Is(err, apiv1.ErrNoAPI)) {
 			return err
 		}
 		return c.Page(ctx, format.ContentType(), &page)

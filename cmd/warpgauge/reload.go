@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -45,19 +46,19 @@ type reloader struct {
 
 	local   atomic.Pointer[inService] // the local list
 	service atomic.Pointer[inService]
-	event   func(api.Event)        // nil: events are not kept
-	remote  func() *api.RemoteList // how lists of a server are delivered; nil: no server is asked
+	event   func(apiv1.Event)        // nil: events are not kept
+	remote  func() *apiv1.RemoteList // how lists of a server are delivered; nil: no server is asked
 	metrics *reloadMetrics
 }
 
 // inService is the list in service and how the last reload went.
 type inService struct {
-	api.List // without its Fields
-	fields   field.List
+	apiv1.List // without its Fields
+	fields     field.List
 }
 
 // list is what the API says of the list in service.
-func (r *reloader) list() api.List {
+func (r *reloader) list() apiv1.List {
 	out := r.service.Load().List
 	if r.remote != nil {
 		out.Remote = r.remote()
@@ -68,7 +69,7 @@ func (r *reloader) list() api.List {
 // reads notes the local list.
 func (r *reloader) reads(in *config.Content, list field.List) {
 	r.content = in
-	r.local.Store(&inService{fields: list, List: api.List{Source: in.Name, Hash: in.Hash()}})
+	r.local.Store(&inService{fields: list, List: apiv1.List{Source: in.Name, Hash: in.Hash()}})
 }
 
 // serves notes which list is in service since now.
@@ -93,7 +94,7 @@ func (r *reloader) servesDelivered(l *remote.List) {
 		r.serves(*r.local.Load(), time.Now())
 		return
 	}
-	s := inService{fields: l.Fields, List: api.List{Source: l.Origin, Hash: l.Hash, Revision: l.Revision}}
+	s := inService{fields: l.Fields, List: apiv1.List{Source: l.Origin, Hash: l.Hash, Revision: l.Revision}}
 	if !l.Until.IsZero() {
 		until := l.Until.UTC().Truncate(time.Millisecond)
 		s.Until = &until
@@ -134,7 +135,7 @@ func (r *reloader) deliver(ctx context.Context, l *remote.List) error {
 	}
 	r.partial = false
 	r.servesDelivered(l)
-	r.report(api.Event{Text: fmt.Sprintf("field list of %s: %s", name, count(len(next.Fields), "field"))})
+	r.report(apiv1.Event{Text: fmt.Sprintf("field list of %s: %s", name, count(len(next.Fields), "field"))})
 	return nil
 }
 
@@ -232,7 +233,7 @@ func (r *reloader) reload(ctx context.Context, cause string) error {
 		return r.failed(log, "counters reloaded, but not in every collector", err)
 	}
 	r.metrics.succeeded(time.Now())
-	r.report(api.Event{Text: fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field"))})
+	r.report(apiv1.Event{Text: fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field"))})
 	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
 	return nil
 }
@@ -244,7 +245,7 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	now.LastError, now.FailedAt = err.Error(), &at
 	r.service.Store(&now)
-	r.report(api.Event{Text: message + ": " + err.Error(), Bad: true})
+	r.report(apiv1.Event{Text: message + ": " + err.Error(), Bad: true})
 	var bad *countersError
 	if !errors.As(err, &bad) {
 		log.Error(message, zap.Error(err))
@@ -258,7 +259,7 @@ func (r *reloader) failed(log *zap.Logger, message string, err error) error {
 }
 
 // report says what came of a reload.
-func (r *reloader) report(e api.Event) {
+func (r *reloader) report(e apiv1.Event) {
 	if e.Kind = api.KindReload; r.event != nil {
 		r.event(e)
 	}
@@ -316,7 +317,7 @@ func (m *reloadMetrics) started(now time.Time) {
 }
 
 // applied notes which list is in service.
-func (m *reloadMetrics) applied(l *api.List) {
+func (m *reloadMetrics) applied(l *apiv1.List) {
 	m.list.Reset()
 	m.list.WithLabelValues(l.Source, l.Hash, l.Revision).Set(1)
 	m.since.Set(float64(l.Applied.UnixMilli()) / 1000)

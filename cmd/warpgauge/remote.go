@@ -16,7 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/config"
@@ -75,7 +75,7 @@ func newDelivery(a *app, cfg *config.Config, csv *counters, log *zap.Logger) *de
 			l := d.r.local.Load()
 			return l.Hash, l.fields
 		},
-		Event:  func(text string, bad bool) { d.r.report(api.Event{Text: text, Bad: bad}) },
+		Event:  func(text string, bad bool) { d.r.report(apiv1.Event{Text: text, Bad: bad}) },
 		Logger: log,
 	})
 	return d
@@ -221,14 +221,14 @@ func (d *delivery) effective() *remote.Offer {
 }
 
 // answer is what the API says of the delivery.
-func (d *delivery) answer() *api.RemoteList {
+func (d *delivery) answer() *apiv1.RemoteList {
 	s := d.State()
-	out := &api.RemoteList{
+	out := &apiv1.RemoteList{
 		Mode: d.cfg.Remote.Mode, Status: s.Condition(), Text: s.Text, Since: s.Since.UTC().Truncate(time.Millisecond),
 		Hash: s.Tried, Unreachable: s.Down, Unkept: s.Unkept, Local: d.r.local.Load().Hash,
 	}
 	for _, r := range s.Refused {
-		out.Refused = append(out.Refused, api.Refusal(r))
+		out.Refused = append(out.Refused, apiv1.Refusal(r))
 	}
 	return out
 }

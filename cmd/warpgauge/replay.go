@@ -16,14 +16,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/extensions/live/page"
 	"warpgauge/extensions/live/recorder"
@@ -35,6 +34,7 @@ import (
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -160,8 +160,8 @@ func newReplay(r *recorder.Recording, version string) *replay {
 		Hostname: r.Hostname, Version: version, Recording: r.Name,
 		View: func() *view.View { return p.showing.Load().view }, Status: p.status, Health: p.health,
 		List: p.list, Fields: func() field.List { return list },
-		Users:     func(d *collector.Device) []api.User { return p.users.of[d.ID].Users },
-		Processes: func(d *collector.Device) []api.Process { return p.users.of[d.ID].Processes },
+		Users:     func(d *collector.Device) []apiv1.User { return p.users.of[d.ID].Users },
+		Processes: func(d *collector.Device) []apiv1.Process { return p.users.of[d.ID].Processes },
 		Events:    log, History: newHistory(r), HistoryAge: r.Until.Sub(r.From), Now: p.now,
 	})
 	return p
@@ -199,8 +199,8 @@ func (p *replay) health() *verdict.Snapshot {
 	}, p.now())
 }
 
-func (p *replay) list() api.List {
-	return api.List{Source: "the recording", Applied: p.recording.From}
+func (p *replay) list() apiv1.List {
+	return apiv1.List{Source: "the recording", Applied: p.recording.From}
 }
 
 // now is the time that is shown.
@@ -417,10 +417,10 @@ func (p *replay) status() []session.CollectorStatus {
 }
 
 // recordedUsers are the users of devices when a recording was written.
-type recordedUsers struct{ of map[string]api.Device }
+type recordedUsers struct{ of map[string]apiv1.Device }
 
 func usersOf(r *recorder.Recording) recordedUsers {
-	u := recordedUsers{make(map[string]api.Device)}
+	u := recordedUsers{make(map[string]apiv1.Device)}
 	for _, d := range r.Node.Devices {
 		u.of[d.ID] = d
 	}

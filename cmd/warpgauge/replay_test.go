@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/collector"
@@ -31,14 +32,14 @@ func recordingOf(t *testing.T) *recorder.Recording {
 	must(t, err)
 	start := time.Now().UTC()
 	r := &recorder.Recording{Fields: []field.List{list}, Header: recorder.Header{
-		Recording: api.Recording{Name: "x.jsonl.zst", Cause: "xid", Device: "GPU-a", From: start, Until: start.Add(10 * time.Second)},
+		Recording: apiv1.Recording{Name: "x.jsonl.zst", Cause: "xid", Device: "GPU-a", From: start, Until: start.Add(10 * time.Second)},
 		Hostname:  "node", Lists: []string{""},
 		Devices: []recorder.Device{
 			{Collector: "nvml", Interval: time.Second, Device: collector.Device{ID: "GPU-a", GPU: "0", Level: field.GPU}},
 			{Collector: "nvml", Interval: time.Second, Device: collector.Device{ID: "GPU-b", GPU: "1"}}, // without series
 		},
-		Node:   api.Devices{Devices: []api.Device{{ID: "GPU-a", State: "lost", Reason: "gone", Users: []api.User{{Namespace: "ns", Pod: "p", Container: "c"}}}}},
-		Events: []api.Event{{Kind: "xid", Time: start.Add(1500 * time.Millisecond), Device: "GPU-a", Text: "XID 79"}},
+		Node:   apiv1.Devices{Devices: []apiv1.Device{{ID: "GPU-a", State: "lost", Reason: "gone", Users: []apiv1.User{{Namespace: "ns", Pod: "p", Container: "c"}}}}},
+		Events: []apiv1.Event{{Kind: "xid", Time: start.Add(1500 * time.Millisecond), Device: "GPU-a", Text: "XID 79"}},
 	}}
 	series := func(id field.ID, buffered bool, pairs ...float64) {
 		s := recorder.Series{Series: history.Series{Device: "GPU-a", Field: id, Buffered: buffered}}
@@ -235,7 +236,7 @@ func TestReplayOfAReload(t *testing.T) {
 		}
 		return l
 	}
-	var got api.List
+	var got apiv1.List
 	replayed(t, &recorder.Recording{Fields: []field.List{list(before), list(before, after)}}, "list", &got)
 	if len(got.Fields) != 2 || got.Fields[1].Name != after.Name {
 		t.Errorf("fields %v", got.Fields)

@@ -14,6 +14,7 @@ import (
 
 	"warpgauge/cmd/warpctl/top"
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/session"
@@ -112,8 +113,8 @@ func topURLs(ctx context.Context, cmd *cli.Command) ([]string, error) {
 
 // topHere shows this node: what its exporter says, or what is sampled here.
 func topHere(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config) error {
-	var c *api.Client
-	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, client *api.Client) error {
+	var c *apiv1.Client
+	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, client *apiv1.Client) error {
 		c = client
 		_, err := c.Devices(ctx)
 		return err
@@ -133,7 +134,7 @@ func topSampling(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Conf
 	if !once(cmd) && top.Terminal(a.out) { // which is no place for lines of a log
 		log, cfg.HostEngine.Log = zap.NewNop(), false
 	}
-	return sampled(ctx, a, cfg, cmd.Duration("timeout"), log, func(c *api.Client, hostname string) error {
+	return sampled(ctx, a, cfg, cmd.Duration("timeout"), log, func(c *apiv1.Client, hostname string) error {
 		return show(ctx, a, cmd, []top.Target{{Name: hostname, Node: c}}, notice)
 	})
 }
@@ -162,7 +163,7 @@ func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, n
 
 // sampled samples in this process as the exporter does, and calls f with a client of
 // the API over that when each device has been sampled or says why not.
-func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *api.Client, hostname string) error) error {
+func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *apiv1.Client, hostname string) error) error {
 	here := *cfg
 	here.Recorder.Directory = "" // is the exporter's
 	here.Health.Directory = ""

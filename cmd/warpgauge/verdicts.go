@@ -12,11 +12,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/verdict"
 )
 
 // lineForm is an output of one line of at most longestLine bytes, which is what
@@ -112,7 +111,7 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	return nil
 }
 
-func askHealth(ctx context.Context, a *app, cmd *cli.Command) (*api.Health, error) {
+func askHealth(ctx context.Context, a *app, cmd *cli.Command) (*apiv1.Health, error) {
 	cfg, err := a.config()
 	if err != nil {
 		return nil, err
@@ -130,7 +129,7 @@ func askHealth(ctx context.Context, a *app, cmd *cli.Command) (*api.Health, erro
 	return c.Health(ctx)
 }
 
-func withStates(all []api.DeviceHealth, states ...string) (out []api.DeviceHealth) {
+func withStates(all []apiv1.DeviceHealth, states ...string) (out []apiv1.DeviceHealth) {
 	for i := range all {
 		if slices.Contains(states, all[i].State) {
 			out = append(out, all[i])
@@ -140,7 +139,7 @@ func withStates(all []api.DeviceHealth, states ...string) (out []api.DeviceHealt
 }
 
 // briefs says of each device what is wrong and what to do: "GPU 3 xid_79: reboot".
-func briefs(of []api.DeviceHealth) (out []string) {
+func briefs(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
 		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
@@ -174,7 +173,7 @@ func writeLine(w io.Writer, head string, parts ...string) error {
 	return err
 }
 
-func writeHealth(w io.Writer, h *api.Health) error {
+func writeHealth(w io.Writer, h *apiv1.Health) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(t, "STATE\tGPU\tID\tSINCE\tREASON\tACTION\tWHAT")
 	for _, r := range healthRows(h)[1:] {
@@ -193,7 +192,7 @@ func writeHealth(w io.Writer, h *api.Health) error {
 }
 
 // writeConditions writes what was seen of a device.
-func writeConditions(t *tabwriter.Writer, d *api.DeviceHealth) {
+func writeConditions(t *tabwriter.Writer, d *apiv1.DeviceHealth) {
 	for i := range d.Conditions {
 		c := &d.Conditions[i]
 		fmt.Fprintf(t, "\n%s %s: %s, since %s, seen last %s\n", healthName(d), c.Reason, c.Text, stamp(c.Since), stamp(c.Last))
@@ -206,14 +205,14 @@ func writeConditions(t *tabwriter.Writer, d *api.DeviceHealth) {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // healthName is what people call a device.
-func healthName(d *api.DeviceHealth) string {
+func healthName(d *apiv1.DeviceHealth) string {
 	if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
 		return "GPU " + d.GPU
 	}
 	return d.ID
 }
 
-func healthRows(h *api.Health) [][]string {
+func healthRows(h *apiv1.Health) [][]string {
 	out := [][]string{{"state", "gpu", "id", "since", "reason", "action", "text"}}
 	for i := range h.Devices {
 		d := &h.Devices[i]

@@ -13,18 +13,18 @@ import (
 	"unicode/utf8"
 
 	"warpgauge/extensions/health/consumer/kubenode"
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // verdicts is an exporter that has judged devices.
-func verdicts(t *testing.T, devices ...api.DeviceHealth) (url string) {
+func verdicts(t *testing.T, devices ...apiv1.DeviceHealth) (url string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/api/v1/health" {
 			http.NotFound(w, r)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(api.Health{State: "ok", Devices: devices}) // the client sees it
+		_ = json.NewEncoder(w).Encode(apiv1.Health{State: "ok", Devices: devices}) // the client sees it
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
@@ -32,16 +32,16 @@ func verdicts(t *testing.T, devices ...api.DeviceHealth) (url string) {
 
 func TestHealth(t *testing.T) {
 	since := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	healthy := api.DeviceHealth{ID: "GPU-0", GPU: "0", State: "ok", Action: "none", Since: &since}
-	degraded := api.DeviceHealth{ID: "GPU-1", GPU: "1", State: "degraded", Reason: "corrected_errors", Text: "many corrected errors", Action: "none", Since: &since}
-	failed := api.DeviceHealth{ID: "GPU-3", GPU: "3", State: "failed", Reason: "xid_79", Text: "the GPU has fallen off the bus", Action: "reboot", Since: &since}
-	part := api.DeviceHealth{ID: "GPU-3/1", GPU: "3", State: "failed", Reason: "xid_79", Action: "reboot"}
-	unknown := api.DeviceHealth{ID: "GPU-2", GPU: "2", State: "unknown", Reason: "released", Action: "none"}
-	all := func(d ...api.DeviceHealth) []api.DeviceHealth { return d }
+	healthy := apiv1.DeviceHealth{ID: "GPU-0", GPU: "0", State: "ok", Action: "none", Since: &since}
+	degraded := apiv1.DeviceHealth{ID: "GPU-1", GPU: "1", State: "degraded", Reason: "corrected_errors", Text: "many corrected errors", Action: "none", Since: &since}
+	failed := apiv1.DeviceHealth{ID: "GPU-3", GPU: "3", State: "failed", Reason: "xid_79", Text: "the GPU has fallen off the bus", Action: "reboot", Since: &since}
+	part := apiv1.DeviceHealth{ID: "GPU-3/1", GPU: "3", State: "failed", Reason: "xid_79", Action: "reboot"}
+	unknown := apiv1.DeviceHealth{ID: "GPU-2", GPU: "2", State: "unknown", Reason: "released", Action: "none"}
+	all := func(d ...apiv1.DeviceHealth) []apiv1.DeviceHealth { return d }
 
 	for _, tt := range []struct {
 		name    string
-		devices []api.DeviceHealth
+		devices []apiv1.DeviceHealth
 		failOn  string
 		code    int
 		line    string
@@ -69,16 +69,16 @@ func TestHealth(t *testing.T) {
 		})
 	}
 
-	failed.Conditions = []api.HealthCondition{{
+	failed.Conditions = []apiv1.HealthCondition{{
 		Reason: "xid_79", Text: "the GPU has fallen off the bus", Since: since, Last: since.Add(time.Minute),
-		Evidence: []api.HealthEvidence{{Time: since, Source: "kernel log", Text: "NVRM: Xid"}},
+		Evidence: []apiv1.HealthEvidence{{Time: since, Source: "kernel log", Text: "NVRM: Xid"}},
 	}}
 	url := verdicts(t, healthy, failed)
 	execute(t, nil, "health", "--url="+url).want(t, 1, "STATE   GPU  ID     SINCE                 REASON  ACTION  WHAT\n",
 		"ok      0    GPU-0  2026-11-22T12:00:00Z  -       none    -\n", "failed  3    GPU-3  2026-11-22T12:00:00Z  xid_79  reboot  the GPU has fallen off the bus\n",
 		"\nGPU 3 xid_79: the GPU has fallen off the bus, since 2026-11-22T12:00:00Z, seen last 2026-11-22T12:01:00Z\n  2026-11-22T12:00:00Z  kernel log  NVRM: Xid\n")
 	execute(t, nil, "health", "--url="+url, "--output=csv").want(t, 1, "state,gpu,id,since,reason,action,text\n", "failed,3,GPU-3,2026-11-22T12:00:00Z,xid_79,reboot,the GPU has fallen off the bus\n")
-	var found api.Health
+	var found apiv1.Health
 	if out := execute(t, nil, "health", "--url="+url, "--output=json"); json.Unmarshal([]byte(out.out), &found) != nil || len(found.Devices) != 2 || found.Devices[1].Reason != "xid_79" {
 		t.Errorf("as JSON: %q", out.out)
 	}
@@ -146,7 +146,7 @@ func TestNodeProblemDetector(t *testing.T) {
 		t.Errorf("condition %q by %q", r.Condition, r.Path)
 	}
 	for state, want := range map[string]int{"ok": 0, "degraded": 0, "failed": 1, "unknown": 2} {
-		got := execute(t, nil, append(r.Args, "--url="+verdicts(t, api.DeviceHealth{ID: "GPU-1", GPU: "1", State: state, Reason: "reason"}))...)
+		got := execute(t, nil, append(r.Args, "--url="+verdicts(t, apiv1.DeviceHealth{ID: "GPU-1", GPU: "1", State: state, Reason: "reason"}))...)
 		if got.code != want || len(got.out) > longestLine+1 || strings.Count(got.out, "\n") != 1 {
 			t.Errorf("%s: code %d, output %q, want code %d", state, got.code, got.out, want)
 		}

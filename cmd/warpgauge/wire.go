@@ -13,6 +13,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/signs"
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/absence"
@@ -69,7 +70,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
 	if p.events != nil {
 		p.engine.takenOver = func(collector string) {
-			p.events.Add(api.Event{Kind: api.KindFailover, Text: "collector " + collector + " serves the GPUs now"})
+			p.events.Add(apiv1.Event{Kind: api.KindFailover, Text: "collector " + collector + " serves the GPUs now"})
 		}
 	}
 	p.registry.MustRegister(p.store)

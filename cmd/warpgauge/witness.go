@@ -7,18 +7,18 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 )
 
 // Sources of observations that are no collectors.
@@ -165,7 +165,7 @@ func (w *witness) kernel(e kernellog.Event) {
 	case e.Kind == kernellog.XID:
 		w.events.XID(&d, e.Code, e.Time, sourceKernelLog, detail(&e, d.ID == ""))
 	case e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected:
-		w.events.Add(api.Event{Time: e.Time, Kind: api.KindKernel, Device: d.ID, GPU: d.GPU, Source: sourceKernelLog, Text: e.Text, Bad: reason != "" && e.Kind != kernellog.AMDResetDone})
+		w.events.Add(apiv1.Event{Time: e.Time, Kind: api.KindKernel, Device: d.ID, GPU: d.GPU, Source: sourceKernelLog, Text: e.Text, Bad: reason != "" && e.Kind != kernellog.AMDResetDone})
 	}
 }
 

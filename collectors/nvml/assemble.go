@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// assembly makes sources of GPUs.
+// assembly builds one source per GPU.
 type assembly struct {
 	lib     *library
 	log     *zap.Logger
@@ -25,10 +25,9 @@ type assembly struct {
 	gpus    []*gpu
 }
 
-// sources makes one source of each GPU, concurrently: everything is asked for once, to
-// find out what there is, and a GPU that hangs there delays no other. Its source
-// has no columns and asks for a new Open when the GPU answers after all.
-// collector.ErrOutdated ends all.
+// sources builds one source per GPU, all concurrently. Each GPU is asked once for everything it supports, so a GPU that
+// hangs does not delay the others: its source has no columns and requests a new Open when the GPU answers.
+// collector.ErrOutdated fails the whole Open.
 func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 	at := map[int]int{} // in gpus, by NVML's index
 	var ask []int
@@ -39,7 +38,7 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 	errs := make([]error, len(a.gpus))
 	ended := a.pending.ask(ctx, ask,
 		func(index int) { i := at[index]; made[i], errs[i] = a.source(a.gpus[i]) },
-		func(index int) { // too late for this session
+		func(index int) { // the answer came too late for this session
 			if s := made[at[index]]; s != nil {
 				s.close()
 			}
@@ -69,8 +68,8 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 	return out, nil
 }
 
-// source makes the parts of one GPU. MIG comes first, so that nothing reads of
-// instances that are no more, and GPM before what stands in for it.
+// source builds the parts of one GPU. The MIG part comes first, so that no other part reads an instance that has been
+// destroyed. GPM comes before the parts that replace it.
 func (a *assembly) source(g *gpu) (*source, error) {
 	if g.err != nil {
 		return nil, g.err
@@ -86,11 +85,11 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	parts = append(parts, gpm)
 	var p part
 	if err == nil {
-		p, err = newReadings(g.of, targets, a.fields, columnsOf(gpm), why)
+		p, err = newReadings(g.reader, targets, a.fields, columnIDs(gpm), why)
 		parts = append(parts, p)
 	}
 	if err == nil {
-		p, err = newBuffered(a.lib, g, a.fields, columnsOf(p), log)
+		p, err = newBuffered(a.lib, g, a.fields, columnIDs(p), log)
 		parts = append(parts, p)
 	}
 	if err == nil && a.wants(field.VGPU) {
@@ -118,43 +117,43 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	return s, nil
 }
 
-// wants reports whether the list asks for fields of a level.
+// wants reports whether the list has fields of a level.
 func (a *assembly) wants(level field.Level) bool {
 	return slices.ContainsFunc(a.fields, func(r field.Reading) bool { return r.Desc.Level == level })
 }
 
-// wanted reports whether the list asks for one of the fields.
+// wanted reports whether the list has one of the fields.
 func wanted(fields []field.Reading, ids ...field.ID) bool {
 	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
 }
 
-// devices are the GPU, its instances, its vGPUs and, if the list asks for fields of
-// links, its links; and what of these the table of readings is asked for.
+// devices returns the GPU, its instances, its vGPUs and, if the list has link fields, its links. targets says how the
+// table of readings asks each of them.
 func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	devices := []collector.Device{g.device}
-	targets := []target{{of: g.of, level: field.GPU}}
+	targets := []target{{reader: g.reader, level: field.GPU}}
 	for _, in := range g.instances {
-		targets = append(targets, target{device: len(devices), of: in.of, level: in.device.Level})
+		targets = append(targets, target{device: len(devices), reader: in.reader, level: in.device.Level})
 		devices = append(devices, in.device)
 	}
 	for _, v := range a.vgpus(g) {
-		targets = append(targets, target{device: len(devices), of: v.of, level: field.VGPU})
+		targets = append(targets, target{device: len(devices), reader: v.reader, level: field.VGPU})
 		devices = append(devices, v.device)
 	}
 	if !a.wants(field.Link) {
 		return devices, targets
 	}
-	states := linksOf(a.lib, g.handle)
-	for n := range uint32(mostLinks) {
+	states := readLinkStates(a.lib, g.handle)
+	for n := range uint32(maxLinks) {
 		if states.known>>n&1 == 1 {
-			targets = append(targets, target{device: len(devices), of: g.of, level: field.Link, link: n})
+			targets = append(targets, target{device: len(devices), reader: g.reader, level: field.Link, link: n})
 			devices = append(devices, linkDevice(g.device, n))
 		}
 	}
 	return devices, targets
 }
 
-// linkDevice is link n of a GPU, as NVML numbers them from 0.
+// linkDevice returns link n of a GPU. NVML numbers links from 0.
 func linkDevice(parent collector.Device, n uint32) collector.Device {
 	d := parent
 	d.Facts = nil
@@ -165,7 +164,7 @@ func linkDevice(parent collector.Device, n uint32) collector.Device {
 	return d
 }
 
-// trim drops links of which there is no column at the end.
+// trim drops trailing links without columns.
 func (s *source) trim() {
 	last := len(s.devices) - 1
 	for last > 0 && s.devices[last].Level == field.Link && !slices.ContainsFunc(s.cols, func(c collector.Column) bool { return c.Device == last }) {
@@ -177,15 +176,15 @@ func (s *source) trim() {
 // linkStates are the NVLinks of a GPU as bit masks.
 type linkStates struct {
 	active uint64
-	known  uint64 // of the others nothing is known, or there are none
+	known  uint64 // links whose state NVML reports
 }
 
-// linksOf asks for the states of a GPU's NVLinks.
-func linksOf(l *library, gpu nvml.Device) (s linkStates) {
+// linksOf reads the states of a GPU's NVLinks.
+func readLinkStates(l *library, gpu nvml.Device) (s linkStates) {
 	if !l.has("nvmlDeviceGetNvLinkState") {
 		return s
 	}
-	for n := range mostLinks {
+	for n := range maxLinks {
 		if state, code := gpu.GetNvLinkState(n); code == nvml.SUCCESS {
 			s.known |= 1 << n
 			if state == nvml.FEATURE_ENABLED {
@@ -198,18 +197,18 @@ func linksOf(l *library, gpu nvml.Device) (s linkStates) {
 
 // vgpu is a virtual GPU that runs on a GPU of this host.
 type vgpu struct {
-	of     device
+	reader device
 	device collector.Device
 }
 
-// vgpus finds the vGPUs of a GPU, if the list asks for fields of theirs. Their
-// devices are as the GPU's but for the UUID, which is theirs.
+// vgpus finds the vGPUs of a GPU if the list has vGPU fields. A vGPU's device differs from the GPU's in level, parent,
+// ID and UUID.
 func (a *assembly) vgpus(g *gpu) []vgpu {
 	if !a.wants(field.VGPU) || !a.lib.has("nvmlDeviceGetActiveVgpus") {
 		return nil
 	}
 	if _, code := countVGPUs(a.lib, g.handle); code != nvml.SUCCESS {
-		return nil // there are none, or more than go-nvml should make room for
+		return nil // no vGPUs, or more than go-nvml should allocate for
 	}
 	all, code := g.handle.GetActiveVgpus()
 	if code != nvml.SUCCESS {

@@ -16,40 +16,40 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Calls that would delay a GPU's sample are made on goroutines of their parts: those
-// that measure PCIe traffic, which take 20 ms each, and those about two GPUs, of which
-// the other may hang. They end with the part's close.
+// Two kinds of call run on their own goroutines because they would delay the GPU's sample: PCIe throughput, which takes
+// 20 ms per call, and the calls about a pair of GPUs, where the other GPU may hang. The part's close waits for these
+// goroutines.
 
-// throughput measures PCIe traffic of a GPU whose driver has no counters of it. A sample
-// takes the newest result and begins the next measurement.
+// throughput measures PCIe traffic of a GPU whose driver has no traffic counters. Each sample uses the newest result
+// and starts the next measurement.
 type throughput struct {
 	in      []input
 	cost    *meter
-	batch   *batch      // of the measurement that is busy
-	busy    atomic.Bool // one is in progress
-	begun   time.Time   // when it began
+	batch   *batch      // used by the running measurement only
+	busy    atomic.Bool // a measurement is running
+	begun   time.Time   // when it started
 	calling sync.WaitGroup
 	newest  atomic.Pointer[measurement]
 }
 
-// measurement is what one measurement gave, by direction; NaN where there is none.
+// measurement is the result of one measurement, by direction. NaN means no value.
 type measurement struct {
 	at     time.Time
 	values []float64
-	code   nvml.Return // what a fatal answer was; the values are those of before then
+	code   nvml.Return // fatal answer, if any; the values are then those of the measurement before
 }
 
-// staleThroughput is how old a measurement may be, and how long one may take.
+// staleThroughput is the maximum age of a measurement and the maximum time that one may take.
 const staleThroughput = time.Second
 
-// newThroughput binds the directions that the candidates ask for and measures once;
-// has says which the device has. nil if none. It blocks for the measurement.
+// newThroughput binds the directions of the candidates and measures once. has reports which candidates the device
+// supports; t is nil if it supports none. The call blocks for the measurement.
 func newThroughput(gpu device, all []*candidate) (t *throughput, has []bool, err error) {
 	has = make([]bool, len(all))
 	t = &throughput{batch: newBatch(gpu), in: make([]input, len(all))}
 	t.newest.Store(&measurement{})
 	for i, c := range all {
-		if t.in[i], has[i] = t.batch.add(c.rows[0].terms[0], gpu, 0); has[i] {
+		if t.in[i], has[i] = t.batch.planTerm(c.rows[0].terms[0], gpu, 0); has[i] {
 			t.batch.want(t.in[i])
 		}
 	}
@@ -73,7 +73,7 @@ func newThroughput(gpu device, all []*candidate) (t *throughput, has []bool, err
 	return t, has, nil
 }
 
-// ask makes the calls and keeps their results.
+// ask makes the calls and stores their results.
 func (t *throughput) ask() {
 	code := t.batch.run()
 	m := *t.newest.Load()
@@ -87,7 +87,7 @@ func (t *throughput) ask() {
 	t.newest.Store(&m)
 }
 
-// measure begins the next measurement, unless one is in progress.
+// measure starts the next measurement unless one is running.
 func (t *throughput) measure(now time.Time) {
 	if !t.busy.CompareAndSwap(false, true) {
 		return
@@ -99,8 +99,8 @@ func (t *throughput) measure(now time.Time) {
 	})
 }
 
-// value is the newest measurement of a direction: the one that the sample before
-// asked for, or, if that is not done yet, one of the last second; else NaN.
+// value returns the newest measurement of a direction: the one that the previous sample started, or, if that one is
+// still running, a result up to one second old; else NaN.
 func (t *throughput) value(i int, now time.Time) float64 {
 	m := t.newest.Load()
 	if t.busy.Load() && now.Sub(m.at) > staleThroughput {
@@ -109,22 +109,22 @@ func (t *throughput) value(i int, now time.Time) float64 {
 	return m.values[i]
 }
 
-// overdue reports whether a measurement takes too long.
+// overdue reports whether the running measurement takes too long.
 func (t *throughput) overdue(now time.Time) bool {
 	return t.busy.Load() && now.Sub(t.begun) > staleThroughput
 }
 
-// trouble is the fatal answer to the newest measurement, if it was one.
+// trouble returns the newest measurement's fatal answer, or SUCCESS.
 func (t *throughput) trouble() nvml.Return { return t.newest.Load().code }
 
-// close waits for the measurement in progress.
+// close waits for the running measurement.
 func (t *throughput) close() { t.calling.Wait() }
 
-// peersPatience is how long a sample waits for the answers about its peers. They
-// take microseconds, unless one of the two GPUs is in trouble.
+// peersPatience is how long a sample waits for the status of its peers. The calls take microseconds unless one of the
+// two GPUs is failing.
 const peersPatience = 250 * time.Millisecond
 
-// peerUnknown is what a pair's status is without an answer; NVML's are from 0.
+// peerUnknown is the status of a pair without an answer. NVML's statuses start at 0.
 const peerUnknown = -1
 
 // lastLinkStatus is NVML_P2P_STATUS_UNKNOWN.
@@ -136,12 +136,10 @@ func linkStatuses() [lastLinkStatus + 1]string {
 	return [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
 }
 
-// peersPart supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each of the others
-// over NVLink. The status is a label, so there is a column for each peer and
-// status, and one of a peer's columns has a value.
+// peersPart supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so
+// there is a column per peer and status, and exactly one column of an answering peer has a value.
 //
-// Each peer is asked about on a goroutine, one call at a time, and a peer that has not
-// answered is blank.
+// Each peer has its own goroutine for its call, at most one call at a time. A peer that has not answered is blank.
 type peersPart struct {
 	pairs    []*pair
 	cols     []collector.Column // pair-major
@@ -151,15 +149,15 @@ type peersPart struct {
 	calling  sync.WaitGroup
 }
 
-// pair is the question about one peer.
+// pair is the call about one peer.
 type pair struct {
 	peer
-	busy   atomic.Bool  // a call is in progress
-	status atomic.Int64 // what the last one answered
-	asked  bool         // in the sample in hand
+	busy   atomic.Bool  // a call is running
+	status atomic.Int64 // answer of the newest call
+	asked  bool         // by the current sample
 }
 
-// peer is another GPU, with the index that label peer_gpu shows.
+// peer is another GPU. index is the value of label peer_gpu.
 type peer struct {
 	index int
 	ask   func() (status int, ok bool)
@@ -167,8 +165,8 @@ type peer struct {
 
 var _ part = (*peersPart)(nil)
 
-// newPeers makes the part of what a GPU reaches over NVLink; nil if it is not
-// wanted, the driver does not know or there is no other GPU.
+// newPeers makes the NVLink peer part of a GPU. It returns nil if the list does not have the field, the driver lacks
+// the call, or there is no other GPU.
 func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 	if !wanted(fields, field.P2PStatus) || !l.has("nvmlDeviceGetP2PStatus") {
 		return nil
@@ -180,7 +178,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 		}
 		peers = append(peers, peer{other.index, func() (int, bool) {
 			status, code := g.handle.GetP2PStatus(other.handle, nvml.P2P_CAPS_INDEX_NVLINK)
-			return min(int(status), lastLinkStatus), code == nvml.SUCCESS && status >= 0 // one of a driver to come is "Unknown"
+			return min(int(status), lastLinkStatus), code == nvml.SUCCESS && status >= 0 // a status that newer drivers add is "Unknown"
 		}})
 	}
 	if len(peers) == 0 {
@@ -189,7 +187,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 	return newPeersPart(peers)
 }
 
-// newPeersPart makes the part of a GPU that has the peers.
+// newPeersPart makes the part for the given peers.
 func newPeersPart(peers []peer) *peersPart {
 	p := &peersPart{answered: make(chan struct{}, 1), timer: time.NewTimer(0), cost: meter{call: "nvmlDeviceGetP2PStatus"}}
 	p.timer.Stop()
@@ -234,8 +232,8 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// wait returns when every pair that was asked has answered, or patience is at its
-// end. One that hangs since an earlier sample is not waited for.
+// wait returns when every pair that this sample asked has answered, or after peersPatience. It does not wait for a call
+// that an earlier sample started.
 func (p *peersPart) wait() {
 	p.timer.Reset(peersPatience)
 	defer p.timer.Stop()
@@ -253,11 +251,11 @@ func (p *peersPart) ask(x *pair) {
 	if status, ok := x.ask(); ok {
 		x.status.Store(int64(status))
 	}
-	p.cost.add(start)
+	p.cost.addSince(start)
 	x.busy.Store(false)
 	select {
 	case p.answered <- struct{}{}:
-	default: // one is waiting there
+	default: // a wake-up is already queued
 	}
 }
 

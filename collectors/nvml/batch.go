@@ -13,13 +13,13 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// meter adds up what one kind of call has cost. Concurrent use is safe.
+// meter counts the calls of one kind and their time. It is safe for concurrent use.
 type meter struct {
 	call         string
 	count, nanos atomic.Int64
 }
 
-func (m *meter) add(since time.Time) {
+func (m *meter) addSince(since time.Time) {
 	m.count.Add(1)
 	m.nanos.Add(int64(time.Since(since)))
 }
@@ -28,10 +28,10 @@ func (m *meter) cost() collector.CallCost {
 	return collector.CallCost{Call: m.call, Count: uint64(m.count.Load()), Time: time.Duration(m.nanos.Load())}
 }
 
-// batch asks a GPU, its instances, links and vGPUs for what cells need: each call once
-// however many cells share it, and all field values in one call.
+// batch makes the calls that cells need on a GPU, its instances, links and vGPUs. Cells that need the same call share
+// it, and all field values come from one call.
 type batch struct {
-	gpu    device // whose field values are asked for
+	gpu    device // the device whose field values are read
 	calls  []plannedCall
 	fields []plannedField
 	asked  map[question]int // index into calls or fields
@@ -43,11 +43,11 @@ type batch struct {
 	at      time.Duration // since epoch, when the newest field values came
 }
 
-// question is what is asked of which device.
+// question identifies one call: function, arguments and device.
 type question struct {
-	call *call
-	arg  [3]uint32
-	of   device
+	call   *call
+	arg    [3]uint32
+	reader device
 }
 
 type plannedCall struct {
@@ -63,12 +63,12 @@ type plannedField struct {
 	id, scope uint32
 	value     float64
 	code      nvml.Return
-	wide      bool  // the driver gave 64 bits
-	stamp     int64 // when the driver says it took it, µs since 1970, 0 if it does not say
+	wide      bool  // the driver returned 64 bits
+	stamp     int64 // the driver's timestamp in µs since 1970; 0 if the driver sets none
 	due       bool
 }
 
-// input is one result that a cell is made of.
+// input is one of the results that a cell is computed from.
 type input struct {
 	term  term
 	field bool
@@ -79,8 +79,8 @@ func newBatch(gpu device) *batch {
 	return &batch{gpu: gpu, asked: map[question]int{}, epoch: time.Now()}
 }
 
-// add plans what a term needs; false if this library does not have the call.
-func (b *batch) add(t term, of device, link uint32) (input, bool) {
+// planTerm plans the call for a term. It returns false if the library lacks the call.
+func (b *batch) planTerm(t term, of device, link uint32) (input, bool) {
 	in := input{term: t, field: t.call == getFieldValues}
 	for i, a := range t.arg {
 		if a == ThisLink {
@@ -122,7 +122,7 @@ func (b *batch) meter(call string) *meter {
 	return b.meters[len(b.meters)-1]
 }
 
-// clear makes nothing due.
+// clear marks every call as not due.
 func (b *batch) clear() {
 	for i := range b.calls {
 		b.calls[i].due = false
@@ -140,9 +140,8 @@ func (b *batch) want(in input) {
 	}
 }
 
-// run makes the calls that are due. It stops at the first answer that concerns
-// all of them (the GPU is lost, the driver is gone) and returns that, else SUCCESS.
-// It may hang when the driver does.
+// run makes the due calls. It stops at the first fatal answer (GPU lost, driver gone) and returns it, else SUCCESS. It
+// may hang when the driver does.
 func (b *batch) run() nvml.Return {
 	for i := range b.calls {
 		c := &b.calls[i]
@@ -151,7 +150,7 @@ func (b *batch) run() nvml.Return {
 		}
 		start := time.Now()
 		c.code = c.do(c.arg, c.out)
-		c.cost.add(start)
+		c.cost.addSince(start)
 		if isFatal(c.code) {
 			return c.code
 		}
@@ -159,17 +158,17 @@ func (b *batch) run() nvml.Return {
 	return b.askFields()
 }
 
-// fieldsAtOnce is how many field values one call asks for. DCGM asks for as many as there
-// are fields (NVML_FI_MAX, 303 in CUDA 13.3) in one.
+// fieldsAtOnce is the maximum number of field values per call. DCGM asks for all fields (NVML_FI_MAX, 303 in CUDA 13.3)
+// in one call.
 const fieldsAtOnce = 256
 
-// askFields asks for the fields that are due, in as few calls as can be.
+// askFields reads the due fields in as few calls as possible.
 func (b *batch) askFields() nvml.Return {
 	b.scratch = b.scratch[:0]
 	for i := range b.fields {
 		if f := &b.fields[i]; f.due {
-			// NVML may leave a field as it was, all of ECC's if ECC is off (NVIDIA bug
-			// 2009232), so what it is before the call is "not supported".
+			// NVML may leave an entry unchanged, for example all ECC fields while ECC is off (NVIDIA bug 2009232), so
+			// each entry starts as "not supported".
 			b.scratch = append(b.scratch, nvml.FieldValue{FieldId: f.id, ScopeId: f.scope, NvmlReturn: uint32(nvml.ERROR_NOT_SUPPORTED)})
 		}
 	}
@@ -180,7 +179,7 @@ func (b *batch) askFields() nvml.Return {
 	for rest := b.scratch; len(rest) > 0 && all == nvml.SUCCESS; rest = rest[min(fieldsAtOnce, len(rest)):] {
 		start := time.Now()
 		all = b.gpu.values(rest[:min(fieldsAtOnce, len(rest))])
-		b.values.add(start)
+		b.values.addSince(start)
 	}
 	b.at = time.Since(b.epoch)
 	stop, n := nvml.SUCCESS, 0
@@ -203,11 +202,9 @@ func (b *batch) askFields() nvml.Return {
 	return stop
 }
 
-// decode takes the number of a field value, NaN for one that is not available. The
-// type is not always right: NVML leaves it at 0, which is double, for ECC counts
-// (NVIDIA bug 2032468) and the memory's temperature, as comments in DCGM's
-// DcgmCacheManager.cpp say. Integers look like subnormal doubles then, which no
-// reading is.
+// decode returns the number in a field value, NaN if the driver marks it as not available. The type is not always
+// right: comments in DCGM's DcgmCacheManager.cpp say that NVML leaves it at 0 (double) for ECC counts (NVIDIA bug
+// 2032468) and for the memory temperature. Such integers look like subnormal doubles, which no real reading is.
 func decode(f *nvml.FieldValue) (v float64, wide bool) {
 	bits := binary.NativeEndian.Uint64(f.Value[:])
 	low := binary.NativeEndian.Uint32(f.Value[:])
@@ -228,10 +225,10 @@ func decode(f *nvml.FieldValue) (v float64, wide bool) {
 	case nvml.VALUE_TYPE_UNSIGNED_SHORT:
 		return float64(binary.NativeEndian.Uint16(f.Value[:])), false
 	}
-	return math.NaN(), false // of a type to come
+	return math.NaN(), false // a type that this code does not know
 }
 
-// result is the newest answer to an input; NaN if there is no value.
+// result returns the newest answer for an input; NaN if there is no value.
 func (b *batch) result(in input) (float64, nvml.Return) {
 	var v float64
 	var code nvml.Return

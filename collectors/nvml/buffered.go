@@ -15,18 +15,18 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// kept is what the driver keeps samples of (nvmlDeviceGetSamples), by field.
+// kept is a reading whose samples the driver buffers (nvmlDeviceGetSamples).
 type kept struct {
 	field     field.ID
 	kind      nvml.SamplingType
-	scale     float64 // the field's unit in the samples'
-	perSecond float64 // at most, as nvidia-smi -q shows of boards at work; of clocks it is not known
+	scale     float64 // from the sample's unit to the field's
+	perSecond float64 // upper bound, from nvidia-smi -q on busy boards; not documented for clocks
 }
 
 var keptSamples = [...]kept{
 	{100, nvml.PROCESSOR_CLK_SAMPLES, 1, 60},
 	{101, nvml.MEMORY_CLK_SAMPLES, 1, 60},
-	{155, nvml.TOTAL_POWER_SAMPLES, 1e-3, 60}, // not the instant power: over which time it is averaged is not known
+	{155, nvml.TOTAL_POWER_SAMPLES, 1e-3, 60}, // not used for the instant power: its averaging time is not documented
 	{203, nvml.GPU_UTILIZATION_SAMPLES, 1, 6},
 	{204, nvml.MEMORY_UTILIZATION_SAMPLES, 1, 6},
 	{206, nvml.ENC_UTILIZATION_SAMPLES, 1, 6},
@@ -34,18 +34,18 @@ var keptSamples = [...]kept{
 }
 
 const (
-	// mostKept is room for what drivers keep: 120 samples of power, 100 of the rest.
-	mostKept = 256
+	// maxKept is the buffer size in samples. Drivers keep 120 samples of power and 100 of other readings.
+	maxKept = 256
 
-	// silent is how long a buffer has no new samples that can be, until it is taken for
-	// sure that the clock of its stamps was set. The slowest have one in a second.
+	// silent is how long a buffer may have no usable new sample before the reader assumes that the clock behind the
+	// timestamps was set. The slowest buffer gets one sample per second.
 	silent = 5 * time.Second
 
-	// ahead is how much later than the time that has passed a stamp can be.
+	// ahead is how far a timestamp may run ahead of the elapsed time.
 	ahead = 2 * time.Second
 )
 
-// bufferedPart supplies the samples that the driver keeps of a GPU, for histograms.
+// bufferedPart supplies the samples that the driver buffers for a GPU, for histograms.
 type bufferedPart struct {
 	cols    []collector.Column
 	buffers []*driverBuffer
@@ -56,23 +56,23 @@ type bufferedPart struct {
 	cost    meter
 }
 
-// samplesReader asks for samples newer than a stamp: as many as there is room for, and how
-// many there were and of what type. NVML says ERROR_NOT_FOUND if there is none.
+// samplesReader reads samples newer than a timestamp into a slice. It returns how many there were and their type. NVML
+// answers ERROR_NOT_FOUND if there are none.
 type samplesReader func(kind nvml.SamplingType, since uint64, into []nvml.Sample) (n int, typ nvml.ValueType, code nvml.Return)
 
-// driverBuffer is what the driver keeps of one reading.
+// driverBuffer reads the driver's buffer of one reading.
 type driverBuffer struct {
 	*collector.Buffer
 	kept
 	first int         // column
-	heard time.Time   // when there was a new sample
-	state nvml.Return // what NVML answered last, for the log
+	heard time.Time   // when the last new sample arrived
+	state nvml.Return // NVML's last answer, for the log
 }
 
 var _ part = (*bufferedPart)(nil)
 
-// newBuffered makes the part of a GPU's histograms, nil if the driver keeps nothing that
-// the list has any of and the GPU a reading (supplied).
+// newBuffered makes the part for a GPU's histograms. It returns nil unless the list has a histogram of a reading that
+// the GPU supports (supplied) and the driver buffers.
 func newBuffered(l *library, g *gpu, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
 	f, err := l.dl.Lookup("nvmlDeviceGetSamples")
 	if err != nil {
@@ -82,7 +82,7 @@ func newBuffered(l *library, g *gpu, fields []field.Reading, supplied map[column
 }
 
 func bufferedOf(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
-	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, mostKept), log: log, now: time.Now, cost: meter{call: "nvmlDeviceGetSamples"}}
+	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, maxKept), log: log, now: time.Now, cost: meter{call: "nvmlDeviceGetSamples"}}
 	for _, r := range fields {
 		i := slices.IndexFunc(keptSamples[:], func(k kept) bool { return k.field == r.Desc.ID })
 		if i < 0 || !r.Histogram || !supplied[columnID{0, r.Desc.ID}] {
@@ -117,7 +117,7 @@ func (p *bufferedPart) sample(row []float64, due []bool) error {
 		if !due[b.first] {
 			continue
 		}
-		code := p.take(b, now)
+		code := p.appendSamples(b, now)
 		b.Put(row[b.first:][:b.Width()])
 		if code != b.state {
 			p.logState(b, code)
@@ -132,14 +132,14 @@ func (p *bufferedPart) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// take adds the samples since the last time.
-func (p *bufferedPart) take(b *driverBuffer, now time.Time) nvml.Return {
+// appendSamples adds the samples that arrived since the last call.
+func (p *bufferedPart) appendSamples(b *driverBuffer, now time.Time) nvml.Return {
 	samples, typ, code := p.ask(b.kind, uint64(b.Last()))
 	if code != nvml.SUCCESS && code != nvml.ERROR_NOT_FOUND {
 		return code
 	}
 	last := b.Last()
-	limit := last + (now.Sub(b.heard) + ahead).Microseconds() // later ones are of before the clock was set back
+	limit := last + (now.Sub(b.heard) + ahead).Microseconds() // later timestamps are from before the clock was set back
 	for i := range samples {
 		if stamp := int64(samples[i].TimeStamp); stamp <= limit {
 			b.Add(stamp, b.value(&samples[i], typ))
@@ -157,23 +157,23 @@ func (p *bufferedPart) take(b *driverBuffer, now time.Time) nvml.Return {
 	return nvml.SUCCESS
 }
 
-// newest is the stamp of the newest sample of all that the driver keeps, 0 if there is
-// none: of the last one, for older ones have later stamps if the clock was set back.
+// newest returns the timestamp of the last sample in the driver's buffer, 0 if the buffer is empty. After the clock was
+// set back, older samples have later timestamps, so position decides, not the maximum.
 func (p *bufferedPart) newest(b *driverBuffer) (int64, nvml.Return) {
 	start := time.Now()
 	n, _, code := p.read(b.kind, 0, p.scratch)
-	p.cost.add(start)
+	p.cost.addSince(start)
 	if n = min(n, len(p.scratch)); code != nvml.SUCCESS || n <= 0 {
 		return 0, code
 	}
 	return int64(p.scratch[n-1].TimeStamp), code
 }
 
-// ask returns the samples after a stamp, oldest first.
+// ask returns the samples after a timestamp, oldest first.
 func (p *bufferedPart) ask(kind nvml.SamplingType, since uint64) ([]nvml.Sample, nvml.ValueType, nvml.Return) {
 	start := time.Now()
 	n, typ, code := p.read(kind, since, p.scratch)
-	p.cost.add(start)
+	p.cost.addSince(start)
 	if code != nvml.SUCCESS {
 		return nil, typ, code
 	}
@@ -182,7 +182,7 @@ func (p *bufferedPart) ask(kind nvml.SamplingType, since uint64) ([]nvml.Sample,
 	return samples, typ, code
 }
 
-// value is a sample in the field's unit, NaN for what is none.
+// value returns a sample in the field's unit, NaN if it is not available.
 func (k *kept) value(s *nvml.Sample, typ nvml.ValueType) float64 {
 	v, _ := decode(&nvml.FieldValue{ValueType: uint32(typ), Value: s.SampleValue})
 	return v * k.scale

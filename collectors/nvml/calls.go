@@ -10,45 +10,44 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// call is a function of NVML as the collector uses it on each tick, under its names,
-// newest first: the first that the library defines is used.
+// call is a function of NVML that the collector uses on each tick. It lists the function's names, newest first; the
+// first that the library defines is used.
 type call []generation
 
-// generation is a function under one of its names.
+// generation is one of the names of a function.
 type generation struct {
 	symbol  string
-	results int // how many results a call gives
-	args    int // how many arguments choose what is read
-	since   int // branch of the first driver that has it; 0 for those all supported ones have
+	results int // number of results
+	args    int // number of arguments that select the reading
+	since   int // first driver branch that has it; 0 if all supported drivers do
 	ask     asker
 }
 
-// name is the newest name of the call.
+// name returns the newest name of the call.
 func (c *call) name() string { return (*c)[0].symbol }
 
-// oldestDriver is the branch of the oldest driver that is supported.
+// oldestDriver is the branch of the oldest supported driver.
 const oldestDriver = 470
 
-// device is what readings are asked of: a GPU, a MIG device or a vGPU.
+// device answers readings: a GPU, a MIG device or a vGPU.
 type device interface {
-	// bind finds how the device is asked for a call: by its newest name that the
-	// library has. It makes no call.
+	// bind returns how to make a call on this device, by the newest name that the library has. It calls nothing.
 	bind(c *call) (ask, bool)
 
-	// field is the number of a field in the device's driver, see fieldOf.
+	// field returns the number of a field in the device's driver, see fieldOf.
 	field(id uint32) (uint32, bool)
 
-	// values asks for fields of nvmlDeviceGetFieldValues. Each value has its
-	// answer; the one returned concerns all.
+	// values reads fields with nvmlDeviceGetFieldValues. Each entry has its own code; the returned code concerns the
+	// whole call.
 	values(v []nvml.FieldValue) nvml.Return
 }
 
-// ask is a call that is bound to a device.
+// ask is a call bound to a device.
 type ask struct {
 	name    string
 	results int
-	// do makes the call and writes its results. A result that NVML marks as not
-	// available is NaN. It may hang when the driver does.
+	// do makes the call and writes its results, NaN for a result that NVML marks as not available. It may hang when the
+	// driver does.
 	do func(arg [3]uint32, out []float64) nvml.Return
 }
 
@@ -56,7 +55,7 @@ type ask struct {
 type handle struct {
 	nvml.Device
 	lib  *library
-	vgpu nvml.VgpuInstance // of a vGPU, which has no Device
+	vgpu nvml.VgpuInstance // set for a vGPU, which has no Device
 }
 
 var _ device = (*handle)(nil)
@@ -76,11 +75,11 @@ func (h *handle) field(id uint32) (uint32, bool) {
 
 func (h *handle) values(v []nvml.FieldValue) nvml.Return { return h.GetFieldValues(v) }
 
-// asker makes a call of go-nvml, see ask.
+// asker makes a call through go-nvml, see ask.do.
 type asker func(h *handle, arg [3]uint32, out []float64) nvml.Return
 
-// The calls. The drivers are those whose nvml.h has the name first, by the versions
-// that go-nvml kept (CUDA 11.0 of driver 450 to CUDA 13.3).
+// The calls. The driver branches are the first whose nvml.h has the name, from the versions in go-nvml's history (CUDA
+// 11.0 for driver 450 to CUDA 13.3).
 var (
 	getFieldValues          = &call{{"nvmlDeviceGetFieldValues", 1, 0, 0, nil}} // arguments are field and scope; see device.values
 	getTemperature          = &call{{"nvmlDeviceGetTemperature", 1, 1, 0, byArg(nvml.Device.GetTemperature)}}
@@ -141,7 +140,7 @@ var (
 		return code
 	}}}
 	getSRAMErrors = &call{{"nvmlDeviceGetSramEccErrorStatus", 1, 0, 550, into(nvml.Device.GetSramEccErrorStatus, func(s nvml.EccSramErrorStatus, out []float64) {
-		out[0] = yes(s.BThresholdExceeded != 0)
+		out[0] = boolValue(s.BThresholdExceeded != 0)
 	})}}
 	getRetiredPages = &call{{"nvmlDeviceGetRetiredPages", 1, 1, 0, func(h *handle, a [3]uint32, out []float64) nvml.Return {
 		n, code := countRetiredPages(h.lib, h.Device, a[0])
@@ -155,7 +154,7 @@ var (
 	})}}
 	getUnrepairableMemory = &call{{"nvmlDeviceGetUnrepairableMemoryFlag_v1", 1, 0, 590, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		unrepairable, code := unrepairableMemory(h.lib, h.Device)
-		out[0] = yes(unrepairable)
+		out[0] = boolValue(unrepairable)
 		return code
 	}}}
 	getPCIeReplay     = &call{{"nvmlDeviceGetPcieReplayCounter", 1, 0, 0, one(nvml.Device.GetPcieReplayCounter)}}
@@ -182,7 +181,7 @@ var (
 			out[0], out[1], out[2] = float64(f.State), float64(f.Status), float64(f.CliqueId)
 		})},
 	}
-	// its third version
+	// third version of the struct
 	getFabricSummary = &call{{"nvmlDeviceGetGpuFabricInfoV", 1, 0, 580, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		f, code := h.GetGpuFabricInfoV().V3()
 		out[0] = float64(f.HealthSummary)
@@ -201,7 +200,7 @@ var (
 		out[0] = 0
 		for i, f := range l.GridLicensableFeatures {
 			if l.IsGridLicenseSupported != 0 && uint32(i) < l.LicensableFeaturesCount && f.FeatureCode == uint32(nvml.GRID_LICENSE_FEATURE_CODE_VGPU) {
-				out[0] = yes(f.FeatureState != 0)
+				out[0] = boolValue(f.FeatureState != 0)
 			}
 		}
 	})}}
@@ -220,14 +219,14 @@ var (
 	getInforomChecksum = &call{{"nvmlDeviceGetInforomConfigurationChecksum", 1, 0, 0, one(nvml.Device.GetInforomConfigurationChecksum)}}
 	getInforomValid    = &call{{"nvmlDeviceValidateInforom", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		code := h.ValidateInforom()
-		out[0] = yes(code == nvml.SUCCESS)
+		out[0] = boolValue(code == nvml.SUCCESS)
 		if code == nvml.ERROR_CORRUPTED_INFOROM {
 			return nvml.SUCCESS
 		}
 		return code
 	}}}
 	getGPMSupport = &call{{"nvmlGpmQueryDeviceSupport", 1, 0, 520, into(nvml.Device.GpmQueryDeviceSupport, func(s nvml.GpmSupport, out []float64) {
-		out[0] = yes(s.IsSupportedDevice != 0)
+		out[0] = boolValue(s.IsSupportedDevice != 0)
 	})}}
 	getVGPUMemory = &call{{"nvmlVgpuInstanceGetFbUsage", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		n, code := h.vgpu.GetFbUsage()
@@ -235,7 +234,7 @@ var (
 		return code
 	}}}
 	getVGPUType = &call{{"nvmlVgpuInstanceGetType", 1, 0, 0, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
-		// Its type is an interface over an unexported number.
+		// The type is an interface over an unexported number.
 		t, code := h.vgpu.GetType()
 		out[0] = number(t)
 		return code
@@ -245,12 +244,12 @@ var (
 	getVGPULicence   = &call{
 		{"nvmlVgpuInstanceGetLicenseInfo_v2", 1, 0, 510, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 			l, code := h.vgpu.GetLicenseInfo()
-			out[0] = yes(l.IsLicensed != 0)
+			out[0] = boolValue(l.IsLicensed != 0)
 			return code
 		}},
 		{"nvmlVgpuInstanceGetLicenseStatus", 1, 0, 0, ofVGPU(nvml.VgpuInstance.GetLicenseStatus)},
 	}
-	// see vgpuPart
+	// asked on the GPU, but it is a property of the system
 	getCCState = &call{{"nvmlSystemGetConfComputeState", 1, 0, 535, func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		s, code := h.lib.api.SystemGetConfComputeState()
 		out[0] = float64(s.CcFeature)
@@ -268,13 +267,13 @@ var (
 	}}}
 )
 
-// affinityBytes makes go-nvml ask for four words of a mask: it takes bytes for bits.
+// affinityBytes makes go-nvml read four words of a mask: go-nvml takes the number of CPUs for bytes.
 const affinityBytes = 4 * 8
 
-// uint32s are the types in which go-nvml returns 32 bits.
+// uint32s lists the types in which go-nvml returns 32 bits.
 type uint32s interface{ ~int | ~int32 | ~uint32 }
 
-// known32 is a number, NaN for NVML_VALUE_NOT_AVAILABLE.
+// known32 converts a number; NVML_VALUE_NOT_AVAILABLE becomes NaN.
 func known32[T uint32s](v T) float64 {
 	if uint32(v) == math.MaxUint32 {
 		return math.NaN()
@@ -282,9 +281,8 @@ func known32[T uint32s](v T) float64 {
 	return float64(uint32(v))
 }
 
-// known64 is known32 for 64 bits. A float64 is exact up to 2^53, which no counter of
-// NVML reaches within years, but those of bytes over PCIe or NVLink at 1 TB/s in 2.5 hours: they
-// are used for differences, whose error stays below 2^(64-53) bytes.
+// known64 is known32 for 64 bits. A float64 is exact up to 2^53. Only byte counters of PCIe or NVLink exceed that
+// within years (in 2.5 hours at 1 TB/s); they are used for differences, with an error below 2^(64-53) bytes.
 func known64(v uint64) float64 {
 	if v == math.MaxUint64 {
 		return math.NaN()
@@ -292,7 +290,7 @@ func known64(v uint64) float64 {
 	return float64(v)
 }
 
-// number is what an interface of go-nvml over an unexported number holds.
+// number returns the value of a go-nvml interface over an unexported number.
 func number(v any) float64 {
 	if n := reflect.ValueOf(v); n.CanUint() {
 		return float64(n.Uint())
@@ -300,14 +298,14 @@ func number(v any) float64 {
 	return math.NaN()
 }
 
-func yes(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// into asks for something, of which write makes the results.
+// into returns an asker that calls f and converts the answer with write.
 func into[T any](f func(nvml.Device) (T, nvml.Return), write func(v T, out []float64)) asker {
 	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		v, code := f(h.Device)
@@ -316,17 +314,17 @@ func into[T any](f func(nvml.Device) (T, nvml.Return), write func(v T, out []flo
 	}
 }
 
-// one asks for a number of 32 bits.
+// one reads one 32-bit number.
 func one[T uint32s](f func(nvml.Device) (T, nvml.Return)) asker {
 	return into(f, func(v T, out []float64) { out[0] = known32(v) })
 }
 
-// long asks for a number of 64 bits.
+// long reads one 64-bit number.
 func long(f func(nvml.Device) (uint64, nvml.Return)) asker {
 	return into(f, func(v uint64, out []float64) { out[0] = known64(v) })
 }
 
-// two asks for two numbers of 32 bits.
+// two reads two 32-bit numbers.
 func two[T uint32s](f func(nvml.Device) (T, T, nvml.Return)) asker {
 	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		v, w, code := f(h.Device)
@@ -335,7 +333,7 @@ func two[T uint32s](f func(nvml.Device) (T, T, nvml.Return)) asker {
 	}
 }
 
-// byArg asks for a number of 32 bits that the first argument chooses.
+// byArg reads a 32-bit number that the first argument selects.
 func byArg[A uint32s](f func(nvml.Device, A) (uint32, nvml.Return)) asker {
 	return func(h *handle, arg [3]uint32, out []float64) nvml.Return {
 		v, code := f(h.Device, A(arg[0]))
@@ -352,8 +350,8 @@ func ofVGPU[T uint32s](f func(nvml.VgpuInstance) (T, nvml.Return)) asker {
 	}
 }
 
-// countOf counts a list of processes. Without room for them NVML says how many there
-// are, in newer drivers with success, in older ones with the error that they do not fit.
+// countOf counts the entries of a process list. Called without a buffer, newer drivers return the count with SUCCESS,
+// older ones with INSUFFICIENT_SIZE.
 func countOf(symbol string) asker {
 	return func(h *handle, _ [3]uint32, out []float64) nvml.Return {
 		f, err := h.lib.dl.Lookup(symbol)
@@ -369,11 +367,9 @@ func countOf(symbol string) asker {
 	}
 }
 
-// masks stores the words of a bit mask as DCGM does, as signed numbers, if a float64
-// can hold them exactly: a mask with other bits is worse than none.
-//
-// A mask without any bit is none: where the machine has one memory node, or a guest does not
-// know its own, drivers may say that the GPU is near all processors and near no memory.
+// masks stores the words of a bit mask as DCGM does, as signed numbers. A word that float64 cannot hold exactly is
+// blank, because a wrong mask is worse than none. An empty mask is blank, too: on machines with one memory node, and in
+// guests that do not know their node, drivers report no bit at all.
 func masks(out []float64, words []uint, code nvml.Return) nvml.Return {
 	some := slices.ContainsFunc(words, func(w uint) bool { return w != 0 })
 	for i := range out {
@@ -389,7 +385,7 @@ func masks(out []float64, words []uint, code nvml.Return) nvml.Return {
 	return code
 }
 
-// The calls about processes: three lists, and how busy each process is.
+// The calls about processes: three lists, and each process's utilization.
 const (
 	listCompute = iota
 	listGraphics
@@ -399,7 +395,7 @@ const (
 	numAsks = askBusy + 1
 )
 
-// processCalls are the names of each, newest first.
+// processCalls holds the names of each call, newest first.
 var processCalls = [numAsks]call{
 	listCompute:  {{symbol: "nvmlDeviceGetComputeRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetComputeRunningProcesses_v2"}},
 	listGraphics: {{symbol: "nvmlDeviceGetGraphicsRunningProcesses_v3", since: 510}, {symbol: "nvmlDeviceGetGraphicsRunningProcesses_v2"}},
@@ -407,8 +403,8 @@ var processCalls = [numAsks]call{
 	askBusy:      {{symbol: "nvmlDeviceGetProcessesUtilizationInfo", since: 550}, {symbol: "nvmlDeviceGetProcessUtilization"}},
 }
 
-// otherSymbols are the functions that this package names outside of the tables above:
-// those of discovery, labels, events, links and GPM.
+// otherSymbols lists the functions that this package calls by name outside the tables above: discovery, labels, events,
+// links and GPM.
 var otherSymbols = [...]string{
 	"nvmlDeviceGetActiveVgpus",
 	"nvmlDeviceGetArchitecture",
@@ -446,9 +442,8 @@ var otherSymbols = [...]string{
 	"nvmlVgpuInstanceGetUUID",
 }
 
-// symbols are all functions of NVML that this package calls, in the order of their
-// names. Each is looked up before its first call: go-nvml binds lazily, and the
-// loader ends the process at a call of a symbol that the library lacks.
+// symbols returns all functions of NVML that this package calls, sorted. Each is looked up before its first call:
+// go-nvml binds lazily, and the loader ends the process at a call to a missing symbol.
 func symbols() []string {
 	out := slices.Clone(otherSymbols[:])
 	add := func(all []generation) {

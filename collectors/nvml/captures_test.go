@@ -243,7 +243,7 @@ func TestCapturedBoardsDecoded(t *testing.T) {
 		for _, r := range decodings() {
 			ids = append(ids, r.id)
 		}
-		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(ids...), nil, unexplained())
+		p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained())
 		if err != nil {
 			t.Fatal(err)
 		}

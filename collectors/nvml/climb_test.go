@@ -17,7 +17,7 @@ func TestClimb(t *testing.T) {
 		var c climb
 		got := make([]float64, len(in))
 		for i, v := range in {
-			got[i], _ = c.take(v)
+			got[i], _ = c.update(v)
 		}
 		if d := cmp.Diff(want, got, cmpopts.EquateNaNs()); d != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", what, in, d)
@@ -43,7 +43,7 @@ func TestSpeed(t *testing.T) {
 		s := newSpeed()
 		got := make([]float64, len(in))
 		for i, r := range in {
-			got[i] = s.take(r.v, moment{driver: int64(r.driver * micros), own: int64(r.own * nanos)})
+			got[i] = s.update(r.v, moment{driver: int64(r.driver * micros), own: int64(r.own * nanos)})
 		}
 		if d := cmp.Diff(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(1e-9, 0)); d != "" {
 			t.Errorf("%s (-want +got):\n%s", what, d)

@@ -17,17 +17,17 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Collector is NVML.
+// Collector reads NVIDIA GPUs through NVML.
 type Collector struct {
 	o       Options
 	pending *pending
 
 	mu      sync.Mutex
-	lib     *library // while it is open
+	lib     *library // nil while closed
 	sources []collector.Source
-	gpus    discovery // what Rescan asks
-	found   inventory // what it compares with
-	gone    time.Time // when Rescan first saw that a GPU is gone; zero while none is
+	gpus    discovery // searched again by Rescan
+	found   inventory // Rescan compares with it
+	gone    time.Time // when Rescan first missed a GPU; zero while none is missing
 }
 
 var (
@@ -47,10 +47,9 @@ func newCollector(o Options, name string) *Collector {
 // Name is "nvml".
 func (*Collector) Name() string { return Name }
 
-// Open loads and initialises NVML, finds the GPUs and binds fields to each. A list
-// that asks for nothing that NVML supplies, here or at all, keeps nothing open:
-// collector.ErrNothingToRead. An error says what was tried, what there is and what
-// to do, and leaves nothing open, or what a call that hangs needs until it returns.
+// Open loads and initialises NVML, finds the GPUs and binds the fields to each. If NVML supplies none of the list's
+// fields, Open returns collector.ErrNothingToRead. An error names the attempts, the findings and the remedy. After
+// an error nothing stays open, except that a library call which hangs keeps the library open until it returns.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -70,7 +69,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	})
 }
 
-// open opens NVML and makes sources of the GPUs.
+// open opens NVML and builds the sources of the GPUs.
 func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*gpu) ([]collector.Source, error)) ([]collector.Source, error) {
 	lib, err := process.open(ctx, c.o)
 	if err != nil {
@@ -84,8 +83,8 @@ func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*
 	if err == nil {
 		sources, err = assemble(ctx, gpus)
 	}
-	// A GPU that was waited for when ctx ended passes for one that hangs. That is
-	// right at a deadline, but not if Open was cancelled.
+	// If ctx ended while Open waited for a GPU, that GPU counts as hanging. That is right for a deadline, but a
+	// cancelled Open must fail.
 	if cancelled := ctx.Err(); errors.Is(cancelled, context.Canceled) {
 		closeAll(sources)
 		err = cancelled
@@ -100,8 +99,7 @@ func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*
 	return sources, nil
 }
 
-// abandon closes the library when no call is in progress: at once, or, if a call
-// hangs, when that returns.
+// abandon closes the library when no call is running: at once, or when the call that hangs returns.
 func (c *Collector) abandon() {
 	c.mu.Lock()
 	lib := c.lib
@@ -121,8 +119,8 @@ func (c *Collector) abandon() {
 	}
 }
 
-// outdated marks an error by which NVML says that it is no longer initialised, or
-// that there is another driver: only closing it, or another process, helps.
+// outdated wraps errors that mean "NVML is no longer initialised" or "the driver was replaced" in
+// collector.ErrOutdated: only a new Open, or a new process, helps.
 func outdated(err error) error {
 	for _, code := range [...]nvml.Return{nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIB_RM_VERSION_MISMATCH} {
 		if errors.Is(err, code) && !errors.Is(err, collector.ErrOutdated) {
@@ -134,8 +132,8 @@ func outdated(err error) error {
 
 func hasColumns(s collector.Source) bool { return len(s.Columns()) > 0 }
 
-// nothingToRead says why no source has columns: no GPU answers, or those that do have none of
-// the fields.
+// nothingToRead returns why no source has columns: no GPU answered, or the GPUs that answered support none of the
+// fields.
 func nothingToRead(sources []collector.Source) error {
 	for _, s := range sources {
 		if s, ok := s.(*silentSource); ok {
@@ -145,11 +143,10 @@ func nothingToRead(sources []collector.Source) error {
 	return fmt.Errorf("%w: %d GPUs, none of which has any of the fields in the list", collector.ErrNothingToRead, len(sources))
 }
 
-// LeftOut is collector.Limited.
+// LeftOut implements collector.Limited.
 func (c *Collector) LeftOut() int { return c.gpus.leftOut }
 
-// Rescan reports whether Open would find other devices. It makes a few calls for each
-// GPU, none of which sets anything.
+// Rescan reports whether a new Open would find other devices. It makes a few read-only calls per GPU.
 func (c *Collector) Rescan(ctx context.Context) (bool, error) {
 	c.mu.Lock()
 	open, found := c.lib != nil, c.found
@@ -176,7 +173,7 @@ func (c *Collector) Rescan(ctx context.Context) (bool, error) {
 	return time.Since(c.gone) >= goneFor, nil
 }
 
-// Close ends the sources and closes NVML. It waits for a call that hangs.
+// Close closes the sources and NVML. It waits for a call that hangs.
 func (c *Collector) Close() error {
 	c.mu.Lock()
 	lib, sources := c.lib, c.sources
@@ -190,8 +187,7 @@ func (c *Collector) Close() error {
 	return lib.close()
 }
 
-// Processes is the collector of the processes on NVIDIA's GPUs. Its devices have
-// the ids that those of Collector have, and of collectors/dcgm.
+// Processes lists the processes on NVIDIA GPUs. Its devices have the same IDs as in Collector and in collectors/dcgm.
 type Processes struct{ *Collector }
 
 var (
@@ -205,9 +201,8 @@ func NewProcesses(o Options) *Processes { return &Processes{newCollector(o, Proc
 // Name is "nvml-processes".
 func (*Processes) Name() string { return ProcessesName }
 
-// Open is as Collector's. It has one source for each GPU, with its MIG instances,
-// whose columns are those of package processes, whatever the list asks for. It asks
-// no GPU for processes, which could hang.
+// Open opens NVML as Collector.Open does. It returns one source per GPU, MIG instances included, with the columns of
+// collector.AppendProcessColumns whatever the list has. It does not list processes yet, because that call could hang.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Collector is NVML, which this binary cannot use.
+// Collector stands for NVML in a binary that cannot load it.
 type Collector struct{ o Options }
 
 var _ collector.Collector = (*Collector)(nil)
@@ -34,7 +34,7 @@ func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source,
 // Close has nothing to release.
 func (*Collector) Close() error { return nil }
 
-// Processes are those of NVML, which this binary cannot use.
+// Processes stands for NVML's process lists in a binary that cannot load NVML.
 type Processes struct{ Collector }
 
 // NewProcesses returns an unopened collector and touches nothing.
@@ -45,5 +45,5 @@ func NewProcesses(o Options) *Processes {
 // Name is "nvml-processes".
 func (*Processes) Name() string { return ProcessesName }
 
-// Has is of a collector that supplies nothing.
+// Has reports false for every field.
 func Has() func(*field.Descriptor) bool { return func(*field.Descriptor) bool { return false } }

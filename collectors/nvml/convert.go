@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// apply makes a field's value, in NVML's unit, of the results of its terms. A
-// result that is not available is NaN, and so is what is made of it. Conversions
-// that need the value before are climb and speed.
+// apply computes a field's value, in NVML's unit, from the results of its terms. A result that is not available is NaN
+// and makes the value NaN. Conversions that need the previous value are in climb and speed.
 func (c convert) apply(in []float64) float64 {
 	switch c {
 	case usedShare:
@@ -57,8 +56,7 @@ func (c convert) apply(in []float64) float64 {
 	return sum
 }
 
-// scale brings a converted value into the field's unit. A field of whole numbers
-// stays one, cut off as DCGM does.
+// scale converts a value to the field's unit. Integer fields are truncated, as DCGM does.
 func (r *reading) scale(v float64, whole bool) float64 {
 	if r.mul != 0 {
 		v *= r.mul
@@ -72,8 +70,7 @@ func (r *reading) scale(v float64, whole bool) float64 {
 	return v
 }
 
-// shareOf is DCGM's DCGM_FI_DEV_FB_USED_PERCENT of total, used and, from driver
-// 510, reserved.
+// shareOf computes DCGM_FI_DEV_FB_USED_PERCENT from total, used and, since driver 510, reserved memory.
 func shareOf(in []float64) float64 {
 	usable := in[0]
 	if len(in) > 2 {
@@ -87,8 +84,8 @@ func shareOf(in []float64) float64 {
 
 const unknownPState = 32 // NVML_PSTATE_UNKNOWN
 
-// dcgmComputeMode: DCGM closed the gap that NVML_COMPUTEMODE_EXCLUSIVE_THREAD (1)
-// left, so that "prohibited" is 1 and "exclusive process" 2.
+// dcgmComputeMode maps NVML's compute modes to DCGM's. DCGM closed the gap at NVML_COMPUTEMODE_EXCLUSIVE_THREAD (1):
+// "prohibited" is 1 and "exclusive process" 2.
 func dcgmComputeMode(mode float64) float64 {
 	const prohibited, exclusiveProcess = 2, 3
 	switch mode {
@@ -103,8 +100,8 @@ func dcgmComputeMode(mode float64) float64 {
 // States of nvmlGpuFabricInfoV_t.
 const fabricCompleted = 3
 
-// dcgmFabricStatus is dcgmFabricManagerStatus_t: NVML's states up to 2, then 3
-// for success, 4 for failure, 5 for what is not known.
+// dcgmFabricStatus returns a dcgmFabricManagerStatus_t: NVML's states up to 2, then 3 for success, 4 for failure, 5 for
+// an unknown state.
 func dcgmFabricStatus(state, status float64) float64 {
 	const success, failure, unrecognised = 3, 4, 5
 	switch {
@@ -120,8 +117,7 @@ func dcgmFabricStatus(state, status float64) float64 {
 	return failure
 }
 
-// dcgmFabricError is a dcgmReturn_t: 0 when the fabric came up, an error when it
-// did not, blank before.
+// dcgmFabricError returns a dcgmReturn_t: 0 if the fabric came up, an error code if it failed, blank before completion.
 func dcgmFabricError(state, status float64) float64 {
 	if state != fabricCompleted {
 		return math.NaN()
@@ -137,8 +133,8 @@ func dcgmFabricError(state, status float64) float64 {
 	return nvmlError
 }
 
-// bitErrorRate decodes NVML's 4 bits of mantissa and 8 of exponent (macros
-// NVML_NVLINK_ERROR_COUNTER_BER_GET): mantissa × 10^−exponent, all ones being none.
+// bitErrorRate decodes NVML's rate of 4 bits mantissa and 8 bits exponent (macros NVML_NVLINK_ERROR_COUNTER_BER_GET) as
+// mantissa × 10^−exponent. All bits set means 0.
 func bitErrorRate(raw float64) float64 {
 	if math.IsNaN(raw) {
 		return raw
@@ -150,7 +146,7 @@ func bitErrorRate(raw float64) float64 {
 	return float64(mantissa) / math.Pow10(int(exponent)) // rounded once: 3 × 1e-8 is 3.0000000000000004e-8
 }
 
-// bitErrorMask are the bits of an encoded rate that are in use.
+// bitErrorMask selects the used bits of an encoded rate.
 const bitErrorMask = 0xfff
 
 func bitErrorParts(raw float64) (mantissa, exponent uint64) {
@@ -158,11 +154,9 @@ func bitErrorParts(raw float64) (mantissa, exponent uint64) {
 	return bits >> 8 & 0xf, bits & 0xff
 }
 
-// climb follows a counter that only goes up. One that goes back has started again,
-// after a reset of the GPU or a reload of the driver, or the driver has slipped
-// for a moment: a rate over a slip would be absurd, and a counter that slips looks
-// to Prometheus like one that was reset, which adds all of it once more. So a value
-// below the last is held back until the next one shows which it is.
+// climb filters a counter that only goes up. A counter that goes back was reset with the GPU or the driver, or the
+// driver slipped for one reading. A rate over a slip would be absurd, and Prometheus takes a slip for a reset and adds
+// the whole counter again. So climb holds a value below the last one back until the next value shows which case it is.
 type climb struct {
 	last    float64
 	held    float64
@@ -170,9 +164,9 @@ type climb struct {
 	holding bool // held is set
 }
 
-// take returns the counter's value, or NaN while that is in doubt; restarted says that
-// it is not to be compared with those before.
-func (c *climb) take(v float64) (value float64, restarted bool) {
+// update returns the counter's value, or NaN while that value is in doubt. restarted reports that the value must not be
+// compared with earlier ones.
+func (c *climb) update(v float64) (value float64, restarted bool) {
 	switch {
 	case math.IsNaN(v):
 		return v, false
@@ -188,8 +182,7 @@ func (c *climb) take(v float64) (value float64, restarted bool) {
 	return math.NaN(), false
 }
 
-// moment is when a counter was read: the driver's stamp in µs, 0 if it gives none,
-// and ours in ns of the monotonic clock.
+// moment is when a counter was read: the driver's timestamp in µs (0 if it sets none), and our monotonic clock in ns.
 type moment struct{ driver, own int64 }
 
 const (
@@ -197,11 +190,10 @@ const (
 	nanos  = 1e9
 )
 
-// seconds is how much later m is than before. The driver's stamps say when a
-// value was true, which matters if it refreshes values less often than we ask;
-// but they are of a clock that can be set, so they are used only while they agree
-// with ours to within a second and a factor of two. A driver that has not
-// refreshed the value gives 0.
+// seconds returns the time from before to m. The driver's timestamps say when a value was measured, which matters if
+// the driver refreshes values less often than we read them. But that clock can be set, so they count only while they
+// agree with our clock to within a second and a factor of two. If the driver has not refreshed the value, seconds
+// returns 0.
 func (m moment) seconds(before moment) float64 {
 	own := float64(m.own-before.own) / nanos
 	if m.driver == 0 || before.driver == 0 {
@@ -214,21 +206,20 @@ func (m moment) seconds(before moment) float64 {
 	return max(stamped, 0)
 }
 
-// speed makes a rate of a counter.
+// speed computes a counter's rate.
 type speed struct {
 	climb
 	from  float64
 	since moment
-	rate  float64 // the newest, NaN before there is one
+	rate  float64 // newest rate; NaN before the first
 }
 
 func newSpeed() speed { return speed{rate: math.NaN()} }
 
-// take returns the counter's growth per second since it was last taken. A value
-// that the driver has not refreshed since leaves the rate as it was, for a second
-// at most.
-func (s *speed) take(v float64, at moment) float64 {
-	v, restarted := s.climb.take(v)
+// update returns the counter's growth per second since the last update. While the driver does not refresh the counter,
+// the last rate stays for up to one second.
+func (s *speed) update(v float64, at moment) float64 {
+	v, restarted := s.climb.update(v)
 	switch {
 	case math.IsNaN(v):
 		return v

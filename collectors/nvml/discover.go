@@ -20,7 +20,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// pending are the calls about GPUs that have not returned, by NVML's index.
+// pending tracks the calls about GPUs that have not returned, by NVML's index.
 type pending struct {
 	patience time.Duration
 
@@ -29,15 +29,13 @@ type pending struct {
 	all   sync.WaitGroup
 }
 
-// ask calls f for each index, each on a goroutine, so that a GPU
-// which hangs delays no other. It returns when all have ended, when ctx has, or
-// when none has ended for as long as patience: if the driver attaches to GPUs
-// one after the other, the last of them may wait long and still be well. While an
-// earlier call for an index has not returned, none is made.
+// ask calls f for each index on its own goroutine, so that a GPU which hangs does not delay the others. It returns when
+// all calls have returned, when ctx ends, or when no call has returned for the time patience: if the driver attaches to
+// GPUs one after the other, the last call may take long although its GPU is well. While an earlier call for an index is
+// still running, ask skips that index.
 //
-// It reports which have ended; what these have written can be read then. The
-// others are abandoned: late, if not nil, is called for each when
-// it ends after all, on its goroutine.
+// ask reports which calls have returned; their results can be read then. It abandons the others. If late is not nil, it
+// runs on the goroutine of each abandoned call when that call returns.
 func (p *pending) ask(ctx context.Context, indexes []int, f, late func(index int)) (ended map[int]bool) {
 	abandoned, finished := false, map[int]bool{} // under p.mu
 	done := make(chan struct{}, len(indexes))
@@ -88,7 +86,7 @@ func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
 	}
 }
 
-// has reports whether a call has not returned.
+// has reports whether a call for the index is running.
 func (p *pending) has(index int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,26 +96,26 @@ func (p *pending) has(index int) bool {
 // wait returns when all calls have returned.
 func (p *pending) wait() { p.all.Wait() }
 
-// countCall stands for the call that counts GPUs.
+// countCall is the index of the call that counts GPUs.
 const countCall = -1
 
-// boards is what discovery asks the library.
+// boards is the part of the library that discovery calls.
 type boards interface {
 	count() (int, nvml.Return)
 	identify(index int) *gpu
 }
 
-// discovery finds the GPUs of a library: at Open, and again at each Rescan.
+// discovery finds the GPUs of a library, in Open and in each Rescan.
 type discovery struct {
 	lib     boards
 	o       Options
 	pending *pending
-	leftOut int // GPUs that the library counted last beyond collector.MaxGPUs
+	leftOut int // GPUs beyond collector.MaxGPUs at the last count
 }
 
-// gpus returns the GPUs that there are, those that do not answer with err set.
-// GPUs that the process may not use (another container's) are left out. The error
-// concerns all: NVML itself does not answer, or there is no GPU for us.
+// gpus returns the GPUs of the driver. A GPU that does not answer has err set. GPUs that this process may not use (they
+// belong to another container) are skipped. An error concerns all GPUs: NVML does not answer, or there is no usable
+// GPU.
 func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	count, err := d.count(ctx)
 	if err != nil {
@@ -127,7 +125,7 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	for i := range all {
 		all[i] = i
 	}
-	// A call that is not waited for any longer writes its answer all the same.
+	// An abandoned call still writes its answer, so it must not write into found.
 	answers, found := make([]*gpu, count), make([]*gpu, count)
 	ended := d.pending.ask(ctx, all, func(i int) { answers[i] = d.lib.identify(i) }, nil)
 	for i := range found {
@@ -141,13 +139,13 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	return d.usable(found)
 }
 
-// silence marks a GPU of which a call has not returned.
+// silence marks a GPU whose call has not returned.
 func (d *discovery) silence(g *gpu) {
 	g.err = fmt.Errorf("GPU %d %w", g.index, errHangs)
 	g.silent = func() bool { return d.pending.has(g.index) }
 }
 
-// count asks how many GPUs there are, which hangs if the whole driver does.
+// count returns the number of GPUs. The call hangs if the whole driver does.
 func (d *discovery) count(ctx context.Context) (int, error) {
 	var answer struct {
 		n    int
@@ -162,12 +160,12 @@ func (d *discovery) count(ctx context.Context) (int, error) {
 	case answer.n == 0:
 		return 0, fmt.Errorf("%w: the driver has none", collector.ErrNoDevices)
 	}
-	n := int(uint32(answer.n)) // as the library has it
+	n := int(uint32(answer.n)) // unsigned in the library
 	d.leftOut = max(0, n-collector.MaxGPUs)
 	return n - d.leftOut, nil
 }
 
-// fillIn identifies GPUs that NVML says nothing about by what the kernel knows.
+// fillIn identifies GPUs that did not answer by the kernel driver's list.
 func (d *discovery) fillIn(found []*gpu) {
 	unknown, at := make([]bool, len(found)), make([]pciAddress, len(found))
 	rest := false
@@ -191,7 +189,7 @@ func (d *discovery) fillIn(found []*gpu) {
 	}
 }
 
-// adopt takes over what the kernel knows of the GPU's address.
+// adopt copies the kernel's facts about the GPU's address.
 func (g *gpu) adopt(known []kernelGPU) {
 	d := &g.device
 	for _, k := range known {
@@ -207,7 +205,7 @@ func (g *gpu) adopt(known []kernelGPU) {
 	d.ID = cmp.Or(d.UUID, "nvml"+d.GPU)
 }
 
-// usable leaves out the GPUs that are not for this process.
+// usable removes the GPUs that this process cannot use.
 func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	forbidden := false
 	found = slices.DeleteFunc(found, func(g *gpu) bool {
@@ -215,7 +213,7 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 		case errors.Is(g.err, nvml.ERROR_NO_PERMISSION):
 			forbidden = true
 			return true
-		// It went away since GPUs were counted.
+		// The GPU has disappeared since the count.
 		case errors.Is(g.err, nvml.ERROR_INVALID_ARGUMENT), errors.Is(g.err, nvml.ERROR_NOT_FOUND):
 			return true
 		}
@@ -231,11 +229,10 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 	return nil, fmt.Errorf("%w: the driver has none any more", collector.ErrNoDevices)
 }
 
-// inventory is what Open found, for the question whether it would find something
-// else now.
+// inventory is the set of GPUs that Open found. Rescan compares it with the current one.
 type inventory map[string]entry // by the ID of the GPU
 
-// entry is what can change of a GPU that stays.
+// entry holds the properties of a GPU that may change.
 type entry struct {
 	answered bool
 	layout   uint64
@@ -249,9 +246,8 @@ func takeInventory(gpus []*gpu) inventory {
 	return out
 }
 
-// grown reports whether a new Open is of use: GPUs came, answer again or are
-// partitioned in another way. That a GPU has stopped answering is for its source to
-// say; there is nothing new to open.
+// grown reports whether a new Open would help: a GPU was added, answers again, or has another MIG layout. A GPU that
+// has stopped answering needs no new Open; its source reports that.
 func (v inventory) grown(now inventory) bool {
 	for id, is := range now {
 		was, known := v[id]
@@ -262,7 +258,7 @@ func (v inventory) grown(now inventory) bool {
 	return false
 }
 
-// shrunk reports whether a GPU is gone.
+// shrunk reports whether a GPU has disappeared.
 func (v inventory) shrunk(now inventory) bool {
 	for id := range v {
 		if _, there := now[id]; !there {
@@ -272,20 +268,19 @@ func (v inventory) shrunk(now inventory) bool {
 	return false
 }
 
-// goneFor is how long a GPU that has left the driver's list keeps its source, which
-// says that it is lost. A new Open renumbers the GPUs behind it, because the driver
-// does, and its last XID is on no page then.
+// goneFor is how long a GPU that has left the driver's list keeps its source, which reports it as lost. A new Open
+// renumbers the GPUs behind it, as the driver does, and would drop the GPU's last XID from the page.
 const goneFor = 10 * time.Minute
 
-// pciAddress is where a board is. Its function is 0, as on every NVIDIA GPU.
+// pciAddress is the PCI address of a board. The function is 0 on every NVIDIA GPU.
 type pciAddress struct{ domain, bus, device uint32 }
 
-// String is the address as DCGM and NVML spell it.
+// String returns the address as DCGM and NVML spell it.
 func (a pciAddress) String() string {
 	return fmt.Sprintf("%08X:%02X:%02X.0", a.domain, a.bus, a.device)
 }
 
-// parsePCI reads an address, also as the kernel spells it ("0000:3b:00.0").
+// parsePCI parses an address, also in the kernel's spelling ("0000:3b:00.0").
 func parsePCI(s string) (a pciAddress, ok bool) {
 	var function uint32
 	n, err := fmt.Sscanf(s, "%x:%x:%x.%x", &a.domain, &a.bus, &a.device, &function)
@@ -296,14 +291,14 @@ func comparePCI(a, b pciAddress) int {
 	return cmp.Or(cmp.Compare(a.domain, b.domain), cmp.Compare(a.bus, b.bus), cmp.Compare(a.device, b.device))
 }
 
-// kernelGPU is a GPU as the kernel driver knows it, whether NVML answers or not.
+// kernelGPU is a GPU in the kernel driver's list, whether NVML answers or not.
 type kernelGPU struct {
 	at                 pciAddress
 	uuid, model, minor string // "" if the driver does not say
 }
 
-// kernelGPUs reads /proc/driver/nvidia/gpus, ordered by address. Excluded GPUs,
-// which NVML does not count, are left out. There are none on WSL.
+// kernelGPUs reads /proc/driver/nvidia/gpus, ordered by address, without excluded GPUs, which NVML does not count
+// either. The directory does not exist on WSL.
 func kernelGPUs(root string) []kernelGPU {
 	var out []kernelGPU
 	dir := filepath.Join("/", root, "proc/driver/nvidia/gpus")
@@ -318,7 +313,7 @@ func kernelGPUs(root string) []kernelGPU {
 		}
 		g := kernelGPU{at: at}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name(), "information"))
-		if err == nil && !g.read(string(text)) {
+		if err == nil && !g.parseInformation(string(text)) {
 			continue
 		}
 		out = append(out, g)
@@ -327,15 +322,15 @@ func kernelGPUs(root string) []kernelGPU {
 	return out
 }
 
-// read takes in the file "information", of lines such as "GPU UUID: 	 GPU-…". It
-// reports false for a GPU that is excluded.
-func (g *kernelGPU) read(text string) (counts bool) {
+// parseInformation parses the file "information", with lines such as "GPU UUID:   GPU-…". It returns false for an
+// excluded GPU.
+func (g *kernelGPU) parseInformation(text string) (counts bool) {
 	counts = true
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		switch {
-		case strings.ContainsAny(value, "?"): // a UUID that was not read yet
+		case strings.ContainsAny(value, "?"): // the driver has not read the UUID yet
 		case key == "GPU UUID":
 			g.uuid = value
 		case key == "Model":
@@ -349,13 +344,11 @@ func (g *kernelGPU) read(text string) (counts bool) {
 	return counts
 }
 
-// identifyRest finds out who the GPUs are that NVML says nothing about: those of
-// the kernel's that no other one is. NVML numbers GPUs in the order of their PCI
-// addresses, so the candidates for an index lie between its neighbours; if
-// there are as many as indexes to fill, they fill them in order.
+// identifyRest returns the kernel's GPU for each index that NVML has not answered for. NVML numbers GPUs in the order
+// of their PCI addresses, so the candidates for an index lie between its neighbours. If there are as many candidates as
+// unknown indexes in a row, they match in order.
 //
-// unknown[i] is true for an index that NVML has not answered for; at[i] is the
-// address of one that it has.
+// unknown[i] is true if NVML has not answered for index i; otherwise at[i] is its address.
 func identifyRest(unknown []bool, at []pciAddress, kernel []kernelGPU) map[int]kernelGPU {
 	out := map[int]kernelGPU{}
 	for first := 0; first < len(unknown); first++ {
@@ -382,7 +375,7 @@ func identifyRest(unknown []bool, at []pciAddress, kernel []kernelGPU) map[int]k
 	return out
 }
 
-// inOrder reports whether the addresses that are known ascend.
+// inOrder reports whether the known addresses ascend.
 func inOrder(unknown []bool, at []pciAddress) bool {
 	var known []pciAddress
 	for i, a := range at {

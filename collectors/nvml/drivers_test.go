@@ -167,7 +167,7 @@ func TestHeader(t *testing.T) {
 		"NVML_MEMORY_LOCATION_L1_CACHE":                             0, "NVML_MEMORY_LOCATION_DRAM": 2, "NVML_MEMORY_LOCATION_CBU": 6, "NVML_MEMORY_LOCATION_SRAM": 7,
 		"NVML_NVLINK_ERROR_DL_REPLAY": linkReplay, "NVML_NVLINK_ERROR_DL_RECOVERY": linkRecovery,
 		"NVML_NVLINK_ERROR_DL_CRC_FLIT": linkCRCFlit, "NVML_NVLINK_ERROR_DL_CRC_DATA": linkCRCData,
-		"NVML_NVLINK_MAX_LINKS": mostLinks, "NVML_PSTATE_UNKNOWN": unknownPState, "NVML_GPU_FABRIC_STATE_COMPLETED": fabricCompleted,
+		"NVML_NVLINK_MAX_LINKS": maxLinks, "NVML_PSTATE_UNKNOWN": unknownPState, "NVML_GPU_FABRIC_STATE_COMPLETED": fabricCompleted,
 		"NVML_COMPUTEMODE_PROHIBITED": 2, "NVML_COMPUTEMODE_EXCLUSIVE_PROCESS": 3, "NVML_INIT_FLAG_NO_GPUS": initNoGPUs,
 		"NVML_PCIE_UTIL_TX_BYTES": 0, "NVML_PCIE_UTIL_RX_BYTES": 1, "(unsigned)NVML_VALUE_NOT_AVAILABLE": math.MaxUint32,
 		"NVML_VALUE_TYPE_DOUBLE": int(nvml.VALUE_TYPE_DOUBLE), "NVML_VALUE_TYPE_UNSIGNED_LONG_LONG": int(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG),
@@ -196,7 +196,7 @@ func TestHeader(t *testing.T) {
 		is("NVML_GPM_METRIC_"+metric, p.metric)
 	}
 	tx, _ := profilingOf(1532)
-	for _, link := range []int{0, 17, 18, mostLinks - 1} {
+	for _, link := range []int{0, 17, 18, maxLinks - 1} {
 		is(fmt.Sprintf("NVML_GPM_METRIC_NVLINK_L%d_TX_PER_SEC", link), tx.metricOf(link))
 	}
 	file := filepath.Join(t.TempDir(), "header.c")

@@ -72,20 +72,17 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// initNoGPUs is NVML_INIT_FLAG_NO_GPUS: a driver without GPUs is no failure, so
-// that it can be distinguished from no driver.
+// initNoGPUs is NVML_INIT_FLAG_NO_GPUS: a driver without GPUs is not an error, so that it can be told apart from a
+// missing driver.
 //
-// NVML_INIT_FLAG_NO_ATTACH, which would keep even nvmlDeviceGetHandleByIndex from
-// attaching to a GPU, is not given: before driver 590.37, and in 600 to 610, it
-// makes nvmlDeviceGetCount answer 0 (DCGM falls back for the same reason, see
-// DcgmNvmlSystemEventThread::Init in its DcgmHostEngineHandler.cpp). Nor is it
-// needed: since nvmlInit_v2 GPUs are attached one by one when their handle is
-// asked for, so a broken one does not fail the initialisation.
+// NVML_INIT_FLAG_NO_ATTACH, with which not even nvmlDeviceGetHandleByIndex attaches to a GPU, is not set: before driver
+// 590.37, and in 600 to 610, it makes nvmlDeviceGetCount return 0 (DCGM falls back for the same reason, see
+// DcgmNvmlSystemEventThread::Init in its DcgmHostEngineHandler.cpp). It is not needed either: since nvmlInit_v2 the
+// driver attaches to each GPU when its handle is requested, so a broken GPU does not fail the initialisation.
 const initNoGPUs = 1
 
-// initialize calls nvmlInitWithFlags, or nvmlInit_v2 if that is missing. NVML
-// counts: each success needs a shutdown. It may hang when the driver does.
-// A library that has neither is not NVML.
+// initialize calls nvmlInitWithFlags, or nvmlInit_v2 if that is missing. NVML counts initialisations: each success
+// needs a shutdown. It may hang when the driver does. A library that has neither function is not NVML.
 func initialize(l *dl.Library) nvml.Return {
 	if f, err := l.Lookup("nvmlInitWithFlags"); err == nil {
 		return nvml.Return(C.wg_init_with_flags(f, initNoGPUs))
@@ -97,8 +94,7 @@ func initialize(l *dl.Library) nvml.Return {
 	return nvml.Return(C.wg_call(f))
 }
 
-// shutdown calls nvmlShutdown. The last of as many as were initialised closes
-// NVML's descriptors.
+// shutdown calls nvmlShutdown. NVML closes its descriptors at the last shutdown.
 func shutdown(l *dl.Library) nvml.Return {
 	f, err := l.Lookup("nvmlShutdown")
 	if err != nil {
@@ -107,8 +103,8 @@ func shutdown(l *dl.Library) nvml.Return {
 	return nvml.Return(C.wg_call(f))
 }
 
-// textOf calls a function that fills a buffer with a text. Those of driver and
-// library version need 80 bytes (NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE).
+// textOf calls a function that fills a text buffer. Driver and library versions need 80 bytes
+// (NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE).
 func textOf(l *dl.Library, symbol string) (string, nvml.Return) {
 	f, err := l.Lookup(symbol)
 	if err != nil {
@@ -122,8 +118,8 @@ func textOf(l *dl.Library, symbol string) (string, nvml.Return) {
 	return C.GoString(&buf[0]), nvml.SUCCESS
 }
 
-// raw is the nvmlDevice_t of a device, nil of one that go-nvml did not make. It is
-// the only, and exported, member of go-nvml's type, which has no accessor for it.
+// raw returns the nvmlDevice_t of a device, nil if go-nvml did not create it. It is the only, exported, member of
+// go-nvml's type, which has no accessor for it.
 func raw(d nvml.Device) unsafe.Pointer {
 	v := reflect.ValueOf(d)
 	if v.Kind() != reflect.Struct || v.NumField() != 1 || v.Field(0).Kind() != reflect.Pointer {
@@ -132,9 +128,8 @@ func raw(d nvml.Device) unsafe.Pointer {
 	return v.Field(0).UnsafePointer()
 }
 
-// listProcesses calls one of the functions that list processes, at f, with room for
-// count entries in buf, and returns how many the driver says that there are. With an
-// empty buf it counts them.
+// listProcesses calls the process list function f with room for count entries in buf, and returns the driver's number
+// of entries. With an empty buf it only counts them.
 func listProcesses(f unsafe.Pointer, d nvml.Device, buf []byte, count int) (int, nvml.Return) {
 	n := C.uint(count)
 	var at unsafe.Pointer
@@ -145,16 +140,16 @@ func listProcesses(f unsafe.Pointer, d nvml.Device, buf []byte, count int) (int,
 	return int(n), nvml.Return(code)
 }
 
-// listBusy calls nvmlDeviceGetProcessesUtilizationInfo, at f, as listProcesses does.
-// go-nvml's method has no room for samples.
+// listBusy calls nvmlDeviceGetProcessesUtilizationInfo at f, as listProcesses does. go-nvml's method passes no buffer
+// for samples.
 func listBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
 	n := C.uint(count)
 	code := C.wg_busy(f, raw(d), C.ulonglong(since), &n, unsafe.Pointer(&buf[0]))
 	return int(n), nvml.Return(code)
 }
 
-// newSamplesReader makes a reader that calls nvmlDeviceGetSamples, at f. go-nvml's method
-// asks twice and allocates.
+// newSamplesReader returns a reader that calls nvmlDeviceGetSamples at f. go-nvml's method makes two calls and
+// allocates.
 func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 	dev, head := raw(d), new([2]uint32)
 	return func(kind nvml.SamplingType, since uint64, into []nvml.Sample) (int, nvml.ValueType, nvml.Return) {
@@ -164,8 +159,8 @@ func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 	}
 }
 
-// go-nvml takes as much memory as the driver says that it needs, and slices a buffer by the count that
-// comes back. The lists that follow have a limit.
+// The lists below have a size limit: go-nvml allocates as much memory as the driver asks for, and slices its buffer by
+// the count that the driver returns.
 
 // listOldBusy calls nvmlDeviceGetProcessUtilization, at f, as listProcesses does.
 func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
@@ -178,21 +173,21 @@ func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, coun
 	return int(n), nvml.Return(code)
 }
 
-// countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires 64 pages at most.
+// countRetiredPages calls nvmlDeviceGetRetiredPages. A driver retires at most 64 pages.
 func countRetiredPages(l *library, d nvml.Device, cause uint32) (int, nvml.Return) {
 	return countOfList(l, "nvmlDeviceGetRetiredPages", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
 		return C.wg_pages(f, raw(d), C.uint(cause), n, room)
 	})
 }
 
-// countVGPUs calls nvmlDeviceGetActiveVgpus. A GPU has 48 at most.
+// countVGPUs calls nvmlDeviceGetActiveVgpus. A GPU has at most 48.
 func countVGPUs(l *library, d nvml.Device) (int, nvml.Return) {
 	return countOfList(l, "nvmlDeviceGetActiveVgpus", func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int {
 		return C.wg_list(f, raw(d), n, unsafe.Pointer(room))
 	})
 }
 
-// countOfList makes a call with room for more than there can be, and does not believe that there is more.
+// countOfList calls a list function with a buffer larger than any real list, and fails if the driver claims more.
 func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int) (int, nvml.Return) {
 	f, err := l.dl.Lookup(symbol)
 	if err != nil {
@@ -207,8 +202,8 @@ func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uin
 	return int(n), code
 }
 
-// platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its
-// struct. go-nvml asks for the first, in which a serial number is something else.
+// platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its struct. go-nvml uses the first, where the
+// serial number has another meaning.
 func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Return) {
 	f, err := l.dl.Lookup("nvmlDeviceGetPlatformInfo")
 	if err != nil {
@@ -219,15 +214,14 @@ func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Ret
 	return p, code
 }
 
-// unrepairableMemory calls nvmlDeviceGetUnrepairableMemoryFlag_v1. go-nvml has 4 bytes for
-// what it writes, as its nvml.h has; DCGM calls it with a struct of another version, which
-// is longer. Here is room for either.
+// unrepairableMemory calls nvmlDeviceGetUnrepairableMemoryFlag_v1. go-nvml passes 4 bytes, as its nvml.h declares; DCGM
+// passes a longer struct of another version. This buffer holds either.
 func unrepairableMemory(l *library, d nvml.Device) (bool, nvml.Return) {
 	f, err := l.dl.Lookup("nvmlDeviceGetUnrepairableMemoryFlag_v1")
 	if err != nil {
 		return false, nvml.ERROR_FUNCTION_NOT_FOUND
 	}
-	var words [16]C.uint // the flag is the first
+	var words [16]C.uint // the flag is the first word
 	code := nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&words[0])))
 	return words[0] != 0, code
 }

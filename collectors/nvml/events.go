@@ -18,64 +18,62 @@ import (
 )
 
 const (
-	// Pauses between attempts to open an event set again.
+	// Pauses between attempts to reopen an event set.
 	firstPause = time.Second
 	lastPause  = time.Minute
 
-	// mostWaiting bounds the XIDs that wait for a row. A row takes a few on each
-	// tick, so a storm is spread over the ticks that follow; what it brings beyond
-	// this is lost, and logged to be.
-	mostWaiting = 256
+	// maxWaiting bounds the XIDs that wait for a row. A row holds a few per tick, so a storm is spread over several
+	// ticks. XIDs beyond the bound are lost and logged as lost.
+	maxWaiting = 256
 
-	// maxCodes bounds the different XIDs that are remembered; and logged; a driver knows less than 200.
+	// maxCodes bounds the distinct XIDs that are remembered and logged; drivers define fewer than 200.
 	maxCodes = 256
 
-	// mostLast bounds the instances of which the last XID is remembered: a GPU has fewer.
-	mostLast = 2 * mostInstances
+	// maxLast bounds the instances whose last XID is remembered; a GPU has fewer.
+	maxLast = 2 * maxInstances
 
-	// noInstance is NVML's id of a GPU or compute instance for "none".
+	// noInstance is NVML's GPU or compute instance ID for "none".
 	noInstance = 0xffffffff
 )
 
-// errNoEvents says that a GPU, or its driver, has no XID events.
+// errNoEvents means that a GPU or its driver has no XID events.
 var errNoEvents = errors.New("XID events are not supported")
 
-// xid is one that NVML has reported.
+// xid is one XID that NVML reported.
 type xid struct {
 	code   uint64
-	gi, ci uint32 // what it concerns; noInstance: the whole GPU
+	gi, ci uint32 // the instance; noInstance: the whole GPU
 }
 
-// eventSet is an event set of NVML with one GPU in it.
+// eventSet is an NVML event set with one registered GPU.
 type eventSet interface {
 	Wait(timeout uint32) (nvml.EventData, nvml.Return)
 	Free() nvml.Return
 }
 
-// xids are the XIDs of one GPU since Open, read from an event set by the goroutine of
-// its source. XIDs that occur while no set is open are not seen; that is
-// logged, and none is made up.
+// xids holds the XIDs of one GPU since Open. The source's goroutine reads them from an event set. XIDs that occur while
+// no set is open are missed; xids logs that gap.
 type xids struct {
 	open func() (eventSet, error)
 	log  *zap.Logger
 	now  func() time.Time
 
-	set   eventSet  // nil while none is open
-	whole time.Time // since when none was missed
-	retry time.Time // not before that is a set opened again
+	set   eventSet  // nil while no set is open
+	whole time.Time // no XID was missed since then
+	retry time.Time // earliest time to reopen the set
 	pause time.Duration
-	deaf  bool // and it is logged that no set is open
+	deaf  bool // no set is open, and that was logged
 	cost  meter
 
-	waiting      []xid // for a row, from the oldest
+	waiting      []xid // for a row, oldest first
 	lost         uint64
-	last         []xid // the newest of each GPU instance and compute instance, the newest at the end
+	last         []xid // newest XID of each GPU and compute instance, the newest at the end
 	codes        map[uint64]struct{}
-	reconfigured bool // MIG was configured in another way
+	reconfigured bool // the MIG layout has changed
 }
 
-// newXIDs opens an event set of a GPU; nil if neither XIDs, health nor changes of MIG are
-// wanted, or the GPU has no events.
+// newXIDs opens an event set for a GPU. It returns nil if the list has neither XID nor health fields and the GPU has no
+// MIG mode, or if the GPU has no events.
 func newXIDs(l *library, g *gpu, fields []field.Reading, log *zap.Logger) *xids {
 	if !wanted(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
 		return nil
@@ -88,7 +86,8 @@ func newXIDs(l *library, g *gpu, fields []field.Reading, log *zap.Logger) *xids 
 	return x
 }
 
-// openXIDs opens an event set. A GPU that may have events, but not now, is no error.
+// openXIDs opens an event set. If the GPU supports events but the set cannot be opened now, openXIDs succeeds and poll
+// tries again.
 func openXIDs(open func() (eventSet, error), log *zap.Logger) (*xids, error) {
 	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: meter{call: "nvmlEventSetWait_v2"}}
 	set, err := open()
@@ -102,15 +101,14 @@ func openXIDs(open func() (eventSet, error), log *zap.Logger) (*xids, error) {
 	return x, nil
 }
 
-// eventSymbols are there since driver 450, which brought the second version of
-// the wait: the first does not say which instance an event concerns.
+// eventSymbols exist since driver 450, which added the second version of the wait: the first does not report the
+// instance.
 var eventSymbols = [...]string{
 	"nvmlDeviceGetSupportedEventTypes", "nvmlEventSetCreate", "nvmlDeviceRegisterEvents", "nvmlEventSetWait_v2", "nvmlEventSetFree",
 }
 
-// openEvents registers a GPU for XIDs and, if the driver has them, for changes
-// of the MIG configuration. Other events are left out: what they say is
-// read from the GPU anyway, and changes of clocks come by the thousand.
+// openEvents registers a GPU for XIDs and, if the driver has them, for changes of the MIG layout. Other events are not
+// needed: the collector reads their values anyway, and clock events come by the thousand.
 func openEvents(has func(symbol string) bool, api nvml.Interface, gpu nvml.Device) (eventSet, error) {
 	for _, symbol := range eventSymbols {
 		if !has(symbol) {
@@ -129,7 +127,7 @@ func openEvents(has func(symbol string) bool, api nvml.Interface, gpu nvml.Devic
 		return nil, fmt.Errorf("create event set: %w", ret)
 	}
 	if ret = gpu.RegisterEvents(nvml.EventTypeXidCriticalError, set); ret == nvml.SUCCESS && types&nvml.EventMigConfigChange != 0 {
-		// Alone, for NOT_SUPPORTED registers none of the types asked for.
+		// Registered separately, because NOT_SUPPORTED registers none of the requested types.
 		if ret = gpu.RegisterEvents(nvml.EventMigConfigChange, set); ret == nvml.ERROR_NOT_SUPPORTED {
 			ret = nvml.SUCCESS
 		}
@@ -137,14 +135,14 @@ func openEvents(has func(symbol string) bool, api nvml.Interface, gpu nvml.Devic
 	if ret == nvml.SUCCESS {
 		return set, nil
 	}
-	_ = set.Free() // the set is gone either way
+	_ = set.Free() // nothing to do about an error
 	if ret == nvml.ERROR_NOT_SUPPORTED {
 		return nil, errNoEvents
 	}
 	return nil, fmt.Errorf("register for events: %w", ret)
 }
 
-// poll reads the events that are there. It does not wait for one.
+// poll reads the pending events without waiting.
 func (x *xids) poll() {
 	now := x.now()
 	if x.set == nil {
@@ -154,7 +152,7 @@ func (x *xids) poll() {
 		return
 	}
 	if err := x.drain(); err != nil {
-		_ = x.set.Free() // the set is gone either way
+		_ = x.set.Free() // nothing to do about an error
 		x.set = nil
 		x.fail(now, err)
 	}
@@ -172,7 +170,7 @@ func (x *xids) reopen(now time.Time) {
 	x.set, x.whole, x.pause, x.deaf = set, x.now(), 0, false
 }
 
-// fail notes that no event set is open.
+// fail schedules the next attempt to open an event set, and logs the first failure.
 func (x *xids) fail(now time.Time, err error) {
 	x.pause = min(max(2*x.pause, firstPause), lastPause)
 	x.retry = now.Add(x.pause)
@@ -182,24 +180,24 @@ func (x *xids) fail(now time.Time, err error) {
 	x.deaf = true
 	level := zap.WarnLevel
 	if code := nvml.SUCCESS; errors.As(err, &code) && lost(code) {
-		level = zap.DebugLevel // the device's state says it
+		level = zap.DebugLevel // the device's state reports it
 	}
 	x.log.Log(level, "XIDs of this GPU are not seen until an event set opens again", zap.Error(err))
 }
 
-// drain takes the events that wait. A storm is read in portions.
+// drain reads the pending events, at most maxWaiting at a time.
 func (x *xids) drain() error {
-	for range mostWaiting {
+	for range maxWaiting {
 		start := time.Now()
 		e, ret := x.set.Wait(0)
-		x.cost.add(start)
+		x.cost.addSince(start)
 		switch {
 		case ret == nvml.ERROR_TIMEOUT:
 			return nil
 		case ret != nvml.SUCCESS:
 			return fmt.Errorf("wait for events: %w", ret)
 		case e.EventType == nvml.EventTypeXidCriticalError:
-			x.add(xid{e.EventData, e.GpuInstanceId, e.ComputeInstanceId})
+			x.record(xid{e.EventData, e.GpuInstanceId, e.ComputeInstanceId})
 		case e.EventType == nvml.EventMigConfigChange:
 			x.reconfigured = true
 		}
@@ -207,10 +205,9 @@ func (x *xids) drain() error {
 	return nil
 }
 
-// add takes an XID, and logs the first of each code: what a GPU says before it hangs is
-// in no row.
-func (x *xids) add(e xid) {
-	if len(x.waiting) == mostWaiting {
+// record stores an XID and logs the first of each code: a row may never hold what a GPU reports before it hangs.
+func (x *xids) record(e xid) {
+	if len(x.waiting) == maxWaiting {
 		x.waiting = x.waiting[1:]
 		x.lost++
 		x.whole = x.now()
@@ -218,7 +215,7 @@ func (x *xids) add(e xid) {
 	x.waiting = append(x.waiting, e)
 	x.last = slices.DeleteFunc(x.last, func(l xid) bool { return l.gi == e.gi && l.ci == e.ci })
 	x.last = append(x.last, e)
-	x.last = slices.Delete(x.last, 0, max(0, len(x.last)-mostLast))
+	x.last = slices.Delete(x.last, 0, max(0, len(x.last)-maxLast))
 	if _, known := x.codes[e.code]; !known && len(x.codes) < maxCodes {
 		x.codes[e.code] = struct{}{}
 		x.log.Warn("XID", zap.Uint64("xid", e.code), zap.String("meaning", field.XIDText(int(min(e.code, 1<<30)))))
@@ -227,37 +224,35 @@ func (x *xids) add(e xid) {
 
 func (x *xids) close() {
 	if x.set != nil {
-		_ = x.set.Free() // the set is gone either way
+		_ = x.set.Free() // nothing to do about an error
 		x.set = nil
 	}
 }
 
-// Event columns of a device: how many XIDs of one tick a row can hold. More
-// wait for the next tick.
+// Event columns per device: how many XIDs of one tick a row can hold. The rest waits for the next tick.
 const (
 	slotsOfGPU      = 4
 	slotsOfInstance = 2
 )
 
-// eventsPart supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and 0 while an event set is
-// open that has reported none, and the event columns behind DCGM_EXP_XID_ERRORS_*. It asks for a new Open
-// when the driver says that MIG was configured in another way. It is the last part of a source:
-// the XID of a GPU that is lost comes with the failure.
+// eventsPart supplies DCGM_FI_DEV_XID_ERRORS (the last XID, or 0 while an event set is open that has reported none) and
+// the event columns behind DCGM_EXP_XID_ERRORS_*. It requests a new Open when the driver reports another MIG layout. It
+// is the last part of a source, because the XID of a lost GPU arrives together with the failure.
 type eventsPart struct {
 	*xids
 	instances []instance
 	cols      []collector.Column
 	latest    []int   // columns of XIDErrors
 	slots     [][]int // event columns by device
-	since     int     // column of XIDsSince; -1: no events are asked for
-	used      []int   // by device, of the row in hand
-	logged    uint64  // events that were logged to be lost
+	since     int     // column of XIDsSince; -1 if the list has no events
+	used      []int   // used slots per device in the current row
+	logged    uint64  // lost events already logged
 }
 
 var _ part = (*eventsPart)(nil)
 
-// newEventsPart makes the part of a GPU's events, nil if it has none. The devices of its
-// source are the GPU and then its instances, in order.
+// newEventsPart makes the events part of a GPU, nil without events. The devices of its source are the GPU and then its
+// instances, in order.
 func newEventsPart(x *xids, g *gpu, fields []field.Reading) *eventsPart {
 	if x == nil {
 		return nil
@@ -291,13 +286,12 @@ func (p *eventsPart) addColumn(device int, id field.ID, labels ...collector.Labe
 	return len(p.cols) - 1
 }
 
-// device returns which device of the source an XID concerns: the instance with both
-// ids, else one of the same GPU instance, as dcgm-exporter has GPU instances only,
-// else the GPU.
+// device returns which of the source's devices an XID concerns: the instance with both IDs; else one of the same GPU
+// instance, because dcgm-exporter has GPU instances only; else the GPU.
 func (p *eventsPart) device(e xid) int {
 	found := 0
 	for i, in := range p.instances {
-		ci := uint32(noInstance) // a GPU instance that is split
+		ci := uint32(noInstance) // a split GPU instance
 		if in.ci >= 0 {
 			ci = uint32(in.ci)
 		}
@@ -336,7 +330,7 @@ func (p *eventsPart) fillLatest(row []float64, due []bool) {
 		if row[i] = math.NaN(); p.set != nil {
 			row[i] = 0
 		}
-		for _, e := range p.last { // the newest of several at the end
+		for _, e := range p.last { // the newest comes last and wins
 			if p.device(e) == p.cols[i].Device {
 				row[i] = float64(e.code)
 			}
@@ -344,8 +338,7 @@ func (p *eventsPart) fillLatest(row []float64, due []bool) {
 	}
 }
 
-// fillEvents writes XIDs that are in no row yet, in order, until one finds no
-// free cell that is due.
+// fillEvents writes the XIDs that wait for a row, in order, until one finds no free due cell.
 func (p *eventsPart) fillEvents(row []float64, due []bool) {
 	clear(p.used)
 	n := 0

@@ -192,11 +192,11 @@ func TestEventsLost(t *testing.T) {
 		p := fakeEventsPart(t, s, zap.New(core))
 		defer p.close()
 		const more = 10
-		for i := range uint64(mostWaiting + more) {
+		for i := range uint64(maxWaiting + more) {
 			s.xid(1+i%3, noInstance, noInstance)
 		}
 		total := 0
-		for range mostWaiting {
+		for range maxWaiting {
 			got, err := sampleEvents(t, p)
 			if err != nil {
 				t.Fatal(err)
@@ -208,8 +208,8 @@ func TestEventsLost(t *testing.T) {
 			n, _ := l.ContextMap()["lost"].(uint64)
 			lost += n
 		}
-		if total+int(lost) != mostWaiting+more || lost == 0 {
-			t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, mostWaiting+more)
+		if total+int(lost) != maxWaiting+more || lost == 0 {
+			t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, maxWaiting+more)
 		}
 		if n := logged.FilterMessage("XID").Len(); n != 3 {
 			t.Errorf("got %d lines about XIDs of 3 codes, want one for each", n)
@@ -416,8 +416,8 @@ func TestXIDsSince(t *testing.T) {
 		t.Errorf("opened again: since %v, want %v", got, clock)
 	}
 	clock = clock.Add(time.Minute)
-	for range mostWaiting + 1 {
-		p.add(xid{13, noInstance, noInstance})
+	for range maxWaiting + 1 {
+		p.record(xid{13, noInstance, noInstance})
 	}
 	if got := since(); !got.Equal(clock) {
 		t.Errorf("too many: since %v, want %v", got, clock)

@@ -19,8 +19,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// describe sets the values of the list's label fields of GPUs and their instances.
-// A GPU that hangs meanwhile is one that does not answer from then on.
+// describe sets the label fields of the GPUs and their instances. A GPU that hangs here counts as not answering from
+// then on.
 func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) {
 	labels := list.Labels()
 	if len(labels) == 0 {
@@ -37,8 +37,8 @@ func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) 
 	for _, i := range ask {
 		facts[i] = new([][]collector.Label)
 	}
-	lib := c.lib // also of a call that is abandoned
-	ended := c.pending.ask(ctx, ask, func(i int) { *facts[i] = about{lib, at[i]}.facts(labels) }, nil)
+	lib := c.lib // abandoned calls still use it
+	ended := c.pending.ask(ctx, ask, func(i int) { *facts[i] = factReader{lib, at[i]}.facts(labels) }, nil)
 	for _, i := range ask {
 		g := at[i]
 		if !ended[i] {
@@ -52,15 +52,15 @@ func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) 
 	}
 }
 
-// about reads what identifies a GPU and does not change.
-type about struct {
+// about reads the constant properties of a GPU.
+type factReader struct {
 	lib *library
 	gpu *gpu
 }
 
-// facts are the values of label fields, in DCGM's spelling: of a GPU, then of each
-// of its instances. What a device does not have is left out.
-func (a about) facts(labels []field.Field) (out [][]collector.Label) {
+// facts returns the values of the label fields in DCGM's spelling: first the GPU's, then each instance's. Labels
+// without a value are left out.
+func (a factReader) facts(labels []field.Field) (out [][]collector.Label) {
 	numbers := a.numbers(labels)
 	set := func(text func(field.ID) string) {
 		var facts []collector.Label
@@ -89,8 +89,8 @@ func (a about) facts(labels []field.Field) (out [][]collector.Label) {
 	return out
 }
 
-// numbers are the label fields that are numbers, each read once.
-func (a about) numbers(labels []field.Field) map[field.ID]float64 {
+// numbers reads the numeric label fields, each once.
+func (a factReader) numbers(labels []field.Field) map[field.ID]float64 {
 	var fields []field.Reading
 	for _, f := range labels {
 		if f.Desc.Kind != field.String {
@@ -101,7 +101,7 @@ func (a about) numbers(labels []field.Field) map[field.ID]float64 {
 	if len(fields) == 0 {
 		return out
 	}
-	p, err := newReadings(a.gpu.of, []target{{of: a.gpu.of, level: field.GPU}}, fields, nil, unexplained())
+	p, err := newReadings(a.gpu.reader, []target{{reader: a.gpu.reader, level: field.GPU}}, fields, nil, unexplained())
 	if err != nil || p == nil {
 		return out
 	}
@@ -129,14 +129,14 @@ func factor(f field.Field) float64 {
 	return f.Scale
 }
 
-// instanceText is what differs between a GPU and an instance of it.
+// instanceText returns a label of an instance: its own value for the labels that differ, else the board's.
 func instanceText(d *collector.Device, id field.ID, board func(field.ID) string) string {
 	switch id {
 	case factName:
 		return d.Instance.Profile
 	case factUUID:
 		return d.Instance.UUID
-	case factSerial: // of the board; DCGM has none for instances
+	case factSerial: // DCGM has no serial number for instances
 		return ""
 	case factVisibleDevices:
 		return "MIG-" + d.ID
@@ -144,8 +144,8 @@ func instanceText(d *collector.Device, id field.ID, board func(field.ID) string)
 	return board(id)
 }
 
-// text is a text of a GPU, "" if it has none.
-func (a about) text(id field.ID) string {
+// text returns a text label of a GPU, "" if it has none.
+func (a factReader) text(id field.ID) string {
 	d := &a.gpu.device
 	switch id {
 	case factDriver:
@@ -185,7 +185,7 @@ func (a about) text(id field.ID) string {
 	return ""
 }
 
-func (a about) ask(symbol string, call func() (string, nvml.Return)) string {
+func (a factReader) ask(symbol string, call func() (string, nvml.Return)) string {
 	if !a.lib.has(symbol) {
 		return ""
 	}
@@ -195,11 +195,11 @@ func (a about) ask(symbol string, call func() (string, nvml.Return)) string {
 	return ""
 }
 
-func (a about) infoROM(object nvml.InforomObject) string {
+func (a factReader) infoROM(object nvml.InforomObject) string {
 	return a.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return a.gpu.handle.GetInforomVersion(object) })
 }
 
-// brandNames are DCGM's names of nvmlBrandType_t, in its order.
+// brandNames lists DCGM's names of nvmlBrandType_t, in its order.
 func brandNames() []string {
 	return []string{
 		"Unknown", "Quadro", "Tesla", "NVS", "Grid", "GeForce", "Titan", "NVIDIA Virtual Applications", "NVIDIA Virtual PC",
@@ -208,7 +208,7 @@ func brandNames() []string {
 	}
 }
 
-func (a about) brand() string {
+func (a factReader) brand() string {
 	if !a.lib.has("nvmlDeviceGetBrand") {
 		return ""
 	}
@@ -222,8 +222,8 @@ func (a about) brand() string {
 	return "Unknown"
 }
 
-// cluster is the UUID of the NVLink cluster; "" outside of one, for which NVML has zeros.
-func (a about) cluster() string {
+// cluster returns the UUID of the NVLink cluster, "" if the GPU is in none (NVML returns zeros).
+func (a factReader) cluster() string {
 	var id [16]uint8
 	switch {
 	case a.lib.has("nvmlDeviceGetGpuFabricInfoV"):
@@ -245,14 +245,15 @@ func (a about) cluster() string {
 	return uuidText(id)
 }
 
-// uuidText groups 16 bytes as UUIDs are written.
+// uuidText formats 16 bytes as a UUID.
 func uuidText(id [16]uint8) string {
 	h := hex.EncodeToString(id[:])
 	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
-// platform is where a GPU is built in. A chassis without a number says ones.
-func (a about) platform(id field.ID) string {
+// platform returns the GPU's GUID or its chassis' serial number. A chassis without a serial number returns bytes of
+// 0xff.
+func (a factReader) platform(id field.ID) string {
 	p, code := platformInfo(a.lib, a.gpu.handle)
 	serial, _, _ := bytes.Cut(p.ChassisSerialNumber[:], []byte{0})
 	switch {

@@ -146,7 +146,7 @@ func TestBrandNames(t *testing.T) {
 	names := brandNames()
 	for _, odd := range []nvml.BrandType{-1, 17, math.MinInt32} {
 		g := &gpu{handle: &mock.Device{GetBrandFunc: func() (nvml.BrandType, nvml.Return) { return odd, nvml.SUCCESS }}}
-		if got := (about{libraryWith("nvmlDeviceGetBrand"), g}).brand(); got != "Unknown" {
+		if got := (factReader{libraryWith("nvmlDeviceGetBrand"), g}).brand(); got != "Unknown" {
 			t.Errorf("brand %d is %q, want Unknown", odd, got)
 		}
 	}
@@ -167,7 +167,7 @@ func TestTextFacts(t *testing.T) {
 		listed[id] = true
 	}
 	for _, desc := range field.All() {
-		if desc.Kind == field.String && !listed[desc.ID] && (about{d.lib, gpus[0]}).text(desc.ID) != "" {
+		if desc.Kind == field.String && !listed[desc.ID] && (factReader{d.lib, gpus[0]}).text(desc.ID) != "" {
 			t.Errorf("%s has a text and is not listed", desc.Name)
 		}
 		if listed[desc.ID] && desc.Kind != field.String {

@@ -93,7 +93,7 @@ func TestReadingsOfAFake(t *testing.T) {
 		},
 		fields: map[uint32]float64{82: 60},
 	}
-	p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(250, 251, 252, 254, 155, 156, 140, 150), nil, unexplained())
+	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(250, 251, 252, 254, 155, 156, 140, 150), nil, unexplained())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestReadingsOfAFake(t *testing.T) {
 func TestThroughputThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: answersNumber(1000, nvml.SUCCESS)}}
-		p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(200), nil, unexplained())
+		p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200), nil, unexplained())
 		if err != nil || len(p.columns()) != 1 {
 			t.Fatalf("%v", err)
 		}

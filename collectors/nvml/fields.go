@@ -13,56 +13,55 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// reading is one row of the table: how a field of the catalogue is read. The
-// table is what the collector binds and what docs/nvml.md shows. A field may have
-// several rows; a device uses the first that it supports.
+// reading is one row of the table: how the collector reads a field of the catalogue. docs/nvml.md is generated from the
+// table. A field may have several rows; a device uses the first that it supports.
 type reading struct {
 	id    field.ID
-	terms []term  // what is added up, unless how says otherwise
+	terms []term  // summed, unless how says otherwise
 	how   convert // from NVML's value to the field's unit
-	mul   float64 // then × mul ÷ div, 0 standing for 1; whole if the field is an integer
+	mul   float64 // then × mul ÷ div, where 0 means 1; an integer field is truncated
 	div   float64
 
-	label  collector.Label // of the column; a device has a column for each label of a field
-	anyOf  bool            // terms that the device does not have are left out
-	since  int             // branch of the first driver; 0: all supported ones
-	boards string          // which GPUs have it, as far as it is documented; "" all
-	note   string          // what differs from DCGM, and why
+	label  collector.Label // of the column; a device has one column per label
+	anyOf  bool            // skip terms that the device lacks
+	since  int             // first driver branch; 0: all supported drivers
+	boards string          // GPUs that have it, where documented; "" means all
+	note   string          // difference from DCGM, and why
 }
 
 // term is one result of one call.
 type term struct {
 	call *call
-	arg  [3]uint32 // of fieldValues: field, scope
-	pick int       // which result of several
+	arg  [3]uint32 // for getFieldValues: field, scope
+	pick int       // index of the result
 }
 
-// Scopes of a field that is not the device itself.
+// Scopes of a field value other than the device itself.
 const (
 	AllLinks uint32 = math.MaxUint32
-	ThisLink uint32 = math.MaxUint32 - 1 // stands for the link whose column it is
+	ThisLink uint32 = math.MaxUint32 - 1 // stands for the column's own link
 )
 
-// of is the result pick of a call.
-func of(c *call, pick int, args ...uint32) []term {
+// callTerms returns the term for result pick of a call.
+func callTerms(c *call, pick int, args ...uint32) []term {
 	t := term{call: c, pick: pick}
 	copy(t.arg[:], args)
 	return []term{t}
 }
 
-// value is a field of nvmlDeviceGetFieldValues. NVML_FI_… are numbered as in nvml.h of
-// CUDA 13.1 and newer; see fieldOf.
+// value returns the term for a field of nvmlDeviceGetFieldValues. NVML_FI_… are numbered as in nvml.h of CUDA 13.1 and
+// newer; see fieldOf.
 func value(id uint32, scope ...uint32) []term {
-	return of(getFieldValues, 0, append([]uint32{id}, scope...)...)
+	return callTerms(getFieldValues, 0, append([]uint32{id}, scope...)...)
 }
 
-// convert is what becomes of NVML's value, in the words of the documentation.
+// convert is a conversion of NVML's value, in the words of the documentation.
 type convert string
 
 const (
 	asIs           convert = "" // sum of the terms
 	unlessZero     convert = "blank if 0"
-	unlessNone     convert = "blank if the total is 0" // a part, of a total
+	unlessNone     convert = "blank if the total is 0" // of the value and its total
 	lowest         convert = "the lowest"
 	climbing       convert = "held back for one sample when it goes back"
 	climbingWide   convert = "held back for one sample when it goes back; blank until it has passed 2^32"
@@ -72,13 +71,13 @@ const (
 	asCapability   convert = "major × 65536 + minor"
 	asPState       convert = "blank if 32" // NVML_PSTATE_UNKNOWN
 	asComputeMode  convert = "2 → 1, 3 → 2, as in DCGM"
-	asFabricStatus convert = "state; when completed 3 for success, 4 for failure" // of state, status
-	asFabricError  convert = "DCGM's code when completed, else blank"             // of state, status
+	asFabricStatus convert = "state; when completed 3 for success, 4 for failure" // of state and status
+	asFabricError  convert = "DCGM's code when completed, else blank"             // of state and status
 	asBitErrors    convert = "mantissa × 10^−exponent"
 	worstBitErrors convert = "mantissa × 10^−exponent of the worst link"
 )
 
-// allReadings is the table, built at the first use and read-only then.
+// allReadings returns the table. It is built on first use and never changes.
 var allReadings = sync.OnceValue(func() []reading {
 	table := slices.Concat(identityReadings, clockReadings, thermalReadings, powerReadings, utilizationReadings,
 		memoryReadings, eccReadings(), pcieReadings, violationReadings, nvlinkReadings(), fabricReadings(), smoothingReadings)
@@ -88,7 +87,7 @@ var allReadings = sync.OnceValue(func() []reading {
 	return table
 })
 
-// byField are the rows of each field, in order of preference.
+// byField returns the rows of each field, in order of preference.
 var byField = sync.OnceValue(func() map[field.ID][]*reading {
 	out := map[field.ID][]*reading{}
 	table := allReadings()
@@ -98,7 +97,7 @@ var byField = sync.OnceValue(func() map[field.ID][]*reading {
 	return out
 })
 
-// firstDriver is the branch that has all terms under some name.
+// firstDriver returns the first driver branch that has all terms under some name.
 func (r *reading) firstDriver() int {
 	first := 0
 	for _, t := range r.terms {
@@ -115,8 +114,7 @@ func (r *reading) firstDriver() int {
 	return first
 }
 
-// fieldSince is the first driver whose nvml.h has the field, 0 for those that all
-// supported ones have.
+// fieldSince returns the first driver branch whose nvml.h has the field, 0 if all supported drivers have it.
 func fieldSince(id uint32) int {
 	for _, s := range [...]struct {
 		first uint32
@@ -131,14 +129,14 @@ func fieldSince(id uint32) int {
 	return 0
 }
 
-// Fields that have other numbers in other drivers: power smoothing, 251 to 268, and times
-// in which clocks were held down, 269 to 273. All before have one number in all drivers.
+// Fields whose numbers depend on the driver: power smoothing (251 to 268) and clock event durations (269 to 273). All
+// lower fields have the same number in every driver.
 const firstMoving, firstMovedThrottle, lastMoving = 251, 269, 273
 
-// fieldOf is the number of a field in a driver of that branch; false if the driver has
-// none, or nothing is known of the branch (0: the version cannot be read). The numbers are
-// those of nvml.h in the history of go-nvml, by the CUDA toolkit of the branch: 12.8 (570)
-// has power smoothing at 251; 12.9 and 13.0 (575, 580) put the five times before it; since
+// fieldOf returns the number of a field in a driver branch. It returns false if that driver lacks the field, or if the
+// branch is unknown (0). The numbers come from nvml.h in go-nvml's history, by the branch's CUDA toolkit: 12.8 (570)
+// has power smoothing at 251; 12.9 and 13.0 (575, 580) put the five durations before it; since 13.1 (590) they follow
+// it. They are listed in testdata/nvml-fields.csv.
 // 13.1 (590) they follow it. testdata/nvml-fields.csv has them.
 func fieldOf(branch int, id uint32) (uint32, bool) {
 	const times = lastMoving - firstMovedThrottle + 1
@@ -159,14 +157,13 @@ func fieldOf(branch int, id uint32) (uint32, bool) {
 	return 0, false
 }
 
-// moved is the number of a field in drivers 575 to 589, in words, for the documentation.
+// moved returns the documentation text for a field's number in drivers 575 to 589.
 func moved(id uint32) string {
 	other, _ := fieldOf(575, id)
 	return "in drivers 575 to 589 field " + strconv.Itoa(int(other))
 }
 
-// branchOf is the branch of a driver's version: 580 of "580.65.06". It is 0 if the
-// version cannot be read.
+// branchOf returns the branch of a driver version (580 for "580.65.06"), 0 if the version is malformed.
 func branchOf(version string) int {
 	major, _, _ := strings.Cut(version, ".")
 	branch, err := strconv.Atoi(major)
@@ -176,8 +173,8 @@ func branchOf(version string) int {
 	return branch
 }
 
-// levelOf is the finest level at which the collector has a field. Of an instance
-// NVML has memory and processes; profiling is GPM's.
+// levelOf returns the finest level at which the collector reads a field. NVML reads memory and processes per instance;
+// GPM reads profiling.
 func (r *reading) levelOf() field.Level {
 	switch r.call() {
 	case getMemoryInfo, getBAR1Info, getComputeProcesses, getGraphicsProcesses:
@@ -197,35 +194,34 @@ func (r *reading) levelOf() field.Level {
 
 func (r *reading) call() *call { return r.terms[0].call }
 
-// profiling says how a field DCGM_FI_PROF_… is read: from NVML's GPU performance
-// monitor, two samples of which give means over the time between them.
+// profiling is one row of the table of DCGM_FI_PROF_… fields, which NVML's GPU performance monitor (GPM) supplies. Two
+// GPM samples give the means over the time between them.
 type profiling struct {
 	id     field.ID
-	metric uint32  // NVML_GPM_METRIC_…, numbered in nvml.h; of link 0 if perLink
+	metric uint32  // NVML_GPM_METRIC_… in nvml.h; of link 0 if perLink
 	scale  float64 // from GPM's unit to the field's
-	since  int     // branch of the first driver
-	// perLink is set if the field belongs to links: the metrics of the links 0
-	// to 17 are 2 apart, those from 18 on are elsewhere.
+	since  int     // first driver branch
+	// perLink marks a field of links. The metrics of the links 0 to 17 are 2 apart; those from link 18 on have their
+	// own range.
 	perLink bool
 }
 
-// What GPM gives in percent is a ratio in DCGM, and what it gives in MiB/s is in
-// bytes per second; see DCGM_FIELD_ID_IS_GPM_MIB_BANDWIDTH in DCGM's
-// dcgm_fields_internal.hpp.
+// GPM's percentages are ratios in DCGM, and its MiB/s are bytes per second; see DCGM_FIELD_ID_IS_GPM_MIB_BANDWIDTH in
+// DCGM's dcgm_fields_internal.hpp.
 const (
 	fromPercent = 0.01
 	fromMiB     = 1 << 20
 )
 
-// First drivers, by the nvml.h in which the metrics appear.
+// First driver branches, by the nvml.h that introduced the metrics.
 const (
 	gpmFirst  = 525
 	gpmSecond = 575 // C2C, caches of host and peer memory
 	gpmThird  = 610 // counters since boot, links from 18 on
 )
 
-// profilings is the table of fields, in their order. DCGM reads the same metrics
-// (DcgmFieldIdToNvmlGpmMetricId in its dcgm_fields.cpp).
+// profilings returns the table, sorted by field. DCGM reads the same metrics (DcgmFieldIdToNvmlGpmMetricId in its
+// dcgm_fields.cpp).
 var profilings = sync.OnceValue(func() []profiling {
 	table := []profiling{
 		{id: 1001, metric: 1, scale: fromPercent, since: gpmFirst},  // graphics engine
@@ -251,7 +247,7 @@ var profilings = sync.OnceValue(func() []profiling {
 		{id: 1532, metric: 63, scale: fromMiB, since: gpmFirst, perLink: true},
 		{id: 1533, metric: 62, scale: fromMiB, since: gpmFirst, perLink: true},
 	}
-	// run adds fields whose metrics are numbered as they are, step apart.
+	// run adds consecutive fields whose metrics are step apart.
 	run := func(first, last field.ID, metric, step uint32, scale float64, since int) {
 		for id := first; id <= last; id++ {
 			table = append(table, profiling{id: id, metric: metric + uint32(id-first)*step, scale: scale, since: since})
@@ -271,7 +267,7 @@ var profilings = sync.OnceValue(func() []profiling {
 	return table
 })
 
-// profilingOf finds the row of a field.
+// profilingOf returns the row of a field.
 func profilingOf(id field.ID) (profiling, bool) {
 	table := profilings()
 	i, ok := slices.BinarySearchFunc(table, id, func(p profiling, id field.ID) int { return int(p.id) - int(id) })
@@ -281,8 +277,8 @@ func profilingOf(id field.ID) (profiling, bool) {
 	return table[i], true
 }
 
-// metricOf is the metric of a link, counted from 0; 0 if GPM has none for it. The
-// ids of the links from 18 on begin at 212.
+// metricOf returns the metric of a link, counted from 0; 0 if GPM has none for it. The metrics of the links from 18 on
+// begin at 212.
 func (p profiling) metricOf(link int) uint32 {
 	const first, last, second = 18, 35, 212
 	switch {

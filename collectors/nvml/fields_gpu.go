@@ -10,8 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// What a GPU is and does: identity, clocks, temperatures, power, load, memory.
-// Arguments are enums of nvml.h.
+// Readings of the GPU itself: identity, clocks, temperatures, power, load, memory. Arguments are enums of nvml.h.
 
 const (
 	clockGraphics, clockSM, clockMemory, clockVideo                  = 0, 1, 2, 3 // nvmlClockType_t
@@ -27,63 +26,63 @@ const (
 )
 
 var identityReadings = []reading{
-	{id: 4, terms: of(getDeviceCount, 0)},
-	{id: 5, terms: of(getCUDAVersion, 0)},
-	{id: 52, terms: of(getIndex, 0)},
-	{id: 55, terms: of(getMinorNumber, 0)},
-	{id: 58, terms: of(getPCIInfo, 0)},
-	{id: 59, terms: of(getPCIInfo, 1)},
-	{id: 63, terms: append(of(getComputeCapability, 0), of(getComputeCapability, 1)...), how: asCapability},
-	{id: 65, terms: of(getComputeMode, 0), how: asComputeMode},
-	{id: 66, terms: of(getPersistenceMode, 0)},
-	{id: 67, terms: of(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out if there is no MIG; DCGM says 0"},
-	{id: 69, terms: of(getMaxMIGDevices, 0), how: unlessZero, boards: "Ampere and newer with MIG", note: "0, which some drivers say while MIG is off, is left out"},
-	{id: 70, terms: of(getCPUAffinity, 0), note: maskNote},
-	{id: 71, terms: of(getCPUAffinity, 1), note: maskNote},
-	{id: 72, terms: of(getCPUAffinity, 2), note: maskNote},
-	{id: 73, terms: of(getCPUAffinity, 3), note: maskNote},
-	{id: 74, terms: of(getCCState, 0), boards: "Ampere and newer"},
-	{id: 83, terms: of(getInforomChecksum, 0), boards: "with an InfoROM"},
-	{id: 84, terms: of(getInforomValid, 0), boards: "with an InfoROM", note: "the check itself is made on the GPU"},
-	{id: 86, terms: of(getMemoryAffinity, 0, scopeNUMANode), note: maskNote},
-	{id: 87, terms: of(getMemoryAffinity, 1, scopeNUMANode), note: maskNote},
-	{id: 88, terms: of(getMemoryAffinity, 2, scopeNUMANode), note: maskNote},
-	{id: 89, terms: of(getMemoryAffinity, 3, scopeNUMANode), note: maskNote},
-	{id: 94, terms: of(getGPMSupport, 0), boards: "all; 1 from Hopper"},
-	{id: 500, terms: of(getVirtualizationMode, 0)},
-	{id: 522, terms: of(getVGPUType, 0), boards: vgpuHosts},
-	{id: 525, terms: of(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
-	{id: 526, terms: of(getGridLicence, 0), note: "0 if licensing does not concern the GPU, as in DCGM"},
-	{id: 526, terms: of(getVGPULicence, 0), boards: vgpuHosts},
-	{id: 527, terms: of(getVGPUFrameRate, 0), boards: vgpuHosts},
-	{id: 534, terms: of(getVGPUInstance, 0), boards: vgpuHosts, note: "blank if the vGPU is not of a MIG instance"},
+	{id: 4, terms: callTerms(getDeviceCount, 0)},
+	{id: 5, terms: callTerms(getCUDAVersion, 0)},
+	{id: 52, terms: callTerms(getIndex, 0)},
+	{id: 55, terms: callTerms(getMinorNumber, 0)},
+	{id: 58, terms: callTerms(getPCIInfo, 0)},
+	{id: 59, terms: callTerms(getPCIInfo, 1)},
+	{id: 63, terms: append(callTerms(getComputeCapability, 0), callTerms(getComputeCapability, 1)...), how: asCapability},
+	{id: 65, terms: callTerms(getComputeMode, 0), how: asComputeMode},
+	{id: 66, terms: callTerms(getPersistenceMode, 0)},
+	{id: 67, terms: callTerms(getMIGMode, 0), boards: "Ampere and newer with MIG", note: "left out if there is no MIG; DCGM says 0"},
+	{id: 69, terms: callTerms(getMaxMIGDevices, 0), how: unlessZero, boards: "Ampere and newer with MIG", note: "0, which some drivers say while MIG is off, is left out"},
+	{id: 70, terms: callTerms(getCPUAffinity, 0), note: maskNote},
+	{id: 71, terms: callTerms(getCPUAffinity, 1), note: maskNote},
+	{id: 72, terms: callTerms(getCPUAffinity, 2), note: maskNote},
+	{id: 73, terms: callTerms(getCPUAffinity, 3), note: maskNote},
+	{id: 74, terms: callTerms(getCCState, 0), boards: "Ampere and newer"},
+	{id: 83, terms: callTerms(getInforomChecksum, 0), boards: "with an InfoROM"},
+	{id: 84, terms: callTerms(getInforomValid, 0), boards: "with an InfoROM", note: "the check itself is made on the GPU"},
+	{id: 86, terms: callTerms(getMemoryAffinity, 0, scopeNUMANode), note: maskNote},
+	{id: 87, terms: callTerms(getMemoryAffinity, 1, scopeNUMANode), note: maskNote},
+	{id: 88, terms: callTerms(getMemoryAffinity, 2, scopeNUMANode), note: maskNote},
+	{id: 89, terms: callTerms(getMemoryAffinity, 3, scopeNUMANode), note: maskNote},
+	{id: 94, terms: callTerms(getGPMSupport, 0), boards: "all; 1 from Hopper"},
+	{id: 500, terms: callTerms(getVirtualizationMode, 0)},
+	{id: 522, terms: callTerms(getVGPUType, 0), boards: vgpuHosts},
+	{id: 525, terms: callTerms(getVGPUMemory, 0), div: mebibyte, boards: vgpuHosts},
+	{id: 526, terms: callTerms(getGridLicence, 0), note: "0 if licensing does not concern the GPU, as in DCGM"},
+	{id: 526, terms: callTerms(getVGPULicence, 0), boards: vgpuHosts},
+	{id: 527, terms: callTerms(getVGPUFrameRate, 0), boards: vgpuHosts},
+	{id: 534, terms: callTerms(getVGPUInstance, 0), boards: vgpuHosts, note: "blank if the vGPU is not of a MIG instance"},
 }
 
 var clockReadings = []reading{
-	// A clock that is gated reads 0, which is what it runs at.
-	{id: 100, terms: of(getClockInfo, 0, clockSM)},
-	{id: 101, terms: of(getClockInfo, 0, clockMemory)},
-	{id: 102, terms: of(getClockInfo, 0, clockVideo)},
-	{id: 110, terms: of(getApplicationsClock, 0, clockGraphics), how: unlessZero},
-	{id: 111, terms: of(getApplicationsClock, 0, clockMemory), how: unlessZero},
-	{id: 112, terms: of(getClockEventReasons, 0)},
-	{id: 113, terms: of(getMaxClockInfo, 0, clockSM), how: unlessZero},
-	{id: 114, terms: of(getMaxClockInfo, 0, clockMemory), how: unlessZero},
-	{id: 115, terms: of(getMaxClockInfo, 0, clockVideo), how: unlessZero},
-	{id: 120, terms: of(getAutoBoost, 0), boards: maxwellTesla},
-	{id: 190, terms: of(getPState, 0), how: asPState, note: "an unknown state is left out; DCGM says 32"},
+	// A gated clock reads 0, which is its real speed.
+	{id: 100, terms: callTerms(getClockInfo, 0, clockSM)},
+	{id: 101, terms: callTerms(getClockInfo, 0, clockMemory)},
+	{id: 102, terms: callTerms(getClockInfo, 0, clockVideo)},
+	{id: 110, terms: callTerms(getApplicationsClock, 0, clockGraphics), how: unlessZero},
+	{id: 111, terms: callTerms(getApplicationsClock, 0, clockMemory), how: unlessZero},
+	{id: 112, terms: callTerms(getClockEventReasons, 0)},
+	{id: 113, terms: callTerms(getMaxClockInfo, 0, clockSM), how: unlessZero},
+	{id: 114, terms: callTerms(getMaxClockInfo, 0, clockMemory), how: unlessZero},
+	{id: 115, terms: callTerms(getMaxClockInfo, 0, clockVideo), how: unlessZero},
+	{id: 120, terms: callTerms(getAutoBoost, 0), boards: maxwellTesla},
+	{id: 190, terms: callTerms(getPState, 0), how: asPState, note: "an unknown state is left out; DCGM says 32"},
 }
 
 var thermalReadings = []reading{
 	{id: 140, terms: value(82), how: unlessZero, boards: "with HBM, and some with GDDR6X",
 		note: "0 is what boards without the sensor say, and is left out; DCGM passes it on"},
-	{id: 150, terms: of(getTemperature, 0, sensorGPU)},
-	{id: 151, terms: of(getTemperatureThreshold, 0, thresholdMem), how: unlessZero},
-	{id: 152, terms: of(getTemperatureThreshold, 0, thresholdGPU), how: unlessZero},
-	{id: 153, terms: of(getMarginTemperature, 0)},
-	{id: 158, terms: of(getTemperatureThreshold, 0, thresholdSlowdown), how: unlessZero},
-	{id: 159, terms: of(getTemperatureThreshold, 0, thresholdShutdown), how: unlessZero},
-	{id: 191, terms: of(getFanSpeed, 0), boards: "with a fan"},
+	{id: 150, terms: callTerms(getTemperature, 0, sensorGPU)},
+	{id: 151, terms: callTerms(getTemperatureThreshold, 0, thresholdMem), how: unlessZero},
+	{id: 152, terms: callTerms(getTemperatureThreshold, 0, thresholdGPU), how: unlessZero},
+	{id: 153, terms: callTerms(getMarginTemperature, 0)},
+	{id: 158, terms: callTerms(getTemperatureThreshold, 0, thresholdSlowdown), how: unlessZero},
+	{id: 159, terms: callTerms(getTemperatureThreshold, 0, thresholdShutdown), how: unlessZero},
+	{id: 191, terms: callTerms(getFanSpeed, 0), boards: "with a fan"},
 }
 
 const milliwatts = 1000 // in a watt
@@ -93,30 +92,30 @@ const percent = 100
 const wholeWatts = "DCGM cuts off what is less than a watt"
 
 var powerReadings = []reading{
-	{id: 155, terms: of(getPowerUsage, 0), how: unlessZero, div: milliwatts, note: "0 is what GPUs without a sensor say, and is left out"},
+	{id: 155, terms: callTerms(getPowerUsage, 0), how: unlessZero, div: milliwatts, note: "0 is what GPUs without a sensor say, and is left out"},
 	{id: 156, terms: value(83), how: climbing, boards: "Volta and newer"},
-	{id: 156, terms: of(getTotalEnergy, 0), how: climbing, boards: "Volta and newer"},
+	{id: 156, terms: callTerms(getTotalEnergy, 0), how: climbing, boards: "Volta and newer"},
 	{id: 157, terms: value(186), how: unlessZero, div: milliwatts},
-	{id: 160, terms: of(getPowerLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
-	{id: 161, terms: of(getPowerLimitRange, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
-	{id: 162, terms: of(getPowerLimitRange, 1), how: unlessZero, div: milliwatts, note: wholeWatts},
-	{id: 163, terms: of(getPowerDefaultLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
-	{id: 164, terms: of(getEnforcedPowerLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 160, terms: callTerms(getPowerLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 161, terms: callTerms(getPowerLimitRange, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 162, terms: callTerms(getPowerLimitRange, 1), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 163, terms: callTerms(getPowerDefaultLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
+	{id: 164, terms: callTerms(getEnforcedPowerLimit, 0), how: unlessZero, div: milliwatts, note: wholeWatts},
 }
 
 var utilizationReadings = []reading{
-	{id: 203, terms: of(getUtilization, 0), boards: "not while MIG is on"},
-	{id: 204, terms: of(getUtilization, 1), boards: "not while MIG is on"},
-	{id: 206, terms: of(getEncoderUtilization, 0), boards: "with an encoder, not while MIG is on"},
-	{id: 207, terms: of(getDecoderUtilization, 0), boards: "with a decoder, not while MIG is on"},
-	{id: field.NVIDIAJPEGBusy, terms: of(getJPGUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
-	{id: field.NVIDIAOFABusy, terms: of(getOFAUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
-	{id: field.NVIDIAComputeProcesses, terms: of(getComputeProcesses, 0), note: "how many there are, also those of other users; which they are is not asked"},
-	{id: field.NVIDIAGraphicsProcesses, terms: of(getGraphicsProcesses, 0)},
+	{id: 203, terms: callTerms(getUtilization, 0), boards: "not while MIG is on"},
+	{id: 204, terms: callTerms(getUtilization, 1), boards: "not while MIG is on"},
+	{id: 206, terms: callTerms(getEncoderUtilization, 0), boards: "with an encoder, not while MIG is on"},
+	{id: 207, terms: callTerms(getDecoderUtilization, 0), boards: "with a decoder, not while MIG is on"},
+	{id: field.NVIDIAJPEGBusy, terms: callTerms(getJPGUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
+	{id: field.NVIDIAOFABusy, terms: callTerms(getOFAUtilization, 0), div: percent, boards: "Turing and newer, not while MIG is on"},
+	{id: field.NVIDIAComputeProcesses, terms: callTerms(getComputeProcesses, 0), note: "how many there are, also those of other users; which they are is not asked"},
+	{id: field.NVIDIAGraphicsProcesses, terms: callTerms(getGraphicsProcesses, 0)},
 }
 
-// violationReadings are times in which clocks were held down, in ns. Those from
-// 240 on are DCGM's, from 1420 on the same under the names of the clock events.
+// violationReadings lists how long clocks were held down, in ns. From 240 on they have DCGM's old names, from 1420 on
+// the names of the clock events.
 var violationReadings = []reading{
 	{id: 240, terms: value(74)},
 	{id: 241, terms: value(75)},
@@ -133,10 +132,10 @@ var violationReadings = []reading{
 	{id: 1424, terms: value(271), note: moved(271)},
 }
 
-// smoothingReadings are those of power smoothing.
+// smoothingReadings lists the fields of power smoothing.
 var smoothingReadings = func() []reading {
 	out := make([]reading, 18)
-	for i := range out { // DCGM's fields and NVML's have the same order
+	for i := range out { // DCGM and NVML order these fields alike
 		id := firstMoving + uint32(i)
 		out[i] = reading{id: 1425 + field.ID(i), terms: value(id), boards: "Blackwell and newer", note: moved(id)}
 	}
@@ -148,19 +147,19 @@ var smoothingReadings = func() []reading {
 const mebibyte = 1 << 20
 
 var memoryReadings = []reading{
-	{id: 90, terms: of(getBAR1Info, 0), how: unlessZero, div: mebibyte},
-	{id: 92, terms: ofTotal(getBAR1Info, 2), how: unlessNone, div: mebibyte},
-	{id: 93, terms: ofTotal(getBAR1Info, 1), how: unlessNone, div: mebibyte},
-	{id: 250, terms: of(getMemoryInfo, 0), how: unlessZero, div: mebibyte, boards: sharedMemory},
-	{id: 251, terms: ofTotal(getMemoryInfo, 1), how: unlessNone, div: mebibyte, boards: sharedMemory},
-	{id: 252, terms: ofTotal(getMemoryInfo, 2), how: unlessNone, div: mebibyte, boards: sharedMemory, note: "before driver 510 with what is reserved, as in DCGM"},
-	{id: 253, terms: ofTotal(getMemoryInfo, 3), how: unlessNone, div: mebibyte, boards: sharedMemory},
+	{id: 90, terms: callTerms(getBAR1Info, 0), how: unlessZero, div: mebibyte},
+	{id: 92, terms: partOfTotal(getBAR1Info, 2), how: unlessNone, div: mebibyte},
+	{id: 93, terms: partOfTotal(getBAR1Info, 1), how: unlessNone, div: mebibyte},
+	{id: 250, terms: callTerms(getMemoryInfo, 0), how: unlessZero, div: mebibyte, boards: sharedMemory},
+	{id: 251, terms: partOfTotal(getMemoryInfo, 1), how: unlessNone, div: mebibyte, boards: sharedMemory},
+	{id: 252, terms: partOfTotal(getMemoryInfo, 2), how: unlessNone, div: mebibyte, boards: sharedMemory, note: "before driver 510 with what is reserved, as in DCGM"},
+	{id: 253, terms: partOfTotal(getMemoryInfo, 3), how: unlessNone, div: mebibyte, boards: sharedMemory},
 	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}, {call: getMemoryInfo, pick: 3}}, how: usedShare, boards: sharedMemory},
 	{id: 254, terms: []term{{call: getMemoryInfo}, {call: getMemoryInfo, pick: 2}}, how: usedShare, boards: sharedMemory},
 }
 
-// ofTotal is a part of the total that the call gives first.
-func ofTotal(c *call, pick int) []term { return append(of(c, pick), of(c, 0)...) }
+// partOfTotal returns the terms for a part and for the total, which is the call's first result.
+func partOfTotal(c *call, pick int) []term { return append(callTerms(c, pick), callTerms(c, 0)...) }
 
 const sharedMemory = "not if the GPU shares the host's memory"
 
@@ -178,11 +177,11 @@ const (
 	eccModeAsCall = "a call by itself: if ECC is off NVML leaves the field as it was (NVIDIA bug 2009232)"
 )
 
-// eccReadings: the totals are fields, the counts by location calls, as in DCGM.
+// eccReadings reads totals as field values and counts by location with calls, as DCGM does.
 func eccReadings() []reading {
 	out := []reading{
-		{id: 300, terms: of(getECCMode, 0), boards: withECC, note: eccModeAsCall},
-		{id: 301, terms: of(getECCMode, 1), boards: withECC, note: eccModeAsCall},
+		{id: 300, terms: callTerms(getECCMode, 0), boards: withECC, note: eccModeAsCall},
+		{id: 301, terms: callTerms(getECCMode, 1), boards: withECC, note: eccModeAsCall},
 		{id: 310, terms: value(3), boards: withECC},
 		{id: 311, terms: value(4), boards: withECC},
 		{id: 312, terms: value(5), boards: withECC},
@@ -204,26 +203,26 @@ func eccReadings() []reading {
 		id := block.first
 		for _, location := range block.locations {
 			for _, kind := range []uint32{corrected, uncorrected} {
-				out = append(out, reading{id: id, terms: of(getECCCount, 0, kind, block.kind, location), boards: withECC})
+				out = append(out, reading{id: id, terms: callTerms(getECCCount, 0, kind, block.kind, location), boards: withECC})
 				id++
 			}
 		}
 	}
 	return append(out, []reading{
-		{id: 346, terms: of(getSRAMErrors, 0), boards: ampereRemaps},
-		{id: 385, terms: of(getRowHistogram, 0), boards: ampereRemaps},
-		{id: 386, terms: of(getRowHistogram, 1), boards: ampereRemaps},
-		{id: 387, terms: of(getRowHistogram, 2), boards: ampereRemaps},
-		{id: 388, terms: of(getRowHistogram, 3), boards: ampereRemaps},
-		{id: 389, terms: of(getRowHistogram, 4), boards: ampereRemaps},
-		{id: 390, terms: of(getRetiredPages, 0, singleBitPages), boards: upToVolta},
+		{id: 346, terms: callTerms(getSRAMErrors, 0), boards: ampereRemaps},
+		{id: 385, terms: callTerms(getRowHistogram, 0), boards: ampereRemaps},
+		{id: 386, terms: callTerms(getRowHistogram, 1), boards: ampereRemaps},
+		{id: 387, terms: callTerms(getRowHistogram, 2), boards: ampereRemaps},
+		{id: 388, terms: callTerms(getRowHistogram, 3), boards: ampereRemaps},
+		{id: 389, terms: callTerms(getRowHistogram, 4), boards: ampereRemaps},
+		{id: 390, terms: callTerms(getRetiredPages, 0, singleBitPages), boards: upToVolta},
 		{id: 391, terms: value(30), boards: upToVolta},
 		{id: 392, terms: value(31), boards: upToVolta},
 		{id: 393, terms: value(143), boards: ampereRemaps},
 		{id: 394, terms: value(142), boards: ampereRemaps},
 		{id: 395, terms: value(145), boards: ampereRemaps},
 		{id: 396, terms: value(144), boards: ampereRemaps},
-		{id: 1507, terms: of(getUnrepairableMemory, 0), boards: "Hopper and newer"},
+		{id: 1507, terms: callTerms(getUnrepairableMemory, 0), boards: "Hopper and newer"},
 	}...)
 }
 
@@ -243,14 +242,14 @@ const (
 
 var pcieReadings = []reading{
 	{id: 200, terms: value(197), how: perSecondWide, div: kilobyte, note: fromCounter},
-	{id: 200, terms: of(getPCIeThroughput, 0, 0), note: blocks},
+	{id: 200, terms: callTerms(getPCIeThroughput, 0, 0), note: blocks},
 	{id: 201, terms: value(198), how: perSecondWide, div: kilobyte, note: fromCounter},
-	{id: 201, terms: of(getPCIeThroughput, 0, 1), note: blocks},
-	{id: 202, terms: of(getPCIeReplay, 0)},
-	{id: 235, terms: of(getPCIeMaxGen, 0), how: unlessZero},
-	{id: 236, terms: of(getPCIeMaxWidth, 0), how: unlessZero},
-	{id: 237, terms: of(getPCIeGen, 0), how: unlessZero},
-	{id: 238, terms: of(getPCIeWidth, 0), how: unlessZero},
+	{id: 201, terms: callTerms(getPCIeThroughput, 0, 1), note: blocks},
+	{id: 202, terms: callTerms(getPCIeReplay, 0)},
+	{id: 235, terms: callTerms(getPCIeMaxGen, 0), how: unlessZero},
+	{id: 236, terms: callTerms(getPCIeMaxWidth, 0), how: unlessZero},
+	{id: 237, terms: callTerms(getPCIeGen, 0), how: unlessZero},
+	{id: 238, terms: callTerms(getPCIeWidth, 0), how: unlessZero},
 	{id: 1009, terms: value(197), how: perSecondWide, note: mayWrap},
 	{id: 1010, terms: value(198), how: perSecondWide, note: mayWrap},
 	{id: 1091, terms: value(197), how: climbingWide, note: mayWrap},
@@ -271,11 +270,11 @@ const (
 
 func fabricReadings() []reading {
 	out := []reading{
-		{id: 170, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricStatus, boards: withFabric},
-		{id: 171, terms: append(of(getFabricInfo, 0), of(getFabricInfo, 1)...), how: asFabricError, boards: withFabric},
-		{id: 173, terms: of(getFabricInfo, 2), boards: withFabric},
-		{id: 174, terms: of(getFabricInfo, 3), boards: withFabric},
-		{id: 175, terms: of(getFabricSummary, 0), boards: withFabric},
+		{id: 170, terms: append(callTerms(getFabricInfo, 0), callTerms(getFabricInfo, 1)...), how: asFabricStatus, boards: withFabric},
+		{id: 171, terms: append(callTerms(getFabricInfo, 0), callTerms(getFabricInfo, 1)...), how: asFabricError, boards: withFabric},
+		{id: 173, terms: callTerms(getFabricInfo, 2), boards: withFabric},
+		{id: 174, terms: callTerms(getFabricInfo, 3), boards: withFabric},
+		{id: 175, terms: callTerms(getFabricSummary, 0), boards: withFabric},
 		{id: 285, terms: value(170), boards: withC2C},
 		{id: 286, terms: c2c(171), how: lowest, anyOf: true, boards: withC2C, note: "1 if all links are active; DCGM has that of link 0"},
 		{id: 287, terms: value(172), boards: withC2C, note: firstLink},
@@ -286,19 +285,19 @@ func fabricReadings() []reading {
 		{id: 1523, terms: value(230)},
 	}
 	for i := range 5 { // slot, tray, host, kind of peer, module
-		out = append(out, reading{id: 573 + field.ID(i), terms: of(getPlatformInfo, i), boards: inChassis, note: unknown255})
+		out = append(out, reading{id: 573 + field.ID(i), terms: callTerms(getPlatformInfo, i), boards: inChassis, note: unknown255})
 	}
 	return out
 }
 
-// mostC2C is how many chip-to-chip links GPM's metrics count with.
-const mostC2C = 14
+// maxC2C is the number of chip-to-chip links in GPM's metrics.
+const maxC2C = 14
 
-// c2c is a field of all chip-to-chip links.
-func c2c(id uint32) []term { return ofLinks(id, mostC2C) }
+// c2c returns a field of each chip-to-chip link.
+func c2c(id uint32) []term { return linkTerms(id, maxC2C) }
 
-// ofLinks is a field of each of so many links.
-func ofLinks(id uint32, links int) (out []term) {
+// linkTerms returns a field of each of the first links.
+func linkTerms(id uint32, links int) (out []term) {
 	for n := range uint32(links) {
 		out = append(out, value(id, n)...)
 	}
@@ -306,14 +305,14 @@ func ofLinks(id uint32, links int) (out []term) {
 }
 
 const (
-	mostLinks  = 36 // NVML_NVLINK_MAX_LINKS
-	namedLinks = 18 // for which DCGM has separate fields, …_L0 to …_L17
+	maxLinks   = 36 // NVML_NVLINK_MAX_LINKS
+	namedLinks = 18 // DCGM has separate fields for these, …_L0 to …_L17
 )
 
 // Fields of nvmlDeviceGetFieldValues. Traffic is in KiB.
 const (
 	nvlinkDataTX, nvlinkDataRX = 138, 139
-	nvlinkRawTX, nvlinkRawRX   = 140, 141 // with headers
+	nvlinkRawTX, nvlinkRawRX   = 140, 141 // headers included
 )
 
 // Counters of nvmlDeviceGetNvLinkErrorCounter.
@@ -321,7 +320,7 @@ const (
 	linkReplay, linkRecovery, linkCRCFlit, linkCRCData = 0, 1, 2, 3
 )
 
-// nvlinkReadings: DCGM divides KiB per second by 1000 and calls that MB/s.
+// nvlinkReadings: DCGM divides KiB per second by 1000 and calls the result MB/s.
 func nvlinkReadings() []reading {
 	out := []reading{
 		{id: 409, terms: value(38), boards: olderLinks},
@@ -336,7 +335,7 @@ func nvlinkReadings() []reading {
 		{id: 1220, terms: value(160), boards: "Ampere and newer"},
 	}
 	for i, id := range []uint32{163, 162, 161} {
-		out = append(out, reading{id: 497 + field.ID(i), terms: ofLinks(id, mostLinks), anyOf: true, boards: olderLinks, note: notAsDCGM})
+		out = append(out, reading{id: 497 + field.ID(i), terms: linkTerms(id, maxLinks), anyOf: true, boards: olderLinks, note: notAsDCGM})
 	}
 	for n := range uint32(namedLinks) {
 		out = append(out, oneLink(n)...)
@@ -345,14 +344,14 @@ func nvlinkReadings() []reading {
 	return append(out, fifthGeneration()...)
 }
 
-// oneLink are the fields of a GPU that carry the number of a link in their name.
+// oneLink returns the GPU's fields that have a link number in their names.
 func oneLink(n uint32) []reading {
 	id := func(format string) field.ID { return named(fmt.Sprintf(format, n)) }
 	return []reading{
-		{id: id("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L%d"), terms: of(getNVLinkErrors, 0, n, linkCRCFlit), boards: olderLinks},
-		{id: id("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L%d"), terms: of(getNVLinkErrors, 0, n, linkCRCData), boards: olderLinks},
-		{id: id("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L%d"), terms: of(getNVLinkErrors, 0, n, linkReplay), boards: olderLinks},
-		{id: id("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L%d"), terms: of(getNVLinkErrors, 0, n, linkRecovery), boards: olderLinks},
+		{id: id("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L%d"), terms: callTerms(getNVLinkErrors, 0, n, linkCRCFlit), boards: olderLinks},
+		{id: id("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L%d"), terms: callTerms(getNVLinkErrors, 0, n, linkCRCData), boards: olderLinks},
+		{id: id("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L%d"), terms: callTerms(getNVLinkErrors, 0, n, linkReplay), boards: olderLinks},
+		{id: id("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L%d"), terms: callTerms(getNVLinkErrors, 0, n, linkRecovery), boards: olderLinks},
 		{id: id("DCGM_FI_DEV_NVLINK_BANDWIDTH_L%d"), terms: append(value(nvlinkDataTX, n), value(nvlinkDataRX, n)...), how: perSecond, div: kilobyte},
 		{id: id("DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_L%d"), terms: value(nvlinkDataTX, n), how: perSecond, div: kilobyte},
 		{id: id("DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_L%d"), terms: value(nvlinkDataRX, n), how: perSecond, div: kilobyte},
@@ -361,7 +360,7 @@ func oneLink(n uint32) []reading {
 	}
 }
 
-// named is the id of a field that is known to exist.
+// named returns the ID of a field that must exist.
 func named(name string) field.ID {
 	d, _, ok := field.ByName(name)
 	if !ok {
@@ -370,8 +369,7 @@ func named(name string) field.ID {
 	return d.ID
 }
 
-// fifth is a counter of NVLink 5: a field of the GPU, of which DCGM has no other in its
-// list, and ours of each link.
+// fifth is a counter of NVLink 5: DCGM's field for the whole GPU, and our field per link.
 type fifth struct {
 	gpu   field.ID
 	value uint32
@@ -407,15 +405,15 @@ func fifths() []fifth {
 	return out
 }
 
-// fifthGeneration are the counters of NVLink 5, over all links and of each. Where the
-// driver refuses the total, links are added up; of error rates the worst is taken.
+// fifthGeneration returns the counters of NVLink 5, as totals and per link. If the driver refuses a total, the links
+// are added up; for error rates the worst link counts.
 func fifthGeneration() []reading {
 	const summed, worst = "the sum of the links, if the driver refuses the total", "the worst link's, if the driver refuses that of all"
 	var out []reading
 	for _, f := range fifths() {
 		out = append(out,
 			reading{id: f.gpu, terms: value(f.value, AllLinks), boards: blackwellLinks},
-			reading{id: f.gpu, terms: ofLinks(f.value, mostLinks), anyOf: true, boards: blackwellLinks, note: summed},
+			reading{id: f.gpu, terms: linkTerms(f.value, maxLinks), anyOf: true, boards: blackwellLinks, note: summed},
 			reading{id: f.link, terms: value(f.value, ThisLink), boards: blackwellLinks, label: f.label})
 	}
 	for _, ber := range []struct {
@@ -426,20 +424,20 @@ func fifthGeneration() []reading {
 		out = append(out,
 			reading{id: ber.raw, terms: value(ber.value, AllLinks), boards: blackwellLinks},
 			reading{id: ber.raw + 1, terms: value(ber.value, AllLinks), how: asBitErrors, boards: blackwellLinks},
-			reading{id: ber.raw + 1, terms: ofLinks(ber.value, mostLinks), how: worstBitErrors, anyOf: true, boards: blackwellLinks, note: worst},
+			reading{id: ber.raw + 1, terms: linkTerms(ber.value, maxLinks), how: worstBitErrors, anyOf: true, boards: blackwellLinks, note: worst},
 			reading{id: field.NVLinkBER, terms: value(ber.value, ThisLink), how: asBitErrors, boards: blackwellLinks, label: collector.Label{Name: "kind", Value: ber.kind}})
 	}
 	return out
 }
 
-// perLink are the fields of a link.
+// perLink returns the fields of a link.
 func perLink() []reading {
 	return []reading{
 		{id: 1508, terms: value(165, ThisLink)},
-		{id: 1525, terms: of(getNVLinkErrors, 0, ThisLink, linkCRCFlit), boards: olderLinks},
-		{id: 1526, terms: of(getNVLinkErrors, 0, ThisLink, linkCRCData), boards: olderLinks},
-		{id: 1527, terms: of(getNVLinkErrors, 0, ThisLink, linkReplay), boards: olderLinks},
-		{id: 1528, terms: of(getNVLinkErrors, 0, ThisLink, linkRecovery), boards: olderLinks},
+		{id: 1525, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkCRCFlit), boards: olderLinks},
+		{id: 1526, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkCRCData), boards: olderLinks},
+		{id: 1527, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkReplay), boards: olderLinks},
+		{id: 1528, terms: callTerms(getNVLinkErrors, 0, ThisLink, linkRecovery), boards: olderLinks},
 		{id: 1529, terms: append(value(nvlinkDataTX, ThisLink), value(nvlinkDataRX, ThisLink)...), how: perSecond, div: kilobyte},
 		{id: 1530, terms: value(nvlinkDataTX, ThisLink), how: perSecond, div: kilobyte},
 		{id: 1531, terms: value(nvlinkDataRX, ThisLink), how: perSecond, div: kilobyte},

@@ -16,34 +16,31 @@ import (
 )
 
 const (
-	// gpmLeast is how far apart two samples must be: the driver refreshes GPM's
-	// counters every 100 ms, says nvml.h. It is a little less, so that a tick of
-	// 100 ms which comes early does not wait for the next one.
-	gpmLeast = 95 * time.Millisecond
+	// gpmMinGap is the minimum time between two samples. nvml.h says that the driver refreshes GPM's counters every 100
+	// ms; a little less keeps an early tick of 100 ms from being skipped.
+	gpmMinGap = 95 * time.Millisecond
 
-	// gpmAtOnce is how many metrics are read in one call: NVML before driver 570 has
-	// room for 98.
+	// gpmAtOnce is the maximum number of metrics per call: NVML before driver 570 has room for 98.
 	gpmAtOnce = 64
 
 	cycles = 1e9
 
-	// wholeDevice stands for all of a device rather than a GPU instance of it.
+	// wholeDevice selects the whole device instead of one of its GPU instances.
 	wholeDevice = -1
 )
 
-// gpmCalls is what GPM's samples are made and read by: go-nvml, or a test.
+// gpmCalls is the part of go-nvml that GPM needs.
 type gpmCalls interface {
 	GpmSampleAlloc() (nvml.GpmSample, nvml.Return)
 	GpmMetricsGet(m *nvml.GpmMetricsGetType) nvml.Return
 }
 
-// gpmPart supplies DCGM_FI_PROF_* from NVML's GPU performance monitor (GPM). A
-// value is the mean over the time since the field was read last, so fields with
-// other intervals have other means; at ticks shorter than gpmLeast it stays until
-// that much time has passed. Before the second sample a field is blank.
+// gpmPart supplies DCGM_FI_PROF_* from NVML's GPU performance monitor (GPM). A value is the mean since the field was
+// last read, so fields with different intervals are averaged over different times. At ticks shorter than gpmMinGap the
+// last value stays. Before the second sample a field is blank.
 //
-// Whether GPM streams (nvmlGpmSetStreamingEnabled) is left as it is: samples do not
-// need it, and the setting is the device's, not ours.
+// GPM's streaming mode (nvmlGpmSetStreamingEnabled) stays as it is: samples do not need it, and it is a setting of the
+// device.
 type gpmPart struct {
 	api     gpmCalls
 	cols    []collector.Column
@@ -59,19 +56,19 @@ type gpmPart struct {
 	takes, reads meter
 }
 
-// gpmScale makes a field's value of GPM's.
+// gpmScale converts GPM's value to the field's.
 type gpmScale struct {
 	factor float64
 	whole  bool // the field is an integer
 }
 
-func (s gpmScale) of(v float64) float64 {
+func (s gpmScale) convert(v float64) float64 {
 	if math.IsInf(v, 0) || v < 0 {
 		return math.NaN()
 	}
 	if s.factor == fromPercent {
-		// A share of cycles, of which there are some 10^9 in a second, to as many digits:
-		// without noise such as that of 94 × 0.01, 0.9400000000000001.
+		// A share of about 10^9 cycles per second. Rounding to that precision removes noise such as 94 × 0.01 =
+		// 0.9400000000000001.
 		v = math.Round(v*cycles/percent) / cycles
 	} else {
 		v *= s.factor
@@ -82,31 +79,29 @@ func (s gpmScale) of(v float64) float64 {
 	return v
 }
 
-// gpmSubject is what samples are taken of: a GPU, to which its links belong, or an
-// instance.
+// gpmSubject is the device that is sampled: a GPU (with its links) or an instance.
 type gpmSubject struct {
 	handle   nvml.Device
-	instance int // id of a GPU instance of it, or wholeDevice
+	instance int // ID of a GPU instance on it, or wholeDevice
 	device   int
-	mig      bool        // an instance, which may be gone
-	state    nvml.Return // what NVML answered last, for the log
+	mig      bool        // an instance, which may be destroyed
+	state    nvml.Return // NVML's last answer, for the log
 }
 
-// take takes a sample.
-func (s *gpmSubject) take(into nvml.GpmSample) nvml.Return {
+// takeSample reads a sample.
+func (s *gpmSubject) takeSample(into nvml.GpmSample) nvml.Return {
 	if s.instance == wholeDevice {
 		return into.Get(s.handle)
 	}
 	return into.MigGet(s.handle, s.instance)
 }
 
-// gpmGroup is columns of one subject that are due together, with the two samples that
-// they are made of.
+// gpmGroup is a set of columns of one subject that are due together, with their two samples.
 type gpmGroup struct {
 	*gpmSubject
-	first, n     int // its columns
+	first, n     int // range of its columns
 	older, newer nvml.GpmSample
-	sampled      bool // there is an older one
+	sampled      bool // older is valid
 	at           time.Time
 }
 
@@ -114,21 +109,20 @@ var _ part = (*gpmPart)(nil)
 
 func (p *gpmPart) columns() []collector.Column { return p.cols }
 
-// sample takes a sample for each group with columns that are due, and reads what has
-// an older one.
+// sample takes a sample for each group with due columns and computes the metrics if the group has an older sample.
 func (p *gpmPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	for _, g := range p.groups {
-		if !slices.Contains(due[g.first:g.first+g.n], true) || g.sampled && now.Sub(g.at) < gpmLeast {
+		if !slices.Contains(due[g.first:g.first+g.n], true) || g.sampled && now.Sub(g.at) < gpmMinGap {
 			continue
 		}
 		g.at = now
 		start := time.Now()
-		code := g.take(g.newer)
-		p.takes.add(start)
+		code := g.takeSample(g.newer)
+		p.takes.addSince(start)
 		p.fill(g, code, row, due)
 		if lost(code) || isFatal(code) {
-			return gpmError(code) // the device's state says it
+			return gpmError(code) // the device's state reports it
 		}
 		if code != g.state {
 			p.logState(g.gpmSubject, code)
@@ -140,8 +134,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// fill writes the due cells of a group, and keeps the sample for the next time. One
-// that failed is no start for the next mean.
+// fill writes the due cells of a group and keeps the sample for the next mean. A failed sample cannot start a mean.
 func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool) {
 	end := g.first + g.n
 	none := p.why.second
@@ -155,11 +148,11 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 	}
 	both := g.sampled && code == nvml.SUCCESS
 	for at := g.first; both && at < end; at += gpmAtOnce {
-		for i, m := range p.read(g, p.metrics[at:min(at+gpmAtOnce, end)]) {
+		for i, m := range p.readMetrics(g, p.metrics[at:min(at+gpmAtOnce, end)]) {
 			switch {
 			case !due[at+i]:
 			case nvml.Return(m.NvmlReturn) == nvml.SUCCESS:
-				row[at+i] = p.scales[at+i].of(m.Value)
+				row[at+i] = p.scales[at+i].convert(m.Value)
 			default:
 				row[at+i] = p.why.blank(nvml.Return(m.NvmlReturn))
 			}
@@ -169,9 +162,8 @@ func (p *gpmPart) fill(g *gpmGroup, code nvml.Return, row []float64, due []bool)
 	g.older, g.newer = g.newer, g.older
 }
 
-// read reads metrics over the time between the samples of a group. The answers are
-// valid until the next call.
-func (p *gpmPart) read(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
+// readMetrics computes metrics between the two samples of a group. The result is valid until the next call.
+func (p *gpmPart) readMetrics(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
 	start := time.Now()
 	p.scratch.NumMetrics, p.scratch.Sample1, p.scratch.Sample2 = uint32(len(metrics)), g.older, g.newer
 	out := p.scratch.Metrics[:len(metrics)]
@@ -179,7 +171,7 @@ func (p *gpmPart) read(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
 		out[i] = nvml.GpmMetric{MetricId: m, Value: math.NaN()}
 	}
 	code := p.api.GpmMetricsGet(&p.scratch)
-	p.reads.add(start)
+	p.reads.addSince(start)
 	for i := range out {
 		if code != nvml.SUCCESS {
 			out[i].NvmlReturn = uint32(code)
@@ -188,7 +180,7 @@ func (p *gpmPart) read(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
 	return out
 }
 
-// gpmError is what an answer about a sample means for the GPU.
+// gpmError converts the answer to a sample into an error about the GPU.
 func gpmError(code nvml.Return) error {
 	if lost(code) {
 		return gpuError("nvmlGpmSampleGet", code)
@@ -215,13 +207,13 @@ func (p *gpmPart) calls() []collector.CallCost {
 
 func (p *gpmPart) close() {
 	for _, g := range p.groups {
-		_, _ = g.older.Free(), g.newer.Free() // they are gone either way
+		_, _ = g.older.Free(), g.newer.Free() // nothing to do about an error
 	}
 	p.groups = nil
 }
 
-// newGPM makes the part of a GPU's profiling fields, nil if there are none. The
-// first of targets is the GPU; those of instances are as in g.instances.
+// newGPM makes the part for a GPU's profiling fields, nil if there are none. targets starts with the GPU; its instances
+// are in the order of g.instances.
 func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
 	p := &gpmPart{
 		api: l.api, why: why, log: why.log, now: time.Now, watch: newMIGWatch(l, g),
@@ -244,7 +236,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *r
 	}
 	for _, plan := range plans {
 		all := slices.Clone(plan.all)
-		err := p.add(plan)
+		err := p.addPlan(plan)
 		switch {
 		case err == nil:
 			continue
@@ -263,7 +255,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *r
 	return p, nil
 }
 
-// withoutGPM says why a GPU has no GPM; the zero Explanation if it has.
+// withoutGPM returns why a GPU has no GPM, the zero Explanation if it has.
 func withoutGPM(l *library, g *gpu) (e collector.Explanation) {
 	if !l.hasAll("nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleFree", "nvmlGpmSampleGet", "nvmlGpmMetricsGet") {
 		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: "driver " + l.versions().driver + " has no GPM (525 and newer have)"}
@@ -281,24 +273,23 @@ func withoutGPM(l *library, g *gpu) (e collector.Explanation) {
 	return e
 }
 
-// gpmCandidate is a column that GPM could supply.
+// gpmCandidate is a column that GPM may supply.
 type gpmCandidate struct {
 	target
 	field.Reading
 	profiling
 
 	metric uint32
-	code   nvml.Return // what GPM answered to it when it was tried
+	code   nvml.Return // GPM's answer when it was tried
 }
 
-// gpmPlan is the candidates of one subject.
+// gpmPlan holds the candidates of one subject.
 type gpmPlan struct {
 	*gpmSubject
 	all []gpmCandidate
 }
 
-// planGPM lists what GPM could supply, by what samples are taken of. Without perInstance
-// the library takes none of GPU instances.
+// planGPM lists the candidates by subject. perInstance is false if the library cannot sample GPU instances.
 func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool) []*gpmPlan {
 	var out []*gpmPlan
 	for _, t := range targets {
@@ -328,7 +319,7 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 	return out
 }
 
-// suits reports whether a field is read of a device of a level.
+// suits reports whether a device of the level has the field.
 func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 	switch {
 	case p.perLink, level == field.Link:
@@ -339,8 +330,8 @@ func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 	return d.Level >= level && d.Level <= field.ComputeInstance
 }
 
-// subjectOf is what samples for a target are taken of, nil if there are none. A GPU
-// instance is asked for by its id on the GPU: that is the sum of its compute instances.
+// subjectOf returns the subject that a target's samples come from, nil if there is none. A GPU instance is sampled by
+// its ID on the GPU, which gives the sum of its compute instances.
 func subjectOf(g *gpu, t target) *gpmSubject {
 	s := &gpmSubject{handle: g.handle, instance: wholeDevice, device: t.device}
 	switch t.level {
@@ -354,8 +345,8 @@ func subjectOf(g *gpu, t target) *gpmSubject {
 	return s
 }
 
-// add adds the columns of a plan that GPM knows, in groups of those that are due together.
-func (p *gpmPart) add(plan *gpmPlan) error {
+// addPlan adds the columns of a plan that GPM supports, grouped by due time.
+func (p *gpmPart) addPlan(plan *gpmPlan) error {
 	g, err := p.addGroup(plan.gpmSubject)
 	if err != nil {
 		return err
@@ -386,7 +377,7 @@ func (p *gpmPart) add(plan *gpmPlan) error {
 	return nil
 }
 
-// addGroup makes a group without columns.
+// addGroup adds a group without columns.
 func (p *gpmPart) addGroup(s *gpmSubject) (*gpmGroup, error) {
 	g := &gpmGroup{gpmSubject: s}
 	var code nvml.Return
@@ -394,18 +385,18 @@ func (p *gpmPart) addGroup(s *gpmSubject) (*gpmGroup, error) {
 		return nil, fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
 	}
 	if g.newer, code = p.api.GpmSampleAlloc(); code != nvml.SUCCESS {
-		_ = g.older.Free() // it is gone either way
+		_ = g.older.Free() // nothing to do about an error
 		return nil, fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
 	}
 	p.groups = append(p.groups, g)
 	return g, nil
 }
 
-// try takes two samples and drops the candidates that GPM does not know. Their values
-// mean nothing: no time is between them.
+// try takes two samples and drops the candidates that GPM rejects. The values mean nothing, because no time lies
+// between the samples.
 func (p *gpmPart) try(plan *gpmPlan, g *gpmGroup) error {
-	_ = g.take(g.older) // the answer to the next one says the same
-	code := g.take(g.newer)
+	_ = g.takeSample(g.older) // the next call's answer says the same
+	code := g.takeSample(g.newer)
 	if lost(code) || isFatal(code) {
 		return gpmError(code)
 	}
@@ -415,7 +406,7 @@ func (p *gpmPart) try(plan *gpmPlan, g *gpmGroup) error {
 		metrics = append(metrics, plan.all[i].metric)
 	}
 	for at := 0; code == nvml.SUCCESS && at < len(metrics); at += gpmAtOnce {
-		for i, m := range p.read(g, metrics[at:min(at+gpmAtOnce, len(metrics))]) {
+		for i, m := range p.readMetrics(g, metrics[at:min(at+gpmAtOnce, len(metrics))]) {
 			plan.all[at+i].code = nvml.Return(m.NvmlReturn)
 		}
 	}
@@ -423,9 +414,8 @@ func (p *gpmPart) try(plan *gpmPlan, g *gpmGroup) error {
 	return nil
 }
 
-// drop forgets candidates that GPM says it has not. INVALID_ARGUMENT means that of a
-// metric which is newer than the driver, but of all of them it may as well be said
-// of samples without time between.
+// drop removes the candidates that GPM does not support. INVALID_ARGUMENT for some metrics means that they are newer
+// than the driver. For all metrics it may only mean that no time lies between the samples.
 func (p *gpmPlan) drop(why *reasons) {
 	invalid := func(c gpmCandidate) bool { return c.code == nvml.ERROR_INVALID_ARGUMENT }
 	all := !slices.ContainsFunc(p.all, func(c gpmCandidate) bool { return !invalid(c) })

@@ -41,11 +41,11 @@ func profileFor(t *testing.T, n *nvmltest.Node, csv string, why *reasons) *profi
 	n.Freeze(100)
 	d := discoveryOn(t, n)
 	g := d.mustFind(t)[0]
-	targets := []target{{of: g.of, level: field.GPU}}
+	targets := []target{{reader: g.reader, level: field.GPU}}
 	for i, in := range g.instances {
-		targets = append(targets, target{device: i + 1, of: in.of, level: in.device.Level})
+		targets = append(targets, target{device: i + 1, reader: in.reader, level: in.device.Level})
 	}
-	targets = append(targets, target{device: len(targets), of: g.of, level: field.Link, link: 3})
+	targets = append(targets, target{device: len(targets), reader: g.reader, level: field.Link, link: 3})
 	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), why)
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +313,7 @@ func TestProfilings(t *testing.T) {
 // TestScaleOfMetrics: a share has no more digits than cycles were counted.
 func TestScaleOfMetrics(t *testing.T) {
 	for in, want := range map[float64]float64{2.0500000000000003: 0.0205, 94: 0.94, 100.0 / 3: 0.333333333, 0: 0, 100: 1} {
-		if got := (gpmScale{factor: fromPercent}).of(in); got != want {
+		if got := (gpmScale{factor: fromPercent}).convert(in); got != want {
 			t.Errorf("%v %%: got %v, want %v", in, got, want)
 		}
 	}

@@ -20,43 +20,42 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// gpu is one board as discovery found it.
+// gpu is one board that discovery found.
 type gpu struct {
-	index  int              // NVML's index, which is DCGM's GPU id if both see all GPUs
-	handle nvml.Device      // go-nvml's; nil if NVML did not answer
-	of     device           // the same, as readings are asked of it
+	index  int              // NVML's index; equals DCGM's GPU ID if both see all GPUs
+	handle nvml.Device      // nil if NVML did not answer
+	reader device           // the same board, for readings
 	device collector.Device // identity, Facts included
 
 	migCapable bool // has a MIG mode, on or off
-	mig        bool // it is on
-	// instances are the MIG devices in the order of their ids. A GPU instance that
-	// is split is followed by its compute instances.
+	mig        bool // MIG is on
+	// instances holds the MIG devices in the order of their IDs. A split GPU instance is followed by its compute
+	// instances.
 	instances []instance
-	layout    uint64 // how it is partitioned, see library.layout
+	layout    uint64 // hash of the MIG layout, see library.layout
 
-	err    error       // why NVML did not answer; nothing above but index and device is set then
-	silent func() bool // whether a call that did not return in time still has not; nil if there is none
+	err    error       // why NVML did not answer; then only index and device are set
+	silent func() bool // whether the call that hung is still running; nil if none hung
 }
 
 // instance is a MIG device.
 //
-// A GPU instance with one compute instance, the usual case, is one device of
-// Level Instance. If it has several, they share its memory: it is a device of
-// Level Instance with the handle of the first, to which memory belongs, and each
-// of them is one of Level ComputeInstance, to which only what is counted per
-// compute instance belongs.
+// A GPU instance with one compute instance, the usual case, is one device of Level Instance. A GPU instance with
+// several compute instances is a device of Level Instance, whose memory is read through the handle of the first,
+// followed by one device of Level ComputeInstance for each, which only has the readings that NVML counts per compute
+// instance.
 type instance struct {
 	handle nvml.Device // the MIG device handle
-	of     device
+	reader device
 	gi     int
-	ci     int // −1 on a GPU instance that is split
+	ci     int // −1 for a split GPU instance
 	device collector.Device
 }
 
-// errHangs says that a GPU has not answered in time. The call is still in progress.
+// errHangs means that a GPU has not answered in time. The call is still running.
 var errHangs = errors.New("does not answer")
 
-// gpuError wraps what NVML answers about a whole GPU.
+// gpuError wraps NVML's answer about a whole GPU.
 func gpuError(call string, code nvml.Return) error {
 	if lost(code) {
 		return fmt.Errorf("%w: %s: %w", collector.ErrDeviceLost, call, code)
@@ -64,7 +63,7 @@ func gpuError(call string, code nvml.Return) error {
 	return fmt.Errorf("%s: %w", call, code)
 }
 
-// lost reports whether an answer means that the GPU cannot be reached at all.
+// lost reports whether a code means that the GPU is unreachable.
 func lost(code nvml.Return) bool {
 	switch code {
 	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_RESET_REQUIRED:
@@ -73,8 +72,7 @@ func lost(code nvml.Return) bool {
 	return false
 }
 
-// newGPU is a GPU of which nothing but the index is known. dcgm-exporter makes the
-// name of the device node of that.
+// newGPU returns a GPU with only its index known. The device node is a guess from the index, as in dcgm-exporter.
 func newGPU(index int) *gpu {
 	n := strconv.Itoa(index)
 	return &gpu{
@@ -83,13 +81,13 @@ func newGPU(index int) *gpu {
 	}
 }
 
-// count asks how many GPUs there are.
+// count returns the number of GPUs.
 func (l *library) count() (int, nvml.Return) { return l.api.DeviceGetCount() }
 
-// tidy makes a label's value of what a driver has written into a buffer.
+// tidy turns a driver's text into a valid label value.
 func tidy(s string) string { return strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD") }
 
-// identify asks NVML which GPU is at an index, and whether MIG is on.
+// identify asks NVML for the GPU at an index and for its MIG mode.
 func (l *library) identify(index int) *gpu {
 	g := newGPU(index)
 	board, code := l.api.DeviceGetHandleByIndex(index)
@@ -110,23 +108,23 @@ func (l *library) identify(index int) *gpu {
 		g.device.UUID = tidy(uuid)
 	}
 	if g.device.UUID == "" {
-		g.device.UUID = g.device.PCIBusID // boards older than UUIDs
+		g.device.UUID = g.device.PCIBusID // old boards have no UUID
 	}
 	g.device.ID = g.device.UUID
-	g.handle, g.of = board, &handle{Device: board, lib: l}
+	g.handle, g.reader = board, &handle{Device: board, lib: l}
 	l.describe(g)
 	l.findInstances(g)
 	return g
 }
 
-// describe adds what a GPU can be without.
+// describe sets the optional properties of a GPU.
 func (l *library) describe(g *gpu) {
 	if l.has("nvmlDeviceGetName") {
 		if name, code := g.handle.GetName(); code == nvml.SUCCESS {
 			g.device.Model = tidy(name)
 		}
 	}
-	// On WSL there is no device node and no number.
+	// WSL has neither a device node nor a minor number.
 	if l.has("nvmlDeviceGetMinorNumber") {
 		const most = 1 << 20 // MINORMASK of Linux
 		if minor, code := g.handle.GetMinorNumber(); code == nvml.SUCCESS && minor >= 0 && minor < most {
@@ -135,12 +133,10 @@ func (l *library) describe(g *gpu) {
 	}
 }
 
-// mostInstances bounds what is asked for if the library does not say how many
-// MIG devices a GPU can have.
-const mostInstances = 64
+// maxInstances bounds the MIG devices per GPU if the library does not say how many there can be.
+const maxInstances = 64
 
-// findInstances sets the MIG mode and the instances of a GPU. What goes wrong with
-// one instance costs that one.
+// findInstances sets the MIG mode and the instances of a GPU. It skips an instance that it cannot read.
 func (l *library) findInstances(g *gpu) {
 	if !l.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
 		"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId") {
@@ -151,16 +147,16 @@ func (l *library) findInstances(g *gpu) {
 		return
 	}
 	g.migCapable, g.mig = true, mode == nvml.DEVICE_MIG_ENABLE
-	g.layout = l.layout(g.handle) // before the instances: a change in between is seen later
+	g.layout = l.layout(g.handle) // before the instances, so that a change in between is noticed later
 	if !g.mig {
 		return
 	}
 	count, code := g.handle.GetMaxMigDeviceCount()
 	if code != nvml.SUCCESS {
-		count = mostInstances
+		count = maxInstances
 	}
 	var found []instance
-	for i := range min(count, mostInstances) {
+	for i := range min(count, maxInstances) {
 		if in, ok := l.instanceAt(g, i); ok {
 			found = append(found, in)
 		}
@@ -168,14 +164,13 @@ func (l *library) findInstances(g *gpu) {
 	g.instances = arrange(g.device, found)
 }
 
-// instanceAt asks for the MIG device at an index. There may be none: the indexes
-// of those that there are have gaps.
+// instanceAt returns the MIG device at an index. The indexes have gaps.
 func (l *library) instanceAt(g *gpu, index int) (instance, bool) {
 	mig, code := g.handle.GetMigDeviceHandleByIndex(index)
 	if code != nvml.SUCCESS {
 		return instance{}, false
 	}
-	in := instance{handle: mig, of: &handle{Device: mig, lib: l}}
+	in := instance{handle: mig, reader: &handle{Device: mig, lib: l}}
 	if in.gi, code = mig.GetGpuInstanceId(); code != nvml.SUCCESS {
 		return instance{}, false
 	}
@@ -189,8 +184,8 @@ func (l *library) instanceAt(g *gpu, index int) (instance, bool) {
 	return in, true
 }
 
-// arrange makes devices of the MIG devices that were found on a GPU, ordered by
-// their ids. What they share with the GPU is copied from it.
+// arrange sorts the MIG devices of a GPU by their IDs and makes collector devices of them, with the GPU's common
+// properties.
 func arrange(parent collector.Device, found []instance) []instance {
 	slices.SortFunc(found, func(a, b instance) int {
 		return cmp.Or(cmp.Compare(a.gi, b.gi), cmp.Compare(a.ci, b.ci))
@@ -219,7 +214,7 @@ func arrange(parent collector.Device, found []instance) []instance {
 	return out
 }
 
-// instanceDevice is the device of a GPU instance.
+// instanceDevice returns the device of a GPU instance.
 func instanceDevice(parent collector.Device, in instance) collector.Device {
 	d := parent
 	d.Facts = nil
@@ -230,7 +225,7 @@ func instanceDevice(parent collector.Device, in instance) collector.Device {
 	return d
 }
 
-// computeDevice is the device of one of several compute instances of a GPU instance.
+// computeDevice returns the device of one of several compute instances.
 func computeDevice(parent collector.Device, in instance) collector.Device {
 	d := parent
 	d.Level, d.Parent = field.ComputeInstance, parent.ID
@@ -239,14 +234,13 @@ func computeDevice(parent collector.Device, in instance) collector.Device {
 	return d
 }
 
-// profileName is the end of a MIG device's name, such as "MIG 1g.10gb+me" and
-// "MIG 1c.3g.20gb"; what is before the dot of "g" is the compute instance's.
+// profileName matches the end of a MIG device's name, such as "MIG 1g.10gb+me" or "MIG 1c.3g.20gb". The part before the
+// "g" number belongs to the compute instance.
 var profileName = regexp.MustCompile(`\bMIG (?:\d+c\.)?(\d+g\.\d+gb(?:[+-][\w.+-]*)?)$`)
 
-// profile is the name of the GPU instance profile of a MIG device, as NVIDIA's
-// tools and Kubernetes resources write it. It is in the device's name, which any
-// user may read. DCGM computes it from slices and memory instead, and so loses the
-// extensions of profiles ("+me").
+// profile returns the name of a MIG device's GPU instance profile, as NVIDIA's tools and Kubernetes resources write it.
+// It is in the device's name, which any user may read. DCGM computes it from slices and memory instead, which loses
+// profile extensions ("+me").
 func (l *library) profile(mig nvml.Device) string {
 	if l.has("nvmlDeviceGetName") {
 		if name, code := mig.GetName(); code == nvml.SUCCESS {
@@ -263,8 +257,8 @@ func (l *library) profile(mig nvml.Device) string {
 	return ""
 }
 
-// computedProfile is the name of a profile as DCGM makes it: memory in GiB,
-// rounded up, because a part of each slice is not for users.
+// computedProfile returns a profile's name as DCGM computes it: memory in GiB, rounded up because part of each slice is
+// reserved.
 func computedProfile(a nvml.DeviceAttributes) string {
 	const mib = 1024
 	if a.GpuInstanceSliceCount == 0 || a.MemorySizeMB == 0 {
@@ -273,9 +267,8 @@ func computedProfile(a nvml.DeviceAttributes) string {
 	return strconv.FormatUint(uint64(a.GpuInstanceSliceCount), 10) + "g." + strconv.FormatUint((a.MemorySizeMB+mib-1)/mib, 10) + "gb"
 }
 
-// layout is a number that changes with the way in which a GPU is partitioned: a hash
-// over MIG mode and the UUIDs of the MIG devices by index. It is 0 if one of them is not
-// available. Handles and ids are used again for other instances, UUIDs are not.
+// layout returns a hash of the MIG mode and the MIG devices' UUIDs by index, which changes with the MIG layout. It is 0
+// if one of them cannot be read. Handles and IDs are reused for other instances; UUIDs are not.
 func (l *library) layout(gpu nvml.Device) uint64 {
 	h := fnv.New64a()
 	mode, _, code := gpu.GetMigMode()
@@ -285,7 +278,7 @@ func (l *library) layout(gpu nvml.Device) uint64 {
 	case code != nvml.SUCCESS:
 		return 0
 	}
-	_ = binary.Write(h, binary.LittleEndian, int64(mode)) // a hash takes everything
+	_ = binary.Write(h, binary.LittleEndian, int64(mode)) // a hash accepts everything
 	if mode == nvml.DEVICE_MIG_DISABLE {
 		return h.Sum64()
 	}
@@ -293,7 +286,7 @@ func (l *library) layout(gpu nvml.Device) uint64 {
 	if code != nvml.SUCCESS {
 		return 0
 	}
-	for i := range min(most, mostInstances) {
+	for i := range min(most, maxInstances) {
 		mig, code := gpu.GetMigDeviceHandleByIndex(i)
 		if code == nvml.ERROR_NOT_FOUND || code == nvml.ERROR_INVALID_ARGUMENT {
 			continue
@@ -310,9 +303,8 @@ func (l *library) layout(gpu nvml.Device) uint64 {
 	return h.Sum64()
 }
 
-// migWatch sees that a GPU is partitioned in another way. The handle of a MIG device
-// that was destroyed may serve the next one, so errors alone do not show it. nil, of a
-// GPU that cannot be partitioned, sees nothing.
+// migWatch detects a new MIG layout. Errors alone do not show one, because the handle of a destroyed MIG device may
+// serve the next one. A nil migWatch, for a GPU without MIG, detects nothing.
 type migWatch struct {
 	layout func() uint64
 	was    uint64
@@ -325,7 +317,7 @@ func newMIGWatch(l *library, g *gpu) *migWatch {
 	return &migWatch{func() uint64 { return l.layout(g.handle) }, g.layout}
 }
 
-// changed reports whether the GPU is partitioned otherwise than at discovery.
+// changed reports whether the MIG layout differs from the one at discovery.
 func (w *migWatch) changed() bool {
 	if w == nil {
 		return false
@@ -334,12 +326,12 @@ func (w *migWatch) changed() bool {
 	return now != 0 && now != w.was
 }
 
-// watchEvery is how often a GPU is asked whether it has other instances or vGPUs than at
-// Open. Events say at once that it is partitioned in another way, if the driver has them.
+// watchEvery is how often a GPU is checked for other instances or vGPUs than at Open. Drivers with MIG events report a
+// new layout at once.
 const watchEvery = 5 * time.Second
 
-// watchPart has no columns. It asks for a new Open when the instances or vGPUs of its GPU
-// are others than they were, before other parts read of what is no more.
+// watchPart has no columns. It requests a new Open when the GPU's instances or vGPUs have changed, before other parts
+// read devices that no longer exist.
 type watchPart struct {
 	changed func() (bool, error)
 	now     func() time.Time
@@ -353,8 +345,7 @@ func newWatchPart(call string, changed func() (bool, error)) *watchPart {
 	return &watchPart{changed: changed, now: time.Now, asked: time.Now(), cost: meter{call: call}}
 }
 
-// newMIGPart returns nil for a GPU that cannot be partitioned. It comes first of a
-// source's parts.
+// newMIGPart returns nil for a GPU without MIG. It must be the first part of a source.
 func newMIGPart(l *library, g *gpu) *watchPart {
 	w := newMIGWatch(l, g)
 	if w == nil {
@@ -363,8 +354,8 @@ func newMIGPart(l *library, g *gpu) *watchPart {
 	return newWatchPart("nvmlDeviceGetMigDeviceHandleByIndex", func() (bool, error) { return w.changed(), nil })
 }
 
-// newVGPUPart returns nil for a GPU that cannot have vGPUs. A vGPU that replaced another
-// one is found when the other is asked for its values.
+// newVGPUPart returns nil for a GPU that cannot have vGPUs. It detects a changed count; a replaced vGPU is detected
+// when its values are read.
 func newVGPUPart(l *library, g *gpu) (*watchPart, error) {
 	const call = "nvmlDeviceGetActiveVgpus"
 	if !l.has(call) {
@@ -396,7 +387,7 @@ func (p *watchPart) sample([]float64, []bool) error {
 	p.asked = now
 	start := time.Now()
 	changed, err := p.changed()
-	p.cost.add(start)
+	p.cost.addSince(start)
 	if changed {
 		return collector.ErrColumnsChanged
 	}

@@ -13,24 +13,23 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// infoROMEvery is how often the InfoROM's checksums are asked for: the driver
-// reads a flash memory for that. DCGM asks as often.
+// infoROMEvery is how often the InfoROM checksums are read, because the driver reads a flash memory for them. DCGM uses
+// the same interval.
 const infoROMEvery = time.Hour
 
 // healthPart supplies DCGM_EXP_GPU_HEALTH_STATUS of a GPU from readings and XIDs.
 //
-// The reason is a label, so each watch has a column for every reason that there
-// can be, and one for none; of these one holds the result and the others are
-// blank. Health changes from one row to the next without a new Open. A watch of
-// which nothing is known has no column, and one that is unknown now has blanks.
+// The reason is a label, so each watch has a column per possible reason and one for "no reason". Exactly one of them
+// holds the result; the others are blank. So health can change from row to row without a new Open. A watch without
+// inputs has no column; a watch whose inputs have no value now is blank.
 type healthPart struct {
-	inputs   part              // readings of the GPU; nil if it has none
-	xids     *xids             // nil if it has none
-	links    func() linkStates // its NVLinks; nil if it has none
+	inputs   part              // readings of the GPU; nil if none
+	xids     *xids             // nil if none
+	links    func() linkStates // reads its NVLinks; nil if none
 	linkCost meter
-	linked   bool // a link was active
+	linked   bool // a link has been active
 	now      func() time.Time
-	infoROM  time.Time // when it was last asked for
+	infoROM  time.Time // when it was last read
 
 	cols    []collector.Column
 	watches []boundWatch
@@ -42,15 +41,15 @@ type boundWatch struct {
 	columns []int // by reason; the first is for none
 	rules   []boundRule
 	codes   []boundXID
-	down    int // index into columns for a link that went down; 0: links are not asked for
-	chosen  int // of the sample in hand
+	down    int // index into columns of the reason for a link that went down; 0: links are not read
+	chosen  int // of the current sample
 	result  float64
 }
 
 type boundRule struct {
 	judge     func(in, grown []float64) float64
 	reason    int   // index into columns
-	cells     []int // of the inputs' row; −1 if the GPU has no such reading
+	cells     []int // in the inputs' row; −1 if the GPU has no such reading
 	in, grown []float64
 	trails    []trail
 }
@@ -62,7 +61,7 @@ type boundXID struct {
 
 var _ part = (*healthPart)(nil)
 
-// healthInputs are the readings that newHealthPart wants of the GPU.
+// healthInputs returns the readings that newHealthPart needs.
 func healthInputs() []field.Reading {
 	var out []field.Reading
 	seen := map[field.ID]bool{}
@@ -77,20 +76,20 @@ func healthInputs() []field.Reading {
 	return out
 }
 
-// newHealth makes the part of a GPU's health; nil if it is not wanted or nothing
-// is known of it. With MIG on one of the node's GPUs, links count as down whatever they
-// do, so they are not asked for (UpdateNvLinkLinkStateFromNvml of DCGM does the same).
+// newHealth makes the part of a GPU's health. It returns nil if the list does not have the field or the GPU has no
+// inputs. While MIG is on for one of the node's GPUs, NVML reports all links as down, so they are not read
+// (UpdateNvLinkLinkStateFromNvml of DCGM does the same).
 func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (part, error) {
 	if !wanted(fields, field.GPUHealth) {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	inputs, err := newReadings(g.of, []target{{of: g.of, level: field.GPU}}, healthInputs(), nil, unexplained())
+	inputs, err := newReadings(g.reader, []target{{reader: g.reader, level: field.GPU}}, healthInputs(), nil, unexplained())
 	if err != nil {
 		return nil, err
 	}
 	var links func() linkStates
-	if !mig && linksOf(l, g.handle).known != 0 {
-		links = func() linkStates { return linksOf(l, g.handle) }
+	if !mig && readLinkStates(l, g.handle).known != 0 {
+		links = func() linkStates { return readLinkStates(l, g.handle) }
 	}
 	if inputs == nil && x == nil && links == nil {
 		return nil, nil //nolint:nilnil // no part, no error
@@ -104,9 +103,8 @@ func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (p
 	return newHealthPart(arch, inputs, x, links), nil
 }
 
-// newHealthPart makes the part. inputs, which it owns, are what the GPU has of
-// healthInputs; nil if nothing. x are its XIDs, nil if it has none. links asks for its NVLinks, nil
-// if it has none.
+// newHealthPart makes the part. It owns inputs, the GPU's readings of healthInputs. inputs, x (the GPU's XIDs) and
+// links (which reads its NVLinks) are nil if the GPU has none.
 func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links func() linkStates) *healthPart {
 	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: meter{call: "nvmlDeviceGetNvLinkState"}}
 	at := map[field.ID]int{}
@@ -139,7 +137,7 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 	return p
 }
 
-// bindRule returns nil if the GPU has nothing that the rule asks about.
+// bindRule returns nil if the GPU has none of the rule's inputs.
 func bindRule(r healthRule, at map[field.ID]int) *boundRule {
 	n := len(r.inputs)
 	out := &boundRule{judge: r.judge, in: make([]float64, n), grown: make([]float64, n), trails: make([]trail, n)}
@@ -156,28 +154,28 @@ func bindRule(r healthRule, at map[field.ID]int) *boundRule {
 	return out
 }
 
-// addWatch returns the watch of that name.
+// addWatch returns the watch with the given name and creates it if needed.
 func (p *healthPart) addWatch(name string) *boundWatch {
 	for i := range p.watches {
 		if w := &p.watches[i]; p.cols[w.columns[0]].Labels[1].Value == name {
 			return w
 		}
 	}
-	p.watches = append(p.watches, boundWatch{columns: []int{p.add(name, healthOK)}})
+	p.watches = append(p.watches, boundWatch{columns: []int{p.addColumn(name, healthOK)}})
 	return &p.watches[len(p.watches)-1]
 }
 
-// addReason returns the index of the watch's column for a reason.
+// addReason returns the index of the watch's column for a reason and creates it if needed.
 func (p *healthPart) addReason(w *boundWatch, watch, code string) int {
 	i := slices.IndexFunc(w.columns, func(c int) bool { return p.cols[c].Labels[0].Value == code })
 	if i < 0 {
 		i = len(w.columns)
-		w.columns = append(w.columns, p.add(watch, code))
+		w.columns = append(w.columns, p.addColumn(watch, code))
 	}
 	return i
 }
 
-func (p *healthPart) add(watch, code string) int {
+func (p *healthPart) addColumn(watch, code string) int {
 	p.cols = append(p.cols, collector.Column{Field: field.GPUHealth, Labels: []collector.Label{
 		{Name: "health_error_code", Value: code}, {Name: "health_watch", Value: watch},
 	}})
@@ -202,7 +200,7 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 	}
 	for i := range p.watches {
 		w := &p.watches[i]
-		w.judge(p, now)
+		w.evaluate(p, now)
 		for reason, c := range w.columns {
 			if !due[c] {
 				continue
@@ -216,7 +214,7 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// ask makes the inputs due, the InfoROM rarely.
+// ask marks the inputs as due, the InfoROM only once in infoROMEvery.
 func (p *healthPart) ask(now time.Time) {
 	infoROM := p.infoROM.IsZero() || now.Sub(p.infoROM) >= infoROMEvery
 	if infoROM {
@@ -227,11 +225,11 @@ func (p *healthPart) ask(now time.Time) {
 	}
 }
 
-// judge chooses the worst result and its reason.
-func (w *boundWatch) judge(p *healthPart, now time.Time) {
+// evaluate chooses the worst result and its reason.
+func (w *boundWatch) evaluate(p *healthPart, now time.Time) {
 	w.chosen, w.result = 0, math.NaN()
 	if w.down > 0 {
-		w.consider(w.down, p.judgeLinks())
+		w.consider(w.down, p.evaluateLinks())
 	}
 	for i := range w.rules {
 		r := &w.rules[i]
@@ -247,11 +245,12 @@ func (w *boundWatch) judge(p *healthPart, now time.Time) {
 	}
 }
 
-// judgeLinks: a link that is not active. If none ever was, nothing may be connected.
-func (p *healthPart) judgeLinks() float64 {
+// evaluateLinks fails if a link is not active. If no link ever was, perhaps nothing is connected, so the result is
+// unknown.
+func (p *healthPart) evaluateLinks() float64 {
 	start := time.Now()
 	s := p.links()
-	p.linkCost.add(start)
+	p.linkCost.addSince(start)
 	p.linked = p.linked || s.active != 0
 	if s.known == 0 || !p.linked {
 		return math.NaN()

@@ -24,28 +24,27 @@ import (
 type library struct {
 	api  nvml.Interface
 	path string      // as the loader resolved it
-	file os.FileInfo // of path when it was loaded
+	file os.FileInfo // the file at path when it was loaded
 	dl   *dl.Library // the same library, for addresses
 
-	of atomic.Pointer[versions] // the initialisation in force; nil before the first
+	current atomic.Pointer[versions] // of the newest initialisation; nil before the first
 
 	mu      sync.Mutex
-	symbols map[string]bool // that were looked up
+	symbols map[string]bool // results of earlier lookups
 }
 
-// versions are those of the driver and of NVML: "550.54.15", "12.550.54.15".
+// versions holds the versions of driver and NVML: "550.54.15", "12.550.54.15".
 type versions struct{ driver, nvml string }
 
 func (l *library) versions() versions {
-	if v := l.of.Load(); v != nil {
+	if v := l.current.Load(); v != nil {
 		return *v
 	}
 	return versions{}
 }
 
-// has reports whether the library defines a symbol. go-nvml binds at the first
-// call, and the loader ends the process if the symbol is missing, so this is
-// asked before each call of one that a supported driver may lack.
+// has reports whether the library defines a symbol. go-nvml binds at the first call, and the loader ends the process if
+// the symbol is missing, so every call that a supported driver may lack is checked first.
 func (l *library) has(symbol string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,8 +61,7 @@ func (l *library) hasAll(symbols ...string) bool {
 	return !slices.ContainsFunc(symbols, func(s string) bool { return !l.has(s) })
 }
 
-// firstOf is the address of the first of these functions that the library has, nil
-// if it has none.
+// firstOf returns the address of the first of the functions that the library has, nil if it has none.
 func (l *library) firstOf(names []generation) unsafe.Pointer {
 	for _, name := range names {
 		if f, err := l.dl.Lookup(name.symbol); err == nil {
@@ -73,28 +71,26 @@ func (l *library) firstOf(names []generation) unsafe.Pointer {
 	return nil
 }
 
-// binding is which NVML this process is bound to. It is package-level state, because
-// go-nvml's is process-wide:
+// binding is the NVML that this process is bound to. It is package-level state, because go-nvml's state is
+// process-wide:
 //
-//   - go-nvml's calls are undefined symbols of the executable. The loader binds
-//     each, at its first call, to the first library that defines it, and never
-//     unloads that library again. A process therefore has one NVML in its life.
-//   - go-nvml picks the versions of symbols in its own package-level variables when
-//     a library is loaded. It is loaded once, before anything else is called.
+//   - go-nvml's calls are undefined symbols of the executable. At a function's first call the loader
+//     binds it to the first library that defines it, and never unloads that library again. So a
+//     process has one NVML for its whole life.
+//   - go-nvml picks the versions of symbols in its own package-level variables when it loads a
+//     library. It is loaded once, before any other call.
 //
-// How often it is initialised NVML counts itself: each collector that opens it
-// initialises it, and shuts it down at its Close.
+// NVML counts its initialisations: each collector initialises it in Open and shuts it down in Close.
 type binding struct {
-	turn chan struct{} // holds a token while the library is loaded or initialised, in which NVML may hang
+	turn chan struct{} // held while the library is loaded or initialised, where NVML may hang
 	lib  *library      // nil before the first success
 }
 
 var process = &binding{turn: make(chan struct{}, 1)}
 
-// open loads and initialises NVML, or initialises the one that this process is
-// bound to. An error says what was tried and what to do; nothing stays open then.
-// It wraps collector.ErrNotLoaded, or collector.ErrOutdated if only another
-// process can use the driver's library. Each success needs a close.
+// open loads and initialises NVML, or only initialises the library that this process is already bound to. An error
+// names the attempts and the remedy, and leaves nothing open. It wraps collector.ErrNotLoaded, or collector.ErrOutdated
+// if only a new process can use the driver's library. Each success needs a close.
 func (b *binding) open(ctx context.Context, o Options) (*library, error) {
 	select {
 	case b.turn <- struct{}{}:
@@ -113,8 +109,8 @@ func (b *binding) open(ctx context.Context, o Options) (*library, error) {
 	return lib, nil
 }
 
-// close gives back one initialisation. The last closes NVML's descriptors, so
-// that the driver can be reset or unloaded; the library's code stays mapped.
+// close undoes one initialisation. The last close releases NVML's descriptors, so that the driver can be reset or
+// unloaded. The library's code stays mapped.
 func (l *library) close() error {
 	if code := shutdown(l.dl); code != nvml.SUCCESS && code != nvml.ERROR_UNINITIALIZED {
 		return fmt.Errorf("shut down NVML (%s): %w", l.path, code)
@@ -122,8 +118,7 @@ func (l *library) close() error {
 	return nil
 }
 
-// initialize initialises the library that this process is bound to once more: the
-// driver may have been reset or loaded again since.
+// initialize initialises the bound library again: the driver may have been reset or reloaded since.
 func (l *library) initialize(o Options) error {
 	code := l.start()
 	if code == nvml.SUCCESS {
@@ -138,8 +133,8 @@ func (l *library) initialize(o Options) error {
 	return err
 }
 
-// start initialises the library and reads the versions, which shows whether the
-// initialisation holds. After an error the library is as it was.
+// start initialises the library and reads the versions, which shows whether the initialisation works. After an error
+// the library is unchanged.
 func (l *library) start() nvml.Return {
 	code := initialize(l.dl)
 	if code != nvml.SUCCESS {
@@ -147,20 +142,19 @@ func (l *library) start() nvml.Return {
 	}
 	driver, code := textOf(l.dl, "nvmlSystemGetDriverVersion")
 	if code != nvml.SUCCESS {
-		_ = shutdown(l.dl) // the code before it is the reason
+		_ = shutdown(l.dl) // the first code is the reason
 		return code
 	}
 	own, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion")
-	l.of.Store(&versions{driver, own})
+	l.current.Store(&versions{driver, own})
 	return nvml.SUCCESS
 }
 
-// other names a library that a new process would use rather than the one that
-// this process is bound to, or "".
+// other returns the library that a new process would load, or "" if it is the same one.
 func (l *library) other(h driver.Host) string {
 	for _, name := range h.Candidates() {
 		if name == driver.Soname {
-			name = l.path // what the loader found by that name
+			name = l.path // the file that the loader found for that name
 		}
 		st, err := os.Stat(name)
 		if err == nil && !os.SameFile(st, l.file) && driver.Problem(name) == "" {
@@ -170,8 +164,8 @@ func (l *library) other(h driver.Host) string {
 	return ""
 }
 
-// load tries the candidates and binds go-nvml to the first that can be
-// initialised. What fails before that is unloaded again: nothing is bound to it.
+// load tries the candidates and binds go-nvml to the first that can be initialised. It unloads the candidates before,
+// to which nothing is bound yet.
 func load(o Options) (*library, error) {
 	var tried driver.Attempts
 	for _, name := range o.host().Candidates() {
@@ -211,7 +205,7 @@ func try(h driver.Host, name string) (*library, error) {
 	return l, nil
 }
 
-// check initialises the library, or leaves it as it was.
+// check initialises the library. After an error the library is unchanged.
 func (l *library) check(h driver.Host) error {
 	for _, s := range required {
 		if !l.has(s) {
@@ -222,24 +216,22 @@ func (l *library) check(h driver.Host) error {
 	if code == nvml.SUCCESS {
 		return nil
 	}
-	version, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion") // needs no initialisation
+	version, _ := textOf(l.dl, "nvmlSystemGetNVMLVersion") // works without initialisation
 	return &driver.InitError{Code: code, Err: h.Explain(l.path, version, code)}
 }
 
-// required is what must be there for anything to work; all of it is in NVML of
-// driver 470, and most of it since 319.
+// required lists the functions without which nothing works. NVML of driver 470 has all of them, most since driver 319.
 var required = [...]string{
 	"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString", "nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion",
 	"nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo_v3",
 }
 
-// bind makes l, which is initialised, the one that go-nvml calls. go-nvml loads a
-// library only together with an initialisation; that one is given back, and its
-// Shutdown, which would unload the library and rewrite its globals, never called.
+// bind makes go-nvml call l, which is initialised. go-nvml can only load a library together with an initialisation,
+// which bind undoes at once. It never calls go-nvml's Shutdown, which would unload the library and rewrite its globals.
 func (l *library) bind() error {
 	l.api = nvml.New(nvml.WithLibraryPath(l.path))
 	code := l.api.Init()
-	_ = shutdown(l.dl) // one of two, or the one that there is after an error
+	_ = shutdown(l.dl) // NVML is initialised twice: drop one reference, or the only one if Init failed
 	if code != nvml.SUCCESS {
 		return errors.Join(&driver.InitError{Code: code, Err: fmt.Errorf("initialise %s again: %w", l.path, code)}, l.dl.Close())
 	}

@@ -46,9 +46,9 @@ func (f *fabric) value(id, scope uint32) (float64, nvml.Return) {
 func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 	t.Helper()
 	d := &fakeDevice{branch: 590, scoped: f.value}
-	targets := []target{{of: d, level: field.GPU}}
+	targets := []target{{reader: d, level: field.GPU}}
 	for n := range f.links {
-		targets = append(targets, target{device: n + 1, of: d, level: field.Link, link: uint32(n)})
+		targets = append(targets, target{device: n + 1, reader: d, level: field.Link, link: uint32(n)})
 	}
 	p, err := newReadings(d, targets, readings(ids...), nil, unexplained())
 	if err != nil {
@@ -175,7 +175,7 @@ func TestLinksOfTheSimulatedB200(t *testing.T) {
 // only once it has shown that it is.
 func TestCountersThatMayWrap(t *testing.T) {
 	d := &fakeDevice{fields: map[uint32]float64{197: 1000}}
-	p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(200, 1009, 1091), nil, unexplained())
+	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200, 1009, 1091), nil, unexplained())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestCountersThatMayWrap(t *testing.T) {
 	d.fields[197] = 5
 	cellsOf(t, p) // held back
 	wantCells(t, "after a restart of the counter", cellsOf(t, p), map[string]float64{"0/1091": 5})
-	if p, err = newReadings(d, []target{{of: d, level: field.GPU}}, readings(200), nil, unexplained()); err != nil || p != nil {
+	if p, err = newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200), nil, unexplained()); err != nil || p != nil {
 		t.Errorf("a throughput from a counter that may wrap: %v, %v", p, err)
 	}
 }
@@ -209,7 +209,7 @@ func TestChipToChip(t *testing.T) {
 		}
 		return float64(10*id + scope), nvml.SUCCESS
 	}}
-	p, err := newReadings(d, []target{{of: d, level: field.GPU}}, readings(286, 287, 1400, 1403), nil, unexplained())
+	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(286, 287, 1400, 1403), nil, unexplained())
 	if err != nil {
 		t.Fatal(err)
 	}

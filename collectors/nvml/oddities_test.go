@@ -104,7 +104,7 @@ func TestOddities(t *testing.T) {
 			fields = append(fields, field.Reading{Desc: d})
 		}
 	}
-	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, fields, nil, unexplained())
+	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, fields, nil, unexplained())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,17 +1,15 @@
-// Package nvml is the collector of NVIDIA GPUs through NVML, the library that
-// comes with NVIDIA's driver: data centre GPUs without DCGM, GTX and RTX boards,
-// workstations, WSL. It gives DCGM's field names and units, so that dashboards
-// and alerts made for dcgm-exporter work without DCGM.
+// Package nvml is the collector of NVIDIA GPUs through NVML, the library in NVIDIA's driver. It serves data centre GPUs
+// without DCGM, GTX and RTX boards, workstations and WSL. It uses DCGM's field names and units, so that dashboards and
+// alerts made for dcgm-exporter work without DCGM.
 //
-// All calls go through go-nvml, on each tick too: over a library whose calls take
-// 20 to 200 µs, a batch in C took between 0.9 and 1.2 times its time. Called by
-// address instead are what runs before go-nvml may see the library, and lists of
-// processes, whose entries some drivers write longer than go-nvml's (see entry.go).
-// A library, driver or device that lacks something costs the readings that need it
-// and nothing more.
+// On each tick all calls go through go-nvml: over a library whose calls take 20 to 200 µs, a batch in C took 0.9 to 1.2
+// times as long. Calls by address are limited to those that must run before go-nvml sees the library and to lists whose
+// entries some drivers write longer than go-nvml expects (see entry.go). If a library, driver or device lacks
+// something, only the readings that need it are missing.
 //
-// A process is bound to one NVML for its life, see binding. At most one Collector
-// and one Processes are open in a process at a time.
+// A process is bound to one NVML for its life, see binding. A process may open one Collector and one Processes at a
+// time. The goroutine of a source makes all its calls, except those that may delay the sample (see background.go);
+// Close waits for them.
 package nvml
 
 import (
@@ -25,31 +23,31 @@ import (
 	"warpgauge/collectors/nvml/internal/driver"
 )
 
-// Names of the collectors: what GPUs are and do, and the processes on them.
+// Names of the collectors: the readings of GPUs, and the processes on them.
 const (
 	Name          = "nvml"
 	ProcessesName = "nvml-processes"
 )
 
-// Options of New and NewProcesses. The zero value searches where drivers usually are.
+// Options configure New and NewProcesses. The zero value searches the usual places.
 type Options struct {
-	// Library is the path or soname of the library. It is tried alone; "" looks
-	// for it by the loader's path and then in driver roots.
+	// Library is the path or soname of the library; nothing else is tried then. "" searches the loader's path and then
+	// the driver roots.
 	Library string
-	// DriverRoots are directories that hold a driver's files as "/" does on a
-	// host that has it installed. They come before the usual ones.
+	// DriverRoots are directories that hold a driver's files as "/" does on a host with the driver installed. They are
+	// searched before the usual ones.
 	DriverRoots []string
-	// Root is where /proc, /dev and the usual driver roots are; "" means "/".
+	// Root is the directory that holds /proc, /dev and the usual driver roots; "" means "/".
 	Root string
 	// Getenv reads the variables that name driver roots; nil means os.Getenv.
 	Getenv func(string) string
-	// Patience is how long Open and Rescan wait for GPUs that do not answer, from
-	// the last one that did; 0 means 5 s. The context's deadline bounds it.
+	// Patience is how long Open and Rescan wait for GPUs that do not answer, counted from the last answer; 0 means 5 s.
+	// The context's deadline bounds it.
 	Patience time.Duration
-	// Log is nil to log nothing.
+	// Log may be nil, which disables logging.
 	Log *zap.Logger
 
-	withoutLoader bool // of tests, which may run where a driver is installed
+	withoutLoader bool // for tests on machines that have a driver
 }
 
 func (o Options) withDefaults(name string) Options {
@@ -67,10 +65,9 @@ func (o Options) host() driver.Host {
 	return driver.Host{Library: o.Library, Roots: o.DriverRoots, Root: o.Root, Getenv: o.Getenv, SkipLoader: o.withoutLoader}
 }
 
-// Present reports whether the machine below root, "" for "/", seems to have an
-// NVIDIA GPU or its driver: a device node, the driver's part of /proc, a display
-// controller of NVIDIA's on the PCI bus, WSL's or a Tegra's device. It loads no library and
-// opens no device.
+// Present reports whether the machine below root ("" for "/") seems to have an NVIDIA GPU or its driver: a device node,
+// the driver's part of /proc, an NVIDIA display controller on the PCI bus, or the device of WSL or Tegra. It loads no
+// library and opens no device.
 func Present(root string) bool {
 	for _, pattern := range []string{
 		"/dev/nvidiactl", "/dev/nvidia[0-9]*", "/proc/driver/nvidia/version",
@@ -91,7 +88,7 @@ func Present(root string) bool {
 	return false
 }
 
-// text is a small file of sysfs, "" if there is none.
+// text returns the content of a small sysfs file, "" if it cannot be read.
 func text(dir, name string) string {
 	b, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// processPart supplies the processes of a GPU and of its MIG devices: a block of
-// columns for each, see collector.AppendProcessColumns.
+// processPart supplies the processes of a GPU and of its MIG devices: one block of columns each, see
+// collector.AppendProcessColumns.
 type processPart struct {
 	cols     []collector.Column
 	subjects []processSubject
@@ -26,37 +26,36 @@ type processPart struct {
 	meters   [numAsks]meter
 }
 
-// processSubject is what has processes: a GPU, or a MIG device.
+// processSubject is a GPU or MIG device whose processes are listed.
 type processSubject struct {
 	device int
 	query  *processQuery
-	busy   *busyMeans // nil if drivers do not say: with MIG
+	busy   *busyMeans // nil if drivers do not report it: with MIG
 	log    *zap.Logger
-	state  [2]nvml.Return // what was logged last of lists and of samples
+	state  [2]nvml.Return // last logged answers of lists and of samples
 
 	list []collector.Process
 }
 
 var _ part = (*processPart)(nil)
 
-// newProcessPart makes the part of a GPU's processes. With MIG the GPU has those
-// that are in none of its instances. If a GPU instance is split, its compute
-// instances have them.
+// newProcessPart makes the part for a GPU's processes. With MIG, the GPU lists the processes outside its instances, and
+// a split GPU instance leaves its processes to its compute instances.
 func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 	p := &processPart{now: time.Now, begin: time.Now()}
 	for i := range p.meters {
 		p.meters[i].call = processCalls[i][0].symbol
 	}
-	p.add(0, newProcessQuery(l, g.handle, g.mig, !g.mig), log.With(zap.String("device", g.device.ID)))
+	p.addSubject(0, newProcessQuery(l, g.handle, g.mig, !g.mig), log.With(zap.String("device", g.device.ID)))
 	for i, in := range g.instances {
 		if in.ci >= 0 {
-			p.add(1+i, newProcessQuery(l, in.handle, false, false), log.With(zap.String("device", in.device.ID)))
+			p.addSubject(1+i, newProcessQuery(l, in.handle, false, false), log.With(zap.String("device", in.device.ID)))
 		}
 	}
 	return p
 }
 
-func (p *processPart) add(device int, q *processQuery, log *zap.Logger) {
+func (p *processPart) addSubject(device int, q *processQuery, log *zap.Logger) {
 	s := processSubject{device: device, query: q, log: log}
 	if q.busy != nil || q.busyOld != nil {
 		s.busy = new(busyMeans)
@@ -67,8 +66,8 @@ func (p *processPart) add(device int, q *processQuery, log *zap.Logger) {
 
 func (p *processPart) columns() []collector.Column { return p.cols }
 
-// sample asks each subject in turn. One that has no list to give is blank, one that
-// does not answer has a separate error.
+// sample asks each subject in turn. A subject without a list is blank. A subject that does not answer has its own
+// error.
 func (p *processPart) sample(row []float64, due []bool) error {
 	now := p.now()
 	var errs error
@@ -102,14 +101,14 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	s.logState(lists)
 	if lists != nvml.SUCCESS {
 		collector.BlankProcesses(block)
-		return nil //nolint:nilerr // it has answered: there is no list
+		return nil //nolint:nilerr // the device answered: it has no list
 	}
 	collector.PutProcesses(block, s.gather(), s.list)
 	return nil
 }
 
-// listed judges the answers of the lists. A GPU that one of them calls lost is lost;
-// otherwise it answers if one of them does.
+// listed summarises the answers of the lists. If one of them says that the GPU is lost, it is lost; otherwise the
+// device answers if any list does.
 func (s *processSubject) listed() (nvml.Return, error) {
 	reason := nvml.ERROR_FUNCTION_NOT_FOUND
 	answered := false
@@ -135,7 +134,7 @@ func (s *processSubject) listed() (nvml.Return, error) {
 	return reason, &collector.DeviceError{Device: s.device, Err: gpuError(processCalls[listCompute][0].symbol, reason)}
 }
 
-// weigh takes what is said of how busy processes are.
+// weigh processes the utilization samples.
 func (s *processSubject) weigh() error {
 	code := s.query.codes[askBusy]
 	switch {
@@ -143,15 +142,14 @@ func (s *processSubject) weigh() error {
 	case isFatal(code):
 		return fatal(code)
 	case code == nvml.SUCCESS:
-		s.busy.take(s.query.samples)
+		s.busy.addSamples(s.query.samples)
 	case code == nvml.ERROR_NOT_FOUND:
 		s.busy.idle()
 	}
 	return nil
 }
 
-// gather makes the list and returns how many processes there are, −1 if one of
-// NVML's lists is missing.
+// gather builds the list. It returns the number of processes, −1 if one of NVML's lists is missing.
 func (s *processSubject) gather() (count int) {
 	s.list = s.list[:0]
 	for _, f := range s.query.found {
@@ -163,7 +161,7 @@ func (s *processSubject) gather() (count int) {
 	}
 	for i := range numLists {
 		switch s.query.codes[i] {
-		case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND: // there are none of that kind
+		case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND: // no processes of that kind
 		default:
 			return -1
 		}
@@ -180,7 +178,7 @@ func flagsOf(lists uint) (f collector.ProcessFlags) {
 	return f
 }
 
-// logState logs when a device begins or ceases to list its processes.
+// logState logs when a device starts or stops listing its processes.
 func (s *processSubject) logState(lists nvml.Return) {
 	busy := s.query.codes[askBusy]
 	if busy == nvml.ERROR_NOT_FOUND || s.busy == nil {
@@ -211,55 +209,53 @@ func (p *processPart) calls() []collector.CallCost {
 
 func (*processPart) close() {}
 
-// processQuery asks for the processes of a GPU or a MIG device. It allocates
-// when there are more processes than ever before. For one goroutine.
+// processQuery lists the processes of a GPU or a MIG device. It allocates only when there are more processes than ever
+// before. It is for one goroutine.
 type processQuery struct {
 	device  nvml.Device
-	outside bool                     // processes that are in an instance are left out
-	lists   [numLists]unsafe.Pointer // addresses of the functions, nil for those that the library lacks
-	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if it is not to be asked
-	busyOld unsafe.Pointer           // nvmlDeviceGetProcessUtilization, likewise
+	outside bool                     // skip processes in instances
+	lists   [numLists]unsafe.Pointer // function addresses, nil if the library lacks them
+	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if not used
+	busyOld unsafe.Pointer           // nvmlDeviceGetProcessUtilization; nil if not used
 	buf     []byte
 
 	// The newest answers.
 	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
 	found    []foundProcess
-	nameless int // processes with the number 0, which are not in found
+	nameless int // processes with PID 0, which are not in found
 	samples  []busySample
 }
 
-// foundProcess is a process; it is there once, however many lists name it.
+// foundProcess is a process, stored once however many lists have it.
 type foundProcess struct {
 	pid    uint32
-	lists  uint    // bit 1 << list of each list that names it
-	memory float64 // bytes, NaN if it is not available
+	lists  uint    // bit 1 << list for each list that has it
+	memory float64 // bytes, NaN if not available
 }
 
-// Layout of the structs that the functions fill, in bytes, after nvml.h.
+// Layout of the structs that the functions fill, in bytes, from nvml.h.
 const (
-	// nvmlProcessInfo_v2_t, which _v2 and _v3 of the functions fill. Drivers from
-	// 535.43 to 535.86 fill _v3's with eight bytes more each, without another name for
-	// it, and there were reports of eight less:
-	// https://github.com/XuehaiPan/nvitop/pull/79 and 226. go-nvml's buffers are too
-	// short for the former.
+	// nvmlProcessInfo_v2_t, which _v2 and _v3 of the functions fill. Under the same name, drivers 535.43 to 535.86 fill
+	// eight more bytes per entry in _v3, and there were reports of eight bytes less:
+	// https://github.com/XuehaiPan/nvitop/pull/79 and 226. go-nvml's buffers are too short for the longer entries.
 	infoMemory, infoInstance, infoSize = 8, 16, 24
 	infoShort, infoLong                = infoInstance, infoSize + 8
 
 	samplePID, sampleSM, sampleSize = 8, 12, 40 // nvmlProcessUtilizationInfo_v1_t
 
-	oldStamp, oldSM, oldSize = 8, 16, 32 // nvmlProcessUtilizationSample_t, which begins with the number
+	oldStamp, oldSM, oldSize = 8, 16, 32 // nvmlProcessUtilizationSample_t; the PID comes first
 
-	entrySize = sampleSize // the largest of them
+	entrySize = sampleSize // the largest entry
 	filler    = 0xa5
 )
 
 const (
 	usualProcesses = 128
-	mostProcesses  = 4096
+	maxProcesses   = 4096
 )
 
-// newProcessQuery makes one of a GPU or MIG device. outside asks for the processes
-// alone that are in no instance of it, busy also for how busy they are.
+// newProcessQuery returns a query for a GPU or MIG device. outside skips the processes in instances; busy also reads
+// utilization.
 func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuery {
 	q := &processQuery{device: d, outside: outside, buf: make([]byte, usualProcesses*entrySize)}
 	for i := range q.lists {
@@ -274,9 +270,9 @@ func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuer
 
 func (q *processQuery) room() int { return len(q.buf) / entrySize }
 
-// grow makes room for n entries, and reports false if there is room for the most.
+// grow makes room for n entries. It returns false at the maximum.
 func (q *processQuery) grow(n int) bool {
-	n = min(max(n+n/4, 2*q.room()), mostProcesses)
+	n = min(max(n+n/4, 2*q.room()), maxProcesses)
 	if n <= q.room() {
 		return false
 	}
@@ -284,8 +280,8 @@ func (q *processQuery) grow(n int) bool {
 	return true
 }
 
-// ask asks for all lists and then for samples newer than since. It ends early if an
-// answer concerns the whole GPU or driver. It may hang when the driver does.
+// ask reads all lists, then utilization samples newer than since. It stops at a fatal answer. It may hang when the
+// driver does.
 func (q *processQuery) ask(since uint64, meters *[numAsks]meter) {
 	q.found, q.samples, q.nameless = q.found[:0], q.samples[:0], 0
 	for i := range q.codes {
@@ -314,16 +310,16 @@ func (q *processQuery) ask(since uint64, meters *[numAsks]meter) {
 		if q.busyOld == nil || !never(code) {
 			return
 		}
-		q.busy = nil // for good: it is the driver's, or the device's, nature
+		q.busy = nil // permanently: this driver or device does not support it
 	}
 	if q.busyOld != nil {
 		start := time.Now()
 		q.codes[askBusy] = q.askOld(since)
-		meters[askBusy].add(start)
+		meters[askBusy].addSince(start)
 	}
 }
 
-// askOld asks first how many samples there are, as the function wants it.
+// askOld first asks for the number of samples, as this function requires.
 func (q *processQuery) askOld(since uint64) nvml.Return {
 	count, code := listOldBusy(q.busyOld, q.device, since, nil, 0)
 	switch {
@@ -331,7 +327,7 @@ func (q *processQuery) askOld(since uint64) nvml.Return {
 		return code
 	case count == 0:
 		return nvml.ERROR_NOT_FOUND
-	case count > q.room() && !q.grow(min(count, mostProcesses)), count > q.room():
+	case count > q.room() && !q.grow(min(count, maxProcesses)), count > q.room():
 		return nvml.ERROR_INSUFFICIENT_SIZE
 	}
 	count, code = listOldBusy(q.busyOld, q.device, since, q.buf, count)
@@ -352,8 +348,8 @@ func (q *processQuery) addSample(stamp uint64, pid, percent uint32) {
 	q.samples = append(q.samples, busySample{pid: int(pid), percent: float64(percent), stamp: int64(stamp)})
 }
 
-// fill makes a call that fills the buffer, again with more room if there is more, and returns
-// how many entries it has after a success.
+// fill makes a call that fills the buffer, and repeats it with a larger buffer if needed. It returns the number of
+// entries.
 func (q *processQuery) fill(m *meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
 	for {
 		for i := range q.buf {
@@ -361,9 +357,9 @@ func (q *processQuery) fill(m *meter, call func(room int) (int, nvml.Return)) (i
 		}
 		start := time.Now()
 		count, code := call(q.room())
-		m.add(start)
+		m.addSince(start)
 		switch {
-		case code == nvml.ERROR_INSUFFICIENT_SIZE && q.grow(min(count, mostProcesses)):
+		case code == nvml.ERROR_INSUFFICIENT_SIZE && q.grow(min(count, maxProcesses)):
 		case code == nvml.SUCCESS && count > q.room():
 			return 0, nvml.ERROR_INSUFFICIENT_SIZE
 		case code != nvml.SUCCESS:
@@ -374,9 +370,8 @@ func (q *processQuery) fill(m *meter, call func(room int) (int, nvml.Return)) (i
 	}
 }
 
-// readList takes the processes of a list. How long each of its entries is that the
-// driver has written shows the last byte that is no filler: before the list is known its
-// version is not.
+// readList reads the processes of a list. The driver's version is not known here, so the last byte that differs from
+// the filler shows how long the driver's entries are.
 func (q *processQuery) readList(list, count int) {
 	end := count * infoLong
 	for end > 0 && q.buf[end-1] == filler {
@@ -403,8 +398,7 @@ func (q *processQuery) readList(list, count int) {
 	}
 }
 
-// addProcess adds a process, or what another list says of one: each list says all that
-// it has.
+// addProcess adds a process or merges another list's entry of it: each list reports the whole process.
 func (q *processQuery) addProcess(pid uint32, memory float64, list int) {
 	i := slices.IndexFunc(q.found, func(f foundProcess) bool { return f.pid == pid })
 	if i < 0 {

@@ -7,52 +7,47 @@ import (
 	"time"
 )
 
-// busySample is what the driver says of one process for a short time.
+// busySample is the driver's utilization of one process over a short time.
 type busySample struct {
 	pid     int
 	percent float64 // of that time
-	stamp   int64   // when it ended, µs by the driver's clock
+	stamp   int64   // end of that time, µs of the driver's clock
 }
 
-// busyMeans makes of a driver's samples how busy each process has kept the GPU
-// since the call before. For one goroutine.
+// busyMeans computes how busy each process kept the GPU since the previous call. It is for one goroutine.
 //
-// A driver leaves out a process that had nothing to do, and says one thing of each
-// other: its mean since the time that was asked for, with the time of its last
-// activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). If there are
-// several samples of one process, each stands for the time since the one before
-// it, but no longer than samples are apart. Some entries are garbage: drivers have
-// returned buffers that they did not write
-// (https://github.com/Syllo/nvtop/issues/110).
+// A driver omits idle processes. For each other process it returns one sample: the mean since the requested time,
+// stamped with its last activity (nvml.h; https://github.com/NVIDIA/go-nvml/issues/51). If it returns several samples
+// of one process, each covers the time since the previous one, but at most the sampling period. Some entries are
+// garbage: drivers have returned buffers that they did not write (https://github.com/Syllo/nvtop/issues/110).
 type busyMeans struct {
-	since    int64         // samples newer than that have not been seen; 0: there was none yet
-	ready    bool          // there was an answer, so that the next one is of the time since
-	answered time.Duration // when the newest one came; monotonic
+	since    int64         // newest timestamp seen; 0: none yet
+	ready    bool          // there was an answer, so the next one covers the time since
+	answered time.Duration // when the newest answer came; monotonic
 	called   time.Duration
 	wall     time.Time // at called
 
-	// Of the answer in hand.
+	// State of the current answer.
 	known   bool
-	from    int64        // since, when it was asked for
-	window  float64      // from there to the newest sample, µs
-	period  float64      // µs between samples of one process, +Inf if there is one of each
-	limit   int64        // no stamp is newer
-	samples []busySample // by process and time
+	from    int64        // since at the time of the call
+	window  float64      // µs from there to the newest sample
+	period  float64      // µs between samples of one process, +Inf if each has one sample
+	limit   int64        // maximum plausible timestamp
+	samples []busySample // sorted by process and time
 }
 
 const (
-	clockSlack = time.Second     // a stamp may be so much newer than our time: two clocks, and a call between
-	clockStep  = time.Second / 2 // the system clock was set if it advanced so much more or less than the monotonic one
-	// Samples of one process that are closer are no sampling: drivers take one in a
-	// sixth of a second to a second, says nvml.h of nvmlUtilization_t.
-	leastPeriod = 100_000 // µs
+	clockSlack = time.Second     // tolerance of a timestamp that is ahead of our clock: two clocks, and the call in between
+	clockStep  = time.Second / 2 // minimum difference between system and monotonic clock that means the system clock was set
+	// Closer samples of one process are not periodic sampling: nvml.h says that drivers sample every sixth of a second
+	// to every second (nvmlUtilization_t).
+	minPeriod = 100_000 // µs
 )
 
-// begin returns since when samples are wanted. up is now by the monotonic clock. The
-// driver stamps samples by the system clock: when that was set, older stamps mean
-// nothing any more.
+// begin returns the start of the wanted samples. up is the monotonic time. The driver stamps samples by the system
+// clock: after that was set, older timestamps mean nothing.
 func (b *busyMeans) begin(now time.Time, up time.Duration) (since uint64) {
-	now = now.Round(0) // without a monotonic reading
+	now = now.Round(0) // drop the monotonic reading
 	if !b.wall.IsZero() && (now.Sub(b.wall)-(up-b.called)).Abs() > clockStep {
 		b.since, b.ready = 0, false
 	}
@@ -62,19 +57,18 @@ func (b *busyMeans) begin(now time.Time, up time.Duration) (since uint64) {
 	return uint64(b.since)
 }
 
-// idle takes the answer that there is no sample.
+// idle records an answer without samples.
 func (b *busyMeans) idle() {
 	if b.ready && b.since > 0 {
-		// The answer before covered what was before it; and nothing came since. The
-		// next samples are not of that time.
+		// The last answer covered the time before it, and nothing came since. The next samples do not cover that time.
 		b.since += (b.called - b.answered).Microseconds()
 	}
 	b.known = b.ready
 	b.ready, b.answered = true, b.called
 }
 
-// take takes samples, which it sorts and keeps until the next begin.
-func (b *busyMeans) take(samples []busySample) {
+// addSamples records samples, which it sorts and keeps until the next begin.
+func (b *busyMeans) addSamples(samples []busySample) {
 	slices.SortFunc(samples, func(x, y busySample) int {
 		return cmp.Or(cmp.Compare(x.pid, y.pid), cmp.Compare(x.stamp, y.stamp))
 	})
@@ -87,12 +81,12 @@ func (b *busyMeans) take(samples []busySample) {
 		good = true
 		b.since = max(b.since, s.stamp)
 		if i > 0 && samples[i-1].pid == s.pid {
-			if apart := s.stamp - samples[i-1].stamp; apart >= leastPeriod {
+			if apart := s.stamp - samples[i-1].stamp; apart >= minPeriod {
 				b.period = min(b.period, float64(apart))
 			}
 		}
 	}
-	if !good { // a buffer that was not written says nothing, of the idle neither
+	if !good { // an unwritten buffer says nothing, not even about idle processes
 		return
 	}
 	b.window = float64(b.since - b.from)
@@ -104,9 +98,8 @@ func (b *busyMeans) plausible(s busySample) bool {
 	return s.percent <= 100 && s.stamp > 0 && s.stamp <= b.limit
 }
 
-// mean is how busy a process kept the GPU, in percent of the time since the answer
-// before; NaN if that is not known. The first activity that there ever was is of a
-// time of unknown length.
+// mean returns how busy a process kept the GPU, in percent of the time since the last answer; NaN if unknown. The very
+// first activity covers an unknown time.
 func (b *busyMeans) mean(pid int) float64 {
 	if !b.known {
 		return math.NaN()
@@ -118,7 +111,7 @@ func (b *busyMeans) mean(pid int) float64 {
 		if !b.plausible(s) || b.from == 0 {
 			return math.NaN()
 		}
-		if s.stamp <= last { // seen before, or twice
+		if s.stamp <= last { // already counted, or a duplicate
 			continue
 		}
 		sum += s.percent * min(float64(s.stamp-last), b.period)

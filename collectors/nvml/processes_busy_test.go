@@ -30,7 +30,7 @@ func (r *busyRig) ask(at float64) float64 {
 	return math.Round((float64(since)-float64(r.t0.UnixMicro()))/1e3) / 1e3
 }
 
-func (r *busyRig) take(samples ...busySample) { r.b.take(samples) }
+func (r *busyRig) take(samples ...busySample) { r.b.addSamples(samples) }
 
 func (r *busyRig) sample(pid int, percent, at float64) busySample {
 	return busySample{pid, percent, r.micros(at)}
@@ -181,7 +181,7 @@ func FuzzBusyMeans(f *testing.F) {
 				data = data[1:]
 				b.idle()
 			} else {
-				b.take(samples)
+				b.addSamples(samples)
 			}
 			for pid := range 5 {
 				if v := b.mean(pid); v < 0 || v > 100 {

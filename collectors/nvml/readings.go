@@ -14,31 +14,30 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// readingsPart supplies what is in the table of readings: of a GPU, its instances,
-// links and vGPUs.
+// readingsPart supplies the fields of the table of readings for a GPU, its instances, links and vGPUs.
 type readingsPart struct {
 	cols  []collector.Column
 	cells []cell
 	batch *batch
 	why   *reasons
-	pcie  *throughput // what is measured in the background; nil if nothing is
+	pcie  *throughput // measured in the background; nil if unused
 }
 
 var _ part = (*readingsPart)(nil)
 
-// cell is how a column is made.
+// cell computes one column.
 type cell struct {
 	*reading
 	inputs []input
-	in     []float64 // their results
+	in     []float64 // values of inputs
 	whole  bool
 	level  field.Level
-	uneasy bool // answered with a trouble when it was bound, too
+	uneasy bool // its first answer was a failure of the whole GPU, too
 	climb  climb
 	speed  speed
-	wide   bool    // the counter has passed what 32 bits hold
-	slow   int     // index into throughput's results + 1; 0 if it is asked for here
-	none   float64 // stands for no value although NVML has answered
+	wide   bool    // the counter has exceeded 32 bits
+	slow   int     // index into throughput's results + 1; 0 if read in the sample
+	none   float64 // value for a blank although NVML answered
 }
 
 func (p *readingsPart) columns() []collector.Column { return p.cols }
@@ -53,23 +52,23 @@ func (p *readingsPart) sample(row []float64, due []bool) error {
 	if code := p.batch.run(); code != nvml.SUCCESS {
 		return fatal(code)
 	}
-	asked, err := p.read(row, due)
+	asked, err := p.fill(row, due)
 	if err != nil {
 		return err
 	}
 	return p.readSlow(row, due, asked)
 }
 
-// want makes what a cell needs due.
+// want marks the cell's inputs as due.
 func (c *cell) want(b *batch) {
 	for _, in := range c.inputs {
 		b.want(in)
 	}
 }
 
-// read fills the due cells and reports whether there was one. If every answer is a
-// trouble of the kind that concerns the GPU rather than a call, it is an error.
-func (p *readingsPart) read(row []float64, due []bool) (asked bool, err error) {
+// fill writes the due cells and reports whether there were any. If every answer is a failure of the GPU rather than of
+// the call, fill returns an error.
+func (p *readingsPart) fill(row []float64, due []bool) (asked bool, err error) {
 	answers := 0
 	var trouble nvml.Return
 	for i := range p.cells {
@@ -102,7 +101,7 @@ func (p *readingsPart) read(row []float64, due []bool) (asked bool, err error) {
 	return asked, nil
 }
 
-// value makes the cell's value. The code is that of the first input that has none.
+// value computes the cell's value. The code is the first failed input's.
 func (c *cell) value(b *batch) (float64, nvml.Return) {
 	for i, in := range c.inputs {
 		v, code := b.result(in)
@@ -117,15 +116,15 @@ func (c *cell) value(b *batch) (float64, nvml.Return) {
 	}
 	switch c.how {
 	case climbing:
-		v, _ = c.climb.take(v)
+		v, _ = c.climb.update(v)
 	case climbingWide:
 		c.wide = c.wide || v > math.MaxUint32
-		v, _ = c.climb.take(v)
+		v, _ = c.climb.update(v)
 	case perSecond:
-		v = c.speed.take(v, c.moment(b))
+		v = c.speed.update(v, c.moment(b))
 	case perSecondWide:
 		c.wide = c.wide || v > math.MaxUint32
-		v = c.speed.take(v, c.moment(b))
+		v = c.speed.update(v, c.moment(b))
 	}
 	if c.mayWrap() && !c.wide {
 		v = math.NaN()
@@ -133,10 +132,10 @@ func (c *cell) value(b *batch) (float64, nvml.Return) {
 	return c.scale(v, c.whole), nvml.SUCCESS
 }
 
-// mayWrap reports whether the cell is of a counter that may be too narrow to follow.
+// mayWrap reports whether the cell's counter may be too narrow to follow.
 func (c *cell) mayWrap() bool { return c.how == climbingWide || c.how == perSecondWide }
 
-// moment is when the newest of the cell's inputs was read.
+// moment returns when the newest of the cell's inputs was read.
 func (c *cell) moment(b *batch) moment {
 	var m moment
 	for _, in := range c.inputs {
@@ -147,9 +146,8 @@ func (c *cell) moment(b *batch) moment {
 	return m
 }
 
-// readSlow fills the cells that are measured in the background. If they are all that is
-// due, no call is made here that shows whether the GPU answers, so a measurement that
-// does not end is an error then.
+// readSlow fills the cells that are measured in the background. If only those are due, no call in this sample shows
+// whether the GPU answers; then an overdue measurement is an error.
 func (p *readingsPart) readSlow(row []float64, due []bool, asked bool) error {
 	if p.pcie == nil {
 		return nil
@@ -191,25 +189,24 @@ func (p *readingsPart) close() {
 	}
 }
 
-// candidate is a column that may come to be, and the rows of the table that are still
-// to be tried for it; the first is in hand.
+// candidate is a possible column with the table rows that are still to be tried. The first row is the current one.
 type candidate struct {
 	target
 	desc *field.Descriptor
 	rows []*reading
-	cell cell // of the row in hand
-	// lacks is why the device does not have the row in hand.
+	cell cell // of the current row
+	// lacks is why the device does not support the current row.
 	lacks collector.Explanation
 }
 
-// columnID is a column without further labels.
+// columnID identifies a column without further labels.
 type columnID struct {
 	device int
 	field  field.ID
 }
 
-// columnsOf are the columns of a part; nil has none.
-func columnsOf(p part) map[columnID]bool {
+// columnIDs returns the columns of a part; nil has none.
+func columnIDs(p part) map[columnID]bool {
 	out := map[columnID]bool{}
 	if p != nil {
 		for _, c := range p.columns() {
@@ -219,11 +216,9 @@ func columnsOf(p part) map[columnID]bool {
 	return out
 }
 
-// newReadings makes the part that supplies what the table has of fields: of gpu and of targets,
-// which are the GPU itself, its instances, links and vGPUs; except, by device and
-// field, what others supply already. nil if there is nothing of it. Everything is
-// asked for once: what a device does not have gets no column, and why says so. It may hang
-// when the driver does.
+// newReadings returns a part that polls fields on gpu and targets: the GPU itself, its instances, links and vGPUs. It
+// skips the columns in except, which other parts supply. It returns nil if nothing is left. It makes each call once:
+// fields that the device does not support get no column, and why records the reason. It may hang when the driver does.
 // Errors: collector.ErrDeviceLost, collector.ErrOutdated.
 func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, why *reasons) (part, error) {
 	b := &binder{gpu: gpu, why: why}
@@ -243,7 +238,7 @@ func newReadings(gpu device, targets []target, fields []field.Reading, except ma
 	return b.part(), nil
 }
 
-// candidates lists the columns that the table could make.
+// candidates lists the columns that the table could supply.
 func candidates(targets []target, fields []field.Reading, except map[columnID]bool) []*candidate {
 	var out []*candidate
 	for _, f := range fields {
@@ -259,8 +254,8 @@ func candidates(targets []target, fields []field.Reading, except map[columnID]bo
 	return out
 }
 
-// rowsAt are the rows of a field for a device of a level, by their labels: a GPU has
-// what its instances have, links have what is theirs.
+// rowsAt returns a field's table rows for a level, grouped by label. Instance rows also apply to GPUs; link rows apply
+// only to links.
 func rowsAt(level field.Level, id field.ID) [][]*reading {
 	var out [][]*reading
 	for _, r := range byField()[id] {
@@ -277,16 +272,16 @@ func rowsAt(level field.Level, id field.ID) [][]*reading {
 	return out
 }
 
-// binder finds out what a device has.
+// binder finds out which readings a device supports.
 type binder struct {
 	gpu   device
 	why   *reasons
 	found []*candidate
-	slow  []*candidate // of nvmlDeviceGetPcieThroughput
+	slow  []*candidate // read by nvmlDeviceGetPcieThroughput
 	pcie  *throughput
 }
 
-// round asks for the rows in hand, and returns the candidates that have another one.
+// round tries the current rows and returns the candidates that have another row to try.
 func (b *binder) round(all []*candidate) ([]*candidate, error) {
 	batch := newBatch(b.gpu)
 	var here []*candidate
@@ -319,23 +314,21 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 	return again, nil
 }
 
-// plan makes the cell of the row in hand. Terms that this library has no function
-// for are left out, which accept judges.
+// plan makes the cell of the current row. It skips terms whose function the library lacks; accept decides about them.
 func (c *candidate) plan(b *batch, why *reasons) {
 	r := c.rows[0]
 	c.cell = cell{reading: r, whole: c.desc.Kind == field.Int64, level: c.level, speed: newSpeed()}
 	c.lacks = collector.Explanation{}
 	for _, t := range r.terms {
-		if in, ok := b.add(t, c.of, c.link); ok {
+		if in, ok := b.planTerm(t, c.reader, c.link); ok {
 			c.cell.inputs = append(c.cell.inputs, in)
 		} else if c.lacks.Reason == "" {
-			c.lacks = why.lacking(t, c.of)
+			c.lacks = why.lacking(t, c.reader)
 		}
 	}
 }
 
-// accept reports whether the device has the row in hand, and takes the first
-// value, from which rates begin.
+// accept reports whether the device supports the current row, and reads the first value, where rates start.
 func (c *candidate) accept(b *batch, why *reasons) bool {
 	cell := &c.cell
 	complete := len(cell.inputs) == len(cell.terms)
@@ -359,23 +352,23 @@ func (c *candidate) accept(b *batch, why *reasons) bool {
 		return false
 	}
 	cell.in, cell.none = make([]float64, len(cell.inputs)), why.none(cell.reading)
-	_, _ = cell.value(b) // a value that is not available now may be later
+	_, _ = cell.value(b) // a value that is missing now may come later
 	return true
 }
 
-// narrow reports whether a counter that may wrap has 32 bits, or may have if there is
-// another row for the field.
+// narrow reports whether a counter that may wrap has 32 bits, or may have 32 bits while another row is left for the
+// field.
 func (c *candidate) narrow(f *plannedField) bool {
 	return !f.wide || f.value <= math.MaxUint32 && len(c.rows) > 1
 }
 
-// part makes the part, with a batch of only what is asked for from now on.
+// part builds the part, with a batch that makes only the calls of the accepted rows.
 func (b *binder) part() *readingsPart {
 	out := &readingsPart{batch: newBatch(b.gpu), why: b.why, pcie: b.pcie}
-	b.pcie = nil // the part's now
+	b.pcie = nil // the part owns it now
 	for _, c := range b.found {
 		for i, in := range c.cell.inputs {
-			c.cell.inputs[i], _ = out.batch.add(in.term, c.of, c.link)
+			c.cell.inputs[i], _ = out.batch.planTerm(in.term, c.reader, c.link)
 		}
 		column := collector.Column{Device: c.device, Field: c.desc.ID}
 		if c.cell.label.Name != "" {
@@ -412,14 +405,14 @@ func (b *binder) measureSlow() error {
 	return nil
 }
 
-// drop ends what was begun and is in no part.
+// drop closes what the binder started and no part owns.
 func (b *binder) drop() {
 	if b.pcie != nil {
 		b.pcie.close()
 	}
 }
 
-// fatal makes an error of an answer that concerns every call.
+// fatal converts a fatal answer into an error.
 func fatal(code nvml.Return) error {
 	if code == nvml.ERROR_GPU_IS_LOST || code == nvml.ERROR_RESET_REQUIRED {
 		return fmt.Errorf("%w: %w", collector.ErrDeviceLost, code)
@@ -427,8 +420,8 @@ func fatal(code nvml.Return) error {
 	return fmt.Errorf("%w: %w", collector.ErrOutdated, code)
 }
 
-// isFatal reports whether an answer concerns every call: there is no use in the
-// others, and on a GPU that is gone each may take long.
+// isFatal reports whether an answer concerns every call: further calls are useless, and on a GPU that is gone each may
+// take long.
 func isFatal(code nvml.Return) bool {
 	switch code {
 	case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_LIB_RM_VERSION_MISMATCH:
@@ -437,8 +430,8 @@ func isFatal(code nvml.Return) bool {
 	return false
 }
 
-// troubled reports whether a code is of the kind that a GPU or driver answers to
-// everything when it has crashed, rather than of a call that it does not serve.
+// troubled reports whether a crashed GPU or driver answers every call with this code, unlike a code that concerns one
+// unsupported call.
 func troubled(code nvml.Return) bool {
 	switch code {
 	case nvml.ERROR_UNKNOWN, nvml.ERROR_TIMEOUT, nvml.ERROR_IRQ_ISSUE, nvml.ERROR_OPERATING_SYSTEM:
@@ -447,14 +440,13 @@ func troubled(code nvml.Return) bool {
 	return false
 }
 
-// gone reports whether a code says that an instance is no more.
+// gone reports whether a code means that an instance no longer exists.
 func gone(code nvml.Return) bool {
 	return code == nvml.ERROR_INVALID_ARGUMENT || code == nvml.ERROR_NOT_FOUND
 }
 
-// never reports whether a code says that the device does not have what was asked
-// for: a call that is not served, a field that this driver does not know, a link
-// that does not exist.
+// never reports whether a code means that the device does not support the reading: an unsupported call, a field that
+// this driver does not know, a link that does not exist.
 func never(code nvml.Return) bool {
 	switch code {
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:

@@ -10,44 +10,41 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// part supplies some columns of a GPU's source. Its sample is called by the
-// goroutine of that source alone.
+// part supplies some columns of a GPU's source. Only the source's goroutine calls sample.
 type part interface {
-	// columns is fixed for the part's life. Device is the index in the source's
-	// devices.
+	// columns never changes. Device is the index in the source's devices.
 	columns() []collector.Column
 
-	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. A value
-	// that is not available is NaN. An error concerns the whole GPU, unless it is a
-	// collector.DeviceError.
+	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. An unavailable value is NaN. An error
+	// concerns the whole GPU, unless it is a collector.DeviceError.
 	sample(row []float64, due []bool) error
 
-	// calls is what the part's library calls have cost since Open. It may run
-	// concurrently with sample and does not wait for it.
+	// calls returns the cost of the part's library calls since Open. It may run concurrently with sample and does not
+	// wait for it.
 	calls() []collector.CallCost
 
-	// close ends what the part has begun, and waits for a call that hangs.
+	// close releases what the part holds. It waits for a call that hangs.
 	close()
 }
 
-// target is a device that a part asks: a GPU, one of its instances, links or vGPUs.
+// target is a device that a part reads: a GPU, one of its instances, links or vGPUs.
 type target struct {
 	device int    // index in the source's devices
-	of     device // of a link that of its GPU
+	reader device // for a link, its GPU's
 	level  field.Level
-	link   uint32 // of a link, from 0
+	link   uint32 // link number from 0
 }
 
-// source is a GPU with its instances and links, sampled part by part.
+// source is a GPU with its instances and links. It samples its parts in order.
 type source struct {
 	devices []collector.Device
 	cols    []collector.Column
 	parts   []span
-	events  *eventsPart // the last of parts, nil if there is none
+	events  *eventsPart // the last part; nil if there is none
 	*collector.Absences
 }
 
-// span is a part and where its cells are in the row.
+// span is a part with the range of its cells in the row.
 type span struct {
 	part
 	from, to int
@@ -59,8 +56,8 @@ var (
 	_ collector.Explainer = (*source)(nil)
 )
 
-// newSource joins the parts of a GPU, which are sampled in this order, and its
-// events, which come last. The source owns them. nil is no part.
+// newSource joins the parts of a GPU in sampling order and its events, which come last. It skips nil parts. The source
+// owns the parts.
 func newSource(devices []collector.Device, events *eventsPart, parts ...part) *source {
 	s := &source{devices: devices, events: events, Absences: &collector.Absences{}}
 	if events != nil {
@@ -81,9 +78,8 @@ func (s *source) Devices() []collector.Device { return s.devices }
 
 func (s *source) Columns() []collector.Column { return s.cols }
 
-// Sample samples the parts in turn. One that cannot read its values costs its own;
-// when the GPU is lost or the driver is another, there is no use in the rest, except
-// the events: the XID of a GPU that is lost is in the row that says so.
+// Sample samples the parts in turn. A part that fails loses its own values only. If the GPU is lost or the driver was
+// replaced, Sample skips the rest except the events, so that the XID of a lost GPU is in the row that reports the loss.
 func (s *source) Sample(row []float64, due []bool) error {
 	var err error
 	for i := range s.parts {
@@ -94,7 +90,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 		}
 		if e := p.sample(row[p.from:p.to], due[p.from:p.to]); e != nil {
 			switch {
-			case err != nil && ends(err): // which is the reason
+			case err != nil && ends(err): // the first error is the reason
 			case ends(e):
 				err = e
 			default:
@@ -108,12 +104,12 @@ func (s *source) Sample(row []float64, due []bool) error {
 	return err
 }
 
-// ends reports whether an error leaves nothing to ask for.
+// ends reports whether an error makes the remaining parts useless.
 func ends(err error) bool {
 	return errors.Is(err, collector.ErrDeviceLost) || errors.Is(err, collector.ErrOutdated) || errors.Is(err, collector.ErrColumnsChanged)
 }
 
-// Calls adds up what the parts' calls have cost.
+// Calls returns the summed cost of the parts' calls.
 func (s *source) Calls() []collector.CallCost {
 	var out []collector.CallCost
 	at := map[string]int{}
@@ -138,12 +134,11 @@ func (s *source) close() {
 	}
 }
 
-// silentSource is a GPU that NVML did not answer for at Open. It has no columns
-// and says why.
+// silentSource is a GPU that did not answer in Open. It has no columns, and its Sample returns the reason.
 type silentSource struct {
 	devices []collector.Device
 	err     error
-	silent  func() bool // whether it still does not answer; nil if only a rescan can find out
+	silent  func() bool // whether it still does not answer; nil if only a rescan can tell
 }
 
 var _ collector.Source = (*silentSource)(nil)
@@ -152,7 +147,7 @@ func (s *silentSource) Devices() []collector.Device { return s.devices }
 
 func (*silentSource) Columns() []collector.Column { return nil }
 
-// Sample asks for a new Open when the call that hung has returned.
+// Sample requests a new Open when the call that hung has returned.
 func (s *silentSource) Sample([]float64, []bool) error {
 	if s.silent != nil && !s.silent() {
 		return fmt.Errorf("%w: GPU %s answers again", collector.ErrColumnsChanged, s.devices[0].GPU)
@@ -160,7 +155,7 @@ func (s *silentSource) Sample([]float64, []bool) error {
 	return s.err
 }
 
-// closeAll ends sources.
+// closeAll closes sources.
 func closeAll(sources []collector.Source) {
 	for _, s := range sources {
 		if s, ok := s.(*source); ok {

@@ -381,7 +381,7 @@ func TestSourceOfParts(t *testing.T) {
 // TestNothingToAsk: a part of nothing is none.
 func TestNothingToAsk(t *testing.T) {
 	odd := oddDevice()
-	p, err := newReadings(odd, []target{{of: odd, level: field.GPU}}, readings(150, field.P2PStatus), nil, unexplained())
+	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, readings(150, field.P2PStatus), nil, unexplained())
 	if p != nil || err != nil {
 		t.Errorf("got %v, %v", p, err)
 	}

@@ -4,8 +4,7 @@ package nvml
 
 import "warpgauge/pkg/field"
 
-// Label fields with a text, by DCGM's ids. Those with a number come from the table
-// of readings.
+// Text label fields, by DCGM's IDs. Numeric label fields come from the table of readings.
 const (
 	factDriver         field.ID = 1
 	factNVML           field.ID = 2
@@ -25,7 +24,7 @@ const (
 	factChassis        field.ID = 572
 )
 
-// textFacts are all of them.
+// textFacts returns all text label fields.
 func textFacts() []field.ID {
 	return []field.ID{
 		factDriver, factNVML, factName, factBrand, factSerial, factUUID, factOEMVersion, factPCI,

@@ -18,65 +18,65 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// What libamd_smi adds to the values of /sys, as indices of a row.
+// The values that libamd_smi adds, as indexes of a row.
 const (
-	addedCount     = 0                                                             // records by severity
-	addedTime      = addedCount + int(amdsmi.Severities)                           // of the newest, Unix seconds
-	addedAFID      = addedTime + int(amdsmi.Severities)                            // of the newest, by severity and place
-	addedViolation = addedAFID + int(amdsmi.Severities)*amdsmi.MaxAFIDs            // of the board
-	addedXCC       = addedViolation + len(amdsmi.Violations{}.Board)               // by reason, partition and chiplet
-	addedMemory    = addedXCC + amdsmi.XCCViolations*amdsmi.Partitions*amdsmi.XCCs // width, bandwidth
+	addedCount     = 0                                                             // number of records, by severity
+	addedTime      = addedCount + int(amdsmi.Severities)                           // time of the newest record, by severity, Unix seconds
+	addedAFID      = addedTime + int(amdsmi.Severities)                            // AFIDs of the newest record, by severity and position
+	addedViolation = addedAFID + int(amdsmi.Severities)*amdsmi.MaxAFIDs            // violations of the board
+	addedXCC       = addedViolation + len(amdsmi.Violations{}.Board)               // violations by reason, partition and chiplet
+	addedMemory    = addedXCC + amdsmi.XCCViolations*amdsmi.Partitions*amdsmi.XCCs // memory bus width, bandwidth
 	addedWidth     = addedMemory + 2
 )
 
-// startPatience is how long Open waits for the library, whose facts become labels; it continues
-// without it then.
+// startPatience is how long Open waits for the library, whose facts become labels. After that Open continues without
+// it.
 const startPatience = 5 * time.Second
 
-// added is libamd_smi next to /sys. Only its goroutine calls the library, so that one that
-// hangs delays no value of /sys: what it adds is blank then.
+// added reads libamd_smi in addition to /sys. Only its own goroutine calls the library, so that a library call that
+// hangs delays no value of /sys; the added values are blank then.
 type added struct {
 	lib   *amdsmi.Library
 	log   *zap.Logger
 	every time.Duration
 
-	tried chan struct{}           // closed when the first start has succeeded or failed
-	facts map[string]amdsmi.Facts // nil if it has failed
-	ready chan struct{}           // closed when gpus is complete
-	read1 chan struct{}           // closed when all of them have been read once
-	gpus  []*addedGPU
-	stop  context.CancelFunc
-	ended sync.WaitGroup
+	tried     chan struct{}           // closed when the first start has succeeded or failed
+	facts     map[string]amdsmi.Facts // nil if the start failed
+	ready     chan struct{}           // closed when gpus is complete
+	firstTurn chan struct{}           // closed when every GPU has been read once
+	gpus      []*addedGPU
+	stop      context.CancelFunc
+	ended     sync.WaitGroup
 }
 
-// addedGPU is what a source has of it.
+// addedGPU is the part of added that one source uses.
 type addedGPU struct {
 	pci                 string
 	all                 *added
 	files               *sysfs.Handle
-	records, violations bool // wanted
+	records, violations bool // the list needs them
 	memory              [2]float64
 	latest              atomic.Pointer[addedRow]
-	said                [2]string // goroutine of added
+	said                [2]string // last logged errors; used by added's goroutine
 }
 
-// addedRow is what one turn has read.
+// addedRow holds the values of one turn.
 type addedRow struct {
 	at     time.Time
 	values [addedWidth]float64
 }
 
-// startAdded loads the library and starts it, for as long as startPatience or ctx.
-// Errors: collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
+// startAdded loads the library and starts it. It waits for startPatience or until ctx ends. Errors:
+// collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
 	names := libraryNames(o.Library, "/opt", amdSMISonames(), "lib", "lib64", "share/amd_smi/amdsmi")
 	lib, err := amdsmi.Load(names)
 	if err != nil {
 		return nil, notLoaded("AMD SMI", names, err)
 	}
-	// What the goroutine does outlives Open.
+	// The goroutine outlives Open.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	a := &added{lib: lib, log: o.Log, every: every, tried: make(chan struct{}), ready: make(chan struct{}), read1: make(chan struct{}), stop: stop}
+	a := &added{lib: lib, log: o.Log, every: every, tried: make(chan struct{}), ready: make(chan struct{}), firstTurn: make(chan struct{}), stop: stop}
 	a.ended.Go(func() { a.run(run, gpus) })
 	if !within(ctx, a.tried) {
 		o.Log.Warn("AMD SMI has not started yet: what it adds to the values of /sys is missing until it has", zap.String("file", lib.Path()), zap.Duration("waited", startPatience))
@@ -84,7 +84,7 @@ func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Dur
 	return a, nil
 }
 
-// within waits until a channel is closed, for as long as startPatience or ctx.
+// within waits until c is closed, for startPatience or until ctx ends, and reports whether c was closed.
 func within(ctx context.Context, c <-chan struct{}) bool {
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
@@ -97,25 +97,24 @@ func within(ctx context.Context, c <-chan struct{}) bool {
 	return false
 }
 
-// begin lets the library read the GPUs, and waits for the first time.
+// begin starts reading the GPUs and waits for the first turn.
 func (a *added) begin(ctx context.Context) {
 	close(a.ready)
 	select {
 	case <-a.tried:
 		if a.facts != nil {
-			within(ctx, a.read1)
+			within(ctx, a.firstTurn)
 		}
-	default: // it hangs
+	default: // the start hangs
 	}
 }
 
-// amdSMISonames are the names of the library, newest first: 27 is ROCm 10, 26 is 7, 25 is 6.4, 24
-// is 6.1 to 6.3.
+// amdSMISonames returns the library's sonames, newest first: 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
 func amdSMISonames() []string {
 	return []string{"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so"}
 }
 
-// run makes all calls, on one thread, which ends with it.
+// run makes all library calls, on one thread, which ends with run.
 func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	runtime.LockOSThread()
 	defer a.lib.Free()
@@ -152,11 +151,11 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	for turn := 0; ctx.Err() == nil; turn++ {
 		for _, g := range a.gpus {
 			if ctx.Err() == nil && !g.files.Suspended() {
-				a.read(g)
+				a.readGPU(g)
 			}
 		}
 		if turn == 0 {
-			close(a.read1)
+			close(a.firstTurn)
 		}
 		sleep(ctx, a.every)
 	}
@@ -165,7 +164,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	}
 }
 
-// sleep reports whether the time has passed before ctx ended.
+// sleep reports whether d has passed before ctx ended.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -177,26 +176,26 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// read reads what is wanted of a GPU.
-func (a *added) read(g *addedGPU) {
+// readGPU reads the needed values of a GPU.
+func (a *added) readGPU(g *addedGPU) {
 	row := &addedRow{}
 	for i := range row.values {
 		row.values[i] = math.NaN()
 	}
 	copy(row.values[addedMemory:], g.memory[:])
 	if !a.lib.Lists(g.pci) {
-		a.say(g, 0, errors.New("the library does not list the GPU"))
+		a.logChange(g, 0, errors.New("the library does not list the GPU"))
 		return
 	}
 	if g.records {
 		records, err := a.lib.Records(g.pci, time.Now())
 		row.putRecords(records)
-		a.say(g, 0, err)
+		a.logChange(g, 0, err)
 	}
 	if g.violations {
 		v, err := a.lib.Violations(g.pci)
 		row.putViolations(v)
-		a.say(g, 1, err)
+		a.logChange(g, 1, err)
 	}
 	row.at = time.Now()
 	g.latest.Store(row)
@@ -230,8 +229,8 @@ func (r *addedRow) putViolations(v *amdsmi.Violations) {
 	}
 }
 
-// say logs a change of what cannot be read of a GPU.
-func (a *added) say(g *addedGPU, about int, err error) {
+// logChange logs when an error about a GPU begins, changes or ends.
+func (a *added) logChange(g *addedGPU, about int, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -246,8 +245,8 @@ func (a *added) say(g *addedGPU, about int, err error) {
 	}
 }
 
-// of returns the facts of a GPU, none if the library had not started in time for Open.
-func (a *added) of(pci string) amdsmi.Facts {
+// factsOf returns the facts of a GPU. They are empty if the library did not start in time for Open.
+func (a *added) factsOf(pci string) amdsmi.Facts {
 	if a != nil {
 		select {
 		case <-a.tried:
@@ -260,10 +259,10 @@ func (a *added) of(pci string) amdsmi.Facts {
 	return amdsmi.Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 }
 
-// why says why the library is not asked for a value of its row, "" if it is. The violation
-// status comes from gpu_metrics, as the library's own; it is asked for if that has a revision that is
-// not known, and of MI300 and later alone: of others some releases read memory that is not theirs.
-func (b *binder) why(i int) string {
+// refusal returns why the library is not asked for value i of its row, "" if it is. gpu_metrics has the same violation
+// status as the library. So the library is asked for it only if gpu_metrics has an unknown revision, and only for MI300
+// and later: for other GPUs some releases read memory out of bounds.
+func (b *binder) refusal(i int) string {
 	switch {
 	case b.added == nil:
 		return "only AMD SMI has it: --rocm-source=amdsmi"
@@ -277,7 +276,7 @@ func (b *binder) why(i int) string {
 	return b.added.lib.RefusesRecords()
 }
 
-// addedTexts are the texts among the facts.
+// addedTexts returns the text facts by field.
 func addedTexts(f amdsmi.Facts) map[field.ID]string {
 	return map[field.ID]string{
 		field.AMDManufacturer: f.Manufacturer, field.AMDModelNumber: f.Number, field.AMDFRU: f.FRU, field.AMDVBIOSName: f.VBIOSName,
@@ -285,15 +284,15 @@ func addedTexts(f amdsmi.Facts) map[field.ID]string {
 	}
 }
 
-// add makes what a source has of it.
-func (a *added) add(g *sysfs.GPU, files *sysfs.Handle, records, violations bool) *addedGPU {
-	f := a.of(g.PCI)
+// addGPU returns the part for one source.
+func (a *added) addGPU(g *sysfs.GPU, files *sysfs.Handle, records, violations bool) *addedGPU {
+	f := a.factsOf(g.PCI)
 	out := &addedGPU{pci: g.PCI, files: files, all: a, records: records, violations: violations, memory: [2]float64{f.MemoryWidth, f.MemoryBandwidth}}
 	a.gpus = append(a.gpus, out)
 	return out
 }
 
-// calls is what the library's calls have cost, for all GPUs: the first reports it.
+// calls returns the cost of the library's calls for all GPUs; only the first GPU reports it.
 func (g *addedGPU) calls() []collector.CallCost {
 	if g != g.all.gpus[0] {
 		return nil
@@ -301,13 +300,13 @@ func (g *addedGPU) calls() []collector.CallCost {
 	return g.all.lib.Calls()
 }
 
-// close ends the goroutine. It waits for a call in progress.
+// close ends the goroutine. It waits for a running call.
 func (a *added) close() {
 	a.stop()
 	a.ended.Wait()
 }
 
-// row is the newest one of a GPU; nil if there is none, or none in three turns.
+// row returns the newest row of a GPU; nil if there is none or it is more than three turns old.
 func (g *addedGPU) row(now time.Time) *addedRow {
 	r := g.latest.Load()
 	if r == nil || now.Sub(r.at) > 3*g.all.every+startPatience {
@@ -316,10 +315,10 @@ func (g *addedGPU) row(now time.Time) *addedRow {
 	return r
 }
 
-// fromAdded is a value that libamd_smi adds, × scale.
+// fromAdded returns a term for value i of libamd_smi's row, × scale.
 func fromAdded(i int, scale float64) term { return term{op: opAdded, first: i, scale: scale} }
 
-// addedSpecs are the columns that libamd_smi adds to a GPU.
+// addedSpecs returns the columns that libamd_smi adds to a GPU.
 func addedSpecs() []spec {
 	out := []spec{
 		one(field.AMDMemoryWidth, fromAdded(addedMemory, 1)),
@@ -339,8 +338,8 @@ func addedSpecs() []spec {
 	return out
 }
 
-// addedShare is what it has of the share of a chiplet's clock below the host's limit, by reason;
-// at counts the chiplets of all partitions.
+// addedShare returns the term for the share of a chiplet's clock below the host's limit, by reason. at counts the
+// chiplets of all partitions.
 func addedShare(reason, at int) []term {
 	if reason >= amdsmi.XCCViolations {
 		return nil
@@ -348,8 +347,8 @@ func addedShare(reason, at int) []term {
 	return []term{fromAdded(addedXCC+reason*amdsmi.Partitions*amdsmi.XCCs+at, fromPercent)}
 }
 
-// addedInterval is how often the library is asked: the shortest that a row about what it adds
-// asks for, or that of slow fields.
+// addedInterval returns how often the library is read: the shortest interval of a row about its values, or the interval
+// of slow fields.
 func addedInterval(fields field.List) time.Duration {
 	shortest := 30 * time.Second
 	for _, r := range fields.Readings() {

@@ -9,14 +9,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// unit is a device with the columns that it could have.
+// unit is a device with its possible columns.
 type unit struct {
 	device collector.Device
 	specs  []spec
 }
 
-// want keeps what the list asks for. pcie_bw, in which the driver sleeps for a
-// second, is only for rows that name an interval.
+// want keeps the columns that the list has. pcie_bw, where the driver sleeps for a second, needs a row with an
+// interval.
 func want(units []unit, fields field.List) []unit {
 	asked := map[field.ID]bool{}
 	for _, r := range fields.Readings() {
@@ -31,14 +31,14 @@ func want(units []unit, fields field.List) []unit {
 			}
 		}
 		if len(keep) == 0 && u.device.Level == field.Link {
-			continue // a node has dozens of links, which most lists do not ask for
+			continue // a node has dozens of links, which most lists do not have
 		}
 		out = append(out, unit{u.device, keep})
 	}
 	return out
 }
 
-// readings are the raw readings that the columns can need, each once.
+// readings returns the raw readings that the columns may need, each once.
 func readings(units []unit) []sysfs.Reading {
 	seen := map[sysfs.Reading]bool{}
 	var out []sysfs.Reading
@@ -57,16 +57,16 @@ func readings(units []unit) []sysfs.Reading {
 	return out
 }
 
-// binder binds specs to the readings that there are.
+// binder binds specs to the existing readings.
 type binder struct {
-	slots   map[sysfs.Reading]int // of those that the reader has
-	metrics *gpumetrics.Metrics   // as read at Open, or nil: could have anything
-	bus     bool                  // there is pcie_bw
+	slots   map[sysfs.Reading]int // readings that the reader has
+	metrics *gpumetrics.Metrics   // as read in Open; nil means unknown: anything is possible
+	bus     bool                  // pcie_bw exists
 	added   *added                // nil: not used
 	family  family
 }
 
-// cell is a column's terms.
+// cell is a bound column.
 type cell struct {
 	terms               []bound
 	whole               bool // the field is an integer
@@ -74,15 +74,15 @@ type cell struct {
 	metrics             bool // needs gpu_metrics
 	bus                 bool
 	growth              bool // needs two samples
-	added               bool // needs libamd_smi: its records, its violation status
+	added               bool // needs libamd_smi
 	records, violations bool
-	blank               float64 // stands for no value, see explain
+	blank               float64 // placeholder for a missing value, see explain
 }
 
-// absentSlot stands for a reading that a term does without.
+// absentSlot marks a reading that does not exist and that the term can do without.
 const absentSlot = -1
 
-// bind returns the column of a spec, false if the board cannot have it.
+// bind returns the column of a spec. It returns false if the board cannot have it.
 func (b *binder) bind(s *spec) (cell, bool) {
 	var c cell
 	for i := range s.terms {
@@ -118,8 +118,7 @@ func (b *binder) bind(s *spec) (cell, bool) {
 	return c, len(c.terms) > 0
 }
 
-// group is the first group of terms that the board surely has, else the first
-// that it could have.
+// group returns the first group of terms that the board certainly supports, else the first that it may support.
 func (b *binder) group(terms []term) int {
 	could := -1
 	for _, t := range terms {
@@ -137,7 +136,7 @@ func (b *binder) group(terms []term) int {
 	return could
 }
 
-// hadValue reports whether gpu_metrics had a value for the term at Open.
+// hadValue reports whether gpu_metrics had a value for the term in Open.
 func (b *binder) hadValue(t *term) bool {
 	if b.metrics == nil {
 		return false
@@ -152,8 +151,7 @@ func (b *binder) hadValue(t *term) bool {
 	return false
 }
 
-// possible reports whether the term could ever have a value with this board and
-// driver. That it has none just now does not count.
+// possible reports whether the term can ever have a value with this board and driver, even if it has none now.
 func (b *binder) possible(t term) (term, bool) {
 	has := func(r sysfs.Reading) bool { _, ok := b.slots[r]; return ok }
 	had := func(f gpumetrics.Field) bool { return b.metrics == nil || b.metrics.Has(f) }
@@ -163,7 +161,7 @@ func (b *binder) possible(t term) (term, bool) {
 	case opBus:
 		return t, b.bus
 	case opAdded, opAge:
-		return t, b.why(t.first) == ""
+		return t, b.refusal(t.first) == ""
 	case opSum:
 		t.raw = slices.DeleteFunc(slices.Clone(t.raw), func(r sysfs.Reading) bool { return !has(r) })
 		return t, len(t.raw) > 0

@@ -13,8 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// units are the devices of a GPU: itself, its partitions if it has several,
-// its XGMI links.
+// units returns the devices of a GPU: the GPU, its partitions if it has several, and its XGMI links.
 func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field.List, m *gpumetrics.Metrics) []unit {
 	board := n.board(g)
 	specs := boardSpecs(g, n)
@@ -60,9 +59,8 @@ func (n node) board(g *sysfs.GPU) collector.Device {
 	}
 }
 
-// gpuUUID is the unique id as HIP prints it, GPU- and 16 hexadecimal digits. A
-// board without one (APUs, older Radeons, virtual functions) is identified by its
-// PCI address.
+// gpuUUID returns the unique ID as HIP prints it: GPU- and 16 hexadecimal digits. A board without one (APUs, older
+// Radeons, virtual functions) uses its PCI address.
 func gpuUUID(g *sysfs.GPU) string {
 	if g.UniqueID == 0 {
 		return "GPU-" + g.PCI
@@ -70,7 +68,7 @@ func gpuUUID(g *sysfs.GPU) string {
 	return fmt.Sprintf("GPU-%016x", g.UniqueID)
 }
 
-// busID is the address in DCGM's form, with a domain of eight digits.
+// busID returns the address in DCGM's form, with an eight-digit domain.
 func busID(pci string) string {
 	domain, rest, ok := strings.Cut(pci, ":")
 	if !ok {
@@ -79,8 +77,7 @@ func busID(pci string) string {
 	return strings.ToUpper(fmt.Sprintf("%08s:%s", domain, rest))
 }
 
-// instance is a partition. Its device node is its own: containers are given
-// render nodes.
+// instance returns the device of a partition. It has its own device node, because containers get render nodes.
 func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.Device {
 	d := board
 	d.Level = field.Instance
@@ -95,7 +92,7 @@ func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.
 	return d
 }
 
-// link is XGMI link i, from 0.
+// link returns XGMI link i, counted from 0.
 func link(board collector.Device, i int) collector.Device {
 	d := board
 	d.Facts = nil // Texts stay: a link has the names of the dialect, too
@@ -107,7 +104,7 @@ func link(board collector.Device, i int) collector.Device {
 	return d
 }
 
-// texts are the values of the fields that are texts.
+// texts returns the values of the text fields.
 func texts(g *sysfs.GPU, d collector.Device, driver string) map[field.ID]string {
 	out := map[field.ID]string{
 		dcgmDriver: driver, dcgmName: g.Model, dcgmBrand: "AMD", dcgmSerial: g.Serial,
@@ -122,11 +119,11 @@ func texts(g *sysfs.GPU, d collector.Device, driver string) map[field.ID]string 
 	return out
 }
 
-// wholeUUID is the number of a GPU that is not divided in smiUUID.
+// wholeUUID is the partition number of an undivided GPU in smiUUID.
 const wholeUUID = 0xff
 
-// smiUUID is the UUID that AMD SMI makes of a board's unique id (amdsmi_uuid_gen in
-// amd_smi_uuid.cc); of partitions as it does since ROCm 7, before they had the board's.
+// smiUUID returns the UUID that AMD SMI derives from a board's unique ID (amdsmi_uuid_gen in amd_smi_uuid.cc).
+// Partitions have their own UUID since ROCm 7; before, they had the board's.
 func smiUUID(g *sysfs.GPU, part int) string {
 	if g.UniqueID == 0 {
 		return ""
@@ -135,8 +132,8 @@ func smiUUID(g *sysfs.GPU, part int) string {
 	return fmt.Sprintf("%02x%02x%04x-0000-1000-80%02x-%04x%08x", id>>56, part&0xff, g.Device, id>>48&0xff, id>>32&0xffff, id&0xffffffff)
 }
 
-// deployment is how the node has a GPU, in the words of AMD's exporter. Virtual functions have
-// PCI device ids of their own: those of MI210, MI300X, MI325X, MI350X and MI355X.
+// deployment returns how the node has a GPU, in the words of AMD's exporter. Virtual functions have their own PCI
+// device IDs: the listed ones belong to MI210, MI300X, MI325X, MI350X and MI355X.
 func deployment(g *sysfs.GPU) string {
 	switch {
 	case !g.Virtual:
@@ -147,7 +144,7 @@ func deployment(g *sysfs.GPU) string {
 	return "vm_pf"
 }
 
-// facts are the list's label fields: texts, and numbers that never change.
+// facts returns the list's label fields: texts, and numbers that never change.
 func facts(fields field.List, texts map[field.ID]string, specs []spec) []collector.Label {
 	var out []collector.Label
 	for _, f := range fields.Labels() {

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// notLoaded is the error if none of the names can be loaded, or what is loaded cannot be used.
+// notLoaded returns the error for a library that cannot be loaded or used.
 func notLoaded(what string, names []string, err error) error {
 	var oe *dl.OpenError
 	switch {
@@ -25,9 +25,9 @@ func notLoaded(what string, names []string, err error) error {
 	return fmt.Errorf("load %s: %w: unusable library: %w", what, collector.ErrNotLoaded, err)
 }
 
-// libraryNames are the names to give to the loader: what the user named, and nothing
-// else, or the sonames, and then the files in AMD's directories, which the loader
-// often does not know. dir is the parent of these, "/opt"; folders are those of a release.
+// libraryNames returns the names to try: only named if it is set; else the sonames, then the files in AMD's
+// directories, which the loader often does not search. dir is the parent of the releases ("/opt"), folders are
+// subdirectories of a release.
 func libraryNames(named, dir string, sonames []string, folders ...string) []string {
 	if named != "" {
 		return []string{named}
@@ -36,7 +36,7 @@ func libraryNames(named, dir string, sonames []string, folders ...string) []stri
 	for _, release := range releases(dir) {
 		for _, folder := range folders {
 			for _, s := range sonames {
-				// A loader's complaint about every absent name would bury the one that matters.
+				// Trying every absent name would bury the important loader error.
 				if found, err := filepath.Glob(filepath.Join(release, folder, s)); err == nil {
 					names = append(names, found...)
 				}
@@ -46,8 +46,8 @@ func libraryNames(named, dir string, sonames []string, folders ...string) []stri
 	return names
 }
 
-// releases are the directories of the installed releases: the one that the system
-// administrator chose, then the others, newest first. From 7.11 on they are /opt/rocm/core-*.
+// releases returns the directories of installed releases: the administrator's choice first, then the others, newest
+// first. From 7.11 on they are /opt/rocm/core-*.
 func releases(dir string) []string {
 	var found []string
 	for _, pattern := range []string{"rocm-*", "rocm/core-*"} {
@@ -61,7 +61,7 @@ func releases(dir string) []string {
 	return append([]string{filepath.Join(dir, "rocm"), filepath.Join(dir, "rocm/core")}, found...)
 }
 
-// numbers are the numbers of a name: 6, 2, 4 of "rocm-6.2.4".
+// numbers returns the numbers in a name: 6, 2, 4 for "rocm-6.2.4".
 func numbers(name string) []int {
 	var n []int
 	for _, s := range strings.FieldsFunc(name, func(r rune) bool { return r < '0' || r > '9' }) {

@@ -16,15 +16,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Names of the collectors: what GPUs are and do, and the processes on them.
+// Names of the collectors: the readings of GPUs, and the processes on them.
 const (
 	Name          = "rocm"
 	ProcessesName = "rocm-processes"
 )
 
-// Processes is the collector of the processes on AMD GPUs. It reads what KFD shows
-// in /sys, whatever Options.Source says: ROCm SMI has nothing else. Its devices
-// have the ids that those of Collector have.
+// Processes lists the processes on AMD GPUs. It reads KFD's files in /sys, whatever Options.Source is, because ROCm SMI
+// has nothing else. Its devices have the same IDs as in Collector.
 type Processes struct {
 	o       Options
 	files   *sysfs.Reader
@@ -51,10 +50,9 @@ func NewProcesses(o Options) *Processes {
 // Name is "rocm-processes".
 func (*Processes) Name() string { return ProcessesName }
 
-// Open finds the GPUs. It has one source for each, with its partitions, whose
-// columns are those of package processes, whatever the list asks for.
-// Errors: those of Collector.Open, and collector.ErrNothingToRead if no GPU has
-// a compute side.
+// Open finds the GPUs. It returns one source per GPU, partitions included, with the columns of
+// collector.AppendProcessColumns whatever the list has. Errors: as Collector.Open, and collector.ErrNothingToRead if no
+// GPU has a compute side.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	found, err := find(ctx, c.files, c.o)
 	if err != nil {
@@ -75,10 +73,10 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 	return out, nil
 }
 
-// LeftOut is collector.Limited.
+// LeftOut implements collector.Limited.
 func (c *Processes) LeftOut() int { return c.leftOut }
 
-// Rescan finds the GPUs again and reports whether they are others.
+// Rescan finds the GPUs again and reports whether they have changed.
 func (c *Processes) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
 
 // Close closes all files.
@@ -91,11 +89,11 @@ func (c *Processes) Close() error {
 	return errors.Join(errs...)
 }
 
-// processSource is the processes on one GPU.
+// processSource lists the processes on one GPU.
 type processSource struct {
 	devices []collector.Device
 	columns []collector.Column
-	units   []int // compute units of each instance, 0: not known
+	units   []int // compute units of each instance, 0: unknown
 	list    *sysfs.ProcessList
 	log     *zap.Logger
 	said    string
@@ -109,8 +107,8 @@ var (
 	_ collector.CallMeter = (*processSource)(nil)
 )
 
-// source makes one. If a GPU has several partitions, each has its processes, and
-// the board has none.
+// source returns the source of a GPU. If the GPU has several partitions, they list the processes and the board lists
+// none.
 func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 	board := n.board(g)
 	s := &processSource{
@@ -132,8 +130,8 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 func (s *processSource) Devices() []collector.Device { return s.devices }
 func (s *processSource) Columns() []collector.Column { return s.columns }
 
-// Sample lists the processes again. It allocates by their number.
-// Errors: collector.ErrDeviceLost, or another of the system.
+// Sample lists the processes. Its allocations grow with their number. Errors: collector.ErrDeviceLost, or an error of
+// the system.
 func (s *processSource) Sample(row []float64, due []bool) error {
 	begin := time.Now()
 	err := s.list.Scan()
@@ -143,7 +141,7 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	case errors.Is(err, collector.ErrDeviceLost):
 		return err
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, sysfs.ErrTooMany):
-		s.say(err.Error())
+		s.logState(err.Error())
 		for i := range s.units {
 			if at := i * collector.ProcessWidth; due[at] {
 				collector.BlankProcesses(row[at : at+collector.ProcessWidth])
@@ -160,14 +158,14 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 		}
 	}
 	if hidden {
-		s.say("the kernel does not let this process see all: its control group may not use the device")
+		s.logState("the kernel does not let this process see all: its control group may not use the device")
 	} else {
-		s.say("")
+		s.logState("")
 	}
 	return nil
 }
 
-// put writes the processes on an instance and reports whether they are all there.
+// put writes the processes on an instance and reports whether the list is complete.
 func (s *processSource) put(block []float64, instance int) (whole bool) {
 	found, whole := s.list.Of(instance)
 	s.room = s.room[:0]
@@ -184,8 +182,7 @@ func (s *processSource) put(block []float64, instance int) (whole bool) {
 	return whole
 }
 
-// occupancy is which share of the compute units is occupied, in percent. The driver
-// rounds up what it counts.
+// occupancy returns the occupied share of the compute units in percent. The driver rounds its count up.
 func occupancy(units float64, of int) float64 {
 	if of <= 0 {
 		return math.NaN()
@@ -193,8 +190,8 @@ func occupancy(units float64, of int) float64 {
 	return min(units/float64(of)*100, 100)
 }
 
-// say logs a change of state once.
-func (s *processSource) say(what string) {
+// logState logs a change of state.
+func (s *processSource) logState(what string) {
 	if what == s.said {
 		return
 	}
@@ -205,7 +202,7 @@ func (s *processSource) say(what string) {
 	s.log.Info("processes are not known", zap.String("reason", what))
 }
 
-// Calls is what reading KFD's files has cost.
+// Calls returns the cost of reading KFD's files.
 func (s *processSource) Calls() []collector.CallCost {
 	return []collector.CallCost{{Call: "kfd/proc", Count: uint64(s.scans.Load()), Time: time.Duration(s.time.Load())}}
 }

@@ -10,12 +10,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// blanks are those of a source that hold for all of its cells at a time.
+// blanks are placeholders that apply to all cells of a source.
 type blanks struct {
 	suspended float64
-	second    float64 // of a rate
+	second    float64 // a rate needs a second sample
 	revision  float64
-	silent    float64 // of what libamd_smi adds
+	silent    float64 // libamd_smi has no value
 }
 
 func (s *source) newBlanks() blanks {
@@ -27,8 +27,7 @@ func (s *source) newBlanks() blanks {
 	}
 }
 
-// blankOf is what stands for a cell without a value. denied says which readings this process
-// may not read.
+// blankOf returns the placeholder for a cell without a value. denied marks the readings that this process may not read.
 func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool) float64 {
 	for _, slot := range c.slots {
 		if denied[slot] {
@@ -51,18 +50,18 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 	return s.Blank(collector.ReasonBlank, "the driver gives no value in "+files)
 }
 
-// sources are the files of a spec, each once.
+// sources returns the files of a spec, each once.
 func sources(p *spec) []string {
 	files := p.files()
 	slices.Sort(files)
 	return slices.Compact(files)
 }
 
-// lacks says why a board does not have a spec.
+// lacks returns why a board does not have a spec.
 func (b *binder) lacks(p *spec) collector.Explanation {
 	m := b.metrics
 	if t := &p.terms[0]; t.op == opAdded || t.op == opAge {
-		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: b.why(t.first)}
+		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: b.refusal(t.first)}
 	}
 	files := sources(p)
 	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
@@ -75,7 +74,7 @@ func (b *binder) lacks(p *spec) collector.Explanation {
 	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}
 }
 
-// rest says why a device lacks what no spec of it makes.
+// rest returns why a device lacks a field that no spec makes.
 func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
 	detail := "the amdgpu driver does not have it for this kind of device (" + s.devices[device].Level.String() + ")"
 	switch {
@@ -91,7 +90,7 @@ func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
 	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}
 }
 
-// explain puts the reason of a cell into its blank.
+// explain replaces a missing value by the placeholder with its reason.
 func (s *source) explain(c *cell, v float64) float64 {
 	switch {
 	case !math.IsNaN(v):

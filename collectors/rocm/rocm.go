@@ -1,11 +1,11 @@
-// Package rocm is the collector of AMD GPUs. It reads them from /sys (package
-// sysfs) and decodes gpu_metrics (package gpumetrics). With SourceSMI it calls
-// ROCm SMI for what that returns reliably; both readers return the same values.
+// Package rocm is the collector of AMD GPUs. It reads them from /sys (package sysfs) and decodes gpu_metrics (package
+// gpumetrics). With SourceSMI it reads some values through ROCm SMI instead, the ones that ROCm SMI returns reliably;
+// both readers return the same values.
 //
-// One source is one GPU: a board, or one die of a board that has two, with its
-// partitions and XGMI links. What it can supply is in table.go: each column is a
-// list of terms over raw readings and members of gpu_metrics, of which the first
-// that has a value counts.
+// One source is one GPU with its partitions and XGMI links: a board, or one die of a two-die board. table.go lists its
+// possible columns: each column is a list of terms over raw readings and members of gpu_metrics, and the first term
+// with a value counts. The source's goroutine reads /sys; ROCm SMI's start, AMD SMI and pcie_bw have their own
+// goroutines, which end with Close.
 package rocm
 
 import (
@@ -29,23 +29,23 @@ import (
 // Sources of the values.
 const (
 	SourceSysfs  = "sysfs"  // from /sys, in this process; no library is loaded
-	SourceSMI    = "smi"    // through ROCm SMI, which may end or block the process
-	SourceAMDSMI = "amdsmi" // from /sys, and through AMD SMI what /sys does not have
+	SourceSMI    = "smi"    // through ROCm SMI, which may crash or block the process
+	SourceAMDSMI = "amdsmi" // from /sys; AMD SMI for values that /sys lacks
 )
 
-// Options change what the collector reads and how.
+// Options select the source of the values.
 type Options struct {
 	Root    string      // directory that holds /sys; "" means "/"
-	Source  string      // SourceSMI, SourceAMDSMI; anything else means SourceSysfs
-	Library string      // file or soname of librocm_smi64 or libamd_smi; "" means the usual ones
-	Log     *zap.Logger // nil: none
+	Source  string      // SourceSMI or SourceAMDSMI; anything else means SourceSysfs
+	Library string      // file or soname of librocm_smi64 or libamd_smi; "" searches the usual ones
+	Log     *zap.Logger // may be nil
 }
 
-// Present reports whether the node has an AMD GPU that amdgpu drives, below root
-// ("" means "/"). It reads a few short files of /sys and loads nothing.
+// Present reports whether the node below root ("" means "/") has an AMD GPU with the amdgpu driver. It reads a few
+// short files of /sys and loads nothing.
 func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Present() }
 
-// Collector is the AMD GPUs of a node.
+// Collector reads the AMD GPUs of a node.
 type Collector struct {
 	o       Options
 	files   *sysfs.Reader
@@ -74,13 +74,10 @@ func New(o Options) *Collector {
 // Name is "rocm".
 func (*Collector) Name() string { return Name }
 
-// Open finds the GPUs in /sys, starts the library if it is wanted, and binds the
-// list. It reads no value but gpu_metrics, and does not wait for a GPU that hangs
-// in it.
-// Errors: collector.ErrNotLoaded (no driver, or no library with SourceSMI),
-// collector.ErrNoDevices, collector.ErrNotBuiltIn, that of ctx, wrapped.
-//
-// Without AMD SMI there are the values of /sys: see added.
+// Open finds the GPUs in /sys, starts the library that Options.Source names, and binds the list. It reads gpu_metrics
+// once per GPU and does not wait for a GPU that hangs there. If AMD SMI cannot be loaded, Open succeeds with the values
+// of /sys. Errors: collector.ErrNotLoaded (no driver, or no ROCm SMI with SourceSMI), collector.ErrNoDevices,
+// collector.ErrNotBuiltIn, ctx's error, all wrapped.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	found, err := find(ctx, c.files, c.o)
 	if err != nil {
@@ -115,15 +112,15 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	if c.added != nil {
 		c.added.begin(ctx)
 	}
-	// peekAll returns early when ctx ends. That is right at a deadline, which a GPU
-	// that hangs may have used up.
+	// peekAll returns early when ctx ends. That is right for a deadline, which a hanging GPU may have used up, but a
+	// cancelled Open must fail.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, errors.Join(fmt.Errorf("open AMD GPUs: %w", err), c.Close())
 	}
 	return out, nil
 }
 
-// find finds the GPUs and logs the cards that are left out.
+// find finds the GPUs and logs the skipped cards.
 func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return sysfs.Found{}, fmt.Errorf("look for AMD GPUs: %w", err)
@@ -141,7 +138,7 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 	return found, nil
 }
 
-// noGPU says why there is no GPU.
+// noGPU returns why there is no GPU.
 func noGPU(files *sysfs.Reader, root string) error {
 	driver, loaded := files.Driver()
 	if !loaded {
@@ -151,8 +148,8 @@ func noGPU(files *sysfs.Reader, root string) error {
 		collector.ErrNoDevices, driver, filepath.Join("/", root, "sys/class/drm"))
 }
 
-// metricsPatience is how long Open waits for gpu_metrics of all GPUs, to know
-// which columns there are. A GPU that does not answer gets all that there could be.
+// metricsPatience is how long Open waits for all GPUs' gpu_metrics, which determine the columns. A GPU that does not
+// answer gets all possible columns.
 const metricsPatience = time.Second
 
 // peekAll reads gpu_metrics of each GPU; nil if that fails or takes too long.
@@ -181,7 +178,7 @@ func (c *Collector) peekAll(ctx context.Context, gpus []sysfs.GPU) []*gpumetrics
 	return out
 }
 
-// peek reads gpu_metrics once on a descriptor of its own.
+// peek reads gpu_metrics once on its own descriptor.
 func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 	files := c.files.Open(g, nil)
 	defer files.Close() //nolint:errcheck // only read
@@ -192,7 +189,7 @@ func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 	return m
 }
 
-// source binds the list to a GPU. m is its gpu_metrics at Open, nil if not known.
+// source binds the list to a GPU. m is its gpu_metrics in Open, nil if unknown.
 func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields field.List, m *gpumetrics.Metrics) *source {
 	s := &source{gpu: *g, log: c.o.Log, partitions: gpumetrics.NA}
 	if m != nil {
@@ -200,7 +197,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	}
 	s.frame.unread[unreadPartitions] = hiddenPartitions(g, found, m)
 	s.time.reset()
-	units := want(n.units(g, c.added.of(g.PCI), found.Driver, fields, m), fields)
+	units := want(n.units(g, c.added.factsOf(g.PCI), found.Driver, fields, m), fields)
 	wanted := readings(units)
 	s.files = c.files.Open(g, wanted)
 	s.reader = c.reader(s.files, g, wanted)
@@ -236,14 +233,13 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 		s.bus = startBus(s.files, busInterval(fields))
 	}
 	if c.added != nil {
-		s.added = c.added.add(g, s.files, records, violations)
+		s.added = c.added.addGPU(g, s.files, records, violations)
 	}
 	return s
 }
 
-// hiddenPartitions is how many compute devices of a GPU KFD hides: those that its mode
-// has and that were not found. In CPX mode each chiplet is one, if the firmware reports
-// their clocks; NaN if it does not.
+// hiddenPartitions returns how many compute devices of a GPU KFD hides: the partitions of its mode minus the ones
+// found. In CPX mode each chiplet is a partition; the count is NaN unless the firmware reports the chiplets' clocks.
 func hiddenPartitions(g *sysfs.GPU, found *sysfs.Found, m *gpumetrics.Metrics) float64 {
 	if found.Hidden == 0 {
 		return 0
@@ -254,13 +250,13 @@ func hiddenPartitions(g *sysfs.GPU, found *sysfs.Found, m *gpumetrics.Metrics) f
 			n++
 		}
 	}
-	if !known && n < 2 { // older revisions have one clock for all
+	if !known && n < 2 { // older revisions have one clock for all chiplets
 		return math.NaN()
 	}
 	return float64(max(n-len(g.Instances), 0))
 }
 
-// reader is the library's if that is used and lists the GPU, else the files.
+// reader returns the library's reader if the library is in use and lists the GPU, else the files.
 func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) reader {
 	if c.smi == nil {
 		return files
@@ -273,10 +269,10 @@ func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Rea
 	return r
 }
 
-// LeftOut is collector.Limited.
+// LeftOut implements collector.Limited.
 func (c *Collector) LeftOut() int { return c.leftOut }
 
-// Rescan finds the GPUs again and reports whether they are others.
+// Rescan finds the GPUs again and reports whether they have changed.
 func (c *Collector) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
 
 func rescan(ctx context.Context, files *sysfs.Reader, before []sysfs.GPU) (bool, error) {
@@ -287,13 +283,13 @@ func rescan(ctx context.Context, files *sysfs.Reader, before []sysfs.GPU) (bool,
 	return !slices.EqualFunc(found.GPUs, before, sameGPU), nil
 }
 
-// sameGPU reports whether a GPU has the labels and columns that it had.
+// sameGPU reports whether two GPUs have the same labels and columns.
 func sameGPU(a, b sysfs.GPU) bool {
 	return a.PCI == b.PCI && a.UniqueID == b.UniqueID && a.Card == b.Card && a.Compute == b.Compute && a.Memory == b.Memory &&
 		slices.Equal(a.Instances, b.Instances)
 }
 
-// Close ends all goroutines, closes all files and ends the library.
+// Close ends all goroutines, closes all files and stops the library.
 func (c *Collector) Close() error {
 	c.peeks.Wait()
 	if c.added != nil { // it uses the sources' files

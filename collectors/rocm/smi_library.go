@@ -28,8 +28,7 @@ const (
 	smiVoltage
 )
 
-// smiFunctions has the library's names. Nothing works without those that start and end the
-// library, and those that return which GPU an index means.
+// smiFunctions lists the library's names. The required functions start and stop the library and map indexes to GPUs.
 var smiFunctions = []native.Function{ //nolint:gochecknoglobals // a constant
 	smiInit:          {Name: "rsmi_init", Required: true},
 	smiShutDown:      {Name: "rsmi_shut_down", Required: true},
@@ -47,37 +46,35 @@ var smiFunctions = []native.Function{ //nolint:gochecknoglobals // a constant
 	smiVoltage:       {Name: "rsmi_dev_volt_metric_get"},
 }
 
-// smiTakes is how many numbers a function takes between the device and its outputs. None has a
-// struct, whose layout would differ by release.
+// smiTakes is the number of arguments between the device and the outputs. No used function has a struct, whose layout
+// would depend on the release.
 var smiTakes = [...]int{ //nolint:gochecknoglobals // a constant
 	smiTemperature: 2, smiPowerAverage: 1, smiPowerCap: 1, smiPowerCapRange: 1, smiMemoryTotal: 1, smiFanRPM: 1, smiFanSpeed: 1, smiVoltage: 2,
 }
 
-// smiAsk is how the library is asked for a reading.
+// smiAsk says how to read one value from the library.
 type smiAsk struct {
 	function int    // smiTemperature …
-	a, b     uint32 // which sensor or memory, and which metric of a sensor
-	second   bool   // the reading is the second output
+	a, b     uint32 // sensor or memory, and the sensor's metric
+	second   bool   // the value is the second output
 }
 
-// smiUnset is what an output holds before the call. Some releases return success
-// without having written it, and newer ones open /dev/kfd if they find a 0 in it
-// after a read that failed.
+// smiUnset is the value of an output before the call. Some releases return success without writing the output, and
+// newer ones open /dev/kfd if they find a 0 there after a failed read.
 const smiUnset = 1 << 63
 
-// smiAskFor returns how to ask for a reading, and whether the library is asked for
-// it at all. It reads the same files as package sysfs, which reads the rest:
-//   - clocks, RAS errors and bad pages: builds with asserts, such as Debian's, end
-//     the process over text that they do not expect (a clock in deep sleep, a GPU in
-//     reset, deferred errors), https://github.com/ROCm/rocm_smi_lib/issues/182;
-//   - how busy the GPU is: an empty file, as during a reset, is a success with 0;
-//   - power of the socket: the library wants a label that not all boards have;
-//   - used memory: newer releases open /dev/kfd if the board has none of its own,
-//     which makes the exporter a process on the GPU.
+// smiAskFor returns how to read a value from the library. It returns false for the readings that package sysfs reads
+// instead, from the same files:
+//   - clocks, RAS errors and bad pages: builds with asserts, such as Debian's, abort the process over unexpected text
+//     (a clock in deep sleep, a GPU in reset, deferred errors), https://github.com/ROCm/rocm_smi_lib/issues/182;
+//   - GPU utilization: an empty file, as during a reset, is reported as success with 0;
+//   - socket power: the library wants a label that not all boards have;
+//   - used memory: newer releases open /dev/kfd if the board has no memory of its own, which makes the exporter a
+//     process on the GPU.
 func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
 	const critical, emergency = 5, 7 // RSMI_TEMP_CRITICAL, RSMI_TEMP_EMERGENCY
 	switch r.Kind {
-	// The library counts sensors and memories as package sysfs does.
+	// The library numbers sensors and memories as package sysfs does.
 	case sysfs.Temperature:
 		return smiAsk{function: smiTemperature, a: uint32(r.Index)}, r.Index < sysfs.Sensors
 	case sysfs.TemperatureCrit:
@@ -112,7 +109,7 @@ func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
 // smiStatus is rsmi_status_t.
 type smiStatus int32
 
-// smiStatusError is a status that is not success.
+// smiStatusError is a status other than success.
 type smiStatusError struct{ status smiStatus }
 
 func (e smiStatusError) Error() string { return e.status.String() }
@@ -135,12 +132,12 @@ func (s smiStatus) String() string {
 	return fmt.Sprintf("ROCm SMI status %d", int(s))
 }
 
-// smiCall makes one call for a device. out, of native.New, keeps smiUnset if the function writes
-// nothing. It allocates nothing.
+// smiCall makes one call for a device. out must come from native.New; it keeps smiUnset if the function writes nothing.
+// smiCall allocates nothing.
 func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) smiStatus {
 	const none = math.MaxUint32
 	*out = [2]uint64{smiUnset, smiUnset}
-	if q.function == smiMemoryBusy { // the one that writes 32 bits
+	if q.function == smiMemoryBusy { // the only function that writes 32 bits
 		out[0] = none
 	}
 	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
@@ -153,7 +150,7 @@ func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) smiStatu
 	return status
 }
 
-// smiFailed is the error of a call's status, nil for success.
+// smiFailed returns the error of a call's status, nil for success.
 func smiFailed(f int, s smiStatus) error {
 	if s == smiSuccess {
 		return nil
@@ -161,9 +158,8 @@ func smiFailed(f int, s smiStatus) error {
 	return fmt.Errorf("call %s: %w", smiFunctions[f].Name, smiStatusError{s})
 }
 
-// smiSonames are the names of the library, in order of preference. AMD's
-// packages number it 5, 6 and, from ROCm 6.1 on, 7; distributions and builds
-// without version tags say 1. The number does not determine the layouts.
+// smiSonames returns the sonames in order of preference. AMD's packages use 5, 6 and, from ROCm 6.1 on, 7;
+// distributions and builds without version tags use 1. The number does not determine the layouts.
 func smiSonames() []string {
 	return []string{
 		"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
@@ -171,11 +167,10 @@ func smiSonames() []string {
 	}
 }
 
-// smiThreadLocks reports whether the library knows the flag for device locks that
-// only its own threads see (6.1.2 and later). Older ones leave locks behind in
-// /dev/shm. The variable came with the flag, in one change, and only its name can
-// be seen from outside. The variable itself is left alone: setting it is not safe
-// while other threads read the environment.
+// smiThreadLocks reports whether the library supports the flag for device locks within the process (6.1.2 and later).
+// Older libraries leave locks behind in /dev/shm. The variable of this name was added together with the flag, and only
+// its name is visible from outside. The variable itself stays untouched: setting it is not safe while other threads
+// read the environment.
 func smiThreadLocks(path string) bool {
 	text, err := os.ReadFile(path)
 	return err == nil && bytes.Contains(text, []byte("RSMI_MUTEX_THREAD_ONLY"))

@@ -11,21 +11,18 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// maxSMIDevices bounds how many devices of the library are asked for their
-// address, whatever count it returns.
+// maxSMIDevices bounds how many devices are queried for their address, whatever count the library returns.
 const maxSMIDevices = 256
 
-// smi is a started librocm_smi64. Its list of GPUs is that of the last rsmi_init:
-// indices never shift before the next one, which is that of another collector.
+// smi is a started librocm_smi64. Its indexes are fixed until the next rsmi_init.
 type smi struct {
 	*native.Caller
 	lib   *native.Library
 	index map[string]uint32 // by PCI address
 }
 
-// startSMI loads and starts the library; close ends it. It waits for rsmi_init,
-// which takes seconds if another process holds a lock and may hang.
-// Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smiStatusError, wrapped.
+// startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock,
+// and may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smiStatusError, wrapped.
 func startSMI(library string) (*smi, error) {
 	names := libraryNames(library, "/opt", smiSonames(), "lib", "lib64")
 	lib, err := native.Load(names, smiFunctions)
@@ -35,8 +32,8 @@ func startSMI(library string) (*smi, error) {
 	s := &smi{Caller: lib.NewCaller(), lib: lib}
 	started := make(chan error)
 	go func() {
-		// After an error the thread ends with this goroutine: it may own device
-		// locks, and the kernel gives those of an ended thread to the next that asks.
+		// After an error the thread ends with this goroutine: it may own device locks, and the kernel passes the locks
+		// of an ended thread to the next waiter.
 		runtime.LockOSThread()
 		err := s.start()
 		if err == nil {
@@ -50,13 +47,12 @@ func startSMI(library string) (*smi, error) {
 	return s, nil
 }
 
-// start calls rsmi_init and lists the GPUs. Libraries with locks in /dev/shm keep,
-// on the thread that ran it, the lock of each GPU whose last holder was killed, and
-// all other threads would wait for it without end; rsmi_shut_down on that thread
-// releases them, and the second rsmi_init finds them sound.
+// start calls rsmi_init and lists the GPUs. Libraries with locks in /dev/shm acquire, on the thread that calls
+// rsmi_init, the lock of each GPU whose last holder was killed, and all other threads would wait for it forever.
+// rsmi_shut_down on the same thread releases those locks, and the second rsmi_init finds them sound.
 func (s *smi) start() error {
-	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks that other processes do not see, so
-	// that none of theirs, alive or dead, can hold up ours.
+	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks within this process, so that no other process, alive or dead, can block
+	// it.
 	const threadOnly = 0x400000000000000
 	if smiThreadLocks(s.lib.Path()) {
 		if err := s.init(threadOnly); err != nil {
@@ -76,7 +72,7 @@ func (s *smi) start() error {
 	return s.list()
 }
 
-// init is rsmi_init, which may take seconds, or hang. It adds the causes of the one status that has several.
+// init calls rsmi_init, which may take seconds or hang. It explains the one status that has several causes.
 func (s *smi) init(flags uint64) error {
 	status := smiStatus(s.Call(smiInit, flags))
 	err := smiFailed(smiInit, status)
@@ -86,8 +82,7 @@ func (s *smi) init(flags uint64) error {
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
 }
 
-// list asks which GPU each index means. Of two indices for one address the first
-// counts.
+// list maps PCI addresses to indexes. If two indexes have one address, the first counts.
 func (s *smi) list() error {
 	out := native.New[[2]uint64]()
 	defer native.Free(out)
@@ -97,7 +92,7 @@ func (s *smi) list() error {
 	s.index = map[string]uint32{}
 	for i := range min(uint32(out[0]), maxSMIDevices) {
 		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != smiSuccess {
-			continue // it left while the list was made
+			continue // it was removed in the meantime
 		}
 		if pci, part := splitPCIID(out[0]); part == 0 {
 			if _, ok := s.index[pci]; !ok {
@@ -108,30 +103,30 @@ func (s *smi) list() error {
 	return nil
 }
 
-// splitPCIID takes an rsmi_dev_pci_id_get apart: domain in bits 63:32, partition
-// in 31:28, bus in 15:8, device in 7:3, function in 2:0.
+// splitPCIID splits the ID of rsmi_dev_pci_id_get: domain in bits 63:32, partition in 31:28, bus in 15:8, device in
+// 7:3, function in 2:0.
 func splitPCIID(id uint64) (pci string, partition int) {
 	return fmt.Sprintf("%04x:%02x:%02x.%x", id>>32, id>>8&0xff, id>>3&0x1f, id&7), int(id >> 28 & 0xf)
 }
 
-// close is rsmi_shut_down. All readers must be closed.
+// close calls rsmi_shut_down. All readers must be closed first.
 func (s *smi) close() error { return smiFailed(smiShutDown, smiStatus(s.Call(smiShutDown))) }
 
-// smiReader reads one GPU: through the library what that is asked for and the
-// driver has a file of, the rest from files.
+// smiReader reads one GPU: through the library where smiAskFor allows it and the driver has a file, the rest from
+// files.
 type smiReader struct {
 	*native.Caller
 	files   *sysfs.Handle
 	device  uint32
-	sensors string // directory of the sensors that the library reads
+	sensors string // the directory of sensors that the library uses
 
 	has   []bool
 	cells []smiCell
-	rest  []bool // due ones that are read from files
+	rest  []bool // due readings that come from files
 	out   *[2]uint64
 }
 
-// smiCell is a reading that is asked of the library.
+// smiCell is a reading that comes from the library.
 type smiCell struct {
 	cell    int
 	reading sysfs.Reading
@@ -140,15 +135,15 @@ type smiCell struct {
 
 var _ collector.CallMeter = (*smiReader)(nil)
 
-// open returns a reader of the GPU, false if the library does not list it.
+// open returns a reader of the GPU. It returns false if the library does not list the GPU.
 func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*smiReader, bool) {
 	device, ok := s.index[g.PCI]
 	if !ok {
 		return nil, false
 	}
 	r := &smiReader{Caller: s.lib.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: native.New[[2]uint64]()}
-	// A function for a sensor that is not there follows a null pointer before
-	// ROCm 6: only readings that have a file are asked for.
+	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the
+	// library.
 	r.sensors = files.Sensors()
 	for i, w := range wanted {
 		if ask, ok := smiAskFor(w); ok && r.has[i] && s.lib.Has(ask.function) {
@@ -158,14 +153,12 @@ func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*
 	return r, true
 }
 
-// Has is that of the files: the library reads nothing else.
+// Has returns the files' answer: the library reads nothing else.
 func (r *smiReader) Has() []bool { return r.has }
 
-// Read reads files, then calls the library. A call that does not return stalls
-// Read, and nothing else.
-// Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if the GPU's sensors
-// have got another number, which the library only finds when it is started again.
-// Due cells are NaN then.
+// Read reads the files, then calls the library. A library call that hangs stalls only this Read. After an error due
+// cells are NaN. Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if the GPU's sensors have another number,
+// which the library only notices at its next start.
 func (r *smiReader) Read(values []float64, due []bool) error {
 	copy(r.rest, due)
 	for i := range r.cells {
@@ -189,8 +182,7 @@ func (r *smiReader) Read(values []float64, due []bool) error {
 	return err
 }
 
-// ask makes the calls that are due and reports whether one of them succeeded, or
-// none was made.
+// ask makes the due calls. It returns false only if calls were made and all failed.
 func (r *smiReader) ask(values []float64, due []bool) bool {
 	asked, answered := false, false
 	for i := range r.cells {
@@ -203,12 +195,12 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 		values[c.cell] = c.value(status, r.out)
 	}
 	if asked && !answered {
-		_ = r.files.Close() // the next Read finds out where sensors are now; Close never fails
+		_ = r.files.Close() // the next Read locates the sensors again; Close never fails
 	}
 	return answered || !asked
 }
 
-// value converts an output to the reading, NaN if it has none.
+// value converts an output to the reading, NaN if it is missing.
 func (c *smiCell) value(status smiStatus, out *[2]uint64) float64 {
 	v := out[0]
 	if c.ask.second {
@@ -224,7 +216,7 @@ func (c *smiCell) value(status smiStatus, out *[2]uint64) float64 {
 	return c.reading.Convert(float64(v))
 }
 
-// Close closes the files. Nothing is read after it.
+// Close closes the files. The reader cannot be used after it.
 func (r *smiReader) Close() error {
 	native.Free(r.out)
 	r.out = nil

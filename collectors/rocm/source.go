@@ -19,13 +19,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// reader reads the raw readings of one GPU: *sysfs.Handle or *smiReader. One
-// goroutine uses it, but for Calls of a collector.CallMeter.
+// reader reads the raw readings of one GPU: *sysfs.Handle or *smiReader. One goroutine uses it, except for Calls of a
+// collector.CallMeter.
 type reader interface {
-	// Has returns for each wanted reading whether it could ever have a value.
+	// Has returns for each reading whether it can ever have a value.
 	Has() []bool
-	// Read stores the due readings in values, NaN for what is blank now.
-	// Errors: collector.ErrDeviceLost, collector.ErrColumnsChanged, wrapped.
+	// Read stores the due readings in values, NaN for missing ones. Errors: collector.ErrDeviceLost,
+	// collector.ErrColumnsChanged, wrapped.
 	Read(values []float64, due []bool) error
 	Close() error
 }
@@ -44,18 +44,18 @@ type source struct {
 	cells   []cell
 
 	reader reader
-	files  *sysfs.Handle // gpu_metrics, pcie_bw and the power state, whatever the reader
+	files  *sysfs.Handle // gpu_metrics, pcie_bw and the power state, for every reader
 	due    []bool        // by reading
-	bus    *bus          // nil: not wanted
+	bus    *bus          // nil: not used
 	added  *addedGPU     // nil: not used
 
 	collector.Absences
 	blanks  blanks
-	sampled bool // at least once
+	sampled bool // after the first sample
 
 	frame      frame
 	time       timebase
-	partitions uint64 // as gpu_metrics had them at Open
+	partitions uint64 // as in gpu_metrics in Open
 	said       [sayings]string
 }
 
@@ -65,7 +65,7 @@ var (
 	_ collector.Explainer = (*source)(nil)
 )
 
-// The states of which a source logs changes.
+// States of a source whose changes are logged.
 const (
 	sayPower = iota
 	sayMetrics
@@ -75,19 +75,18 @@ const (
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample reads what is due: gpu_metrics once, and every other file or function of
-// the library once. A suspended board is left alone: its cells are blank.
-// Errors: collector.ErrDeviceLost, collector.ErrStalled, collector.ErrColumnsChanged.
+// Sample reads the due cells: gpu_metrics once, and every other file or library function once. A suspended board is not
+// read; its cells are blank. Errors: collector.ErrDeviceLost, collector.ErrStalled, collector.ErrColumnsChanged.
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
-		s.say(sayPower, "suspended, not read")
+		s.logState(sayPower, "suspended, not read")
 		s.blank(row, due, s.blanks.suspended)
 		s.time.reset()
 		return nil
 	}
-	s.say(sayPower, "")
+	s.logState(sayPower, "")
 	metrics := s.plan(due)
-	err := s.read(metrics)
+	err := s.readFrame(metrics)
 	if errors.Is(err, collector.ErrDeviceLost) {
 		s.blank(row, due, math.NaN())
 		s.time.reset()
@@ -112,8 +111,7 @@ func (s *source) blank(row []float64, due []bool, with float64) {
 	}
 }
 
-// plan marks the raw readings of the columns that are due and reports whether they
-// need gpu_metrics.
+// plan marks the raw readings of the due columns and reports whether they need gpu_metrics.
 func (s *source) plan(due []bool) (metrics bool) {
 	clear(s.due)
 	for i := range s.cells {
@@ -129,8 +127,8 @@ func (s *source) plan(due []bool) (metrics bool) {
 	return metrics
 }
 
-// read fills the frame. Errors are those of the whole GPU.
-func (s *source) read(metrics bool) error {
+// readFrame fills the frame. An error concerns the whole GPU.
+func (s *source) readFrame(metrics bool) error {
 	f := &s.frame
 	if metrics {
 		if err := s.readMetrics(); err != nil {
@@ -165,14 +163,14 @@ func (s *source) readMetrics() error {
 		return nil
 	case err != nil:
 		if !errors.Is(err, fs.ErrNotExist) { // older boards have none
-			s.sayErr(sayMetrics, err)
+			s.logError(sayMetrics, err)
 		}
 		return nil
 	}
-	s.sayErr(sayMetrics, nil)
+	s.logError(sayMetrics, nil)
 	f.unread[unreadMetrics], f.unread[unreadAttributes] = 0, float64(f.metrics.Unknown())
 	var frozen bool
-	f.now, frozen = s.time.read(&f.metrics)
+	f.now, frozen = s.time.advance(&f.metrics)
 	f.era = s.time.era
 	if frozen {
 		return fmt.Errorf("read gpu_metrics of GPU %q: the firmware's time stamp does not move: %w", s.gpu.PCI, collector.ErrStalled)
@@ -180,7 +178,7 @@ func (s *source) readMetrics() error {
 	return s.divided()
 }
 
-// divided reports that the GPU has another number of partitions than at Open.
+// divided returns an error if the number of partitions differs from the one in Open.
 func (s *source) divided() error {
 	n := s.frame.metrics.Raw(gpumetrics.NumPartition, 0)
 	if n == gpumetrics.NA || s.partitions == gpumetrics.NA || n == s.partitions {
@@ -189,7 +187,7 @@ func (s *source) divided() error {
 	return fmt.Errorf("GPU %q has %d partitions, had %d: %w", s.gpu.PCI, n, s.partitions, collector.ErrColumnsChanged)
 }
 
-// value is that of the first term that has one.
+// value returns the value of the first term that has one.
 func (c *cell) value(f *frame) float64 {
 	for i := range c.terms {
 		v := c.terms[i].value(f)
@@ -204,18 +202,18 @@ func (c *cell) value(f *frame) float64 {
 	return math.NaN()
 }
 
-func (s *source) sayErr(about int, err error) {
+func (s *source) logError(about int, err error) {
 	if err == nil {
-		s.say(about, "")
+		s.logState(about, "")
 		return
 	}
 	if s.said[about] == "" {
-		s.say(about, err.Error())
+		s.logState(about, err.Error())
 	}
 }
 
-// say logs a change of state once.
-func (s *source) say(about int, what string) {
+// logState logs a change of state.
+func (s *source) logState(about int, what string) {
 	before := s.said[about]
 	if before == what {
 		return
@@ -232,7 +230,7 @@ func (s *source) say(about int, what string) {
 	}
 }
 
-// Calls returns what the library's functions have cost.
+// Calls returns the cost of the library's functions.
 func (s *source) Calls() []collector.CallCost {
 	if m, ok := s.reader.(collector.CallMeter); ok {
 		return m.Calls()
@@ -243,7 +241,7 @@ func (s *source) Calls() []collector.CallCost {
 	return nil
 }
 
-// close ends the schedule of pcie_bw and closes the reader. It can be called twice.
+// close stops reading pcie_bw and closes the reader. It may be called twice.
 func (s *source) close() error {
 	if s.bus != nil {
 		s.bus.close()
@@ -251,8 +249,7 @@ func (s *source) close() error {
 	return s.reader.Close()
 }
 
-// bus reads pcie_bw on a schedule: the driver sleeps for a second in each read,
-// which no tick can wait for.
+// bus reads pcie_bw on its own goroutine: the driver sleeps for a second in each read, and no tick can wait for that.
 type bus struct {
 	files  *sysfs.Handle
 	values [2]atomic.Uint64 // bits of bytes per second: sent, received
@@ -260,7 +257,7 @@ type bus struct {
 	ended  sync.WaitGroup
 }
 
-// minBusInterval leaves the driver a pause: each read takes a second.
+// minBusInterval gives the driver a pause: each read takes a second.
 const minBusInterval = 2 * time.Second
 
 func startBus(files *sysfs.Handle, every time.Duration) *bus {
@@ -293,19 +290,18 @@ func (b *bus) store(sent, received float64) {
 	b.values[1].Store(math.Float64bits(received))
 }
 
-// latest is the result of the last read; NaN before the first and after one that
-// failed.
+// latest returns the result of the last read; NaN before the first and after a failed one.
 func (b *bus) latest() [2]float64 {
 	return [2]float64{math.Float64frombits(b.values[0].Load()), math.Float64frombits(b.values[1].Load())}
 }
 
-// close ends the schedule. It waits for a read in progress, which takes a second.
+// close ends the goroutine. It waits for a running read, which takes a second.
 func (b *bus) close() {
 	b.stop()
 	b.ended.Wait()
 }
 
-// busInterval is the shortest that a row about PCIe traffic asks for.
+// busInterval returns the shortest interval of a row about PCIe traffic.
 func busInterval(fields field.List) time.Duration {
 	shortest := time.Hour
 	for _, r := range fields.Readings() {

@@ -9,42 +9,42 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// op is what a term does with its inputs.
+// op is the operation of a term.
 type op uint8
 
 const (
 	opRaw          op = iota // a raw reading
-	opSum                    // the sum of raw readings, of those blank now the last known
-	opFree                   // first raw reading less the second
-	opShare                  // first raw reading by the second
+	opSum                    // sum of raw readings; a missing one keeps its last value
+	opFree                   // first raw reading minus the second
+	opShare                  // first raw reading divided by the second
 	opAny                    // 1 if the raw reading is above 0
 	opMetric                 // the first element of gpu_metrics
-	opCount                  // the same of a counter, continued when 32 bits wrap
-	opMax                    // the largest of the elements that are available
-	opMean                   // their mean
-	opRate                   // growth of the sum of counters, per second
-	opMeanRate               // the same of their mean
+	opCount                  // opMetric for a counter; continued when 32 bits wrap
+	opMax                    // maximum of the available elements
+	opMean                   // mean of the available elements
+	opRate                   // growth of the sum of counters per second
+	opMeanRate               // growth of the mean of counters per second
 	opMask                   // 1 if one of the mask's bits is set in gpu_metrics
-	opMoved                  // 1 if one of the counters grew
-	opReasons                // NVIDIA's clock event bits from the bits of the throttle status
-	opMovedReasons           // the same from residencies: power, heat × 3, PROCHOT
-	opPart                   // growth of the second counter as a share of that of the first
-	opHeld                   // nanoseconds: Σ of the largest share of residencies in all cycles × time
+	opMoved                  // 1 if one of the counters has grown
+	opReasons                // NVIDIA's clock event bits from the throttle status
+	opMovedReasons           // NVIDIA's clock event bits from residencies: power, heat × 3, PROCHOT
+	opPart                   // growth of the second counter as a share of the first one's
+	opHeld                   // nanoseconds: Σ of the largest residency's share of all cycles × time
 	opBus                    // pcie_bw, 0 sent, 1 received
-	opUnread                 // what of the GPU is there and not read: first is one of unread…
-	opAdded                  // what libamd_smi adds: first is the index in its row
-	opAge                    // seconds since the time that it adds
-	opFixed                  // scale
+	opUnread                 // unread part of the GPU: first is one of unread…
+	opAdded                  // value of libamd_smi: first is the index in its row
+	opAge                    // seconds since a time from libamd_smi
+	opFixed                  // constant: scale
 )
 
-// What is not read.
+// Unread parts of a GPU.
 const (
-	unreadMetrics    = iota // 1 if the revision of gpu_metrics is not known
-	unreadAttributes        // attributes of gpu_metrics that are not known
-	unreadPartitions        // partitions that KFD hides
+	unreadMetrics    = iota // 1 if the revision of gpu_metrics is unknown
+	unreadAttributes        // number of unknown attributes of gpu_metrics
+	unreadPartitions        // number of partitions that KFD hides
 )
 
-// term is one way to get a value.
+// term is one way to compute a value.
 type term struct {
 	op      op
 	raw     []sysfs.Reading
@@ -53,38 +53,37 @@ type term struct {
 	count   int
 	scale   float64 // of the result
 	mask    uint64
-	most    float64 // of a counter, its fastest growth per second
-	nonzero bool    // 0 means that the board does not report it
-	// confirm holds temperatures of gpu_metrics, each with the bit that it has to
-	// confirm and its limit among raw.
+	maxRate float64 // maximum growth of a counter per second
+	nonzero bool    // 0 means "not reported"
+	// confirm lists temperatures of gpu_metrics, each with the throttle bit that it must confirm. The limits are in
+	// raw.
 	confirm []confirmation
-	speed   bool // GT/s, of which the PCIe generation is wanted
+	speed   bool // GT/s, converted to the PCIe generation
 	at      int  // opPart: element of the second counter
-	// group separates terms that are one quantity from those that are used instead:
-	// only the first group that the board has is used, so that a value never
-	// jumps from one sensor to another.
+	// group numbers alternative sources of one quantity. Only the first group that the board supports is used, so that
+	// a value never jumps from one sensor to another.
 	group int
 }
 
-// confirmation is a bit of a throttle status that counts only near its sensor's limit.
+// confirmation is a throttle bit that counts only near its sensor's limit.
 type confirmation struct {
 	bit         uint64
 	temperature gpumetrics.Field
 }
 
-// spec is a column before it is bound.
+// spec is an unbound column.
 type spec struct {
 	field  field.ID
 	labels []collector.Label
-	terms  []term // the first that has a value counts
+	terms  []term // the first term with a value counts
 }
 
 func label(name, value string) []collector.Label {
 	return []collector.Label{{Name: name, Value: value}}
 }
 
-// read is a raw reading × scale.
-func read(k sysfs.Kind, index uint8, scale float64) term {
+// rawTerm returns a raw reading × scale.
+func rawTerm(k sysfs.Kind, index uint8, scale float64) term {
 	return term{op: opRaw, raw: []sysfs.Reading{{Kind: k, Index: index}}, scale: scale}
 }
 
@@ -92,22 +91,22 @@ func pair(op op, a, b sysfs.Reading, scale float64) term {
 	return term{op: op, raw: []sysfs.Reading{a, b}, scale: scale}
 }
 
-// metric is element i of gpu_metrics × scale.
+// metric returns element i of gpu_metrics × scale.
 func metric(f gpumetrics.Field, i int, scale float64) term {
 	return term{op: opMetric, metric: []gpumetrics.Field{f}, first: i, count: 1, scale: scale}
 }
 
-// counter is a counter of gpu_metrics × scale, which grows by most per second at most.
+// counter returns a counter of gpu_metrics × scale, with its maximum growth per second.
 func counter(f gpumetrics.Field, scale, most float64) term {
-	return term{op: opCount, metric: []gpumetrics.Field{f}, count: 1, scale: scale, most: most}
+	return term{op: opCount, metric: []gpumetrics.Field{f}, count: 1, scale: scale, maxRate: most}
 }
 
-// over is op over elements first … first+count-1 of gpu_metrics.
+// over applies op to the elements first … first+count-1 of gpu_metrics.
 func over(op op, scale float64, first, count int, f ...gpumetrics.Field) term {
 	return term{op: op, metric: f, first: first, count: count, scale: scale}
 }
 
-// orElse marks a term as one that is used instead of those of lower groups.
+// orElse marks a term as an alternative to the terms of lower groups.
 func (t term) orElse(group int) term {
 	t.group = group
 	return t
@@ -119,13 +118,13 @@ func (t term) nonzeroOnly() term {
 	return t
 }
 
-// generation makes a speed a PCIe generation.
+// generation converts a speed to a PCIe generation.
 func (t term) generation() term {
 	t.speed = true
 	return t
 }
 
-// pcieGeneration is the generation of a speed in GT/s, NaN for one that is none.
+// pcieGeneration returns the generation of a speed in GT/s, NaN for an unknown speed.
 func pcieGeneration(speed float64) float64 {
 	out := math.NaN()
 	for i, least := range [...]float64{2.5, 5, 8, 16, 32, 64} {
@@ -136,7 +135,7 @@ func pcieGeneration(speed float64) float64 {
 	return out
 }
 
-// DCGM's ids of what AMD's GPUs have, see dcgm_fields.h.
+// DCGM's IDs of fields that AMD GPUs have, see dcgm_fields.h.
 const (
 	dcgmCount            field.ID = 4
 	dcgmIndex            field.ID = 52

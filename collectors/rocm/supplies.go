@@ -8,19 +8,18 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Supplies reports whether some AMD GPU, partition or link has the field. It is for
-// the documentation and for reasons, and touches nothing.
+// Supplies reports whether some AMD GPU, partition or link has the field. The documentation and the reasons use it; it
+// reads nothing.
 func Supplies(d *field.Descriptor) bool {
 	_, ok := known()[d.ID]
 	return ok
 }
 
-// known is supplied, made at the first use and read-only then.
+// known is supplied, built on first use and never changed.
 var known = sync.OnceValue(supplied)
 
-// supplied maps the fields that this collector can supply to what they are read
-// from: files below the GPU's directory, or below /sys/class/kfd/ if they begin with
-// kfd/; none for what is known at Open.
+// supplied maps the fields that this collector can supply to their files below the GPU's directory, or below
+// /sys/class/kfd/ if they begin with kfd/. The list is empty for values that are known in Open.
 func supplied() map[field.ID][]string {
 	by := map[field.ID][]string{}
 	for _, specs := range everySpec() {
@@ -38,13 +37,13 @@ func supplied() map[field.ID][]string {
 	return by
 }
 
-// everySpec returns all columns that a GPU, a partition and a link can have.
+// everySpec returns all possible columns of a GPU, a partition and a link.
 func everySpec() [3][]spec {
 	whole := sysfs.GPU{Card: "card1", Compute: "SPX", Memory: "NPS1", Instances: []sysfs.Instance{{Units: 1}}}
 	return [3][]spec{boardSpecs(&whole, node{count: 1}), instanceSpecs(sysfs.Instance{Units: 1}), linkSpecs(0)}
 }
 
-// files are what the terms of a column are read from.
+// files returns the files that the terms of a column need.
 func (s *spec) files() (from []string) {
 	for _, t := range s.terms {
 		for _, r := range t.raw {
@@ -60,7 +59,7 @@ func (s *spec) files() (from []string) {
 	return from
 }
 
-// textFiles are the fields that are texts, for rows of type label.
+// textFiles returns the text fields, for rows of type label.
 func textFiles() map[field.ID]string {
 	return map[field.ID]string{
 		dcgmDriver: "/sys/module/amdgpu/version, else the kernel's release", dcgmName: "product_name, else a list of PCI ids",
@@ -73,7 +72,7 @@ func textFiles() map[field.ID]string {
 	}
 }
 
-// Where texts are from that AMD SMI alone has.
+// Sources of the texts that only AMD SMI has.
 const (
 	boardInfo  = "AMD SMI: amdsmi_get_gpu_board_info"
 	vbiosInfo  = "AMD SMI: amdsmi_get_gpu_vbios_info"

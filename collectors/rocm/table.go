@@ -17,28 +17,28 @@ const (
 	toPercent    = 100.0
 	fromPercent  = 0.01
 	toHertz      = 1e6              // from MHz
-	toMillijoule = 1000.0 / 65536   // from 2⁻¹⁶ J; the libraries round it to 15.3 µJ, which is 0.3 % too much
-	toBusy       = 1e-5             // a rate of percent × ms per second, as a ratio; a sum of it, in seconds
+	toMillijoule = 1000.0 / 65536   // from 2⁻¹⁶ J; AMD's libraries round the unit to 15.3 µJ, which is 0.3 % too much
+	toBusy       = 1e-5             // percent × ms per second to a ratio; for a sum, to seconds
 	toVolt       = 1e-3             // from mV
-	toBytes      = 1024.0           // from what the driver calls KB
-	toMB         = 1024.0 / 1024000 // the same in DCGM's MB, which are 1000 × 1024 bytes
+	toBytes      = 1024.0           // from the driver's "KB"
+	toMB         = 1024.0 / 1024000 // from the driver's "KB" to DCGM's MB of 1000 × 1024 bytes
 	toKB         = 1e-3             // from bytes
-	fromGB       = 1e9              // and from GT
+	fromGB       = 1e9              // also from GT
 )
 
-// Fastest growth of counters of 32 bits, per second.
+// Maximum growth of 32-bit counters per second.
 const (
-	mostBusy   = 100 * 1000 // percent × ms
-	mostCycles = 1000       // the firmware's: 5,008 in 5 s on an MI300X
+	maxBusyRate  = 100 * 1000 // percent × ms
+	maxCycleRate = 1000       // the firmware's cycles: 5,008 in 5 s on an MI300X
 )
 
-// residencyFields are in the order of moved and of the reasons' names.
+// residencyFields is in the order of moved and of throttleReasons.
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
-// throttleReasons are the names of residencyFields.
+// throttleReasons names the residencyFields.
 var throttleReasons = []string{"prochot", "ppt", "socket_thermal", "vr_thermal", "hbm_thermal"} //nolint:gochecknoglobals // a constant
 
-// boardSpecs are the columns that a GPU can have.
+// boardSpecs returns the possible columns of a GPU.
 func boardSpecs(g *sysfs.GPU, n node) []spec {
 	return slices.Concat(
 		identitySpecs(g, n), clockSpecs(), temperatureSpecs(), powerSpecs(g), utilisationSpecs(), memorySpecs(),
@@ -46,7 +46,7 @@ func boardSpecs(g *sysfs.GPU, n node) []spec {
 	)
 }
 
-// node is the position of a GPU among all of them.
+// node is the position of a GPU in the list of all GPUs.
 type node struct {
 	index, count int
 }
@@ -98,18 +98,18 @@ func clockSpecs() []spec {
 		terms := func(scale float64) []term {
 			m := s.metric
 			m.scale *= scale
-			return []term{read(sysfs.Clock, s.clock, scale), m}
+			return []term{rawTerm(sysfs.Clock, s.clock, scale), m}
 		}
 		if dcgm := []field.ID{dcgmSMClock, dcgmMemClock, 0, 0, dcgmVideoClock, 0}[i]; dcgm != 0 {
 			out = append(out, one(dcgm, terms(1)...))
 		}
 		if dcgm := []field.ID{dcgmMaxSMClock, dcgmMaxMemClock, 0, 0, dcgmMaxVideoClock, 0}[i]; dcgm != 0 {
-			out = append(out, one(dcgm, read(sysfs.ClockMax, s.clock, 1)))
+			out = append(out, one(dcgm, rawTerm(sysfs.ClockMax, s.clock, 1)))
 		}
 		out = append(out,
 			spec{field.AMDClock, label("clock", s.name), terms(toHertz)},
-			spec{field.AMDClockMin, label("clock", s.name), []term{read(sysfs.ClockMin, s.clock, toHertz)}},
-			spec{field.AMDClockMax, label("clock", s.name), []term{read(sysfs.ClockMax, s.clock, toHertz)}})
+			spec{field.AMDClockMin, label("clock", s.name), []term{rawTerm(sysfs.ClockMin, s.clock, toHertz)}},
+			spec{field.AMDClockMax, label("clock", s.name), []term{rawTerm(sysfs.ClockMax, s.clock, toHertz)}})
 	}
 	for i := range gm.Clocks {
 		engine := func(name string) []collector.Label {
@@ -126,17 +126,17 @@ func clockSpecs() []spec {
 }
 
 func temperatureSpecs() []spec {
-	// MI300 has no edge sensor: the junction's is shown instead.
+	// MI300 has no edge sensor, so the junction's value is shown.
 	gpu := func(k sysfs.Kind) []term {
-		return []term{read(k, sysfs.SensorEdge, 1), read(k, sysfs.SensorJunction, 1).orElse(1)}
+		return []term{rawTerm(k, sysfs.SensorEdge, 1), rawTerm(k, sysfs.SensorJunction, 1).orElse(1)}
 	}
-	// Boards without a sensor of memory, or of voltage regulators, say 0.
-	memory := []term{read(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1).nonzeroOnly()}
+	// Boards without sensors of memory or voltage regulators report 0.
+	memory := []term{rawTerm(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1).nonzeroOnly()}
 	out := []spec{
 		one(dcgmMemoryTemp, memory...),
 		one(dcgmGPUTemp,
-			read(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1),
-			read(sysfs.Temperature, sysfs.SensorJunction, 1).orElse(1), metric(gm.TemperatureHotspot, 0, 1).orElse(1),
+			rawTerm(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1),
+			rawTerm(sysfs.Temperature, sysfs.SensorJunction, 1).orElse(1), metric(gm.TemperatureHotspot, 0, 1).orElse(1),
 			metric(gm.TemperatureGfx, 0, 1).orElse(2)),
 		one(dcgmSlowdownTemp, gpu(sysfs.TemperatureCrit)...),
 		one(dcgmShutdownTemp, gpu(sysfs.TemperatureStop)...),
@@ -144,8 +144,8 @@ func temperatureSpecs() []spec {
 	sensor := func(name string, terms ...term) {
 		out = append(out, spec{field.AMDTemperature, label("sensor", name), terms})
 	}
-	sensor("edge", read(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1))
-	sensor("junction", read(sysfs.Temperature, sysfs.SensorJunction, 1), metric(gm.TemperatureHotspot, 0, 1))
+	sensor("edge", rawTerm(sysfs.Temperature, sysfs.SensorEdge, 1), metric(gm.TemperatureEdge, 0, 1))
+	sensor("junction", rawTerm(sysfs.Temperature, sysfs.SensorJunction, 1), metric(gm.TemperatureHotspot, 0, 1))
 	sensor("mem", memory...)
 	sensor("vrgfx", metric(gm.TemperatureVRGfx, 0, 1).nonzeroOnly())
 	sensor("vrsoc", metric(gm.TemperatureVRSoc, 0, 1).nonzeroOnly())
@@ -157,7 +157,7 @@ func temperatureSpecs() []spec {
 	return out
 }
 
-// family is what has to be known of an ASIC to read its gpu_metrics 1.0 to 1.3.
+// family is the kind of ASIC, which is needed to read gpu_metrics 1.0 to 1.3.
 type family uint8
 
 const (
@@ -168,9 +168,8 @@ const (
 	navi1x
 )
 
-// familyOf goes by the PCI device id (pciidlist in amdgpu_drv.c: CHIP_ARCTURUS,
-// CHIP_ALDEBARAN, CHIP_NAVI10, CHIP_NAVI14, CHIP_NAVI12; those of MI300 and MI350 are in
-// AMD's list of PCI ids).
+// familyOf uses the PCI device ID (pciidlist in amdgpu_drv.c: CHIP_ARCTURUS, CHIP_ALDEBARAN, CHIP_NAVI10, CHIP_NAVI14,
+// CHIP_NAVI12; MI300 and MI350 from AMD's list of PCI IDs).
 func familyOf(device uint16) family {
 	switch device {
 	case 0x738c, 0x7388, 0x738e, 0x7390:
@@ -186,17 +185,17 @@ func familyOf(device uint16) family {
 	return otherFamily
 }
 
-// powerSpecs: a power or energy of 0 is how the driver says that the other die
-// of the package reports it (MI250): a board that is on draws some. Of energy unit
-// and width are known of MI200 and of MI300 and later, which alone have revisions from 1.4
-// on (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Others copy a counter of 32 bits whose unit no source names.
+// powerSpecs: a power or energy of 0 means that the other die of the package reports it (MI250), because a running
+// board always draws power. Unit and width of the energy are known for MI200 and for MI300 and later, which have
+// revisions from 1.4 on (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Other boards copy a 32-bit counter whose unit no source
+// names.
 func powerSpecs(g *sysfs.GPU) []spec {
 	energy := []term{metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()}
 	if f := familyOf(g.Device); f == mi200 || f == mi300 {
 		energy = append(energy, metric(gm.EnergyByASIC, 0, toMillijoule).nonzeroOnly())
 	}
-	average := []term{read(sysfs.PowerAverage, 0, 1).nonzeroOnly(), metric(gm.AverageSocketPower, 0, 1).nonzeroOnly()}
-	instant := []term{read(sysfs.PowerInput, 0, 1).nonzeroOnly(), metric(gm.CurrentSocketPower, 0, 1).nonzeroOnly()}
+	average := []term{rawTerm(sysfs.PowerAverage, 0, 1).nonzeroOnly(), metric(gm.AverageSocketPower, 0, 1).nonzeroOnly()}
+	instant := []term{rawTerm(sysfs.PowerInput, 0, 1).nonzeroOnly(), metric(gm.CurrentSocketPower, 0, 1).nonzeroOnly()}
 	either := slices.Clone(average)
 	for _, t := range instant {
 		either = append(either, t.orElse(1))
@@ -206,19 +205,17 @@ func powerSpecs(g *sysfs.GPU) []spec {
 		one(dcgmPowerInstant, instant...),
 		one(field.AMDPowerAverage, average...),
 		one(dcgmEnergy, energy...),
-		one(dcgmPowerLimit, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
-		one(dcgmPowerEnforced, read(sysfs.PowerCap, 0, 1).nonzeroOnly()),
-		one(dcgmPowerLimitMin, read(sysfs.PowerCapMin, 0, 1)),
-		one(dcgmPowerLimitMax, read(sysfs.PowerCapMax, 0, 1).nonzeroOnly()),
-		one(dcgmPowerLimitDef, read(sysfs.PowerCapDefault, 0, 1).nonzeroOnly()),
+		one(dcgmPowerLimit, rawTerm(sysfs.PowerCap, 0, 1).nonzeroOnly()),
+		one(dcgmPowerEnforced, rawTerm(sysfs.PowerCap, 0, 1).nonzeroOnly()),
+		one(dcgmPowerLimitMin, rawTerm(sysfs.PowerCapMin, 0, 1)),
+		one(dcgmPowerLimitMax, rawTerm(sysfs.PowerCapMax, 0, 1).nonzeroOnly()),
+		one(dcgmPowerLimitDef, rawTerm(sysfs.PowerCapDefault, 0, 1).nonzeroOnly()),
 	}
 }
 
-// utilisationSpecs: DCGM_FI_DEV_GPU_UTIL and MEM_COPY_UTIL are the driver's
-// present percentages, the numbers that AMD's tools show.
-// DCGM_FI_PROF_GR_ENGINE_ACTIVE and DRAM_ACTIVE are the exact means since the
-// last sample, from what the firmware adds up every millisecond, so that no
-// burst is lost at any interval.
+// utilisationSpecs: DCGM_FI_DEV_GPU_UTIL and MEM_COPY_UTIL are the driver's current percentages, as AMD's tools show
+// them. DCGM_FI_PROF_GR_ENGINE_ACTIVE and DRAM_ACTIVE are exact means since the last sample: the firmware adds up every
+// millisecond, so no burst is lost at any interval.
 func utilisationSpecs() []spec {
 	video := []term{
 		over(opMax, 1, 0, gm.Partitions*gm.VCNs, gm.XCPVCNBusy),
@@ -226,14 +223,14 @@ func utilisationSpecs() []spec {
 		metric(gm.AverageMMActivity, 0, 1),
 	}
 	return []spec{
-		one(dcgmGPUUtil, read(sysfs.Busy, 0, 1), metric(gm.AverageGfxActivity, 0, 1)),
-		one(dcgmMemUtil, read(sysfs.MemoryBusy, 0, 1), metric(gm.AverageUmcActivity, 0, 1)),
+		one(dcgmGPUUtil, rawTerm(sysfs.Busy, 0, 1), metric(gm.AverageGfxActivity, 0, 1)),
+		one(dcgmMemUtil, rawTerm(sysfs.MemoryBusy, 0, 1), metric(gm.AverageUmcActivity, 0, 1)),
 		one(dcgmEncUtil, video...),
 		one(dcgmDecUtil, video...),
 		one(dcgmEngineActive, over(opRate, toBusy, 0, 1, gm.GfxActivityAcc)),
 		one(dcgmDRAMActive, over(opRate, toBusy, 0, 1, gm.MemActivityAcc)),
-		{field.AMDBusySeconds, label("engine", "gfx"), []term{counter(gm.GfxActivityAcc, toBusy, mostBusy)}},
-		{field.AMDBusySeconds, label("engine", "umc"), []term{counter(gm.MemActivityAcc, toBusy, mostBusy)}},
+		{field.AMDBusySeconds, label("engine", "gfx"), []term{counter(gm.GfxActivityAcc, toBusy, maxBusyRate)}},
+		{field.AMDBusySeconds, label("engine", "umc"), []term{counter(gm.MemActivityAcc, toBusy, maxBusyRate)}},
 	}
 }
 
@@ -241,18 +238,18 @@ func memorySpecs() []spec {
 	total := sysfs.Reading{Kind: sysfs.MemoryTotal, Index: sysfs.MemoryVRAM}
 	used := sysfs.Reading{Kind: sysfs.MemoryUsed, Index: sysfs.MemoryVRAM}
 	out := []spec{
-		one(dcgmFBTotal, read(sysfs.MemoryTotal, sysfs.MemoryVRAM, toMiB).nonzeroOnly()),
-		one(dcgmFBUsed, read(sysfs.MemoryUsed, sysfs.MemoryVRAM, toMiB)),
+		one(dcgmFBTotal, rawTerm(sysfs.MemoryTotal, sysfs.MemoryVRAM, toMiB).nonzeroOnly()),
+		one(dcgmFBUsed, rawTerm(sysfs.MemoryUsed, sysfs.MemoryVRAM, toMiB)),
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 	}
 	out = append(out, one(field.AMDMaxBandwidth, metric(gm.MemMaxBandwidth, 0, fromGB).nonzeroOnly(), fromAdded(addedMemory+1, 1)))
 	for i, name := range []string{sysfs.MemoryVRAM: "vram", sysfs.MemoryVisible: "visible", sysfs.MemoryGTT: "gtt"} {
 		out = append(out,
-			spec{field.AMDMemoryUsed, label("memory", name), []term{read(sysfs.MemoryUsed, uint8(i), 1)}},
+			spec{field.AMDMemoryUsed, label("memory", name), []term{rawTerm(sysfs.MemoryUsed, uint8(i), 1)}},
 			spec{field.AMDMemoryFree, label("memory", name), []term{pair(opFree,
 				sysfs.Reading{Kind: sysfs.MemoryTotal, Index: uint8(i)}, sysfs.Reading{Kind: sysfs.MemoryUsed, Index: uint8(i)}, 1)}},
-			spec{field.AMDMemorySize, label("memory", name), []term{read(sysfs.MemoryTotal, uint8(i), 1).nonzeroOnly()}})
+			spec{field.AMDMemorySize, label("memory", name), []term{rawTerm(sysfs.MemoryTotal, uint8(i), 1).nonzeroOnly()}})
 	}
 	return out
 }
@@ -260,13 +257,13 @@ func memorySpecs() []spec {
 func busSpecs() []spec {
 	bus := func(direction int, scale float64) term { return term{op: opBus, first: direction, scale: scale} }
 	return []spec{
-		one(dcgmReplays, read(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
-		one(dcgmLinkGen, read(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
-		one(dcgmLinkWidth, read(sysfs.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
-		one(field.AMDPCIeSpeed, read(sysfs.LinkSpeed, 0, fromGB), metric(gm.PCIeLinkSpeed, 0, fromGB)),
-		one(field.AMDPCIeSpeedMax, read(sysfs.LinkSpeedMax, 0, fromGB)),
-		one(dcgmMaxLinkGen, read(sysfs.LinkSpeedMax, 0, 1).generation()),
-		one(dcgmMaxLinkWidth, read(sysfs.LinkWidthMax, 0, 1)),
+		one(dcgmReplays, rawTerm(sysfs.Replays, 0, 1), metric(gm.PCIeReplay, 0, 1)),
+		one(dcgmLinkGen, rawTerm(sysfs.LinkSpeed, 0, 1).generation(), metric(gm.PCIeLinkSpeed, 0, 1).generation()),
+		one(dcgmLinkWidth, rawTerm(sysfs.LinkWidth, 0, 1), metric(gm.PCIeLinkWidth, 0, 1)),
+		one(field.AMDPCIeSpeed, rawTerm(sysfs.LinkSpeed, 0, fromGB), metric(gm.PCIeLinkSpeed, 0, fromGB)),
+		one(field.AMDPCIeSpeedMax, rawTerm(sysfs.LinkSpeedMax, 0, fromGB)),
+		one(dcgmMaxLinkGen, rawTerm(sysfs.LinkSpeedMax, 0, 1).generation()),
+		one(dcgmMaxLinkWidth, rawTerm(sysfs.LinkWidthMax, 0, 1)),
 		one(dcgmPCIeTx, bus(0, 1)),
 		one(dcgmPCIeRx, bus(1, 1)),
 		one(dcgmPCIeTxKB, bus(0, toKB)),
@@ -293,8 +290,8 @@ func errorSpecs() []spec {
 		one(dcgmSBE, sum(sysfs.Correctable)),
 		one(dcgmDBE, sum(sysfs.Uncorrectable)),
 		one(field.AMDDeferred, sum(sysfs.Deferred)),
-		one(dcgmRetired, read(sysfs.BadPages, sysfs.PageRetired, 1)),
-		one(dcgmRetiredPending, read(sysfs.BadPages, sysfs.PagePending, 1)),
+		one(dcgmRetired, rawTerm(sysfs.BadPages, sysfs.PageRetired, 1)),
+		one(dcgmRetiredPending, rawTerm(sysfs.BadPages, sysfs.PagePending, 1)),
 		one(dcgmRemapFailure, term{op: opAny, raw: []sysfs.Reading{{Kind: sysfs.BadPages, Index: sysfs.PageFailed}}, scale: 1}),
 	}
 	for b := range sysfs.Blocks {
@@ -302,18 +299,18 @@ func errorSpecs() []spec {
 			kind := []sysfs.Kind{sysfs.Correctable, sysfs.Deferred, sysfs.Uncorrectable}[i]
 			out = append(out, spec{field.AMDRASErrors,
 				[]collector.Label{{Name: "block", Value: sysfs.BlockName(b)}, {Name: "severity", Value: severity}},
-				[]term{read(kind, b, 1)}})
+				[]term{rawTerm(kind, b, 1)}})
 		}
 	}
 	for i, state := range []string{sysfs.PageRetired: "retired", sysfs.PagePending: "pending", sysfs.PageFailed: "failed"} {
-		out = append(out, spec{field.AMDBadPages, label("state", state), []term{read(sysfs.BadPages, uint8(i), 1)}})
+		out = append(out, spec{field.AMDBadPages, label("state", state), []term{rawTerm(sysfs.BadPages, uint8(i), 1)}})
 	}
 	return out
 }
 
-// throttleSpecs: boards up to MI200 and Radeons report bits, MI300 from revision
-// 1.6 on how many cycles it was held back. Its bits are always 0 ("Throttle status is
-// not reported through metrics now" in smu_v13_0_6_ppt.c), which says nothing.
+// throttleSpecs: boards up to MI200 and Radeons report bits; MI300 from revision 1.6 on reports for how many cycles it
+// was throttled. MI300's bits are always 0 ("Throttle status is not reported through metrics now" in smu_v13_0_6_ppt.c)
+// and mean nothing.
 func throttleSpecs(g *sysfs.GPU) []spec {
 	const cycles = gm.AccumulationCounter
 	count := func(op op, f ...gm.Field) term { return over(op, 1, 0, 1, f...) }
@@ -347,28 +344,27 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 	out = append(out,
 		one(dcgmPowerViolation, count(opHeld, cycles, gm.PPTResidency)),
 		one(dcgmThermalViolation, count(opHeld, cycles, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency)),
-		one(field.AMDAccumulationCycles, counter(cycles, 1, mostCycles)))
+		one(field.AMDAccumulationCycles, counter(cycles, 1, maxCycleRate)))
 	for i, reason := range throttleReasons {
 		out = append(out,
-			spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, mostCycles)}},
+			spec{field.AMDThrottleResidency, label("reason", reason), []term{counter(residencyFields[i], 1, maxCycleRate)}},
 			spec{field.AMDThrottleShare, label("reason", reason), []term{part(residencyFields[i], 0), fromAdded(addedViolation+i, fromPercent)}})
 	}
 	return out
 }
 
-// part is the share of element i of a counter in all cycles.
+// part returns the share of element i of a counter in all cycles.
 func part(f gm.Field, i int) term {
 	t := over(opPart, 1, 0, 1, gm.AccumulationCounter, f)
 	t.at = i
 	return t
 }
 
-// confirmations are the bits that count only if their temperature is near its limit.
-// Up to MI200 and Navi 1x the firmware itself says what holds the GPU back. That of
-// Navi 2x and later reports how much each limit takes, and the driver sets a bit if
-// that is not 0 (…_get_throttler_status in sienna_cichlid_ppt.c, smu_v13_0_0_ppt.c and
-// smu_v14_0_2_ppt.c): on Navi 31 to 48 it never is for the hotspot, however cold that is.
-// The firmware of APUs, whose revisions have no sensor of the hotspot, reports flags.
+// confirmations are the bits that count only if their temperature is near its limit. Up to MI200 and Navi 1x the
+// firmware itself reports the reason for throttling. Firmware of Navi 2x and later reports the distance to each limit,
+// and the driver sets a bit if that is not 0 (…_get_throttler_status in sienna_cichlid_ppt.c, smu_v13_0_0_ppt.c and
+// smu_v14_0_2_ppt.c): on Navi 31 to 48 the hotspot's is never 0, however cold it is. Firmware of APUs, whose revisions
+// have no hotspot sensor, reports flags.
 func confirmations() (list []confirmation, limits []sysfs.Reading) {
 	for i, c := range []confirmation{
 		sysfs.SensorEdge: {throttleEdge, gm.TemperatureEdge}, sysfs.SensorJunction: {throttleHotspot, gm.TemperatureHotspot},
@@ -380,7 +376,7 @@ func confirmations() (list []confirmation, limits []sysfs.Reading) {
 	return list, limits
 }
 
-// fabricSpecs: what a GPU writes over XGMI it sends.
+// fabricSpecs: writes over XGMI count as sent.
 func fabricSpecs() []spec {
 	rate := func(scale float64, f ...gm.Field) term { return over(opRate, scale, 0, gm.XGMILinks, f...) }
 	out := []spec{
@@ -402,7 +398,7 @@ func fabricSpecs() []spec {
 	return out
 }
 
-// linkSpecs are the columns of XGMI link i as a device of its own.
+// linkSpecs returns the columns of XGMI link i as a separate device.
 func linkSpecs(i int) []spec {
 	rate := func(f ...gm.Field) term { return over(opRate, toMB, i, 1, f...) }
 	return []spec{
@@ -414,19 +410,19 @@ func linkSpecs(i int) []spec {
 
 func hardwareSpecs(g *sysfs.GPU) []spec {
 	out := []spec{
-		one(dcgmFan, read(sysfs.FanDuty, 0, toPercent)),
-		one(field.AMDFan, read(sysfs.FanRPM, 0, 1), metric(gm.FanSpeed, 0, 1)),
-		{field.AMDVoltage, label("rail", "gfx"), []term{read(sysfs.Voltage, 0, 1), metric(gm.VoltageGfx, 0, toVolt)}},
+		one(dcgmFan, rawTerm(sysfs.FanDuty, 0, toPercent)),
+		one(field.AMDFan, rawTerm(sysfs.FanRPM, 0, 1), metric(gm.FanSpeed, 0, 1)),
+		{field.AMDVoltage, label("rail", "gfx"), []term{rawTerm(sysfs.Voltage, 0, 1), metric(gm.VoltageGfx, 0, toVolt)}},
 		{field.AMDVoltage, label("rail", "soc"), []term{metric(gm.VoltageSoc, 0, toVolt)}},
 		{field.AMDVoltage, label("rail", "mem"), []term{metric(gm.VoltageMem, 0, toVolt)}},
 	}
-	if !g.Partitioned() { // else they are the instances'
+	if !g.Partitioned() { // otherwise the instances have them
 		out = append(out, engineSpecs(0)...)
 	}
 	return out
 }
 
-// engineSpecs are the engines of a partition. Revisions before 1.6 have none.
+// engineSpecs returns the columns of a partition's engines. Revisions before 1.6 have none.
 func engineSpecs(partition int) []spec {
 	var out []spec
 	engine := func(id field.ID, name string, i int, f gm.Field, perPartition int, whole gm.Field) {
@@ -448,7 +444,7 @@ func engineSpecs(partition int) []spec {
 		out = append(out,
 			spec{field.AMDXCCBusy, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusy, at, fromPercent)}},
 			spec{field.AMDXCCBusySeconds, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusyAcc, at, toBusy)}})
-		for n, r := range []struct { // all but the last as AMD SMI has them
+		for n, r := range []struct { // AMD SMI has all but the last
 			name string
 			f    gm.Field
 		}{
@@ -463,28 +459,28 @@ func engineSpecs(partition int) []spec {
 	return out
 }
 
-// processSpecs are of the processes on an instance, or on the whole GPU.
+// processSpecs returns the columns about processes on an instance, or on the whole GPU.
 func processSpecs(index uint8, units int) []spec {
 	out := []spec{
-		one(field.AMDProcesses, read(sysfs.Processes, index, 1)),
-		one(field.AMDProcessMemory, read(sysfs.ProcessMemory, index, 1)),
+		one(field.AMDProcesses, rawTerm(sysfs.Processes, index, 1)),
+		one(field.AMDProcessMemory, rawTerm(sysfs.ProcessMemory, index, 1)),
 	}
 	if units > 0 {
 		out = append(out, fixed(field.AMDComputeUnits, float64(units)),
-			one(field.AMDOccupancy, read(sysfs.ProcessUnits, index, 1/float64(units))))
+			one(field.AMDOccupancy, rawTerm(sysfs.ProcessUnits, index, 1/float64(units))))
 	}
 	return out
 }
 
-// instanceSpecs are the columns of a partition: what the driver and KFD report of
-// it alone. The rest is the board's.
+// instanceSpecs returns the columns of a partition: the values that the driver and KFD report per partition. Only the
+// board has the others.
 func instanceSpecs(i sysfs.Instance) []spec {
 	index := uint8(i.ID)
 	total := sysfs.Reading{Kind: sysfs.InstanceTotal, Index: index}
 	used := sysfs.Reading{Kind: sysfs.ProcessMemory, Index: index}
 	out := []spec{
-		one(dcgmFBTotal, read(sysfs.InstanceTotal, index, toMiB).nonzeroOnly()),
-		one(dcgmFBUsed, read(sysfs.ProcessMemory, index, toMiB)),
+		one(dcgmFBTotal, rawTerm(sysfs.InstanceTotal, index, toMiB).nonzeroOnly()),
+		one(dcgmFBUsed, rawTerm(sysfs.ProcessMemory, index, toMiB)),
 		one(dcgmFBFree, pair(opFree, total, used, toMiB)),
 		one(dcgmFBUsedRatio, pair(opShare, used, total, 1)),
 		one(dcgmEngineActive, over(opMeanRate, toBusy, i.ID*gm.XCCs, gm.XCCs, gm.XCPGfxBusyAcc)),

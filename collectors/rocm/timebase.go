@@ -6,35 +6,33 @@ import (
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 )
 
-// timebase is the time to which the counters of gpu_metrics belong. The
-// firmware's own stamp is taken together with them; the driver's clock is taken
-// when the file is read, which may be milliseconds later, as the driver keeps a
-// table for up to 5 ms. So the stamp is used once it has been seen to go as fast
-// as the driver's clock, which no document promises for every board.
+// timebase is the clock of the counters in gpu_metrics. The firmware stamps the counters when it takes them; the driver
+// stamps the file when it is read, up to 5 ms later, because the driver caches the table. So the firmware's stamp is
+// used once it has been seen to advance at the speed of the driver's clock, which no document promises for every board.
 type timebase struct {
 	era      uint64
-	firmware bool // the stamp is the time
+	firmware bool // the firmware's stamp is in use
 	decided  bool
-	driver0  uint64 // where the comparison began
+	driver0  uint64 // start of the comparison
 	stamp0   uint64
-	start    time.Time // for boards that have neither
+	start    time.Time // for boards without either clock
 
-	moved nanos // stamp when it last moved, and the driver's clock then
+	moved nanos // stamp when it last moved, and the driver's clock at that time
 	at    nanos
 }
 
 const (
 	stampUnit    = 10          // ns
-	compareSpan  = nanos(1e9)  // long enough that the age of the table does not matter
+	compareSpan  = nanos(1e9)  // long enough to ignore the age of the table
 	tolerance    = 20          // a twentieth
-	frozenForNow = nanos(10e9) // a stamp that has not moved for so long means that nothing is measured
+	frozenForNow = nanos(10e9) // a stamp that stands still for this long means that the firmware does not measure
 )
 
-// reset begins a new era: what was counted before does not compare.
+// reset begins a new era: earlier counts cannot be compared.
 func (t *timebase) reset() { *t = timebase{era: t.era + 1} }
 
-// read returns the time of m, and whether the firmware has stopped measuring.
-func (t *timebase) read(m *gm.Metrics) (now nanos, frozen bool) {
+// advance returns the time of m, and whether the firmware has stopped measuring.
+func (t *timebase) advance(m *gm.Metrics) (now nanos, frozen bool) {
 	driver, stamp := m.Raw(gm.SystemClockCounter, 0), m.Raw(gm.FirmwareTimestamp, 0)
 	if driver == gm.NA {
 		if t.start.IsZero() {
@@ -45,7 +43,7 @@ func (t *timebase) read(m *gm.Metrics) (now nanos, frozen bool) {
 	}
 	usable := stamp != gm.NA && stamp != 0
 	if t.firmware && !usable || stamp < t.stamp0 || driver < t.driver0 || !t.start.IsZero() {
-		t.reset() // the GPU was reset, or has another source of time
+		t.reset() // the GPU was reset, or its clock has changed
 	}
 	if usable {
 		t.compare(driver, stamp)
@@ -60,8 +58,8 @@ func (t *timebase) read(m *gm.Metrics) (now nanos, frozen bool) {
 	return now, nanos(driver) > t.at+frozenForNow
 }
 
-// anchored is the stamp on the driver's clock, as if both had been read together
-// when the comparison began: the change from one to the other costs no sample.
+// anchored converts the stamp to the driver's clock as of the start of the comparison, so that changing the clock loses
+// no sample.
 func (t *timebase) anchored(stamp uint64) nanos {
 	return nanos(t.driver0) + nanos(stamp-t.stamp0)*stampUnit
 }

@@ -7,17 +7,16 @@ import (
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 )
 
-// frame is what one Sample has read.
+// frame holds the inputs of one Sample.
 type frame struct {
 	values  []float64 // raw readings by slot
 	metrics gpumetrics.Metrics
 	bus     [2]float64 // pcie_bw, sent and received
 	unread  [3]float64 // by unread…
-	added   *addedRow  // nil: none, or an old one
-	wall    time.Time  // with added
-	// now is the time of the counters in gpu_metrics. Differences count within
-	// one era only: a new one begins where the time base changes or the GPU came
-	// back.
+	added   *addedRow  // nil: none, or too old
+	wall    time.Time  // wall-clock time of the sample, set with added
+	// now is the time of the counters in gpu_metrics. Counters can be compared within one era only: a new era begins
+	// when the clock changes or the GPU comes back.
 	now nanos
 	era uint64
 }
@@ -34,10 +33,10 @@ type bound struct {
 	total float64    // opHeld, opCount
 }
 
-// history is a counter at the last sample.
+// history is the state of a counter at the last sample.
 type history struct {
 	count uint64
-	of    int // elements that made it up
+	of    int // number of elements in the sum
 	at    nanos
 	era   uint64 // 0: none yet
 	rate  float64
@@ -88,7 +87,7 @@ func (b *bound) compute(f *frame) float64 {
 	}
 }
 
-// fromAdded is a value of libamd_smi's row, or how long ago it was.
+// fromAdded returns a value of libamd_smi's row, or the time since it.
 func (b *bound) fromAdded(f *frame) float64 {
 	switch {
 	case f.added == nil:
@@ -106,7 +105,7 @@ func positive(v float64) float64 {
 	return math.NaN()
 }
 
-// oneIf is 1 or 0, and blank if v is.
+// oneIf returns 1 or 0, and NaN if v is NaN.
 func oneIf(v float64, on bool) float64 {
 	switch {
 	case math.IsNaN(v):
@@ -117,8 +116,7 @@ func oneIf(v float64, on bool) float64 {
 	return 0
 }
 
-// known adds up the last known readings: a block that cannot be asked just now
-// does not make the sum of error counts go back.
+// known sums the last known readings, so that a block that cannot be read now does not make an error count go back.
 func (b *bound) known(f *frame) float64 {
 	known, sum := false, 0.0
 	for i, slot := range b.slots {
@@ -133,7 +131,7 @@ func (b *bound) known(f *frame) float64 {
 	return sum
 }
 
-// elements is the largest or the mean of what is available.
+// elements returns the maximum or the mean of the available elements.
 func (b *bound) elements(m *gpumetrics.Metrics) float64 {
 	largest, sum, n := math.Inf(-1), 0.0, 0
 	for _, f := range b.metric {
@@ -152,9 +150,8 @@ func (b *bound) elements(m *gpumetrics.Metrics) float64 {
 	return largest
 }
 
-// rate is how fast the sum of the term's counters grows per second, or their
-// mean. The first sample of an era has none. If the firmware's time has not
-// moved since, the last rate holds.
+// rate returns the growth of the term's counters, or of their mean, per second. The first sample of an era has none.
+// While the firmware's time stands still, the last rate holds.
 func (b *bound) rate(f *frame) float64 {
 	d, seconds, ok := b.sum.grow(f, b)
 	switch {
@@ -169,10 +166,8 @@ func (b *bound) rate(f *frame) float64 {
 	return b.sum.rate
 }
 
-// grow reads the term's counters and returns by how much they grew in which
-// time; seconds is 0 if no time has passed. It is not ok if there is
-// nothing to compare with: at first, in a new era, when counters went back or
-// others make up the sum.
+// grow returns by how much the term's counters grew in which time; seconds is 0 if no time has passed. ok is false if
+// there is nothing to compare: the first sample, a new era, counters that went back, or other elements in the sum.
 func (c *history) grow(f *frame, t *bound) (d, seconds float64, ok bool) {
 	count, of, wraps := t.counters(&f.metrics, t.metric)
 	return c.advance(f, count, of, wraps)
@@ -199,12 +194,12 @@ func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, second
 	return float64(grown), float64(f.now-before.at) / 1e9, true
 }
 
-// longestGap is how long a counter of 32 bits may go unread and still be continued:
-// the fastest of them wraps in 12 hours.
+// longestGap is how long a 32-bit counter may go unread and still be continued, in seconds: the fastest wraps in 12
+// hours.
 const longestGap = 3600
 
-// counted is a counter that continues when its 32 bits wrap. If it cannot have grown
-// as much as it seems it was set back, and is shown as it is.
+// counted returns a counter that continues when its 32 bits wrap. A growth that is impossible means that the counter
+// was reset; then the raw value is shown.
 func (b *bound) counted(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric)
 	d, seconds, ok := b.sum.advance(f, count, of, wraps)
@@ -212,7 +207,7 @@ func (b *bound) counted(f *frame) float64 {
 	case of == 0:
 		return math.NaN()
 	case ok && seconds == 0:
-	case ok && seconds < longestGap && d <= 10*b.most*(seconds+1):
+	case ok && seconds < longestGap && d <= 10*b.maxRate*(seconds+1):
 		b.total += d
 	default:
 		b.total = float64(count)
@@ -220,7 +215,7 @@ func (b *bound) counted(f *frame) float64 {
 	return b.total
 }
 
-// counters adds up the elements that are available and counts them.
+// counters sums the available elements and counts them.
 func (b *bound) counters(m *gpumetrics.Metrics, of []gpumetrics.Field) (sum uint64, n int, wraps bool) {
 	for _, f := range of {
 		for i := b.first; i < b.first+b.count; i++ {
@@ -232,13 +227,12 @@ func (b *bound) counters(m *gpumetrics.Metrics, of []gpumetrics.Field) (sum uint
 	return sum, n, n > 0 && m.Wraps(of[0])
 }
 
-// Bits of indep_throttle_status, see amdgpu_smu.h in the kernel
-// (SMU_THROTTLER_…_BIT).
+// Bits of indep_throttle_status, see amdgpu_smu.h in the kernel (SMU_THROTTLER_…_BIT).
 const (
 	throttlePower   = 0xff         // PPT and other limits of power
 	throttleCurrent = 0xff << 16   // TDC, EDC
 	throttleThermal = 0x3fff << 32 // any sensor
-	throttleProchot = 0b11 << 46   // from outside of the GPU
+	throttleProchot = 0b11 << 46   // from outside the GPU
 	throttleKnown   = throttlePower | throttleCurrent | throttleThermal | throttleProchot
 
 	throttleMemory  = 1 << 34
@@ -246,8 +240,8 @@ const (
 	throttleHotspot = 1 << 36
 )
 
-// nearLimit is how far below its critical temperature a sensor may be and still hold
-// the GPU back, in degrees: firmware begins before the limit is reached.
+// nearLimit is how far below its critical temperature a sensor may be and still throttle the GPU, in degrees: firmware
+// starts before the limit.
 const nearLimit = 5
 
 // Bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS.
@@ -282,8 +276,7 @@ func (b *bound) throttling(f *frame) float64 {
 	}
 }
 
-// grownPart is by how much one counter grew while another did, as a share of it. If no time
-// has passed, the last share holds.
+// grownPart returns the growth of one counter as a share of another's. If no time has passed, the last share holds.
 func (b *bound) grownPart(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
 	all, seconds, ok := b.part[0].advance(f, count, of, wraps)
@@ -301,8 +294,8 @@ func (b *bound) grownPart(f *frame) float64 {
 	return b.sum.rate
 }
 
-// status is the throttle status without the bits that no temperature confirms; ok is
-// 0, or NaN if the firmware has none or a temperature or its limit is not known.
+// status returns the throttle status without the bits that no temperature confirms. ok is 0, or NaN if the firmware has
+// no status or a needed temperature or limit is unknown.
 func (b *bound) status(f *frame) (bits uint64, ok float64) {
 	bits = f.metrics.Raw(b.metric[0], b.first)
 	if bits == gpumetrics.NA {
@@ -341,8 +334,8 @@ func reasons(status uint64) float64 {
 	return float64(out)
 }
 
-// moved has a bit set for each counter that grew since the last sample; all is 0, or
-// NaN if one of them is not available or has nothing to compare with yet.
+// moved sets a bit for each counter that grew since the last sample. all is 0, or NaN if a counter is not available or
+// cannot be compared yet.
 func (b *bound) moved(f *frame) (bits uint, all float64) {
 	for i := range b.metric {
 		count, of, wraps := b.counters(&f.metrics, b.metric[i:i+1])
@@ -362,7 +355,7 @@ func (b *bound) moved(f *frame) (bits uint, all float64) {
 	return bits, all
 }
 
-// movedReasons takes the residencies in the order of residencyFields.
+// movedReasons expects the residencies in the order of residencyFields.
 func movedReasons(moved uint) float64 {
 	out := 0
 	if moved&1 != 0 {
@@ -377,10 +370,9 @@ func movedReasons(moved uint) float64 {
 	return float64(out)
 }
 
-// held adds up the time in which something held the GPU back: of each span
-// between two samples the share that the residency has in all cycles, which are
-// the first metric; of several residencies the largest. It counts from the first
-// sample on.
+// held sums the time in which something throttled the GPU: of each span between two samples the residency's share of
+// all cycles, which are the first metric. If there are several residencies, the largest counts. It starts at 0 with the
+// first sample.
 func (b *bound) held(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
 	cycles, seconds, ok := b.part[0].advance(f, count, of, wraps)

@@ -30,7 +30,7 @@ func writeFlags(w io.Writer) error {
 	set := config.NewSet(noEnvironment)
 	var b strings.Builder
 	b.WriteString(flagsHead)
-	for _, g := range config.Groups() {
+	for _, g := range set.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g)
 		b.WriteString("| Flag | Environment | Default | Meaning | Origin | Status |\n|---|---|---|---|---|---|\n")
 		for _, f := range set.Flags() {

@@ -103,7 +103,7 @@ func FuzzAMDConfig(f *testing.F) {
 		}
 		set := NewSet(environment{}.lookup)
 		for name, text := range a.flags {
-			if err := set.setDefault(name, text, FromFile); err != nil {
+			if err := set.SetDefault(name, text, FromFile); err != nil {
 				t.Fatalf("%q: %v", data, err)
 			}
 		}

@@ -100,7 +100,7 @@ func TestContractFlags(t *testing.T) {
 				if err != nil {
 					t.Fatalf("parse %q with %v: %v", args, env, err)
 				}
-				return s.find(c.name).value.String()
+				return s.find(c.name).Value.String()
 			}
 			want := func(what, got, want string) {
 				t.Helper()
@@ -153,7 +153,8 @@ func TestContractIsWhole(t *testing.T) {
 
 func TestTableIsConsistent(t *testing.T) {
 	seen := map[string]bool{}
-	for _, f := range NewSet(environment{}.lookup).flags {
+	s := NewSet(environment{}.lookup)
+	for _, f := range s.flags {
 		for _, key := range append(f.Names(), f.Env) {
 			if key == "" && f.Origin == AMDs { // whose flags have no variables
 				continue
@@ -166,7 +167,7 @@ func TestTableIsConsistent(t *testing.T) {
 		if f.Origin == Own && !strings.HasPrefix(f.Env, "WARPGAUGE_") {
 			t.Errorf("--%s: variable %s lacks the prefix WARPGAUGE_", f.Name, f.Env)
 		}
-		if !slices.Contains(Groups(), f.Group) || !strings.HasSuffix(f.Usage, ".") {
+		if !slices.Contains(s.Groups(), f.Group) || !strings.HasSuffix(f.Usage, ".") {
 			t.Errorf("--%s: group %q unknown or usage without full stop", f.Name, f.Group)
 		}
 		if f.IsBoolFlag() != (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")) {
@@ -176,7 +177,7 @@ func TestTableIsConsistent(t *testing.T) {
 			continue
 		}
 		f.reset()
-		if err := f.value.Set(f.initial); err != nil || f.value.String() != f.initial {
+		if err := f.Value.Set(f.initial); err != nil || f.Value.String() != f.initial {
 			t.Errorf("--%s: the default %q does not parse back: %v", f.Name, f.initial, err)
 		}
 	}
@@ -596,8 +597,8 @@ func TestArgumentsOfAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, f := range s.Flags() {
-		if got := again.Flags()[i].value.String(); got != f.value.String() {
-			t.Errorf("--%s is %q, want %q", f.Name, got, f.value)
+		if got := again.Flags()[i].Value.String(); got != f.Value.String() {
+			t.Errorf("--%s is %q, want %q", f.Name, got, f.Value)
 		}
 	}
 	if c, err := parse(t, environment{}); err != nil || len(c.Arguments()) != 0 {

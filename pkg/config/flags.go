@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -31,9 +32,18 @@ const (
 	GroupFake       Group = "Simulated GPUs"
 )
 
-// Groups returns the groups in the order of the help text.
-func Groups() []Group {
-	return []Group{GroupFields, GroupSampling, GroupCollectors, GroupPage, GroupWeb, GroupOwners, GroupHistory, GroupHealth, GroupRemote, GroupAMD, GroupLogging, GroupFake}
+// lastGroups stand behind the groups of extensions.
+var lastGroups = []Group{GroupLogging, GroupFake}
+
+// Groups returns the groups in the order of the help text: as the table has them, lastGroups at
+// the end.
+func (s *Set) Groups() (out []Group) {
+	for _, f := range s.flags {
+		if !slices.Contains(out, f.Group) && !slices.Contains(lastGroups, f.Group) {
+			out = append(out, f.Group)
+		}
+	}
+	return append(out, lastGroups...)
 }
 
 // Origin says whose flag it is.
@@ -76,14 +86,18 @@ type Flag struct {
 	Common bool
 	// NoEffect says why setting the flag changes nothing. Empty: it works.
 	NoEffect string
-	// Needs names a switch without which the flag changes nothing. Empty: none.
+	// Needs names a switch without which the flag changes nothing: while it is empty, false or
+	// off. Empty: none.
 	Needs string
+	// ParentOnly flags do not concern the child processes that run collectors, and are not passed
+	// to them: all users see a process's arguments.
+	ParentOnly bool
 	// Differs says how a flag of dcgm-exporter's deliberately differs.
 	Differs string
 	// ShownDefault replaces the default in help and documentation.
 	ShownDefault string
 
-	value   value
+	Value   Value
 	initial string // the default, as text
 	lookup  func(string) (string, bool)
 	sources map[string]Source
@@ -102,7 +116,7 @@ func (f *Flag) Set(_, text string) error {
 	if f.sources[f.Name] != FromCommandLine {
 		f.reset()
 	}
-	if err := f.value.Set(text); err != nil {
+	if err := f.Value.Set(text); err != nil {
 		return fmt.Errorf("%s is %q: %w", f.Spelling(), text, err)
 	}
 	f.sources[f.Name] = FromCommandLine
@@ -119,7 +133,7 @@ func (f *Flag) PostParse() error {
 		return nil
 	}
 	f.reset()
-	if err := f.value.Set(text); err != nil {
+	if err := f.Value.Set(text); err != nil {
 		return fmt.Errorf("environment variable %s is %q: %w", f.Env, text, err)
 	}
 	f.sources[f.Name] = FromEnvironment
@@ -128,14 +142,14 @@ func (f *Flag) PostParse() error {
 
 // reset empties a list; other values are overwritten.
 func (f *Flag) reset() {
-	if l, ok := f.value.(interface{ reset() }); ok {
-		l.reset()
+	if l, ok := f.Value.(interface{ Reset() }); ok {
+		l.Reset()
 	}
 }
 
 // IsBoolFlag says whether the flag may stand without a value.
 func (f *Flag) IsBoolFlag() bool {
-	b, ok := f.value.(interface{ isBare() bool })
+	b, ok := f.Value.(interface{ isBare() bool })
 	return ok && b.isBare()
 }
 
@@ -143,7 +157,7 @@ func (f *Flag) IsBoolFlag() bool {
 func (f *Flag) PreParse() error { return nil }
 
 // Get returns the value as text.
-func (f *Flag) Get() any { return f.value.String() }
+func (f *Flag) Get() any { return f.Value.String() }
 
 // Names returns the name and the aliases.
 func (f *Flag) Names() []string { return append([]string{f.Name}, f.Aliases...) }
@@ -185,31 +199,79 @@ func Dashed(name string) string {
 	return "--" + name
 }
 
-// Set is the flag table over one Config.
-type Set struct {
-	flags  []*Flag
-	config *Config
-	lookup func(string) (string, bool)
+// Section is what the core or an extension adds to the flag table: rows bound to its own settings,
+// and what to do once these are known.
+type Section struct {
+	Origin Origin
+	Flags  []Flag
+	// ParentOnly makes all flags of the section Flag.ParentOnly.
+	ParentOnly bool
+	// Defaults sets flags that nobody has set (Set.SetDefault), of any section. It runs when the
+	// command line, the environment and --config-file have been read. Nil: none.
+	Defaults func(*Set) error
+	// Check returns every problem of the settings, joined. It runs after all Defaults. Nil: none.
+	Check func(*Config) error
+	// Notices lists settings that have no effect for a reason other than Flag.NoEffect and
+	// Flag.Needs. Nil: none.
+	Notices func(*Config) []Notice
 }
 
-// NewSet makes the flag table over a Config with defaults. lookup reads the
+// Set is the flag table: the core's rows over one Config, and those of extensions (Add). Help,
+// documentation, environment, configuration file and unknown variables follow from it.
+type Set struct {
+	flags    []*Flag
+	sections []Section
+	config   *Config
+	lookup   func(string) (string, bool)
+}
+
+// NewSet returns the core's flag table over a Config with defaults. lookup reads the
 // environment, as os.LookupEnv does; a variable that is set but empty counts as
 // not set.
 func NewSet(lookup func(string) (string, bool)) *Set {
-	s := &Set{config: Default(), lookup: lookup}
-	s.config.sources = map[string]Source{}
-	add := func(origin Origin, parts ...[]Flag) {
-		for _, f := range slices.Concat(parts...) {
-			f.Origin, f.initial, f.lookup, f.sources = origin, f.value.String(), lookup, s.config.sources
-			s.flags = append(s.flags, &f)
-		}
-	}
-	c := s.config
-	add(Contract, contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))
-	add(AMDs, amdFlags(c))
-	add(Own, ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownRemote(c), ownAMD(c), ownFake(c))
+	c := Default()
+	c.sources = map[string]Source{}
+	s := &Set{config: c, lookup: lookup}
+	s.Add(Section{Origin: Contract, Flags: slices.Concat(
+		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))})
+	s.Add(Section{Origin: Own, Flags: slices.Concat(
+		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownFake(c)), Check: (*Config).validate})
+	s.Add(Section{Origin: Own, Flags: ownRemote(c), ParentOnly: true})
+	s.Add(Section{Origin: AMDs, Flags: amdFlags(c), ParentOnly: true, Defaults: standIn, Notices: bindNotice})
+	s.Add(Section{Origin: Own, Flags: ownAMD(c), ParentOnly: true})
 	return s
 }
+
+// Add adds a section. Its settings hold their defaults by then. Sections are added before the
+// command line is parsed.
+func (s *Set) Add(part Section) {
+	for _, f := range part.Flags {
+		f.ParentOnly = f.ParentOnly || part.ParentOnly
+		f.Origin, f.initial, f.lookup, f.sources = part.Origin, f.Value.String(), s.lookup, s.config.sources
+		s.flags = append(s.flags, &f)
+	}
+	s.sections = append(s.sections, part)
+}
+
+// SetDefault sets a flag that nobody has set yet, from a source of lower rank than the command
+// line's. A flag that the table lacks, because its extension is not built in, is not an error.
+func (s *Set) SetDefault(name, text string, from Source) error {
+	f := s.find(name)
+	if f == nil || f.sources[name] != FromDefault {
+		return nil
+	}
+	if err := f.Value.Set(text); err != nil {
+		return fmt.Errorf("%s: --%s is %q: %w", from, name, text, err)
+	}
+	f.sources[name] = from
+	return nil
+}
+
+// Lookup reads the environment.
+func (s *Set) Lookup(name string) (string, bool) { return s.lookup(name) }
+
+// Settings returns the core's settings as they are now, not yet checked.
+func (s *Set) Settings() *Config { return s.config }
 
 // Flags returns the table's rows in its order.
 func (s *Set) Flags() []*Flag { return slices.Clone(s.flags) }
@@ -227,14 +289,24 @@ func (s *Set) CLI() []cli.Flag {
 // Config returns the Config after the command line was parsed, and reads the YAML
 // configuration if one is named. It returns every problem at once.
 func (s *Set) Config() (*Config, error) {
-	err := s.readFile()
-	if err == nil {
-		err = s.standIn()
+	if err := s.readFile(); err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = s.config.validate()
+	for _, part := range s.sections {
+		if part.Defaults == nil {
+			continue
+		}
+		if err := part.Defaults(s); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
+	var errs []error
+	for _, part := range s.sections {
+		if part.Check != nil {
+			errs = append(errs, part.Check(s.config))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return s.config, nil
@@ -258,7 +330,7 @@ func (s *Set) readFile() error {
 		if f.sources[name] != FromDefault {
 			continue
 		}
-		if err := f.value.Set(text); err != nil {
+		if err := f.Value.Set(text); err != nil {
 			return fmt.Errorf("configuration file %q: %s is %q: %w", c.ConfigFile, name, text, err)
 		}
 		f.sources[name] = FromFile
@@ -267,13 +339,12 @@ func (s *Set) readFile() error {
 }
 
 // Arguments returns the flags that were set, by whatever means, as another process of
-// this binary takes them. That gets its list from this process, so it reads no
-// configuration file and asks no server, whose URL can have a password.
+// this binary takes them, without those that are Flag.ParentOnly.
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
-		if s.config.Source(f.Name) != FromDefault && f.Name != flagConfigFile && f.Group != GroupAMD && f.Group != GroupRemote {
-			out = append(out, "--"+f.Name+"="+f.value.String())
+		if s.config.Source(f.Name) != FromDefault && !f.ParentOnly {
+			out = append(out, "--"+f.Name+"="+f.Value.String())
 		}
 	}
 	return out
@@ -291,7 +362,7 @@ func (s *Set) Notices() []Notice {
 	var out []Notice
 	for _, f := range s.flags {
 		src := s.config.Source(f.Name)
-		if src == FromDefault || f.value.String() == f.initial {
+		if src == FromDefault || f.Value.String() == f.initial {
 			continue
 		}
 		if why := s.withoutEffect(f); why != "" {
@@ -301,7 +372,11 @@ func (s *Set) Notices() []Notice {
 	if n, ok := s.config.ownMetricsNotice(); ok {
 		out = append(out, n)
 	}
-	out = append(out, s.bindNotice()...)
+	for _, part := range s.sections {
+		if part.Notices != nil {
+			out = append(out, part.Notices(s.config)...)
+		}
+	}
 	lists := "" // the flag that names the list
 	switch c := s.config; {
 	case c.ConfigMap != "":
@@ -364,7 +439,7 @@ func (s *Set) withoutEffect(f *Flag) string {
 	}
 	for need := f.Needs; need != ""; { // which may need another
 		on := s.find(need)
-		if v := on.value.String(); v == "" || v == "false" || need == flagRemote && v == RemoteOff {
+		if on == nil || slices.Contains([]string{"", "false", "off"}, on.Value.String()) {
 			return " without --" + need
 		}
 		need = on.Needs
@@ -372,7 +447,10 @@ func (s *Set) withoutEffect(f *Flag) string {
 	return ""
 }
 
-// find returns the flag of that name, which must exist.
+// find returns the flag of that name, nil if there is none.
 func (s *Set) find(name string) *Flag {
-	return s.flags[slices.IndexFunc(s.flags, func(f *Flag) bool { return f.Name == name })]
+	if i := slices.IndexFunc(s.flags, func(f *Flag) bool { return f.Name == name }); i >= 0 {
+		return s.flags[i]
+	}
+	return nil
 }

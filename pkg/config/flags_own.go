@@ -7,45 +7,45 @@ import "warpgauge/pkg/field"
 func ownSampling(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "strict", Env: "WARPGAUGE_STRICT", Group: GroupFields, value: boolean(&c.Strict),
+			Name: "strict", Env: "WARPGAUGE_STRICT", Group: GroupFields, Value: Bool(&c.Strict),
 			Usage: "A field in the CSV that the catalogue does not know is an error, not a warning.",
 		},
 		{
 			Name: "field-names", Env: "WARPGAUGE_FIELD_NAMES", Group: GroupFields,
-			value:   oneOf(&c.FieldNames, false, field.AllNames("amd")...),
+			Value:   OneOf(&c.FieldNames, field.AllNames()...),
 			Metavar: "MODE", Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. amd: AMD's GPUs under the names, labels and units of AMD's exporter, in place of those; new,amd and so on: next to them. A line of the list can have its own, but for amd: names=MODE.",
 		},
 		{
-			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, value: duration(&c.SlowInterval),
+			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, Value: Duration(&c.SlowInterval),
 			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) without an interval in the CSV.",
 		},
 		{
-			Name: "sample-deadline", Env: "WARPGAUGE_SAMPLE_DEADLINE", Group: GroupSampling, value: duration(&c.SampleDeadline),
+			Name: "sample-deadline", Env: "WARPGAUGE_SAMPLE_DEADLINE", Group: GroupSampling, Value: Duration(&c.SampleDeadline),
 			Metavar: "DURATION", Usage: "A library call that takes longer makes its devices stalled.",
 		},
 		{
-			Name: "rescan-interval", Env: "WARPGAUGE_RESCAN_INTERVAL", Group: GroupSampling, value: duration(&c.RescanInterval),
+			Name: "rescan-interval", Env: "WARPGAUGE_RESCAN_INTERVAL", Group: GroupSampling, Value: Duration(&c.RescanInterval),
 			Metavar: "DURATION", Usage: "How often to check for devices that came or went.",
 		},
 		{
-			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, value: duration(&c.StaleAfter),
+			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, Value: Duration(&c.StaleAfter),
 			Metavar: "DURATION", Usage: "The series of a device leave the page when its last sample is older.",
 			ShownDefault: "30s, or 3 × collect-interval where that is longer",
 		},
 		{
-			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, value: oneOf(&c.ExporterMetrics, false, MetricsNone, MetricsLean, MetricsFull),
+			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, Value: OneOf(&c.ExporterMetrics, MetricsNone, MetricsLean, MetricsFull),
 			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 48 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
 		},
 		{
-			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, value: boolean(&c.AbsentFields),
+			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, Value: Bool(&c.AbsentFields),
 			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series.",
 		},
 		{
-			Name: "openmetrics-created-lines", Env: "WARPGAUGE_OPENMETRICS_CREATED_LINES", Group: GroupPage, value: boolean(&c.CreatedLines),
+			Name: "openmetrics-created-lines", Env: "WARPGAUGE_OPENMETRICS_CREATED_LINES", Group: GroupPage, Value: Bool(&c.CreatedLines),
 			Usage: "Say in OpenMetrics when counts and histograms began, in lines that end in _created. A Prometheus that does not use them stores them as series; in protobuf they cost nothing and are always there.",
 		},
 		{
-			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, value: oneOf(&c.HostnameLabel, false, "hostname", "Hostname"),
+			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, Value: OneOf(&c.HostnameLabel, "hostname", "Hostname"),
 			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
 		},
 	}
@@ -55,55 +55,55 @@ func ownCollectors(c *Config) []Flag {
 	const vendor = " auto: if hardware and library are found; true: the same, and /readyz says no without it; false: the library is never touched."
 	return []Flag{
 		{
-			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, value: tristate(&c.DCGM),
+			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, Value: tristate(&c.DCGM),
 			Metavar: "auto|true|false", Usage: "Read NVIDIA data centre GPUs through DCGM." + vendor,
 		},
 		{
-			Name: "dcgm-library", Env: "WARPGAUGE_DCGM_LIBRARY", Group: GroupCollectors, value: text(&c.HostEngine.Library),
+			Name: "dcgm-library", Env: "WARPGAUGE_DCGM_LIBRARY", Group: GroupCollectors, Value: Text(&c.HostEngine.Library),
 			Metavar: "FILE", Usage: "The DCGM library, as path or soname; no other is tried.",
 			ShownDefault: "libdcgm.so.4 by the loader's path, then where packages put it",
 		},
 		{
-			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, value: tristate(&c.NVML),
+			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, Value: tristate(&c.NVML),
 			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML while DCGM does not." + vendor,
 		},
 		{
-			Name: "nvml-library", Env: "WARPGAUGE_NVML_LIBRARY", Group: GroupCollectors, value: text(&c.NVMLSource.Library),
+			Name: "nvml-library", Env: "WARPGAUGE_NVML_LIBRARY", Group: GroupCollectors, Value: Text(&c.NVMLSource.Library),
 			Metavar: "FILE", Usage: "The NVML library, as path or soname; no other is tried.",
 			ShownDefault: "libnvidia-ml.so.1 by the loader's path, then the files in driver roots",
 		},
 		{
-			Name: "nvml-driver-root", Env: "WARPGAUGE_NVML_DRIVER_ROOT", Group: GroupCollectors, value: list{&c.NVMLSource.DriverRoots},
+			Name: "nvml-driver-root", Env: "WARPGAUGE_NVML_DRIVER_ROOT", Group: GroupCollectors, Value: List(&c.NVMLSource.DriverRoots),
 			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are used, too.",
 			ShownDefault: "/, /run/nvidia/driver, /driver-root, /host, /usr/local/nvidia, /home/kubernetes/bin/nvidia, /opt/nvidia/current",
 		},
 		{
-			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, value: tristate(&c.ROCm),
+			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, Value: tristate(&c.ROCm),
 			Metavar: "auto|true|false", Usage: "Read AMD GPUs (--rocm-source)." + vendor,
 		},
 		{
-			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, value: oneOf(&c.ROCmSource, false, ROCmSysfs, ROCmSMI, ROCmAMDSMI, ROCmAuto),
+			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, Value: OneOf(&c.ROCmSource, ROCmSysfs, ROCmSMI, ROCmAMDSMI, ROCmAuto),
 			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; amdsmi: the same, and what only AMD SMI has, in a child process; smi: through ROCm SMI (up to ROCm 9), in a child process; auto: the same as sysfs.",
 		},
 		{
-			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, value: text(&c.ROCmLibrary),
+			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, Value: Text(&c.ROCmLibrary),
 			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
-			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, value: oneOf(&c.Require, false, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),
+			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),
 			Metavar: "VENDOR", Usage: "nvidia, amd or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
 		},
 		{
-			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, value: oneOf(&c.Isolation, false, IsolationNone, IsolationProcess),
+			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, Value: OneOf(&c.Isolation, IsolationNone, IsolationProcess),
 			Metavar: "MODE", Usage: "process: each vendor's library runs in a child process, which is replaced when it dies; none: in this process.",
 			ShownDefault: "process; none for simulated GPUs, unless the flag is given",
 		},
 		{
-			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, value: byteSize(&c.MemoryLimit),
+			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, Value: Bytes(&c.MemoryLimit),
 			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is ended and replaced by another. 0: no limit.",
 		},
 		{
-			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, value: duration(&c.RestartMax),
+			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, Value: Duration(&c.RestartMax),
 			Metavar: "DURATION", Usage: "Longest pause before a child process that has died is started again.",
 		},
 	}
@@ -112,31 +112,31 @@ func ownCollectors(c *Config) []Flag {
 func ownServing(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "enable-reload-endpoint", Aliases: []string{"web.enable-lifecycle"}, Env: "WARPGAUGE_ENABLE_RELOAD_ENDPOINT", Group: GroupWeb, value: boolean(&c.Web.Reload),
+			Name: "enable-reload-endpoint", Aliases: []string{"web.enable-lifecycle"}, Env: "WARPGAUGE_ENABLE_RELOAD_ENDPOINT", Group: GroupWeb, Value: Bool(&c.Web.Reload),
 			Usage: "Serve POST /-/reload, which reads the CSV again.",
 		},
 		{
-			Name: "enable-release-endpoint", Env: "WARPGAUGE_ENABLE_RELEASE_ENDPOINT", Group: GroupWeb, value: boolean(&c.Web.Release),
+			Name: "enable-release-endpoint", Env: "WARPGAUGE_ENABLE_RELEASE_ENDPOINT", Group: GroupWeb, Value: Bool(&c.Web.Release),
 			Usage: "Serve POST /-/release and /-/resume, which close collectors (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to other programs.",
 		},
 		{
-			Name: "release-timeout", Env: "WARPGAUGE_RELEASE_TIMEOUT", Group: GroupCollectors, value: duration(&c.ReleaseTimeout),
+			Name: "release-timeout", Env: "WARPGAUGE_RELEASE_TIMEOUT", Group: GroupCollectors, Value: Duration(&c.ReleaseTimeout),
 			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends on its own after this. 0: never.",
 		},
 		{
-			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, value: duration(&c.Web.IdleTimeout),
+			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, Value: Duration(&c.Web.IdleTimeout),
 			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
 		},
 		{
-			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, value: oneOf(&c.Web.Page, false, PageOff, PageAnonymous, PageFull),
+			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, Value: OneOf(&c.Web.Page, PageOff, PageAnonymous, PageFull),
 			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
 		},
 		{
-			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, value: integer(&c.Web.MaxConnections),
+			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, Value: Int(&c.Web.MaxConnections),
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
 		{
-			Name: "log-level", Common: true, Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, value: level(&c.Log.Level),
+			Name: "log-level", Common: true, Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, Value: level(&c.Log.Level),
 			Metavar: "LEVEL", Usage: "debug, info, warn or error.",
 		},
 	}
@@ -146,20 +146,20 @@ func ownOwners(c *Config) []Flag {
 	k := &c.Kubernetes
 	return []Flag{
 		{
-			Name: "process-values", Env: "WARPGAUGE_PROCESS_VALUES", Group: GroupOwners, value: tristate(&k.ProcessValues),
+			Name: "process-values", Env: "WARPGAUGE_PROCESS_VALUES", Group: GroupOwners, Value: tristate(&k.ProcessValues),
 			Metavar: "auto|true|false", Needs: flagKubernetes,
 			Usage: "Give the pods that share a GPU their own DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, from the processes on the GPU (needs the host's PIDs). auto: with --kubernetes-virtual-gpus.",
 		},
 		{
-			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, value: duration(&k.Interval),
+			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, Value: Duration(&k.Interval),
 			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
 		},
 		{
-			Name: "hpc-job-labels", Env: "WARPGAUGE_HPC_JOB_LABELS", Group: GroupOwners, value: list{&c.HPCLabels},
+			Name: "hpc-job-labels", Env: "WARPGAUGE_HPC_JOB_LABELS", Group: GroupOwners, Value: List(&c.HPCLabels),
 			Metavar: "user,partition", Needs: flagJobs, Usage: "Further labels of jobs: job_user, job_partition, as far as the files in the directory say them.",
 		},
 		{
-			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, value: boolean(&k.AnnotatePod),
+			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, Value: Bool(&k.AnnotatePod),
 			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
 		},
 	}
@@ -168,35 +168,35 @@ func ownOwners(c *Config) []Flag {
 func ownHistory(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, value: duration(&c.History.Age),
+			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, Value: Duration(&c.History.Age),
 			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
 		},
 		{
-			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, value: byteSize(&c.History.Bytes),
+			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, Value: Bytes(&c.History.Bytes),
 			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
 		},
 		{
-			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, value: text(&c.Recorder.Directory),
+			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, Value: Text(&c.Recorder.Directory),
 			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
 		},
 		{
-			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, value: duration(&c.Recorder.Before),
+			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, Value: Duration(&c.Recorder.Before),
 			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
 		},
 		{
-			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: GroupHistory, value: duration(&c.Recorder.After),
+			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: GroupHistory, Value: Duration(&c.Recorder.After),
 			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
 		},
 		{
-			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: GroupHistory, value: integer(&c.Recorder.Files),
+			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: GroupHistory, Value: Int(&c.Recorder.Files),
 			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
 		},
 		{
-			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: GroupHistory, value: byteSize(&c.Recorder.Bytes),
+			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: GroupHistory, Value: Bytes(&c.Recorder.Bytes),
 			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
 		},
 		{
-			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: GroupHistory, value: boolean(&c.Recorder.Endpoint),
+			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: GroupHistory, Value: Bool(&c.Recorder.Endpoint),
 			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
 		},
 	}
@@ -206,48 +206,48 @@ func ownRemote(c *Config) []Flag {
 	r := &c.Remote
 	return []Flag{
 		{
-			Name: flagRemote, Env: "WARPGAUGE_REMOTE_CONFIG", Group: GroupRemote, value: oneOf(&r.Mode, false, RemoteOff, RemoteReport, RemoteApply),
+			Name: flagRemote, Env: "WARPGAUGE_REMOTE_CONFIG", Group: GroupRemote, Value: OneOf(&r.Mode, RemoteOff, RemoteReport, RemoteApply),
 			Metavar: "off|report|apply", Usage: "What is done with the field list of --remote-url. apply: it is checked against the guard and put into service; report: it is checked and compared, and nothing changes; off: no server is asked.",
 		},
 		{
-			Name: "remote-url", Env: "WARPGAUGE_REMOTE_URL", Group: GroupRemote, value: text(&r.URL),
+			Name: "remote-url", Env: "WARPGAUGE_REMOTE_URL", Group: GroupRemote, Value: Text(&r.URL),
 			Metavar: "URL", Needs: flagRemote, Usage: "Where the list is: http:// or https:// for a file on a web server, opamp+http://, opamp+https://, opamp+ws:// or opamp+wss:// for an OpAMP server.",
 		},
 		{
-			Name: "remote-interval", Env: "WARPGAUGE_REMOTE_INTERVAL", Group: GroupRemote, value: duration(&r.Interval),
+			Name: "remote-interval", Env: "WARPGAUGE_REMOTE_INTERVAL", Group: GroupRemote, Value: Duration(&r.Interval),
 			Metavar: "DURATION", Needs: flagRemote, Usage: "How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval.",
 		},
 		{
-			Name: "remote-directory", Env: "WARPGAUGE_REMOTE_DIRECTORY", Group: GroupRemote, value: text(&r.Directory),
+			Name: "remote-directory", Env: "WARPGAUGE_REMOTE_DIRECTORY", Group: GroupRemote, Value: Text(&r.Directory),
 			Metavar: "DIR", Needs: flagRemote, Usage: "Where the last good list of the server is kept, for a start without the server. Unset: none is kept, and the local list serves until the server answers.",
 		},
 		{
-			Name: "remote-allow", Env: "WARPGAUGE_REMOTE_ALLOW", Group: GroupRemote, value: list{&r.Allow},
+			Name: "remote-allow", Env: "WARPGAUGE_REMOTE_ALLOW", Group: GroupRemote, Value: List(&r.Allow),
 			Metavar: "CLASS,…", Needs: flagRemote, Usage: "Fields that the server may ask for although they are refused else. profiling: DCGM_FI_PROF_…, whose hardware one program at a time can use; changing-labels: labels that make new series each time their value changes.",
 		},
 		{
-			Name: "remote-limit", Env: "WARPGAUGE_REMOTE_LIMIT", Group: GroupRemote, value: limits{&r.Limits},
+			Name: "remote-limit", Env: "WARPGAUGE_REMOTE_LIMIT", Group: GroupRemote, Value: limits{&r.Limits},
 			Metavar: "NAME=VALUE,…", Needs: flagRemote, Usage: "What a list of the server may not exceed. bytes: its size; fields; series: on this node's page; interval: the shortest one; cost: seconds in vendors' libraries per second, of all devices together.",
 		},
 		{
-			Name: "remote-token-file", Env: "WARPGAUGE_REMOTE_TOKEN_FILE", Group: GroupRemote, value: text(&r.TokenFile),
+			Name: "remote-token-file", Env: "WARPGAUGE_REMOTE_TOKEN_FILE", Group: GroupRemote, Value: Text(&r.TokenFile),
 			Metavar: "FILE", Needs: flagRemote, Usage: "A bearer token that is sent to the server, only over TLS or to this machine. The file is read again for each request.",
 		},
 		{
-			Name: "remote-ca-file", Env: "WARPGAUGE_REMOTE_CA_FILE", Group: GroupRemote, value: text(&r.CAFile),
+			Name: "remote-ca-file", Env: "WARPGAUGE_REMOTE_CA_FILE", Group: GroupRemote, Value: Text(&r.CAFile),
 			Metavar: "FILE", Needs: flagRemote, Usage: "Certificates (PEM) of which one must have signed the server's. Read again when it changes.",
 			ShownDefault: "those of the system",
 		},
 		{
-			Name: "remote-cert-file", Env: "WARPGAUGE_REMOTE_CERT_FILE", Group: GroupRemote, value: text(&r.CertFile),
+			Name: "remote-cert-file", Env: "WARPGAUGE_REMOTE_CERT_FILE", Group: GroupRemote, Value: Text(&r.CertFile),
 			Metavar: "FILE", Needs: flagRemote, Usage: "This node's certificate (PEM) for the server. Read again when it changes.",
 		},
 		{
-			Name: "remote-key-file", Env: "WARPGAUGE_REMOTE_KEY_FILE", Group: GroupRemote, value: text(&r.KeyFile),
+			Name: "remote-key-file", Env: "WARPGAUGE_REMOTE_KEY_FILE", Group: GroupRemote, Value: Text(&r.KeyFile),
 			Metavar: "FILE", Needs: flagRemote, Usage: "The private key (PEM) of --remote-cert-file.",
 		},
 		{
-			Name: "node-label", Env: "WARPGAUGE_NODE_LABEL", Group: GroupRemote, value: pairs{&r.NodeLabels},
+			Name: "node-label", Env: "WARPGAUGE_NODE_LABEL", Group: GroupRemote, Value: pairs{&r.NodeLabels},
 			Metavar: "NAME=VALUE,…", Needs: flagRemote, Usage: "Labels that an OpAMP server chooses this node's list by. They are not on the page.",
 		},
 	}
@@ -256,23 +256,23 @@ func ownRemote(c *Config) []Flag {
 func ownFake(c *Config) []Flag {
 	return []Flag{
 		{
-			Name: "enable-fake", Common: true, Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, value: boolean(&c.Fake.Enabled),
+			Name: "enable-fake", Common: true, Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, Value: Bool(&c.Fake.Enabled),
 			Usage: "Simulate GPUs. The numbers are invented; only on if this flag is given.",
 		},
 		{
-			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, value: text(&c.Fake.Profile),
+			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, Value: Text(&c.Fake.Profile),
 			Metavar: "NAME", Usage: "Simulated node: dgx-h100, dgx-a100-mig, gb200, mi300x or rtx4090.",
 		},
 		{
-			Name: "fake-devices", Env: "WARPGAUGE_FAKE_DEVICES", Group: GroupFake, value: integer(&c.Fake.Devices),
+			Name: "fake-devices", Env: "WARPGAUGE_FAKE_DEVICES", Group: GroupFake, Value: Int(&c.Fake.Devices),
 			Metavar: "N", Usage: "Number of simulated GPUs, 0 for what the profile has.",
 		},
 		{
-			Name: "fake-spec", Env: "WARPGAUGE_FAKE_SPEC", Group: GroupFake, value: text(&c.Fake.Spec),
+			Name: "fake-spec", Env: "WARPGAUGE_FAKE_SPEC", Group: GroupFake, Value: Text(&c.Fake.Spec),
 			Metavar: "FILE", Usage: "YAML that scripts loads and faults.",
 		},
 		{
-			Name: "fake-seed", Env: "WARPGAUGE_FAKE_SEED", Group: GroupFake, value: unsigned(&c.Fake.Seed),
+			Name: "fake-seed", Env: "WARPGAUGE_FAKE_SEED", Group: GroupFake, Value: unsigned(&c.Fake.Seed),
 			Metavar: "N", Usage: "Seed of everything random in the simulation; the same seed gives the same values.",
 		},
 	}

@@ -33,44 +33,44 @@ func ownHealth(c *Config) []Flag {
 	h := &c.Health
 	return []Flag{
 		{
-			Name: "health-directory", Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: GroupHealth, value: text(&h.Directory),
+			Name: "health-directory", Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: GroupHealth, Value: Text(&h.Directory),
 			Metavar: "DIR", Usage: "Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.",
 			ShownDefault: "health in $STATE_DIRECTORY, which systemd sets; else empty",
 		},
 		{
-			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: GroupHealth, value: list{&h.Rules},
+			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: GroupHealth, Value: List(&h.Rules),
 			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
 		},
 		{
-			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: GroupHealth, value: text(&h.KernelLog),
+			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: GroupHealth, Value: Text(&h.KernelLog),
 			Metavar: "MODE|PATH", Usage: "The kernel's log as second witness of what happens to devices. auto: /dev/kmsg, if it may be read; off; or a file of that form.",
 		},
 		{
-			Name: "expected-gpus", Env: "WARPGAUGE_EXPECTED_GPUS", Group: GroupHealth, value: integer(&h.ExpectedGPUs),
+			Name: "expected-gpus", Env: "WARPGAUGE_EXPECTED_GPUS", Group: GroupHealth, Value: Int(&h.ExpectedGPUs),
 			Metavar: "N", Usage: "How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case.",
 		},
 		{
-			Name: flagHealthSocket, Env: "WARPGAUGE_HEALTH_SOCKET", Group: GroupHealth, value: text(&h.Socket),
+			Name: flagHealthSocket, Env: "WARPGAUGE_HEALTH_SOCKET", Group: GroupHealth, Value: Text(&h.Socket),
 			Metavar: "PATH", Usage: "The Unix socket on which verdicts are streamed over gRPC. Empty: none.",
 		},
 		{
-			Name: "health-socket-group", Env: "WARPGAUGE_HEALTH_SOCKET_GROUP", Group: GroupHealth, value: text(&h.SocketGroup),
+			Name: "health-socket-group", Env: "WARPGAUGE_HEALTH_SOCKET_GROUP", Group: GroupHealth, Value: Text(&h.SocketGroup),
 			Metavar: "GROUP", Needs: flagHealthSocket, Usage: "The group that may use the socket, by name or number.",
 		},
 		{
-			Name: "health-amd-socket", Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: GroupHealth, value: text(&h.AMDSocket),
+			Name: "health-amd-socket", Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: GroupHealth, Value: Text(&h.AMDSocket),
 			Metavar: "PATH", Usage: "The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none.",
 		},
 		{
-			Name: "health-node-condition", Env: "WARPGAUGE_HEALTH_NODE_CONDITION", Group: GroupHealth, value: boolean(&h.NodeCondition),
+			Name: "health-node-condition", Env: "WARPGAUGE_HEALTH_NODE_CONDITION", Group: GroupHealth, Value: Bool(&h.NodeCondition),
 			Usage: "Write the health of this node's GPUs into a condition of the Kubernetes node.",
 		},
 		{
-			Name: "health-node-events", Env: "WARPGAUGE_HEALTH_NODE_EVENTS", Group: GroupHealth, value: boolean(&h.NodeEvents),
+			Name: "health-node-events", Env: "WARPGAUGE_HEALTH_NODE_EVENTS", Group: GroupHealth, Value: Bool(&h.NodeEvents),
 			Usage: "Write a Kubernetes event of the node when the health of a GPU changes.",
 		},
 		{
-			Name: "health-node-labels", Env: "WARPGAUGE_HEALTH_NODE_LABELS", Group: GroupHealth, value: boolean(&h.NodeLabels),
+			Name: "health-node-labels", Env: "WARPGAUGE_HEALTH_NODE_LABELS", Group: GroupHealth, Value: Bool(&h.NodeLabels),
 			Usage: "Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each GPU of AMD's that has failed, as AMD's exporter does.",
 		},
 	}

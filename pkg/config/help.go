@@ -17,7 +17,7 @@ const (
 func (s *Set) Help() string {
 	var b strings.Builder
 	s.helpGroup(&b, "The flags that most people need", func(f *Flag) bool { return f.Common })
-	for _, g := range Groups() {
+	for _, g := range s.Groups() {
 		s.helpGroup(&b, g, func(f *Flag) bool { return f.Group == g && !f.Common })
 	}
 	var idle []string

@@ -62,26 +62,26 @@ func NodeName(lookup func(string) (string, bool)) string {
 // --switch-devices here.
 func amdFlags(c *Config) []Flag {
 	o := &c.Operator
-	without := func(name, metavar string, v value, usage, why string) Flag {
-		return Flag{Name: name, Group: GroupAMD, value: v, Metavar: metavar, Usage: usage, NoEffect: why}
+	without := func(name, metavar string, v Value, usage, why string) Flag {
+		return Flag{Name: name, Group: GroupAMD, Value: v, Metavar: metavar, Usage: usage, NoEffect: why}
 	}
-	off := func(name, usage, why string) Flag { return without(name, "", boolean(new(false)), usage, why) }
+	off := func(name, usage, why string) Flag { return without(name, "", Bool(new(false)), usage, why) }
 	return []Flag{
 		{
-			Name: flagBind, Group: GroupAMD, value: text(&o.bind),
+			Name: flagBind, Group: GroupAMD, Value: Text(&o.bind),
 			Metavar: "HOST", Usage: "Host part of the address to listen on, if --address is not set. The port is $" + operatorPort + ", that of the file of --amd-config, or --address's.",
 			ShownDefault: "all addresses",
 		},
 		{
-			Name: "monitor-gpu", Group: GroupAMD, value: boolean(&o.gpus),
+			Name: "monitor-gpu", Group: GroupAMD, Value: Bool(&o.gpus),
 			Usage: "false is the same as --enable-rocm=false.",
 		},
 		{
-			Name: "enable-k8s-scl", Group: GroupAMD, value: boolean(&o.pods),
+			Name: "enable-k8s-scl", Group: GroupAMD, Value: Bool(&o.pods),
 			Usage: "false: --kubernetes is not set by AMD's operator.",
 		},
 		{
-			Name: "enable-slurm-scl", Group: GroupAMD, value: boolean(&o.jobs),
+			Name: "enable-slurm-scl", Group: GroupAMD, Value: Bool(&o.jobs),
 			Usage: "false: --hpc-job-mapping-dir is not set by AMD's operator.",
 		},
 		off("monitor-nic", "Read network cards.", noNetwork),
@@ -89,37 +89,24 @@ func amdFlags(c *Config) []Flag {
 		off("sriov-enable", "Read GPUs of a host of virtual machines.", "only GPUs with the amdgpu driver are read"),
 		off("exit-on-agent-down", "Exit if the agent does not answer.", "there is no agent; what fails is tried again"),
 		off("exit-on-rocpctl-error", "Exit if the profiler does not answer.", noProfiler),
-		without("enable-k8s", "", boolean(new(true)), "Use the API server of Kubernetes.", "it is asked only for what other flags want of it"),
-		without("enable-cri", "", boolean(new(true)), "Ask the container runtime.", noNetwork+"; see --container-runtime-socket"),
-		without("agent-grpc-port", "PORT", integer(new(0)), "Port of the agent.", "there is no agent"),
-		without("log-file-path", "FILE", text(new("/var/log/exporter.log")), "Where to write the log.", noLogFile),
+		without("enable-k8s", "", Bool(new(true)), "Use the API server of Kubernetes.", "it is asked only for what other flags want of it"),
+		without("enable-cri", "", Bool(new(true)), "Ask the container runtime.", noNetwork+"; see --container-runtime-socket"),
+		without("agent-grpc-port", "PORT", Int(new(0)), "Port of the agent.", "there is no agent"),
+		without("log-file-path", "FILE", Text(new("/var/log/exporter.log")), "Where to write the log.", noLogFile),
 	}
 }
 
 func ownAMD(c *Config) []Flag {
 	return []Flag{{
-		Name: flagAMDConfig, Aliases: []string{"amd-metrics-config"}, Env: "WARPGAUGE_AMD_CONFIG", Group: GroupAMD, value: text(&c.Operator.File),
+		Name: flagAMDConfig, Aliases: []string{"amd-metrics-config"}, Env: "WARPGAUGE_AMD_CONFIG", Group: GroupAMD, Value: Text(&c.Operator.File),
 		Metavar: "FILE", Usage: "config.json of AMD's exporter. Names, labels and the log's level are read again when it changes, the rest at start. It makes as-written,amd the default of --field-names.",
 		ShownDefault: amdConfig + " if AMD's operator has started this, else none",
 	}}
 }
 
-// setDefault sets a flag that nothing has set yet.
-func (s *Set) setDefault(name, text string, from Source) error {
-	f := s.find(name)
-	if f.sources[name] != FromDefault {
-		return nil
-	}
-	if err := f.value.Set(text); err != nil {
-		return fmt.Errorf("%s: --%s is %q: %w", from, name, text, err)
-	}
-	f.sources[name] = from
-	return nil
-}
-
 // standIn takes what AMD's operator and the configuration of AMD's exporter say for flags that
 // are not set.
-func (s *Set) standIn() error {
+func standIn(s *Set) error {
 	o := &s.config.Operator
 	port, _ := s.lookup(operatorPort)
 	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
@@ -127,12 +114,12 @@ func (s *Set) standIn() error {
 	}
 	o.Detected = port != "" || Relaxed(s.lookup)
 	if !o.gpus {
-		if err := s.setDefault("enable-rocm", "false", FromCommandLine); err != nil {
+		if err := s.SetDefault("enable-rocm", "false", FromCommandLine); err != nil {
 			return err
 		}
 	}
 	var errs []error
-	set := func(name, text string, from Source) { errs = append(errs, s.setDefault(name, text, from)) }
+	set := func(name, text string, from Source) { errs = append(errs, s.SetDefault(name, text, from)) }
 	if o.Detected {
 		set(flagAMDConfig, amdConfig, FromOperator)
 	}
@@ -220,7 +207,7 @@ func (s *Set) listenAs(port string) error {
 		host, from = c.Operator.host(), src
 	}
 	if address := net.JoinHostPort(host, own); address != c.Web.Address {
-		return s.setDefault("address", address, from)
+		return s.SetDefault("address", address, from)
 	}
 	return nil
 }
@@ -236,8 +223,7 @@ func (o *Operator) PodsOf() (labels []field.NameValue, needed bool) {
 }
 
 // bindNotice says that --bind is not used, if it is not.
-func (s *Set) bindNotice() (out []Notice) {
-	c := s.config
+func bindNotice(c *Config) (out []Notice) {
 	src := c.Source(flagBind)
 	if host, _, err := net.SplitHostPort(c.Web.Address); src == FromDefault || err == nil && host == c.Operator.host() {
 		return nil

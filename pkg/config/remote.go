@@ -114,20 +114,20 @@ func isLoopback(host string) bool {
 type limits struct{ at *RemoteLimits }
 
 func (l limits) Set(text string) error {
-	for _, item := range notEmpty(strings.Split(text, ",")) {
+	for _, item := range SplitList(text) {
 		name, value, _ := strings.Cut(item, "=")
 		var v interface{ Set(string) error }
 		switch name {
 		case "bytes":
-			v = byteSize(&l.at.Bytes)
+			v = Bytes(&l.at.Bytes)
 		case "fields":
-			v = integer(&l.at.Fields)
+			v = Int(&l.at.Fields)
 		case "series":
-			v = integer(&l.at.Series)
+			v = Int(&l.at.Series)
 		case "interval":
-			v = duration(&l.at.Interval)
+			v = Duration(&l.at.Interval)
 		case "cost":
-			v = &variable[float64]{at: &l.at.Cost, parse: or(func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }, "write a number such as 0.5")}
+			v = Number(&l.at.Cost)
 		default:
 			return fmt.Errorf("%q is no limit: write bytes=, fields=, series=, interval= or cost=", name)
 		}
@@ -160,7 +160,7 @@ func (p pairs) Set(text string) error {
 	if *p.at == nil {
 		*p.at = map[string]string{}
 	}
-	for _, item := range notEmpty(strings.Split(text, ",")) {
+	for _, item := range SplitList(text) {
 		name, value, ok := strings.Cut(item, "=")
 		if !ok || !labelName.MatchString(name) || len(value) > maxPairLength {
 			return fmt.Errorf("write NAME=VALUE instead of %q, the name of letters, digits and . _ / -", item)
@@ -181,7 +181,7 @@ func (p pairs) String() string {
 	return strings.Join(out, ",")
 }
 
-func (p pairs) reset() { *p.at = nil }
+func (p pairs) Reset() { *p.at = nil }
 
 // ParseDelivered reads a list that a server has delivered: a counters CSV, or a YAML
 // configuration. That may have the list and its intervals only; bad names everything else

@@ -15,8 +15,10 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// value keeps what a flag was set to. Set takes the text that String returns.
-type value interface {
+// Value parses and formats the setting that a flag is bound to. Set accepts the text that String
+// returns. A Value with a method Reset() collects what is given several times; the Set calls it
+// before a stronger place, such as the command line, gives the value anew.
+type Value interface {
 	Set(text string) error
 	String() string
 }
@@ -63,7 +65,8 @@ func (v *variable[T]) Set(text string) error {
 func (v *variable[T]) String() string { return v.format(*v.at) }
 func (v *variable[T]) isBare() bool   { return v.bare }
 
-func text(at *string) value {
+// Text accepts any text.
+func Text(at *string) Value {
 	return &variable[string]{at: at, parse: func(s string) (string, error) { return s, nil }, format: same}
 }
 
@@ -80,25 +83,27 @@ func or[T any](parse func(string) (T, error), advice string) func(string) (T, er
 	}
 }
 
-func boolean(at *bool) value {
+// Bool is a switch; the flag alone means true.
+func Bool(at *bool) Value {
 	return &variable[bool]{at: at, parse: or(strconv.ParseBool, "write true or false"), format: strconv.FormatBool, bare: true}
 }
 
-func tristate(at *Tristate) value {
+func tristate(at *Tristate) Value {
 	return &variable[Tristate]{at: at, parse: or(parseTristate, "write auto, true or false"), format: Tristate.String, bare: true}
 }
 
-func integer(at *int) value {
+// Int accepts a whole number.
+func Int(at *int) Value {
 	return &variable[int]{at: at, parse: or(strconv.Atoi, "write a whole number"), format: strconv.Itoa}
 }
 
-func unsigned(at *uint64) value {
+func unsigned(at *uint64) Value {
 	parse := func(s string) (uint64, error) { return strconv.ParseUint(s, 0, 64) }
 	format := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	return &variable[uint64]{at: at, parse: or(parse, "write a whole number that is not negative"), format: format}
 }
 
-func level(at *zapcore.Level) value {
+func level(at *zapcore.Level) Value {
 	parse := func(s string) (zapcore.Level, error) {
 		l, err := zapcore.ParseLevel(s)
 		if err == nil && l > zapcore.ErrorLevel {
@@ -110,7 +115,7 @@ func level(at *zapcore.Level) value {
 }
 
 // configMapName checks a value that nothing reads.
-func configMapName(at *string) value {
+func configMapName(at *string) Value {
 	const none = "none"
 	parse := func(s string) (string, error) {
 		ns, name, ok := strings.Cut(s, ":")
@@ -130,7 +135,7 @@ func configMapName(at *string) value {
 const maxMillis = int64(1<<63-1) / int64(time.Millisecond)
 
 // millis is an interval that is written as a bare number of milliseconds.
-func millis(at *time.Duration) value {
+func millis(at *time.Duration) Value {
 	parse := func(s string) (time.Duration, error) {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < 0 || n > maxMillis {
@@ -142,7 +147,8 @@ func millis(at *time.Duration) value {
 	return &variable[time.Duration]{at: at, parse: parse, format: format}
 }
 
-func duration(at *time.Duration) value {
+// Duration accepts a duration with its unit, such as 30s.
+func Duration(at *time.Duration) Value {
 	parse := func(s string) (time.Duration, error) {
 		d, err := time.ParseDuration(s)
 		if err != nil || d < 0 {
@@ -171,8 +177,8 @@ var byteUnits = [...]struct {
 	size int64
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}}
 
-// byteSize is a size with a unit, "512MiB", or a bare number of bytes.
-func byteSize(at *int64) value {
+// Bytes accepts a size with a unit, "512MiB", or a bare number of bytes.
+func Bytes(at *int64) Value {
 	return &variable[int64]{at: at, parse: parseBytes, format: formatBytes}
 }
 
@@ -200,8 +206,11 @@ func formatBytes(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// OneOf accepts the listed words.
+func OneOf(at *string, words ...string) Value { return oneOf(at, false, words...) }
+
 // oneOf accepts the listed words, in any case if fold is set.
-func oneOf(at *string, fold bool, words ...string) value {
+func oneOf(at *string, fold bool, words ...string) Value {
 	parse := func(s string) (string, error) {
 		for _, w := range words {
 			if s == w || fold && strings.EqualFold(s, w) {
@@ -213,20 +222,29 @@ func oneOf(at *string, fold bool, words ...string) value {
 	return &variable[string]{at: at, parse: parse, format: same}
 }
 
-func selector(at *Selector) value {
+func selector(at *Selector) Value {
 	return &variable[Selector]{at: at, parse: ParseSelector, format: Selector.String}
 }
 
-// list is a comma list that may also be given several times.
+// Number accepts a decimal number.
+func Number(at *float64) Value {
+	parse := func(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
+	format := func(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) }
+	return &variable[float64]{at: at, parse: or(parse, "write a number such as 0.5"), format: format}
+}
+
+// List is a comma list that may also be given several times.
+func List(at *[]string) Value { return list{at} }
+
 type list struct{ at *[]string }
 
 func (l list) Set(text string) error {
-	*l.at = append(*l.at, notEmpty(strings.Split(text, ","))...)
+	*l.at = append(*l.at, SplitList(text)...)
 	return nil
 }
 
 func (l list) String() string { return strings.Join(*l.at, ",") }
-func (l list) reset()         { *l.at = nil }
+func (l list) Reset()         { *l.at = nil }
 
 // patterns is a comma list of regular expressions that may also be given several
 // times.
@@ -253,7 +271,7 @@ func (p patterns) String() string {
 	return strings.Join(all, ",")
 }
 
-func (p patterns) reset() { *p.at = nil }
+func (p patterns) Reset() { *p.at = nil }
 
 // splitPatterns splits at commas outside of brackets, so that "a{1,2}" and
 // "[,;]" are what they look like. Blanks around an expression do not count.
@@ -275,6 +293,9 @@ func splitPatterns(text string) (out []string) {
 	}
 	return notEmpty(append(out, text[start:]))
 }
+
+// SplitList returns the items of a comma list, trimmed and without empty ones.
+func SplitList(text string) []string { return notEmpty(strings.Split(text, ",")) }
 
 // notEmpty trims the items and drops those that are empty.
 func notEmpty(items []string) []string {

@@ -39,7 +39,7 @@ func TestPatterns(t *testing.T) {
 	}
 	must(t, p.Set("more"))
 	text := p.String()
-	p.reset()
+	p.Reset()
 	must(t, p.Set(text))
 	if got := p.String(); got != text || len(at) != 3 {
 		t.Errorf("%q reads back as %q, %d expressions", text, got, len(at))

@@ -344,7 +344,7 @@ func FuzzYAML(f *testing.F) {
 			_ = y.Apply(list)
 		}
 		for name, value := range y.flags {
-			if f := NewSet(environment{}.lookup).find(name); f.value.Set(value) != nil && name != "max-concurrent-scrapes" {
+			if f := NewSet(environment{}.lookup).find(name); f.Value.Set(value) != nil && name != "max-concurrent-scrapes" {
 				t.Errorf("%s does not take %q", name, value)
 			}
 		}

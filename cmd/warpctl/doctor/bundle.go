@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // Bounds of a bundle.
@@ -24,7 +24,7 @@ const (
 
 // Recorder is an exporter with a flight recorder, as an *api.Client is.
 type Recorder interface {
-	Recordings(ctx context.Context) (*api.Recordings, error)
+	Recordings(ctx context.Context) (*apiv1.Recordings, error)
 	Recording(ctx context.Context, name string, w io.Writer) error
 }
 

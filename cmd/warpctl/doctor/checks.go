@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // Severity says how bad a finding is.
@@ -197,7 +197,7 @@ func checkNVIDIALibrary(f *Facts, out *findings) {
 
 func checkPersistence(f *Facts, out *findings) {
 	off := 0
-	f.eachField(func(d *api.Device, v *api.Field) {
+	f.eachField(func(d *apiv1.Device, v *apiv1.Field) {
 		if v.Value != nil && *v.Value == 0 && (v.Name == "DCGM_FI_DEV_PERSISTENCE_MODE" || v.Name == "DCGM_FI_DEV_GPU_PERSISTENCE_MODE") {
 			off++
 		}

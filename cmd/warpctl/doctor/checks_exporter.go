@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // The checks of what an exporter says, and of the servers that it asks.
@@ -25,7 +25,7 @@ func checkExporter(f *Facts, out *findings) {
 			return
 		}
 		out.add(OK, "", "the exporter at %s answers, version %s", e.url, v)
-	case e.err != nil && strings.Contains(e.err.Error(), api.ErrNoAPI.Error()):
+	case e.err != nil && strings.Contains(e.err.Error(), apiv1.ErrNoAPI.Error()):
 		out.add(Problem, "upgrade the exporter, or see that --web-page is not off", "the exporter at %s has no JSON API: it is too old, or the API is off", e.url)
 	case e.err != nil:
 		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run", "%v", e.err)
@@ -59,7 +59,7 @@ func checkCollectors(f *Facts, out *findings) {
 		return
 	}
 	hardware := map[string]int{"dcgm": len(f.NVIDIA.GPUs), "nvml": len(f.NVIDIA.GPUs), "rocm": len(f.AMD.GPUs)}
-	nvidia := slices.ContainsFunc(e.devices.Collectors, func(c api.Collector) bool { return c.Up && (c.Name == "dcgm" || c.Name == "nvml") })
+	nvidia := slices.ContainsFunc(e.devices.Collectors, func(c apiv1.Collector) bool { return c.Up && (c.Name == "dcgm" || c.Name == "nvml") })
 	for _, c := range e.devices.Collectors {
 		switch {
 		case c.Up:
@@ -141,7 +141,7 @@ func checkDevices(f *Facts, out *findings) {
 }
 
 // nameOf is a device in few words.
-func nameOf(d *api.Device) string {
+func nameOf(d *apiv1.Device) string {
 	switch {
 	case d.Kind == "gpu":
 		return "GPU " + d.GPU
@@ -199,7 +199,7 @@ func checkList(f *Facts, out *findings) {
 }
 
 // checkDelivery is about a server of lists; nil: there is none.
-func checkDelivery(r *api.RemoteList, out *findings) {
+func checkDelivery(r *apiv1.RemoteList, out *findings) {
 	if r == nil {
 		return
 	}
@@ -241,7 +241,7 @@ var adviceOn = map[string]struct {
 func checkAbsent(f *Facts, out *findings) {
 	type why struct{ reason, detail string }
 	by, fields := map[why]map[string]bool{}, 0
-	f.eachField(func(d *api.Device, v *api.Field) {
+	f.eachField(func(d *apiv1.Device, v *apiv1.Field) {
 		fields++
 		if v.Absent == nil || adviceOn[v.Absent.Reason].Severity == "" {
 			return
@@ -327,11 +327,11 @@ func checkUnread(f *Facts, out *findings) {
 }
 
 // eachField calls f with every field of every device that the exporter reports.
-func (f *Facts) eachField(call func(*api.Device, *api.Field)) {
+func (f *Facts) eachField(call func(*apiv1.Device, *apiv1.Field)) {
 	if f.exporter.fields == nil || f.exporter.devices == nil {
 		return
 	}
-	byID := map[string]*api.Device{}
+	byID := map[string]*apiv1.Device{}
 	for i := range f.exporter.devices.Devices {
 		byID[f.exporter.devices.Devices[i].ID] = &f.exporter.devices.Devices[i]
 	}

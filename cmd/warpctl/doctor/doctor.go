@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // Settings are those of the exporter's configuration that doctor checks.
@@ -37,11 +37,11 @@ type Settings struct {
 // Exporter is what an *api.Client answers.
 type Exporter interface {
 	URL() string
-	Devices(ctx context.Context) (*api.Devices, error)
-	Fields(ctx context.Context, devices, patterns []string) (*api.Fields, error)
-	Health(ctx context.Context) (*api.Health, error)
-	List(ctx context.Context) (*api.List, error)
-	Events(ctx context.Context, since time.Time, limit int) (*api.Events, error)
+	Devices(ctx context.Context) (*apiv1.Devices, error)
+	Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error)
+	Health(ctx context.Context) (*apiv1.Health, error)
+	List(ctx context.Context) (*apiv1.List, error)
+	Events(ctx context.Context, since time.Time, limit int) (*apiv1.Events, error)
 	Page(ctx context.Context, accept string, w io.Writer) error
 }
 
@@ -239,7 +239,7 @@ func ownMetrics(page string) string {
 func other(ctx context.Context, x Exporter) string {
 	page := limitedBuffer{limit: maxPage}
 	if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err != nil {
-		if errors.Is(err, api.ErrNoPage) {
+		if errors.Is(err, apiv1.ErrNoPage) {
 			return "another program"
 		}
 		return ""

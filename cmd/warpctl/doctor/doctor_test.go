@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // tree makes a root of a file system. A name with -> is a symbolic link.
@@ -84,11 +84,11 @@ var healthy = map[string]string{
 
 // fakeExporter answers from made-up values.
 type fakeExporter struct {
-	devices *api.Devices
-	fields  *api.Fields
-	health  *api.Health
-	list    *api.List
-	events  *api.Events
+	devices *apiv1.Devices
+	fields  *apiv1.Fields
+	health  *apiv1.Health
+	list    *apiv1.List
+	events  *apiv1.Events
 	page    string
 	err     error
 	hangs   bool
@@ -110,17 +110,17 @@ func answer[T any](ctx context.Context, e *fakeExporter, v *T) (*T, error) {
 	return v, nil
 }
 
-func (e *fakeExporter) Devices(ctx context.Context) (*api.Devices, error) {
+func (e *fakeExporter) Devices(ctx context.Context) (*apiv1.Devices, error) {
 	return answer(ctx, e, e.devices)
 }
-func (e *fakeExporter) Fields(ctx context.Context, _, _ []string) (*api.Fields, error) {
+func (e *fakeExporter) Fields(ctx context.Context, _, _ []string) (*apiv1.Fields, error) {
 	return answer(ctx, e, e.fields)
 }
-func (e *fakeExporter) Health(ctx context.Context) (*api.Health, error) {
+func (e *fakeExporter) Health(ctx context.Context) (*apiv1.Health, error) {
 	return answer(ctx, e, e.health)
 }
-func (e *fakeExporter) List(ctx context.Context) (*api.List, error) { return answer(ctx, e, e.list) }
-func (e *fakeExporter) Events(ctx context.Context, _ time.Time, _ int) (*api.Events, error) {
+func (e *fakeExporter) List(ctx context.Context) (*apiv1.List, error) { return answer(ctx, e, e.list) }
+func (e *fakeExporter) Events(ctx context.Context, _ time.Time, _ int) (*apiv1.Events, error) {
 	return answer(ctx, e, e.events)
 }
 func (e *fakeExporter) Page(_ context.Context, _ string, w io.Writer) error {
@@ -134,13 +134,13 @@ func (e *fakeExporter) Page(_ context.Context, _ string, w io.Writer) error {
 // serving is an exporter with one GPU that is up.
 func serving() *fakeExporter {
 	return &fakeExporter{
-		devices: &api.Devices{
-			Hostname: "node", Version: "1.0", Collectors: []api.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Cause: "not_loaded", Reason: "no AMD GPU"}},
-			Devices: []api.Device{{ID: "GPU-1", Kind: "gpu", State: "up", GPU: "0"}},
+		devices: &apiv1.Devices{
+			Hostname: "node", Version: "1.0", Collectors: []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Cause: "not_loaded", Reason: "no AMD GPU"}},
+			Devices: []apiv1.Device{{ID: "GPU-1", Kind: "gpu", State: "up", GPU: "0"}},
 		},
-		fields: &api.Fields{Devices: []api.DeviceFields{{ID: "GPU-1", Fields: []api.Field{{Name: "DCGM_FI_DEV_GPU_TEMP"}}}}},
-		health: &api.Health{State: "ok", Ready: true, Devices: []api.DeviceHealth{{ID: "GPU-1", State: "ok"}}},
-		list:   &api.List{Source: "built in", Fields: make([]api.ListField, 30)},
+		fields: &apiv1.Fields{Devices: []apiv1.DeviceFields{{ID: "GPU-1", Fields: []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP"}}}}},
+		health: &apiv1.Health{State: "ok", Ready: true, Devices: []apiv1.DeviceHealth{{ID: "GPU-1", State: "ok"}}},
+		list:   &apiv1.List{Source: "built in", Fields: make([]apiv1.ListField, 30)},
 		page:   "# HELP warpgauge_build_info x\nwarpgauge_build_info 1\nDCGM_FI_DEV_GPU_TEMP 40\n",
 	}
 }
@@ -233,12 +233,12 @@ func TestFaults(t *testing.T) {
 			d.State, d.Cause, d.Reason = state, cause, reason
 		})
 	}
-	collector := func(c api.Collector) func(*Options) {
-		return exporter(func(e *fakeExporter) { e.devices.Collectors = []api.Collector{c} })
+	collector := func(c apiv1.Collector) func(*Options) {
+		return exporter(func(e *fakeExporter) { e.devices.Collectors = []apiv1.Collector{c} })
 	}
 	absent := func(reason, detail string) func(*Options) {
 		return exporter(func(e *fakeExporter) {
-			e.fields.Devices[0].Fields = []api.Field{{Name: "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Absent: &api.Absence{Reason: reason, Detail: detail}}}
+			e.fields.Devices[0].Fields = []apiv1.Field{{Name: "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", Absent: &apiv1.Absence{Reason: reason, Detail: detail}}}
 		})
 	}
 	bare := with(healthy, "-sys/module/nvidia", "-proc/driver", "-dev/nvidia", "-sys/bus/pci/devices/0000:3b:00.0/driver")
@@ -255,7 +255,7 @@ func TestFaults(t *testing.T) {
 	f("library of a driver container", with(healthy, "-usr/lib", "run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15", ""), nil, "NVIDIA library", OK, "/run/nvidia/driver/usr/lib")
 	f("no persistence daemon", with(healthy, "-run/nvidia-persistenced"), nil, "NVIDIA persistence", Note, "nvidia-persistenced does not run")
 	f("persistence mode off", healthy, exporter(func(e *fakeExporter) {
-		e.fields.Devices[0].Fields = []api.Field{{Name: "DCGM_FI_DEV_PERSISTENCE_MODE", Value: new(float64)}}
+		e.fields.Devices[0].Fields = []apiv1.Field{{Name: "DCGM_FI_DEV_PERSISTENCE_MODE", Value: new(float64)}}
 	}), "NVIDIA persistence", Note, "persistence mode is off on 1 GPU")
 
 	amd := with(healthy, "-sys/bus/pci", "-sys/module/nvidia", "-proc/driver", "-dev/nvidia",
@@ -265,33 +265,33 @@ func TestFaults(t *testing.T) {
 	f("amdgpu", loaded, nil, "AMD driver", OK, "1 AMD GPU, amdgpu 6.10.5")
 	f("no access to kfd", loaded, denied(unix.EACCES, "kfd"), "AMD device nodes", Note, "cannot open /dev/kfd")
 
-	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = api.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge")
-	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = api.ErrNoAPI }), "exporter", Problem, "has no JSON API", "upgrade")
-	f("dcgm-exporter at the port", healthy, exporter(func(e *fakeExporter) { e.err, e.page = api.ErrNoAPI, "DCGM_FI_DEV_GPU_TEMP 40\n" }), "exporter", Problem, "dcgm-exporter answers at http://localhost:9400", "--address")
+	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge")
+	f("old exporter", healthy, exporter(func(e *fakeExporter) { e.err = apiv1.ErrNoAPI }), "exporter", Problem, "has no JSON API", "upgrade")
+	f("dcgm-exporter at the port", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAPI, "DCGM_FI_DEV_GPU_TEMP 40\n" }), "exporter", Problem, "dcgm-exporter answers at http://localhost:9400", "--address")
 	f("other version", healthy, exporter(func(e *fakeExporter) { e.devices.Version = "0.9" }), "exporter", Note, "is version 0.9, doctor 1.0")
 	f("exporter hangs", healthy, exporter(func(e *fakeExporter) { e.err, e.page = context.DeadlineExceeded, "" }), "exporter", Problem, "context deadline exceeded")
 
-	f("collector in error", healthy, collector(api.Collector{Name: "nvml", Cause: "error", Reason: "cannot open: Unknown Error"}), "collectors", Problem, "nvml does not work: cannot open")
-	f("nothing loaded although there is a GPU", healthy, collector(api.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", Problem, "nvml does not work: no library")
-	f("nothing loaded without a GPU", with(healthy, "-sys/bus/pci"), collector(api.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", OK, "nvml is not in use: no library")
+	f("collector in error", healthy, collector(apiv1.Collector{Name: "nvml", Cause: "error", Reason: "cannot open: Unknown Error"}), "collectors", Problem, "nvml does not work: cannot open")
+	f("nothing loaded although there is a GPU", healthy, collector(apiv1.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", Problem, "nvml does not work: no library")
+	f("nothing loaded without a GPU", with(healthy, "-sys/bus/pci"), collector(apiv1.Collector{Name: "nvml", Cause: "not_loaded", Reason: "no library"}), "collectors", OK, "nvml is not in use: no library")
 	besideNVML := func(reason string) func(*Options) {
 		return exporter(func(e *fakeExporter) {
-			e.devices.Collectors = []api.Collector{{Name: "nvml", Up: true}, {Name: "dcgm", Cause: "not_loaded", Reason: reason}}
+			e.devices.Collectors = []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "dcgm", Cause: "not_loaded", Reason: reason}}
 		})
 	}
 	f("a host engine without DCGM's library", healthy, besideNVML(`host engine "nvidia-dcgm:5555" is not used: no libdcgm.so.4`),
 		"collectors", Problem, `the DCGM host engine is not in use: host engine "nvidia-dcgm:5555"`, "image.variant=dcgm")
 	f("no DCGM, and none asked for", healthy, besideNVML("no libdcgm.so.4"), "collectors", OK, "dcgm is not in use")
-	f("other versions of DCGM", healthy, collector(api.Collector{Name: "dcgm", Cause: "version_mismatch", Reason: "4.2 and 4.4"}), "collectors", Problem, "4.2 and 4.4", "same version")
-	f("profiling taken", healthy, collector(api.Collector{Name: "dcgm", Cause: "error", Reason: "watch profiling fields: in use [DCGM -33]"}), "collectors", Problem, "another program has the profiling hardware", "Nsight")
-	f("standby", healthy, collector(api.Collector{Name: "nvml", Cause: "standby", Reason: "dcgm supplies the GPUs"}), "collectors", Note, "dcgm supplies the GPUs")
+	f("other versions of DCGM", healthy, collector(apiv1.Collector{Name: "dcgm", Cause: "version_mismatch", Reason: "4.2 and 4.4"}), "collectors", Problem, "4.2 and 4.4", "same version")
+	f("profiling taken", healthy, collector(apiv1.Collector{Name: "dcgm", Cause: "error", Reason: "watch profiling fields: in use [DCGM -33]"}), "collectors", Problem, "another program has the profiling hardware", "Nsight")
+	f("standby", healthy, collector(apiv1.Collector{Name: "nvml", Cause: "standby", Reason: "dcgm supplies the GPUs"}), "collectors", Note, "dcgm supplies the GPUs")
 
 	f("hung call", healthy, device("stalled", "hung_call", "a call has not returned for 35s"), "devices", Problem, "stalled: GPU 0: a call has not returned for 35s", "kernel log")
 	f("hung child", healthy, device("stalled", "child_stuck", "the process does not end"), "devices", Problem, "does not end", "restart the machine")
 	f("lost", healthy, device("lost", "lost", "GPU is lost"), "devices", Problem, "XID 79")
 	f("released", healthy, device("released", "released", "released by an operator"), "devices", Note, "released by an operator")
 	f("all stalled", healthy, exporter(func(e *fakeExporter) {
-		e.devices.Devices = []api.Device{{ID: "a", Kind: "gpu", State: "stalled", GPU: "0"}, {ID: "b", Kind: "gpu", State: "stalled", GPU: "1"}}
+		e.devices.Devices = []apiv1.Device{{ID: "a", Kind: "gpu", State: "stalled", GPU: "0"}, {ID: "b", Kind: "gpu", State: "stalled", GPU: "1"}}
 	}), "devices", Problem, "all 2 GPUs are stalled")
 	f("no device", healthy, exporter(func(e *fakeExporter) { e.devices.Devices = nil }), "devices", Problem, "no device, although the PCI bus has 1 GPU")
 	f("simulated", healthy, exporter(func(e *fakeExporter) { e.devices.Simulated = true }), "devices", OK, "1 GPU (simulated)")
@@ -303,13 +303,13 @@ func TestFaults(t *testing.T) {
 	f("collector that is not ready", healthy, exporter(func(e *fakeExporter) { e.health.Reasons = []string{"collector rocm: no AMD GPU"} }), "health", OK, "ok")
 	f("list error", healthy, exporter(func(e *fakeExporter) { e.list.LastError = "line 3: gouge" }), "field list", Problem, "line 3: gouge", "warpgauge check")
 
-	delivered := func(r api.RemoteList) func(*Options) {
+	delivered := func(r apiv1.RemoteList) func(*Options) {
 		return exporter(func(e *fakeExporter) { e.list.Remote = &r })
 	}
-	f("refused list", healthy, delivered(api.RemoteList{Status: "refused", Text: "the list is refused", Refused: []api.Refusal{{Line: 3, Text: "too short"}}}), "field list", Problem, "the list is refused; line 3: too short", "check --guard")
-	f("list that fails", healthy, delivered(api.RemoteList{Status: "failed", Text: "no session"}), "field list", Problem, "no session", "log of the exporter")
-	f("server of lists away", healthy, delivered(api.RemoteList{Status: "unreachable", Unreachable: "connection refused"}), "field list", Problem, "connection refused", "--remote-url")
-	f("list that is not kept", healthy, delivered(api.RemoteList{Status: "applied", Unkept: "disk full"}), "field list", Problem, "disk full", "--remote-directory")
+	f("refused list", healthy, delivered(apiv1.RemoteList{Status: "refused", Text: "the list is refused", Refused: []apiv1.Refusal{{Line: 3, Text: "too short"}}}), "field list", Problem, "the list is refused; line 3: too short", "check --guard")
+	f("list that fails", healthy, delivered(apiv1.RemoteList{Status: "failed", Text: "no session"}), "field list", Problem, "no session", "log of the exporter")
+	f("server of lists away", healthy, delivered(apiv1.RemoteList{Status: "unreachable", Unreachable: "connection refused"}), "field list", Problem, "connection refused", "--remote-url")
+	f("list that is not kept", healthy, delivered(apiv1.RemoteList{Status: "applied", Unkept: "disk full"}), "field list", Problem, "disk full", "--remote-directory")
 
 	f("permission", healthy, absent("permission", "NVML refuses it to this user"), "absent values", Problem, "NVML refuses it", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "CAP_SYS_ADMIN")
 	f("old driver", healthy, absent("no_symbol", "driver 470.1 lacks GPM"), "absent values", Note, "driver 470.1 lacks GPM", "upgrade the driver")
@@ -367,7 +367,7 @@ func TestClockCheck(t *testing.T) {
 // Without an exporter doctor samples by itself, and says so.
 func TestSampled(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) {
-		o.Exporter = &fakeExporter{err: api.ErrNoAnswer}
+		o.Exporter = &fakeExporter{err: apiv1.ErrNoAnswer}
 		o.Sample = func(_ context.Context, f func(Exporter) error) error { return f(serving()) }
 	})
 	want(t, "sampled", r, "exporter", Note, "sampled by doctor itself, as user 1000")

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // Facts are what the probes have found. What could not be read is absent, and Unread
@@ -101,11 +101,11 @@ type exporter struct {
 	err      error  // why none answers
 	other    string // what answers in its place
 	sampled  bool   // here, as none answers
-	devices  *api.Devices
-	fields   *api.Fields
-	health   *api.Health
-	list     *api.List
-	events   *api.Events
+	devices  *apiv1.Devices
+	fields   *apiv1.Fields
+	health   *apiv1.Health
+	list     *apiv1.List
+	events   *apiv1.Events
 	own      string // its own metrics
 	log      string
 	logError error

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // redactor replaces names by pseudonyms, the same name always by the same one, so that
@@ -120,7 +120,7 @@ func (r *redactor) learn(f *Facts, environ []string, passwd, resolv string) {
 	}
 }
 
-func (r *redactor) device(d *api.Device) {
+func (r *redactor) device(d *apiv1.Device) {
 	for _, u := range d.Users {
 		r.name("pod", u.Pod)
 		r.name("namespace", u.Namespace)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // planted are names and secrets of all kinds, as they stand in the sources.
@@ -41,17 +41,17 @@ func plant(o *Options) map[string]string {
 	e.devices.Collectors[1].Reason = fmt.Sprintf("dial tcp %s:5555: lookup %s.%s: no such host; http://%s:%s@%s/x", p["IPv4"], p["other host"], p["domain"], p["user"], p["password in a URL"], p["other host"])
 	d := &e.devices.Devices[0]
 	d.State, d.Cause, d.Reason = "stalled", "error", "job "+p["short job"]+" of "+p["user"]+" in pod "+p["pod"]+" holds it"
-	d.Users = []api.User{{Namespace: p["namespace"], Pod: p["pod"], PodUID: p["pod uid"], Container: p["container"], Job: p["job"]}, {Job: p["short job"]}}
-	d.Processes = []api.Process{{PID: 99, Name: p["process"], Pod: pod, Job: p["job"]}}
+	d.Users = []apiv1.User{{Namespace: p["namespace"], Pod: p["pod"], PodUID: p["pod uid"], Container: p["container"], Job: p["job"]}, {Job: p["short job"]}}
+	d.Processes = []apiv1.Process{{PID: 99, Name: p["process"], Pod: pod, Job: p["job"]}}
 	d.Labels, d.Facts = map[string]string{"hostname": p["host"]}, map[string]string{"exported_pod": p["other pod"]}
-	e.fields.Devices[0].Fields = append(e.fields.Devices[0].Fields, api.Field{
-		Name: "x", Labels: map[string]string{"pod": p["other pod"]}, Absent: &api.Absence{Reason: "permission", Detail: "not for " + p["user"] + " at " + p["IPv6"]},
+	e.fields.Devices[0].Fields = append(e.fields.Devices[0].Fields, apiv1.Field{
+		Name: "x", Labels: map[string]string{"pod": p["other pod"]}, Absent: &apiv1.Absence{Reason: "permission", Detail: "not for " + p["user"] + " at " + p["IPv6"]},
 	})
 	e.health.Reasons = []string{"pod " + p["pod"] + " at " + p["IPv4"]}
 	e.health.Devices[0].Reason = "owner " + pod
 	e.list.Source = "/home/" + p["home"] + "/list.csv"
 	e.list.LastError = "token: " + p["token"] + " in " + p["namespace"] + ":list"
-	e.events = &api.Events{Events: []api.Event{{Kind: "xid", Text: "XID 13 by process " + p["process"] + " of job " + p["job"]}}}
+	e.events = &apiv1.Events{Events: []apiv1.Event{{Kind: "xid", Text: "XID 13 by process " + p["process"] + " of job " + p["job"]}}}
 	e.page = "warpgauge_build_info{hostname=\"" + p["host"] + "\",pod=\"" + p["other pod"] + "\"} 1\n"
 	o.Exporter = e
 	o.Settings = Settings{
@@ -171,10 +171,10 @@ func TestRecordings(t *testing.T) {
 
 type recorder map[string]string
 
-func (r recorder) Recordings(context.Context) (*api.Recordings, error) {
-	out := &api.Recordings{}
+func (r recorder) Recordings(context.Context) (*apiv1.Recordings, error) {
+	out := &apiv1.Recordings{}
 	for name := range r {
-		out.Recordings = append(out.Recordings, api.Recording{Name: name})
+		out.Recordings = append(out.Recordings, apiv1.Recording{Name: name})
 	}
 	return out, nil
 }

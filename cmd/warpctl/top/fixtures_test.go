@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // noon is when the tests' nodes answer.
@@ -25,24 +25,24 @@ func value(v float64) *float64 { return &v }
 
 // fakeNode answers from made-up values. Its methods copy what they return, as those of a client do.
 type fakeNode struct {
-	devices api.Devices
-	fields  api.Fields
-	health  api.Health
-	events  api.Events
-	samples map[string]api.Samples // by field
+	devices apiv1.Devices
+	fields  apiv1.Fields
+	health  apiv1.Health
+	events  apiv1.Events
+	samples map[string]apiv1.Samples // by field
 	err     error
 	asked   []string
 }
 
-func (n *fakeNode) Devices(context.Context) (*api.Devices, error) {
+func (n *fakeNode) Devices(context.Context) (*apiv1.Devices, error) {
 	return copied(n.devices), n.ask("devices")
 }
 
-func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*api.Fields, error) {
-	f := api.Fields{Time: noon}
+func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*apiv1.Fields, error) {
+	f := apiv1.Fields{Time: noon}
 	for _, d := range n.fields.Devices {
 		if len(devices) == 0 || slices.Contains(devices, d.ID) {
-			d.Fields = slices.DeleteFunc(slices.Clone(d.Fields), func(f api.Field) bool {
+			d.Fields = slices.DeleteFunc(slices.Clone(d.Fields), func(f apiv1.Field) bool {
 				return len(patterns) > 0 && !slices.Contains(patterns, f.Name)
 			})
 			f.Devices = append(f.Devices, d)
@@ -51,11 +51,11 @@ func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*api.F
 	return copied(f), n.ask(fmt.Sprintf("fields of %d devices", len(devices)))
 }
 
-func (n *fakeNode) Health(context.Context) (*api.Health, error) {
+func (n *fakeNode) Health(context.Context) (*apiv1.Health, error) {
 	return copied(n.health), n.ask("health")
 }
 
-func (n *fakeNode) Samples(_ context.Context, q api.SamplesQuery) (*api.Samples, error) {
+func (n *fakeNode) Samples(_ context.Context, q apiv1.SamplesQuery) (*apiv1.Samples, error) {
 	s, ok := n.samples[q.Field]
 	if !ok {
 		return nil, errors.New("no history")
@@ -63,7 +63,7 @@ func (n *fakeNode) Samples(_ context.Context, q api.SamplesQuery) (*api.Samples,
 	return copied(s), n.ask(fmt.Sprintf("samples of %s in %d points", q.Field, q.Points))
 }
 
-func (n *fakeNode) Events(context.Context, time.Time, int) (*api.Events, error) {
+func (n *fakeNode) Events(context.Context, time.Time, int) (*apiv1.Events, error) {
 	return copied(n.events), n.ask("events")
 }
 
@@ -85,26 +85,26 @@ func (n *fakeNode) ask(what string) error {
 	return n.err
 }
 
-func reading(name, unit string, v float64) api.Field {
-	return api.Field{Name: name, Type: "gauge", Unit: unit, Interval: 1, Value: value(v), Age: value(0.4)}
+func reading(name, unit string, v float64) apiv1.Field {
+	return apiv1.Field{Name: name, Type: "gauge", Unit: unit, Interval: 1, Value: value(v), Age: value(0.4)}
 }
 
 // hopper is a node with eight GPUs, of which one is lost and one does not answer.
 func hopper() *fakeNode {
 	n := &fakeNode{
-		devices: api.Devices{Time: noon, Hostname: "node-7", Version: "1.0", Simulated: true, Collectors: []api.Collector{{Name: "nvml", Up: true}}},
-		health:  api.Health{State: "failed", Reasons: []string{"GPU 6 is lost"}},
-		events: api.Events{Events: []api.Event{
+		devices: apiv1.Devices{Time: noon, Hostname: "node-7", Version: "1.0", Simulated: true, Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}},
+		health:  apiv1.Health{State: "failed", Reasons: []string{"GPU 6 is lost"}},
+		events: apiv1.Events{Events: []apiv1.Event{
 			{Time: noon.Add(-90 * time.Second), Kind: "device_state", Device: "GPU-6", Text: "GPU 6 is lost", Bad: true},
 			{Time: noon.Add(-30 * time.Second), Kind: "xid", Device: "GPU-0", Text: "XID 13: graphics engine exception", Bad: true},
 		}},
 	}
 	for i := range 8 {
-		d := api.Device{
+		d := apiv1.Device{
 			ID: fmt.Sprintf("GPU-%d", i), Kind: "gpu", Collector: "nvml", State: "up", LastSample: at(-0.4), Interval: 1, GPU: fmt.Sprint(i),
 			UUID: fmt.Sprintf("GPU-%d", i), PCIBusID: fmt.Sprintf("00000000:%d0:00.0", i), Node: fmt.Sprintf("nvidia%d", i), Model: "NVIDIA H100 80GB HBM3", Simulated: true,
 		}
-		f := []api.Field{
+		f := []apiv1.Field{
 			reading("DCGM_FI_DEV_GPU_UTIL", "%", float64(97-12*i)),
 			reading("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "ratio", 0.62-0.07*float64(i)),
 			reading("DCGM_FI_PROF_DRAM_ACTIVE", "ratio", 0.4),
@@ -119,11 +119,11 @@ func hopper() *fakeNode {
 		}
 		switch i {
 		case 0:
-			d.Users = []api.User{{Namespace: "train", Pod: "llm-0", Container: "main"}}
-			d.Processes = []api.Process{{PID: 4242, Name: "python3", Memory: value(60 << 30), Busy: value(96), Pod: "train/llm-0/main"}}
-			f = append(f, api.Field{Name: "DCGM_FI_DEV_MEMORY_TEMP", Type: "gauge", Unit: "celsius", Absent: &api.Absence{Reason: "unsupported", Detail: "the GPU has no such sensor"}})
+			d.Users = []apiv1.User{{Namespace: "train", Pod: "llm-0", Container: "main"}}
+			d.Processes = []apiv1.Process{{PID: 4242, Name: "python3", Memory: value(60 << 30), Busy: value(96), Pod: "train/llm-0/main"}}
+			f = append(f, apiv1.Field{Name: "DCGM_FI_DEV_MEMORY_TEMP", Type: "gauge", Unit: "celsius", Absent: &apiv1.Absence{Reason: "unsupported", Detail: "the GPU has no such sensor"}})
 		case 1:
-			d.Users = []api.User{{Job: "77"}}
+			d.Users = []apiv1.User{{Job: "77"}}
 		case 5:
 			d.State, d.Cause, d.Reason, d.LastSample = "stalled", "hung_call", "a call has not returned for 35s", at(-35)
 			for j := range f {
@@ -133,9 +133,9 @@ func hopper() *fakeNode {
 			d.State, d.Cause, d.Reason, d.LastSample, f = "lost", "lost", "GPU is lost", at(-90), nil
 		}
 		n.devices.Devices = append(n.devices.Devices, d)
-		n.fields.Devices = append(n.fields.Devices, api.DeviceFields{ID: d.ID, Fields: f})
+		n.fields.Devices = append(n.fields.Devices, apiv1.DeviceFields{ID: d.ID, Fields: f})
 	}
-	link := api.Device{ID: "GPU-0/link0", Parent: "GPU-0", Kind: "link", Collector: "nvml", State: "up", GPU: "0", Labels: map[string]string{"nvlink": "0"}}
+	link := apiv1.Device{ID: "GPU-0/link0", Parent: "GPU-0", Kind: "link", Collector: "nvml", State: "up", GPU: "0", Labels: map[string]string{"nvlink": "0"}}
 	n.devices.Devices = append(n.devices.Devices, link)
 	return n
 }

@@ -7,21 +7,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // Node answers questions about one node, as an *api.Client does. What it returns is
 // the caller's.
 type Node interface {
-	Devices(ctx context.Context) (*api.Devices, error)
-	Fields(ctx context.Context, devices, patterns []string) (*api.Fields, error)
-	Health(ctx context.Context) (*api.Health, error)
+	Devices(ctx context.Context) (*apiv1.Devices, error)
+	Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error)
+	Health(ctx context.Context) (*apiv1.Health, error)
 }
 
 // Recorder is a Node that also knows what was. Without it plots have what top has seen.
 type Recorder interface {
-	Samples(ctx context.Context, s api.SamplesQuery) (*api.Samples, error)
-	Events(ctx context.Context, since time.Time, limit int) (*api.Events, error)
+	Samples(ctx context.Context, s apiv1.SamplesQuery) (*apiv1.Samples, error)
+	Events(ctx context.Context, since time.Time, limit int) (*apiv1.Events, error)
 }
 
 // Target is a node to watch.
@@ -113,8 +113,8 @@ type state struct {
 	answered time.Time
 	silent   time.Time // since when it does not answer; zero: it does
 	err      string    // why it does not
-	devices  *api.Devices
-	health   *api.Health
+	devices  *apiv1.Devices
+	health   *apiv1.Health
 	rows     []row // of devices, in the same order
 	details  *details
 }
@@ -122,9 +122,9 @@ type state struct {
 // details are those of one device.
 type details struct {
 	look
-	fields  []api.Field
-	samples map[quantity]*api.Samples // nil if the node does not have them
-	events  []api.Event               // the newest first
+	fields  []apiv1.Field
+	samples map[quantity]*apiv1.Samples // nil if the node does not have them
+	events  []apiv1.Event               // the newest first
 }
 
 // poller asks one node. Only its goroutine writes last.
@@ -211,8 +211,8 @@ func (p *poller) ask(ctx context.Context, s, former *state) error {
 	return nil
 }
 
-func rowsOf(devices *api.Devices, fields *api.Fields) []row {
-	byID := make(map[string][]api.Field, len(fields.Devices))
+func rowsOf(devices *apiv1.Devices, fields *apiv1.Fields) []row {
+	byID := make(map[string][]apiv1.Field, len(fields.Devices))
 	for i := range fields.Devices {
 		byID[clean(fields.Devices[i].ID)] = fields.Devices[i].Fields
 	}
@@ -243,13 +243,13 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 	}
 	now := time.Now()
 	for q, name := range l.plots {
-		s, err := r.Samples(ctx, api.SamplesQuery{Device: l.device, Field: name, Since: now.Add(-l.span), Points: l.points})
+		s, err := r.Samples(ctx, apiv1.SamplesQuery{Device: l.device, Field: name, Since: now.Add(-l.span), Points: l.points})
 		if err != nil {
 			d.samples = nil
 			break // an exporter without history
 		}
 		if d.samples == nil {
-			d.samples = map[quantity]*api.Samples{}
+			d.samples = map[quantity]*apiv1.Samples{}
 		}
 		d.samples[q] = s
 	}
@@ -304,7 +304,7 @@ func (h *history) points(q quantity, now time.Time, span, gap time.Duration, n i
 }
 
 // pointsOf does the same for samples that the node has kept.
-func pointsOf(s *api.Samples, factor float64, now time.Time, span time.Duration, n int) []float64 {
+func pointsOf(s *apiv1.Samples, factor float64, now time.Time, span time.Duration, n int) []float64 {
 	out := gaps(n)
 	if len(s.Series) == 0 {
 		return out

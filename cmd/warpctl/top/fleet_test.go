@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -56,7 +56,7 @@ func serve(t *testing.T, n *fakeNode) *server {
 
 func target(t *testing.T, url string) Target {
 	t.Helper()
-	c, err := api.NewClient(url, api.ClientOptions{UserAgent: "test"})
+	c, err := apiv1.NewClient(url, apiv1.ClientOptions{UserAgent: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ type hanging struct {
 	calls atomic.Int64
 }
 
-func (h *hanging) Devices(ctx context.Context) (*api.Devices, error) {
+func (h *hanging) Devices(ctx context.Context) (*apiv1.Devices, error) {
 	if h.hangs.Load() {
 		h.calls.Add(1)
 		<-ctx.Done()

@@ -9,7 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // screen is one of the views.
@@ -370,7 +370,7 @@ func (m *model) list() listing {
 			return p.on.ID + " " + exact(float64(p.PID)), p.on.key()
 		})
 	case detailScreen:
-		var items []api.Field
+		var items []apiv1.Field
 		if d := m.details(); d != nil {
 			for i := range d.fields {
 				f := d.fields[i]
@@ -379,7 +379,7 @@ func (m *model) list() listing {
 				}
 			}
 		}
-		return listOf(m, fieldColumns(), items, func(f *api.Field) (string, key) { return fieldName(f), m.device })
+		return listOf(m, fieldColumns(), items, func(f *apiv1.Field) (string, key) { return fieldName(f), m.device })
 	}
 	var items []row
 	for i := range m.rows {

@@ -14,7 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden frames")
@@ -86,31 +86,31 @@ func TestFrames(t *testing.T) {
 
 // nvidiaNewNames has one MIG GPU by the names of newer DCGM versions.
 func nvidiaNewNames() *fakeNode {
-	n := &fakeNode{devices: api.Devices{Hostname: "node-new"}, health: api.Health{State: "ok"}}
-	gpu := api.Device{ID: "G", Kind: "gpu", Collector: "dcgm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "NVIDIA B200"}
+	n := &fakeNode{devices: apiv1.Devices{Hostname: "node-new"}, health: apiv1.Health{State: "ok"}}
+	gpu := apiv1.Device{ID: "G", Kind: "gpu", Collector: "dcgm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "NVIDIA B200"}
 	mig := gpu
-	mig.ID, mig.Parent, mig.Kind, mig.Instance = "G/3", "G", "instance", &api.Instance{Profile: "1g.23gb", ID: "3"}
-	n.devices.Devices = []api.Device{gpu, mig}
-	n.fields.Devices = []api.DeviceFields{
-		{ID: "G", Fields: []api.Field{
+	mig.ID, mig.Parent, mig.Kind, mig.Instance = "G/3", "G", "instance", &apiv1.Instance{Profile: "1g.23gb", ID: "3"}
+	n.devices.Devices = []apiv1.Device{gpu, mig}
+	n.fields.Devices = []apiv1.DeviceFields{
+		{ID: "G", Fields: []apiv1.Field{
 			reading("DCGM_FI_DEV_GPU_UTIL_RATIO", "ratio", 0.5), reading("DCGM_FI_DEV_FB_USED_BYTES", "bytes", 90<<30), reading("DCGM_FI_DEV_FB_CAPACITY_BYTES", "bytes", 180<<30),
 			reading("DCGM_FI_DEV_BOARD_POWER_WATTS", "W", 900), reading("DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS", "W", 1000),
 			reading("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "celsius", 55), reading("DCGM_FI_DEV_SM_CLOCK_HERTZ", "Hz", 1.8e9),
 		}},
-		{ID: "G/3", Fields: []api.Field{reading("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ratio", 0.25)}},
+		{ID: "G/3", Fields: []apiv1.Field{reading("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "ratio", 0.25)}},
 	}
 	return n
 }
 
 // amd has one GPU by AMD's own names, which have labels.
 func amd() *fakeNode {
-	n := &fakeNode{devices: api.Devices{Hostname: "node-amd"}, health: api.Health{State: "ok"}}
-	n.devices.Devices = []api.Device{{ID: "A", Kind: "gpu", Collector: "rocm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "AMD Instinct MI300X"}}
-	labelled := func(f api.Field, name, v string) api.Field {
+	n := &fakeNode{devices: apiv1.Devices{Hostname: "node-amd"}, health: apiv1.Health{State: "ok"}}
+	n.devices.Devices = []apiv1.Device{{ID: "A", Kind: "gpu", Collector: "rocm", State: "up", LastSample: at(0), Interval: 1, GPU: "0", Model: "AMD Instinct MI300X"}}
+	labelled := func(f apiv1.Field, name, v string) apiv1.Field {
 		f.Labels = map[string]string{name: v}
 		return f
 	}
-	n.fields.Devices = []api.DeviceFields{{ID: "A", Fields: []api.Field{
+	n.fields.Devices = []apiv1.DeviceFields{{ID: "A", Fields: []apiv1.Field{
 		reading("DCGM_FI_DEV_GPU_UTIL", "%", 80),
 		labelled(reading("amd_gpu_memory_used_bytes", "bytes", 1), "memory", "gtt"),
 		labelled(reading("amd_gpu_memory_used_bytes", "bytes", 100<<30), "memory", "vram"),
@@ -289,7 +289,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("histories of %d GPUs are kept, want 6", len(m.histories))
 	}
 	n.devices.Devices = nil
-	n.devices.Collectors = []api.Collector{{Name: "nvml", Reason: "no NVIDIA GPU"}}
+	n.devices.Collectors = []apiv1.Collector{{Name: "nvml", Reason: "no NVIDIA GPU"}}
 	s.poll(noon.Add(2 * time.Second))
 	m.Update(tick(noon.Add(2 * time.Second)))
 	if !strings.Contains(text(m), "no device; collector nvml: no NVIDIA GPU") {
@@ -300,9 +300,9 @@ func TestGone(t *testing.T) {
 // The plots are of what the node has kept, if it has.
 func TestKeptSamples(t *testing.T) {
 	n := hopper()
-	n.samples = map[string]api.Samples{}
+	n.samples = map[string]apiv1.Samples{}
 	for _, f := range n.fields.Devices[0].Fields {
-		n.samples[f.Name] = api.Samples{Until: noon.UnixMilli(), Step: 30_000, Series: []api.SampledSeries{{Times: []int64{at(-60).UnixMilli(), at(-30).UnixMilli()}, Max: []*float64{value(0), value(100)}}}}
+		n.samples[f.Name] = apiv1.Samples{Until: noon.UnixMilli(), Step: 30_000, Series: []apiv1.SampledSeries{{Times: []int64{at(-60).UnixMilli(), at(-30).UnixMilli()}, Max: []*float64{value(0), value(100)}}}}
 	}
 	m, s := watch(t, 57, 24, n)
 	press(m, "enter")

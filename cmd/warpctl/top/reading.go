@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 )
 
@@ -111,7 +111,7 @@ func (v *values) reset() {
 
 // take fills v from a device's fields. A value that is older than its interval
 // allows is not known.
-func (v *values) take(fields []api.Field, interval float64) {
+func (v *values) take(fields []apiv1.Field, interval float64) {
 	v.reset()
 	var rank [quantities]int
 	for i := range fields {
@@ -141,7 +141,7 @@ func (v *values) take(fields []api.Field, interval float64) {
 
 // old reports whether a value was read longer ago than three of its intervals, at least
 // five seconds.
-func old(f *api.Field, interval float64) bool {
+func old(f *apiv1.Field, interval float64) bool {
 	return f.Age != nil && *f.Age > max(5, 3*cmp.Or(f.Interval, interval))
 }
 
@@ -159,7 +159,7 @@ func hasLabel(labels map[string]string, value string) bool {
 
 // row is a device with what is shown of it.
 type row struct {
-	*api.Device
+	*apiv1.Device
 	values
 	node int // index of its node
 }
@@ -212,7 +212,7 @@ func (r *row) model() string {
 }
 
 // user is a user of the device in one word or two.
-func user(u *api.User) string {
+func user(u *apiv1.User) string {
 	switch {
 	case u.Pod != "" && u.Namespace != "":
 		return u.Namespace + "/" + u.Pod

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 )
 
@@ -354,7 +354,7 @@ func (n *nodeRow) stateText() string {
 
 // process is a process on a device.
 type process struct {
-	*api.Process
+	*apiv1.Process
 	on *row
 }
 
@@ -388,34 +388,34 @@ func processColumns(states []*state) []column[process] {
 }
 
 // fieldColumns are those of the fields of one device.
-func fieldColumns() []column[api.Field] {
-	age := func(f *api.Field) float64 {
+func fieldColumns() []column[apiv1.Field] {
+	age := func(f *apiv1.Field) float64 {
 		if f.Age == nil {
 			return math.NaN()
 		}
 		return *f.Age
 	}
-	return []column[api.Field]{
+	return []column[apiv1.Field]{
 		{title: "FIELD", width: 24, grow: true, text: fieldName},
-		{title: "VALUE", width: 12, right: true, text: func(f *api.Field) string {
+		{title: "VALUE", width: 12, right: true, text: func(f *apiv1.Field) string {
 			if f.Value == nil {
 				return "-"
 			}
 			return exact(*f.Value)
-		}, value: func(f *api.Field) float64 {
+		}, value: func(f *apiv1.Field) float64 {
 			if f.Value == nil {
 				return math.NaN()
 			}
 			return *f.Value
 		}},
-		{title: "UNIT", width: 7, rank: 2, text: func(f *api.Field) string { return f.Unit }},
-		{title: "AGE", width: 6, right: true, rank: 1, text: func(f *api.Field) string {
+		{title: "UNIT", width: 7, rank: 2, text: func(f *apiv1.Field) string { return f.Unit }},
+		{title: "AGE", width: 6, right: true, rank: 1, text: func(f *apiv1.Field) string {
 			if f.Age == nil {
 				return "-"
 			}
 			return short(time.Duration(*f.Age * float64(time.Second)))
 		}, value: age},
-		{title: "WHY ABSENT", width: 16, grow: true, rank: 3, text: func(f *api.Field) string {
+		{title: "WHY ABSENT", width: 16, grow: true, rank: 3, text: func(f *apiv1.Field) string {
 			if f.Absent == nil {
 				return ""
 			}
@@ -424,7 +424,7 @@ func fieldColumns() []column[api.Field] {
 	}
 }
 
-func fieldName(f *api.Field) string {
+func fieldName(f *apiv1.Field) string {
 	out := f.Name
 	for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
 		out += " " + name + "=" + f.Labels[name]

@@ -9,7 +9,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 func TestClean(t *testing.T) {
@@ -38,12 +38,12 @@ func TestEscapeSequences(t *testing.T) {
 	n.devices.Hostname, n.devices.Collectors[0].Reason = evil, evil
 	d.Reason, d.GPU, d.UUID, d.PCIBusID, d.Node, d.Model, d.State = evil, evil, evil, evil, evil, evil, "stalled"
 	d.Labels, d.Facts = map[string]string{evil: evil}, map[string]string{evil: evil}
-	d.Instance = &api.Instance{Profile: evil, ID: evil, UUID: evil}
-	d.Users = []api.User{{Namespace: evil, Pod: evil, Container: evil, Job: evil}}
-	d.Processes = []api.Process{{PID: 1, Name: evil, Pod: evil}}
+	d.Instance = &apiv1.Instance{Profile: evil, ID: evil, UUID: evil}
+	d.Users = []apiv1.User{{Namespace: evil, Pod: evil, Container: evil, Job: evil}}
+	d.Processes = []apiv1.Process{{PID: 1, Name: evil, Pod: evil}}
 	d.ID = evil
 	n.fields.Devices[0].ID = evil
-	n.fields.Devices[0].Fields[0].Absent = &api.Absence{Reason: evil, Detail: evil}
+	n.fields.Devices[0].Fields[0].Absent = &apiv1.Absence{Reason: evil, Detail: evil}
 	n.fields.Devices[0].Fields[0].Unit = evil
 	n.fields.Devices[0].Fields[1].Labels = map[string]string{evil: evil}
 	n.health.Reasons = []string{evil}
@@ -160,7 +160,7 @@ func TestPoints(t *testing.T) {
 	if len(h.times) != mostHistory || len(h.values) != mostHistory {
 		t.Errorf("%d samples are kept, want %d", len(h.times), mostHistory)
 	}
-	s := &api.Samples{Step: 2000, Series: []api.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
+	s := &apiv1.Samples{Step: 2000, Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
 	if got := pointsOf(s, 100, noon, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
 		t.Errorf("kept samples: %v", got)
 	}

@@ -9,7 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // View draws the screen.
@@ -369,7 +369,7 @@ func (m *model) noFields() string {
 	return "no field is read of this device"
 }
 
-func event(e *api.Event) string {
+func event(e *apiv1.Event) string {
 	return join("  ", e.Time.Local().Format(time.TimeOnly), strings.ReplaceAll(e.Kind, "_", " "), e.Text)
 }
 

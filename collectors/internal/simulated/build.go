@@ -17,9 +17,8 @@ import (
 // ours.
 const headers = "vendor"
 
-// Build compiles the library, unless that was done on this machine before, and
-// returns its file, which must not be changed. It exports the symbols that are given,
-// or with nil all that are not static. Several processes may build at once.
+// Build compiles the library, unless this machine has it in the cache, and returns its file, which must not be changed.
+// It exports the given symbols, or with nil all that are not static. Several processes may build at once.
 func (l *Library) Build(exports []string) (string, error) {
 	files, err := l.files()
 	if err != nil {
@@ -37,7 +36,7 @@ func (l *Library) Build(exports []string) (string, error) {
 	return filepath.Join(dir, l.File), err
 }
 
-// fingerprint names what is made from files and from whatever else matters.
+// fingerprint names a build by its files and other inputs.
 func fingerprint(files []file, more ...any) string {
 	h := sha256.New()
 	for _, f := range files {
@@ -47,8 +46,8 @@ func fingerprint(files []file, more ...any) string {
 	return hex.EncodeToString(h.Sum(nil))[:24]
 }
 
-// once returns the directory of that name, which fill makes where there is none. It
-// appears whole: who is slower throws away what he has made.
+// once returns the directory of that name and lets fill create it if it is missing. The directory appears atomically:
+// if two processes fill it, the slower one discards its work.
 func once(name string, fill func(dir string) error) (string, error) {
 	base, err := Directory()
 	if err != nil {
@@ -108,8 +107,8 @@ func (l *Library) linkIn(dir, objects string, exports []string) error {
 	return l.cc(dir, append(append(args, l.link()...), "-o", l.File))
 }
 
-// compiler is $CC, with the flags that it may have, or cc: where cgo has compiled a
-// program for another architecture, the libraries that it loads are for that, too.
+// compiler returns $CC with its flags, or cc: if cgo has compiled a program for another architecture, the libraries
+// that it loads must be for that, too.
 func compiler() []string {
 	if cc := strings.Fields(os.Getenv("CC")); len(cc) != 0 {
 		return cc
@@ -117,7 +116,7 @@ func compiler() []string {
 	return []string{"cc"}
 }
 
-// CC runs the compiler in a directory, for what a test loads or starts.
+// CC runs the compiler in a directory, for a test's own sources.
 func CC(dir string, args ...string) error {
 	args = append(compiler(), args...)
 	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...) //nolint:gosec // our own sources

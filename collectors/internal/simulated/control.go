@@ -19,10 +19,10 @@ const (
 	FirstOwn          // where a library's own words begin
 )
 
-// What else the control file has, after lib/simulated.h.
+// Other parts of the control file, see lib/simulated.h.
 const (
 	messageOffset = 1024 // why it could not read a script, ends with a zero byte
-	textOffset    = 2048 // a text of the library's own, likewise
+	textOffset    = 2048 // a text of the library, ends with a zero byte
 	callsOffset   = 4096 // a counter for each function, in the order of functions.def
 	controlSize   = callsOffset + 8*maxFunctions
 
@@ -34,9 +34,8 @@ const (
 	controlSuffix = ".control"
 )
 
-// Control is the Go side of a control file, which it reads and writes with pread and
-// pwrite. Words are 64 bits in the machine's order. A goroutine may read and write
-// while others do; words that are counted up here, with Next, nothing else changes.
+// Control is the Go side of a control file, which it reads and writes with pread and pwrite. Words are 64 bits in the
+// machine's order. It is safe for concurrent use; only Next changes the words that it counts up.
 type Control struct {
 	mu   sync.Mutex // over Next
 	file *os.File
@@ -85,16 +84,15 @@ func (c *Control) Next(word int) error {
 	return c.Write(word, n+1)
 }
 
-// Calls is how often the function in that place of functions.def was called, by all
-// processes.
+// Calls returns how often all processes have called the function at that place of functions.def.
 func (c *Control) Calls(function int) (uint64, error) {
 	return c.readAt(callsOffset + 8*int64(function))
 }
 
-// Message says why a script could not be read; see Errors.
+// Message returns why a script could not be read; see Errors.
 func (c *Control) Message() string { return c.text(messageOffset, textOffset) }
 
-// Text is what the library left there; "" nothing.
+// Text returns the library's text; "" if there is none.
 func (c *Control) Text() string { return c.text(textOffset, callsOffset) }
 
 func (c *Control) text(from, to int64) string {
@@ -104,8 +102,7 @@ func (c *Control) text(from, to int64) string {
 	return text
 }
 
-// Tell adds one to a word of the library that Copy put into a directory: with
-// Generation that is reading its script again.
+// Tell adds one to a word of the library that Copy put into a directory; Generation makes it read its script again.
 func Tell(dir string, word int) error {
 	f, err := os.OpenFile(filepath.Join(dir, script+controlSuffix), os.O_RDWR, 0)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// Copy is a scripted library at a place of its own, with its script and its control
-// file next to it.
+// Copy is a scripted library in its own place, with its script and its control file next to it.
 type Copy struct {
 	Path    string // of the library
 	Control *Control
@@ -16,8 +15,8 @@ type Copy struct {
 	mu      sync.Mutex // over Write
 }
 
-// Copy puts a copy of a build into a directory, in the place of one that may be there;
-// a process that has loaded that keeps it. There is no script yet.
+// Copy copies a build into a directory and replaces an earlier copy; a process that has loaded the earlier one keeps
+// it. There is no script yet.
 func (l *Library) Copy(dir, built string) (*Copy, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -37,8 +36,7 @@ func (l *Library) Copy(dir, built string) (*Copy, error) {
 	return c, err
 }
 
-// Share puts a copy of a build, of this library or of another, at a path, and makes
-// it read this copy's script.
+// Share copies a build, of this library or of another, to a path, and makes it read this copy's script.
 func (c *Copy) Share(path, built string) error {
 	text, err := os.ReadFile(built)
 	if err != nil {
@@ -50,8 +48,7 @@ func (c *Copy) Share(path, built string) error {
 	)
 }
 
-// Write puts a script in place whole, so that no call reads half of it, and has the
-// library read it.
+// Write replaces the script atomically, so that no call reads half of it, and makes the library read it.
 func (c *Copy) Write(text string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// file is what a library is compiled from: a source of its own, one of this package,
-// or one of the vendor's headers.
+// file is an input of a build: the library's own source, one of this package, or one of the vendor's headers.
 type file struct {
 	name string // in the directory of a build
 	text []byte
@@ -22,11 +21,11 @@ type file struct {
 
 // files returns all of them, by name.
 func (l *Library) files() ([]file, error) {
-	out, err := read(nil, l.Sources)
+	out, err := readDir(nil, l.Sources)
 	if err == nil && l.Scripted {
 		var lib fs.FS
 		if lib, err = fs.Sub(shared, "lib"); err == nil {
-			out, err = read(out, lib)
+			out, err = readDir(out, lib)
 		}
 	}
 	if err != nil {
@@ -45,8 +44,8 @@ func (l *Library) files() ([]file, error) {
 	return out, nil
 }
 
-// read adds the files of a directory, which must not have the name of another.
-func read(out []file, dir fs.FS) ([]file, error) {
+// readDir adds the files of a directory. Their names must be unique.
+func readDir(out []file, dir fs.FS) ([]file, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	for _, e := range entries {
 		if slices.ContainsFunc(out, func(f file) bool { return f.name == e.Name() }) {
@@ -61,9 +60,8 @@ func read(out []file, dir fs.FS) ([]file, error) {
 	return out, err
 }
 
-// ModuleFolder is where the go command keeps a folder of a module that go.mod names:
-// what is under /pkg/nvml of "github.com/NVIDIA/go-nvml". It must be called inside
-// of this module.
+// ModuleFolder returns where the go command keeps a folder of a module in go.mod, for example /pkg/nvml of
+// "github.com/NVIDIA/go-nvml". It must be called inside this module.
 func ModuleFolder(module, folder string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", module) //nolint:gosec // a module of go.mod

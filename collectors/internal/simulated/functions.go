@@ -8,16 +8,16 @@ import (
 	"strconv"
 )
 
-// Function is one of those that a scripted library can define.
+// Function is a function that a scripted library can define.
 type Function struct {
 	Name  string
-	Since int // version of the library that has it first, as functions.def counts them
+	Since int // first version of the library that has it, in the numbering of functions.def
 }
 
 var functionLine = regexp.MustCompile(`(?m)^[A-Z]+\((\w+), *(\d+)[,)]`)
 
-// Functions are those of functions.def, in the order of their counters: FN where
-// there is something behind the name, STUB where there is not, or a library's own word.
+// Functions lists the functions of functions.def in the order of their counters: FN for lines with arguments, STUB for
+// lines without, or a library's own word.
 func (l *Library) Functions() (out []Function) {
 	text, err := fs.ReadFile(l.Sources, "functions.def")
 	if err != nil {
@@ -33,8 +33,7 @@ func (l *Library) Functions() (out []Function) {
 	return out
 }
 
-// Symbols are the functions of a library of that version, for Build, but for some
-// that it lacks.
+// Symbols returns the functions of a library of that version, for Build, without the given ones.
 func (l *Library) Symbols(version int, without []string) ([]string, error) {
 	all := l.Functions()
 	for _, name := range without {
@@ -51,7 +50,7 @@ func (l *Library) Symbols(version int, without []string) ([]string, error) {
 	return out, nil
 }
 
-// Has reports whether a function of that name is among them.
+// Has reports whether the list has a function of that name.
 func Has(functions []Function, name string) bool {
 	return slices.ContainsFunc(functions, func(f Function) bool { return f.Name == name })
 }

@@ -1,12 +1,11 @@
-// Package simulated is what the simulated libraries of NVML, DCGM, ROCm SMI and CUDA
-// share: how they are compiled when a test needs them and kept for the next test, and
-// how a Go program sets the answers of one that is loaded, in whatever process.
+// Package simulated is the shared part of the simulated libraries of NVML, DCGM, ROCm SMI and CUDA: it compiles them
+// when a test needs them, caches them for the next test, and lets a Go program set the answers of a loaded one, in any
+// process.
 //
-// A simulated library with a script reads it: a text of lines. It finds the
-// script through a file next to it, NAME.node; next to the script is a file
-// of 64-bit words, SCRIPT.control, which the library maps. A word that changes makes
-// it read the script again at its next call; in others it reports what is done with it.
-// lib holds the C side of that, which each library is compiled with.
+// A simulated library may have a script, a text of lines. It finds the script through a file next to it, NAME.node;
+// next to the script is a file of 64-bit words, SCRIPT.control, which the library maps. A change of one word makes the
+// library read the script again at its next call; in other words the library counts its use. lib holds the C side,
+// which is compiled into each library.
 //
 // Nothing here runs in production.
 package simulated
@@ -22,20 +21,20 @@ import (
 //go:embed lib
 var shared embed.FS
 
-// Library is a shared library to be compiled with cc, from C11.
+// Library describes a shared library that cc compiles as C11.
 type Library struct {
-	// Name is what it simulates, as messages have it: "NVML".
+	// Name is the simulated library's name in messages: "NVML".
 	Name string
 	// File is its file's name and its soname.
 	File string
-	// Sources are the C files and what they include, all in one directory.
+	// Sources holds the C files and the files that they include, in one directory.
 	Sources fs.FS
-	// Scripted adds what reads a script and keeps the control file: lib/simulated.h
-	// says what the sources must define. Functions are those of "functions.def".
+	// Scripted adds the code that reads a script and keeps the control file: lib/simulated.h lists the definitions that
+	// the sources must have. "functions.def" lists the functions.
 	Scripted bool
 	// Headers returns the vendor's headers, by name; nil means none.
 	Headers func() (map[string][]byte, error)
-	// Compile and Link are flags beyond those that all have.
+	// Compile and Link are additional flags.
 	Compile, Link []string
 }
 
@@ -53,8 +52,7 @@ func (l *Library) link() []string {
 	return append([]string{"-shared", "-pthread", "-Wl,-soname," + l.File, "-ldl"}, l.Link...)
 }
 
-// Directory is where builds are kept, one per user. What else a test keeps next to
-// them has a name with a dash.
+// Directory returns where builds are cached, one per user. Names of other files there have a dash.
 func Directory() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

@@ -8,18 +8,17 @@ import (
 	"sync"
 )
 
-// driver is what a branch is.
+// driver is one driver branch.
 type driver struct {
 	branch  int
-	version string // of a release of it
+	version string // of one release
 	cuda    int    // as cudaDriverGetVersion gives it
 	fields  int    // NVML_FI_MAX
 	gpm     int    // NVML_GPM_METRIC_MAX
 }
 
-// drivers by branch. NVML_FI_MAX and NVML_GPM_METRIC_MAX are those of nvml.h in
-// the CUDA toolkit that came with the branch, which go-nvml's history keeps:
-// https://github.com/NVIDIA/go-nvml/commits/main/gen/nvml/nvml.h
+// drivers lists the branches. NVML_FI_MAX and NVML_GPM_METRIC_MAX come from nvml.h in the branch's CUDA toolkit, as
+// kept in go-nvml's history: https://github.com/NVIDIA/go-nvml/commits/main/gen/nvml/nvml.h
 var drivers = []driver{
 	{470, "470.256.02", 11040, 161, 0},
 	{510, "510.108.03", 11060, 161, 0},
@@ -58,12 +57,12 @@ func driverBranch(name string) (int, error) {
 	return d.branch, err
 }
 
-// nvmlVersion is what nvmlSystemGetNVMLVersion says.
+// nvmlVersion returns the result of nvmlSystemGetNVMLVersion.
 func (d driver) nvmlVersion() string { return fmt.Sprintf("%d.%s", d.cuda/1000, d.version) }
 
 var keyLine = regexp.MustCompile(`(?m)^(?:TEXT|NUMBER)\(\w+, *"([^"]+)", *(\d+)\)`)
 
-// keys are those of lib/keys.def, with how many elements each has.
+// keys returns the keys of lib/keys.def with their number of elements.
 var keys = sync.OnceValue(func() map[string]int {
 	text, err := sources.ReadFile("lib/keys.def")
 	if err != nil {

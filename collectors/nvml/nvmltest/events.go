@@ -13,24 +13,23 @@ const (
 	EventMIGConfig    = 0x100
 )
 
-// keptEvents is how far a listener may be behind.
+// keptEvents is how many events a listener may be behind.
 const keptEvents = 1024
 
-// noInstance is what NVML says if an event concerns the whole GPU.
+// noInstance is NVML's ID for an event of the whole GPU.
 const noInstance = 0xFFFFFFFF
 
-// XID tells those who listen of an XID on a GPU.
+// XID reports an XID of a GPU to the listeners.
 func (n *Node) XID(gpu int, code uint64) {
 	n.Event(gpu, EventXID, code, noInstance, noInstance)
 }
 
-// InstanceXID is XID on an instance.
+// InstanceXID reports an XID of an instance.
 func (n *Node) InstanceXID(gpu int, code uint64, gi, ci uint32) {
 	n.Event(gpu, EventXID, code, gi, ci)
 }
 
-// Event tells those who listen of an event. It comes after those before it, once
-// to each event set that had registered for it by then.
+// Event reports an event to the listeners: once to each event set that was registered for it, after all earlier events.
 func (n *Node) Event(gpu int, kind, data uint64, gi, ci uint32) {
 	n.change(func() error { n.event(gpu, kind, data, gi, ci); return nil })
 }

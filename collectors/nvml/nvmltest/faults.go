@@ -12,7 +12,7 @@ import (
 // Every stands for all functions of a GPU.
 const Every = "*"
 
-// fault is what is wrong with a function on a GPU.
+// fault is a fault of a function on a GPU.
 type fault struct {
 	gpu      int
 	function string
@@ -49,10 +49,9 @@ func checkFunction(name string) error {
 	return fmt.Errorf("fault in %q: the simulated NVML has no such function", name)
 }
 
-// Return makes a function answer a code, by its name without NVML_ERROR_
-// ("NOT_SUPPORTED", "SUCCESS" takes the fault back) or its number. gpu is Host for
-// functions without a device; function may be Every. What is said of a function
-// goes before what is said of Every.
+// Return makes a function answer a code: its name without NVML_ERROR_ ("NOT_SUPPORTED"; "SUCCESS" removes the fault) or
+// its number. gpu is Host for functions without a device. function may be Every; a fault of a single function overrides
+// a fault of Every.
 func (n *Node) Return(gpu int, function, code string) {
 	if code == "SUCCESS" || code == "0" {
 		n.removeFaults(func(f fault) bool { return f.gpu == gpu && f.function == function && f.kind == "code" })
@@ -61,7 +60,7 @@ func (n *Node) Return(gpu int, function, code string) {
 	n.setFault(fault{gpu: gpu, function: function, kind: "code", what: "code " + code})
 }
 
-// Delay makes a function take that long; 0 takes it back.
+// Delay makes a function take the given time; 0 removes the delay.
 func (n *Node) Delay(gpu int, function string, d time.Duration) {
 	if d == 0 {
 		n.removeFaults(func(f fault) bool { return f.gpu == gpu && f.function == function && f.kind == "delay" })
@@ -70,8 +69,8 @@ func (n *Node) Delay(gpu int, function string, d time.Duration) {
 	n.setFault(fault{gpu: gpu, function: function, kind: "delay", what: fmt.Sprintf("delay %d", d.Microseconds())})
 }
 
-// Hang makes calls of a function hang until release is called, which may be done
-// twice, or the node is closed. Hanging tells how many do.
+// Hang makes calls of a function hang until release is called or the node is closed. release may be called twice.
+// Hanging returns how many calls hang.
 func (n *Node) Hang(gpu int, function string) (release func()) {
 	f := fault{gpu: gpu, function: function, kind: "hang", what: "hang"}
 	n.setFault(f)
@@ -87,21 +86,19 @@ func (n *Node) removeFaults(which func(fault) bool) {
 	})
 }
 
-// Clear takes back all that Return, Delay, Hang and Lose did to a GPU, or with
-// Host to functions without a device.
+// Clear removes all faults that Return, Delay, Hang and Lose set for a GPU, or with Host for functions without a
+// device.
 func (n *Node) Clear(gpu int) {
 	n.removeFaults(func(f fault) bool { return f.gpu == gpu })
 }
 
-// Lose makes a GPU fall off the bus: XID 79 to those who listen, and
-// GPU_IS_LOST to everyone.
+// Lose makes a GPU fall off the bus: listeners get XID 79, callers get GPU_IS_LOST.
 func (n *Node) Lose(gpu int) {
 	n.XID(gpu, 79)
 	n.setFault(fault{gpu: gpu, function: Every, kind: "code", what: "code GPU_IS_LOST"})
 }
 
-// Remove takes a GPU out of the machine: the count shrinks and those behind it
-// move up.
+// Remove takes a GPU out of the machine: the count shrinks and the GPUs behind it move up.
 func (n *Node) Remove(gpu int) {
 	n.change(func() error { n.absent[gpu] = true; return nil })
 }
@@ -117,9 +114,8 @@ func (n *Node) Restore(gpu int) {
 	})
 }
 
-// Unload makes the driver go away: nothing can be initialised, and calls of those
-// who have answer DRIVER_NOT_LOADED, until Load. The real driver cannot be
-// unloaded while someone holds its devices: see OpenFiles.
+// Unload removes the driver until Load: initialisation fails, and calls of initialised users answer DRIVER_NOT_LOADED.
+// The real driver cannot be unloaded while its devices are open: see OpenFiles.
 func (n *Node) Unload() {
 	n.change(func() error {
 		n.faults = append(n.faults, unloaded(n.gpus)...)
@@ -127,9 +123,8 @@ func (n *Node) Unload() {
 	})
 }
 
-// LoadDriver brings the driver back, in another version if one is given. The
-// library stays what it was; if its version no longer fits, initialisation
-// answers LIB_RM_VERSION_MISMATCH, as on a node after an upgrade.
+// LoadDriver brings the driver back, in another version if one is given. The library keeps its version; if that no
+// longer fits, initialisation answers LIB_RM_VERSION_MISMATCH, as on a node after an upgrade.
 func (n *Node) LoadDriver(version string) {
 	n.change(func() error {
 		gone := unloaded(n.gpus)

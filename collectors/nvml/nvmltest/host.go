@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// UUID is that of a GPU.
+// UUID returns a GPU's UUID.
 func UUID(gpu int) string { return fmt.Sprintf("GPU-fa4e%04x-0000-4000-8000-%012x", gpu, gpu) }
 
 // Serial is a GPU's serial number.
@@ -19,7 +19,7 @@ func PCI(gpu int) string { return fmt.Sprintf("0000:%02x:00.0", bus(gpu)) }
 // bus numbers are spread as on a board with switches.
 func bus(gpu int) int { return 0x0b + 7*gpu }
 
-// identity are the lines that make the GPUs differ.
+// identity returns the script lines that make the GPUs differ.
 func identity(gpus int) (out []string) {
 	for g := range gpus {
 		add := func(key, value string) { out = append(out, fmt.Sprintf("gpu %d %s %s", g, key, value)) }
@@ -50,7 +50,7 @@ func (n *Node) devices() []string {
 	return out
 }
 
-// makeDriverFiles shows a loaded driver of that version.
+// makeDriverFiles makes the files of a loaded driver of that version.
 func (n *Node) makeDriverFiles(version string) error {
 	files := map[string]string{
 		"proc/driver/nvidia/version": fmt.Sprintf("NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Thu Jan  1 00:00:00 UTC 2026\n", version),
@@ -73,7 +73,7 @@ func (n *Node) makeDriverFiles(version string) error {
 	return nil
 }
 
-// information is what the kernel module says of a GPU, whatever NVML does.
+// information returns the kernel module's file about a GPU, which does not depend on NVML.
 func (n *Node) information(gpu int) string {
 	return fmt.Sprintf("Model: \t\t %s\nIRQ:   \t\t %d\nGPU UUID: \t %s\nVideo BIOS: \t 96.00.74.00.01\nBus Type: \t PCIe\n"+
 		"DMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Firmware: \t %s\nGPU Excluded:\t No\n",

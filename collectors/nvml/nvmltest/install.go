@@ -10,15 +10,15 @@ import (
 	"warpgauge/collectors/internal/simulated"
 )
 
-// library is the copy of a build that this process uses, in a separate directory.
+// library is this process's copy of a build, in its own directory.
 type library struct {
 	options Options
-	built   string // what it is a copy of
+	built   string // the file that it is a copy of
 	*simulated.Copy
 }
 
-// install makes this process's copy. It stays for the life of the process, which
-// may be bound to it; the next process removes it.
+// install makes this process's copy. It stays for the life of the process, which may be bound to it; the next process
+// removes it.
 func install(o Options, built string) (*library, error) {
 	base, err := simulated.Directory()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 //go:embed lib/*
 var sources embed.FS
 
-// Words of our own in the control file. lib/fake.h has the same list.
+// Our own words in the control file. lib/fake.h has the same list.
 const (
 	wordInits = simulated.FirstOwn + iota // initialisations in force, counted as NVML does, of all processes
 	wordFiles                             // devices that it holds open
@@ -34,14 +34,14 @@ var simulation = sync.OnceValue(func() *simulated.Library {
 	}
 })
 
-// functions are those of lib/functions.def, by the first driver branch that has them.
+// functions returns the functions of lib/functions.def with the first driver branch that has each.
 var functions = sync.OnceValue(func() []simulated.Function { return simulation().Functions() })
 
 // Options of a build of the library.
 type Options struct {
 	// Driver is a branch or a version, as in Config; "" means "580".
 	Driver string
-	// Without are symbols to leave out, beyond those that the driver lacks.
+	// Without lists symbols to leave out, in addition to those that the driver lacks.
 	Without []string
 }
 
@@ -58,11 +58,11 @@ func (o Options) build() (string, error) {
 	return simulation().Build(symbols)
 }
 
-// wrapped is how go-nvml's copy of nvml.h declares handles: in a struct, which is
-// passed as the pointer in it would be. NVIDIA's own has the pointer.
+// wrapped is go-nvml's declaration of handles in nvml.h: a struct, which is passed like the pointer in it. NVIDIA's own
+// header has the pointer.
 var wrapped = regexp.MustCompile(`typedef struct\s*\{\s*struct (\w+)\s*\*\s*handle;\s*\}\s*(\w+);`)
 
-// header returns what reads go-nvml's nvml.h, once.
+// header returns go-nvml's nvml.h, read once.
 func header() func() (map[string][]byte, error) {
 	return sync.OnceValues(func() (map[string][]byte, error) {
 		dir, err := simulated.ModuleFolder("github.com/NVIDIA/go-nvml", "pkg/nvml")

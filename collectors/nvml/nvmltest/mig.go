@@ -18,7 +18,7 @@ type Instance struct {
 	share    float64 // of the GPU's load
 }
 
-// migProfile is one of nvmlDeviceGetGpuInstanceProfileInfo's.
+// migProfile is a profile of nvmlDeviceGetGpuInstanceProfileInfo.
 type migProfile struct {
 	name   string
 	number int // NVML_GPU_INSTANCE_PROFILE_*
@@ -30,8 +30,8 @@ type migProfile struct {
 	count  int // instances that fit
 }
 
-// migProfiles by preset. Memory and multiprocessors are those in NVIDIA's MIG user
-// guide (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/).
+// migProfiles lists the profiles by preset. Memory and multiprocessors come from NVIDIA's MIG user guide
+// (https://docs.nvidia.com/datacenter/tesla/mig-user-guide/).
 func migProfiles(preset string) []migProfile {
 	if strings.HasPrefix(preset, "a100") {
 		return []migProfile{
@@ -69,9 +69,8 @@ func firstID(slices int) int {
 	return 0
 }
 
-// instances are the MIG devices of a GPU with these profiles. "3g.20gb" is a GPU
-// instance with one compute instance; "1c.3g.20gb" a compute instance of one
-// slice, which joins the GPU instance before it while that has room.
+// instances returns the MIG devices of a GPU with these profiles. "3g.20gb" is a GPU instance with one compute
+// instance; "1c.3g.20gb" is a compute instance of one slice, which joins the previous GPU instance while that has room.
 func instances(preset string, gpu int, profiles []string) ([]Instance, error) {
 	out := []Instance{} // not nil: MIG mode is on
 	used := make(map[int]bool)
@@ -125,7 +124,7 @@ func (in Instance) line(gpu int) string {
 		gpu, in.GI, in.CI, in.UUID, in.Profile, k.number, k.id, k.slices, in.ciSlices, k.memory, k.sms*in.ciSlices/k.slices, k.copies, k.count, in.share)
 }
 
-// profileLines are the profiles that a GPU offers.
+// profileLines returns the profiles that a GPU offers.
 func profileLines(preset string) (out []string) {
 	for _, p := range migProfiles(preset) {
 		out = append(out, fmt.Sprintf("profile * name=%s number=%d id=%d slices=%d memory=%d sms=%d copies=%d count=%d",
@@ -134,9 +133,8 @@ func profileLines(preset string) (out []string) {
 	return out
 }
 
-// SetMIG puts a GPU into MIG mode with these profiles, in place of what it has, and
-// tells those who listen. Handles of instances that are gone answer
-// INVALID_ARGUMENT.
+// SetMIG replaces a GPU's MIG instances by instances of these profiles and notifies the listeners. Handles of destroyed
+// instances answer INVALID_ARGUMENT.
 func (n *Node) SetMIG(gpu int, profiles ...string) []Instance {
 	var list []Instance
 	n.change(func() (err error) {
@@ -159,7 +157,7 @@ func (n *Node) NoMIG(gpu int) {
 	})
 }
 
-// Instances are a GPU's MIG devices, in the order of their indices.
+// Instances returns a GPU's MIG devices, in the order of their indexes.
 func (n *Node) Instances(gpu int) []Instance {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -90,16 +90,14 @@ func (n *Node) prepare() error {
 // Library is the path of the simulated libnvidia-ml.so.1, for --nvml-library.
 func (n *Node) Library() string { return n.lib.Path }
 
-// Root is a directory with proc/driver/nvidia and dev as they are below "/" on a
-// node with a driver.
+// Root is a directory with proc/driver/nvidia and dev, as below "/" on a node with a driver.
 func (n *Node) Root() string { return n.dir }
 
-// GPUs is how many boards the node has, absent ones included.
+// GPUs returns the number of boards, absent ones included.
 func (n *Node) GPUs() int { return n.gpus }
 
-// Close takes the node away and removes its files. The library then shows the
-// Node before it, if there is one. The error is of a script that the library
-// could not read.
+// Close removes the node and its files. The library then shows the previous Node, if any. The error reports script
+// lines that the library could not read.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	closed := n.closed
@@ -110,13 +108,13 @@ func (n *Node) Close() error {
 	}
 	var err error
 	if nodes.shown(n) {
-		err = n.show() // ends what hangs
+		err = n.show() // ends the hanging calls
 	}
 	bad := n.ScriptError()
 	return errors.Join(err, bad, nodes.pop(n), os.RemoveAll(n.dir))
 }
 
-// ScriptError is what the library could not read, or nil.
+// ScriptError returns the script lines that the library could not read, or nil.
 func (n *Node) ScriptError() error {
 	bad, err := n.lib.Control.Read(simulated.Errors)
 	if err != nil || bad == 0 {
@@ -148,7 +146,7 @@ func (n *Node) change(f func() error) {
 	}
 }
 
-// Script is what the library reads.
+// Script returns the script that the library reads.
 func (n *Node) Script() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -218,7 +216,7 @@ func (n *Node) SetNumber(gpu int, key string, value float64) {
 	n.Set(gpu, key, strconv.FormatFloat(value, 'g', -1, 64))
 }
 
-// Unset takes back what Set has changed.
+// Unset undoes Set.
 func (n *Node) Unset(gpu int, key string) {
 	n.change(func() error {
 		n.sets = slices.DeleteFunc(n.sets, func(o setting) bool { return o.gpu == selector(gpu) && o.key == key })
@@ -226,7 +224,7 @@ func (n *Node) Unset(gpu int, key string) {
 	})
 }
 
-// Line adds a line of script that no method makes.
+// Line adds a script line that no method writes.
 func (n *Node) Line(format string, args ...any) {
 	n.change(func() error {
 		n.extra = append(n.extra, fmt.Sprintf(format, args...))

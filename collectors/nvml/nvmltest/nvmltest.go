@@ -1,18 +1,14 @@
-// Package nvmltest is a simulated NVIDIA node for tests: a libnvidia-ml.so.1 of
-// our own, written in C against NVML's public header, compiled when a test needs
-// it, and a Go handle to change what it answers while it runs.
+// Package nvmltest simulates an NVIDIA node for tests: its own libnvidia-ml.so.1, written in C against NVML's public
+// header and compiled when a test needs it, and a Go handle that changes the library's answers while it runs.
 //
-// The library is a real shared object, so dlopen, dlsym, go-nvml's lazy binding
-// and our own calls in C are exercised as they are on a node with a driver. It
-// reads a script (see README.md); a Node writes that script and changes it. The
-// library sees a change at its next call, in this process and in any other.
+// The library is a real shared object, so tests exercise dlopen, dlsym, go-nvml's lazy binding and our own C calls as
+// on a node with a driver. It reads a script (see README.md), which a Node writes and changes. The library sees a
+// change at its next call, in this process and in any other.
 //
-// go-nvml's calls are undefined symbols of the executable, which the loader binds
-// to the first library that was loaded, for ever. A process therefore has one
-// library, and all Nodes of a test binary share it: the Node made last is what the
-// library shows, until its test ends. Tests that use it cannot be parallel. A
-// test that needs another build of the library (an older driver, missing
-// symbols) calls OwnProcess first.
+// go-nvml's calls are undefined symbols of the executable, which the loader binds for ever to the first loaded library.
+// A process therefore has one library, which all Nodes of a test binary share: it shows the newest Node until that
+// Node's test ends. Tests that use it cannot be parallel. A test that needs another build of the library (an older
+// driver, missing symbols) calls OwnProcess first.
 //
 // Serial numbers begin with SIM and UUIDs with GPU-fa4e, so that no simulated
 // board is taken for a real one.
@@ -34,13 +30,12 @@ import (
 type Config struct {
 	// Preset is a file of presets/ without its ending; "" means "h100-sxm".
 	Preset string
-	// GPUs is how many boards there are; 0 means as many as the preset has.
+	// GPUs is the number of boards; 0 means the preset's number.
 	GPUs int
-	// Driver is a branch ("470", "525", "550", "580") or a version
-	// ("550.54.15"); "" means "580". The library lacks the symbols that came
-	// later, and knows no later field ids.
+	// Driver is a branch ("470", "525", "550", "580") or a version ("550.54.15"); "" means "580". The library lacks
+	// later symbols and field IDs.
 	Driver string
-	// Without are further symbols that the library lacks.
+	// Without lists further symbols that the library lacks.
 	Without []string
 	// MIG enables MIG mode with these profiles: {0: {"1g.10gb", "3g.40gb"}}.
 	MIG map[int][]string
@@ -77,8 +72,7 @@ func New(tb testing.TB, c Config) *Node {
 	return n
 }
 
-// Start is New for programs other than tests. What a Node's methods cannot do is
-// told to fail, which must not return.
+// Start is New for programs other than tests. It reports failures to fail, which must not return.
 func Start(c Config, fail func(error)) (*Node, error) {
 	c = c.withDefaults()
 	lib, err := nodes.library(Options{Driver: c.Driver, Without: c.Without})
@@ -92,9 +86,8 @@ func Start(c Config, fail func(error)) (*Node, error) {
 	return n, nodes.push(n)
 }
 
-// Write puts a separate library, with a Node that it alone shows, into a
-// directory: for programs that are started with --nvml-library=DIR/libnvidia-ml.so.1.
-// It stays there until the directory is removed.
+// Write puts a separate library with its own Node into a directory, for programs that are started with
+// --nvml-library=DIR/libnvidia-ml.so.1. It stays there until the directory is removed.
 func Write(dir string, c Config, fail func(error)) (*Node, error) {
 	c = c.withDefaults()
 	o := Options{Driver: c.Driver, Without: c.Without}
@@ -113,9 +106,8 @@ func Write(dir string, c Config, fail func(error)) (*Node, error) {
 	return n, n.show()
 }
 
-// stack is the Nodes of this process; the library shows the top one. It is
-// package-level state because what it guards is process-wide: see the package's
-// comment.
+// stack holds the Nodes of this process; the library shows the top one. It is package-level state because the library
+// is process-wide: see the package comment.
 type stack struct {
 	mu    sync.Mutex
 	lib   *library
@@ -124,7 +116,7 @@ type stack struct {
 
 var nodes stack
 
-// library is the one library of this process.
+// library is this process's only library.
 func (s *stack) library(o Options) (*library, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +134,7 @@ func (s *stack) library(o Options) (*library, error) {
 	return s.lib, err
 }
 
-// push makes n the Node that the library shows.
+// push makes the library show n.
 func (s *stack) push(n *Node) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +142,7 @@ func (s *stack) push(n *Node) error {
 	return n.show()
 }
 
-// pop takes n away; the library shows the one before.
+// pop removes n; the library shows the previous Node.
 func (s *stack) pop(n *Node) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,9 +192,8 @@ func Build(tb testing.TB, o Options) string {
 // Reread makes the library that Write put into a directory read its script again.
 func Reread(dir string) error { return simulated.Tell(dir, simulated.Generation) }
 
-// Install puts a copy of the Node's library at path, with the directories that it
-// needs, and returns path. The loader takes it for another library; what it
-// answers is this process's Node.
+// Install copies the Node's library to path, creates the needed directories, and returns path. The loader takes it for
+// another library, but it answers as this process's Node.
 func (n *Node) Install(path string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		n.fail(err)

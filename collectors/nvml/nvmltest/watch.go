@@ -12,8 +12,7 @@ import (
 	"warpgauge/collectors/internal/simulated"
 )
 
-// Calls is how often a function was called since New or ResetCalls, by all
-// processes that use the library.
+// Calls returns how often all processes that use the library have called a function since New or ResetCalls.
 func (n *Node) Calls(name string) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -29,7 +28,7 @@ func (n *Node) ResetCalls() {
 	}
 }
 
-// AllCalls are the functions that were called, with how often.
+// AllCalls returns the called functions with their numbers of calls.
 func (n *Node) AllCalls() map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, f := range functions() {
@@ -53,24 +52,23 @@ func (n *Node) count(name string) uint64 {
 	return v
 }
 
-// Held is what the users of the library hold, in all processes. A process that is
-// killed leaves its share behind.
+// Held counts the resources that users of the library hold, in all processes. A killed process leaves its share behind.
 type Held struct {
-	Inits     int // initialisations that no shutdown has ended
+	Inits     int // initialisations without a shutdown
 	Files     int // open devices
 	EventSets int
 	Samples   int // of GPM
 }
 
-// Held is what is held now: the zero value when everything was released.
+// Held returns the resources held now: the zero value when everything was released.
 func (n *Node) Held() Held {
 	return Held{Inits: n.word(wordInits), Files: n.word(wordFiles), EventSets: n.word(wordEventSets), Samples: n.word(wordSamples)}
 }
 
-// Hanging is how many calls hang now.
+// Hanging returns the number of hanging calls.
 func (n *Node) Hanging() int { return n.word(simulated.Hanging) }
 
-// WaitHanging returns when that many calls hang, which the caller has started.
+// WaitHanging returns when that many calls, which the caller has started, hang.
 func (n *Node) WaitHanging(count int) {
 	for range 10_000 {
 		if n.Hanging() == count {
@@ -89,8 +87,7 @@ func (n *Node) word(word int) int {
 	return int(int64(v))
 }
 
-// OpenFiles are the node's devices that a process (0: this one) has open, by
-// their names below dev.
+// OpenFiles returns the node's devices that a process (0: this one) has open, by their names below dev.
 func (n *Node) OpenFiles(pid int) []string {
 	if pid == 0 {
 		pid = os.Getpid()

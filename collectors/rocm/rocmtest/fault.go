@@ -49,8 +49,8 @@ func (g *GPU) Return(tb testing.TB) {
 	}
 }
 
-// Hide makes a device of the compute side one that no control group may use: for a
-// process without root's rights, its files cannot be read.
+// Hide makes a device of the compute side unusable for control groups: a process without root's rights cannot read its
+// files.
 func (g *GPU) Hide(tb testing.TB, instance int) {
 	tb.Helper()
 	for _, name := range []string{"gpu_id", "name", "properties"} {
@@ -60,8 +60,8 @@ func (g *GPU) Hide(tb testing.TB, instance int) {
 	}
 }
 
-// AsUser calls f without root's rights over files, on a thread of its own: what f reads
-// in other goroutines is not concerned. It skips the test if rights cannot be given up.
+// AsUser calls f without root's rights over files, on a separate thread; other goroutines of f keep their rights. It
+// skips the test if rights cannot be dropped.
 func (t *Tree) AsUser(tb testing.TB, f func()) {
 	tb.Helper()
 	if os.Geteuid() == 0 {
@@ -87,7 +87,7 @@ func (t *Tree) AsUser(tb testing.TB, f func()) {
 	f()
 }
 
-// publish lets every user read what is not hidden.
+// publish lets every user read the files that are not hidden.
 func (t *Tree) publish() error {
 	return filepath.WalkDir(t.Root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -114,7 +114,7 @@ func empty(dir string) error {
 	})
 }
 
-// Inaccessible is what RAS counts say while the GPU resets.
+// Inaccessible is the text of RAS counts while the GPU resets.
 const Inaccessible = "Query currently inaccessible\n"
 
 // FIFO puts a pipe in the place of the key's file: who opens the file after that

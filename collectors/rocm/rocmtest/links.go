@@ -13,10 +13,9 @@ const (
 	linkXGMI = 11
 )
 
-// links makes what is missing of how the nodes of KFD reach each other, and
-// removes the links to GPUs that have left. What is there is not touched: a
-// library may be reading it. Both directories are there for every node, also
-// without a link in it: ROCm SMI ends the process where io_links is missing.
+// links adds the missing links between KFD nodes and removes the links to GPUs that have left. It does not touch
+// existing links, because a library may be reading them. Every node has both directories, even without a link: ROCm SMI
+// crashes where io_links is missing.
 func (t *Tree) links() error {
 	if t.o.NoKFD {
 		return nil

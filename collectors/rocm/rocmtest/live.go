@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// write makes the files say what the GPU measures, but for those that a test
-// has taken over.
+// write updates the files to the GPU's state, except the files that a test has taken over.
 func (g *GPU) write() error {
 	if g.gone {
 		return nil
@@ -45,9 +44,8 @@ func (g *GPU) write() error {
 	return nil
 }
 
-// taken reports whether the content of the file of a key is set elsewhere: by a
-// test, or by a pipe that a user has put there. A pipe is not written to: that would
-// wait for its reader, or release one that is meant to hang.
+// taken reports whether something else sets the content of a key's file: a test, or a pipe that a user has put there. A
+// pipe is not written to, because that would wait for its reader or release one that must hang.
 func (g *GPU) taken(key string) bool {
 	if g.pinned[key] {
 		return true
@@ -56,8 +54,7 @@ func (g *GPU) taken(key string) bool {
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// live are the texts that change. The power of an MI250X package is reported by its
-// first die only.
+// live returns the texts that change. Only the first die of an MI250X package reports power.
 func (g *GPU) live() map[string]string {
 	s, m := &g.State, g.spec
 	num := func(v uint64) string { return strconv.FormatUint(v, 10) }

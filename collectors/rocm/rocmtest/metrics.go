@@ -57,7 +57,7 @@ func times(n int, v uint64) []uint64 {
 	return s
 }
 
-// firstOf returns eight values of which the first k are v, the others not available.
+// firstOf returns eight values: v for the first k, not available for the others.
 func firstOf(k int, v uint64) []uint64 {
 	s := times(8, na)
 	for i := range min(k, len(s)) {
@@ -182,7 +182,7 @@ func (w *blob) currentClocks(s *State) {
 	w.u16(s.MclkMHz)
 }
 
-// v16 is 1.6 to 1.8, which say what each compute partition does.
+// v16 encodes 1.6 to 1.8, which have values for each compute partition.
 func (w *blob) v16(content int, s *State, m spec, parts int) {
 	w.u16(s.JunctionC, s.MemC, s.VRSocC, s.Watts, s.Util, s.MemUtil)
 	if content >= 7 {
@@ -237,7 +237,7 @@ func (w *blob) partition(content int, s *State, there bool, xccs int) {
 	}
 }
 
-// v2 is that of older APUs: hundredths of a degree, milliwatts.
+// v2 encodes the format of older APUs: hundredths of a degree, milliwatts.
 func (w *blob) v2(content int, s *State) {
 	if content == 0 {
 		w.u64(s.Nanos)
@@ -279,7 +279,7 @@ func (w *blob) v2(content int, s *State) {
 	}
 }
 
-// v3 is that of newer APUs.
+// v3 encodes the format of newer APUs.
 func (w *blob) v3(s *State) {
 	centi := s.EdgeC * 100
 	w.u16(centi, centi)
@@ -318,7 +318,7 @@ const (
 	percent                                                       = 10
 )
 
-// attributes are those of SMU_13_0_6_METRICS_FIELDS: a whole GPU's.
+// attributes returns SMU_13_0_6_METRICS_FIELDS: the attributes of a whole GPU.
 func (s *State) attributes(m spec) []attribute {
 	one := func(v uint64) []uint64 { return []uint64{v} }
 	all := []attribute{
@@ -341,8 +341,7 @@ func (s *State) attributes(m spec) []attribute {
 	return append(all, s.engines(m.xccs)...)
 }
 
-// partitionAttributes are those of SMU_13_0_6_PARTITION_METRICS_FIELDS, with the two
-// that were added to them later.
+// partitionAttributes returns SMU_13_0_6_PARTITION_METRICS_FIELDS, and the two that were added later.
 func (s *State) partitionAttributes(xccs int) []attribute {
 	all := []attribute{
 		{33, kindU16, megahertz, firstOf(xccs, s.SclkMHz)}, {34, kindU16, megahertz, times(4, s.SocclkMHz)},

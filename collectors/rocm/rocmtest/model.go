@@ -35,8 +35,7 @@ type sensor struct {
 	label string
 }
 
-// spec is what does not change about a model. Figures are those of public
-// specifications and of sysfs listings in bug reports.
+// spec holds the constants of a model. Figures come from public specifications and from sysfs listings in bug reports.
 type spec struct {
 	name, sku, vbios string
 	device, subdev   int // PCI ids

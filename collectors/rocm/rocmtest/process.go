@@ -11,12 +11,11 @@ import (
 type Process struct {
 	PID  int
 	Uses []Use
-	// Contexts are what the program has in further contexts, as newer kernels show
-	// it.
+	// Contexts are the program's further contexts, which newer kernels show.
 	Contexts [][]Use
 }
 
-// Use is what a process has of one GPU.
+// Use is the usage of one GPU by a process.
 type Use struct {
 	GPU      int // index in Tree.GPUs
 	Instance int // index in GPU.Instances
@@ -29,8 +28,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func proc(pid int) string { return "devices/virtual/kfd/kfd/proc/" + itoa(pid) }
 
-// Start shows a process, or changes what it uses. As KFD does, it lists every
-// GPU of the node, used or not.
+// Start adds a process or changes its usage. As KFD does, it lists every GPU of the node, used or not.
 func (t *Tree) Start(tb testing.TB, p Process) {
 	tb.Helper()
 	if err := t.start(p); err != nil {

@@ -2,8 +2,8 @@ package rocmtest
 
 import "time"
 
-// State is what one GPU measures. Tests change it with GPU.Update and compare
-// what a reader returns with it. Units are the firmware's unless named.
+// State holds the measurements of one GPU. Tests change it with GPU.Update and compare it with a reader's results.
+// Units are the firmware's unless named.
 type State struct {
 	Util, MemUtil, MMUtil uint64 // percent: graphics and compute, memory controller, multimedia
 	Watts                 uint64
@@ -104,7 +104,7 @@ func happened(since uint64, d, every time.Duration) uint64 {
 	return (since+uint64(d))/uint64(every) - since/uint64(every)
 }
 
-// first is what a GPU measures before any time has passed.
+// first returns the state before any time has passed.
 func first(m spec, phase int) State {
 	s := State{Nanos: 1, Energy: 1000000}
 	if m.xgmi {

@@ -79,7 +79,7 @@ func (t *Tree) Sys() string { return filepath.Join(t.Root, "sys") }
 // Path is where a path below /sys is.
 func (t *Tree) Path(name string) string { return filepath.Join(t.Sys(), name) }
 
-// Step moves the values of every GPU by what d changes.
+// Step moves the values of every GPU by the changes of d.
 func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	tb.Helper()
 	if err := t.StepBy(d); err != nil {
@@ -115,7 +115,7 @@ func (t *Tree) build() error {
 	return t.links()
 }
 
-// host is what is there without any GPU.
+// host writes the files that exist without any GPU.
 func (t *Tree) host() error {
 	for _, d := range []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"} {
 		if err := os.MkdirAll(t.Path(d), 0o750); err != nil {

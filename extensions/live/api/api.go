@@ -1,3 +1,6 @@
+// Package api answers questions about this node in JSON, under /api/v1/. It reads
+// the same immutable views, states and owners as /metrics does, so no answer waits for
+// a GPU. Nothing in it changes the exporter's state. The types of the answers are in apiv1.
 package api
 
 import (
@@ -17,16 +20,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/klauspost/compress/gzip"
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -49,7 +52,7 @@ type Options struct {
 	// NotReady says why /readyz answers 503, in words; none: it is ready.
 	NotReady func() []string
 	// List is the field list in service, without its Fields.
-	List func() List
+	List func() apiv1.List
 	// Fields is the same list's fields.
 	Fields func() field.List
 	// Interval is how often a reading is taken.
@@ -58,8 +61,8 @@ type Options struct {
 	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
 	// if names are to be left out.
-	Users     func(*collector.Device) []User
-	Processes func(*collector.Device) []Process
+	Users     func(*collector.Device) []apiv1.User
+	Processes func(*collector.Device) []apiv1.Process
 	// Viewed is called when a client asks for processes, about once a second as long as there
 	// is a stream.
 	Viewed func()
@@ -86,13 +89,13 @@ func (o Options) withDefaults() Options {
 		o.Now = time.Now
 	}
 	if o.Users == nil {
-		o.Users = func(*collector.Device) []User { return nil }
+		o.Users = func(*collector.Device) []apiv1.User { return nil }
 	}
 	if o.Viewed == nil {
 		o.Viewed = func() {}
 	}
 	if o.Processes == nil {
-		o.Processes = func(*collector.Device) []Process { return nil }
+		o.Processes = func(*collector.Device) []apiv1.Process { return nil }
 	}
 	if o.Counts == nil {
 		o.Counts = func() []exposition.Count { return nil }
@@ -161,16 +164,16 @@ func New(o Options) *API {
 	a.handle("stream", []string{"device", "field", "interval"}, a.streams.serve)
 	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
 	a.mux.HandleFunc(Prefix, func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, r, &Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
+		writeProblem(w, r, &apiv1.Problem{Status: http.StatusNotFound, Detail: "there is no " + r.URL.Path + ": the paths are " + strings.Join(a.paths, ", ")})
 	})
 	return a
 }
 
 // Devices is the answer of /api/v1/devices.
-func (a *API) Devices() *Devices { return newNode(&a.o).devicesAnswer() }
+func (a *API) Devices() *apiv1.Devices { return newNode(&a.o).devicesAnswer() }
 
 // Health is the answer of /api/v1/health.
-func (a *API) Health() *Health { return a.o.health() }
+func (a *API) Health() *apiv1.Health { return a.o.health() }
 
 // ServeHTTP answers a request. It sets r.Pattern to one of Paths, or to Prefix.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
@@ -202,7 +205,7 @@ func (a *API) handle(name string, parameters []string, f func(http.ResponseWrite
 		if err == nil {
 			err = f(w, r, q)
 		}
-		var p *Problem
+		var p *apiv1.Problem
 		switch {
 		case err == nil:
 		case errors.As(err, &p):
@@ -210,7 +213,7 @@ func (a *API) handle(name string, parameters []string, f func(http.ResponseWrite
 		case r.Context().Err() != nil: // the client has gone
 		default:
 			a.log.Error("cannot answer", zap.String("path", path), zap.Error(err))
-			writeProblem(w, r, &Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
+			writeProblem(w, r, &apiv1.Problem{Status: http.StatusInternalServerError, Detail: err.Error()})
 		}
 	})
 }
@@ -223,12 +226,12 @@ type query struct{ url.Values }
 func parseQuery(r *http.Request, known []string) (*query, error) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		return nil, &Problem{Status: http.StatusMethodNotAllowed, Detail: "the API changes nothing: use GET or HEAD"}
+		return nil, &apiv1.Problem{Status: http.StatusMethodNotAllowed, Detail: "the API changes nothing: use GET or HEAD"}
 	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
 		// A browser would not show it the answer; it is not to cost anything either.
-		return nil, &Problem{Status: http.StatusForbidden, Detail: "a page of another site asked: open this address itself"}
+		return nil, &apiv1.Problem{Status: http.StatusForbidden, Detail: "a page of another site asked: open this address itself"}
 	case len(r.URL.RawQuery) > maxQuery:
-		return nil, &Problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("the query has more than %d bytes: ask for fewer devices or fields, or leave them out for all", maxQuery)}
+		return nil, &apiv1.Problem{Status: http.StatusRequestURITooLong, Detail: fmt.Sprintf("the query has more than %d bytes: ask for fewer devices or fields, or leave them out for all", maxQuery)}
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -267,24 +270,21 @@ func (q *query) one(name string) (string, error) {
 	return q.Get(name), nil
 }
 
-// Error makes a Problem an error.
-func (p *Problem) Error() string { return p.Detail }
-
 // complete sets what follows from the status.
-func (p *Problem) complete() { p.Type, p.Title = "about:blank", http.StatusText(p.Status) }
+func complete(p *apiv1.Problem) { p.Type, p.Title = "about:blank", http.StatusText(p.Status) }
 
-func badQuery(format string, args ...any) *Problem {
-	return &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...)}
+func badQuery(format string, args ...any) *apiv1.Problem {
+	return &apiv1.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf(format, args...)}
 }
 
 // busy is the answer to a client that should come again.
-func busy(detail string) *Problem {
-	return &Problem{Status: http.StatusServiceUnavailable, Detail: detail}
+func busy(detail string) *apiv1.Problem {
+	return &apiv1.Problem{Status: http.StatusServiceUnavailable, Detail: detail}
 }
 
 // writeProblem answers with an error.
-func writeProblem(w http.ResponseWriter, r *http.Request, p *Problem) {
-	p.complete()
+func writeProblem(w http.ResponseWriter, r *http.Request, p *apiv1.Problem) {
+	complete(p)
 	h := w.Header()
 	switch p.Status {
 	case http.StatusMethodNotAllowed:
@@ -351,7 +351,7 @@ func (a *API) encode(ctx context.Context, zip bool, f func() (any, error)) (body
 		return nil, false, err
 	}
 	if b.Len() > maxAnswer {
-		return nil, false, &Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the answer has more than %d MiB: ask for fewer devices or fields", maxAnswer>>20)}
+		return nil, false, &apiv1.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the answer has more than %d MiB: ask for fewer devices or fields", maxAnswer>>20)}
 	}
 	if !zip || b.Len() < minGzip {
 		return b.Bytes(), false, nil

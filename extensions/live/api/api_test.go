@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -169,7 +170,7 @@ func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Stalled, Cause: session.CauseFrozen, Reason: "frozen"}}},
 		{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: gpu, State: session.Up}}},
 	}
-	got := decode[Devices](t, get(t, New(w.options), Prefix+"devices"))
+	got := decode[apiv1.Devices](t, get(t, New(w.options), Prefix+"devices"))
 	if len(got.Devices) != 1 || got.Devices[0].Collector != "nvml" || got.Devices[0].State != "up" {
 		t.Errorf("got %+v", got.Devices)
 	}
@@ -182,7 +183,7 @@ func TestFieldsOfDevicesThatAreNotThere(t *testing.T) {
 		t.Helper()
 		w.set(0, state, "", "why")
 		w.now = w.now.Add(age)
-		got := decode[Fields](t, get(t, a, Prefix+"fields?field=DCGM_FI_DEV_GPU_TEMP")).Devices[0].Fields[0]
+		got := decode[apiv1.Fields](t, get(t, a, Prefix+"fields?field=DCGM_FI_DEV_GPU_TEMP")).Devices[0].Fields[0]
 		switch {
 		case want == "" && got.Value == nil, want != "" && (got.Value != nil || got.Absent == nil || got.Absent.Reason != want):
 			t.Errorf("%v after %v: %+v, absent %+v, want %q", state, age, got.Value, got.Absent, want)

@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 )
 
 // Kinds of events.
@@ -51,7 +51,7 @@ type Log struct {
 
 // numbered is an event and its number, from 1 in the order in which they were added.
 type numbered struct {
-	Event
+	apiv1.Event
 	number uint64
 }
 
@@ -70,7 +70,7 @@ func NewLog(now func() time.Time) *Log {
 }
 
 // Add adds an event. One without a time is of now.
-func (l *Log) Add(e Event) {
+func (l *Log) Add(e apiv1.Event) {
 	if e.Time.IsZero() {
 		e.Time = l.now()
 	}
@@ -86,7 +86,7 @@ func (l *Log) Add(e Event) {
 // XID adds an XID of a device, and what is known of it in addition. source is the witness that has
 // reported it first.
 func (l *Log) XID(d *collector.Device, code int, at time.Time, source, detail string) {
-	e := Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: source, Bad: true}
+	e := apiv1.Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: source, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
 		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
@@ -100,7 +100,7 @@ func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
 	if reason == "gpu_idle" || !l.rare(d.ID+"\x00"+reason, at) {
 		return
 	}
-	l.Add(Event{
+	l.Add(apiv1.Event{
 		Time: at, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + reason,
 		Bad: strings.HasPrefix(reason, "hw_"),
 	})
@@ -108,7 +108,7 @@ func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
 
 // Health adds that the verdict on a device is another one.
 func (l *Log) Health(v *verdict.Verdict) {
-	e := Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
+	e := apiv1.Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
 	if v.State != verdict.OK {
 		e.Text += ": " + v.Text + " (" + v.Reason + ")"
 	}
@@ -132,7 +132,7 @@ func (l *Log) rare(key string, at time.Time) bool {
 	return true
 }
 
-func (l *Log) addLocked(e Event) {
+func (l *Log) addLocked(e apiv1.Event) {
 	l.number++
 	of := l.kinds[e.Kind]
 	if len(of) == maxEvents {
@@ -165,7 +165,7 @@ func (l *Log) after(number uint64) (out []numbered) {
 
 // After returns the events that are kept behind a number, the oldest first, and the number
 // of the last one. That of the first event is 1.
-func (l *Log) After(number uint64) (events []Event, last uint64) {
+func (l *Log) After(number uint64) (events []apiv1.Event, last uint64) {
 	last = number
 	for _, e := range l.after(number) {
 		events, last = append(events, e.Event), e.number
@@ -229,7 +229,7 @@ func (l *Log) noteCollector(c *session.CollectorStatus, now time.Time) {
 	if !seen && (c.Cause == session.CauseOpening || c.Cause.Quiet()) {
 		return // at the start
 	}
-	e := Event{Time: now, Kind: KindCollector, Text: fmt.Sprintf("collector %s is up", c.Name)}
+	e := apiv1.Event{Time: now, Kind: KindCollector, Text: fmt.Sprintf("collector %s is up", c.Name)}
 	if !c.Up {
 		e.Text = fmt.Sprintf("collector %s is not up: %s", c.Name, c.Reason)
 		e.Bad = !c.Cause.Quiet() && c.Cause != session.CauseReleased && c.Cause != session.CauseStandby
@@ -250,7 +250,7 @@ func (l *Log) noteDevice(collector string, d *session.DeviceStatus, now time.Tim
 	if d.Device.Parent != "" || !seen && d.State == session.Up {
 		return // reported once, for the GPU
 	}
-	e := Event{Time: now, Kind: KindDevice, Device: d.Device.ID, GPU: d.Device.GPU, Text: "device is " + state}
+	e := apiv1.Event{Time: now, Kind: KindDevice, Device: d.Device.ID, GPU: d.Device.GPU, Text: "device is " + state}
 	if d.State != session.Up {
 		e.Bad = d.State != session.Released
 		if d.Reason != "" {
@@ -264,7 +264,7 @@ func (l *Log) noteDevice(collector string, d *session.DeviceStatus, now time.Tim
 const maxListed = 2000
 
 // events makes the answer of /api/v1/events: the newest ones, the oldest of them first.
-func (l *Log) events(q *query, now time.Time) (*Events, error) {
+func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	since, err := timeIn(q, "since", now, time.Time{})
 	if err != nil {
 		return nil, err
@@ -273,13 +273,13 @@ func (l *Log) events(q *query, now time.Time) (*Events, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Events{Events: []Event{}}
+	out := &apiv1.Events{Events: []apiv1.Event{}}
 	for _, e := range l.after(0) {
 		if !e.Time.Before(since) {
 			out.Events = append(out.Events, e.Event)
 		}
 	}
-	slices.SortStableFunc(out.Events, func(a, b Event) int { return a.Time.Compare(b.Time) })
+	slices.SortStableFunc(out.Events, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
 	out.Events = out.Events[max(0, len(out.Events)-limit):]
 	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -32,7 +33,7 @@ func (n *node) choose(q *query) (*chosen, error) {
 		c.devices = map[string]bool{}
 		for _, id := range ids {
 			if _, known := n.byID[id]; !known {
-				return nil, &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q: %sdevices has those there are", id, Prefix)}
+				return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q: %sdevices has those there are", id, Prefix)}
 			}
 			c.devices[id] = true
 		}
@@ -76,7 +77,7 @@ func (p pattern) matches(text string) bool {
 }
 
 // fields makes the answer of /api/v1/fields.
-func (n *node) fields(q *query) (*Fields, error) {
+func (n *node) fields(q *query) (*apiv1.Fields, error) {
 	c, err := n.choose(q)
 	if err != nil {
 		return nil, err
@@ -87,10 +88,10 @@ func (n *node) fields(q *query) (*Fields, error) {
 	report := absence.Of(n.view, n.collectors, asked, absence.Options{
 		StaleAfter: n.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
 	})
-	out, total := &Fields{Time: timeOf(n.now), Devices: []DeviceFields{}}, 0
+	out, total := &apiv1.Fields{Time: timeOf(n.now), Devices: []apiv1.DeviceFields{}}, 0
 	for i := range report.Devices {
 		d := &report.Devices[i]
-		of := DeviceFields{ID: d.Device.ID, Fields: make([]Field, 0, len(d.Fields))}
+		of := apiv1.DeviceFields{ID: d.Device.ID, Fields: make([]apiv1.Field, 0, len(d.Fields))}
 		for j := range d.Fields {
 			of.Fields = forms.append(of.Fields, n, d, &d.Fields[j])
 		}
@@ -140,9 +141,9 @@ func newForms(o *Options, list field.List) *forms {
 	return out
 }
 
-func (x *forms) of(f *field.Field, collector string) Field {
+func (x *forms) of(f *field.Field, collector string) apiv1.Field {
 	interval := x.intervals[readingOf(f)]
-	out := Field{
+	out := apiv1.Field{
 		Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f),
 		Window: windowOf(f, collector, interval).Seconds(), Interval: interval.Seconds(), Collector: collector,
 	}
@@ -153,7 +154,7 @@ func (x *forms) of(f *field.Field, collector string) Field {
 }
 
 // appendField appends the series of a field, or one without a value and why.
-func (x *forms) append(to []Field, n *node, d *absence.Device, f *absence.Field) []Field {
+func (x *forms) append(to []apiv1.Field, n *node, d *absence.Device, f *absence.Field) []apiv1.Field {
 	form := x.of(f.Field, d.Collector)
 	form.Text = f.Text
 	var every time.Duration
@@ -179,7 +180,7 @@ func (x *forms) append(to []Field, n *node, d *absence.Device, f *absence.Field)
 			to = append(to, one)
 		}
 	case f.Absent != collector.Explanation{}:
-		form.Absent = &Absence{string(f.Absent.Reason), f.Absent.Detail}
+		form.Absent = &apiv1.Absence{Reason: string(f.Absent.Reason), Detail: f.Absent.Detail}
 		to = append(to, form)
 	case f.Text != "":
 		to = append(to, form)

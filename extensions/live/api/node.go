@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -78,12 +78,12 @@ func newNode(o *Options) *node {
 }
 
 // devicesAnswer makes the answer of /api/v1/devices.
-func (n *node) devicesAnswer() *Devices {
-	out := &Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
-		History: n.o.History != nil, Recorder: n.o.Recorder != nil, Collectors: []Collector{}, Devices: make([]Device, 0, len(n.devices))}
+func (n *node) devicesAnswer() *apiv1.Devices {
+	out := &apiv1.Devices{Time: timeOf(n.now), Hostname: n.o.Hostname, Version: n.o.Version, Recording: n.o.Recording,
+		History: n.o.History != nil, Recorder: n.o.Recorder != nil, Collectors: []apiv1.Collector{}, Devices: make([]apiv1.Device, 0, len(n.devices))}
 	for i := range n.collectors {
 		c := &n.collectors[i]
-		out.Collectors = append(out.Collectors, Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
+		out.Collectors = append(out.Collectors, apiv1.Collector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason})
 	}
 	for i := range n.devices {
 		d := n.device(&n.devices[i])
@@ -96,9 +96,9 @@ func (n *node) devicesAnswer() *Devices {
 // simulated reports whether a device is invented: simulated GPUs say so in their model.
 func simulated(d *collector.Device) bool { return strings.Contains(d.Model, "(simulated)") }
 
-func (n *node) device(d *device) Device {
+func (n *node) device(d *device) apiv1.Device {
 	dev := &d.Device
-	out := Device{
+	out := apiv1.Device{
 		ID: dev.ID, Parent: dev.Parent, Kind: dev.Level.String(), Collector: d.collector.Name,
 		State: d.State.String(), Cause: string(d.Cause), Reason: d.Reason,
 		LastSample: known(d.LastSample), Session: known(d.collector.Since), Simulated: simulated(dev),
@@ -115,16 +115,16 @@ func (n *node) device(d *device) Device {
 	}
 	out.UUID, out.PCIBusID, out.Node, out.Model = dev.UUID, dev.PCIBusID, dev.Node, dev.Model
 	if i := dev.Instance; i != (collector.Instance{}) {
-		out.Instance = &Instance{Profile: i.Profile, ID: i.ID, ComputeID: i.ComputeID, UUID: i.UUID}
+		out.Instance = &apiv1.Instance{Profile: i.Profile, ID: i.ID, ComputeID: i.ComputeID, UUID: i.UUID}
 	}
 	out.Users, out.Processes = n.o.Users(dev), n.o.Processes(dev)
 	return out
 }
 
 // health makes the answer of /api/v1/health.
-func (o *Options) health() *Health {
+func (o *Options) health() *apiv1.Health {
 	s := o.Health()
-	out := &Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]DeviceHealth, 0, len(s.Verdicts))}
+	out := &apiv1.Health{Time: timeOf(o.Now()), Reasons: o.NotReady(), Devices: make([]apiv1.DeviceHealth, 0, len(s.Verdicts))}
 	out.Ready = len(out.Reasons) == 0
 	worst := verdict.OK
 	if len(s.Verdicts) == 0 {
@@ -139,36 +139,36 @@ func (o *Options) health() *Health {
 	return out
 }
 
-func deviceHealth(v *verdict.Verdict) DeviceHealth {
-	out := DeviceHealth{
+func deviceHealth(v *verdict.Verdict) apiv1.DeviceHealth {
+	out := apiv1.DeviceHealth{
 		ID: v.Device.ID, GPU: v.Device.GPU, State: v.State.String(), Reason: v.Reason, Text: v.Text, Action: string(v.Action), Since: known(v.Since),
 	}
 	for i := range v.Conditions {
 		c := &v.Conditions[i]
-		to := HealthCondition{Reason: c.Reason, State: c.State.String(), Action: string(c.Action), Text: c.Text, Since: timeOf(c.Since), Last: timeOf(c.Last)}
+		to := apiv1.HealthCondition{Reason: c.Reason, State: c.State.String(), Action: string(c.Action), Text: c.Text, Since: timeOf(c.Since), Last: timeOf(c.Last)}
 		for _, e := range c.Evidence {
-			to.Evidence = append(to.Evidence, HealthEvidence{Time: timeOf(e.Time), Source: e.Source, Text: e.Text})
+			to.Evidence = append(to.Evidence, apiv1.HealthEvidence{Time: timeOf(e.Time), Source: e.Source, Text: e.Text})
 		}
 		out.Conditions = append(out.Conditions, to)
 	}
 	for _, u := range v.Unjudged {
-		out.Unjudged = append(out.Unjudged, HealthUnjudged{Rule: u.Rule, Why: string(u.Why)})
+		out.Unjudged = append(out.Unjudged, apiv1.HealthUnjudged{Rule: u.Rule, Why: string(u.Why)})
 	}
 	return out
 }
 
 // list makes the answer of /api/v1/list.
-func (o *Options) list() (*List, error) {
+func (o *Options) list() (*apiv1.List, error) {
 	if o.List == nil || o.Fields == nil {
-		return nil, &Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
+		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
 	}
 	out := o.List()
 	list := o.Fields()
-	out.Fields = make([]ListField, 0, len(list.Fields))
+	out.Fields = make([]apiv1.ListField, 0, len(list.Fields))
 	intervals := o.intervals(list)
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		l := ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
+		l := apiv1.ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
 		if f.Type != field.Label {
 			l.Metric = f.Name
 		}

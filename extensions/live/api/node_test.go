@@ -15,17 +15,17 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -109,23 +109,23 @@ func newWorld(t testing.TB, n, links int) *world {
 	w.options = Options{
 		Hostname: "node-1", Version: "1.2.3",
 		View: w.board.Load, Status: w.status,
-		List:     func() List { return List{Source: "counters.csv", Hash: "abc", Applied: start} },
+		List:     func() apiv1.List { return apiv1.List{Source: "counters.csv", Hash: "abc", Applied: start} },
 		Fields:   func() field.List { return w.list },
 		Interval: session.Options{}.IntervalOf,
 		Health: func() *verdict.Snapshot {
 			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: fewRules, Logger: zap.NewNop()}, w.clock())
 		},
-		Users: func(d *collector.Device) []User {
+		Users: func(d *collector.Device) []apiv1.User {
 			if d.GPU != "0" {
 				return nil
 			}
-			return []User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
+			return []apiv1.User{{Namespace: "ml", Pod: "train-0", PodUID: "u-1", Container: "main"}, {Job: "4711"}}
 		},
-		Processes: func(d *collector.Device) []Process {
+		Processes: func(d *collector.Device) []apiv1.Process {
 			if d.GPU != "0" {
 				return nil
 			}
-			return []Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
+			return []apiv1.Process{{PID: 42, Name: "python3", Memory: number(1 << 30), Busy: number(97), Pod: "ml/train-0/main"}}
 		},
 		Events: w.log, History: w.history, Now: clock, StaleAfter: 30 * time.Second,
 	}
@@ -214,7 +214,7 @@ func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecor
 		t.Errorf("%s %s: no nosniff", r.Method, r.URL)
 	}
 	if w.Code != http.StatusOK {
-		var p Problem
+		var p apiv1.Problem
 		err := json.Unmarshal(w.Body.Bytes(), &p)
 		if r.Method != http.MethodHead && (err != nil || p.Status != w.Code || p.Title == "" || p.Detail == "" || p.Type != "about:blank") ||
 			w.Header().Get("Content-Type") != "application/problem+json" {
@@ -226,7 +226,7 @@ func send(t testing.TB, h http.Handler, r *http.Request) *httptest.ResponseRecor
 
 func detailOf(t testing.TB, w *httptest.ResponseRecorder) string {
 	t.Helper()
-	var p Problem
+	var p apiv1.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 		t.Fatalf("%q: %v", w.Body, err)
 	}
@@ -284,8 +284,8 @@ type recorder struct{}
 
 const recorded = "20261122T165000Z-xid.wgr"
 
-func (recorder) Recordings() ([]Recording, error) {
-	return []Recording{
+func (recorder) Recordings() ([]apiv1.Recording, error) {
+	return []apiv1.Recording{
 		{Name: "older", Time: start.Add(-time.Hour), Cause: "operator", From: start, Until: start, Bytes: 1},
 		{Name: recorded, Time: start, Cause: "xid", Device: "GPU-0", From: start.Add(-time.Minute), Until: start.Add(30 * time.Second), Bytes: 7},
 	}, nil

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"warpgauge/extensions/live/apiv1"
 )
 
 // document is what the tests read of openapi.json.
@@ -191,7 +193,7 @@ func TestTheDescriptionHasTheTypes(t *testing.T) {
 			}
 		}
 	}
-	for _, v := range []any{Devices{}, Fields{}, Samples{}, Events{}, Health{}, List{}, StreamColumns{}, StreamRows{}, Recordings{}, Problem{}} {
+	for _, v := range []any{apiv1.Devices{}, apiv1.Fields{}, apiv1.Samples{}, apiv1.Events{}, apiv1.Health{}, apiv1.List{}, apiv1.StreamColumns{}, apiv1.StreamRows{}, apiv1.Recordings{}, apiv1.Problem{}} {
 		collect(reflect.TypeOf(v))
 	}
 	all := documented().Components.Schemas

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"warpgauge/extensions/live/apiv1"
 )
 
 // Recorder has the recordings that /api/v1/recordings lists: the flight recorder.
 type Recorder interface {
-	Recordings() ([]Recording, error)
+	Recordings() ([]apiv1.Recording, error)
 	// Open opens a recording by its name, one that Recordings could return. An error that
 	// wraps fs.ErrNotExist says that there is none.
 	Open(name string) (io.ReadSeekCloser, error)
@@ -32,7 +34,7 @@ type recordings struct {
 	downloads atomic.Int64
 }
 
-func (x *recordings) list() (*Recordings, error) {
+func (x *recordings) list() (*apiv1.Recordings, error) {
 	if x.recorder == nil {
 		return nil, noRecorder()
 	}
@@ -40,15 +42,15 @@ func (x *recordings) list() (*Recordings, error) {
 	if err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(list, func(a, b Recording) int { return b.Time.Compare(a.Time) })
+	slices.SortStableFunc(list, func(a, b apiv1.Recording) int { return b.Time.Compare(a.Time) })
 	if list == nil {
-		list = []Recording{}
+		list = []apiv1.Recording{}
 	}
-	return &Recordings{Recordings: list}, nil
+	return &apiv1.Recordings{Recordings: list}, nil
 }
 
-func noRecorder() *Problem {
-	return &Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not served: see --recorder-directory and --web-page"}
+func noRecorder() *apiv1.Problem {
+	return &apiv1.Problem{Status: http.StatusNotFound, Detail: "nothing is recorded, or recordings are not served: see --recorder-directory and --web-page"}
 }
 
 // serve sends a file.
@@ -86,6 +88,6 @@ func (x *recordings) open(name string) (io.ReadSeekCloser, error) {
 	return f, err
 }
 
-func noRecording(name string) *Problem {
-	return &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings has those there are", name, Prefix)}
+func noRecording(name string) *apiv1.Problem {
+	return &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no recording %q: %srecordings has those there are", name, Prefix)}
 }

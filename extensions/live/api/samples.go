@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/field"
 )
@@ -27,9 +28,9 @@ const (
 )
 
 // samples makes the answer of /api/v1/samples.
-func samples(o *Options, q *query) (*Samples, error) {
+func samples(o *Options, q *query) (*apiv1.Samples, error) {
 	if o.History == nil {
-		return nil, &Problem{Status: http.StatusNotFound, Detail: "no history is kept: set --history-age and --history-bytes to more than 0"}
+		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "no history is kept: set --history-age and --history-bytes to more than 0"}
 	}
 	device, errDevice := q.one("device")
 	name, errField := q.one("field")
@@ -43,13 +44,13 @@ func samples(o *Options, q *query) (*Samples, error) {
 	}
 	reading, factor, known := field.ByName(name)
 	if !known {
-		return nil, &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has those in service", name, Prefix)}
+		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("there is no field %q: %slist has those in service", name, Prefix)}
 	}
 	f := &field.Field{Desc: reading, Name: name, Scale: factor}
 	series := o.History.Series(history.Match{Device: device, Field: reading.ID})
 	if len(series) == 0 {
 		if _, there := newNode(o).byID[device]; !there {
-			return nil, &Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, nor had one lately: %sdevices has those there are", device, Prefix)}
+			return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: fmt.Sprintf("no device has the id %q, nor had one lately: %sdevices has those there are", device, Prefix)}
 		}
 	}
 	if len(series) > maxSeries {
@@ -64,19 +65,19 @@ func samples(o *Options, q *query) (*Samples, error) {
 			return nil, err
 		}
 	}
-	out := &Samples{Device: device, Field: name, Unit: unitOf(f), From: since.UnixMilli(), Until: until.UnixMilli(), Series: []SampledSeries{}}
+	out := &apiv1.Samples{Device: device, Field: name, Unit: unitOf(f), From: since.UnixMilli(), Until: until.UnixMilli(), Series: []apiv1.SampledSeries{}}
 	if out.From >= out.Until {
 		return nil, badQuery("since is %s and until is %s: there is no time in between", since.Format(time.RFC3339Nano), until.Format(time.RFC3339Nano))
 	}
 	scale, left := field.NewScale(factor), maxSamples
 	for _, s := range series {
-		of := SampledSeries{Labels: pairs(s.Labels), Buffered: s.Buffered, Times: []int64{}}
+		of := apiv1.SampledSeries{Labels: pairs(s.Labels), Buffered: s.Buffered, Times: []int64{}}
 		if points > 0 {
 			if left -= points; left < 0 {
 				return nil, badQuery("%d points of %d series are more than %d: ask for fewer points", points, len(series), maxSamples)
 			}
-			out.Step = of.points(o.History, s, out, points, scale)
-		} else if left = of.taken(o.History, s, out, left, scale); left < 0 {
+			out.Step = addPoints(&of, o.History, s, out, points, scale)
+		} else if left = addSamples(&of, o.History, s, out, left, scale); left < 0 {
 			return nil, badQuery("there are more than %d samples: ask for a shorter time, or for a number of points=", maxSamples)
 		}
 		out.Series = append(out.Series, of)
@@ -84,9 +85,9 @@ func samples(o *Options, q *query) (*Samples, error) {
 	return out, nil
 }
 
-// taken adds the samples as they were taken, and returns how many more there can be;
+// addSamples adds the samples as they were taken, and returns how many more there can be;
 // negative: there were too many.
-func (to *SampledSeries) taken(h History, s history.Series, q *Samples, left int, scale field.Scale) int {
+func addSamples(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.Samples, left int, scale field.Scale) int {
 	to.Values = []*float64{}
 	for at, v := range h.Samples(s, q.From, q.Until) {
 		if left--; left < 0 {
@@ -98,9 +99,9 @@ func (to *SampledSeries) taken(h History, s history.Series, q *Samples, left int
 	return left
 }
 
-// points adds what the samples were in spans of time. A span without any is left out, unless
+// addPoints adds what the samples were in spans of time. A span without any is left out, unless
 // there are some before and after it: then it is null.
-func (to *SampledSeries) points(h History, s history.Series, q *Samples, n int, scale field.Scale) (step int64) {
+func addPoints(to *apiv1.SampledSeries, h History, s history.Series, q *apiv1.Samples, n int, scale field.Scale) (step int64) {
 	points, step := h.Points(s, q.From, q.Until, n)
 	first, end := len(points), 0
 	for i := range points {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -81,7 +82,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 		case <-c.over:
 			_ = rc.SetWriteDeadline(time.Now().Add(lastTimeout)) // as above
 			p := busy(c.why)
-			p.complete()
+			complete(p)
 			_, _ = w.Write(appendEvent(nil, "problem", p)) // an error says that it is too slow for this, too
 			return nil
 		case part := <-c.parts:
@@ -186,7 +187,7 @@ type feed struct {
 
 	// Of run, and of newFeed before it.
 	view     *view.View
-	shown    []StreamColumn
+	shown    []apiv1.StreamColumn
 	taps     []*streamTap
 	newest   map[string]int64  // by device: time of the last row from a source that has left, ns
 	devices  map[string][]byte // by id: what was sent last
@@ -360,7 +361,7 @@ func (f *feed) next() (part []byte, more bool, err error) {
 	return part, more, nil
 }
 
-func sameColumn(a, b StreamColumn) bool {
+func sameColumn(a, b apiv1.StreamColumn) bool {
 	return a.Device == b.Device && a.Field == b.Field && a.Unit == b.Unit && fmt.Sprint(a.Labels) == fmt.Sprint(b.Labels)
 }
 
@@ -376,7 +377,7 @@ func (f *feed) bind(n *node) error {
 			f.newest[t.source.Devices[i].ID] = max(t.last, t.begin)
 		}
 	}
-	f.view, f.taps, f.shown = n.view, nil, []StreamColumn{}
+	f.view, f.taps, f.shown = n.view, nil, []apiv1.StreamColumn{}
 	chosen := map[*view.Source][]*device{}
 	for i := range n.devices {
 		if d := &n.devices[i]; d.source != nil && d.source.Ring != nil && f.chosen.device(d.Device.ID) {
@@ -401,7 +402,7 @@ func (f *feed) bind(n *node) error {
 			f.taps = append(f.taps, t)
 		}
 	}
-	columns := appendEvent(nil, "columns", StreamColumns{f.shown})
+	columns := appendEvent(nil, "columns", apiv1.StreamColumns{Columns: f.shown})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.columns = columns
@@ -417,7 +418,7 @@ func (f *feed) tap(t *streamTap, devices []*device) bool {
 				if len(f.shown) == maxColumns {
 					return false
 				}
-				f.shown = append(f.shown, StreamColumn{Device: d.Device.ID, Field: x.Name, Unit: unitOf(x), Labels: pairs(t.source.Columns[at].Labels)})
+				f.shown = append(f.shown, apiv1.StreamColumn{Device: d.Device.ID, Field: x.Name, Unit: unitOf(x), Labels: pairs(t.source.Columns[at].Labels)})
 				t.cells = append(t.cells, streamCell{at, d.index, field.NewScale(x.Scale)})
 			}
 		}

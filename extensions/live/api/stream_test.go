@@ -23,6 +23,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -133,7 +134,7 @@ func TestStream(t *testing.T) {
 		w.gpus[0].row[0] = 62
 		w.log.XID(&w.gpus[1].Devices[0], 13, time.Now(), "nvml", "")
 		w.log.XID(&w.gpus[0].Devices[0], 79, time.Now(), "nvml", "")
-		w.log.Add(Event{Kind: KindReload, Text: "reloaded"})
+		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
 		}
@@ -285,11 +286,11 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	h := httptest.NewUnstartedServer(s.Handler())
 	h.Config.ReadTimeout, h.Config.WriteTimeout = 400*time.Millisecond, 400*time.Millisecond
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
-	o := ClientOptions{}
+	var trust *tls.Config
 	if h.EnableHTTP2 = two; two {
 		h.StartTLS()
-		o.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
-		o.TLS.RootCAs.AddCert(h.Certificate())
+		trust = &tls.Config{RootCAs: x509.NewCertPool()}
+		trust.RootCAs.AddCert(h.Certificate())
 	} else {
 		h.Start()
 	}
@@ -309,7 +310,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				for _, f := range w.gpus {
 					f.tick(now)
 				}
-				w.log.Add(Event{Kind: KindClock, Text: "x"})
+				w.log.Add(apiv1.Event{Kind: KindClock, Text: "x"})
 			}
 		}
 	})
@@ -321,24 +322,21 @@ func streamsOverHTTP(t *testing.T, two bool) {
 		}
 		defer func() { _ = conn.Close() }()
 		if two {
-			conn = tls.Client(conn, &tls.Config{RootCAs: o.TLS.RootCAs, ServerName: "example.com"})
+			conn = tls.Client(conn, &tls.Config{RootCAs: trust.RootCAs, ServerName: "example.com"})
 		}
 		fmt.Fprintf(conn, "GET %sstream?interval=0.1 HTTP/1.1\r\nHost: x\r\n\r\n", Prefix)
 	}
 	for i := range 12 {
 		clients.Go(func() {
-			c, err := NewClient(h.URL, o)
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			c := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
+			defer c.CloseIdleConnections()
 			q := streamQuery{Interval: minInterval, Patterns: [][]string{nil, {"DCGM_FI_DEV_GPU_*"}, {"*POWER*"}}[i%3]}
 			rows, columns := 0, 0
 			take := func(event any) error {
 				switch e := event.(type) {
-				case *StreamColumns:
+				case *apiv1.StreamColumns:
 					columns = len(e.Columns)
-				case *StreamRows:
+				case *apiv1.StreamRows:
 					for _, r := range e.Rows {
 						if r.First < 0 || r.First+len(r.Values) > columns {
 							t.Errorf("values %d to %d of %d columns", r.First, r.First+len(r.Values), columns)
@@ -351,9 +349,10 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				}
 				return nil
 			}
-			err = c.stream(ctx, q, take)
-			for errors.Is(err, ErrNoAnswer) && columns == 0 { // a busy machine takes longer to connect than the server waits
-				err = c.stream(ctx, q, take)
+			err := stream(ctx, c, h.URL, q, take)
+			var unanswered *url.Error
+			for errors.As(err, &unanswered) && columns == 0 { // a busy machine takes longer to connect than the server waits
+				err = stream(ctx, c, h.URL, q, take)
 			}
 			if !errors.Is(err, errEnough) {
 				t.Errorf("client %d: %v", i, err)
@@ -447,7 +446,7 @@ func TestEventsAreBounded(t *testing.T) {
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
 	l.XID(d, 79, start, "nvml", "")
 	for i := range 5 * maxEvents {
-		l.Add(Event{Kind: KindClock, Text: fmt.Sprint(i)})
+		l.Add(apiv1.Event{Kind: KindClock, Text: fmt.Sprint(i)})
 	}
 	all := l.after(0)
 	if len(all) > maxEvents+1 || all[0].Kind != KindXID || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
@@ -456,7 +455,7 @@ func TestEventsAreBounded(t *testing.T) {
 	if again := l.after(l.Last() - 3); len(again) != 3 || again[2].number != l.Last() {
 		t.Errorf("after the third last: %v", again)
 	}
-	l.Add(Event{Kind: KindReload, Text: strings.Repeat("é", maxEventText)})
+	l.Add(apiv1.Event{Kind: KindReload, Text: strings.Repeat("é", maxEventText)})
 	if got := l.after(l.Last() - 1)[0]; len(got.Text) > maxEventText || !json.Valid(encode(got.Event)) {
 		t.Errorf("a text of %d bytes", len(got.Text))
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/browser"
 	"warpgauge/internal/testkit/eventually"
 )
@@ -394,7 +394,7 @@ func TestBrowserHostile(t *testing.T) {
 	const name = `<img src=x onerror="document.title='taken'"><script>document.title='taken'</script>`
 	n := h100(2).past()
 	n.devices[0].Model, n.devices[0].State, n.devices[0].Reason = name, "stalled", name
-	n.devices[1].Users = []api.User{{Namespace: name, Pod: name}}
+	n.devices[1].Users = []apiv1.User{{Namespace: name, Pod: name}}
 	n.devices[1].Processes[0].Name = name
 	n.devices[1].Facts = map[string]string{name: name}
 	n.events[0].Text, n.recordings[0].Name, n.recordings[0].Cause = name, "../../"+name, name
@@ -426,7 +426,7 @@ func TestBrowserReload(t *testing.T) {
 	p.Wait(ready)
 	n.change(func() {
 		n.fields = slices.DeleteFunc(n.fields, func(f reading) bool { return strings.Contains(f.name, "TENSOR") })
-		n.events = append(n.events, api.Event{Time: n.now(), Kind: "reload", Text: "field list reloaded"})
+		n.events = append(n.events, apiv1.Event{Time: n.now(), Kind: "reload", Text: "field list reloaded"})
 	})
 	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
 	p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 )
 
 // reading is a field of the made-up node: its value for the nth device at a time in seconds.
@@ -32,10 +32,10 @@ type node struct {
 	proxied  bool // while it is down, a proxy answers
 
 	mu         sync.Mutex
-	devices    []api.Device
-	health     []api.DeviceHealth
-	events     []api.Event
-	recordings []api.Recording
+	devices    []apiv1.Device
+	health     []apiv1.DeviceHealth
+	events     []apiv1.Event
+	recordings []apiv1.Recording
 	changed    chan struct{} // closed at each change
 	down       bool
 	streams    int
@@ -99,7 +99,7 @@ func (n *node) now() time.Time {
 }
 
 // has reports whether a device has a field.
-func (f *reading) has(d *api.Device) bool {
+func (f *reading) has(d *apiv1.Device) bool {
 	if f.kind == "" {
 		return d.Kind == "gpu"
 	}
@@ -133,30 +133,30 @@ func matches(patterns []string, name string) bool {
 func (n *node) devicesAnswer(*http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return api.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, History: true, Recorder: n.recordings != nil,
-		Collectors: []api.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
+	return apiv1.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, History: true, Recorder: n.recordings != nil,
+		Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
 }
 
 func (n *node) fieldsAnswer(r *http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	out := api.Fields{Time: n.now()}
+	out := apiv1.Fields{Time: n.now()}
 	age := 0.2
 	for i, d := range n.devices {
 		if !matches(r.URL.Query()["device"], d.ID) {
 			continue
 		}
-		fields := api.DeviceFields{ID: d.ID}
+		fields := apiv1.DeviceFields{ID: d.ID}
 		for _, f := range n.fields {
 			if !f.has(&d) || !matches(r.URL.Query()["field"], f.name) {
 				continue
 			}
 			for k, labels := range f.each() {
-				x := api.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
+				x := apiv1.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
 				if x.Value = f.at(i, k, n.now()); x.Value == nil || d.State != "up" {
-					x.Value, x.Absent = nil, &api.Absence{Reason: "blank"}
+					x.Value, x.Absent = nil, &apiv1.Absence{Reason: "blank"}
 					if d.State != "up" {
-						x.Absent = &api.Absence{Reason: "device_lost", Detail: d.Reason}
+						x.Absent = &apiv1.Absence{Reason: "device_lost", Detail: d.Reason}
 					}
 				} else {
 					x.Age = &age
@@ -178,7 +178,7 @@ func (n *node) samplesAnswer(r *http.Request) any {
 	if err != nil || now.Sub(since) > 15*time.Minute {
 		since = now.Add(-15 * time.Minute)
 	}
-	out := api.Samples{Device: q.Get("device"), Field: q.Get("field"), From: since.UnixMilli(), Until: now.UnixMilli()}
+	out := apiv1.Samples{Device: q.Get("device"), Field: q.Get("field"), From: since.UnixMilli(), Until: now.UnixMilli()}
 	step := n.interval
 	if points, _ := strconv.Atoi(q.Get("points")); points > 0 {
 		step = max(now.Sub(since)/time.Duration(points), n.interval)
@@ -191,7 +191,7 @@ func (n *node) samplesAnswer(r *http.Request) any {
 			}
 			out.Unit = f.unit
 			for k, labels := range f.each() {
-				s := api.SampledSeries{Labels: labels}
+				s := apiv1.SampledSeries{Labels: labels}
 				for t := since.Truncate(step).Add(step); t.Before(now); t = t.Add(step) {
 					v := f.at(i, k, t)
 					s.Times = append(s.Times, t.UnixMilli())
@@ -211,25 +211,25 @@ func (n *node) samplesAnswer(r *http.Request) any {
 func (n *node) eventsAnswer(*http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return api.Events{Events: append([]api.Event{}, n.events...)}
+	return apiv1.Events{Events: append([]apiv1.Event{}, n.events...)}
 }
 
 func (n *node) recordingsAnswer(*http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return api.Recordings{Recordings: n.recordings}
+	return apiv1.Recordings{Recordings: n.recordings}
 }
 
 func (n *node) healthAnswer(*http.Request) any {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return api.Health{Time: n.now(), State: "ok", Ready: true, Devices: n.health}
+	return apiv1.Health{Time: n.now(), State: "ok", Ready: true, Devices: n.health}
 }
 
 func (n *node) listAnswer(*http.Request) any {
-	out := api.List{Source: "/etc/warpgauge/counters.csv", Hash: strings.Repeat("ab", 32), Applied: n.began}
+	out := apiv1.List{Source: "/etc/warpgauge/counters.csv", Hash: strings.Repeat("ab", 32), Applied: n.began}
 	for _, f := range n.fields {
-		out.Fields = append(out.Fields, api.ListField{Name: f.name, Metric: f.name, Type: "gauge", Unit: f.unit})
+		out.Fields = append(out.Fields, apiv1.ListField{Name: f.name, Metric: f.name, Type: "gauge", Unit: f.unit})
 	}
 	return out
 }
@@ -246,21 +246,21 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	n.mu.Lock()
 	n.streams++
-	devices, events := append([]api.Device{}, n.devices...), len(n.events)
+	devices, events := append([]apiv1.Device{}, n.devices...), len(n.events)
 	n.mu.Unlock()
 	defer func() {
 		n.mu.Lock()
 		n.streams--
 		n.mu.Unlock()
 	}()
-	var columns api.StreamColumns
+	var columns apiv1.StreamColumns
 	first := make([]int, len(devices))
 	for i, d := range devices {
 		first[i] = len(columns.Columns)
 		for _, f := range n.fields {
 			if f.has(&d) && matches(q["field"], f.name) {
 				for _, labels := range f.each() {
-					columns.Columns = append(columns.Columns, api.StreamColumn{Device: d.ID, Field: f.name, Unit: f.unit, Labels: labels})
+					columns.Columns = append(columns.Columns, apiv1.StreamColumn{Device: d.ID, Field: f.name, Unit: f.unit, Labels: labels})
 				}
 			}
 		}
@@ -295,14 +295,14 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 			events = len(n.events)
 			n.mu.Unlock()
 		case <-ticker.C:
-			var rows api.StreamRows
+			var rows apiv1.StreamRows
 			for now := n.now(); !last.Add(n.interval).After(now); {
 				last = last.Add(n.interval)
 				for i, d := range devices {
 					if d.State != "up" {
 						continue
 					}
-					row := api.StreamRow{Time: last.UnixMilli(), First: first[i]}
+					row := apiv1.StreamRow{Time: last.UnixMilli(), First: first[i]}
 					for _, f := range n.fields {
 						if f.has(&d) && matches(q["field"], f.name) {
 							for k := range f.each() {
@@ -377,23 +377,23 @@ func nvidiaReadings() []reading {
 }
 
 // gpus are n GPUs with pods and processes, the first two with links.
-func gpus(n int, model string) []api.Device {
-	var out []api.Device
+func gpus(n int, model string) []apiv1.Device {
+	var out []apiv1.Device
 	session := time.Now().Add(-3 * time.Hour)
 	for i := range n {
-		d := api.Device{ID: fmt.Sprintf("GPU-fa4e%04d", i), Kind: "gpu", Collector: "nvml", State: "up", Interval: 1, GPU: strconv.Itoa(i), UUID: fmt.Sprintf("GPU-fa4e%04d-0000-0000", i),
+		d := apiv1.Device{ID: fmt.Sprintf("GPU-fa4e%04d", i), Kind: "gpu", Collector: "nvml", State: "up", Interval: 1, GPU: strconv.Itoa(i), UUID: fmt.Sprintf("GPU-fa4e%04d-0000-0000", i),
 			PCIBusID: fmt.Sprintf("00000000:%02X:00.0", 16+i), Node: fmt.Sprintf("nvidia%d", i), Model: model, Simulated: true, Session: &session, Since: &session,
 			Facts: map[string]string{"DCGM_FI_DRIVER_VERSION": "580.95.05"}}
 		if i%4 != 2 {
 			memory, busy := 61.5e9, 93.0
-			d.Users = []api.User{{Namespace: "training", Pod: fmt.Sprintf("llm-%d", i/4), Container: "trainer"}}
-			d.Processes = []api.Process{{PID: 4700 + i, Name: "python3", Memory: &memory, Busy: &busy, Pod: fmt.Sprintf("training/llm-%d/trainer", i/4)}}
+			d.Users = []apiv1.User{{Namespace: "training", Pod: fmt.Sprintf("llm-%d", i/4), Container: "trainer"}}
+			d.Processes = []apiv1.Process{{PID: 4700 + i, Name: "python3", Memory: &memory, Busy: &busy, Pod: fmt.Sprintf("training/llm-%d/trainer", i/4)}}
 		}
 		out = append(out, d)
 	}
 	for i := range min(n, 2) {
 		for l := range 4 {
-			out = append(out, api.Device{ID: fmt.Sprintf("%s/link%d", out[i].ID, l), Parent: out[i].ID, Kind: "link", Collector: "nvml", State: "up", GPU: strconv.Itoa(i), Labels: map[string]string{"nvlink": strconv.Itoa(l)}})
+			out = append(out, apiv1.Device{ID: fmt.Sprintf("%s/link%d", out[i].ID, l), Parent: out[i].ID, Kind: "link", Collector: "nvml", State: "up", GPU: strconv.Itoa(i), Labels: map[string]string{"nvlink": strconv.Itoa(l)}})
 		}
 	}
 	return out
@@ -410,9 +410,9 @@ func mig() *node {
 	for g := range 2 {
 		parent := n.devices[g]
 		for i, profile := range []string{"3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"}[g:] {
-			n.devices = append(n.devices, api.Device{ID: fmt.Sprintf("%s/%d", parent.ID, i+1), Parent: parent.ID, Kind: "instance", Collector: "nvml", State: "up", Interval: 1, GPU: parent.GPU, UUID: parent.UUID,
-				Model: parent.Model, Simulated: true, Instance: &api.Instance{Profile: profile, ID: strconv.Itoa(i + 1), UUID: fmt.Sprintf("MIG-fa4e%d%d", g, i)},
-				Users: []api.User{{Namespace: "serving", Pod: fmt.Sprintf("chat-%d", i), Container: "server"}}})
+			n.devices = append(n.devices, apiv1.Device{ID: fmt.Sprintf("%s/%d", parent.ID, i+1), Parent: parent.ID, Kind: "instance", Collector: "nvml", State: "up", Interval: 1, GPU: parent.GPU, UUID: parent.UUID,
+				Model: parent.Model, Simulated: true, Instance: &apiv1.Instance{Profile: profile, ID: strconv.Itoa(i + 1), UUID: fmt.Sprintf("MIG-fa4e%d%d", g, i)},
+				Users: []apiv1.User{{Namespace: "serving", Pod: fmt.Sprintf("chat-%d", i), Container: "server"}}})
 		}
 	}
 	for i, f := range n.fields {
@@ -474,15 +474,15 @@ func (n *node) lose(i int) {
 		now, code := n.now(), 79
 		n.devices[i].State, n.devices[i].Cause, n.devices[i].Reason, n.devices[i].Since = "lost", "lost", "GPU is lost: the driver reports NVML_ERROR_GPU_IS_LOST", &now
 		n.events = append(n.events,
-			api.Event{Time: now, Kind: "xid", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Code: &code, Text: "XID 79: GPU has fallen off the bus", Bad: true},
-			api.Event{Time: now, Kind: "device_state", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Text: "up to lost: GPU is lost", Bad: true})
+			apiv1.Event{Time: now, Kind: "xid", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Code: &code, Text: "XID 79: GPU has fallen off the bus", Bad: true},
+			apiv1.Event{Time: now, Kind: "device_state", Device: n.devices[i].ID, GPU: n.devices[i].GPU, Text: "up to lost: GPU is lost", Bad: true})
 	})
 }
 
 // past gives the node some events from before.
 func (n *node) past() *node {
 	code := 31
-	for i, e := range []api.Event{
+	for i, e := range []apiv1.Event{
 		{Kind: "reload", Text: "field list reloaded: 38 fields"},
 		{Kind: "xid", Code: &code, Text: "XID 31: GPU memory page fault", Bad: true},
 		{Kind: "clock_event", Text: "power cap began"},
@@ -494,6 +494,6 @@ func (n *node) past() *node {
 		n.events = append(n.events, e)
 	}
 	at := n.events[1].Time
-	n.recordings = []api.Recording{{Name: "recording-20261122-174000.000-xid.jsonl.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
+	n.recordings = []apiv1.Recording{{Name: "recording-20261122-174000.000-xid.jsonl.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
 	return n
 }

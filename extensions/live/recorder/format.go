@@ -13,7 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -42,14 +42,14 @@ const (
 // Header says what a recording is of.
 type Header struct {
 	Format int `json:"format"`
-	api.Recording
-	Text     string      `json:"text"` // of what set it off
-	Version  string      `json:"version"`
-	Hostname string      `json:"hostname,omitempty"`
-	Lists    []string    `json:"lists"` // field lists in service, as CSV
-	Devices  []Device    `json:"devices"`
-	Node     api.Devices `json:"node"` // states, users and processes when it was written
-	Events   []api.Event `json:"events,omitempty"`
+	apiv1.Recording
+	Text     string        `json:"text"` // of what set it off
+	Version  string        `json:"version"`
+	Hostname string        `json:"hostname,omitempty"`
+	Lists    []string      `json:"lists"` // field lists in service, as CSV
+	Devices  []Device      `json:"devices"`
+	Node     apiv1.Devices `json:"node"` // states, users and processes when it was written
+	Events   []apiv1.Event `json:"events,omitempty"`
 }
 
 // Device is a device that had samples.

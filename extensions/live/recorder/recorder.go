@@ -24,6 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
@@ -40,9 +41,9 @@ type Options struct {
 
 	Board   *view.Board
 	History *history.History
-	Node    func() *api.Devices // states, users and processes of devices
-	Log     *api.Log            // what happens; recordings are added to it
-	Health  func() *api.Health  // verdicts on devices; nil: none
+	Node    func() *apiv1.Devices // states, users and processes of devices
+	Log     *api.Log              // what happens; recordings are added to it
+	Health  func() *apiv1.Health  // verdicts on devices; nil: none
 
 	Registerer prometheus.Registerer // of the recorder's own metrics; nil: none
 	Logger     *zap.Logger
@@ -72,7 +73,7 @@ type Recorder struct {
 	log       *zap.Logger
 	directory file.Private
 	asked     chan chan error
-	list      atomic.Pointer[[]api.Recording]
+	list      atomic.Pointer[[]apiv1.Recording]
 
 	written            *prometheus.CounterVec
 	failed, suppressed prometheus.Counter
@@ -85,8 +86,8 @@ type Recorder struct {
 	began   time.Time // of the last recording
 	started time.Time // of Run: there are no samples of before
 	last    map[[2]string]time.Time
-	headers map[string]api.Recording // of the files there are, by name
-	health  map[string]string        // verdicts on devices when they were last looked at
+	headers map[string]apiv1.Recording // of the files there are, by name
+	health  map[string]string          // verdicts on devices when they were last looked at
 }
 
 // pending is a recording that is waiting for the samples after what happened.
@@ -126,9 +127,9 @@ func New(o Options) *Recorder {
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_recordings_suppressed_total", Help: "Causes of a recording for which none was begun, because the last one was too short a time ago.",
 		}),
-		watch: newWatch(), known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]api.Recording),
+		watch: newWatch(), known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]apiv1.Recording),
 	}
-	r.list.Store(&[]api.Recording{})
+	r.list.Store(&[]apiv1.Recording{})
 	for _, c := range causes {
 		r.written.WithLabelValues(c)
 	}
@@ -175,7 +176,7 @@ func (r *Recorder) Record(ctx context.Context) error {
 }
 
 // Recordings returns what recordings there are, the newest first. There is no error.
-func (r *Recorder) Recordings() ([]api.Recording, error) { return slices.Clone(*r.list.Load()), nil }
+func (r *Recorder) Recordings() ([]apiv1.Recording, error) { return slices.Clone(*r.list.Load()), nil }
 
 var _ api.Recorder = (*Recorder)(nil)
 
@@ -281,11 +282,11 @@ func (r *Recorder) finish(now time.Time) {
 	if err != nil {
 		r.failed.Inc()
 		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
-		r.o.Log.Add(api.Event{Kind: api.KindRecording, Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
+		r.o.Log.Add(apiv1.Event{Kind: api.KindRecording, Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
 	} else {
 		r.written.WithLabelValues(p.Cause).Inc()
 		r.log.Info("recording written", zap.String("file", h.Name))
-		r.o.Log.Add(api.Event{Kind: api.KindRecording, Device: p.Device, Text: "recorded: " + h.Name})
+		r.o.Log.Add(apiv1.Event{Kind: api.KindRecording, Device: p.Device, Text: "recorded: " + h.Name})
 	}
 	if err := r.tidy(now); err != nil {
 		r.log.Warn("old recordings cannot be removed", zap.Error(err))
@@ -315,7 +316,7 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 	at := p.Time.UTC().Truncate(time.Millisecond)
 	h := &Header{
 		Format: format,
-		Recording: api.Recording{
+		Recording: apiv1.Recording{
 			Name: prefix + at.Format("20060102-150405.000") + "-" + p.Cause + suffix,
 			Time: at, Cause: p.Cause, Device: p.Device,
 			From: from.UTC().Truncate(time.Millisecond), Until: until.UTC().Truncate(time.Millisecond),
@@ -402,8 +403,8 @@ func (r *Recorder) tidy(now time.Time) error {
 	}
 	files = slices.DeleteFunc(files, func(f fs.FileInfo) bool { return !names.MatchString(f.Name()) })
 	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(b.Name(), a.Name()) }) // the newest first
-	list, total := []api.Recording{}, int64(0)
-	headers := make(map[string]api.Recording)
+	list, total := []apiv1.Recording{}, int64(0)
+	headers := make(map[string]apiv1.Recording)
 	for i, f := range files {
 		if total += f.Size(); i >= r.o.Files || total > r.o.Bytes {
 			err = errors.Join(err, root.Remove(f.Name()))
@@ -425,14 +426,14 @@ func (r *Recorder) tidy(now time.Time) error {
 	return err
 }
 
-func headerOf(root *os.Root, info fs.FileInfo) (api.Recording, error) {
+func headerOf(root *os.Root, info fs.FileInfo) (apiv1.Recording, error) {
 	f, err := root.Open(info.Name())
 	if err != nil {
-		return api.Recording{}, err
+		return apiv1.Recording{}, err
 	}
 	h, err := ReadHeader(f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return api.Recording{}, err
+		return apiv1.Recording{}, err
 	}
 	out := h.Recording
 	out.Name, out.Bytes = info.Name(), info.Size()

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -78,11 +79,11 @@ func newNode(t testing.TB, directory string) *node {
 	n.Recorder = New(Options{
 		Directory: directory, Before: time.Minute, After: 30 * time.Second, Files: 5, Bytes: 64 << 20, Hostname: "node", Version: "v1",
 		Board: &n.board, History: n.history, Log: n.log, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
-		Health: func() *api.Health {
-			return &api.Health{Devices: []api.DeviceHealth{{ID: "GPU-0", State: n.verdict, Reason: "of a test"}, {ID: "GPU-1", State: "failed"}}}
+		Health: func() *apiv1.Health {
+			return &apiv1.Health{Devices: []apiv1.DeviceHealth{{ID: "GPU-0", State: n.verdict, Reason: "of a test"}, {ID: "GPU-1", State: "failed"}}}
 		},
-		Node: func() *api.Devices {
-			return &api.Devices{Hostname: "node", Devices: []api.Device{{ID: "GPU-0", State: "up"}}}
+		Node: func() *apiv1.Devices {
+			return &apiv1.Devices{Hostname: "node", Devices: []apiv1.Device{{ID: "GPU-0", State: "up"}}}
 		},
 	})
 	return n
@@ -105,7 +106,7 @@ func (n *node) run(seconds int, change func(second int)) {
 	}
 }
 
-func (n *node) List() []api.Recording { return *n.list.Load() }
+func (n *node) List() []apiv1.Recording { return *n.list.Load() }
 
 // recorded are the causes and devices of the recordings there are, the oldest first.
 func (n *node) recorded() (out []string) {
@@ -142,17 +143,17 @@ func TestWhatSetsOffARecording(t *testing.T) {
 			}
 		})
 	}
-	add := func(e api.Event) func(*node, int) {
+	add := func(e apiv1.Event) func(*node, int) {
 		return func(n *node, second int) {
 			if second == 100 {
 				n.log.Add(e)
 			}
 		}
 	}
-	f("an XID", add(api.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true}), "xid GPU-0")
-	f("a lost device", add(api.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is lost", Bad: true}), "device_state GPU-1")
-	f("a device that is up again", add(api.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is up"}))
-	f("another event", add(api.Event{Kind: api.KindReload, Text: "reload failed", Bad: true}))
+	f("an XID", add(apiv1.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true}), "xid GPU-0")
+	f("a lost device", add(apiv1.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is lost", Bad: true}), "device_state GPU-1")
+	f("a device that is up again", add(apiv1.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is up"}))
+	f("another event", add(apiv1.Event{Kind: api.KindReload, Text: "reload failed", Bad: true}))
 	f("an ECC error", func(n *node, second int) { n.row[ecc] = float64(3 + second/100) }, "ecc GPU-0")
 	f("an ECC counter that begins again", func(n *node, second int) { n.row[ecc] = float64(300 - second) })
 	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
@@ -176,7 +177,7 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 			}
 			if second == 100 {
 				at = time.Now()
-				n.log.Add(api.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true})
+				n.log.Add(apiv1.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true})
 			}
 		})
 		if len(n.List()) != 1 {
@@ -184,7 +185,7 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 		}
 		got := n.read(n.List()[0].Name)
 		from, until := at.Add(-time.Minute).UTC(), at.Add(30*time.Second).UTC()
-		want := api.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.jsonl.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
+		want := apiv1.Recording{Name: "recording-" + at.UTC().Format("20060102-150405.000") + "-xid.jsonl.zst", Time: at.UTC(), Cause: "xid", Device: "GPU-0", From: from, Until: until}
 		if diff := cmp.Diff(want, got.Recording); diff != "" {
 			t.Errorf("header (-want +got):\n%s", diff)
 		}
@@ -253,7 +254,7 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		n := newNode(t, directory)
 		xid := func(second int) {
 			if second%200 == 100 {
-				n.log.Add(api.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
+				n.log.Add(apiv1.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
 			}
 		}
 		must(t, os.MkdirAll(directory, 0o700))
@@ -344,7 +345,7 @@ func (f *failing) Write(p []byte) (int, error) {
 // example is a recording of some size.
 func example(t testing.TB) (h *Header, all []history.Series, samples func(history.Series) iter.Seq2[int64, float64]) {
 	h = &Header{
-		Format: format, Recording: api.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
+		Format: format, Recording: apiv1.Recording{Name: "x", From: time.UnixMilli(0).UTC(), Until: time.UnixMilli(1000_000).UTC()},
 		Lists: []string{counters}, Devices: []Device{{Interval: time.Second, Device: collector.Device{ID: "GPU-0"}}},
 	}
 	for i := range 20 {
@@ -389,7 +390,7 @@ func TestAFullFileSystem(t *testing.T) {
 		n.o.Files = 1000
 		n.run(200*12, func(second int) {
 			if second%200 == 100 {
-				n.log.Add(api.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
+				n.log.Add(apiv1.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
 			}
 		})
 		files, err := os.ReadDir(filepath.Join(mount, "recordings"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/field"
 )
@@ -26,7 +27,7 @@ const (
 var causes = []string{causeXID, causeDevice, causeECC, causeThrottle, causeNVLink, causeHealth, causeOperator}
 
 // triggerOf returns what an event sets off: an XID, or a device that is lost, stalled or absent.
-func triggerOf(e *api.Event) (Trigger, bool) {
+func triggerOf(e *apiv1.Event) (Trigger, bool) {
 	t := Trigger{Device: e.Device, Text: e.Text, Time: e.Time}
 	switch e.Kind {
 	case api.KindXID:

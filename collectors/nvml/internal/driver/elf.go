@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// Problem says why a file can be no library of this process, or "". Names
-// that the loader looks up are left to it. The loader's own words are no help
-// here: for a library of another machine it says that there is no such file.
+// Problem returns why this process cannot load a file, or "". Names without a slash are left to the loader. The
+// loader's own messages do not help here: for a library of another architecture it says that there is no such file.
 func Problem(path string) string {
 	if !strings.Contains(path, "/") {
 		file := loaderFile(path)
@@ -60,15 +59,15 @@ func machineProblem(r io.ReaderAt) string {
 	return ""
 }
 
-// truncated says whether a library ends before what its headers say is in it, or "".
-// The loader maps such a file, and the process then gets SIGBUS where it ends.
+// truncated reports in words whether a library file is shorter than its headers say, or "". The loader maps such a
+// file, and the process gets SIGBUS at its end.
 func truncated(path string) string {
 	st, err := os.Stat(path)
 	if err != nil {
 		return ""
 	}
 	f, err := elf.Open(path)
-	if err != nil { // with a table of sections beyond its end, for one
+	if err != nil { // for example, a section table beyond the end
 		return "it is no library, or truncated (" + err.Error() + ")"
 	}
 	defer func() { _ = f.Close() }() // was only read
@@ -87,9 +86,8 @@ func truncated(path string) string {
 	return ""
 }
 
-// loaderFile is the file that the dynamic loader takes for a name without a slash:
-// the first for this machine in LD_LIBRARY_PATH, the loader's cache and its default
-// directories. It is "" if none is found.
+// loaderFile returns the file that the dynamic loader uses for a name without a slash: the first for this architecture
+// in LD_LIBRARY_PATH, the loader's cache and its default directories. It returns "" if there is none.
 func loaderFile(name string) string {
 	var files []string
 	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
@@ -115,8 +113,8 @@ func loaderFile(name string) string {
 	return ""
 }
 
-// cached are the files of a name in the loader's cache, in its order: struct
-// cache_file_new of glibc's sysdeps/generic/dl-cache.h.
+// cached returns the files of a name in the loader's cache, in its order: struct cache_file_new of glibc's
+// sysdeps/generic/dl-cache.h.
 func cached(cache []byte, name string) (files []string) {
 	const (
 		header, entry = 48, 24

@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// UnusableError is a file that is no NVML for this process.
+// UnusableError is a file that this process cannot use as NVML.
 type UnusableError struct{ Path, Problem string }
 
 func (e *UnusableError) Error() string { return e.Path + " cannot be used: " + e.Problem }
@@ -29,16 +29,15 @@ type InitError struct {
 func (e *InitError) Error() string { return e.Err.Error() }
 func (e *InitError) Unwrap() error { return e.Err }
 
-// Attempts are the candidates that did not serve.
+// Attempts collects the candidates that failed.
 type Attempts struct {
-	decisive error    // of the first that got as far as NVML's own answer
-	unusable []string // what was wrong with the files that did not
+	decisive error    // of the first candidate that NVML itself rejected
+	unusable []string // problems of the files that could not be loaded
 	absent   []string
 }
 
-// Add notes why a candidate did not serve and reports whether others would not
-// either: a stub (CUDA's toolkit has one) or a library of another driver version
-// says nothing about the next candidate, a driver that is not there does.
+// Add records why a candidate failed. It reports whether the remaining candidates would fail, too: a stub (CUDA's
+// toolkit has one) or a library of another driver version says nothing about the next candidate, a missing driver does.
 func (a *Attempts) Add(name string, err error) (last bool) {
 	var init *InitError
 	var load *dl.OpenError
@@ -61,7 +60,7 @@ func (a *Attempts) Add(name string, err error) (last bool) {
 	return false
 }
 
-// loaderText is what the loader says, without the name that it repeats.
+// loaderText returns the loader's message without the name that it repeats.
 func loaderText(e *dl.OpenError) string {
 	a := e.Attempts[len(e.Attempts)-1]
 	text := strings.TrimPrefix(a.Text, a.Name+": ")
@@ -71,7 +70,7 @@ func loaderText(e *dl.OpenError) string {
 	return text
 }
 
-// Err says what was tried, what there is, and what to do.
+// Err returns the attempts, the findings and the remedy.
 func (a *Attempts) Err(h Host) error {
 	k := h.Kernel()
 	switch {
@@ -100,7 +99,7 @@ func (a *Attempts) Err(h Host) error {
 		collector.ErrNotLoaded, where, k.Text())
 }
 
-// presentRoots are the roots that there are.
+// presentRoots returns the driver roots that exist.
 func (h Host) presentRoots() (out []string) {
 	for _, r := range h.roots() {
 		if exists(r) {
@@ -110,8 +109,8 @@ func (h Host) presentRoots() (out []string) {
 	return out
 }
 
-// Explain says why NVML cannot be initialised: first what is plainly missing or
-// forbidden, whatever NVML calls it, then what NVML says. version is NVML's own.
+// Explain returns why NVML cannot be initialised. It checks for missing or forbidden files first, whatever NVML's code,
+// and then reports NVML's answer. version is NVML's own.
 func (h Host) Explain(path, version string, code nvml.Return) error {
 	k := h.Kernel()
 	if code == nvml.ERROR_LIB_RM_VERSION_MISMATCH {
@@ -158,7 +157,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// Advice is for what NVML says if nothing is plainly missing.
+// Advice returns the advice for an NVML code when no file is missing or forbidden.
 func (k Kernel) Advice(code nvml.Return) string {
 	switch code {
 	case nvml.ERROR_NO_PERMISSION:

@@ -1,6 +1,5 @@
-// Package driver finds the library of NVIDIA's driver, NVML, and says why it cannot
-// be used: what is missing, what is forbidden, and what to do. It loads nothing and
-// keeps no state; collectors/nvml calls it at Open.
+// Package driver finds NVML, the library of NVIDIA's driver, and explains why it cannot be used and how to repair that.
+// collectors/nvml calls it in Open. It loads nothing, keeps no state and starts no goroutine.
 package driver
 
 import (
@@ -15,11 +14,10 @@ import (
 	"syscall"
 )
 
-// Soname is what every driver since 2011 installs; the name without ".1" comes
-// with development packages only.
+// Soname is installed by every driver since 2011. The name without ".1" comes with development packages only.
 const Soname = "libnvidia-ml.so.1"
 
-// usualRoots are the directories in which a driver's files lie as below "/".
+// usualRoots returns the directories that may hold a driver's files as "/" does.
 //
 //   - /run/nvidia/driver is where the GPU Operator's driver container puts them,
 //   - /driver-root where its components (device plugin, DRA driver, MIG manager)
@@ -37,15 +35,13 @@ func usualRoots() []string {
 	}
 }
 
-// rootVariables name a driver root to NVIDIA's components. The first is its path
-// in the container; the second that on the host, which is there in a container
-// too if the same path is mounted.
+// rootVariables name a driver root for NVIDIA's components. The first is a path in the container, the second a path on
+// the host, which exists in a container only if it is mounted at the same path.
 var rootVariables = [...]string{"DRIVER_ROOT_CTR_PATH", "NVIDIA_DRIVER_ROOT"}
 
-// libraryDirs are the directories below a root that may hold the library: those
-// in which NVIDIA's DRA driver looks (cmd/gpu-kubelet-plugin/root.go in
-// https://github.com/NVIDIA/k8s-dra-driver-gpu), and those of Debian's
-// alternatives, NixOS, WSL and Talos.
+// libraryDirs returns the directories below a root that may hold the library: those in which NVIDIA's DRA driver looks
+// (cmd/gpu-kubelet-plugin/root.go in https://github.com/NVIDIA/k8s-dra-driver-gpu), and those of Debian's alternatives,
+// NixOS, WSL and Talos.
 func libraryDirs() []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 	dirs := []string{"usr/lib64", "usr/lib", "lib64", "lib", "."}
@@ -64,20 +60,19 @@ func libraryDirs() []string {
 	)
 }
 
-// Host is where a driver is searched. The zero value searches where drivers usually are.
+// Host is the machine that is searched. The zero value searches the usual places.
 type Host struct {
-	// Library is the path or soname of the library. It is tried alone; "" looks
-	// for it by the loader's path and then in driver roots.
+	// Library is the path or soname of the library; nothing else is tried then. "" searches the loader's path and then
+	// the driver roots.
 	Library string
-	// Roots are directories that hold a driver's files as "/" does on a
-	// host that has it installed. They come before the usual ones.
+	// Roots are directories that hold a driver's files as "/" does on a host with the driver installed. They are
+	// searched before the usual ones.
 	Roots []string
-	// Root is where /proc, /dev and the usual driver roots are; "" means "/".
+	// Root is the directory that holds /proc, /dev and the usual driver roots; "" means "/".
 	Root string
 	// Getenv reads the variables that name driver roots; nil means os.Getenv.
 	Getenv func(string) string
-	// SkipLoader leaves out what the loader finds by its own path, for tests on
-	// a machine that has a driver.
+	// SkipLoader skips the loader's own search, for tests on a machine that has a driver.
 	SkipLoader bool
 }
 
@@ -88,12 +83,11 @@ func (h Host) getenv(name string) string {
 	return h.Getenv(name)
 }
 
-// path is a path of the machine as it is seen below Root.
+// path returns a path of the machine as seen below Root.
 func (h Host) path(p string) string { return filepath.Join("/", h.Root, p) }
 
-// Candidates are the names to try, in order: what a person has named and nothing
-// else; or the name that the loader looks up, and then the files there are in
-// driver roots.
+// Candidates returns the names to try, in order: only Library if it is set; else the name for the loader, then the
+// files that exist in driver roots.
 func (h Host) Candidates() []string {
 	if h.Library != "" {
 		return []string{h.Library}
@@ -116,7 +110,7 @@ func (h Host) Candidates() []string {
 	return out
 }
 
-// roots are the directories that Candidates searches, each once.
+// roots returns the directories that Candidates searches, each once.
 func (h Host) roots() []string {
 	all := slices.Clone(h.Roots)
 	for _, name := range rootVariables {
@@ -136,9 +130,8 @@ func (h Host) roots() []string {
 	return out
 }
 
-// findLibrary returns the library's file in a directory below root, or "". If
-// the link libnvidia-ml.so.1 is missing or leads nowhere, it is the file of the
-// newest version: drivers that are mounted file by file lack the link.
+// findLibrary returns the library's file in a directory below root, or "". If the link libnvidia-ml.so.1 is missing or
+// broken, it returns the file of the newest version: a driver that is mounted file by file lacks the link.
 func findLibrary(root, dir string) string {
 	if f, err := within(root, filepath.Join(dir, Soname)); err == nil && isFile(f) {
 		return f
@@ -164,11 +157,10 @@ func findLibrary(root, dir string) string {
 	return filepath.Join(at, "libnvidia-ml.so."+slices.MaxFunc(found, compareVersions))
 }
 
-// maxLinks is what Linux allows in one path.
+// maxLinks is Linux's limit per path.
 const maxLinks = 40
 
-// within resolves path below root, with links as they are meant there: an
-// absolute one starts at root, and none leads out of it.
+// within resolves path below root like chroot: an absolute link starts at root, and no link leads out of it.
 func within(root, path string) (string, error) {
 	at, rest := "/", split(path)
 	for links := 0; len(rest) > 0; {
@@ -202,7 +194,7 @@ func isFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// compareVersions compares "550.54.15" and the like by their numbers.
+// compareVersions compares versions such as "550.54.15" by their numbers.
 func compareVersions(a, b string) int {
 	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) int {
 		m, errA := strconv.Atoi(a)

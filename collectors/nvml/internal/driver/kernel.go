@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is what the driver shows of itself.
+// Kernel is the state of the kernel driver.
 type Kernel struct {
 	h       Host
-	Version string // of the loaded driver, "" if none shows itself
-	proc    string // where that was looked for
+	Version string // of the loaded driver, "" if none is visible
+	proc    string // the file that shows it
 	ctl     string // the control device
 	wsl     bool   // Windows Subsystem for Linux: the driver is in Windows, behind /dev/dxg
 }
 
-// Kernel reads what the kernel side shows.
+// Kernel reads the state of the kernel driver.
 func (h Host) Kernel() Kernel {
 	k := Kernel{h: h, proc: h.path("/proc/driver/nvidia/version"), ctl: h.path("/dev/nvidiactl")}
 	if text, err := os.ReadFile(k.proc); err == nil {
@@ -29,7 +29,7 @@ func (h Host) Kernel() Kernel {
 	return k
 }
 
-// Text says in a few words what there is.
+// Text describes the kernel driver in a few words.
 func (k Kernel) Text() string {
 	switch {
 	case k.Version != "":
@@ -40,8 +40,7 @@ func (k Kernel) Text() string {
 	return "no kernel driver is loaded (" + k.proc + " is missing)"
 }
 
-// inContainer reports whether this process seems to be in a container. It only
-// chooses the advice.
+// inContainer reports whether this process seems to run in a container. It only affects the advice.
 func (k Kernel) inContainer() bool {
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"} {
 		if _, err := os.Stat(k.h.path(mark)); err == nil {
@@ -51,11 +50,11 @@ func (k Kernel) inContainer() bool {
 	return k.h.getenv("KUBERNETES_SERVICE_HOST") != "" || k.h.getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.h.getenv("container") != ""
 }
 
-// giveDevices is the advice for a container that does not see the devices.
+// giveDevices is the advice for a container without the devices.
 const giveDevices = "start the container with NVIDIA's runtime or CDI (--gpus all, runtimeClassName: nvidia), " +
 	"NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=utility, or give it the /dev/nvidia* devices"
 
-// noDriver explains a library without a driver, "" if there is one.
+// noDriver explains that the kernel driver is missing; "" if it is loaded.
 func (k Kernel) noDriver() string {
 	switch {
 	case k.Version != "" || k.wsl:
@@ -67,9 +66,8 @@ func (k Kernel) noDriver() string {
 		"if that fails the kernel log says why, often a module that was not built for this kernel", k.proc)
 }
 
-// NoAccess explains what keeps this process from the devices, "" if nothing
-// does. It opens the control device for a moment, as NVML does, because a
-// container's device rules show only then.
+// NoAccess explains why this process cannot use the devices, "" if it can. It opens the control device briefly, as NVML
+// does, because a container's device rules only show then.
 func (k Kernel) NoAccess() string {
 	if k.wsl {
 		if err := access(k.h.path("/dev/dxg")); err != nil {
@@ -91,8 +89,7 @@ func (k Kernel) NoAccess() string {
 	return k.refused(k.ctl, err)
 }
 
-// refusedGPU looks at the devices of the GPUs, which it does not open: that may
-// initialise a GPU.
+// refusedGPU checks the GPUs' device nodes without opening them, which could initialise a GPU.
 func (k Kernel) refusedGPU() string {
 	entries, err := os.ReadDir(k.h.path("/dev"))
 	if err != nil {
@@ -111,7 +108,7 @@ func (k Kernel) refusedGPU() string {
 	return ""
 }
 
-// refused names a device that may not be opened, and what to do about it.
+// refused names a device that cannot be opened, and the remedy.
 func (k Kernel) refused(node string, err error) string {
 	var number syscall.Errno
 	if !errors.As(err, &number) {
@@ -133,7 +130,7 @@ func (k Kernel) refused(node string, err error) string {
 	return fmt.Sprintf("%s cannot be opened: %v", node, number)
 }
 
-// access asks whether this process, as it is, may read and write a file.
+// access checks whether this process may read and write a file.
 func access(path string) error {
 	return unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK|unix.W_OK, unix.AT_EACCESS)
 }
@@ -154,9 +151,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// kernelVersion takes the driver's version from the first line of
-// /proc/driver/nvidia/version. The words before it differ between the open and
-// the closed driver; it is the first that consists of numbers and dots.
+// kernelVersion returns the driver's version from the first line of /proc/driver/nvidia/version: the first word of
+// digits and dots. The words before it differ between the open and the closed driver.
 func kernelVersion(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	for _, word := range strings.Fields(line) {

@@ -1,11 +1,10 @@
-// Package amdsmi calls libamd_smi for what /sys does not have: records of errors (CPER) with
-// AMD's field ids (AFID), violation status, and facts about boards. All calls of a Library
-// are made by one goroutine that keeps its thread, as libraries before ROCm 6.1.1 bind locks
-// to the thread that starts them.
+// Package amdsmi calls libamd_smi for values that /sys lacks: error records (CPER) with AMD's field IDs (AFID),
+// violation status, and facts about boards. Package rocm owns the one goroutine that makes all calls of a Library. That
+// goroutine keeps its thread, because libraries before ROCm 6.1.1 bind locks to the thread that starts them.
 //
-// Structures grow from release to release, without a new soname: layout.go has those of the
-// releases that are known, and nothing of another is read. Records are bytes with a format
-// of their own (UEFI, appendix N) and are read from every release.
+// Structures grow from release to release without a new soname. layout.go has the layouts of the known releases;
+// structures of other releases are not read. Records have their own byte format (UEFI, appendix N) and are read from
+// every release.
 package amdsmi
 
 import (
@@ -39,7 +38,7 @@ const (
 	functionCount
 )
 
-// functions has the library's names.
+// functions lists the library's names.
 var functions = []native.Function{
 	fnInit:       {Name: "amdsmi_init", Required: true},
 	fnShutDown:   {Name: "amdsmi_shut_down", Required: true},
@@ -78,31 +77,31 @@ func (s status) Error() string {
 	return fmt.Sprintf("AMD SMI status %d", int(s))
 }
 
-// Bounds of what is believed.
+// Limits on what the library may claim.
 const (
 	maxHandles = 256     // sockets, and processors of a socket
-	ringSize   = 1 << 20 // of the driver's records of a GPU (CPER_MAX_RING_SIZE)
+	ringSize   = 1 << 20 // the driver's records of a GPU (CPER_MAX_RING_SIZE)
 	maxHeaders = 4096    // records in one answer
-	maxAnswers = 64      // until all records are there
+	maxAnswers = 64      // answers until all records have been read
 	maxRecord  = 1 << 16
-	// The library writes the serial number into each of the sections that a record says it
-	// has, 65,535 at most, wherever that is; its decoder reads beyond a record that is cut.
+	// The library writes the serial number into each section that a record claims to have, 65,535 at most, without a
+	// bounds check; its decoder reads past the end of a truncated record.
 	slack = 65536 * sectionSize
 )
 
-// memory is what the library writes to.
+// memory holds the buffers that the library writes to.
 type memory struct {
 	number  [8]uint64
 	sockets [maxHandles]uintptr
 	handles [maxHandles]uintptr
 	headers [maxHeaders]uintptr
 	afids   [512]uint64
-	info    [1 << 16]byte // a structure, larger than any
+	info    [1 << 16]byte // larger than any structure
 	record  [maxRecord + 4096]byte
 	records [ringSize + slack]byte
 }
 
-// Library is a loaded libamd_smi. One goroutine uses it, but for Calls and Version.
+// Library is a loaded libamd_smi. One goroutine uses it; Calls and Version are safe for any goroutine.
 type Library struct {
 	*native.Caller
 	lib     *native.Library
@@ -112,8 +111,7 @@ type Library struct {
 	version atomic.Pointer[Version]
 }
 
-// Load loads the first of names and looks its functions up. It calls none.
-// Errors: those of native.Load.
+// Load loads the first of names that exists and looks its functions up. It calls none. Errors: as native.Load.
 func Load(names []string) (*Library, error) {
 	n, err := native.Load(names, functions)
 	if err != nil {
@@ -122,10 +120,10 @@ func Load(names []string) (*Library, error) {
 	return &Library{Caller: n.NewCaller(), lib: n, memory: native.New[memory]()}, nil
 }
 
-// Path is the file that was loaded.
+// Path returns the loaded file.
 func (l *Library) Path() string { return l.lib.Path() }
 
-// Version is known after Start; before, and if the library does not say, it is the zero one.
+// Version returns the version, the zero Version before Start and if the library does not report one.
 func (l *Library) Version() Version {
 	if v := l.version.Load(); v != nil {
 		return *v
@@ -133,7 +131,7 @@ func (l *Library) Version() Version {
 	return Version{}
 }
 
-// call makes one call, if the library has the function.
+// call makes one call. It returns unsupported if the library lacks the function.
 func (l *Library) call(f int, a ...uint64) status {
 	if !l.lib.Has(f) {
 		return unsupported
@@ -141,7 +139,7 @@ func (l *Library) call(f int, a ...uint64) status {
 	return status(l.Call(f, a...))
 }
 
-// must is call with an error.
+// must is call with an error result.
 func (l *Library) must(f int, a ...uint64) error {
 	if s := l.call(f, a...); s != success {
 		return fmt.Errorf("call %s: %w", functions[f].Name, s)
@@ -149,7 +147,7 @@ func (l *Library) must(f int, a ...uint64) error {
 	return nil
 }
 
-// Start starts the library and lists its GPUs. It may take seconds, or hang.
+// Start starts the library and lists its GPUs. It may take seconds or hang.
 func (l *Library) Start() error {
 	const amdGPUs = 1 << 1 // AMDSMI_INIT_AMD_GPUS
 	if err := l.must(fnInit, amdGPUs); err != nil {
@@ -180,8 +178,8 @@ func (l *Library) Start() error {
 	return nil
 }
 
-// list keeps the handle of a GPU by its address. A partition has an address whose function is its
-// number; the first of a GPU, and of two with one address, counts.
+// list records the handle of a GPU by its PCI address. A partition's address has the partition number as function; the
+// first handle with an address counts.
 func (l *Library) list(h uintptr) {
 	const gpu = 1
 	m := l.memory
@@ -192,7 +190,7 @@ func (l *Library) list(h uintptr) {
 	m.number[0] = 0
 	s := l.call(fnAddress, uint64(h), native.Address(&m.number))
 	id, domain := m.number[0], m.number[0]>>16
-	if s != success || id == 0 { // as without /dev/dri: the address that it has from /sys
+	if s != success || id == 0 { // as without /dev/dri: use the address from /sys
 		if s = l.call(fnAddressID, uint64(h), native.Address(&m.number)); s != success || m.number[0]>>28&0xf != 0 { // a partition
 			return
 		}
@@ -204,7 +202,7 @@ func (l *Library) list(h uintptr) {
 	}
 }
 
-// Stop ends the library. It may be called without Start, and ends a Library.
+// Stop ends the library. It may be called without Start. The Library cannot be started again.
 func (l *Library) Stop() error {
 	var err error
 	if l.started {
@@ -214,20 +212,20 @@ func (l *Library) Stop() error {
 	return err
 }
 
-// Free releases the memory that the library writes to. No call may be in progress.
+// Free releases the memory that the library writes to. No call may be running.
 func (l *Library) Free() { native.Free(l.memory) }
 
 // Lists reports whether the library lists the GPU.
 func (l *Library) Lists(pci string) bool { return l.gpus[pci] != 0 }
 
-// RefusesRecords says why Records is not asked, "" if it is. Of a library that has not said its
-// version everything is asked for that it has a function for: Start may yet say it.
+// RefusesRecords returns why Records cannot be called, "" if it can. If the library reports no version, every existing
+// function may be called: Start may still report one.
 func (l *Library) RefusesRecords() string { return l.refusal(fnRecords) }
 
-// RefusesViolations is the same of Violations.
+// RefusesViolations is RefusesRecords for Violations.
 func (l *Library) RefusesViolations() string { return l.refusal(fnViolation) }
 
-// RefusesMemory is the same of Facts.MemoryWidth and MemoryBandwidth.
+// RefusesMemory is RefusesRecords for Facts.MemoryWidth and MemoryBandwidth.
 func (l *Library) RefusesMemory() string { return l.refusal(fnVRAM) }
 
 func (l *Library) refusal(f int) string {
@@ -247,7 +245,7 @@ func (l *Library) refusal(f int) string {
 	return ""
 }
 
-// structure asks for a structure of a GPU, and returns its bytes.
+// structure reads a structure of a GPU and returns its bytes.
 func (l *Library) structure(f int, pci string, size int) ([]byte, error) {
 	m := l.memory
 	clear(m.info[:])
@@ -257,15 +255,15 @@ func (l *Library) structure(f int, pci string, size int) ([]byte, error) {
 	return m.info[:size], nil
 }
 
-// Facts are what does not change.
+// Facts are the constant properties of a board.
 type Facts struct {
 	Number, FRU, Manufacturer        string // of the board
 	VBIOSName, VBIOSDate, PartNumber string
 	MemoryKind, MemoryMaker          string
-	MemoryWidth, MemoryBandwidth     float64 // bits; bytes per second; NaN: not known
+	MemoryWidth, MemoryBandwidth     float64 // bits; bytes per second; NaN: unknown
 }
 
-// Facts asks for the facts of a GPU. What the library does not give is empty.
+// Facts reads the facts of a GPU. Unknown facts are empty.
 func (l *Library) Facts(pci string) Facts {
 	f := Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 	known := layoutOf(l.Version())
@@ -273,17 +271,17 @@ func (l *Library) Facts(pci string) Facts {
 		return f
 	}
 	if b, err := l.structure(fnBoard, pci, known.board); err == nil {
-		f.Number, f.FRU, f.Manufacturer = known.number.of(b), known.fru.of(b), known.manufacturer.of(b)
+		f.Number, f.FRU, f.Manufacturer = known.number.decode(b), known.fru.decode(b), known.manufacturer.decode(b)
 	}
 	if b, err := l.structure(fnVBIOS, pci, known.vbios); err == nil {
-		f.VBIOSName, f.VBIOSDate, f.PartNumber = known.vbiosName.of(b), known.vbiosDate.of(b), known.partNo.of(b)
+		f.VBIOSName, f.VBIOSDate, f.PartNumber = known.vbiosName.decode(b), known.vbiosDate.decode(b), known.partNo.decode(b)
 	}
 	b, err := l.structure(fnVRAM, pci, known.vram)
 	if err != nil {
 		return f
 	}
 	f.MemoryKind = memoryKinds[binary.NativeEndian.Uint32(b)]
-	if f.MemoryMaker = known.maker.of(b); known.makerNumber {
+	if f.MemoryMaker = known.maker.decode(b); known.makerNumber {
 		f.MemoryMaker = ""
 		if i := binary.NativeEndian.Uint32(b[known.maker.at:]); f.MemoryKind != "" && int64(i) < int64(len(memoryMakers)) {
 			f.MemoryMaker = memoryMakers[i]
@@ -302,8 +300,8 @@ func (l *Library) Facts(pci string) Facts {
 	return f
 }
 
-// of returns the text, without what is no text. A number stands for a name that is not known.
-func (t text) of(b []byte) string {
+// decode returns the text, "" for a placeholder. The library writes a number instead of an unknown name.
+func (t text) decode(b []byte) string {
 	s, _, _ := bytes.Cut(b[t.at:t.at+t.size], []byte{0})
 	out := strings.TrimSpace(strings.ToValidUTF8(string(s), ""))
 	if out == "N/A" || strings.HasPrefix(out, "0x") {

@@ -10,13 +10,12 @@ import (
 	"warpgauge/collectors/rocm/internal/native"
 )
 
-// Severity of a record, as AMD numbers it (amdsmi_cper_sev_t, cper_error_severity in the
-// kernel).
+// Severity of a record, in AMD's numbering (amdsmi_cper_sev_t, cper_error_severity in the kernel).
 type Severity uint32
 
 // Severities.
 const (
-	Uncorrected Severity = iota // and not fatal
+	Uncorrected Severity = iota // but not fatal
 	Fatal
 	Corrected
 	Severities
@@ -26,10 +25,10 @@ func (s Severity) String() string {
 	return [...]string{"non_fatal_uncorrected", "fatal", "non_fatal_corrected"}[s]
 }
 
-// Sizes and offsets of a record: UEFI's, appendix N, all without padding.
+// Sizes and offsets of a record in UEFI's appendix N, without padding.
 const (
 	headerSize  = 128
-	sectionSize = 72 // a section's descriptor
+	sectionSize = 72 // descriptor of a section
 
 	atSections  = 10
 	atSeverity  = 12
@@ -43,12 +42,12 @@ const (
 // record is one record of a ring.
 type record struct {
 	severity Severity
-	time     time.Time // zero: it has none, or one that is none
+	time     time.Time // zero: missing or invalid
 	bytes    []byte
 }
 
-// split takes records that lie one after the other apart. What is no record ends it: all
-// that is known of what follows is where it is not.
+// split splits consecutive records. It stops at the first invalid record, because the start of the next one is unknown
+// then.
 func split(b []byte) (out []record, err error) {
 	for len(b) > 0 {
 		r, err := parse(b)
@@ -77,10 +76,9 @@ func parse(b []byte) (record, error) {
 	return r, nil
 }
 
-// timestamp is the time of a record: seconds, minutes, hours, a flag, day, month, year of the
-// century and the century, in UTC. The kernel writes plain numbers (amdgpu_cper_get_timestamp),
-// not UEFI's decimal digits, and AMD's other products count the century from 1, so it
-// is not used.
+// timestamp returns the time of a record: seconds, minutes, hours, a flag, day, month, year of the century and the
+// century, in UTC. The kernel writes plain numbers (amdgpu_cper_get_timestamp) instead of UEFI's decimal digits. The
+// century is ignored, because AMD's other products count it from 1.
 func timestamp(b []byte) time.Time {
 	second, minute, hour, day, month, year := int(b[0]), int(b[1]), int(b[2]), int(b[4]), int(b[5]), int(b[6])
 	t := time.Date(2000+year, time.Month(month), day, hour, minute, second, 0, time.UTC)
@@ -90,8 +88,7 @@ func timestamp(b []byte) time.Time {
 	return t
 }
 
-// sound reports whether a record's sections are within it, so that the library's decoder,
-// which does not check that, reads nothing else.
+// sound reports whether a record's sections lie within it. The library's decoder does not check that.
 func (r *record) sound() bool {
 	n := int(binary.LittleEndian.Uint16(r.bytes[atSections:]))
 	if len(r.bytes) > maxRecord || headerSize+n*sectionSize > len(r.bytes) {
@@ -107,18 +104,18 @@ func (r *record) sound() bool {
 	return true
 }
 
-// MaxAFIDs is how many field ids of a record are kept: no record of the kernel has more.
+// MaxAFIDs is the maximum number of field IDs per record; no record of the kernel has more.
 const MaxAFIDs = 12
 
-// Records are the records of one severity that the driver keeps of a GPU.
+// Records summarises the driver's records of one severity for a GPU.
 type Records struct {
 	Count int
-	Time  time.Time // of the newest; zero: not known
-	AFIDs []uint64  // of the newest
+	Time  time.Time // of the newest record; zero: unknown
+	AFIDs []uint64  // of the newest record
 }
 
-// Records asks for the records of a GPU, by severity. With an error there are those that
-// could be read before it; nil if there was no answer.
+// Records reads the records of a GPU, by severity. If reading fails midway, it returns the records before the error; it
+// returns nil without any answer.
 func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, error) {
 	if why := l.refusal(fnRecords); why != "" {
 		return nil, errors.New(why)
@@ -141,7 +138,7 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 				r.time = time.Time{}
 			}
 			out[r.severity].Count++
-			// They are in order of time. One without a time does not hide one that has it.
+			// Records are in order of time. A record without a time does not replace one with a time.
 			if n := newest[r.severity]; n == nil || n.time.IsZero() || !r.time.Before(n.time) {
 				r.bytes = bytes.Clone(r.bytes)
 				newest[r.severity] = r
@@ -160,10 +157,10 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 	return out, err
 }
 
-// maxAhead is how far in the future a record may be, for clocks that are set.
+// maxAhead is how far in the future a record's time may lie, because clocks are adjusted.
 const maxAhead = time.Minute
 
-// afids asks which of AMD's field ids a record means; none if it is not sound.
+// afids returns AMD's field IDs of a record; nil if the record is not sound.
 func (l *Library) afids(r *record) []uint64 {
 	m := l.memory
 	if !r.sound() || !l.lib.Has(fnAFIDs) {
@@ -174,6 +171,6 @@ func (l *Library) afids(r *record) []uint64 {
 	if l.call(fnAFIDs, native.Address(&m.record), uint64(len(r.bytes)), native.Address(&m.afids), native.Address(&m.number[0])) != success {
 		return nil
 	}
-	n := min(uint32(m.number[0]), MaxAFIDs) // some releases count more than they write
+	n := min(uint32(m.number[0]), MaxAFIDs) // some releases report more than they write
 	return append([]uint64(nil), m.afids[:n]...)
 }

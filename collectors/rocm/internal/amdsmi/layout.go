@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Version is that of a library. Until ROCm 6.3 its first number was a year.
+// Version is a library version. Up to ROCm 6.3 its first number was a year.
 type Version struct{ Major, Minor uint32 }
 
 func (v Version) String() string {
@@ -19,8 +19,8 @@ func (v Version) compare(o Version) int {
 	return cmp.Or(cmp.Compare(v.Major, o.Major), cmp.Compare(v.Minor, o.Minor))
 }
 
-// versionOf takes an amdsmi_version_t: year, major, minor, release; without the year from
-// 25.3 on. 25.2 says "25 25 2".
+// versionOf decodes an amdsmi_version_t: year, major, minor, release; without the year from 25.3 on. 25.2 reports "25
+// 25 2".
 func versionOf(word *[4]uint32) Version {
 	if word[0] == word[1] {
 		return Version{word[1], word[2]}
@@ -28,13 +28,12 @@ func versionOf(word *[4]uint32) Version {
 	return Version{word[0], word[1]}
 }
 
-// text is a text of a structure: where it begins, and its room.
+// text locates a text in a structure: offset and size.
 type text struct{ at, size int }
 
-// layout is what is read of the structures of some releases. Sizes and offsets are those
-// that the C compiler gives with amdsmi.h of the release (github.com/ROCm/amdsmi, and
-// projects/amdsmi of ROCm/rocm-systems, for x86-64 and arm64), and none is read beyond.
-// A size of 0 says that the release does not have it.
+// layout describes the parts of some releases' structures that are read. The C compiler computed sizes and offsets from
+// the release's amdsmi.h (github.com/ROCm/amdsmi, and projects/amdsmi of ROCm/rocm-systems, for x86-64 and arm64).
+// Nothing beyond a size is read. A size of 0 means that the release lacks the structure.
 type layout struct {
 	rocm        string
 	first, last Version
@@ -43,17 +42,17 @@ type layout struct {
 	number, fru, manufacturer    text
 	vbios                        int // amdsmi_vbios_info_t
 	vbiosName, vbiosDate, partNo text
-	vram                         int // amdsmi_vram_info_t: the kind is a number at 0
+	vram                         int // amdsmi_vram_info_t: the memory kind is a number at offset 0
 	maker                        text
-	makerNumber                  bool // the maker is a number, not a text
-	width, bandwidth             int  // 0: not there
+	makerNumber                  bool // the maker is a number instead of a text
+	width, bandwidth             int  // 0: missing
 	violation                    int  // amdsmi_violation_status_t
-	percent                      int  // five of 64 bits: Violations
-	xccPercent                   int  // four arrays of [8][8] of 64 bits: XCCViolations; 0: not there
+	percent                      int  // five 64-bit numbers: Violations
+	xccPercent                   int  // four arrays of [8][8] 64-bit numbers: XCCViolations; 0: missing
 }
 
-// layouts are by version. Between 25.2 and 26.1 the headers of no release were found: nothing
-// that has a layout is read with these.
+// layouts is ordered by version. No headers were found for releases between 25.2 and 26.1, so nothing that needs a
+// layout is read from them.
 var layouts = [...]layout{
 	{
 		rocm: "6.1", first: Version{24, 5}, last: Version{24, 5},
@@ -90,7 +89,7 @@ var layouts = [...]layout{
 	},
 }
 
-// layoutOf returns nil for a version that is not known.
+// layoutOf returns nil for an unknown version.
 func layoutOf(v Version) *layout {
 	for i := range layouts {
 		if l := &layouts[i]; v.compare(l.first) >= 0 && v.compare(l.last) <= 0 {
@@ -100,15 +99,15 @@ func layoutOf(v Version) *layout {
 	return nil
 }
 
-// recordsCrash reports whether amdsmi_get_gpu_cper_entries ends the process: 26.4 frees
-// memory that it did not take (https://github.com/ROCm/device-metrics-exporter/pull/532).
+// recordsCrash reports whether amdsmi_get_gpu_cper_entries crashes the process: 26.4 frees memory that it did not
+// allocate (https://github.com/ROCm/device-metrics-exporter/pull/532).
 func recordsCrash(v Version) bool { return v == Version{26, 4} }
 
-// memoryKinds are amdsmi_vram_type_t; the numbers have never moved.
+// memoryKinds names amdsmi_vram_type_t, whose numbers have never changed.
 var memoryKinds = map[uint32]string{
 	1: "HBM", 2: "HBM2", 3: "HBM2E", 4: "HBM3", 5: "HBM3E", 10: "DDR2", 11: "DDR3", 12: "DDR4", 13: "DDR5",
 	17: "GDDR1", 18: "GDDR2", 19: "GDDR3", 20: "GDDR4", 21: "GDDR5", 22: "GDDR6", 23: "GDDR7", 30: "LPDDR4", 31: "LPDDR5",
 }
 
-// memoryMakers are amdsmi_vram_vendor_type_t of 24.5 to 25.2.
+// memoryMakers names amdsmi_vram_vendor_type_t of 24.5 to 25.2.
 var memoryMakers = []string{"Samsung", "Infineon", "Elpida", "Etron", "Nanya", "Hynix", "Mosel", "Winbond", "ESMT", "Micron"}

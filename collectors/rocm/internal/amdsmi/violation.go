@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Violations of a GPU, in percent of a tenth of a second; NaN: not known.
+// Violations of a GPU, in percent of a tenth of a second; NaN: unknown.
 type Violations struct {
 	Board [5]float64                               // PROCHOT, PPT, socket, voltage regulators, HBM
 	XCC   [XCCViolations][Partitions][XCCs]float64 // power, thermal, low utilisation, any
@@ -19,14 +19,13 @@ const (
 	XCCs          = 8
 )
 
-// Violations asks for the violation status of a GPU, for which the library waits a tenth of
-// a second.
+// Violations reads the violation status of a GPU. The library waits a tenth of a second for it.
 func (l *Library) Violations(pci string) (*Violations, error) {
 	if why := l.refusal(fnViolation); why != "" {
 		return nil, errors.New(why)
 	}
 	known := layoutOf(l.Version())
-	if known == nil { // it has not said its version
+	if known == nil { // the library reported no version
 		return nil, unsupported
 	}
 	b, err := l.structure(fnViolation, pci, known.violation)
@@ -52,10 +51,10 @@ func (l *Library) Violations(pci string) (*Violations, error) {
 	return v, nil
 }
 
-// percent is all ones if there is none.
+// percent returns NaN for values above 1000; all bits set means "not available".
 func percent(b []byte) float64 {
 	v := binary.NativeEndian.Uint64(b)
-	if v > 1000 { // of a hundred
+	if v > 1000 { // a share of 100 is expected
 		return math.NaN()
 	}
 	return float64(v)

@@ -2,10 +2,10 @@ package gpumetrics
 
 import "encoding/binary"
 
-// Revision 1.9, and the files of partitions from 1.1 on, are a list: header, count,
-// and for each attribute a word of 64 bits that says what it is, and its values.
-// Nothing is aligned. Fields of the word: AMDGPU_METRICS_ENC_ATTR in
-// kgd_pp_interface.h; a kernel's list: SMU_13_0_6_METRICS_FIELDS in smu_v13_0_6_ppt.h.
+// Revision 1.9, and the files of partitions from 1.1 on, are a list: header, number of attributes, and for each
+// attribute a 64-bit word that describes it, followed by its values. Nothing is aligned. The fields of the word are
+// defined by AMDGPU_METRICS_ENC_ATTR in kgd_pp_interface.h; for a kernel's list see SMU_13_0_6_METRICS_FIELDS in
+// smu_v13_0_6_ppt.h.
 
 // Units of attributes (AMDGPU_METRICS_UNIT_…).
 const (
@@ -27,14 +27,13 @@ const (
 	listHeaderSize = headerSize + 4
 )
 
-// attribute is what is known of an attribute.
+// attribute is a known attribute.
 type attribute struct {
 	field Field
 	unit  uint8
 }
 
-// attributes are in the order of enum amdgpu_metrics_attr_id. Those behind
-// TEMPERATURE_HBM have changed their numbers from one kernel to the next.
+// attributes is in the order of enum amdgpu_metrics_attr_id. The numbers after TEMPERATURE_HBM differ between kernels.
 var attributes = [...]attribute{ //nolint:gochecknoglobals // a constant
 	{TemperatureHotspot, unitCelsius}, {TemperatureMem, unitCelsius}, {TemperatureVRSoc, unitCelsius},
 	{CurrentSocketPower, unitWatt}, {AverageGfxActivity, unitPercent}, {AverageUmcActivity, unitPercent},
@@ -53,8 +52,7 @@ var attributes = [...]attribute{ //nolint:gochecknoglobals // a constant
 	{TemperatureHBM, unitCelsius},
 }
 
-// perPartition is how many elements of a field one partition has, 0 for fields of
-// the whole GPU.
+// perPartition returns how many elements of a field one partition has, 0 for fields of the whole GPU.
 func (f Field) perPartition() int {
 	if f < XCPGfxBusy || f > XCPBelowLimitTotal {
 		return 0
@@ -79,8 +77,7 @@ func instances(word uint64) int { return int(word & 0x3ff) }
 func number(word uint64) int    { return int(word >> 10 & 0x3ff) }
 func unit(word uint64) uint8    { return uint8(word >> 24) }
 
-// width is how many bytes a value has, 0 for a type that is not known. Odd types are
-// signed.
+// width returns the size of a value in bytes, 0 for an unknown type. Odd types are signed.
 func width(word uint64) int {
 	kind := word >> 20 & 0xf
 	if kind > 7 {
@@ -89,8 +86,8 @@ func width(word uint64) int {
 	return 1 << (kind / 2)
 }
 
-// wanted returns the field of an attribute; ok is false if it is not known, or not in
-// the unit and of the kind that are known, or has more values than it had.
+// wanted returns the field of an attribute. ok is false if the attribute is unknown, has another unit or kind than
+// expected, or has more values.
 func wanted(word uint64) (f Field, ok bool) {
 	n := number(word)
 	if n >= len(attributes) || word>>32 != 0 || unit(word) != attributes[n].unit || word>>20&1 != 0 {
@@ -104,8 +101,7 @@ func wanted(word uint64) (f Field, ok bool) {
 	return f, instances(word) <= room
 }
 
-// decodeList reads a file of attributes. Of what partitions do it has the sum: the
-// engines are put where those of the first partition are.
+// decodeList reads a file of attributes. It has the sum over all partitions, which is stored as the first partition.
 func (d *Decoder) decodeList(file []byte, m *Metrics) error {
 	if err := check(file); err != nil {
 		return err
@@ -115,9 +111,8 @@ func (d *Decoder) decodeList(file []byte, m *Metrics) error {
 	return nil
 }
 
-// DecodePartition adds what the engines of one partition do, from its own file, to
-// what Decode made of the GPU's. ClearPartitions comes before the first. A file of
-// another revision counts as one unknown attribute.
+// DecodePartition adds the engines of one partition, from its own file, to a decoded GPU file. ClearPartitions must be
+// called before the first. A file of another revision counts as one unknown attribute.
 func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error {
 	file, h, err := whole(file)
 	switch {
@@ -134,12 +129,12 @@ func (d *Decoder) DecodePartition(file []byte, partition int, m *Metrics) error 
 	return nil
 }
 
-// ClearPartitions forgets what the GPU's file says of engines.
+// ClearPartitions removes the engines that came from the GPU's file.
 func (m *Metrics) ClearPartitions() {
 	m.blank(m.start[XCPGfxBusy], m.start[XCPBelowLimitTotal+1])
 }
 
-// check reports whether a list has as many attributes as it says.
+// check reports whether a list has as many attributes as its header says.
 func check(file []byte) error {
 	if len(file) < listHeaderSize {
 		return ErrShort
@@ -155,8 +150,8 @@ func check(file []byte) error {
 	return nil
 }
 
-// attributes reads a list that was checked: of the fields that keep wants, into the
-// place of a partition. A field that comes twice counts the first time.
+// attributes reads a checked list: the fields that keep accepts, stored for a partition. If a field appears twice, the
+// first counts.
 func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) {
 	var seen [fields]bool
 	list := file[listHeaderSize:]
@@ -174,6 +169,6 @@ func (m *Metrics) attributes(file []byte, partition int, keep func(Field) bool) 
 		}
 		m.width[f] = uint8(width(word))
 		first := m.start[f] + uint16(partition*f.perPartition())
-		m.read(run{word: first, count: uint8(instances(word)), width: m.width[f]}, values)
+		m.widenRun(run{word: first, count: uint8(instances(word)), width: m.width[f]}, values)
 	}
 }

@@ -1,12 +1,10 @@
-// Package gpumetrics decodes the gpu_metrics file of the amdgpu driver: what a
-// GPU's firmware measures. Up to revision 1.8 it is one binary structure, whose
-// layout depends on the revision in its header. Every revision is decoded as exactly
-// that; an unknown one is refused, because members move between revisions. From 1.9
-// on it is a list of attributes that describe themselves: those that are not known
-// are counted and left out.
+// Package gpumetrics decodes the amdgpu driver's gpu_metrics file, which holds the firmware's measurements. Up to
+// revision 1.8 the file is one binary structure, whose layout depends on the revision in its header. Unknown revisions
+// are refused, because members move between revisions. From 1.9 on it is a list of self-describing attributes: unknown
+// ones are counted and skipped.
 //
-// A Decoder is shared by all GPUs and immutable; each GPU has Metrics of its own,
-// which are used by one goroutine at a time. Decoding allocates nothing.
+// Package sysfs calls it and shares one immutable Decoder among all GPUs; each GPU has its own Metrics, which one
+// goroutine at a time may use. Decoding allocates nothing and starts no goroutine.
 package gpumetrics
 
 import (
@@ -15,16 +13,16 @@ import (
 	"math"
 )
 
-// What Decode answers. The values of Metrics are all not available then.
+// Errors of Decode. After an error no value of Metrics is available.
 var (
 	ErrShort    = errors.New("gpu_metrics is shorter than its header says")
 	ErrRevision = errors.New("unknown revision of gpu_metrics")
 )
 
-// NA is a value that the firmware does not have: all ones, in any width.
+// NA is a value that the firmware does not have: all bits set, in any width.
 const NA = math.MaxUint64
 
-// MaxSize is more than the largest file has.
+// MaxSize exceeds the largest file.
 const MaxSize = 8192
 
 // Header is the start of a file.
@@ -85,8 +83,8 @@ func New() *Decoder {
 	return d
 }
 
-// find returns the layout of a header, nil if there is none. The size belongs
-// to what is compared: a driver that changes a structure changes its size.
+// find returns the layout of a header, nil if there is none. The size is compared, too, because a driver that changes a
+// structure changes its size.
 func (d *Decoder) find(h Header) *layout {
 	for i := range d.layouts {
 		l := &d.layouts[i]
@@ -97,7 +95,7 @@ func (d *Decoder) find(h Header) *layout {
 	return nil
 }
 
-// Decode reads a file into m. Bytes behind the size in the header are ignored.
+// Decode reads a file into m. It ignores bytes beyond the size in the header.
 func (d *Decoder) Decode(file []byte, m *Metrics) error {
 	m.Reset()
 	file, h, err := whole(file)
@@ -114,14 +112,14 @@ func (d *Decoder) Decode(file []byte, m *Metrics) error {
 	default:
 		m.begin(d, l)
 		for _, r := range l.runs {
-			m.read(r, file)
+			m.widenRun(r, file)
 		}
 	}
 	m.clean()
 	return nil
 }
 
-// whole cuts a file to the size that its header says.
+// whole cuts a file to the size in its header.
 func whole(file []byte) ([]byte, Header, error) {
 	h, err := ReadHeader(file)
 	if err == nil && int(h.Size) > len(file) {
@@ -133,19 +131,18 @@ func whole(file []byte) ([]byte, Header, error) {
 	return file[:h.Size], h, nil
 }
 
-// clean takes out what only looks like a value.
+// clean removes values that only look valid.
 func (m *Metrics) clean() {
 	at := func(f Field) *uint64 { return &m.words[m.start[f]] }
-	// Drivers of boards that count no energy put all ones of 32 bits into a member
-	// of 64 (UINT_MAX in smu_v14_0_2_ppt.c).
+	// For boards without an energy counter, drivers store 32 set bits in a 64-bit member (UINT_MAX in
+	// smu_v14_0_2_ppt.c).
 	for _, f := range [...]Field{EnergyAccumulator, EnergyByASIC} {
 		if *at(f) == math.MaxUint32 {
 			*at(f) = NA
 		}
 	}
-	// An idle MI300X under amdgpu 6.10.5 shows the count of all cycles as the
-	// residency of three reasons: that is no residency. Firmware may count on while
-	// the driver copies.
+	// An idle MI300X under amdgpu 6.10.5 reports the count of all cycles as the residency of three reasons, which is
+	// wrong. The firmware may count on while the driver copies, so the comparison has a tolerance.
 	const meanwhile = 16
 	if cycles := *at(AccumulationCounter); cycles != NA && cycles > meanwhile {
 		for f := ProchotResidency; f <= HBMThmResidency; f++ {

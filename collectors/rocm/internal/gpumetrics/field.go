@@ -86,8 +86,8 @@ const (
 	HBMThmResidency     // counter, cycles
 
 	NumPartition // partitions in use
-	// What the partitions do. Index: partition × 8 + XCC, but for the video
-	// engines: partition × 4 + instance, partition × 40 + engine.
+	// Engines of the partitions. Index: partition × 8 + XCC; for the video engines partition × 4 + instance, partition
+	// × 40 + engine.
 	XCPGfxBusy               // percent, [8 × 8]
 	XCPJPEGBusy              // percent, [8 × 40]
 	XCPVCNBusy               // percent, [8 × 4]

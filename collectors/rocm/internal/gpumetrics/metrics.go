@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// layout is one revision's structure. Revision 1.6 has two: the first that
-// kernels had was changed before boards came out, under the same number.
+// layout is one revision's structure. Revision 1.6 has two: kernels changed it under the same number before boards came
+// out.
 type layout struct {
 	format, content uint8
 	size            int
 	runs            []run
 	scale           [fields]float64
-	width           [fields]uint8 // bytes; 0 = the revision does not have the field
+	width           [fields]uint8 // bytes; 0: the revision lacks the field
 	listed          bool          // the file is a list of attributes: no runs, no widths
 }
 
-// run is a row of members of one width that land side by side in Metrics.
+// run is a row of members of one width that are adjacent in Metrics, too.
 type run struct {
 	offset uint16 // in the file
 	word   uint16 // in Metrics
@@ -24,8 +24,8 @@ type run struct {
 	width  uint8
 }
 
-// builder lays members out one behind the other, each aligned to its width, as
-// C compilers do on every machine that amdgpu runs on.
+// builder places members one after the other, each aligned to its width, as C compilers do on every machine that amdgpu
+// runs on.
 type builder struct {
 	l     layout
 	at    int
@@ -71,15 +71,14 @@ func (b *builder) u16s(n int, f Field)   { b.put(2, n, f, 0) }
 func (b *builder) u64s(n int, f Field)   { b.put(8, n, f, 0) }
 func (b *builder) skip(width, count int) { b.put(width, count, none, 0) }
 
-// unit sets by what the number in the file is multiplied.
+// unit sets the factor for the number in the file.
 func (b *builder) unit(scale float64, list ...Field) {
 	for _, f := range list {
 		b.l.scale[f] = scale
 	}
 }
 
-// done ends the structure: its size is a multiple of its widest member's, which
-// is eight bytes in every revision.
+// done ends the structure: its size is a multiple of its widest member's, eight bytes in every revision.
 func (b *builder) done() layout {
 	b.l.size = (b.at + 7) &^ 7
 	return b.l
@@ -88,18 +87,18 @@ func (b *builder) done() layout {
 // words is the sum of Len over all fields.
 const words = 947
 
-// Metrics is what one file said. The zero value has nothing.
+// Metrics is one decoded file. The zero value is empty.
 type Metrics struct {
 	words   [words]uint64
-	width   [fields]uint8 // bytes of a member; 0 = the file does not have the field
+	width   [fields]uint8 // bytes of a member; 0: the file lacks the field
 	layout  *layout       // nil: nothing is available
-	filled  *layout       // whose members are in words
+	filled  *layout       // the layout whose members are in words
 	start   *[fields + 1]uint16
 	unknown int
 }
 
-// begin makes room for a file of a layout. What the layout does not have of an
-// array's elements is not available; a list may have others each time.
+// begin prepares m for a file of a layout. Elements that the layout lacks are not available. Each list may have other
+// elements.
 func (m *Metrics) begin(d *Decoder, l *layout) {
 	if m.filled != l || l.listed {
 		m.blank(0, words)
@@ -113,18 +112,17 @@ func (m *Metrics) blank(from, to uint16) {
 	}
 }
 
-// Reset forgets everything: all values are not available.
+// Reset makes all values not available.
 func (m *Metrics) Reset() { m.layout, m.unknown = nil, 0 }
 
-// Unknown is how many attributes of the file were not decoded.
+// Unknown returns how many attributes of the file were not decoded.
 func (m *Metrics) Unknown() int { return m.unknown }
 
-// Listed reports whether the file is a list of attributes: then what partitions do
-// is in files of their own.
+// Listed reports whether the file is a list of attributes. Then partitions have their own files.
 func (m *Metrics) Listed() bool { return m.layout != nil && m.layout.listed }
 
-// read widens a row of members. All ones stay all ones.
-func (m *Metrics) read(r run, file []byte) {
+// widenRun stores a row of members as 64-bit words. All bits set stays all bits set.
+func (m *Metrics) widenRun(r run, file []byte) {
 	to := m.words[r.word : int(r.word)+int(r.count)]
 	from := file[r.offset : int(r.offset)+int(r.count)*int(r.width)]
 	for i := range to {
@@ -150,14 +148,13 @@ func widen(v, ones uint64) uint64 {
 	return v
 }
 
-// Has reports whether the file's revision has the field at all, be its values
-// available or not.
+// Has reports whether the file's revision has the field, even if its values are not available.
 func (m *Metrics) Has(f Field) bool { return m.layout != nil && f < fields && m.width[f] > 0 }
 
-// Wraps reports whether the field is a counter of 32 bits in this revision.
+// Wraps reports whether the field is a 32-bit counter in this revision.
 func (m *Metrics) Wraps(f Field) bool { return m.Has(f) && m.width[f] == 4 }
 
-// Raw returns element i of the field as the file has it, NA if it has not.
+// Raw returns element i of the field as stored in the file, NA if not available.
 func (m *Metrics) Raw(f Field, i int) uint64 {
 	if !m.Has(f) || i < 0 || i >= int(m.start[f+1]-m.start[f]) {
 		return NA
@@ -165,7 +162,7 @@ func (m *Metrics) Raw(f Field, i int) uint64 {
 	return m.words[int(m.start[f])+i]
 }
 
-// Float returns element i of the field in the field's unit, NaN if the file has it not.
+// Float returns element i of the field in the field's unit, NaN if not available.
 func (m *Metrics) Float(f Field, i int) float64 {
 	v := m.Raw(f, i)
 	if v == NA {

@@ -161,14 +161,12 @@ func (b *builder) partition(content uint8, i int) {
 	}
 }
 
-// The structures of APUs, gpu_metrics_v2_0 to v2_4 and v3_0. The drivers copy the
-// firmware's numbers, whose units differ between processors before 2.4 defined
-// them. So what is read here is what is alike with all: temperatures in
-// hundredths of a degree, power of the graphics in milliwatts, clocks in MHz.
-// Not read are activities (percent, or hundredths of it), power of the socket
-// (Renoir's firmware changed from W to mW) and fan duty: the driver brings these
-// to one unit in gpu_busy_percent and hwmon. The residencies of 3.0 are not read
-// either: the kernel calls them "ASIC dependent" and nothing counts all cycles.
+// The structures of APUs, gpu_metrics_v2_0 to v2_4 and v3_0. The drivers copy the firmware's numbers, whose units
+// differed between processors until 2.4 defined them. So only the values that are alike everywhere are decoded:
+// temperatures in hundredths of a degree, graphics power in milliwatts, clocks in MHz. Not decoded are activities
+// (percent, or hundredths of it), socket power (Renoir's firmware changed from W to mW) and fan duty, which the driver
+// converts to one unit in gpu_busy_percent and hwmon. Nor are the residencies of 3.0: the kernel calls them "ASIC
+// dependent", and no counter has all cycles.
 
 func v20(b *builder, content uint8) {
 	if content == 0 {

@@ -1,6 +1,6 @@
-// Package native calls AMD's C libraries, ROCm SMI and AMD SMI, whose functions are only known
-// at run time. It knows neither: its callers, package rocm and package amdsmi, name the functions and say
-// what the arguments are. A Library may be used by any goroutine, as far as AMD's library allows it.
+// Package native calls AMD's C libraries, ROCm SMI and AMD SMI, whose functions are only known at run time. Packages
+// rocm and amdsmi name the functions and define the arguments. native starts no goroutine; a Library may be used by any
+// goroutine, as far as AMD's library allows it.
 package native
 
 import (
@@ -10,32 +10,32 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// Function is a function of a library. All return a number of 32 bits, the status.
+// Function is a function of a library. All of them return a 32-bit status.
 type Function struct {
 	Name     string
-	Required bool // without it the library is of no use
+	Required bool // the library is unusable without it
 }
 
-// maxArgs is how many arguments a function takes at most.
+// maxArgs is the maximum number of arguments of a function.
 const maxArgs = 7
 
-// Path is the file that was loaded.
+// Path returns the loaded file.
 func (l *Library) Path() string { return l.path }
 
-// Caller makes calls of a library, and counts them.
+// Caller calls functions of a library and counts the calls.
 type Caller struct {
 	lib          *Library
 	count, nanos []atomic.Uint64 // by function
 }
 
-// NewCaller returns a Caller that has counted nothing.
+// NewCaller returns a Caller with its own counts.
 func (l *Library) NewCaller() *Caller {
 	n := len(l.functions)
 	return &Caller{l, make([]atomic.Uint64, n), make([]atomic.Uint64, n)}
 }
 
-// Call makes one call of a function that the library has. Arguments are numbers of 32 or 64 bits,
-// and addresses of what New has made. It allocates nothing, and may hang.
+// Call calls a function that the library has. Arguments are 32- or 64-bit numbers and addresses of memory from New. It
+// allocates nothing and may hang.
 func (c *Caller) Call(f int, args ...uint64) int32 {
 	var all [maxArgs]uint64
 	copy(all[:], args)
@@ -46,7 +46,7 @@ func (c *Caller) Call(f int, args ...uint64) int32 {
 	return status
 }
 
-// Calls returns what the calls have cost. Any goroutine may call it.
+// Calls returns the cost of the calls. It is safe for any goroutine.
 func (c *Caller) Calls() (out []collector.CallCost) {
 	for f := range c.count {
 		if n := c.count[f].Load(); n > 0 {

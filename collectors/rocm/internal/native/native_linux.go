@@ -7,9 +7,8 @@ package native
 #include <stdint.h>
 #include <stdlib.h>
 
-// Each argument has a word. On x86-64 and arm64 a function takes numbers of 32 and 64 bits and pointers
-// from there alike, and leaves alone what it has no parameter for. So no prototype, and no header
-// of ROCm, is needed to build this.
+// Each argument is passed as one word. On x86-64 and arm64, functions read 32- and 64-bit numbers and pointers from
+// there alike and ignore excess arguments. So the build needs no prototypes and no ROCm headers.
 typedef int function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h);
 
 static int native_call(void *f, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h) {
@@ -25,16 +24,16 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// Library is a loaded library and the functions found in it. It is never unloaded: loading the
-// same file again yields the same copy, and C++ libraries do not survive dlclose reliably.
+// Library is a loaded library with its functions. It is never unloaded: loading the same file again returns the same
+// copy, and C++ libraries do not survive dlclose reliably.
 type Library struct {
 	path      string
 	functions []Function
-	address   []unsafe.Pointer // by function; nil: the library lacks it
+	address   []unsafe.Pointer // by function; nil: missing in the library
 }
 
-// Load loads the first of names and looks every function up. It calls none.
-// Errors: that of dl.Open; that of a required function that is not there.
+// Load loads the first of names that exists and looks up all functions. It calls none. Errors: as dl.Open, or a
+// required function is missing.
 func Load(names []string, functions []Function) (*Library, error) {
 	l, err := dl.Open(names)
 	if err != nil {
@@ -60,15 +59,15 @@ func (l *Library) call(f int, a *[maxArgs]uint64) int32 {
 		C.uint64_t(a[4]), C.uint64_t(a[5]), C.uint64_t(a[6])))
 }
 
-// New returns memory of C's, zeroed, which a library may write to and keep pointers into.
+// New returns zeroed C memory, which a library may write to and keep pointers into.
 func New[T any]() *T {
-	p := (*T)(C.malloc(C.size_t(unsafe.Sizeof(*new(T))))) // does not return if there is none
+	p := (*T)(C.malloc(C.size_t(unsafe.Sizeof(*new(T))))) // malloc aborts if memory is exhausted
 	*p = *new(T)
 	return p
 }
 
-// Free releases memory of New. No call may be in progress that has its address.
+// Free releases memory from New. No running call may have its address.
 func Free[T any](p *T) { C.free(unsafe.Pointer(p)) }
 
-// Address is an argument that points to memory of New.
+// Address returns the argument that points to memory from New.
 func Address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }

@@ -7,37 +7,34 @@ import (
 	"time"
 )
 
-// Errors of Read in addition to those of the system, made once.
+// Errors of Read in addition to the system's, created once.
 var (
-	ErrAbsent = errors.New("no such file")               // not there, or not yet opened again
-	ErrGone   = errors.New("file is of a device gone")   // it was there and was removed while open
+	ErrAbsent = errors.New("no such file")               // missing, or not opened again yet
+	ErrGone   = errors.New("file is of a device gone")   // it was removed while open
 	ErrEmpty  = errors.New("file is empty")              // the driver printed nothing
 	ErrHuge   = errors.New("file is larger than it may") // it does not fit the buffer
 )
 
-// absentFor is how long a file that is not there is not opened again: what a
-// driver does not show, it rarely shows later, and opening costs more than reading.
+// absentFor is how long a missing file is not opened again: what a driver does not show now, it rarely shows later, and
+// opening costs more than reading.
 const absentFor = 10 * time.Second
 
-// File is one file that is kept open and read from its start each time, which
-// makes the driver print it again.
+// File is a file that stays open and is read from its start each time, which makes the driver print it again.
 type File struct {
 	path  string
 	fd    int
-	again time.Time // an absent file is not opened before this
+	again time.Time // earliest time to open a missing file
 }
 
-// NewFile names a file. It is opened when it is first read.
+// NewFile returns the file at path. The first read opens it.
 func NewFile(path string) File { return File{path: path, fd: -1} }
 
 // Path returns the file's path.
 func (f *File) Path() string { return f.path }
 
-// Read reads the file into buf, without the white space at its end. now is the
-// time of the tick.
-// Errors: ErrAbsent, ErrGone, ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu
-// answers EPERM and EBUSY during a reset and EOPNOTSUPP for what a board lacks.
-// After ErrGone the file is closed and the next Read opens it again.
+// Read reads the file into buf without trailing white space. now is the time of the tick. Errors: ErrAbsent, ErrGone,
+// ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu answers EPERM and EBUSY during a reset and EOPNOTSUPP for what a board
+// lacks. After ErrGone the file is closed and the next Read opens it again.
 func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	n, err := f.ReadAt(buf, 0, now)
 	if err != nil {
@@ -56,8 +53,7 @@ func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	return text, nil
 }
 
-// ReadAt reads from an offset, up to the end of the file or of buf. At offset 0
-// an end at once is ErrEmpty or ErrGone.
+// ReadAt reads from an offset to the end of the file or of buf. An empty file at offset 0 is ErrEmpty or ErrGone.
 func (f *File) ReadAt(buf []byte, offset int64, now time.Time) (int, error) {
 	if err := f.open(now); err != nil {
 		return 0, err
@@ -110,18 +106,18 @@ func (f *File) Close() {
 	if f.fd < 0 {
 		return
 	}
-	_ = syscall.Close(f.fd) // read only: nothing can be lost
+	_ = syscall.Close(f.fd) // read only, so nothing can be lost
 	f.fd = -1
 }
 
-// removed reports whether the open file has no name any more.
+// removed reports whether the open file has been unlinked.
 func (f *File) removed() bool {
 	var st syscall.Stat_t
 	return syscall.Fstat(f.fd, &st) == nil && st.Nlink == 0
 }
 
-// removedBy reports whether an error says that the device is gone: the kernel
-// answers ENODEV for every file of a device that it has removed.
+// removedBy reports whether an error means that the device is gone: the kernel answers ENODEV for every file of a
+// removed device.
 func removedBy(err error) bool {
 	switch {
 	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ESTALE):
@@ -131,8 +127,7 @@ func removedBy(err error) bool {
 	}
 }
 
-// pread reads at an offset. A pipe, with which tests replace a file to make
-// its reader wait, has none.
+// pread reads at an offset. A pipe, with which tests block a reader, has no offsets.
 func pread(fd int, buf []byte, offset int64) (int, error) {
 	for {
 		n, err := syscall.Pread(fd, buf, offset)

@@ -22,19 +22,19 @@ import (
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 )
 
-// Limits on what is believed: far above any node, and low enough that a driver
-// that lists nonsense costs neither memory nor series.
+// Limits on what the driver may claim: far above any node, and low enough that a faulty list costs neither memory nor
+// series.
 const (
 	maxDevices   = 256 // GPUs and partitions of a node
 	maxInstances = gpumetrics.Partitions
 	maxUnits     = 1 << 16 // compute units of a partition
 )
 
-// Options change where and how the reader reads.
+// Options say which machine to read.
 type Options struct {
 	Root string           // directory that holds sys/; "" means "/"
-	Log  *zap.Logger      // nil: none
-	Now  func() time.Time // nil: time.Now
+	Log  *zap.Logger      // may be nil
+	Now  func() time.Time // nil means time.Now
 }
 
 // Reader finds GPUs and opens them.
@@ -43,7 +43,7 @@ type Reader struct {
 	decoder *gpumetrics.Decoder
 
 	mu      sync.Mutex
-	refused map[gpumetrics.Header]error // revisions of gpu_metrics that were logged
+	refused map[gpumetrics.Header]error // logged revisions of gpu_metrics
 }
 
 // New returns a reader and touches nothing.
@@ -62,16 +62,15 @@ func (r *Reader) path(name string) string { return filepath.Join("/", r.o.Root, 
 
 // Found is the result of Find.
 type Found struct {
-	GPUs    []GPU    // in order of PCI address
-	Driver  string   // version of amdgpu: its own, else the kernel's release
-	LeftOut []string // cards that are not among GPUs, each with the reason
-	Hidden  int      // devices of KFD that this process may not see: its control group may not use them
+	GPUs    []GPU    // ordered by PCI address
+	Driver  string   // amdgpu's version, else the kernel's release
+	LeftOut []string // skipped cards, each with the reason
+	Hidden  int      // KFD devices that this process's control group may not use
 }
 
-// Find finds the GPUs that amdgpu drives. The order of PCI addresses is that of
-// rocm-smi; the order of DRM cards is that of probing and may begin with the
-// display of the server's management controller. No GPU is no error.
-// Errors: that of ctx, or that cards cannot be listed.
+// Find finds the GPUs of the amdgpu driver, ordered by PCI address as in rocm-smi. DRM cards are ordered by probing,
+// and may begin with the display of the server's management controller. Finding no GPU is not an error. Errors: ctx's
+// error, or that cards cannot be listed.
 func (r *Reader) Find(ctx context.Context) (Found, error) {
 	entries, err := os.ReadDir(r.path("class/drm"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +99,8 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 	return f, nil
 }
 
-// distinct keeps the boards that can be distinguished, up to the limit. Of two with
-// one address or one unique id the second is left out.
+// distinct keeps the distinguishable boards, up to the limit. If two boards have one address or one unique ID, it drops
+// the second.
 func distinct(boards []GPU) (kept []GPU, leftOut []string) {
 	addresses, ids, devices := map[string]string{}, map[uint64]string{}, 0
 	for _, b := range boards {
@@ -129,11 +128,10 @@ func distinct(boards []GPU) (kept []GPU, leftOut []string) {
 	return kept, leftOut
 }
 
-// Present reports whether the compute side or PCI has a GPU of AMD. It reads a
-// few short files and loads nothing.
+// Present reports whether KFD or PCI lists an AMD GPU. It reads a few short files and loads nothing.
 func (r *Reader) Present() bool {
 	for _, name := range names(r.path(topology)) {
-		// Nodes of processors have gpu_id 0.
+		// CPU nodes have gpu_id 0.
 		if number(filepath.Join(r.path(topology), name), "gpu_id") != 0 {
 			return true
 		}
@@ -149,8 +147,8 @@ func (r *Reader) Present() bool {
 	return false
 }
 
-// Driver looks for the compute side of amdgpu, or, where that is not configured, for
-// graphics cards of AMD, and describes what it found.
+// Driver looks for amdgpu's compute side, or, where that is not configured, for AMD graphics cards, and describes its
+// findings.
 func (r *Reader) Driver() (what string, loaded bool) {
 	kfd, module, drm := filepath.Dir(r.path(topology)), r.path("module/amdgpu"), r.path("class/drm")
 	switch {
@@ -167,7 +165,7 @@ func (r *Reader) Driver() (what string, loaded bool) {
 	return "amdgpu driver in " + module + " but neither " + kfd + " nor an AMD card in " + drm, false
 }
 
-// isNode reports whether a name is a prefix and digits: card1, but not card1-DP-1.
+// isNode reports whether a name is the prefix and digits: card1, but not card1-DP-1.
 func isNode(name, prefix string) bool {
 	digits, ok := strings.CutPrefix(name, prefix)
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
@@ -175,9 +173,8 @@ func isNode(name, prefix string) bool {
 
 const vendorAMD = 0x1002
 
-// board reads what a card is. The cards of a board's other partitions have no
-// PCI device and are no boards: attach finds them. A card that cannot be read is
-// left out.
+// board reads the properties of a card. It returns false for a card that cannot be read, and for the cards of a board's
+// other partitions, which have no PCI device: attach finds them.
 func (r *Reader) board(card string) (GPU, bool) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), card, "device"))
 	if err != nil {
@@ -210,8 +207,7 @@ func number(dir, name string) uint64 {
 	return v
 }
 
-// text is a short file of a directory without white space around it and without
-// invalid UTF-8, "" if it cannot be read.
+// text returns the content of a short file without surrounding white space and invalid UTF-8, "" if it cannot be read.
 func text(dir, name string) string {
 	t, _ := readText(dir, name)
 	return t
@@ -235,8 +231,7 @@ func readText(dir, name string) (string, error) {
 	return strings.TrimSpace(strings.ToValidUTF8(string(trim(buf[:n])), "")), nil
 }
 
-// driver is the name of the driver of a device, by the link that the kernel
-// keeps, or by its uevent.
+// driver returns the name of a device's driver, from the kernel's link or from the uevent file.
 func driver(dir string) string {
 	if link, err := os.Readlink(filepath.Join(dir, "driver")); err == nil {
 		return filepath.Base(link)
@@ -249,8 +244,7 @@ func driver(dir string) string {
 	return ""
 }
 
-// driverVersion is the version of amdgpu: that of the module, which AMD's own
-// packages set, else the kernel's release.
+// driverVersion returns amdgpu's version: the module's own, which AMD's packages set, else the kernel's release.
 func (r *Reader) driverVersion() string {
 	if v := text(r.path("module/amdgpu"), "version"); v != "" {
 		return v
@@ -258,8 +252,7 @@ func (r *Reader) driverVersion() string {
 	return text(filepath.Join("/", r.o.Root, "proc/sys/kernel"), "osrelease")
 }
 
-// virtual reports whether the node is a virtual machine, which the kernel says among the
-// flags of the first processor.
+// virtual reports whether the node is a virtual machine, from the CPU flags of the first processor.
 func (r *Reader) virtual() bool {
 	f, err := os.Open(filepath.Join("/", r.o.Root, "proc/cpuinfo"))
 	if err != nil {
@@ -267,14 +260,14 @@ func (r *Reader) virtual() bool {
 	}
 	defer func() { _ = f.Close() }() // read only
 	buf := make([]byte, 8192)
-	n, _ := io.ReadFull(f, buf) // less is no error: the file is shorter
+	n, _ := io.ReadFull(f, buf) // a shorter file is not an error
 	return bytes.Contains(buf[:n], []byte(" hypervisor"))
 }
 
-// location is a PCI address in numbers.
+// location is a parsed PCI address.
 type location struct{ domain, bus, device, function uint64 }
 
-// parsePCI reads an address such as 0000:41:00.0.
+// parsePCI parses an address such as 0000:41:00.0.
 func parsePCI(name string) (location, bool) {
 	domain, rest, ok1 := strings.Cut(name, ":")
 	bus, rest, ok2 := strings.Cut(rest, ":")
@@ -296,7 +289,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// names lists a directory in order, empty if it cannot be read.
+// names lists a directory in order; empty if it cannot be read.
 func names(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -311,8 +304,7 @@ func names(dir string) []string {
 
 const topology = "class/kfd/kfd/topology/nodes"
 
-// attach gives each board its nodes of the compute side, and returns how many nodes
-// are hidden.
+// attach assigns KFD's nodes to the boards, and returns the number of hidden nodes.
 func (r *Reader) attach(boards []GPU) (hidden int) {
 	nodes, hidden := r.nodes()
 	addresses := map[location]bool{}
@@ -352,8 +344,7 @@ func (r *Reader) attach(boards []GPU) (hidden int) {
 	return hidden
 }
 
-// platformDevice is the device that a render node of a partition belongs to,
-// empty if it belongs to a board.
+// platformDevice returns the device that owns a partition's render node, "" if a board owns it.
 func (r *Reader) platformDevice(render string) string {
 	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), render, "device"))
 	if err != nil || render == "" || !isNode(filepath.Base(dir), "amdgpu_xcp_") {
@@ -365,11 +356,11 @@ func (r *Reader) platformDevice(render string) string {
 // node is one directory of the topology.
 type node struct {
 	at        location
-	partition uint64 // as the upper bits have it
+	partition uint64 // from the upper bits of the location
 	instance  Instance
 }
 
-// nodes lists the GPUs of the topology in its order, and counts those that are hidden.
+// nodes lists the GPUs of the topology in its order and counts the hidden ones.
 func (r *Reader) nodes() (list []node, hidden int) {
 	for _, name := range names(r.path(topology)) {
 		n, err := strconv.Atoi(name)
@@ -393,9 +384,8 @@ func (r *Reader) nodeDir(node int) string {
 	return filepath.Join(r.path(topology), strconv.Itoa(node))
 }
 
-// readNode reads a node. One of a processor has gpu_id 0. Reading gpu_id and
-// properties of a GPU whose render node this process may not use, by its device control
-// group, is not permitted (node_show in kfd_topology.c).
+// readNode reads a node. A CPU node has gpu_id 0. If the process's device control group may not use a GPU's render
+// node, the kernel does not let it read gpu_id and properties (node_show in kfd_topology.c).
 func readNode(dir string) (node, error) {
 	gpu, err := readText(dir, "gpu_id")
 	if err != nil {
@@ -414,7 +404,7 @@ func readNode(dir string) (node, error) {
 	return n, nil
 }
 
-// units is the number of compute units, 0 if that is not known.
+// units returns the number of compute units, 0 if unknown.
 func units(p map[string]uint64) int {
 	if p["simd_per_cu"] == 0 || p["simd_count"]/p["simd_per_cu"] > maxUnits {
 		return 0
@@ -422,14 +412,13 @@ func units(p map[string]uint64) int {
 	return int(p["simd_count"] / p["simd_per_cu"])
 }
 
-// locate decodes location_id: bus, device, function. Kernels of Linux 6.5 and later
-// have the partition in bits 28 to 31, older ones added it to the function
-// (kfd_topology_add_device in kfd_topology.c).
+// locate decodes location_id: bus, device, function. Since Linux 6.5 bits 28 to 31 hold the partition; older kernels
+// add the partition to the function (kfd_topology_add_device in kfd_topology.c).
 func locate(id, domain uint64) location {
 	return location{domain: domain, bus: id >> 8 & 0xff, device: id >> 3 & 0x1f, function: id & 7}
 }
 
-// properties reads lines "key number". Lines of another form are skipped.
+// properties parses lines "key number". It skips other lines.
 func properties(text string) map[string]uint64 {
 	p := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -444,13 +433,12 @@ func properties(text string) map[string]uint64 {
 	return p
 }
 
-// frameBuffer is how much memory a node has, in bytes.
+// frameBuffer returns the size of a node's memory in bytes.
 func frameBuffer(dir string) (uint64, bool) {
 	sum, known := uint64(0), false
 	for _, bank := range names(filepath.Join(dir, "mem_banks")) {
 		p := properties(text(filepath.Join(dir, "mem_banks", bank), "properties"))
-		// Heaps 1 and 2 of kfd_ioctl's topology are the frame buffer, visible to
-		// processors or not.
+		// Heaps 1 and 2 of kfd_ioctl's topology are the frame buffer, visible to processors or not.
 		if heap := p["heap_type"]; heap == 1 || heap == 2 {
 			sum, known = sum+p["size_in_bytes"], true
 		}
@@ -458,9 +446,8 @@ func frameBuffer(dir string) (uint64, bool) {
 	return sum, known
 }
 
-// model is a board's market name: that of its inventory memory, which only server
-// boards have, else that of libdrm's or PCI's list for its ids, if one is
-// installed, else the ids.
+// model returns a board's market name: from its inventory memory, which only server boards have, else from libdrm's or
+// PCI's ID list, if installed, else the IDs.
 func (r *Reader) model(dir string, device uint16) string {
 	if name := text(dir, "product_name"); name != "" {
 		return name
@@ -491,7 +478,7 @@ func lookUp(path string, find func(io.Reader) string) string {
 	return strings.ToValidUTF8(find(f), "")
 }
 
-// findAMDGPU searches libdrm's list: lines "744C,	C8,	AMD Radeon RX 7900 XTX".
+// findAMDGPU searches libdrm's list of lines such as "744C, C8, AMD Radeon RX 7900 XTX".
 func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
@@ -504,8 +491,8 @@ func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
 	return ""
 }
 
-// findPCI searches the list of PCI ids: below the vendor's line, which starts
-// with its number, are lines of a tab, the device's number and its name.
+// findPCI searches the list of PCI IDs: the vendor's line starts with its number; the lines below it have a tab, the
+// device's number and its name.
 func findPCI(list io.Reader, device uint16) string {
 	lines := bufio.NewScanner(list)
 	ours := false

@@ -19,17 +19,16 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// bufferSize is more than any file that is read whole: sysfs prints at most a
-// page, which amdgpu's texts do not fill where pages are larger than 4 KiB.
+// bufferSize exceeds every file that is read whole: sysfs prints at most a page, and amdgpu's texts do not fill pages
+// larger than 4 KiB.
 const bufferSize = 16 << 10
 
-// renameAfter is how long the paths of files hold, whatever their reads return. A
-// driver that keeps saying "no such device" of one file costs no more than this.
+// renameAfter is how long the paths of files stay valid, whatever reads return, so that a driver that keeps answering
+// "no such device" for one file costs no more than this.
 const renameAfter = time.Second
 
-// Handle reads one GPU. When a read says that the GPU has gone, the next call
-// checks whether it is there and opens everything again: its sensors may have
-// other numbers then.
+// Handle reads one GPU. When a read says that the GPU is gone, the next call checks whether it exists and opens
+// everything again: its sensors may have other numbers then.
 type Handle struct {
 	r      *Reader
 	gpu    GPU
@@ -44,24 +43,24 @@ type Handle struct {
 
 	status  status
 	metrics File
-	parts   []partFile // of partitions, which a list of attributes has in files of their own
+	parts   []partFile // of partitions, which have their own files if gpu_metrics is a list
 
-	sensors string // directory of hwmon, "" if there is none
+	sensors string // hwmon directory, "" if there is none
 
 	buf   []byte
 	now   time.Time
-	named time.Time // when the files got their paths; zero: they have none
-	gone  bool      // a file returned what those of a removed device return
+	named time.Time // when the files got their paths; zero: not yet
+	gone  bool      // a read returned the error of a removed device
 }
 
-// partFile is the file of a partition's engines.
+// partFile is the metrics file of a partition.
 type partFile struct {
 	id   int
 	file File
 }
 
-// Open prepares to read the wanted readings of a GPU. No file is opened before
-// the first Read, so that a GPU that hangs only delays its own source.
+// Open prepares reading the wanted readings of a GPU. It opens no file: the first Read does, so that a GPU that hangs
+// only delays its own source.
 func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	h := &Handle{
 		r: r, gpu: *g, wanted: wanted, dir: r.path("bus/pci/devices/" + g.PCI),
@@ -74,7 +73,7 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 			h.parts = append(h.parts, partFile{i.ID, NewFile(path)})
 		}
 	}
-	if !exists(h.dir) { // a /sys of which not everything was passed to a container
+	if !exists(h.dir) { // only a part of /sys is mounted in the container
 		h.dir = g.Path
 	}
 	h.status.file = NewFile(filepath.Join(h.dir, "power/runtime_status"))
@@ -83,9 +82,9 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 		case Correctable, Uncorrectable, Deferred:
 			h.addRAS(w, i)
 		case BadPages:
-			h.pages.add(w, i)
+			h.pages.addCell(w, i)
 		case Processes, ProcessMemory, ProcessUnits:
-			h.processes.add(r, g, w, i)
+			h.processes.addCell(r, g, w, i)
 		case InstanceTotal:
 			h.addInstance(w, i)
 		default:
@@ -95,10 +94,8 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	return h
 }
 
-// Has returns for each wanted reading whether it could ever have a value with
-// this board and driver, by the files that are there. That a value is missing
-// just now does not count: a file that is there but empty has. No file is read
-// that would wake a board.
+// Has returns for each wanted reading whether it can ever have a value with this board and driver. It checks that files
+// exist, without reading one that would wake a board, so an empty file counts.
 func (h *Handle) Has() []bool {
 	has := make([]bool, len(h.wanted))
 	h.now = h.r.o.Now()
@@ -125,8 +122,8 @@ func (h *Handle) Has() []bool {
 	return has
 }
 
-// Denied returns for each wanted reading whether its file is there and this process may not
-// read it. It follows Has.
+// Denied returns for each wanted reading whether its file exists and this process may not read it. Has must be called
+// first.
 func (h *Handle) Denied() []bool {
 	denied := make([]bool, len(h.wanted))
 	for _, f := range h.values {
@@ -151,19 +148,17 @@ func (h *Handle) Denied() []bool {
 	return denied
 }
 
-// MetricsDenied is Denied of gpu_metrics.
+// MetricsDenied is Denied for gpu_metrics.
 func (h *Handle) MetricsDenied() bool { return isDenied(h.metrics.path) }
 
 func isDenied(path string) bool {
 	return errors.Is(unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK, unix.AT_EACCESS), syscall.EACCES)
 }
 
-// Read stores the due readings in values, with one read of each file. Blank,
-// unsupported and torn are NaN; cells that are not due stay as they are.
-// Shape: len(values) = len(due) = len(wanted).
-// Errors: collector.ErrDeviceLost, wrapped, if the GPU is gone; the next Read
-// checks whether it is back. collector.ErrColumnsChanged if another board has come
-// at its address. All due cells are NaN then.
+// Read stores the due readings in values, with one read per file. Blank, unsupported and torn readings are NaN; cells
+// that are not due stay unchanged. len(values), len(due) and len(wanted) are equal. Errors, after which all due cells
+// are NaN: collector.ErrDeviceLost, wrapped, if the GPU is gone; the next Read checks whether it is back.
+// collector.ErrColumnsChanged if another board has taken its address.
 func (h *Handle) Read(values []float64, due []bool) error {
 	h.now = h.r.o.Now()
 	blank(values, due)
@@ -193,7 +188,7 @@ func blank(values []float64, due []bool) {
 	}
 }
 
-// prepare makes sure that files have paths.
+// prepare gives the files paths if they have none.
 func (h *Handle) prepare() error {
 	if h.gone || h.named.IsZero() {
 		return h.locate()
@@ -201,8 +196,8 @@ func (h *Handle) prepare() error {
 	return nil
 }
 
-// read reads a text and notes if it says that the GPU is gone.
-func (h *Handle) read(f *File) ([]byte, error) {
+// readFile reads a text and records whether the GPU is gone.
+func (h *Handle) readFile(f *File) ([]byte, error) {
 	if f.path == "" {
 		return nil, ErrAbsent
 	}
@@ -214,13 +209,12 @@ func (h *Handle) read(f *File) ([]byte, error) {
 	return text, err
 }
 
-// Exists reports whether the device itself is there. If files that have paths but
-// were never open are missing, it may have gone before the first was opened.
+// Exists reports whether the device exists. If a file that has a path but was never open is missing, the device may
+// have gone before the first open.
 func (h *Handle) Exists() bool { return exists(filepath.Join(h.dir, "vendor")) }
 
-// locate checks whether the GPU is there, and gives its files their paths again.
-// Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if another board
-// has come at its address.
+// locate checks whether the GPU exists and gives its files new paths. Errors: collector.ErrDeviceLost;
+// collector.ErrColumnsChanged if another board has taken its address.
 func (h *Handle) locate() error {
 	if !h.Exists() {
 		_ = h.Close() // never fails
@@ -240,8 +234,8 @@ func (h *Handle) locate() error {
 	return nil
 }
 
-// name gives each file its path. The numbers of hwmon and of its sensors are the
-// kernel's to choose whenever the driver is bound.
+// name gives each file its path. The kernel chooses the numbers of hwmon and of its sensors whenever the driver is
+// bound.
 func (h *Handle) name() {
 	h.sensors = hwmonOf(h.dir)
 	numbers := sensorsOf(h.sensors)
@@ -255,11 +249,10 @@ func (h *Handle) name() {
 	h.pages.file = NewFile(filepath.Join(h.dir, "ras/gpu_vram_bad_pages"))
 }
 
-// Sensors is the directory of hwmon when paths were last given, "" if the GPU has
-// none.
+// Sensors returns the hwmon directory as of the last naming of paths, "" if the GPU has none.
 func (h *Handle) Sensors() string { return h.sensors }
 
-// path is the file's path now, "" if it has none.
+// path returns the file's current path, "" if it has none.
 func (s origin) path(dir, hwmon string, sensors map[string]string) string {
 	switch {
 	case s.file == "", s.hwmon && hwmon == "", s.sensor != "" && sensors[s.sensor] == "":
@@ -273,7 +266,7 @@ func (s origin) path(dir, hwmon string, sensors map[string]string) string {
 	}
 }
 
-// hwmonOf is the directory of the GPU's sensors, "" if it has none.
+// hwmonOf returns the directory of the GPU's sensors, "" if it has none.
 func hwmonOf(dir string) string {
 	for _, n := range names(filepath.Join(dir, "hwmon")) {
 		path := filepath.Join(dir, "hwmon", n)
@@ -284,7 +277,7 @@ func hwmonOf(dir string) string {
 	return ""
 }
 
-// sensorsOf maps the labels of temperatures to their numbers.
+// sensorsOf maps temperature labels to sensor numbers.
 func sensorsOf(hwmon string) map[string]string {
 	m := map[string]string{}
 	for n := 1; n <= 8 && hwmon != ""; n++ {
@@ -295,9 +288,8 @@ func sensorsOf(hwmon string) map[string]string {
 	return m
 }
 
-// Metrics reads and decodes gpu_metrics. m has nothing after an error.
-// Errors: those of package gpumetrics, fs.ErrNotExist (the board has none),
-// collector.ErrDeviceLost.
+// Metrics reads and decodes gpu_metrics. After an error m is empty. Errors: as package gpumetrics, fs.ErrNotExist (the
+// board has no such file), collector.ErrDeviceLost.
 func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	m.Reset()
 	h.now = h.r.o.Now()
@@ -323,8 +315,8 @@ func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	return h.decode(h.buf[:n], m)
 }
 
-// decode decodes gpu_metrics, and for a divided GPU what its partitions do. If that is
-// in files of their own, one that cannot be read leaves its partition blank.
+// decode decodes gpu_metrics and, for a divided GPU whose partitions have their own files, those too. A partition file
+// that cannot be read leaves its partition blank.
 func (h *Handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	err := h.r.decoder.Decode(file, m)
 	if errors.Is(err, gpumetrics.ErrRevision) {
@@ -347,8 +339,7 @@ func (h *Handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	return nil
 }
 
-// refuse returns the error for a revision that is not decoded, and logs it once, not
-// for each GPU and tick.
+// refuse returns the error for an unknown revision. It logs each revision once, not per GPU and tick.
 func (r *Reader) refuse(g *GPU, path string, file []byte) error {
 	header, err := gpumetrics.ReadHeader(file)
 	if err != nil {
@@ -357,7 +348,7 @@ func (r *Reader) refuse(g *GPU, path string, file []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refused[header] == nil {
-		const most = 100 // a driver that makes up revisions costs no memory
+		const most = 100 // a driver that makes up revisions must not use up memory
 		if len(r.refused) == most {
 			return gpumetrics.ErrRevision
 		}
@@ -368,10 +359,9 @@ func (r *Reader) refuse(g *GPU, path string, file []byte) error {
 	return r.refused[header]
 }
 
-// Bus reads pcie_bw, in which the driver sleeps for a second: bytes per second,
-// packets × largest payload, an upper bound. It has a file and a buffer of its
-// own, so it may run concurrently with every other method. NaN and fs.ErrNotExist
-// if there is no such file.
+// Bus reads pcie_bw, where the driver sleeps for a second: bytes per second as packets × maximum payload, an upper
+// bound. It has its own file and buffer, so it may run concurrently with every other method. It returns NaN and
+// fs.ErrNotExist if the file does not exist.
 func (h *Handle) Bus() (sent, received float64, err error) {
 	var buf [128]byte
 	f := NewFile(filepath.Join(h.dir, "pcie_bw"))
@@ -392,10 +382,10 @@ func (h *Handle) Bus() (sent, received float64, err error) {
 
 var errText = errors.New("text is not of the known form")
 
-// HasBus reports whether there is pcie_bw, without reading it.
+// HasBus reports whether pcie_bw exists, without reading it.
 func (h *Handle) HasBus() bool { return exists(filepath.Join(h.dir, "pcie_bw")) }
 
-// Close closes all files. It can be called twice, but not concurrently with Read.
+// Close closes all files. It may be called twice, but not concurrently with Read.
 func (h *Handle) Close() error {
 	for i := range h.values {
 		h.values[i].file.Forget()
@@ -413,27 +403,24 @@ func (h *Handle) Close() error {
 	return nil
 }
 
-// lost is ErrDeviceLost with the device.
+// lost returns ErrDeviceLost with the device.
 func (h *Handle) lost() error {
 	return fmt.Errorf("read gpu %s: %w", h.gpu.PCI, collector.ErrDeviceLost)
 }
 
-// Suspended reports whether the board is powered down. It asks the power
-// management of PCI, which returns it from memory and wakes no board; reading
-// anything else does. It may run concurrently with every other method.
+// Suspended reports whether the board is powered down. It reads the power management of PCI, which answers from memory
+// and wakes no board; reading anything else wakes it. It may run concurrently with every other method.
 func (h *Handle) Suspended() bool { return h.status.suspended(h.r.o.Now()) }
 
-// status is power/runtime_status. It has a file and a buffer of its own, because
-// the schedule of pcie_bw reads it, too.
+// status reads power/runtime_status. It has its own file and buffer, because the goroutine of pcie_bw reads it, too.
 type status struct {
 	mu   sync.Mutex
 	file File
 	buf  [32]byte
 }
 
-// suspended reports whether the kernel has suspended the board, or is about to.
-// Boards that never are say "unsupported", those that are awake "active" or
-// "resuming".
+// suspended reports whether the kernel has suspended the board, or is about to. A board that is never suspended is
+// "unsupported", an awake one "active" or "resuming".
 func (s *status) suspended(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

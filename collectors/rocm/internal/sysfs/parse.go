@@ -4,8 +4,7 @@ import "math"
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0 }
 
-// ParseUint reads a decimal number, or one that starts with 0x, which may be
-// followed by white space only.
+// ParseUint parses a decimal number, or a hexadecimal one with 0x. Only white space may follow.
 func ParseUint(text []byte) (uint64, bool) {
 	text = trim(text)
 	if len(text) > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') {
@@ -15,7 +14,7 @@ func ParseUint(text []byte) (uint64, bool) {
 	return v, ok && len(rest) == 0
 }
 
-// ParseHex reads hexadecimal digits without 0x.
+// ParseHex parses hexadecimal digits without 0x.
 func ParseHex(text []byte) (uint64, bool) {
 	text = trim(text)
 	if len(text) == 0 || len(text) > 16 {
@@ -37,8 +36,7 @@ func ParseHex(text []byte) (uint64, bool) {
 	return v, true
 }
 
-// ParseFloat reads a decimal integer, negative ones too, as hwmon prints it.
-// What is none is NaN.
+// ParseFloat parses a decimal integer, which may be negative, as hwmon prints it. It returns NaN for anything else.
 func ParseFloat(text []byte) float64 {
 	text = trim(text)
 	negative := len(text) > 0 && text[0] == '-'
@@ -55,7 +53,7 @@ func ParseFloat(text []byte) float64 {
 	return float64(v)
 }
 
-// leadingUint reads the digits at the start. Numbers that do not fit are none.
+// leadingUint parses the digits at the start. It fails if the number does not fit.
 func leadingUint(text []byte) (v uint64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
@@ -68,7 +66,7 @@ func leadingUint(text []byte) (v uint64, rest []byte, ok bool) {
 	return v, text[i:], i > 0
 }
 
-// leadingDecimal reads digits with at most one point among them.
+// leadingDecimal parses digits with at most one decimal point.
 func leadingDecimal(text []byte) (v float64, rest []byte, ok bool) {
 	whole, rest, ok := leadingUint(text)
 	if !ok {
@@ -98,7 +96,7 @@ func trim(text []byte) []byte {
 	return text
 }
 
-// cutLine returns the first line and what follows it.
+// cutLine returns the first line and the rest.
 func cutLine(text []byte) (line, rest []byte) {
 	for i, c := range text {
 		if c == '\n' {
@@ -132,9 +130,9 @@ func hasPrefixFold(text []byte, prefix string) bool {
 	return true
 }
 
-// ParseDPM reads the present clock of pp_dpm_sclk and its like in MHz: the level
-// that is marked with a star, among lines such as "1: 1700Mhz *". While a domain
-// sleeps, drivers put a line "S: 19Mhz *" before them. NaN if no level is marked.
+// ParseDPM parses the current clock in pp_dpm_sclk and similar files, in MHz: the level with a star, among lines such
+// as "1: 1700Mhz *". While a domain sleeps, drivers put a line "S: 19Mhz *" first. It returns NaN if no level has a
+// star.
 func ParseDPM(text []byte) float64 {
 	for len(text) > 0 {
 		var line []byte
@@ -146,13 +144,13 @@ func ParseDPM(text []byte) float64 {
 	return math.NaN()
 }
 
-// ParseDPMMax reads the highest level of the same file, NaN if there is none.
+// ParseDPMMax returns the highest level of the same file, NaN if there is none.
 func ParseDPMMax(text []byte) float64 {
 	_, highest := dpmRange(text)
 	return highest
 }
 
-// ParseDPMMin reads the lowest level, which that of a sleeping domain is not.
+// ParseDPMMin returns the lowest level, not counting the level of a sleeping domain.
 func ParseDPMMin(text []byte) float64 {
 	lowest, _ := dpmRange(text)
 	return lowest
@@ -177,7 +175,7 @@ func dpmRange(text []byte) (lowest, highest float64) {
 	return lowest, highest
 }
 
-// dpmLevel reads one line of a list of clocks.
+// dpmLevel parses one line of a list of clocks.
 func dpmLevel(line []byte) (mhz float64, marked bool) {
 	line = trim(line)
 	marked = len(line) > 0 && line[len(line)-1] == '*'
@@ -203,7 +201,7 @@ func dpmLevel(line []byte) (mhz float64, marked bool) {
 	}
 }
 
-// ParseLinkSpeed reads current_link_speed, "16.0 GT/s PCIe", in GT/s. "Unknown" is NaN.
+// ParseLinkSpeed parses current_link_speed, "16.0 GT/s PCIe", in GT/s. "Unknown" is NaN.
 func ParseLinkSpeed(text []byte) float64 {
 	v, unit, ok := leadingDecimal(trim(text))
 	if !ok || !hasPrefixFold(trim(unit), "gt/s") {
@@ -212,12 +210,11 @@ func ParseLinkSpeed(text []byte) float64 {
 	return v
 }
 
-// Errors is what a RAS block has counted; NaN is what it does not say.
+// Errors holds the counts of a RAS block; NaN means missing.
 type Errors struct{ Uncorrectable, Correctable, Deferred float64 }
 
-// ParseErrors reads ras/<block>_err_count: lines "ue: 0", "ce: 0" and, from
-// newer drivers, "de: 0". While the GPU resets the text is "Query currently
-// inaccessible", which is NaN.
+// ParseErrors parses ras/<block>_err_count: lines "ue: 0", "ce: 0" and, in newer drivers, "de: 0". While the GPU
+// resets, the text is "Query currently inaccessible", which gives NaN.
 func ParseErrors(text []byte) Errors {
 	e := Errors{math.NaN(), math.NaN(), math.NaN()}
 	for len(text) > 0 {
@@ -233,7 +230,7 @@ func ParseErrors(text []byte) Errors {
 	return e
 }
 
-// count is a number that cannot be negative, NaN if there is none.
+// count parses a number that cannot be negative; NaN if there is none.
 func count(text []byte) float64 {
 	v, ok := ParseUint(text)
 	if !ok {
@@ -242,9 +239,8 @@ func count(text []byte) float64 {
 	return float64(v)
 }
 
-// ParseThroughput reads pcie_bw, "90000 40000 256": packets sent and received in
-// a second, and how many bytes one can carry. The products, in bytes per second,
-// are upper bounds.
+// ParseThroughput parses pcie_bw, "90000 40000 256": packets sent and received in a second, and the maximum payload in
+// bytes. The products, in bytes per second, are upper bounds.
 func ParseThroughput(text []byte) (sent, received float64, ok bool) {
 	var v [3]float64
 	for i := range v {

@@ -13,36 +13,35 @@ import (
 	"time"
 )
 
-// maxProcesses bounds the cost of a scan: each process takes some 10 µs for each
-// instance. With more of them than on any node known, the scan fails.
+// maxProcesses bounds the cost of a scan, about 10 µs per process and instance. Above it, which is more than on any
+// known node, the scan fails.
 const maxProcesses = 1024
 
 const processDir = "class/kfd/kfd/proc"
 
-// Process is what KFD shows of a process on one device of the compute side.
+// Process is a process on one KFD device.
 type Process struct {
-	PID    int     // as the machine's first PID namespace numbers it
-	Memory float64 // bytes of the device; NaN: not known
-	Units  float64 // compute units that its waves occupy at the moment; NaN: not known
+	PID    int     // in the machine's first PID namespace
+	Memory float64 // bytes on the device; NaN: unknown
+	Units  float64 // compute units that its waves occupy now; NaN: unknown
 }
 
-// ProcessList lists the processes on the instances of a GPU. It is for one
-// goroutine. A scan opens some files of every process of the node and closes them
-// again, as processes come and go; it allocates by their number.
+// ProcessList lists the processes on the instances of a GPU. It is for one goroutine. A scan opens some files of every
+// process of the node and closes them again, because processes come and go; its allocations grow with their number.
 type ProcessList struct {
 	r     *Reader
-	board *Handle // whether it is there and awake
+	board *Handle // tells whether the GPU exists and is awake
 	ids   []string
 
 	found [][]Process // by instance
-	count int         // processes on any of them
+	count int         // processes on any instance
 	whole bool
 }
 
-// ErrTooMany is for more processes than a scan takes.
+// ErrTooMany means that there are more processes than a scan accepts.
 var ErrTooMany = errors.New("too many processes")
 
-// Processes prepares to list those on a GPU. It opens no file.
+// Processes prepares listing the processes on a GPU. It opens no file.
 func (r *Reader) Processes(g *GPU) *ProcessList {
 	l := newProcessList(r, g)
 	l.board = r.Open(g, nil)
@@ -57,16 +56,14 @@ func newProcessList(r *Reader, g *GPU) *ProcessList {
 	return l
 }
 
-// Of returns the processes on an instance at the last scan. whole is false if
-// there may be more that this process may not see.
+// Of returns the processes on an instance at the last scan. whole is false if some processes may be invisible to this
+// process.
 func (l *ProcessList) Of(instance int) (list []Process, whole bool) {
 	return l.found[instance], l.whole
 }
 
-// Scan reads all processes. A board that is suspended is not woken: what would
-// wake it is left out.
-// Errors: collector.ErrDeviceLost, fs.ErrNotExist (there is no KFD),
-// fs.ErrPermission, ErrTooMany, or another of the system.
+// Scan reads all processes. It does not wake a suspended board: it skips the files that would. Errors:
+// collector.ErrDeviceLost, fs.ErrNotExist (no KFD), fs.ErrPermission, ErrTooMany, or another error of the system.
 func (l *ProcessList) Scan() error {
 	l.reset()
 	if !l.board.Exists() {
@@ -82,8 +79,7 @@ func (l *ProcessList) reset() {
 	}
 }
 
-// scan lists the processes; units says whether to read their compute units, which
-// costs the driver most.
+// scan lists the processes. units also reads their compute units, the most expensive file for the driver.
 func (l *ProcessList) scan(units bool) error {
 	dir := l.r.path(processDir)
 	f, err := os.Open(dir)
@@ -106,9 +102,9 @@ func (l *ProcessList) scan(units bool) error {
 	return nil
 }
 
-// process adds what one process has, in all of its contexts: newer kernels let a
-// program have several, and put context_<id> of the others into the directory of the
-// first (drm/amdkfd: "identify a secondary kfd process by its id", October 2025).
+// process adds one process with all its contexts. Newer kernels let a program have several contexts, and put
+// context_<id> for the others into the directory of the first (drm/amdkfd: "identify a secondary kfd process by its
+// id", October 2025).
 func (l *ProcessList) process(dir string, pid int, units bool) {
 	contexts := []string{dir}
 	for _, name := range names(dir) {
@@ -141,12 +137,12 @@ func (l *ProcessList) process(dir string, pid int, units bool) {
 	}
 }
 
-// context reads what a context of a process has of a device: false if nothing.
+// context reads the usage of a device by a process context; false if it does not use the device.
 func (l *ProcessList) context(dir, id string, queue, units bool) (memory, occupied float64, there bool) {
 	memory, err := processFile(dir, "vram_"+id)
 	switch {
 	case errors.Is(err, ErrAbsent), errors.Is(err, ErrGone):
-		return 0, 0, false // it has ended, or does not use this device
+		return 0, 0, false // it has ended or does not use this device
 	case errors.Is(err, fs.ErrPermission):
 		l.whole = false // the kernel hides devices that our control group may not use
 		return 0, 0, false
@@ -158,12 +154,12 @@ func (l *ProcessList) context(dir, id string, queue, units bool) (memory, occupi
 	}
 	occupied, err = processFile(dir, "stats_"+id+"/cu_occupancy")
 	if err != nil && !exists(dir) {
-		return 0, 0, false // it has ended meanwhile
+		return 0, 0, false // it has ended in the meantime
 	}
 	return memory, occupied, true
 }
 
-// queuesOf is on which devices a process has queues.
+// queuesOf returns the devices where a process has queues.
 func queuesOf(dir string) map[string]bool {
 	var on map[string]bool
 	for _, q := range names(filepath.Join(dir, "queues")) {
@@ -186,30 +182,30 @@ func processFile(dir, name string) (float64, error) {
 	return count(text), nil
 }
 
-// Close closes what is kept open.
+// Close closes the open files.
 func (l *ProcessList) Close() error { return l.board.Close() }
 
-// processCells are the cells of what processes have of the GPU's instances.
+// processCells are the cells about processes on the GPU's instances.
 type processCells struct {
-	list  *ProcessList // nil: none is wanted
+	list  *ProcessList // nil: not needed
 	cells []processCell
-	units bool // compute units are wanted
+	units bool // compute units are needed
 
 	scanned time.Time // zero: never
 	known   bool      // the last scan succeeded
 }
 
-// scanAfter is how long a scan holds. It opens files of every process, which is
-// not for a schedule of milliseconds.
+// scanAfter is how long a scan stays valid. It opens files of every process, too expensive for every tick of
+// milliseconds.
 const scanAfter = time.Second
 
 type processCell struct {
 	cell     int
 	kind     Kind
-	instance int // position among the GPU's; Whole: all of them
+	instance int // position among the GPU's instances; Whole: all of them
 }
 
-func (p *processCells) add(r *Reader, g *GPU, w Reading, cell int) {
+func (p *processCells) addCell(r *Reader, g *GPU, w Reading, cell int) {
 	instance := Whole
 	if w.Index != Whole {
 		instance = g.instance(int(w.Index))
@@ -251,8 +247,8 @@ func (h *Handle) readProcesses(values []float64, due []bool) {
 	}
 }
 
-// sum adds up what the processes on an instance, or on all of them, have. A
-// process that uses several instances counts once.
+// sum sums a quantity over the processes on an instance, or on all of them. A process that uses several instances
+// counts once.
 func (l *ProcessList) sum(kind Kind, instance int) float64 {
 	if kind == Processes && instance == Whole {
 		return float64(l.count)

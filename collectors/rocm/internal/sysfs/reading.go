@@ -1,21 +1,16 @@
-// Package sysfs reads what the amdgpu driver shows under /sys: which GPUs there
-// are (Reader.Find) and, from files that are kept open, what they measure (Handle).
-// It owns the list of raw readings with their units; what the numbers mean in
-// DCGM's terms is decided in package rocm, which calls it. Nothing here opens a
-// device node, writes, loads a library or starts a goroutine.
+// Package sysfs reads the amdgpu driver's files under /sys: Reader.Find finds the GPUs, and Handle reads their values
+// from files that stay open. The package owns the list of raw readings with their units; package rocm, which calls it,
+// maps them to DCGM's fields. It opens no device node, writes nothing, loads no library and starts no goroutine.
 //
-// A Handle belongs to one goroutine, but for the methods that say otherwise.
-// Steady reading allocates nothing.
+// A Handle belongs to one goroutine, except for methods that say otherwise. Steady reading allocates nothing.
 package sysfs
 
 import "slices"
 
-// Kind is a quantity that has a file. What gpu_metrics has is not here: package
-// gpumetrics decodes it, whatever the source.
+// Kind is a quantity with a file of its own. Package gpumetrics decodes the quantities of gpu_metrics.
 type Kind uint8
 
-// The kinds, with unit and file below /sys/class/drm/cardN/device. Where Index is
-// not named it is 0.
+// The kinds, with unit and file below /sys/class/drm/cardN/device. Index is 0 unless mentioned.
 const (
 	Busy            Kind = iota // percent; gpu_busy_percent
 	MemoryBusy                  // percent; mem_busy_percent
@@ -49,11 +44,10 @@ const (
 	ProcessMemory               // bytes, sum of their vram_ID, Index the same; kfd/proc
 	ProcessUnits                // compute units, sum of their cu_occupancy, Index the same; kfd/proc
 	InstanceTotal               // bytes, Index an instance; kfd nodes/K/mem_banks/*/properties
-	Kinds                       // how many there are
+	Kinds                       // number of kinds
 )
 
-// Whole is the Index of Processes … for all instances of a GPU together: a
-// process that uses several of them counts once.
+// Whole is the Index of Processes … for all instances of a GPU together: a process on several instances counts once.
 const Whole = 255
 
 // Clocks.
@@ -67,7 +61,7 @@ const (
 	Clocks
 )
 
-// Sensors are those of hwmon, found by tempN_label.
+// Sensors of hwmon, found by tempN_label.
 const (
 	SensorEdge     uint8 = iota // edge
 	SensorJunction              // junction
@@ -78,20 +72,20 @@ const (
 // Memories.
 const (
 	MemoryVRAM    uint8 = iota // mem_info_vram_*
-	MemoryVisible              // mem_info_vis_vram_*: what the CPU reaches
-	MemoryGTT                  // mem_info_gtt_*: the host's, as the GPU maps it
+	MemoryVisible              // mem_info_vis_vram_*: visible to the CPU
+	MemoryGTT                  // mem_info_gtt_*: host memory that the GPU has mapped
 	Memories
 )
 
-// Bad pages by what the driver did with them.
+// States of bad pages.
 const (
-	PageRetired uint8 = iota // R: not used any more
+	PageRetired uint8 = iota // R: retired
 	PagePending              // P: will be retired
-	PageFailed               // F: could not be
+	PageFailed               // F: cannot be retired
 	Pages
 )
 
-// Blocks is how many blocks of a GPU report RAS errors.
+// Blocks is the number of blocks that report RAS errors.
 const Blocks = uint8(len(blockNames))
 
 var blockNames = [...]string{
@@ -99,17 +93,16 @@ var blockNames = [...]string{
 	"sem", "mp0", "mp1", "fuse", "mca", "vcn", "jpeg", "ih", "mpio",
 }
 
-// BlockName is the block's name in ras/<name>_err_count.
+// BlockName returns the block's name in ras/<name>_err_count.
 func BlockName(block uint8) string { return blockNames[block] }
 
-// Reading is one number of one GPU.
+// Reading identifies one number of one GPU.
 type Reading struct {
 	Kind  Kind
 	Index uint8
 }
 
-// GPU is one PCI device of the amdgpu driver, as /sys shows it. What is not
-// known is empty.
+// GPU is one PCI device of the amdgpu driver. Unknown properties are empty.
 type GPU struct {
 	PCI    string // "0000:41:00.0"
 	Card   string // "card1"
@@ -118,36 +111,35 @@ type GPU struct {
 
 	Device   uint16 // PCI device id
 	UniqueID uint64 // 0: the board has none
-	Serial   string // of the package: two dies of one share it
-	Model    string // market name, or what comes closest
-	Number   string // of the model: product_number
+	Serial   string // serial number of the package: its two dies share it
+	Model    string // market name or the closest match
+	Number   string // model number: product_number
 	Virtual  bool   // the node is a virtual machine
 	VBIOS    string
 
-	Compute string // current_compute_partition: "SPX", "DPX", "TPX", "QPX", "CPX"; "" where boards have none
+	Compute string // current_compute_partition: "SPX", "DPX", "TPX", "QPX", "CPX"; "" if the board has no such mode
 	Memory  string // current_memory_partition: "NPS1" …
-	// Instances are the devices of the compute side in the order of partitions: one
-	// where the board is whole, none without KFD. Those that KFD hides are missing.
+	// Instances are the KFD devices in the order of partitions: one for an undivided board, none without KFD. Devices
+	// that KFD hides are missing.
 	Instances []Instance
 }
 
-// Partitioned reports whether the board is divided, be all its partitions visible
-// or not.
+// Partitioned reports whether the board is divided, even if some partitions are hidden.
 func (g *GPU) Partitioned() bool {
 	return g.Compute != "" && g.Compute != "SPX" || len(g.Instances) > 1
 }
 
-// instance is the position of a partition among Instances, -1 if it is not visible.
+// instance returns the position of a partition in Instances, -1 if it is hidden.
 func (g *GPU) instance(id int) int {
 	return slices.IndexFunc(g.Instances, func(i Instance) bool { return i.ID == id })
 }
 
-// Instance is one device of the compute side: a KFD node.
+// Instance is one KFD device.
 type Instance struct {
-	ID     int    // partition, from 0; index of Reading.Index
+	ID     int    // partition, from 0; used as Reading.Index
 	Node   int    // kfd/topology/nodes/<Node>
 	KFD    uint64 // gpu_id
 	Render string
 	Name   string // platform device of a partition, "amdgpu_xcp_1"; empty for the first, which is the PCI device
-	Units  int    // compute units, 0: not known
+	Units  int    // compute units, 0: unknown
 }

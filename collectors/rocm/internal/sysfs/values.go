@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// origin is the file of a text.
+// origin locates a file.
 type origin struct {
-	file   string // relative to the device's directory, or to hwmon's
+	file   string // relative to the device's directory or to hwmon's
 	hwmon  bool
-	sensor string // label of the temperature whose number stands for N in file
+	sensor string // label of the temperature sensor whose number replaces N in file
 }
 
-// meaning is how a text is read.
+// meaning says how to convert a text to a value.
 type meaning struct {
 	parse  func(text []byte) float64
-	scale  float64 // to the reading's unit; 0 is 1
-	blank0 bool    // 0 is what a driver says that does not know
+	scale  float64 // to the reading's unit; 0 means 1
+	blank0 bool    // 0 means unknown
 }
 
-// valueFile is a file and the cells that are read from it.
+// valueFile is a file with the cells that are read from it.
 type valueFile struct {
 	origin
 	file  File
@@ -57,7 +57,7 @@ func (h *Handle) readValues(values []float64, due []bool) {
 		if !wanted {
 			continue
 		}
-		text, err := h.read(&f.file)
+		text, err := h.readFile(&f.file)
 		if err != nil {
 			continue
 		}
@@ -74,8 +74,7 @@ const (
 	micro = 1e-6
 )
 
-// originOf returns origin and meaning of a reading, no file for what has none of
-// its own.
+// originOf returns a reading's origin and meaning; the origin is empty if the reading has no file of its own.
 func originOf(r Reading) (origin, meaning) {
 	switch r.Kind {
 	case Busy:
@@ -88,17 +87,17 @@ func originOf(r Reading) (origin, meaning) {
 		return clock(r.Index), meaning{parse: ParseDPMMax}
 	case ClockMin:
 		return clock(r.Index), meaning{parse: ParseDPMMin}
-	case Temperature: // boards whose memory has no sensor say 0
+	case Temperature: // boards whose memory has no sensor report 0
 		return sensor(r.Index, "tempN_input"), meaning{parse: ParseFloat, scale: milli, blank0: r.Index == SensorMemory}
 	case TemperatureCrit:
 		return sensor(r.Index, "tempN_crit"), meaning{parse: ParseFloat, scale: milli}
 	case TemperatureStop:
 		return sensor(r.Index, "tempN_emergency"), meaning{parse: ParseFloat, scale: milli}
-	case PowerAverage: // 0 W is that of the second die of a package, whose power the first one reports
+	case PowerAverage: // the second die of a package reports 0 W, because the first reports the package's power
 		return hwmon("power1_average"), meaning{parse: count, scale: micro, blank0: true}
 	case PowerInput:
 		return hwmon("power1_input"), meaning{parse: count, scale: micro, blank0: true}
-	case PowerCap: // and 0 W as a limit, too
+	case PowerCap: // the second die also has a limit of 0 W
 		return hwmon("power1_cap"), meaning{parse: count, scale: micro, blank0: true}
 	case PowerCapMin:
 		return hwmon("power1_cap_min"), meaning{parse: count, scale: micro}
@@ -137,7 +136,7 @@ func clock(index uint8) origin {
 	return oneOf(index, "pp_dpm_sclk", "pp_dpm_mclk", "pp_dpm_fclk", "pp_dpm_socclk", "pp_dpm_vclk", "pp_dpm_dclk")
 }
 
-// oneOf is one of several files by index, in the order of the constants.
+// oneOf returns one of several files by index, in the order of the constants.
 func oneOf(index uint8, files ...string) origin {
 	if int(index) >= len(files) {
 		return origin{}
@@ -153,7 +152,7 @@ func sensor(index uint8, file string) origin {
 	return origin{file: file, hwmon: true, sensor: label}
 }
 
-// value is what a text says in the reading's unit.
+// value returns the value of a text in the reading's unit.
 func (m *meaning) value(text []byte) float64 { return m.convert(m.parse(text)) }
 
 func (m *meaning) convert(v float64) float64 {
@@ -166,11 +165,11 @@ func (m *meaning) convert(v float64) float64 {
 	return v
 }
 
-// rasFile is the file of one RAS block and the cells of what it counts.
+// rasFile is the file of one RAS block, with the cells of its counts.
 type rasFile struct {
 	block string
 	file  File
-	cells [3]int // correctable, uncorrectable, deferred; -1 is not wanted
+	cells [3]int // correctable, uncorrectable, deferred; -1: not needed
 }
 
 func (h *Handle) addRAS(w Reading, cell int) {
@@ -204,7 +203,7 @@ func (h *Handle) readRAS(values []float64, due []bool) {
 		if !anyDue(f.cells[:], due) {
 			continue
 		}
-		text, err := h.read(&f.file)
+		text, err := h.readFile(&f.file)
 		if err != nil {
 			continue
 		}
@@ -226,17 +225,17 @@ func anyDue(cells []int, due []bool) bool {
 	return false
 }
 
-// maxPages bounds how much of a list of bad pages is read: many times what a
-// board keeps before its maker replaces it, at 28 bytes a page.
+// maxPages bounds the size of a list of bad pages, at 28 bytes per page: many times what a board keeps before its maker
+// replaces it.
 const maxPages = 4 << 20
 
 // pageCells are the cells of bad pages, by state.
 type pageCells struct {
 	file  File
-	cells [Pages]int // cell + 1; 0 is not wanted
+	cells [Pages]int // cell + 1; 0: not needed
 }
 
-func (p *pageCells) add(w Reading, cell int) {
+func (p *pageCells) addCell(w Reading, cell int) {
 	if w.Index < Pages {
 		p.cells[w.Index] = cell + 1
 	}
@@ -266,8 +265,8 @@ func (h *Handle) readPages(values []float64, due []bool) {
 	}
 }
 
-// badPages counts the pages of memory that were taken out of use. The list is
-// empty where there are none; ok is false if it cannot be had whole.
+// badPages counts the bad pages by state. The list is empty if there are none; ok is false if the list cannot be read
+// completely.
 func (h *Handle) badPages() (p badPages, ok bool) {
 	for offset := int64(0); offset < maxPages; {
 		n, err := h.pages.file.ReadAt(h.buf, offset, h.now)
@@ -287,19 +286,18 @@ func (h *Handle) badPages() (p badPages, ok bool) {
 	return p, false
 }
 
-// badPages is how many pages are in each state.
+// badPages is the number of pages in each state.
 type badPages [Pages]uint64
 
-// count counts the whole lines of a part of the list; at the list's end the last
-// may lack its line end. It returns how many bytes these are, and whether all
-// were lines of such a list.
+// count counts the complete lines of a part of the list; the last line of the list may lack its line end. It returns
+// the number of bytes in these lines and whether all of them were valid.
 func (p *badPages) count(text []byte, last bool) (used int, ok bool) {
 	for len(text) > 0 {
 		line, rest := cutLine(text)
 		if len(line) == len(text) && !last {
 			return used, true
 		}
-		if len(trim(line)) > 0 && !p.add(line) {
+		if len(trim(line)) > 0 && !p.countLine(line) {
 			return used, false
 		}
 		used += len(text) - len(rest)
@@ -308,8 +306,8 @@ func (p *badPages) count(text []byte, last bool) (used int, ok bool) {
 	return used, true
 }
 
-// add counts one line, "0x00001a2b : 0x00001000 : R", and reports whether it was one.
-func (p *badPages) add(line []byte) bool {
+// countLine counts one line such as "0x00001a2b : 0x00001000 : R". It returns false for any other line.
+func (p *badPages) countLine(line []byte) bool {
 	line = trim(line)
 	if len(line) < 5 || line[1] != 'x' || line[len(line)-3] != ':' {
 		return false
@@ -327,11 +325,11 @@ func (p *badPages) add(line []byte) bool {
 	return true
 }
 
-// instanceCell is the cell of an instance's memory.
+// instanceCell is the cell of an instance's memory size.
 type instanceCell struct {
 	cell  int
 	node  int
-	bytes float64 // 0: not yet known
+	bytes float64 // 0: not read yet
 }
 
 func (h *Handle) addInstance(w Reading, cell int) {
@@ -340,8 +338,8 @@ func (h *Handle) addInstance(w Reading, cell int) {
 	}
 }
 
-// readInstances reads what is fixed while a board stays partitioned as it is, so
-// it is read once, the long way.
+// readInstances reads values that are fixed while the partitioning stays the same, so it reads each once, from the
+// topology.
 func (h *Handle) readInstances(values []float64, due []bool) {
 	for i := range h.instances {
 		c := &h.instances[i]
@@ -358,14 +356,13 @@ func (h *Handle) readInstances(values []float64, due []bool) {
 	}
 }
 
-// Convert converts a number as it is in the reading's file to the reading's unit.
+// Convert converts a number in the file's unit to the reading's unit.
 func (r Reading) Convert(v float64) float64 {
 	_, m := originOf(r)
 	return m.convert(v)
 }
 
-// File describes where a reading is, below the GPU's directory unless it begins
-// with kfd/.
+// File describes the file of a reading, below the GPU's directory unless it begins with kfd/.
 func (r Reading) File() string {
 	switch r.Kind {
 	case Correctable, Uncorrectable, Deferred:

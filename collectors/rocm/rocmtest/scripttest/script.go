@@ -1,6 +1,5 @@
-// Package scripttest runs tests under fake-amd-sysfs.sh: in a process for which
-// simulated AMD GPUs are the machine's, so that also a library whose paths are
-// its own reads them.
+// Package scripttest runs tests under fake-amd-sysfs.sh: in a process that sees simulated AMD GPUs as the machine's, so
+// that libraries with fixed paths read them, too.
 package scripttest
 
 import (
@@ -13,11 +12,11 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// inside is the variable by which a test knows that it runs under the script. It
-// has what the test that has started it expects.
+// inside is the variable that tells a test that it runs under the script. Its value is the expectation of the starting
+// test.
 const inside = "WARPGAUGE_TEST_UNDER_AMD_SCRIPT"
 
-// Inside returns what Run was given. It ends a test that Run did not start.
+// Inside returns the argument of Run. It ends a test that Run did not start.
 func Inside(t *testing.T) string {
 	t.Helper()
 	expect, ok := os.LookupEnv(inside)

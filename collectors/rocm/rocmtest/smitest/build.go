@@ -23,11 +23,10 @@ const (
 	ROCm7 ABI = 78
 )
 
-// Built is a compiled fake, of which tests take copies.
+// Built is a compiled fake. Tests use copies of it.
 type Built struct{ file string }
 
-// AMDSMI is a release of AMD SMI whose structures a fake has: those of ROCm 6.1, 6.2, 6.3, 6.4, and
-// 7.1 to 10.1.
+// AMDSMI is a release of AMD SMI by its structures: ROCm 6.1, 6.2, 6.3, 6.4, and 7.1 to 10.1.
 type AMDSMI int
 
 // AMDSMIReleases are all of them.

@@ -1,6 +1,5 @@
-// Package smitest makes ROCm SMI libraries for tests: one written by hand, whose
-// answers and faults a test decides, and copies of the installed one that read a
-// simulated /sys. Nothing here runs in production.
+// Package smitest makes ROCm SMI libraries for tests: a hand-written one whose answers and faults a test sets, and
+// copies of the installed one that read a simulated /sys. Nothing here runs in production.
 package smitest
 
 import (
@@ -48,21 +47,21 @@ func (b Built) New(tb testing.TB, without ...string) *Fake {
 	return f
 }
 
-// Set decides what a key answers from now on.
+// Set sets a key's answer.
 func (f *Fake) Set(tb testing.TB, key, action string) {
 	tb.Helper()
 	f.lines[key] = action
 	f.write(tb)
 }
 
-// Unset takes a key's answer away.
+// Unset removes a key's answer.
 func (f *Fake) Unset(tb testing.TB, key string) {
 	tb.Helper()
 	delete(f.lines, key)
 	f.write(tb)
 }
 
-// SetRecords decides what a device has of records: bytes of CPER.
+// SetRecords sets a device's records: bytes of CPER.
 func (f *Fake) SetRecords(tb testing.TB, device int, records []byte) {
 	tb.Helper()
 	f.file(tb, fmt.Sprintf("records.%d", device), records)
@@ -106,8 +105,8 @@ type Call struct {
 	Thread           int
 }
 
-// Calls returns what has been called so far, in order. Of rsmi_init, Device is
-// the flags and Argument the value of RSMI_MUTEX_THREAD_ONLY.
+// Calls returns the calls so far, in order. For rsmi_init, Device holds the flags and Argument the value of
+// RSMI_MUTEX_THREAD_ONLY.
 func (f *Fake) Calls(tb testing.TB) []Call {
 	tb.Helper()
 	text, err := os.ReadFile(filepath.Join(f.dir, "calls"))

@@ -107,7 +107,7 @@ func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string, without []st
 	return r
 }
 
-// KFD is what the copy takes for /dev/kfd.
+// KFD is the file that the copy uses as /dev/kfd.
 func (r *Real) KFD() string { return filepath.Join(r.Dir, "fdev/kfd") }
 
 // Enter makes the copy's directory that of the test.
@@ -125,7 +125,7 @@ func (r *Real) BreakLocks(tb testing.TB) *Real {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// A name with a second slash is no name of shared memory.
+	// Names of shared memory must not have a second slash.
 	next := r.Locks[:len(r.Locks)-1] + "/"
 	if text, err = replace(text, []byte("/"+r.Locks+"_"), []byte("/"+next+"_")); err != nil {
 		tb.Fatal(err)

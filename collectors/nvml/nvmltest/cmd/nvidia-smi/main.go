@@ -1,8 +1,7 @@
 //go:build linux && cgo
 
-// Nvidia-smi is as much of the program of that name as gpu-check calls, for a
-// simulated node: it asks libnvidia-ml.so.1 by go-nvml and writes what it hears in
-// the real one's formats.
+// Nvidia-smi is the part of nvidia-smi that gpu-check calls, for a simulated node: it reads libnvidia-ml.so.1 through
+// go-nvml and prints nvidia-smi's formats.
 package main
 
 import (
@@ -16,7 +15,7 @@ import (
 
 func main() {
 	if err := run(os.Stdout, os.Args[1:]); err != nil {
-		// The real one writes to stdout, too.
+		// The real nvidia-smi writes to stdout, too.
 		_, _ = fmt.Fprintln(os.Stdout, err)
 		os.Exit(2)
 	}
@@ -34,7 +33,7 @@ func run(out io.Writer, args []string) error {
 	return err
 }
 
-// complaint is an error in the real one's words.
+// complaint returns an error in nvidia-smi's words.
 type complaint string
 
 func (c complaint) Error() string { return string(c) }

@@ -8,12 +8,12 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// property is what one column says.
+// property is one column of --query-gpu.
 type property func(gpu) string
 
 const none = "[N/A]"
 
-// show formats an answer, or says that there is none.
+// show formats an answer or nvidia-smi's text for a missing value.
 func show[T any](v T, ret nvml.Return, format string) string {
 	if ret != nvml.SUCCESS {
 		return none
@@ -76,7 +76,7 @@ func memory(of func(nvml.Memory_v2) uint64) property {
 	return func(g gpu) string { m, ret := g.GetMemoryInfo_v2(); return mebibytes(of(m), ret) }
 }
 
-// properties of --query-gpu.
+// properties lists the columns of --query-gpu.
 var properties = map[string]property{
 	"count":                        func(g gpu) string { return fmt.Sprint(g.count) },
 	"index":                        func(g gpu) string { return fmt.Sprint(g.index) },

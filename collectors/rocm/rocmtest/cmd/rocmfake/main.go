@@ -1,11 +1,9 @@
-// Rocmfake writes a simulated /sys of a node with AMD's GPUs into a directory,
-// for programs that are started by hand:
+// Rocmfake writes a simulated /sys of a node with AMD GPUs into a directory, for programs that are started by hand:
 //
 //	go run ./collectors/rocm/rocmtest/cmd/rocmfake --dir /tmp/sim --model mi300x --partition CPX
 //
-// prints /tmp/sim/sys. With --stay it keeps moving the values until the process
-// that has started it ends. The script fake-amd-sysfs.sh next to rocmtest does that
-// and puts the tree over /sys, for one command and what this starts.
+// prints /tmp/sim/sys. With --stay it keeps changing the values until the process that has started it ends. The script
+// fake-amd-sysfs.sh next to rocmtest does that and mounts the tree over /sys for one command and its children.
 package main
 
 import (
@@ -39,7 +37,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	if o.stay {
-		// A terminal sends these to the whole group. The parent decides what they mean.
+		// A terminal sends these to the whole group; the parent decides about them.
 		signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
 	}
 	tree, err := rocmtest.Build(o.dir, o.node)
@@ -58,7 +56,7 @@ func run(args []string, out io.Writer) error {
 	return nil
 }
 
-// options are what the flags say.
+// options holds the values of the flags.
 type options struct {
 	dir          string
 	node         rocmtest.Options
@@ -82,7 +80,7 @@ func parse(args []string) (options, error) {
 	f.BoolVar(&o.stay, "stay", false, "stay until the process that has started this one ends, and move the values")
 	f.DurationVar(&o.every, "every", 100*time.Millisecond, "time between two moves; 0 leaves the values as they are")
 	f.BoolVar(&o.remove, "remove", false, "remove the directory at the end of --stay")
-	f.SetOutput(io.Discard) // main says what is wrong
+	f.SetOutput(io.Discard) // main reports the error
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		f.SetOutput(os.Stderr)

@@ -25,7 +25,7 @@ func move(tree *rocmtest.Tree, every time.Duration, ended func() bool) error {
 		if every == 0 {
 			continue
 		}
-		// The firmware counts milliseconds: what is left of one is the next step's.
+		// The firmware counts milliseconds; a remaining fraction counts in the next step.
 		d := max(now.Sub(last), 0).Truncate(time.Millisecond)
 		if err := tree.StepBy(d); err != nil && !errors.Is(err, fs.ErrNotExist) { // a GPU may have been taken away
 			return err

@@ -21,8 +21,7 @@ func (s *suspended) Set(text string) error {
 	return err
 }
 
-// computing is the flag of processes. What one process has of several GPUs is
-// several times the flag.
+// computing is the flag of processes. A process on several GPUs has one flag per GPU.
 type computing rocmtest.Options
 
 func (c *computing) String() string { return "" }

@@ -1,4 +1,4 @@
-package api
+package apiv1
 
 import (
 	"bytes"
@@ -35,6 +35,7 @@ const (
 	maxReceived      = 64 << 20         // bytes of JSON
 	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
 	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
+	downloadTimeout  = 5 * time.Minute  // of a recording
 	jsonType         = "application/json"
 )
 
@@ -48,8 +49,9 @@ type Client struct {
 
 // ClientOptions are what the address does not say.
 type ClientOptions struct {
-	TLS       *tls.Config // nil: the system's certificate authorities
-	UserAgent string      // "warpgauge/VERSION"
+	TLS       *tls.Config       // nil: the system's certificate authorities
+	UserAgent string            // "warpgauge/VERSION"
+	Transport http.RoundTripper // nil: the network
 }
 
 // NewClient takes http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ in front of
@@ -72,43 +74,17 @@ func NewClient(address string, o ClientOptions) (*Client, error) {
 	}
 	user := u.User
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/metrics")}
-	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: &http.Transport{
-		Proxy:             http.ProxyFromEnvironment,
-		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSClientConfig:   o.TLS.Clone(), // the transport writes to it
-		ForceAttemptHTTP2: true,
-		IdleConnTimeout:   time.Minute,
-	}}}, nil
+	if o.Transport == nil {
+		o.Transport = &http.Transport{
+			Proxy:             http.ProxyFromEnvironment,
+			DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			TLSClientConfig:   o.TLS.Clone(), // the transport writes to it
+			ForceAttemptHTTP2: true,
+			IdleConnTimeout:   time.Minute,
+		}
+	}
+	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: o.Transport}}, nil
 }
-
-// NewLocalClient returns a client of an API in this process. It has no streams, because it
-// takes an answer when that is complete.
-func NewLocalClient(a *API) *Client {
-	return &Client{base: &url.URL{Scheme: "http", Host: "localhost"}, http: &http.Client{Transport: local{a}}}
-}
-
-// local asks an API without a network.
-type local struct{ api *API }
-
-func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
-	w := &localAnswer{header: http.Header{}, status: http.StatusOK}
-	l.api.ServeHTTP(w, r)
-	return &http.Response{
-		Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)), StatusCode: w.status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: w.header, Body: io.NopCloser(&w.body), Request: r,
-	}, nil
-}
-
-// localAnswer is an http.ResponseWriter into memory.
-type localAnswer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *localAnswer) Header() http.Header         { return w.header }
-func (w *localAnswer) WriteHeader(status int)      { w.status = status }
-func (w *localAnswer) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 // URL is the address without user and password, for people.
 func (c *Client) URL() string { return c.base.String() }

@@ -1,7 +1,8 @@
-// Package api answers questions about this node in JSON, under /api/v1/. It reads
-// the same immutable views, states and owners as /metrics does, so no answer waits for
-// a GPU. Nothing in it changes the exporter's state.
-package api
+// Package apiv1 is what programs that ask an exporter need: the types of its JSON API and a client. It has no
+// part of the server (extensions/live/api), so warpctl links nothing that samples or serves.
+//
+// A Client's methods may be called from any goroutine; none starts a goroutine that outlives the call.
+package apiv1
 
 import "time"
 
@@ -315,3 +316,6 @@ type Problem struct { //nolint:errname // the name of the answer, which is what 
 	Status int    `json:"status"`
 	Detail string `json:"detail"` // what, and what to do
 }
+
+// Error makes a Problem an error.
+func (p *Problem) Error() string { return p.Detail }

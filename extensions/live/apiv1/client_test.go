@@ -1,4 +1,4 @@
-package api
+package apiv1
 
 import (
 	"context"
@@ -235,42 +235,5 @@ func TestClientTLS(t *testing.T) {
 	defer plain.Close()
 	if _, err := newTestClient(t, strings.Replace(plain.URL, "http", "https", 1)).Devices(t.Context()); err == nil || !strings.Contains(err.Error(), "it does not use TLS") {
 		t.Errorf("https to a plain server: error %v", err)
-	}
-}
-
-func TestClientStream(t *testing.T) {
-	value := 1.5
-	var asked string
-	c := exporter(t, func(w http.ResponseWriter, r *http.Request) {
-		asked = r.URL.RawQuery
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte(": hello\n\nevent: columns\ndata: {\"columns\":[{\"device\":\"GPU-1\",\"field\":\"A\"}]}\n\n" +
-			"event: rows\r\ndata: {\"rows\":\r\ndata: [{\"t\":7,\"first\":0,\"v\":[1.5,null]}]}\r\n\r\n" +
-			"event: news\ndata: of a later version\n\n" +
-			"event: devices\ndata: {\"id\":\"GPU-1\",\"state\":\"lost\"}\n\nid: 1\nevent: event\ndata: {\"kind\":\"xid\"}\n\nevent: rows\ndata: {"))
-	})
-	var got []any
-	err := c.stream(t.Context(), streamQuery{Patterns: []string{"A"}, Interval: 500 * time.Millisecond}, func(v any) error {
-		got = append(got, v)
-		return nil
-	})
-	if err == nil || !strings.Contains(err.Error(), "the stream has ended: unexpected EOF") {
-		t.Errorf("end of the stream: error %v", err)
-	}
-	want := []any{
-		&StreamColumns{Columns: []StreamColumn{{Device: "GPU-1", Field: "A"}}},
-		&StreamRows{Rows: []StreamRow{{Time: 7, Values: []*float64{&value, nil}}}},
-		&Device{ID: "GPU-1", State: "lost"},
-		&Event{Kind: "xid"},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("events differ (-want +got):\n%s", diff)
-	}
-	if asked != "field=A&interval=0.5" {
-		t.Errorf("asked with %q", asked)
-	}
-	stop := errors.New("stop")
-	if err := c.stream(t.Context(), streamQuery{}, func(any) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("f's error: got %v", err)
 	}
 }

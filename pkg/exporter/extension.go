@@ -1,0 +1,71 @@
+// Package exporter joins the core's packages into one program: collectors' supervisors, owners of
+// devices, pages, HTTP. Programs give it a table of vendors and a table of extensions, and know
+// nothing of what happens between. It starts no goroutine before its stages run; they end in the
+// reverse order.
+//
+// An Extension is a capability beside the page, such as the judgement of health. It is a folder
+// with its flags, goroutines, routes and tests, uses the core through Core, and never imports
+// another extension. What few extensions need are interfaces of one method, which the exporter
+// looks for: Reader. Commands of an extension are lines of the program's table of commands.
+package exporter
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
+)
+
+// Extension is a capability that is built into the program by one line of its table.
+type Extension interface {
+	// Flags adds the extension's rows to the flag table. Each Set is parsed once.
+	Flags(*config.Set)
+	// Start returns what runs and what HTTP serves. It may open sockets, so that what a person
+	// must put right shows before anything runs; it starts no goroutine.
+	Start(Core) ([]Stage, []Route, error)
+}
+
+// Reader is an Extension that needs readings which the field list may lack.
+type Reader interface {
+	// Readings returns what to read in addition. It is called after the flags were checked, in
+	// the exporter and in the child processes that run collectors.
+	Readings(*config.Config) []field.Reading
+}
+
+// Stage is a part of the exporter that runs until its context ends.
+type Stage struct {
+	Name  string
+	Run   func(context.Context) error
+	Grace time.Duration // the exporter waits for the stage's end at least this long
+}
+
+// Route is a path that HTTP serves.
+type Route struct {
+	Pattern string // of http.ServeMux, such as "GET /gpumetrics"
+	Handler http.Handler
+}
+
+// Core is what an extension uses.
+type Core struct {
+	Config   *config.Config
+	Lookup   func(name string) (string, bool) // reads the environment
+	Hostname string                           // value of the hostname label; empty: there is no label
+	Version  string
+
+	Board    *view.Board    // sources, devices, columns
+	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
+	Verdicts *verdict.Board // empty until an extension judges devices
+	Status   func() []session.CollectorStatus
+
+	Registry *prometheus.Registry // own metrics; extensions register in Start
+	Log      *zap.Logger
+}
