@@ -12,8 +12,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 )
 
@@ -25,7 +27,7 @@ var errReported = errors.New("reported already")
 // user names none.
 func run(ctx context.Context, args []string, s streams, environ []string, defaults ...string) int {
 	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: readBuild()}
-	a.flags = config.NewSet(a.lookup)
+	a.addFlags()
 	defer a.log.flush()
 	root := a.root()
 	err := root.Run(ctx, relax(a, args, root.Flags))
@@ -54,12 +56,22 @@ func (e *exitError) Unwrap() error { return e.err }
 // app is what the subcommands share.
 type app struct {
 	streams
-	log      *backlog // in front of standard error
-	environ  []string
-	defaults []string // counters CSVs
-	flags    *config.Set
-	unknown  []string // flags that are left out
-	build    build
+	log        *backlog // in front of standard error
+	environ    []string
+	defaults   []string // counters CSVs
+	flags      *config.Set
+	extensions []exporter.Extension
+	unknown    []string // flags that are left out
+	build      build
+}
+
+// addFlags makes the flag table.
+func (a *app) addFlags() {
+	a.flags = config.NewSet(a.lookup)
+	a.extensions = []exporter.Extension{&amd.Extension{}}
+	for _, e := range a.extensions {
+		e.Flags(a.flags)
+	}
 }
 
 // lookup reads the environment.

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/etc"
-	"warpgauge/extensions/amd"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -20,8 +19,6 @@ type counters struct {
 	cfg   *config.Config
 	found *config.Counters
 	level *zap.AtomicLevel // of the log; nil: it does not change
-	names amd.Extension
-	amd   *config.AMD // the last good configuration of AMD's exporter; nil: none
 }
 
 // newCounters takes the CSV at path, or if that is empty the one that is configured.
@@ -47,13 +44,8 @@ func (c *counters) parse(in *config.Content) (field.List, []field.Problem, error
 	}
 	if err == nil {
 		var more []field.Problem
-		names := c.cfg.Names(in)
-		list, more = list.Named(names, in.Name)
+		list, more = c.cfg.Named(list, in)
 		problems = append(problems, more...)
-		if _, dialect := names.Split(); dialect != "" {
-			list, more = c.namedAsAMD(list, names.InPlace(), in.AMD)
-			problems = append(problems, more...)
-		}
 	}
 	in.YAML.Place(in.Name, problems)
 	return list, problems, err
@@ -87,7 +79,7 @@ func (c *counters) list(in *config.Content, log *zap.Logger) (field.List, error)
 	}
 	switch {
 	case err == nil:
-		c.takeAMD(in.AMD, log)
+		c.cfg.Use(in, log, c.level)
 		return list, nil
 	case len(e.problems) > 0:
 		return field.List{}, e

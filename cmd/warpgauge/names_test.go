@@ -111,8 +111,7 @@ func TestListsOfBothGenerations(t *testing.T) {
 func TestAMDNamesOfANode(t *testing.T) {
 	pageOf := func(profile, names string) (ours, amds []string) {
 		t.Helper()
-		cfg := config.Default()
-		cfg.FieldNames = names
+		cfg := wanted(t, "--field-names="+names)
 		list, err := (&counters{cfg: cfg}).list(&config.Content{CSV: etc.DefaultCounters(), Name: "list.csv"}, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
@@ -101,11 +101,8 @@ func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
-	labels, forAMD := cfg.Operator.PodsOf()
-	for _, l := range labels {
-		table.PodFacts = append(table.PodFacts, collector.Label(l))
-	}
-	pods := forAMD || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	table.PodFacts = k.Facts.Labels
+	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
 	if !pods && !k.DRA {
 		return
 	}
@@ -116,7 +113,7 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	}
 	if k.PodLabels || len(table.PodFacts) > 0 {
 		options.KeepLabel = func(name string) bool {
-			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.PodFacts, func(l collector.Label) bool { return l.Value == name })
+			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.PodFacts, func(l field.NameValue) bool { return l.Value == name })
 		}
 	}
 	if k.DRA {

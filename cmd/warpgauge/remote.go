@@ -94,7 +94,7 @@ const mostWarnings = 20
 
 // delivered parses a list of a server.
 func (c *counters) delivered(o *remote.Offer, log *zap.Logger) (field.List, []remote.Refusal, error) {
-	in, problems, err := config.ParseDelivered(o.Content, o.Origin, o.YAML)
+	in, problems, err := config.ParseDelivered(o.Content, o.Origin, o.YAML, c.cfg.DialectNames()...)
 	if err != nil {
 		return field.List{}, nil, err
 	}

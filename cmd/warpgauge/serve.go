@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -11,9 +12,9 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/amd"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/server"
 )
 
@@ -44,7 +45,9 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	standsIn(a, cfg, log)
+	for _, word := range a.unknown {
+		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
+	}
 	stages, err := a.stages(ctx, cfg, log, level, signals)
 	if err != nil {
 		return err
@@ -92,17 +95,20 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		p.registry.MustRegister(d)
 	}
 	p.addPages()
-	csv.names.SetVerdicts(p.health.Board())
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
 	if p.events != nil {
 		r.event = p.events.Add
 	}
+	own, err := a.startExtensions(cfg, p, log)
+	if err != nil {
+		return nil, err
+	}
 	srv := a.newServer(cfg, all, p, r, rel, prof, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
-	stages := append(p.stages(), stage{
+	stages := append(append(p.stages(), own...), stage{
 		name: "reloader", grace: shortGrace,
 		run: func(ctx context.Context) error { return r.run(ctx, signals.hangup) },
 	}, stage{
@@ -153,6 +159,28 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }
 
+// startExtensions returns what extensions run, and adds what HTTP serves of them to p.
+func (a *app) startExtensions(cfg *config.Config, p *pipeline, log *zap.Logger) (out []stage, err error) {
+	core := exporter.Core{
+		Config: cfg, Lookup: a.lookup, Hostname: p.hostname, Version: a.build.version, Board: p.engine.Board(),
+		Verdicts: p.health.Board(), Status: p.engine.Status, Registry: p.registry, Log: log,
+	}
+	p.routes = map[string]http.Handler{}
+	for _, e := range a.extensions {
+		stages, more, err := e.Start(core)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range stages {
+			out = append(out, stage{name: s.Name, run: s.Run, grace: s.Grace})
+		}
+		for _, r := range more {
+			p.routes[r.Pattern] = r.Handler
+		}
+	}
+	return out, nil
+}
+
 func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},
@@ -166,6 +194,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
 		Page:                 page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}),
+		Routes:               p.routes,
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
@@ -176,9 +205,6 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			}
 			return st
 		},
-	}
-	if cfg.Operator.File != "" {
-		o.Routes = (&amd.Extension{}).Routes(p.engine.Board().Load, cfg.EffectiveStaleAfter())
 	}
 	if p.events != nil {
 		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -47,7 +48,8 @@ type pipeline struct {
 	signs    *signs.Signs
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
-	self     *selfmetrics.Page // nil if own metrics are off
+	self     *selfmetrics.Page       // nil if own metrics are off
+	routes   map[string]http.Handler // of extensions, by pattern
 }
 
 // newPipeline builds everything up to the rings and what is accumulated from

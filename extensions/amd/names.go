@@ -108,11 +108,11 @@ func (n *Names) deviceText(name string, d *collector.Device) (string, bool) {
 		return "", false
 	}
 	l := &labelTable[i]
-	text := d.Text(l.text)
+	text, known := d.Text(l.text)
 	if text == "" && l.otherwise != 0 {
-		text = d.Text(l.otherwise)
+		text, _ = d.Text(l.otherwise)
 	}
-	if l.mode {
+	if l.mode && known {
 		text = strings.ToLower(cmp.Or(text, "none"))
 	}
 	return text, true

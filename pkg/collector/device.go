@@ -94,17 +94,14 @@ func DialectTexts(list field.List, texts map[field.ID]string) (out []Label) {
 	return out
 }
 
-// Text returns one of the device's Texts.
-func (d *Device) Text(id field.ID) string {
+// Text returns one of the device's Texts, and whether the device has it.
+func (d *Device) Text(id field.ID) (string, bool) {
 	desc, known := field.ByID(id)
-	if !known {
-		return ""
-	}
-	i := slices.IndexFunc(d.Texts, func(l Label) bool { return l.Name == desc.Name })
+	i := slices.IndexFunc(d.Texts, func(l Label) bool { return known && l.Name == desc.Name })
 	if i < 0 {
-		return ""
+		return "", false
 	}
-	return d.Texts[i].Value
+	return d.Texts[i].Value, true
 }
 
 // Label is one label of a series, unescaped.

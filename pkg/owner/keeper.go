@@ -85,7 +85,7 @@ type Options struct {
 	PodUID       bool              // label pod_uid; values of processes have it anyway
 	PodLabels    bool              // labels of pods, those that Metadata has
 	JobLabels    []string          // user, partition: labels job_user, job_partition
-	PodFacts     []collector.Label // labels of pods that only dialects show: the name of the fact, and that of the pod's label
+	PodFacts     []field.NameValue // labels of pods that only dialects show: the name of the fact, and that of the pod's label
 	OldNamespace bool              // labels are called pod_name, pod_namespace, container_name
 	Hostname     string            // name of the label that names the host, which no pod's label may have; "" means "hostname"
 

@@ -58,8 +58,8 @@ type Options struct {
 	Record func(context.Context) error
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// Routes are further paths, for GET.
-	Routes map[string]http.HandlerFunc
+	// Routes are further patterns of http.ServeMux, each a method and a path.
+	Routes map[string]http.Handler
 	// Page answers / and everything below /page/; nil: they are not served.
 	Page http.Handler
 

@@ -21,7 +21,7 @@
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //	/api/v1/       the JSON API, if there is one (package api).
-//	Options.Routes further paths.
+//	Options.Routes further paths, of extensions.
 //	/, /page/      Options.Page: what a browser shows.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
@@ -123,8 +123,9 @@ func New(pages Pages, o Options) *Server {
 		s.handle("GET /{$}", "/", o.Page.ServeHTTP)
 		s.handle("GET /page/", "/page/", o.Page.ServeHTTP)
 	}
-	for path, f := range o.Routes {
-		s.handle("GET "+path, path, f)
+	for pattern, h := range o.Routes {
+		_, path, _ := strings.Cut(pattern, " ")
+		s.handle(pattern, path, h.ServeHTTP)
 	}
 	if o.API != nil {
 		s.mux.Handle("/api/v1/", o.API)
