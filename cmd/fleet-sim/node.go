@@ -65,7 +65,7 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 		pages.Self = n.self
 	}
 	n.renderer = exposition.New(n.sampler.Board(), pages)
-	n.handler = server.New(n.renderer, server.Options{Page: page.Handler(page.Options{Version: "simulated"}), Registerer: registry, Status: n.status}).Handler()
+	n.handler = server.New(n.renderer, server.Options{Routes: server.Page(page.Handler(page.Options{Version: "simulated"})), Registerer: registry, Status: n.status}).Handler()
 	return n, nil
 }
 

@@ -19,7 +19,7 @@ func annotationStage(a *app, r *reloader, log *zap.Logger) (stage, error) {
 	}
 	kube.RouteKlog(log)
 	w := kube.NewAnnotations(kube.AnnotationOptions{
-		Pod: kube.PodName{Namespace: namespace, Name: name}, Want: r.annotations, UserAgent: "warpgauge/" + a.build.version, Log: log,
+		Pod: kube.PodName{Namespace: namespace, Name: name}, Want: r.annotations, UserAgent: "warpgauge/" + a.build.Version, Log: log,
 	})
 	return stage{name: "annotations of the pod", run: w.Run, grace: shortGrace}, nil
 }

@@ -31,6 +31,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 		Counts:     func() []exposition.Count { return p.renderer.Counts() },
 		Interval:   sessionOptions(cfg, "", log).IntervalOf,
 		Events:     p.events,
+		States:     p.states,
 		StaleAfter: cfg.EffectiveStaleAfter(),
 		Logger:     log,
 	}

@@ -17,7 +17,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/server"
 )
 
 // answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
@@ -34,7 +33,7 @@ func answeringNode(t *testing.T, args ...string) (*api.API, *pipeline) {
 	p, err := newPipeline(a, cfg, all, list, zap.NewNop())
 	must(t, err)
 	p.addPages()
-	answers := newAPI(a.build.version, cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
+	answers := newAPI(a.build.Version, cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
 	done := make(chan error, 4)
 	stages := p.stages()
 	for _, s := range stages {
@@ -149,8 +148,6 @@ func TestWebPage(t *testing.T) {
 	f("anonymous", true, false)
 	f("off", false, false)
 }
-
-var _ server.API = (*api.API)(nil)
 
 // TestSimulatedNodesFitTheDescription checks what the API answers of every simulated node
 // against its OpenAPI file.

@@ -3,19 +3,15 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/file"
 )
 
 // noURL has a command read the devices itself.
@@ -23,41 +19,19 @@ const noURL = "none"
 
 // urlFlags say which exporter a command asks, and how it trusts it.
 func urlFlags() []cli.Flag {
-	return []cli.Flag{
+	return append([]cli.Flag{
 		&cli.StringFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; none reads the devices here. " +
 			"Default: the one at --address of this machine; none if the command line has flags that say what to read."},
-		&cli.StringFlag{Name: "ca-file", Usage: "PEM file of the certificate authorities to trust. Default: the system's."},
-		&cli.BoolFlag{Name: "insecure", Usage: "Do not verify the exporter's certificate."},
-	}
+	}, cmdline.TrustFlags()...)
 }
 
 // clientOf returns the client of the exporter at an address, with the settings of urlFlags.
 func clientOf(ctx context.Context, a *app, cmd *cli.Command, address string) (*apiv1.Client, error) {
-	trust, err := trusted(ctx, cmd)
+	trust, err := cmdline.Trust(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.build.version})
-}
-
-// trusted is what --ca-file and --insecure ask for, nil without them.
-func trusted(ctx context.Context, cmd *cli.Command) (*tls.Config, error) {
-	if cmd.Bool("insecure") {
-		return &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, nil //nolint:gosec // a user has asked for it
-	}
-	path := cmd.String("ca-file")
-	if path == "" {
-		return nil, nil
-	}
-	text, err := file.NewReader(1<<20).Read(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("--ca-file: %w", err)
-	}
-	out := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	if !out.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--ca-file: %q has no certificate in PEM", path)
-	}
-	return out, nil
+	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.build.Version})
 }
 
 // asksExporter calls f with the exporter that the command should ask, and reports whether that
@@ -70,7 +44,7 @@ func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Con
 	case address == noURL:
 		return false, nil
 	case !named && here != "":
-		note(a, "%s is set, so the devices are read here", here)
+		cmdline.Notice(a.log, "warpgauge", "%s is set, so the devices are read here", here)
 		return false, nil
 	case !named && local == "":
 		return false, nil
@@ -85,12 +59,12 @@ func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Con
 	}
 	switch {
 	case err == nil:
-		note(a, "asked the exporter at %s", c.URL())
+		cmdline.Notice(a.log, "warpgauge", "asked the exporter at %s", c.URL())
 		return true, nil
 	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
 		return false, err
 	}
-	note(a, "%v, so the devices are read here", err)
+	cmdline.Notice(a.log, "warpgauge", "%v, so the devices are read here", err)
 	return false, nil
 }
 
@@ -116,10 +90,4 @@ func localURL(address string) string {
 		host = "localhost"
 	}
 	return "http://" + net.JoinHostPort(host, port)
-}
-
-// note writes a line to standard error that is no part of what was asked for.
-func note(a *app, format string, args ...any) {
-	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
-	fmt.Fprintf(a.log, "warpgauge: %s\n", text) //nolint:errcheck // there is none
 }

@@ -18,6 +18,7 @@ import (
 
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/absence"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -36,13 +37,13 @@ func checkCommand(a *app) *cli.Command {
 			"With --guard, FILE is what a server is to deliver, and what the guard of this node would\n" +
 			"refuse (--remote-limit, --remote-allow) is an error, too. The cost is only measured in\n" +
 			"service.",
-		Flags: []cli.Flag{timeoutFlag(), outputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
+		Flags: []cli.Flag{timeoutFlag(), cmdline.OutputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if cmd.Args().Len() > 1 {
 				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
 			}
 			form := cmd.String("output")
-			if err := checkOutput(form); err != nil {
+			if err := cmdline.CheckOutput(form); err != nil {
 				return err
 			}
 			if cmd.Bool("guard") && cmd.Args().Len() == 0 {
@@ -88,9 +89,9 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 			return err
 		}
 	}
-	err = writeOutput(a.out, form, output{table: func(w io.Writer) error { return found.write(w, broken) }, json: found, csv: found.rows()})
+	err = cmdline.WriteOutput(a.out, form, cmdline.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
 	if err == nil && broken {
-		return errReported
+		return cmdline.ErrReported
 	}
 	return err
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/field"
 )
 
@@ -45,16 +46,16 @@ are left out.
 Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 2: a page could not be read, or a flag is wrong.`,
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
-			return &exitError{2, usageError(ctx, cmd, err, sub)}
+			return &cmdline.ExitError{Code: 2, Err: cmdline.UsageError(ctx, cmd, err, sub)}
 		},
 		Flags: append([]cli.Flag{
 			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
-			outputFlag(),
-		}, urlFlags()[1:]...), // OLD and NEW are in the place of --url
+			cmdline.OutputFlag(),
+		}, cmdline.TrustFlags()...), // OLD and NEW are in the place of --url
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			tolerance := cmd.Float("tolerance")
 			form := cmd.String("output")
-			err := checkOutput(form)
+			err := cmdline.CheckOutput(form)
 			switch {
 			case err != nil:
 			case cmd.Args().Len() != 2:
@@ -63,24 +64,24 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 				err = fmt.Errorf("--tolerance is %v: write a number from 0 to less than 1", tolerance)
 			}
 			if err != nil {
-				return &exitError{2, err}
+				return &cmdline.ExitError{Code: 2, Err: err}
 			}
-			trust, err := trusted(ctx, cmd)
+			trust, err := cmdline.Trust(ctx, cmd)
 			if err != nil {
-				return &exitError{2, err}
+				return &cmdline.ExitError{Code: 2, Err: err}
 			}
 			var pages [2]map[string]*dto.MetricFamily
 			for i, name := range cmd.Args().Slice() {
 				if pages[i], err = readPage(ctx, name, os.Stdin, trust); err != nil {
-					return &exitError{2, err}
+					return &cmdline.ExitError{Code: 2, Err: err}
 				}
 			}
 			c := comparePages(pages[0], pages[1], tolerance)
-			if err := writeOutput(a.out, form, output{table: c.writeTable, json: c, csv: c.rows()}); err != nil {
-				return &exitError{2, err}
+			if err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
+				return &cmdline.ExitError{Code: 2, Err: err}
 			}
 			if c.bad() {
-				return errReported
+				return cmdline.ErrReported
 			}
 			return nil
 		},

@@ -11,17 +11,10 @@ import (
 	"warpgauge/extensions/health/consumer/amdplugin"
 	"warpgauge/extensions/health/consumer/kubenode"
 	"warpgauge/extensions/health/grpcsocket"
-	"warpgauge/extensions/health/healthrpc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
-)
-
-// Who may connect to each socket. AMD's exporter lets only its own user.
-const (
-	healthSocketMode = 0o660
-	amdSocketMode    = 0o600
 )
 
 // consumers are the stages that hand on devices' health. Sockets are open when it returns.
@@ -31,20 +24,11 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
 	ofAMD := func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name }
 	var out []stage
-	if h.Socket != "" {
-		s := healthrpc.New(healthrpc.Options{Board: board, Node: node, Hostname: p.hostname, Version: a.build.version, Vendor: makers.of})
-		socket, err := openSocket("health stream", grpcsocket.Options{Path: h.Socket, Mode: healthSocketMode, Group: h.SocketGroup, Register: s.Register, Log: log})
-		if err != nil {
-			return nil, fmt.Errorf("--health-socket: %w", err)
-		}
-		out = append(out, socket)
-	}
 	if h.AMDSocket != "" {
-		s := amdplugin.New(board, ofAMD)
-		socket, err := openSocket("health for AMD's device plugin", grpcsocket.Options{Path: h.AMDSocket, Mode: amdSocketMode, Register: s.Register, Log: log})
-		switch {
+		s := grpcsocket.New(h.AMDSocket, amdplugin.New(board, ofAMD).Register, log)
+		switch err := s.Listen(); {
 		case err == nil:
-			out = append(out, socket)
+			out = append(out, stage{name: "health for AMD's device plugin", run: s.Run, grace: shortGrace})
 		case cfg.Source("health-amd-socket") > config.FromExtension:
 			return nil, fmt.Errorf("--health-amd-socket: %w", err)
 		default: // no flag asked for it
@@ -57,18 +41,13 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		if h.NodeLabels {
 			o.Labels = kubenode.Labels{Prefix: amdplugin.LabelPrefix, Suffix: amdplugin.LabelSuffix, Of: func(s *verdict.Snapshot) map[string]string { return amdplugin.NodeLabels(s, ofAMD) }}
 		}
-		w, err := nodeWriter(a.build.version, o)
+		w, err := nodeWriter(a.build.Version, o)
 		if err != nil {
 			return nil, fmt.Errorf("--health-node-condition, --health-node-events and --health-node-labels are for a pod of Kubernetes: %w", err)
 		}
 		out = append(out, stage{name: "health of the Kubernetes node", run: w.Run, grace: shortGrace})
 	}
 	return out, nil
-}
-
-func openSocket(name string, o grpcsocket.Options) (stage, error) {
-	s := grpcsocket.New(o)
-	return stage{name: name, run: s.Run, grace: shortGrace}, s.Listen()
 }
 
 func nodeWriter(version string, o kubenode.Options) (*kubenode.Writer, error) {

@@ -24,7 +24,7 @@ type counters struct {
 // newCounters takes the CSV at path, or if that is empty the one that is configured.
 func newCounters(a *app, cfg *config.Config, path string) *counters {
 	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
-		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.build.version)
+		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.build.Version)
 	}
 	return &counters{cfg: cfg, found: cfg.Counters(path, readMap)}
 }

@@ -16,6 +16,7 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/absence"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -57,15 +58,15 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
 	}
 	addUnlisted(found, patterns)
-	err = writeOutput(a.out, cmd.String("output"), output{
-		table: func(w io.Writer) error { return writeFields(w, found) }, json: deviceReport{found}, csv: fieldRows(found),
+	err = cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{
+		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: deviceReport{found}, CSV: fieldRows(found),
 	})
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
 		return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
 			return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed)
 		})
 	}) {
-		err = errReported
+		err = cmdline.ErrReported
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,20 +13,13 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
 
 func timeoutFlag() cli.Flag {
-	return &cli.DurationFlag{
-		Name: "timeout", Value: 10 * time.Second, Usage: "Longest time to wait for libraries and devices.",
-		Validator: func(d time.Duration) error {
-			if d <= 0 {
-				return errors.New("write a duration above 0")
-			}
-			return nil
-		},
-	}
+	return cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices.")
 }
 
 func devicesCommand(a *app) *cli.Command {
@@ -44,10 +36,10 @@ func devicesCommand(a *app) *cli.Command {
 			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
-			outputFlag(), timeoutFlag(),
+			cmdline.OutputFlag(), timeoutFlag(),
 		}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := checkOutput(cmd.String("output")); err != nil {
+			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
 				return err
 			}
 			if args := cmd.Args().Slice(); len(args) > 0 {
@@ -91,18 +83,18 @@ func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 // writeDevices writes the list in the form that the command names. o is nil if no client
 // here was asked for the users of devices.
 func writeDevices(a *app, cmd *cli.Command, found deviceList, o *owners) error {
-	err := writeOutput(a.out, cmd.String("output"), output{
-		table: func(w io.Writer) error {
+	err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{
+		Table: func(w io.Writer) error {
 			if err := found.writeTable(w, cmd.Bool("all"), o != nil); err != nil {
 				return err
 			}
 			o.writeProblems(w, cmd.Duration("timeout"))
 			return nil
 		},
-		json: found, csv: found.rows(),
+		JSON: found, CSV: found.rows(),
 	})
 	if err == nil && len(found.Devices) == 0 {
-		err = errReported
+		err = cmdline.ErrReported
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"warpgauge/cmd/warpctl/doctor"
 	"warpgauge/cmd/warpctl/top"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 )
@@ -31,10 +32,10 @@ func doctorCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "bundle", Usage: "Support bundle to write: FILE.tar.gz; - is standard output, in place of the findings."},
 			&cli.BoolFlag{Name: "no-redact", Usage: "Leave names of pods, jobs, users and hosts, addresses and secrets in the bundle."},
 			&cli.BoolFlag{Name: "recordings", Usage: "Add the newest recordings of the flight recorder. They cannot be redacted: needs --no-redact."},
-			outputFlag(), timeoutFlag(),
+			cmdline.OutputFlag(), timeoutFlag(),
 		}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(noArguments(cmd), checkOutput(cmd.String("output"))); err != nil {
+			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
 				return err
 			}
 			if cmd.Bool("recordings") && (!cmd.Bool("no-redact") || cmd.String("bundle") == "") {
@@ -51,7 +52,7 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 		return err
 	}
 	o := doctor.Options{
-		Version: a.build.version, Settings: doctorSettings(a, cfg), Environ: a.environ, Limit: cmd.Duration("timeout"),
+		Version: a.build.Version, Settings: doctorSettings(a, cfg), Environ: a.environ, Limit: cmd.Duration("timeout"),
 		Sample: func(ctx context.Context, f func(doctor.Exporter) error) error {
 			return sampled(ctx, a, cfg, cmd.Duration("timeout"), zap.NewNop(), func(c *apiv1.Client, _ string) error { return f(c) })
 		},
@@ -72,7 +73,7 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	r := doctor.Run(ctx, o)
 	if cmd.String("bundle") != "-" {
-		if err := writeOutput(a.out, cmd.String("output"), output{table: r.Table, json: r, csv: r.Rows()}); err != nil {
+		if err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
 			return err
 		}
 	}
@@ -84,7 +85,7 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	if r.Wrong() {
-		return errReported
+		return cmdline.ErrReported
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ func writeBundle(ctx context.Context, a *app, path string, r *doctor.Result, o d
 	defer func() { _ = dir.Close() }() // what was written in it is whole by now
 	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(ctx, w, o) })
 	if err == nil {
-		note(a, "wrote %s; look through it before you send it", path)
+		cmdline.Notice(a.log, "warpgauge", "wrote %s; look through it before you send it", path)
 	}
 	return err
 }

@@ -1,9 +1,12 @@
 package main_test
 
 import (
+	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,13 +14,11 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"warpgauge/extensions/health/consumer/amdplugin/gpumetricssvc"
-	"warpgauge/extensions/health/healthrpc/healthv1"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -43,58 +44,55 @@ func socketDirectory(t *testing.T) string {
 	return dir
 }
 
-// TestE2EHealthStream watches a simulated node lose a GPU, and the exporter stop.
+// TestE2EHealthStream follows a simulated node's verdicts in the API's stream while it loses a GPU, until the exporter stops.
 func TestE2EHealthStream(t *testing.T) {
 	t.Parallel()
-	dir := socketDirectory(t)
-	path, lost, spec := filepath.Join(dir, "health", "s"), filepath.Join(dir, "lost"), filepath.Join(dir, "spec.yaml")
+	dir := t.TempDir()
+	lost, spec := filepath.Join(dir, "lost"), filepath.Join(dir, "spec.yaml")
 	write(t, spec, "faults:\n  - {device: 2, kind: lost, while: "+lost+"}\n")
-	e := serve(t, build(t), "--fake-spec="+spec, "--health-socket="+path, "--health-socket-group="+fmt.Sprint(os.Getegid()), "--collect-interval=100")
-	watch, err := healthv1.NewHealthServiceClient(socketClient(t, path)).Watch(t.Context(), &healthv1.WatchRequest{})
+	e := serve(t, build(t), "--fake-spec="+spec, "--collect-interval=100")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/api/v1/stream?field=DCGM_FI_DEV_GPU_TEMP", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// await reads until the GPU with index 2 has a state.
-	await := func(state healthv1.State) *healthv1.DeviceHealth {
-		t.Helper()
-		for {
-			m, err := watch.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, d := range m.GetSnapshot().GetDevices() {
-				if d.GetDevice().GetIndex() == "2" && d.GetState() == state {
-					return d
-				}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	// next returns the data of the next event of a name; "" at the end of the stream.
+	next := func(name string) string {
+		for lines.Scan() {
+			if lines.Text() == "event: "+name && lines.Scan() {
+				return strings.TrimPrefix(lines.Text(), "data: ")
 			}
 		}
+		return ""
 	}
-	if d := await(healthv1.State_STATE_OK); d.GetDevice().GetKind() != healthv1.Kind_KIND_GPU || !strings.HasPrefix(d.GetDevice().GetUuid(), "GPU-") || d.GetDevice().GetPciBusId() == "" {
-		t.Errorf("device %v", d)
+	if next("columns") == "" {
+		t.Fatal("the stream sent no columns")
 	}
 	write(t, lost, "")
-	d := await(healthv1.State_STATE_FAILED)
-	if d.GetReason() != "lost" || d.GetRecommendedAction() != healthv1.RecommendedAction_RECOMMENDED_ACTION_REBOOT || len(d.GetConditions()) != 1 || d.GetSince() == nil {
-		t.Errorf("verdict %v", d)
+	var d apiv1.DeviceHealth
+	for d.GPU != "2" || d.State != "failed" {
+		d = apiv1.DeviceHealth{}
+		if err := json.Unmarshal([]byte(next("health")), &d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.Reason != "lost" || d.Action != "reboot" || len(d.Conditions) != 1 || len(d.Conditions[0].Evidence) == 0 || d.Since == nil || !strings.HasPrefix(d.ID, "GPU-") {
+		t.Errorf("verdict %+v", d)
 	}
 	if code, out := runToEnd(t, build(t), "health", "--url="+e.url, "--output=line"); code != 1 || out != "GPU 2 lost: reboot\n" {
 		t.Errorf("warpgauge health: code %d, %q", code, out)
 	}
 	e.Signal(t, syscall.SIGTERM)
-	for err == nil {
-		_, err = watch.Recv()
-	}
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("the stream ended with %v", err)
+	if why := next("problem"); !strings.Contains(why, "shutting down") {
+		t.Errorf("the stream ended with %q", why)
 	}
 	if code := e.ExitCode(t); code != 0 {
 		t.Errorf("exit code %d", code)
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is left: %v", err)
-	}
-	if code, out := runToEnd(t, build(t), "--address=127.0.0.1:0", "--enable-fake", "--health-socket="+spec); code != 1 || !strings.Contains(out, "--health-socket: socket \""+spec+"\": it is there and not a socket") {
-		t.Errorf("with a file in the place of the socket: code %d, %q", code, out)
 	}
 }
 
@@ -109,7 +107,10 @@ func TestE2EAMDHealth(t *testing.T) {
 	}
 	namespaces(t, script)
 	path := filepath.Join(socketDirectory(t), "amd.socket")
-	_, sys := serveAMD(t, exe, script, []string{"-n", "2", "-m", "mi300x", "-f", "1.7"}, "--rocm-source=sysfs", "--health-amd-socket="+path)
+	if code, out := runToEnd(t, exe, "--address=127.0.0.1:0", "--enable-fake", "--health-amd-socket="+script); code != 1 || !strings.Contains(out, "--health-amd-socket: socket \""+script+"\": it is there and not a socket") {
+		t.Errorf("with a file in the place of the socket: code %d, %q", code, out)
+	}
+	e, sys := serveAMD(t, exe, script, []string{"-n", "2", "-m", "mi300x", "-f", "1.7"}, "--rocm-source=sysfs", "--health-amd-socket="+path)
 	want, err := filepath.Glob(filepath.Join(sys, "bus/pci/drivers/amdgpu/*:*:*.*"))
 	if err != nil || len(want) != 2 {
 		t.Fatalf("GPUs of the tree: %q, %v", want, err)
@@ -133,5 +134,12 @@ func TestE2EAMDHealth(t *testing.T) {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket: %v, %v", info, err)
+	}
+	e.Signal(t, syscall.SIGTERM)
+	if code := e.ExitCode(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
@@ -26,9 +27,9 @@ func fieldsCommand(a *app) *cli.Command {
 		Description: "PATTERN is part of an id, name, unit or meaning, in any case; with * it is a whole\n" +
 			"name, and * stands for any text. A field that matches one of several is listed.\n" +
 			"TYPE is the one to give it in the CSV. Ends with code 1 if nothing matches a PATTERN.",
-		Flags: []cli.Flag{outputFlag()},
+		Flags: []cli.Flag{cmdline.OutputFlag()},
 		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := checkOutput(cmd.String("output")); err != nil {
+			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
 				return err
 			}
 			return listFields(a, cmd.String("output"), cmd.Args().Slice())
@@ -77,9 +78,9 @@ func listFields(a *app, form string, patterns []string) error {
 			rows = append(rows, newFieldRow(d, table))
 		}
 	}
-	err := writeOutput(a.out, form, output{
-		table: func(w io.Writer) error { return writeFieldTable(w, rows) },
-		json:  map[string]any{"fields": rows}, csv: fieldCSV(rows),
+	err := cmdline.WriteOutput(a.out, form, cmdline.Output{
+		Table: func(w io.Writer) error { return writeFieldTable(w, rows) },
+		JSON:  map[string]any{"fields": rows}, CSV: fieldCSV(rows),
 	})
 	for i, p := range patterns {
 		if !matched[i] && err == nil {

@@ -4,11 +4,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"warpgauge/pkg/verdict"
-
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/verdict"
 )
 
 // newHealth makes what judges the devices.
@@ -22,10 +21,7 @@ func (p *pipeline) newHealth(a *app) (*health.Watch, error) {
 		View: p.engine.Board().Load, Status: p.engine.Status, Rules: rules,
 		Directory: healthDirectory(cfg, a.lookup), BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
-		Logger: p.log,
-	}
-	if p.events != nil {
-		o.Changed = p.events.Health
+		Events: p.bus, Logger: p.log,
 	}
 	w := health.New(o)
 	p.registry.MustRegister(w)

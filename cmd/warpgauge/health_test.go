@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -21,6 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/verdict"
 )
 
 // judgedNode is a simulated node in a synctest bubble whose health is judged.
@@ -51,16 +50,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	p.addPages()
 	run := []func(){
 		func() { _ = p.engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
-		func() { // what counts XIDs
-			for tick := time.NewTicker(time.Second); ; {
-				select {
-				case <-t.Context().Done():
-					return
-				case <-tick.C:
-					p.renderer.Sync(time.Now())
-				}
-			}
-		},
+		func() { _ = p.rows.Run(t.Context()) }, // what counts XIDs
 	}
 	done := make(chan bool, len(run))
 	for _, f := range run {

@@ -1,34 +1,22 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 )
 
 func manCommand(a *app) *cli.Command {
-	return &cli.Command{
-		Name:        "man",
-		Usage:       "Print the manual page",
-		Description: "In the language of troff: warpgauge man | man -l -",
-		Action: func(_ context.Context, cmd *cli.Command) error {
-			if err := noArguments(cmd); err != nil {
-				return err
-			}
-			_, err := io.WriteString(a.out, manual(cmd.Root(), a.flags, a.build.version))
-			return err
-		},
-	}
+	return cmdline.ManCommand(a.out, "warpgauge", func() cmdline.Manual {
+		return cmdline.Manual{Version: a.build.Version, Head: manualHead, Tail: manualOptions(a.flags) + manualTail}
+	})
 }
 
-const manualHead = `.SH NAME
-warpgauge \- GPU metrics for Prometheus
-.SH SYNOPSIS
+const manualHead = `.SH SYNOPSIS
 .B warpgauge
 .RI [ flags ]
 .br
@@ -73,74 +61,30 @@ Flags and environment of the systemd unit of the packages.
 Documentation.
 `
 
-// manual is the manual page, from the tables of commands and flags.
-func manual(root *cli.Command, flags *config.Set, version string) string {
+// manualOptions lists the flags of the exporter.
+func manualOptions(flags *config.Set) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH WARPGAUGE 1 \"\" \"warpgauge %s\" \"User Commands\"\n", roff(version))
-	b.WriteString(manualHead)
-	b.WriteString(".SH COMMANDS\n")
-	for _, c := range root.Commands {
-		if !c.Hidden && c.Name != "help" {
-			manualCommand(&b, c)
-		}
-	}
-	b.WriteString(".SS completion bash|zsh|fish|pwsh\n" + completionUsage + ".\n")
 	b.WriteString(".SH OPTIONS\n")
 	for _, g := range flags.Groups() {
-		fmt.Fprintf(&b, ".SS %s\n", roff(string(g)))
+		fmt.Fprintf(&b, ".SS %s\n", cmdline.Roff(string(g)))
 		for _, f := range flags.Flags() {
 			if f.Group != g || f.NoEffect != "" {
 				continue
 			}
-			term := roff(f.Spelling())
+			term := cmdline.Roff(f.Spelling())
 			if f.Metavar != "" {
-				term += `=\fI` + roff(f.Metavar) + `\fP`
+				term += `=\fI` + cmdline.Roff(f.Metavar) + `\fP`
 			}
-			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", term, roffLines(f.Text()))
+			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", term, cmdline.RoffLines(f.Text()))
 		}
 	}
 	b.WriteString(".SS Without effect\nAccepted as in dcgm\\-exporter:\n")
 	var idle []string
 	for _, f := range flags.Flags() {
 		if f.NoEffect != "" {
-			idle = append(idle, roff(config.Dashed(f.Name)))
+			idle = append(idle, cmdline.Roff(config.Dashed(f.Name)))
 		}
 	}
 	fmt.Fprintf(&b, "%s.\n", strings.Join(idle, ", "))
-	b.WriteString(manualTail)
 	return b.String()
-}
-
-func manualCommand(b *strings.Builder, c *cli.Command) {
-	name := c.Name
-	if c.ArgsUsage != "" {
-		name += " " + c.ArgsUsage
-	}
-	fmt.Fprintf(b, ".SS %s\n%s.\n", roff(name), roffLines(strings.TrimSuffix(c.Usage, ".")))
-	if c.Description != "" {
-		fmt.Fprintf(b, "%s\n", roffLines(c.Description))
-	}
-	for _, f := range c.Flags {
-		d, ok := f.(cli.DocGenerationFlag)
-		if !ok || f.Names()[0] == "help" {
-			continue
-		}
-		fmt.Fprintf(b, ".TP\n\\fB%s\\fP\n%s\n", roff("--"+f.Names()[0]), roffLines(flagText(d)))
-	}
-}
-
-// roff writes text so that troff shows it as it is.
-func roff(text string) string {
-	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, `"`, `\(dq`).Replace(text)
-}
-
-// roffLines is roff of lines, none of which is taken for a request.
-func roffLines(text string) string {
-	lines := strings.Split(roff(strings.TrimSpace(text)), "\n")
-	for i, l := range lines {
-		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
-			lines[i] = `\&` + l
-		}
-	}
-	return strings.Join(lines, "\n")
 }

@@ -21,6 +21,7 @@ import (
 	"warpgauge/collectors/nvml"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/remote"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -118,7 +119,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: build{}.orUnknown()}
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: cmdline.ReadBuild("")}
 	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, list, zap.NewNop())
 	if err != nil {
 		return nil, err

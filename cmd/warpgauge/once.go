@@ -14,6 +14,7 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/absence"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
@@ -39,7 +40,7 @@ func onceCommand(a *app) *cli.Command {
 		}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			format, err := pageFormat(cmd.String("format"))
-			if err := cmp.Or(noArguments(cmd), err); err != nil {
+			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
 				return err
 			}
 			samples := cmd.Int("samples")
@@ -176,6 +177,6 @@ func noteAbsent(a *app, r *absence.Report) {
 		out = append(out[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(out) > 0 {
-		note(a, "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
+		cmdline.Notice(a.log, "warpgauge", "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
 	}
 }

@@ -108,7 +108,7 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	}
 	kube.RouteKlog(log)
 	options := kube.APIOptions{
-		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.version,
+		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.Version,
 		OnChange: changed, Log: log,
 	}
 	if k.PodLabels || len(table.PodFacts) > 0 {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/cmdline"
+
 	dto "github.com/prometheus/client_model/go"
 	"github.com/urfave/cli/v3"
 )
@@ -25,14 +27,14 @@ func pingCommand(a *app) *cli.Command {
 		Flags: append([]cli.Flag{timeoutFlag()}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			cfg, err := a.config()
-			if err := cmp.Or(noArguments(cmd), err); err != nil {
+			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
 				return err
 			}
 			address := strings.TrimSuffix(cmp.Or(cmd.String("url"), localURL(cfg.Web.Address)), "/")
 			if !strings.Contains(address, "://") {
 				return fmt.Errorf("--url is %q: write http://HOST:PORT", address)
 			}
-			trust, err := trusted(ctx, cmd)
+			trust, err := cmdline.Trust(ctx, cmd)
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func newDelivery(a *app, cfg *config.Config, csv *counters, log *zap.Logger) *de
 		return nil
 	}
 	var last []byte
-	d := &delivery{cfg: cfg, version: a.build.version, log: log, changed: make(chan struct{})}
+	d := &delivery{cfg: cfg, version: a.build.Version, log: log, changed: make(chan struct{})}
 	d.Manager = remote.New(remote.Options{
 		Report:    cfg.Remote.Mode == config.RemoteReport,
 		Directory: cfg.Remote.Directory,

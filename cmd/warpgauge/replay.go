@@ -31,6 +31,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
@@ -97,11 +98,12 @@ func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen 
 	signals := subscribe()
 	defer signals.release()
 	log := newLogger(cfg, a.log)
-	p := newReplay(r, a.build.version)
+	p := newReplay(r, a.build.Version)
 	p.seek(at)
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), API: p, DrainTimeout: drainTimeout,
-		Page: page.Handler(page.Options{Version: a.build.version, Live: true}),
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
+		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
+			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err
@@ -184,7 +186,7 @@ func listOf(r *recorder.Recording) (out field.List) {
 
 // newHistory returns the history that a recording is.
 func newHistory(r *recorder.Recording) *history.History {
-	h := history.New(history.Options{Board: new(view.Board), MaxBytes: math.MaxInt64})
+	h := history.New(history.Options{Rows: rows.New(new(view.Board), nil), MaxBytes: math.MaxInt64})
 	for i := range r.Series {
 		s := &r.Series[i]
 		h.Load(s.Series, s.Samples())

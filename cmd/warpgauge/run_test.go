@@ -247,15 +247,6 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-func TestDidYouMean(t *testing.T) {
-	names := []string{"check", "once", "devices"}
-	for in, want := range map[string]string{"chck": " (did you mean check?)", "device": " (did you mean devices?)", "x": "", "everything": "", "": ""} {
-		if got := didYouMean(in, names); got != want {
-			t.Errorf("didYouMean(%q) = %q, want %q", in, got, want)
-		}
-	}
-}
-
 func TestSimulationIsNeverOnByItself(t *testing.T) {
 	o := execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false")
 	if strings.Contains(o.out, "fake") || strings.Contains(o.out, "simulated") {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -12,8 +11,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/server"
 )
@@ -38,8 +40,8 @@ func (a *app) serve(ctx context.Context) error {
 
 	level := zap.NewAtomicLevelAt(cfg.LogLevel())
 	log := newLoggerAt(cfg, a.log, level)
-	log.Info("starting", zap.String("version", a.build.version), zap.String("revision", a.build.revision))
-	if a.build.pure {
+	log.Info("starting", zap.String("version", a.build.Version), zap.String("revision", a.build.Revision))
+	if a.build.Pure {
 		log.Warn("built without cgo: NVIDIA's libraries and ROCm SMI cannot be read; build with a C compiler, or take a package or the image")
 	}
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
@@ -97,9 +99,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	p.addPages()
 
 	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	if p.events != nil {
-		r.event = p.events.Add
-	}
+	r.event = func(e apiv1.Event) { p.bus.Publish(events.Event{Kind: events.Reload, Text: e.Text, Bad: e.Bad}) }
 	own, err := a.startExtensions(cfg, p, log)
 	if err != nil {
 		return nil, err
@@ -116,16 +116,16 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
 	}, stage{name: "profiling pauses", run: prof.run, grace: shortGrace})
 	if p.events != nil {
-		stages = append(stages, stage{
-			name: "events", grace: shortGrace,
-			run: func(ctx context.Context) error { return p.events.Watch(ctx, p.engine.Status) },
+		stages = append(stages, stage{name: "events", run: p.events.Run, grace: shortGrace}, stage{
+			name: "states", grace: shortGrace,
+			run: func(ctx context.Context) error { return p.states.Run(ctx, p.engine.Status) },
 		})
 	}
 	if p.recorder != nil {
 		stages = append(stages, stage{name: "recorder", run: p.recorder.Run, grace: shortGrace})
 	}
 	if cfg.Dump.Enabled {
-		d := &dumper{o: cfg.Dump, version: a.build.text(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
+		d := &dumper{o: cfg.Dump, version: a.build.String(), board: p.engine.Board(), status: p.engine.Status, owners: p.owners, now: time.Now, log: log.Named("dump")}
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
 	if cfg.Kubernetes.AnnotatePod {
@@ -162,10 +162,9 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 // startExtensions returns what extensions run, and adds what HTTP serves of them to p.
 func (a *app) startExtensions(cfg *config.Config, p *pipeline, log *zap.Logger) (out []stage, err error) {
 	core := exporter.Core{
-		Config: cfg, Lookup: a.lookup, Hostname: p.hostname, Version: a.build.version, Board: p.engine.Board(),
+		Config: cfg, Lookup: a.lookup, Hostname: p.hostname, Version: a.build.Version, Board: p.engine.Board(),
 		Verdicts: p.health.Board(), Status: p.engine.Status, Registry: p.registry, Log: log,
 	}
-	p.routes = map[string]http.Handler{}
 	for _, e := range a.extensions {
 		stages, more, err := e.Start(core)
 		if err != nil {
@@ -174,9 +173,7 @@ func (a *app) startExtensions(cfg *config.Config, p *pipeline, log *zap.Logger) 
 		for _, s := range stages {
 			out = append(out, stage{name: s.Name, run: s.Run, grace: s.Grace})
 		}
-		for _, r := range more {
-			p.routes[r.Pattern] = r.Handler
-		}
+		p.routes = append(p.routes, more...)
 	}
 	return out, nil
 }
@@ -193,8 +190,6 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		MaxConnections:       cfg.Web.MaxConnections,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
-		Page:                 page.Handler(page.Options{Version: a.build.version, Live: p.events != nil, Pprof: cfg.Web.Pprof}),
-		Routes:               p.routes,
 		Logger:               log,
 		Registerer:           p.registry,
 		Status: func() server.Status {
@@ -206,14 +201,17 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 			return st
 		},
 	}
+	o.Routes = append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: p.events != nil, Pprof: cfg.Web.Pprof})), p.routes...)
 	if p.events != nil {
-		if answers := newAPI(a.build.version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
-			o.API = answers
+		if answers := newAPI(a.build.Version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
+			o.Routes = append(o.Routes, server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close})
 		}
 	}
+	record := server.Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled"}
 	if cfg.Recorder.Endpoint && p.recorder != nil {
-		o.Record = p.recorder.Record
+		record.Run = p.recorder.Record
 	}
+	o.Routes = append(o.Routes, server.Route{Pattern: "/-/record", Command: &record})
 	if cfg.Web.Reload {
 		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }
 	}

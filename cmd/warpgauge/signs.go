@@ -7,7 +7,7 @@ import (
 // newSigns makes what computes early signs. What crosses a threshold is an observation of
 // health, whose rules can be switched off.
 func (p *pipeline) newSigns() *signs.Signs {
-	o := signs.Options{Board: p.engine.Board(), Observe: p.health.Observe, Calls: p.engine.sampleTimes, Registerer: p.registry}
+	o := signs.Options{Rows: p.rows, Observe: p.health.Observe, Calls: p.engine.sampleTimes, Registerer: p.registry}
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = p.owners.keeper
 	}

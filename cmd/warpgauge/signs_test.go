@@ -6,8 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -18,6 +16,8 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -34,7 +34,7 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
 	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
 	reg := prometheus.NewRegistry()
-	s := signs.New(signs.Options{Board: board, Observe: func(health.Observation) {}, Registerer: reg,
+	s := signs.New(signs.Options{Rows: rows.New(board, nil), Observe: func(health.Observation) {}, Registerer: reg,
 		Calls: func(report func(string, string, uint64, float64)) { report("fake", "GPU-0", calls, float64(calls)) }})
 	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))

@@ -15,6 +15,7 @@ import (
 	"warpgauge/cmd/warpctl/top"
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/session"
@@ -26,7 +27,7 @@ const (
 )
 
 func topCommand(a *app) *cli.Command {
-	trust := urlFlags()[1:] // in place of one --url there are any number
+	trust := cmdline.TrustFlags() // in place of one --url there are any number
 	return &cli.Command{
 		Name:  "top",
 		Usage: "Show what this node, or many, are doing, in the terminal",
@@ -40,10 +41,10 @@ func topCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
 			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "How often to ask each exporter."},
 			&cli.BoolFlag{Name: "once", Usage: "Write a table once and end."},
-			outputFlag(), timeoutFlag(),
+			cmdline.OutputFlag(), timeoutFlag(),
 		}, trust...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			if err := cmp.Or(noArguments(cmd), checkOutput(cmd.String("output"))); err != nil {
+			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
 				return err
 			}
 			if i := cmd.Duration("interval"); i < minTopInterval {
@@ -150,13 +151,13 @@ func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, n
 	if cmd.String("output") == "csv" { // which has lines of devices only
 		for _, n := range r.Nodes {
 			if n.Error != "" {
-				note(a, "%s", n.Error)
+				cmdline.Notice(a.log, "warpgauge", "%s", n.Error)
 			}
 		}
 	}
-	err := writeOutput(a.out, cmd.String("output"), output{table: r.Table, json: r, csv: r.Rows()})
+	err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
 	if err == nil && (r.Silent() || len(r.Devices) == 0) {
-		err = errReported
+		err = cmdline.ErrReported
 	}
 	return err
 }
@@ -181,7 +182,7 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 	if err != nil {
 		return err
 	}
-	c := api.NewLocalClient(newAPI(a.build.version, cfg, all, p, newReloader(content, list, log, time.Now()), log))
+	c := api.NewLocalClient(newAPI(a.build.Version, cfg, all, p, newReloader(content, list, log, time.Now()), log))
 	return sampleOnce(ctx, p.engine, p.owners, timeout, func(context.Context, []session.CollectorStatus) error {
 		fctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -190,9 +191,10 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 		if p.history != nil {
 			wg.Go(func() { _ = p.history.Run(fctx) }) // it ends with its context
 		}
+		wg.Go(func() { _ = p.rows.Run(fctx) })   // as above
 		wg.Go(func() { _ = p.health.Run(fctx) }) // as above
 		if p.events != nil {
-			wg.Go(func() { _ = p.events.Watch(fctx, p.engine.Status) }) // as above
+			wg.Go(func() { _ = p.states.Run(fctx, p.engine.Status) }) // as above
 		}
 		err := f(c, p.hostname)
 		if errors.Is(err, context.Canceled) {

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/verdict"
 )
 
@@ -47,15 +48,15 @@ func healthCommand(a *app) *cli.Command {
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
 		}, urlFlags()...),
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
-			return &exitError{cannotTell, usageError(ctx, cmd, err, sub)}
+			return &cmdline.ExitError{Code: cannotTell, Err: cmdline.UsageError(ctx, cmd, err, sub)}
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			err := tellHealth(ctx, a, cmd)
-			var exit *exitError
-			if err == nil || errors.Is(err, errReported) || errors.As(err, &exit) {
+			var exit *cmdline.ExitError
+			if err == nil || errors.Is(err, cmdline.ErrReported) || errors.As(err, &exit) {
 				return err
 			}
-			return &exitError{cannotTell, err}
+			return &cmdline.ExitError{Code: cannotTell, Err: err}
 		},
 	}
 }
@@ -69,13 +70,13 @@ var failStates = map[string][]string{
 
 func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	form := cmd.String("output")
-	err := checkOutput(form)
+	err := cmdline.CheckOutput(form)
 	if form == lineForm {
 		err = nil
 	} else if err != nil {
 		err = fmt.Errorf("%w, or %s", err, lineForm)
 	}
-	if err = errors.Join(err, noArguments(cmd)); err != nil {
+	if err = errors.Join(err, cmdline.NoArguments(cmd)); err != nil {
 		return err
 	}
 	found, err := askHealth(ctx, a, cmd)
@@ -84,7 +85,7 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	if err != nil {
 		if form == lineForm {
-			return errors.Join(&exitError{cannotTell, errReported}, writeLine(a.out, "cannot tell: "+err.Error()))
+			return errors.Join(&cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}, writeLine(a.out, "cannot tell: "+err.Error()))
 		}
 		return err
 	}
@@ -92,7 +93,7 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	unknown := withStates(found.Devices, verdict.Unknown.String())
 	switch {
 	case form != lineForm:
-		err = writeOutput(a.out, form, output{table: func(w io.Writer) error { return writeHealth(w, found) }, json: found, csv: healthRows(found)})
+		err = cmdline.WriteOutput(a.out, form, cmdline.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
 	case len(bad) > 0:
 		err = writeLine(a.out, "", briefs(bad)...)
 	case len(unknown) > 0:
@@ -104,9 +105,9 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	case err != nil:
 		return err
 	case len(bad) > 0:
-		return errReported
+		return cmdline.ErrReported
 	case len(unknown) > 0:
-		return &exitError{cannotTell, errReported}
+		return &cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}
 	}
 	return nil
 }
@@ -168,7 +169,7 @@ func writeLine(w io.Writer, head string, parts ...string) error {
 		}
 		line += p
 	}
-	text := bytes.Map(printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
+	text := bytes.Map(cmdline.Printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
 	_, err := w.Write(append(bytes.ToValidUTF8(text[:min(len(text), longestLine)], nil), '\n'))
 	return err
 }

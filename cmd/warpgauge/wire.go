@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -14,15 +13,17 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/signs"
 	"warpgauge/extensions/live/api"
-	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 )
 
@@ -39,6 +40,9 @@ type pipeline struct {
 
 	registry *prometheus.Registry
 	engine   *engine
+	bus      *events.Bus
+	states   *events.States
+	rows     *rows.Reader
 	store    *accumulate.Store
 	history  *history.History // nil if none is kept
 	events   *api.Log         // nil if neither page nor API are served and nothing is recorded
@@ -48,8 +52,8 @@ type pipeline struct {
 	signs    *signs.Signs
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
-	self     *selfmetrics.Page       // nil if own metrics are off
-	routes   map[string]http.Handler // of extensions, by pattern
+	self     *selfmetrics.Page // nil if own metrics are off
+	routes   []server.Route    // of extensions
 }
 
 // newPipeline builds everything up to the rings and what is accumulated from
@@ -61,46 +65,36 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	}
 	p := &pipeline{
 		cfg: cfg, log: log, hostname: hostname,
-		registry: selfmetrics.NewRegistry(a.build.version, a.build.revision),
+		registry: selfmetrics.NewRegistry(a.build.Version, a.build.Revision),
+		bus:      new(events.Bus),
 	}
-	counts := accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow}
 	if cfg.Web.Page != config.PageOff || cfg.Recorder.Directory != "" {
-		p.events = api.NewLog(time.Now)
+		p.events, p.states = api.NewLog(time.Now), events.NewStates(p.bus, nil)
+		p.events.Subscribe(p.bus)
 	}
-	counts.Event = p.event
-	p.store = accumulate.New(counts)
 	p.engine = a.newEngine(cfg, all, list, p.registry, log)
-	if p.events != nil {
-		p.engine.takenOver = func(collector string) {
-			p.events.Add(apiv1.Event{Kind: api.KindFailover, Text: "collector " + collector + " serves the GPUs now"})
-		}
+	p.engine.takenOver = func(collector string) {
+		p.bus.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
 	}
+	p.rows = rows.New(p.engine.Board(), p.bus)
+	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.rows})
 	p.registry.MustRegister(p.store)
 	if p.health, err = p.newHealth(a); err != nil {
 		return nil, err
 	}
 	p.witness = newWitness(a, p, all)
+	p.bus.Gate = p.witness
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
 	if p.events != nil && cfg.History.Wanted() { // else nothing reads it
 		p.history = history.New(history.Options{
-			Board: p.engine.Board(), MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
+			Rows: p.rows, MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
 		})
 	}
 	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
 	p.signs = p.newSigns()
 	return p, nil
-}
-
-// event takes an XID or a clock event of a row.
-func (p *pipeline) event(e accumulate.Event) {
-	switch {
-	case e.Clock == "":
-		p.witness.xid(&e)
-	case p.events != nil:
-		p.events.ClockEvent(e.Device, e.Clock, e.Time)
-	}
 }
 
 // addPages builds the last part. Own metrics are gathered for the first time
@@ -130,6 +124,7 @@ func (p *pipeline) addPages() {
 // stages lists what runs, in the order of the data flow.
 func (p *pipeline) stages() []stage {
 	out := []stage{{name: "sampler", run: p.engine.Run, grace: samplerStop + 400*time.Millisecond}}
+	out = append(out, stage{name: "rows", run: p.rows.Run, grace: shortGrace})
 	if p.history != nil {
 		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
 	}

@@ -11,11 +11,9 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
-	"warpgauge/extensions/live/api"
-	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
@@ -32,7 +30,7 @@ const (
 type witness struct {
 	engine  *engine
 	observe func(health.Observation)
-	events  *api.Log       // nil: nothing reads it
+	events  *events.Bus
 	log     *kernellog.Log // nil: not read
 	ledger  *kernellog.Ledger
 	missing *pci.Missing
@@ -55,7 +53,7 @@ const maxStrangers = 64
 func newWitness(a *app, p *pipeline, all []vendor) *witness {
 	cfg := p.cfg
 	w := &witness{
-		engine: p.engine, observe: p.health.Observe, events: p.events, bus: pci.NewBus(""), strangers: map[pci.Address]bool{},
+		engine: p.engine, observe: p.health.Observe, events: p.bus, bus: pci.NewBus(""), strangers: map[pci.Address]bool{},
 		ledger: kernellog.NewLedger(max(10*time.Second, 3*cfg.Interval)),
 	}
 	hidden := hiddenVendors(cfg, a.lookup)
@@ -98,19 +96,14 @@ func (w *witness) follow(ctx context.Context) error {
 	return w.log.Run(ctx)
 }
 
-// xid takes an XID that a collector has reported.
-func (w *witness) xid(e *accumulate.Event) {
-	d := e.Device
-	if w.log != nil && w.log.Up() {
-		at, _ := pci.Parse(d.PCIBusID)
-		if !w.ledger.Driver(kernellog.GPU{Address: at, Number: d.GPU}, e.XID, e.Time) {
-			return
-		}
+// Admit reports whether an event is to be published: an XID that a collector reports is not
+// if the kernel's log had it before.
+func (w *witness) Admit(e events.Event) bool {
+	if e.Kind != events.XID || e.Source == sourceKernelLog || w.log == nil || !w.log.Up() {
+		return true
 	}
-	w.observe(health.Observation{Reason: "xid", Code: e.XID, Device: d.ID, PCIBusID: d.PCIBusID, Time: e.Time, Source: e.Collector})
-	if w.events != nil {
-		w.events.XID(d, e.XID, e.Time, e.Collector, "")
-	}
+	at, _ := pci.Parse(e.Device.PCIBusID)
+	return w.ledger.Driver(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
 }
 
 // kernelReasons are the rules that lines of the kernel's log are evidence for. What is not in it is
@@ -150,22 +143,24 @@ func (w *witness) kernel(e kernellog.Event) {
 	if !w.ledger.Kernel(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
 		return
 	}
+	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: sourceKernelLog, Text: e.Text}
 	reason := kernelReasons[e.Kind]
-	if reason != "" && e.Address != (pci.Address{}) {
-		o := health.Observation{
-			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
-		}
-		if e.Kind == kernellog.XID {
-			o.Code = e.Code
-		}
-		w.observe(o)
-	}
 	switch {
-	case w.events == nil:
 	case e.Kind == kernellog.XID:
-		w.events.XID(&d, e.Code, e.Time, sourceKernelLog, detail(&e, d.ID == ""))
-	case e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected:
-		w.events.Add(apiv1.Event{Time: e.Time, Kind: api.KindKernel, Device: d.ID, GPU: d.GPU, Source: sourceKernelLog, Text: e.Text, Bad: reason != "" && e.Kind != kernellog.AMDResetDone})
+		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, detail(&e, d.ID == ""), e.Text
+		if d.PCIBusID == "" {
+			d.PCIBusID = e.Address.String()
+		}
+		w.events.Publish(event)
+		return
+	case reason != "" && e.Address != (pci.Address{}):
+		w.observe(health.Observation{
+			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
+		})
+	}
+	if e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected {
+		event.Bad = reason != "" && e.Kind != kernellog.AMDResetDone
+		w.events.Publish(event)
 	}
 }
 

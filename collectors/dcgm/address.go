@@ -10,24 +10,23 @@ import (
 // defaultPort is nv-hostengine's.
 const defaultPort = 5555
 
-// address is where a host engine listens.
+// address is the address of a host engine.
 type address struct {
-	text string // as the library takes it
-	unix bool   // a socket's path, for dcgmConnect_v2
+	text string // in the library's form
+	unix bool   // the path of a socket, for dcgmConnect_v2
 	url  bool   // tcp://, unix://, vsock:// for dcgmConnect_v3
-	far  bool   // reached over TCP: large replies stall
+	far  bool   // reached over TCP: large replies are slow
 }
 
-// parseAddress reads what --remote-hostengine-info takes: host, host:port,
-// [IPv6]:port, the path of a Unix socket, or a URL tcp://, unix://, vsock://.
-// Without a port it is 5555. v3 says whether the library has dcgmConnect_v3,
-// which URLs of vsock need; without it the others are taken apart.
+// parseAddress parses a value of --remote-hostengine-info: host, host:port, [IPv6]:port, the path of a Unix socket, or
+// a URL tcp://, unix://, vsock://. The default port is 5555. v3 reports whether the library has dcgmConnect_v3, which
+// vsock needs; other URLs are parsed here.
 func parseAddress(s string, v3 bool) (address, error) {
 	scheme, rest, isURL := strings.Cut(s, "://")
 	switch {
 	case s == "":
 		return address{}, fmt.Errorf("address of the host engine is empty")
-	case strings.Contains(s, "\x00"): // ends a text in C
+	case strings.Contains(s, "\x00"): // would end the C string
 		return address{}, fmt.Errorf("address of the host engine %q: a zero byte", s)
 	case !isURL && strings.HasPrefix(s, "/"):
 		return address{text: s, unix: true}, nil
@@ -51,7 +50,7 @@ func parseAddress(s string, v3 bool) (address, error) {
 	return address{}, fmt.Errorf("address of the host engine %q: know host:port, /path, tcp://, unix:// and vsock://", s)
 }
 
-// tcpAddress writes host and port as DCGM reads them: IPv6 in brackets.
+// tcpAddress formats host and port for DCGM: IPv6 in brackets.
 func tcpAddress(s string) (address, error) {
 	host, port := s, strconv.Itoa(defaultPort)
 	switch ip := net.ParseIP(s); {

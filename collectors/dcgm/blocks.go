@@ -13,53 +13,51 @@ import (
 
 // Limits of the host engine (dcgm_structs.h, DcgmFieldGroup.cpp).
 const (
-	maxFieldsPerGroup  = 127 // one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP is what is taken
-	maxProfilingFields = 64  // in one field group; with more it answers a general error (dcgmProfWatchFields_t)
+	maxFieldsPerGroup  = 127 // the engine accepts one less than DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP
+	maxProfilingFields = 64  // per field group; more give a general error (dcgmProfWatchFields_t)
 	maxMembers         = 1024
 )
 
-// How many values one call may ask for. Each costs 4 KiB of scratch. Over TCP a
-// reply of more than some 64 KiB waits for the other side's delayed
-// acknowledgement (the library does not set TCP_NODELAY): 848 values took 44 ms
-// while four calls of 212 take 3 ms.
+// Maximum number of values per call. Each value needs 4 KiB of scratch. Over TCP, a reply of more than about 64 KiB
+// waits for the other side's delayed acknowledgement (the library does not set TCP_NODELAY): 848 values took 44 ms,
+// while four calls of 212 values take 3 ms.
 const (
 	valuesPerCall       = 1024
 	valuesPerRemoteCall = 200
 )
 
-// slowest are fields that the engine reads no more often, whatever is asked for
-// (AddEntityFieldWatch of DcgmCacheManager.cpp, DCGM 4.6).
+// slowest lists fields that the engine does not read more often, whatever the watch says (AddEntityFieldWatch in
+// DcgmCacheManager.cpp, DCGM 4.6).
 var slowest = map[field.ID]time.Duration{
 	83: 30 * time.Second, // DCGM_FI_DEV_INFOROM_CONFIG_CHECK
 	84: 30 * time.Second, // DCGM_FI_DEV_INFOROM_CONFIG_VALID
 }
 
-// block is what is read together: fields of one interval of entities of one
-// kind.
+// block is a unit of polling: fields with one interval, for entities of one kind.
 type block struct {
 	kind     entityKind
 	every    time.Duration
 	keep     time.Duration // how long the engine keeps values; 0: only the newest is read
-	group    handleID      // of the entities, in the engine
-	watched  handleID      // group of the fields
-	devices  []int         // by entity: its index in the node
+	group    handleID      // the engine's group of the entities
+	watched  handleID      // the engine's group of the fields
+	devices  []int         // by entity: index in the node
 	entities []entity
 	fields   []uint16
 
-	cells  []cell // entity by entity
-	column int    // of the first cell; the others follow
-	chunks []chunk
-	seen   []seen   // of the cells, over time
-	own    [][]bool // by entity and field: whether the value shows that the engine reads the entity
-	looked int64    // when it was last read, Unix µs; 0: never
-	states []state  // by entity, of the last read
-	most   []int    // by entity: how many fields have had a value in one read, at most
-	ready  bool     // the engine has read it
-	count  int32    // values of the last history, here so that a call allocates nothing
+	cells     []cell // entity by entity
+	column    int    // of the first cell; the others follow
+	chunks    []chunk
+	seen      []seen   // history of the cells
+	own       [][]bool // by entity and field: whether the value shows that the engine polls the entity
+	looked    int64    // time of the last read, Unix µs; 0: never
+	states    []state  // by entity, as of the last read
+	maxValues []int    // by entity: maximum number of fields that had a value in one read
+	ready     bool     // the engine has polled it
+	count     int32    // number of values in the last history; a field so that a call allocates nothing
 }
 
-// chunk is one call: some entities, some fields of a block. Chunks that do not
-// span all fields have one entity, so that their cells lie together.
+// chunk is one call: some entities and some fields of a block. A chunk without all fields has one entity, so that its
+// cells are adjacent.
 type chunk struct{ e0, e1, f0, f1 int }
 
 func newBlock(n *node, kind entityKind, every time.Duration, devices []int, fields []uint16) *block {
@@ -70,7 +68,7 @@ func newBlock(n *node, kind entityKind, every time.Duration, devices []int, fiel
 	return b
 }
 
-// blocksOf sorts what a list asks of a node into blocks.
+// blocksOf groups the readings of a list for a node into blocks.
 func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 	type key struct {
 		kind  entityKind
@@ -78,7 +76,7 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 	}
 	byKey := map[key][]uint16{}
 	for _, r := range readings {
-		if !askable(r.Desc) || r.Desc.ID == field.XIDErrors { // those are events
+		if !askable(r.Desc) || r.Desc.ID == field.XIDErrors { // XIDs are events
 			continue
 		}
 		for k := kindGPU; k <= kindConnectX; k++ {
@@ -102,7 +100,7 @@ func blocksOf(n *node, readings []field.Reading, o Options) []*block {
 	return out
 }
 
-// fieldGroups divides fields into those of one field group each.
+// fieldGroups splits fields into field groups.
 func fieldGroups(fields []uint16) [][]uint16 {
 	var plain, profiling []uint16
 	for _, f := range fields {
@@ -115,12 +113,11 @@ func fieldGroups(fields []uint16) [][]uint16 {
 	return slices.AppendSeq(slices.Collect(slices.Chunk(plain, maxFieldsPerGroup)), slices.Chunk(profiling, maxProfilingFields))
 }
 
-// refusals are the fields that are left out, and why.
+// refusals maps skipped fields to the engine's reasons.
 type refusals map[uint16]error
 
-// offered leaves out the profiling fields that no GPU of a node offers, so that
-// they are not asked for to be refused. If it cannot be known what a GPU offers, for
-// another reason than that it has no profiling, the engine decides field by field.
+// offered removes the profiling fields that no GPU of a node offers, so that the engine is not asked for them. If the
+// offer of a GPU cannot be read, although the GPU may have profiling, the engine decides field by field.
 func offered(e *engine, n *node, list []field.Reading, refused refusals) []field.Reading {
 	gpus := n.byKind(kindGPU)
 	if len(gpus) == 0 || !slices.ContainsFunc(list, func(r field.Reading) bool { return profiles(r.Desc.ID) }) {
@@ -145,10 +142,9 @@ func offered(e *engine, n *node, list []field.Reading, refused refusals) []field
 	})
 }
 
-// watch makes the engine read the block in the background. Fields that it does not
-// know or support are taken out and noted; the others are watched. If none is left
-// the block is empty, which is no error. Any other refusal is one: a name that
-// exists, no room for another group.
+// watch makes the engine poll the block in the background. Fields that the engine does not know or support are removed
+// and recorded in refused. If no field is left, the block is empty, which is not an error. Any other refusal is an
+// error: a duplicate name, no room for another group.
 func (b *block) watch(e *engine, refused refusals) error {
 	var err error
 	if b.group, err = e.createGroup(b.entities); err != nil {
@@ -168,7 +164,7 @@ func (b *block) watch(e *engine, refused refusals) error {
 	return err
 }
 
-// accept watches fields in one group, or leaves nothing behind.
+// accept watches fields in one group. After an error nothing is left behind.
 func (b *block) accept(e *engine, group handleID, fields []uint16) (handleID, error) {
 	id, err := e.createFields(fields)
 	if err != nil {
@@ -181,7 +177,7 @@ func (b *block) accept(e *engine, group handleID, fields []uint16) (handleID, er
 	return id, nil
 }
 
-// sift returns the fields that the engine takes, halving until it knows.
+// sift returns the fields that the engine accepts, by bisection.
 func (b *block) sift(e *engine, group handleID, fields []uint16, refused refusals) ([]uint16, error) {
 	id, err := b.accept(e, group, fields)
 	switch {
@@ -206,10 +202,10 @@ func (b *block) sift(e *engine, group handleID, fields []uint16, refused refusal
 	return slices.Concat(first, second), err
 }
 
-// divide cuts the block into calls of at most room values, and makes its cells.
+// divide splits the block into calls of at most room values and allocates its cells.
 func (b *block) divide(room int) {
 	ne, nf := len(b.entities), len(b.fields)
-	b.cells, b.seen, b.states, b.most = make([]cell, ne*nf), make([]seen, ne*nf), make([]state, ne), make([]int, ne)
+	b.cells, b.seen, b.states, b.maxValues = make([]cell, ne*nf), make([]seen, ne*nf), make([]state, ne), make([]int, ne)
 	if nf <= room {
 		step := max(1, room/nf)
 		for e := 0; e < ne; e += step {
@@ -224,8 +220,8 @@ func (b *block) divide(room int) {
 	}
 }
 
-// read fills the cells. It allocates nothing unless it fails.
-func (b *block) read(e *engine, s scratch) error {
+// readCells reads the newest values into the cells. It allocates nothing unless it fails.
+func (b *block) readCells(e *engine, s scratch) error {
 	nf := len(b.fields)
 	for _, c := range b.chunks {
 		from, to := c.e0*nf+c.f0, (c.e1-1)*nf+c.f1

@@ -11,13 +11,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Collector is DCGM: one connection to a host engine, from Open to Close.
+// Collector reads GPUs through DCGM: one connection to a host engine from Open to Close.
 type Collector struct {
 	o      Options
 	engine *engine // nil unless open
 	fields field.List
-	layout layout           // of the engine before it was bound
-	until  map[string]int64 // by device: the last XID that a former session has reported
+	layout layout           // the engine's devices before they were bound
+	until  map[string]int64 // by device: the last XID that an earlier session has reported
 
 	leftOut int // devices
 }
@@ -35,13 +35,12 @@ func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
 // Name is "dcgm".
 func (*Collector) Name() string { return "dcgm" }
 
-// Resume gets the time stamps up to which former sessions have reported XIDs.
+// Resume sets the timestamps up to which earlier sessions have reported XIDs.
 func (c *Collector) Resume(until map[string]int64) { c.until = until }
 
-// Open connects to the engine, finds what it has and watches what the list asks
-// for. It does not wait for values. An error says what was tried and what to do,
-// and leaves nothing open. A call of the library that hangs holds up Open, whatever
-// becomes of ctx.
+// Open connects to the engine, finds its devices and watches the fields of the list. It does not wait for values. An
+// error names the attempts and the remedy, and leaves nothing open. A library call that hangs blocks Open even after
+// ctx ends.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	sources, err := c.bind(ctx, e, fields)
 	if err != nil {
 		err = e.mismatched(c.o, err)
-		_ = e.close() // what made the error is worth more
+		_ = e.close() // the first error matters more
 		return nil, fmt.Errorf("open DCGM: %w", err)
 	}
 	c.engine, c.fields = e, fields
@@ -63,13 +62,13 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	return sources, nil
 }
 
-// LeftOut is collector.Limited.
+// LeftOut implements collector.Limited.
 func (c *Collector) LeftOut() int { return c.leftOut }
 
-// bind makes the sources: one of the GPUs and what is theirs, one of everything
-// else, so that GPUs can fail over without switches and CPUs.
+// bind builds the sources: one for the GPUs and their parts, one for everything else, so that GPUs can fail over
+// without switches and CPUs.
 func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out []collector.Source, err error) {
-	// First of all: what changes meanwhile is seen by the next rescan.
+	// Read the layout first, so that the next rescan notices changes from now on.
 	if c.layout, err = layoutOf(e, fields, c.o); err != nil {
 		return nil, err
 	}
@@ -99,8 +98,8 @@ func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out
 	return out, ctx.Err()
 }
 
-// sourceOf makes the source of a node; nil if the list asks for nothing of it. That
-// the engine offers nothing of what the list asks for is an error.
+// sourceOf builds the source of a node; nil if the list has no field for it. It returns an error if the engine offers
+// none of the list's fields.
 func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source, error) {
 	refused := refusals{}
 	r, err := newReadings(e, n, offered(e, n, list, refused), refused, c.o)
@@ -140,10 +139,10 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	case len(refused) > 0:
 		return nil, fmt.Errorf("%w: the host engine %s offers none of the %d fields", collector.ErrNothingToRead, c.o.engineName(), len(refused))
 	}
-	return nil, nil //nolint:nilnil // said in the comment
+	return nil, nil //nolint:nilnil // nil means that there is no source
 }
 
-// Close ends the connection, and with it all that was made on it.
+// Close closes the connection, and with it everything that was created on it.
 func (c *Collector) Close() error {
 	e := c.engine
 	if e == nil {
@@ -153,9 +152,8 @@ func (c *Collector) Close() error {
 	return e.close()
 }
 
-// Rescan reports whether the engine has other devices than at Open: GPUs that were
-// bound or unbound, MIG instances, links that went up or down. It reads nothing for
-// which the engine would have to ask the driver.
+// Rescan reports whether the engine has other devices than in Open: GPUs that were bound or unbound, MIG instances,
+// links that went up or down. It reads nothing that the engine would have to read from the driver.
 func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -167,10 +165,10 @@ func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	return !slices.Equal(c.layout, now), nil
 }
 
-// layout is which entities an engine has, as far as a list asks for them.
+// layout lists the engine's entities that the list needs.
 type layout []located
 
-// located is an entity, what it belongs to, and NVML's ids of an instance.
+// located is an entity with its parent and NVML's IDs of an instance.
 type located struct {
 	entity, parent    entity
 	instance, compute uint32

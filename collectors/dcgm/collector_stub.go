@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Collector is DCGM, in a binary that cannot call it.
+// Collector stands for DCGM in a binary that cannot call it.
 type Collector struct{}
 
 // New returns a collector that cannot be opened.
@@ -19,7 +19,7 @@ func New(Options) *Collector { return &Collector{} }
 // Name is "dcgm".
 func (*Collector) Name() string { return "dcgm" }
 
-// Open answers collector.ErrNotBuiltIn.
+// Open returns collector.ErrNotBuiltIn.
 func (*Collector) Open(context.Context, field.List) ([]collector.Source, error) {
 	return nil, fmt.Errorf("open DCGM: %w: this binary was built without cgo", collector.ErrNotBuiltIn)
 }

@@ -15,16 +15,15 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// discovery finds what an engine has. A kind of entity that cannot be listed is
-// left out, and logged once.
+// discovery finds the entities of an engine. It skips, and logs once, a kind of entity that cannot be listed.
 type discovery struct {
 	engine *engine
 	fields field.List
 	o      Options
 }
 
-// discover asks the engine what it has: a node for the GPUs and what is theirs,
-// a node for switches, CPUs and network adapters. Empty nodes are left out.
+// discover returns a node for the GPUs with their parts and a node for switches, CPUs and network adapters. It omits
+// empty nodes.
 func discover(e *engine, fields field.List, o Options) ([]*node, error) {
 	d := &discovery{e, fields, o}
 	gpus, err := d.gpus()
@@ -46,7 +45,7 @@ func discover(e *engine, fields field.List, o Options) ([]*node, error) {
 	return slices.DeleteFunc([]*node{gpus, rest}, func(n *node) bool { return len(n.devices) == 0 }), nil
 }
 
-// wants reports whether the list asks for a reading of a level.
+// wants reports whether the list has a reading of one of the levels.
 func (d *discovery) wants(levels ...field.Level) bool {
 	for _, r := range d.fields.Readings() {
 		if slices.Contains(levels, r.Desc.Level) {
@@ -64,7 +63,7 @@ func (d *discovery) without(k entityKind, err error) {
 	d.o.Log.Warn("entities cannot be listed and are left out", zap.Stringer("source", k), zap.Error(err))
 }
 
-// Numbers of fields that identify a device (dcgm_fields.h).
+// Field numbers that identify a device (dcgm_fields.h).
 const (
 	fieldName  = 50
 	fieldUUID  = 54
@@ -72,8 +71,7 @@ const (
 	fieldPCI   = 57
 )
 
-// gpus lists the GPUs and identifies them. Of two with one UUID the second is left
-// out.
+// gpus lists and identifies the GPUs. If two have one UUID, it drops the second.
 func (d *discovery) gpus() (*node, error) {
 	n := &node{}
 	ids, err := d.engine.entities(kindGPU, !d.o.FakeGPUs)
@@ -101,14 +99,13 @@ func (d *discovery) gpus() (*node, error) {
 		t := texts[i*len(who):]
 		gpu := gpuDevice(e.id, present(t[0]), present(t[1]), present(t[2]), minors[i])
 		gpu.Facts = facts[i]
-		n.add(gpu, e)
+		n.addDevice(gpu, e)
 	}
 	return n, nil
 }
 
-// gpuDevice is the identity of a GPU as collectors/nvml has it, so that both name
-// one GPU alike. A GPU without UUID, which only injected ones are, is named by
-// its number.
+// gpuDevice returns a GPU's identity exactly as collectors/nvml does, so that both give it the same ID. A GPU without
+// UUID, which only injected GPUs are, gets its number as ID.
 func gpuDevice(id uint32, name, uuid, pci string, minor cell) collector.Device {
 	number := strconv.FormatUint(uint64(id), 10)
 	d := collector.Device{Level: field.GPU, GPU: number, UUID: uuid, PCIBusID: strings.ToUpper(pci), Model: name, Node: "nvidia" + number}
@@ -121,8 +118,8 @@ func gpuDevice(id uint32, name, uuid, pci string, minor cell) collector.Device {
 	return d
 }
 
-// present is a text that is not one of DCGM's blanks: "<<<NULL>>>",
-// "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>".
+// present returns a text, or "" for one of DCGM's blanks: "<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>",
+// "<<<NOT_PERM>>>".
 func present(s string) string {
 	if strings.HasPrefix(s, "<<<") && strings.HasSuffix(s, ">>>") {
 		return ""
@@ -130,9 +127,8 @@ func present(s string) string {
 	return s
 }
 
-// facts reads the label fields of entities: texts as they are, numbers as the
-// list scales them. What an entity does not have is left out. A field with several
-// names is asked for once.
+// facts reads the label fields of entities: texts unchanged, numbers scaled as in the list. It omits missing values. It
+// reads a field with several names once.
 func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 	var words, numbers []field.Field
 	named := map[field.ID][]field.Field{}
@@ -178,9 +174,8 @@ func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 	return out, nil
 }
 
-// apart reads fields in one call, and one by one if that fails: a field that the
-// engine does not know, or that only other kinds of entities have, fails the whole
-// call. Such a field is blank.
+// apart reads fields in one call, and one by one if that fails: a field that is unknown to the engine, or that only
+// other kinds of entities have, fails the whole call. Such a field is blank.
 func apart[T any](read func([]entity, []uint16) ([]T, error), entities []entity, fields []uint16, blank T) ([]T, error) {
 	all, err := read(entities, fields)
 	if !ofAField(err) {
@@ -207,8 +202,7 @@ func numbersOf(fields []field.Field) []uint16 {
 	return out
 }
 
-// globalFacts are those that hold for the whole node, for devices that have
-// no others.
+// globalFacts returns the facts of the whole node, for devices without their own.
 func (d *discovery) globalFacts() []collector.Label {
 	all, err := d.facts([]entity{{kindNone, 0}})
 	if err != nil {

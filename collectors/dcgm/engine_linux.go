@@ -22,36 +22,34 @@ import (
 	"warpgauge/pkg/dl"
 )
 
-// engine is one connection to a host engine, or the engine embedded in this
-// process, and the library behind it: its functions, looked up once. Calls may
-// be made by several goroutines; DCGM serves them one after the other.
+// engine is one connection to a host engine, or the engine embedded in this process, with the library's functions,
+// looked up once. Several goroutines may make calls; DCGM serves them one after the other.
 type engine struct {
 	path     string      // of the library
-	table    *C.wg_table // in C memory, as C keeps it
-	lacks    []string    // functions that the library does not have
+	table    *C.wg_table // in C memory, because C keeps it
+	lacks    []string    // functions that the library lacks
 	handle   C.uintptr_t
 	embedded bool
-	remote   bool // over TCP: large replies stall
+	remote   bool // over TCP: large replies are slow
 
-	leftOut map[entityKind]int // entities that were counted last and are not used: too many, or listed twice
+	leftOut map[entityKind]int // entities in the last count that are unused: too many, or listed twice
 
-	prefix string // of the names of groups, unique among all clients of the engine
-	names  int    // given so far
+	prefix string // of group names, unique among all clients of the engine
+	names  int    // number of names given
 	memory []unsafe.Pointer
 }
 
-// The functions without which nothing works.
+// required lists the functions without which nothing works.
 var required = []string{
 	"dcgmInit", "dcgmGetEntityGroupEntities", "dcgmGroupCreate", "dcgmGroupAddEntity", "dcgmGroupDestroy",
 	"dcgmFieldGroupCreate", "dcgmFieldGroupDestroy", "dcgmWatchFields", "dcgmUnwatchFields", "dcgmEntitiesGetLatestValues",
 }
 
-// connect loads the library, initialises it and connects to the engine, or
-// starts one. It may take seconds. An error says what was tried and what to do.
+// connect loads and initialises the library and connects to the engine, or starts one. It may take seconds. An error
+// names the attempts and the remedy.
 //
-// The library is never unloaded, also after an error: its threads do not survive
-// that. Loading it again yields the same library, and initialising it again does
-// nothing.
+// The library is never unloaded, not even after an error, because its threads do not survive that. Loading it again
+// returns the same library, and initialising it again does nothing.
 func connect(o Options) (*engine, error) {
 	names, err := o.candidates()
 	if err != nil {
@@ -109,8 +107,8 @@ func (e *engine) start(lib *dl.Library, o Options) error {
 	return explain(o, e.dial(a, o.ConnectTimeout))
 }
 
-// embed starts an engine inside this process. logFile "" means no log; never
-// "-", which is file descriptor 1.
+// embed starts an engine inside this process. logFile "" disables its log. It must never be "-", which is file
+// descriptor 1.
 func (e *engine) embed(logFile string, severity int) error {
 	e.embedded = true
 	var file *C.char
@@ -127,14 +125,14 @@ func (e *engine) embed(logFile string, severity int) error {
 func (e *engine) dial(a address, timeout time.Duration) error {
 	text := C.CString(a.text)
 	defer C.free(unsafe.Pointer(text))
-	r := C.wg_connect(e.table, text, truth(a.url), truth(a.unix), C.uint(timeout.Milliseconds()), &e.handle)
+	r := C.wg_connect(e.table, text, cBool(a.url), cBool(a.unix), C.uint(timeout.Milliseconds()), &e.handle)
 	if r != 0 {
 		return fmt.Errorf("connect to host engine %q: %w", a.text, status(r))
 	}
 	return nil
 }
 
-// explain adds to an error of the first contact with an engine what to do.
+// explain adds the remedy to an error of the first contact with an engine.
 func explain(o Options, err error) error {
 	var s status
 	if !errors.As(err, &s) {
@@ -156,8 +154,8 @@ func explain(o Options, err error) error {
 	return fmt.Errorf("%w: %w: %s", collector.ErrNotLoaded, err, advice)
 }
 
-// mismatched names the versions of a library and a host engine that do not go together:
-// one of DCGM 4.7.1 answers no request of another version.
+// mismatched names the versions of a library and a host engine that are incompatible: an engine of DCGM 4.7.1 answers
+// no other version.
 func (e *engine) mismatched(o Options, err error) error {
 	if !isStatus(err, statusVersion) {
 		return err
@@ -169,9 +167,8 @@ func (e *engine) mismatched(o Options, err error) error {
 		collector.ErrMismatch, e.path, shortVersion(C.GoString(&own.text[0])), o.engineName(), shortVersion(theirs), err)
 }
 
-// close ends the connection or the embedded engine, and with it every group,
-// field group and watch of the connection. It frees the C memory; no call may be
-// in progress.
+// close closes the connection or the embedded engine, and with it all groups, field groups and watches of the
+// connection. It frees the C memory, so no call may be running.
 func (e *engine) close() error {
 	defer e.free()
 	var r C.int
@@ -180,14 +177,13 @@ func (e *engine) close() error {
 	} else {
 		r = C.wg_disconnect(e.table, e.handle)
 	}
-	if err := answer(r); err != nil && !severed(err) { // what is severed has nothing left to close
+	if err := answer(r); err != nil && !severed(err) { // a severed connection is closed already
 		return fmt.Errorf("close the connection to the host engine: %w", err)
 	}
 	return nil
 }
 
-// alloc is C memory, zeroed, until close. Without memory the process ends, as it
-// does for Go's own.
+// alloc returns zeroed C memory that lives until close. Without memory the process ends, as it does for Go's own.
 func (e *engine) alloc(size C.size_t) unsafe.Pointer {
 	p := C.malloc(size)
 	clear(unsafe.Slice((*byte)(p), size))
@@ -204,24 +200,24 @@ func (e *engine) free() {
 
 func (e *engine) has(name string) bool { return !slices.Contains(e.lacks, name) }
 
-// version describes the engine: "version:4.6.0;arch:x86_64;…".
+// version returns the engine's description: "version:4.6.0;arch:x86_64;…".
 func (e *engine) version() (string, error) {
 	var v C.wg_version2
 	r := C.wg_version(e.table, e.handle, &v)
 	return C.GoString(&v.text[0]), answer(r)
 }
 
-// handleID is a group or field group of the engine.
+// handleID identifies a group or field group of the engine.
 type handleID uintptr
 
-// nextName is a name that no other client of the engine uses, in this process or
-// another: an engine refuses a field group whose name exists.
+// nextName returns a name that no other client of the engine uses, in this process or another: an engine refuses a
+// duplicate field group name.
 func (e *engine) nextName() string {
 	e.names++
 	return fmt.Sprintf("%s-%d", e.prefix, e.names)
 }
 
-// createGroup makes a group of at least one entity.
+// createGroup creates a group of at least one entity.
 func (e *engine) createGroup(members []entity) (handleID, error) {
 	name := C.CString(e.nextName())
 	defer C.free(unsafe.Pointer(name))
@@ -233,11 +229,10 @@ func (e *engine) createGroup(members []entity) (handleID, error) {
 }
 
 func (e *engine) destroyGroup(id handleID) {
-	C.wg_group_destroy(e.table, e.handle, C.uintptr_t(id)) // an error means that the engine has forgotten it
+	C.wg_group_destroy(e.table, e.handle, C.uintptr_t(id)) // an error means that the engine has forgotten the group
 }
 
-// createFields makes a group of 1 to 127 fields. An engine answers for a field
-// that it does not know that a parameter is bad.
+// createFields creates a group of 1 to 127 fields. For an unknown field the engine answers "bad parameter".
 func (e *engine) createFields(fields []uint16) (handleID, error) {
 	name := C.CString(e.nextName())
 	defer C.free(unsafe.Pointer(name))
@@ -256,7 +251,7 @@ func (e *engine) destroyFields(id handleID) {
 	C.wg_fields_destroy(e.table, e.handle, C.uintptr_t(id))
 }
 
-// watch makes the engine read fields of a group in the background.
+// watch makes the engine poll fields of a group in the background.
 func (e *engine) watch(group, fields handleID, every, keep time.Duration) error {
 	return answer(C.wg_watch(e.table, e.handle, C.uintptr_t(group), C.uintptr_t(fields), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
 }
@@ -265,7 +260,7 @@ func (e *engine) unwatch(group, fields handleID) {
 	C.wg_unwatch(e.table, e.handle, C.uintptr_t(group), C.uintptr_t(fields))
 }
 
-func truth(b bool) C.int {
+func cBool(b bool) C.int {
 	if b {
 		return 1
 	}

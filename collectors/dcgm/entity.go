@@ -17,7 +17,7 @@ const (
 	kindSwitch   entityKind = 3
 	kindInstance entityKind = 4 // GPU instance of MIG
 	kindCompute  entityKind = 5 // compute instance of MIG
-	kindLink     entityKind = 6 // of a GPU or a switch; the id is a linkID
+	kindLink     entityKind = 6 // of a GPU or a switch; the ID is a linkID
 	kindCPU      entityKind = 7
 	kindCore     entityKind = 8
 	kindConnectX entityKind = 9
@@ -31,46 +31,45 @@ func (k entityKind) String() string {
 	return names[k]
 }
 
-// entity is one thing that DCGM has values of. Its memory is that of
-// dcgmGroupEntityPair_t.
+// entity is an object with values in DCGM. Its memory layout equals dcgmGroupEntityPair_t.
 type entity struct {
 	kind entityKind
 	id   uint32
 }
 
-// cell is one value as the engine has it. Its memory is that of wg_cell.
+// cell is one value of the engine. Its memory layout equals wg_cell.
 type cell struct {
 	value  float64 // NaN: blank, refused, not a number
-	micros int64   // when the engine read it, Unix µs; 0 never
+	micros int64   // when the engine read it, Unix µs; 0: never
 	status status
 	sentinel
 }
 
-// event is one value of a history. Its memory is that of wg_event.
+// event is one value of a history. Its memory layout equals wg_event.
 type event struct {
 	cell
-	of uint32 // index of the entity among those asked for
+	of uint32 // index of the entity in the request
 	_  uint32
 }
 
-// migEntity is a GPU or compute instance and where it belongs.
+// migEntity is a GPU or compute instance with its parent.
 type migEntity struct {
 	entity, parent entity
 	gpuIndex       uint32 // NVML's
 	instance       uint32 // NVML's GPU instance id
-	compute        uint32 // NVML's compute instance id; all ones for a GPU instance
+	compute        uint32 // NVML's compute instance ID; all bits set for a GPU instance
 }
 
-// linkUp is DCGM's dcgmNvLinkLinkState_t of a link that works.
+// linkUp is the dcgmNvLinkLinkState_t of a working link.
 const linkUp = 3
 
-// links are the states of the links of one GPU or switch, by their number.
+// links holds the states of a GPU's or switch's links, by link number.
 type links struct {
 	owner  entity
 	states []int32
 }
 
-// incident is something that DCGM's health checks found.
+// incident is a finding of DCGM's health checks.
 type incident struct {
 	entity entity
 	system uint32 // DCGM_HEALTH_WATCH_…: one bit, or all
@@ -78,24 +77,23 @@ type incident struct {
 	code   uint32 // DCGM_FR_…
 }
 
-// cpu is a CPU and the numbers of its cores.
+// cpu is a CPU with the numbers of its cores.
 type cpu struct {
 	id    uint32
 	cores []uint32
 }
 
-// node is what an engine has, as far as a field list asks for it: the devices of
-// one source, and the entity that each of them is.
+// node is a set of devices that make one source: the engine's entities that the list needs.
 type node struct {
 	devices  []collector.Device
-	entities []entity       // of devices
-	computes map[entity]int // compute instances that are no device of their own: the device that they are part of
-	twice    int            // devices that have the ID of another one
+	entities []entity       // by device
+	computes map[entity]int // compute instances without their own device: the device that they belong to
+	twice    int            // number of devices dropped for a duplicate ID
 }
 
-// add adds a device, and reports whether it is new. A second one with the same ID, such as a GPU
-// with the UUID of another, is left out.
-func (n *node) add(d collector.Device, e entity) bool {
+// addDevice adds a device. It drops a device with a duplicate ID, such as a GPU with another's UUID, and reports
+// whether it was added.
+func (n *node) addDevice(d collector.Device, e entity) bool {
 	for i := range n.devices {
 		if n.devices[i].ID == d.ID {
 			n.twice++
@@ -117,24 +115,24 @@ func (n *node) byKind(k entityKind) (devices []int) {
 	return devices
 }
 
-// askable reports whether the engine can be asked for a reading: a number that
-// it knows. Ours have numbers beyond its range, and texts are labels.
+// askable reports whether the engine can be asked for a reading: a number that it knows. Our own fields have numbers
+// beyond its range, and texts are labels.
 func askable(d *field.Descriptor) bool {
 	return d.ID > 0 && d.ID < field.FirstExporter && !d.Event && (d.Kind == field.Int64 || d.Kind == field.Double)
 }
 
-// profiles reports whether a field is one of profiling: from 1001 on, below those
-// of CPUs, and the two of links (DCGM_FIELD_ID_IS_PROF_FIELD).
+// profiles reports whether a field is a profiling field: from 1001 up to the CPU fields, and two link fields
+// (DCGM_FIELD_ID_IS_PROF_FIELD).
 func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
 
-// askedOf reports whether the engine is asked for a reading by entities of a kind.
-// dcgm-exporter, too, shows the licence of a vGPU at the GPU that a guest sees.
+// askedOf reports whether a reading is read from entities of a kind. A vGPU's licence is also read from the GPU that a
+// guest sees, as in dcgm-exporter.
 func askedOf(d *field.Descriptor, k entityKind) bool {
 	return serves(d.Level, k) || d.ID == field.VGPULicence && k == kindGPU
 }
 
-// serves reports whether the engine is asked for a reading of a level by an
-// entity of a kind. What a GPU has as a whole is not asked of its instances.
+// serves reports whether a reading of a level is read from entities of a kind. Readings of a whole GPU are not read
+// from its instances.
 func serves(level field.Level, k entityKind) bool {
 	switch k {
 	case kindGPU:
@@ -157,8 +155,7 @@ func serves(level field.Level, k entityKind) bool {
 	return false
 }
 
-// every is how often the engine must read a reading for the session to find a
-// new value on each tick that it is due.
+// every returns how often the engine must read a reading so that the session finds a new value on each due tick.
 func (o Options) every(r field.Reading) time.Duration {
 	byCost := o.Interval
 	switch r.Desc.Cost {
@@ -176,8 +173,8 @@ func (o Options) every(r field.Reading) time.Duration {
 	return max(r.Interval, o.Interval)
 }
 
-// Which of DCGM's blanks a value is (dcgm_structs.h: DCGM_INT64_BLANK and so on). Its memory
-// is that of wg_cell.
+// sentinel identifies DCGM's blank values (dcgm_structs.h: DCGM_INT64_BLANK and so on). Its memory layout is part of
+// wg_cell.
 type sentinel int32
 
 const (

@@ -12,14 +12,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// linkID packs a link as dcgm_link_t does since DCGM 4.3: kind of its owner in
-// the lowest byte, number of the link in the next two, owner in the highest.
+// linkID packs a link as dcgm_link_t does since DCGM 4.3: the owner's kind in the lowest byte, the link number in the
+// next two, the owner in the highest.
 func linkID(owner entity, number int) uint32 {
 	return uint32(owner.kind)&0xff | uint32(number)&0xffff<<8 | owner.id<<24
 }
 
-// linksSince is the first version whose link numbers contain the owner: before, the
-// 32 bits of the number had no room for it.
+// linksSince is the first version whose link IDs contain the owner.
 var linksSince = [2]int{4, 3}
 
 // linkStates lists the links of all GPUs and switches.
@@ -37,8 +36,7 @@ func (d *discovery) linkStates() []links {
 	return all
 }
 
-// older reports whether a version "4.2.3" is before another. One that cannot be
-// read is not.
+// older reports whether a version "4.2.3" is before another. It returns false for a malformed version.
 func older(version string, than [2]int) bool {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {
@@ -52,8 +50,8 @@ func older(version string, than [2]int) bool {
 	return major < than[0] || major == than[0] && minor < than[1]
 }
 
-// links adds the links that are up to the node that has their owners, as
-// dcgm-exporter does. One that goes down or up later is found by a rescan.
+// links adds the links that are up to the node with their owners, as dcgm-exporter does. A rescan notices links that go
+// up or down later.
 func (d *discovery) links(n *node, all []links) {
 	owners := map[entity]collector.Device{}
 	for i, e := range n.entities {
@@ -66,13 +64,13 @@ func (d *discovery) links(n *node, all []links) {
 		}
 		for number, state := range l.states {
 			if state == linkUp {
-				n.add(linkDevice(owner, number), entity{kindLink, linkID(l.owner, number)})
+				n.addDevice(linkDevice(owner, number), entity{kindLink, linkID(l.owner, number)})
 			}
 		}
 	}
 }
 
-// linkDevice is link number of a GPU or a switch, from 0, as NVML and DCGM number them.
+// linkDevice returns a link of a GPU or a switch. NVML and DCGM number links from 0.
 func linkDevice(owner collector.Device, number int) collector.Device {
 	d := owner
 	d.Level, d.Parent = field.Link, owner.ID
@@ -82,7 +80,7 @@ func linkDevice(owner collector.Device, number int) collector.Device {
 	return d
 }
 
-// switches adds the NVSwitches, each under its own number.
+// switches adds the NVSwitches, named by their numbers.
 func (d *discovery) switches(n *node) {
 	if !d.wants(field.Switch, field.Link) {
 		return
@@ -95,12 +93,11 @@ func (d *discovery) switches(n *node) {
 	facts := d.globalFacts()
 	for _, id := range ids {
 		name := "nvswitch" + strconv.FormatUint(uint64(id), 10)
-		n.add(collector.Device{ID: name, Level: field.Switch, Labels: []collector.Label{{Name: "nvswitch", Value: name}}, Facts: facts}, entity{kindSwitch, id})
+		n.addDevice(collector.Device{ID: name, Level: field.Switch, Labels: []collector.Label{{Name: "nvswitch", Value: name}}, Facts: facts}, entity{kindSwitch, id})
 	}
 }
 
-// cpus adds NVIDIA's CPUs and, if asked for, their cores, which are numbered
-// through the node.
+// cpus adds NVIDIA's CPUs and, if the list needs them, their cores, which are numbered through the node.
 func (d *discovery) cpus(n *node) {
 	if !d.wants(field.CPU, field.Core) {
 		return
@@ -114,7 +111,7 @@ func (d *discovery) cpus(n *node) {
 	for _, c := range all {
 		number := strconv.FormatUint(uint64(c.id), 10)
 		socket := collector.Device{ID: "CPU-" + number, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: number}}, Facts: facts}
-		n.add(socket, entity{kindCPU, c.id})
+		n.addDevice(socket, entity{kindCPU, c.id})
 		if !cores {
 			continue
 		}
@@ -124,13 +121,12 @@ func (d *discovery) cpus(n *node) {
 			number := strconv.FormatUint(uint64(core), 10)
 			one.Labels = append([]collector.Label{{Name: "cpucore", Value: number}}, socket.Labels...)
 			one.ID = socket.ID + "/core" + number
-			n.add(one, entity{kindCore, core})
+			n.addDevice(one, entity{kindCore, core})
 		}
 	}
 }
 
-// adapters adds the ConnectX network adapters, which DCGM sees if it reads
-// switches through NVSDM.
+// adapters adds the ConnectX network adapters, which DCGM lists if it reads switches through NVSDM.
 func (d *discovery) adapters(n *node) {
 	if !d.wants(field.ConnectX) {
 		return
@@ -143,6 +139,6 @@ func (d *discovery) adapters(n *node) {
 	facts := d.globalFacts()
 	for _, id := range ids {
 		number := strconv.FormatUint(uint64(id), 10)
-		n.add(collector.Device{ID: "connectx" + number, Level: field.ConnectX, Labels: []collector.Label{{Name: "connectx", Value: number}}, Facts: facts}, entity{kindConnectX, id})
+		n.addDevice(collector.Device{ID: "connectx" + number, Level: field.ConnectX, Labels: []collector.Label{{Name: "connectx", Value: number}}, Facts: facts}, entity{kindConnectX, id})
 	}
 }

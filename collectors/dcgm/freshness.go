@@ -12,31 +12,29 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// patience is for how long values that are read so often may be without a new one.
+// patience returns how long values with this polling interval may stay without a new one.
 func patience(every time.Duration) time.Duration { return max(4*every, 3*time.Second) }
 
-// polled reports whether the engine reads a field again and again. The others have a
-// value since something has happened, and keep it.
+// polled reports whether the engine polls a field. The other fields get a value when something happens, and keep it.
 func polled(id field.ID) bool {
 	return id != 6 && (id < 350 || id > 363) // DCGM_FI_BIND_UNBIND_EVENT; results of diagnostics
 }
 
-// seen is what is known of a cell over time. DCGM answers with the last value for ever,
-// also when the driver's call for it fails or hangs: the only sign is that its time stamp
-// does not move. A value is gone when its stamp has not moved for the patience of its
-// block. It is back when no read for half of that has found it unmoved: one poll that comes
-// through a driver in trouble does not bring it back.
+// seen is the history of a cell. DCGM returns the last value for ever, even when the driver's call fails or hangs: the
+// only sign is a frozen timestamp. A value is gone when its timestamp has been frozen for the patience of its block. It
+// is back when for half of that time no read has found it frozen, so that a single successful poll of a failing driver
+// does not bring it back.
 type seen struct {
-	micros int64 // the engine's time stamp
-	at     int64 // when the engine has read it, Unix µs of our clock
-	moved  int64 // when the stamp last changed, µs since Open
-	again  int64 // while it is gone: since when the stamp moves, µs since Open; 0: it does not
+	micros int64 // the engine's timestamp
+	at     int64 // when the engine read it, Unix µs of our clock
+	moved  int64 // when the timestamp last changed, µs since Open
+	again  int64 // while it is gone: since when the timestamp changes again, µs since Open; 0: it does not
 	gone   bool
 }
 
-// see takes the time stamp of a read. One that was set back with the engine's clock has
-// moved, too. The value was read after the last read of ours, which did not have it, and
-// before this one: an engine on another machine may have a clock of its own.
+// see records the timestamp of a read. A timestamp that was set back with the engine's clock counts as a change. The
+// engine read the value after our previous read, which did not return it, and before this one: the clock of an engine
+// on another machine may differ.
 func (s *seen) see(micros int64, r *reading) {
 	if micros == s.micros || micros == 0 {
 		if still := r.now - s.moved; still > r.patience/2 {
@@ -59,22 +57,22 @@ func (s *seen) see(micros int64, r *reading) {
 type reading struct {
 	now      int64 // µs since Open, from 1
 	clock    int64 // Unix µs
-	before   int64 // Unix µs: when the block was read before; 0: never
+	before   int64 // Unix µs of the previous read of the block; 0: none
 	patience int64 // µs
 }
 
-// state is what one read of a block says of an entity.
+// state is the result of one read of a block for an entity.
 type state struct {
-	alive  bool  // something was read lately, if only blanks
-	again  bool  // some are gone but about to be back
-	oldest int64 // when the oldest of the values that are there was read, Unix µs; 0: there are blanks alone
-	blank  int64 // when the newest of the blanks was read
-	micros int64 // the newest time stamp of the engine
-	moved  int64 // when a time stamp last changed, µs since Open
+	alive  bool  // something was read lately, even if only blanks
+	again  bool  // some values are gone but about to come back
+	oldest int64 // when the oldest current value was read, Unix µs; 0: only blanks
+	blank  int64 // when the newest blank was read
+	micros int64 // newest timestamp of the engine
+	moved  int64 // when a timestamp last changed, µs since Open
 }
 
-// add takes a cell that shows whether the engine reads the entity.
-func (s *state) add(c *seen, value float64) {
+// mergeCell adds a cell that shows whether the engine polls the entity.
+func (s *state) mergeCell(c *seen, value float64) {
 	s.micros, s.moved = max(s.micros, c.micros), max(s.moved, c.moved)
 	switch {
 	case c.micros == 0:
@@ -95,36 +93,37 @@ type blockEntity struct {
 
 func (p blockEntity) state() *state { return &p.block.states[p.index] }
 
-// verdict is nil for a device that is read, by where it is read, in the order of the intervals.
-// A device is read as often as its values that are read most often. If all of those
-// stand, it is read if others have been since.
-func verdict(read []blockEntity, now int64) (dated int64, err error) {
+// pollTime returns when the host engine last read the device's oldest current value, or an error that wraps
+// collector.ErrStalled if the engine has stopped polling the device. read holds the device's entry in each polling
+// block, shortest interval first. The fastest block decides. If all its timestamps are frozen, a clearly newer
+// timestamp in a slower block counts as polled.
+func pollTime(read []blockEntity, now int64) (dated int64, err error) {
 	first := read[0].block.every
-	var most state
+	var fastest state
 	for _, p := range read {
 		s := p.state()
 		if p.block.every == first {
-			most.micros, most.moved, most.again = max(most.micros, s.micros), max(most.moved, s.moved), most.again || s.again
+			fastest.micros, fastest.moved, fastest.again = max(fastest.micros, s.micros), max(fastest.moved, s.moved), fastest.again || s.again
 		}
-		if later := p.block.every == first || s.micros > most.micros+patience(first).Microseconds(); s.alive && later {
+		if later := p.block.every == first || s.micros > fastest.micros+patience(first).Microseconds(); s.alive && later {
 			if dated == 0 || p.block.every == first {
 				dated = earlier(dated, cmp.Or(s.oldest, s.blank))
 			}
 		}
 	}
-	still := (time.Duration(now-most.moved) * time.Microsecond).Round(time.Second)
+	still := (time.Duration(now-fastest.moved) * time.Microsecond).Round(time.Second)
 	switch {
 	case dated != 0:
 		return dated, nil
-	case most.micros == 0:
+	case fastest.micros == 0:
 		return 0, fmt.Errorf("%w: the host engine has read no value of it for %v", collector.ErrStalled, still)
-	case most.again:
+	case fastest.again:
 		return 0, errRecovering
 	}
 	return 0, fmt.Errorf("%w: the host engine has read no new value for %v", collector.ErrStalled, still)
 }
 
-// earlier returns the earlier of two times, of which 0 is none.
+// earlier returns the earlier of two times. 0 means no time.
 func earlier(a, b int64) int64 {
 	if a == 0 {
 		return b
@@ -133,44 +132,42 @@ func earlier(a, b int64) int64 {
 }
 
 var (
-	// errStarting is of a source whose first poll is under way.
+	// errStarting means that the first poll of a source is not complete.
 	errStarting = fmt.Errorf("%w: the host engine is reading it for the first time", collector.ErrStalled)
-	// errRecovering is of a device that has stalled and has new values.
+	// errRecovering means that a stalled device has new values.
 	errRecovering = fmt.Errorf("%w: the host engine has just begun to read new values", collector.ErrStalled)
 )
 
-// blanked notices a GPU of which every value has become blank. An engine keeps
-// answering for one that fell off the bus, with a good status and new time stamps,
-// and only no longer lists it as supported. It reads one field after the other, so
-// that the values disappear in more than one read.
+// blanked detects a GPU whose values have all become blank. An engine keeps answering for a GPU that fell off the bus,
+// with a good status and new timestamps, and only no longer lists it as supported. It reads one field after the other,
+// so the values disappear over more than one read.
 type blanked struct {
-	values int64 // Unix µs: the newest time stamp of a block with values in this read, 0 none
-	blanks int64 // the same of blocks that have blanks alone now and had values
-	gone   int   // values that those had at best
+	values int64 // Unix µs: newest timestamp of a block with values in this read; 0: none
+	blanks int64 // Unix µs: newest timestamp of a block that had values and has only blanks now
+	gone   int   // maximum number of values that those blocks had
 }
 
-// goneAtLeast is how many values must have become blank: one or two may be of a
-// kind that comes and goes.
+// goneAtLeast is the minimum number of values that must have become blank: single values may come and go.
 const goneAtLeast = 3
 
 // errBlanked makes the session look for devices at once.
 var errBlanked = fmt.Errorf("%w: every value that the host engine had of it is blank", collector.ErrDeviceLost)
 
-// add takes what a block has of an entity. Profiling fields can be paused, so that
-// their blanks say nothing.
-func (h *blanked) add(b *block, e, values, blanks int, newest int64) {
+// addBlock adds a block's values and blanks for an entity. Blank profiling fields mean nothing, because profiling can
+// be paused.
+func (h *blanked) addBlock(b *block, e, values, blanks int, newest int64) {
 	switch {
 	case values > 0:
-		b.most[e] = max(b.most[e], values)
+		b.maxValues[e] = max(b.maxValues[e], values)
 		h.values = max(h.values, newest)
-	case b.most[e] > 0 && blanks >= b.most[e] && !profiles(field.ID(b.fields[0])):
-		h.gone += b.most[e]
+	case b.maxValues[e] > 0 && blanks >= b.maxValues[e] && !profiles(field.ID(b.fields[0])):
+		h.gone += b.maxValues[e]
 		h.blanks = max(h.blanks, newest)
 	}
 }
 
-// all reports whether all is blank, or what is not is older than the blanks by a time
-// in which it would have been read again: a block that is read seldom keeps what it had.
+// all reports whether every value is blank. It ignores values that are older than the blanks by more than within,
+// because a slow block keeps old values.
 func (h *blanked) all(within time.Duration) bool {
 	return h.gone >= goneAtLeast && h.blanks-h.values > within.Microseconds()
 }

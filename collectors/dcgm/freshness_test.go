@@ -61,12 +61,12 @@ func TestBlanked(t *testing.T) {
 // others are blank already, and what was not read for that long says nothing.
 func TestBlankedOverBlocks(t *testing.T) {
 	const second = int64(time.Second / time.Microsecond)
-	fast := &block{fields: []uint16{150, 155, 252}, most: []int{0}}
-	slow := &block{fields: []uint16{230, 391}, most: []int{0}}
+	fast := &block{fields: []uint16{150, 155, 252}, maxValues: []int{0}}
+	slow := &block{fields: []uint16{230, 391}, maxValues: []int{0}}
 	read := func(fastValues int, fastAt int64, slowValues int, slowAt int64) bool {
 		var h blanked
-		h.add(fast, 0, fastValues, 3-fastValues, fastAt)
-		h.add(slow, 0, slowValues, 2-slowValues, slowAt)
+		h.addBlock(fast, 0, fastValues, 3-fastValues, fastAt)
+		h.addBlock(slow, 0, slowValues, 2-slowValues, slowAt)
 		return h.all(2 * time.Second)
 	}
 	const begin = int64(1000) * 1_000_000
@@ -106,7 +106,7 @@ type polls struct {
 func newPolls(gpus int, blocks map[time.Duration][]uint16) *polls {
 	n := &node{}
 	for g := range gpus {
-		n.add(collector.Device{ID: fmt.Sprint(g)}, entity{kindGPU, uint32(g)})
+		n.addDevice(collector.Device{ID: fmt.Sprint(g)}, entity{kindGPU, uint32(g)})
 	}
 	p := &polls{begin: time.Unix(1_000_000, 0), readings: &readings{node: n}}
 	p.now = func() time.Time { return p.begin.Add(p.at) }
@@ -136,9 +136,9 @@ func (p *polls) tick() error {
 		p.devices[i].due, p.devices[i].lost, p.devices[i].blanked = false, false, blanked{}
 	}
 	for _, b := range p.blocks {
-		p.take(b, p.row, p.due, p.now())
+		p.copyCells(b, p.row, p.due, p.now())
 	}
-	return p.judge(p.now())
+	return p.deviceErrors(p.now())
 }
 
 // value is the cell of a field of a GPU in the row.

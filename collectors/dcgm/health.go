@@ -14,19 +14,17 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// healthWatch is one of DCGM's health systems that judge a GPU.
+// healthWatch is one of DCGM's health systems for GPUs.
 type healthWatch struct {
 	system  uint32   // DCGM_HEALTH_WATCH_…
 	name    string   // label health_watch
-	reasons []uint32 // DCGM_FR_… that it can have (DcgmHealthWatch.cpp of DCGM 4.6 and what older ones had)
+	reasons []uint32 // possible DCGM_FR_… (DcgmHealthWatch.cpp of DCGM 4.6 and older)
 }
 
-// healthAll is the system of incidents that belong to no other: XIDs after which
-// a GPU cannot be used.
+// healthAll is the system of incidents that belong to no other: XIDs after which a GPU cannot be used.
 const healthAll = 0xffffffff
 
-// healthWatches are in the order of dcgm_structs.h. Those of switches, adapters
-// and IMEX domains are no GPU's.
+// healthWatches is in the order of dcgm_structs.h, without the systems of switches, adapters and IMEX domains.
 var healthWatches = [...]healthWatch{
 	{0x1, "PCIE", []uint32{3, 98, 101, 104, 107}},
 	{0x2, "NVLINK", []uint32{13, 14, 33, 70, 71, 99, 101, 112, 119, 121, 122, 123}},
@@ -42,42 +40,41 @@ var healthWatches = [...]healthWatch{
 }
 
 const (
-	healthSystems = 0x3ff            // the bits of those but ALL
-	healthKeep    = 10 * time.Minute // how long the engine keeps what it judges by: DCGM's own default
+	healthSystems = 0x3ff            // the bits of all systems except ALL
+	healthKeep    = 10 * time.Minute // how long the engine keeps the data for its checks: DCGM's default
 
 	reasonNone    = 0 // DCGM_FR_OK
-	reasonUnknown = 1 // DCGM_FR_UNKNOWN, for every reason that a watch has no column of
+	reasonUnknown = 1 // DCGM_FR_UNKNOWN, for reasons without a column
 )
 
-// health supplies DCGM_EXP_GPU_HEALTH_STATUS. The reason is a label, so each watch
-// of a GPU has a column for each reason that DCGM can give; one of them holds the
-// result and the others are blank.
+// health supplies DCGM_EXP_GPU_HEALTH_STATUS. The reason is a label, so each watch of a GPU has a column per possible
+// reason; one of them holds the result and the others are blank.
 type health struct {
 	engine  *engine
 	log     *zap.Logger
 	group   handleID
-	ids     []uint32 // of the GPUs
+	ids     []uint32 // the GPUs' IDs
 	watches []boundHealth
 	cols    []collector.Column
 	answer  healthAnswer
 	cost    cost
 
-	failed  bool            // the last check, which was logged
-	unknown map[uint32]bool // reasons without a column that were logged
+	failed  bool            // the last check failed, and that was logged
+	unknown map[uint32]bool // logged reasons without a column
 }
 
 // boundHealth is one watch of one GPU.
 type boundHealth struct {
 	reasons []uint32
-	column  int // of the first reason
+	column  int // column of the first reason
 	chosen  int // index into reasons
 	result  int32
 }
 
 var _ part = (*health)(nil)
 
-// newHealth makes the engine watch the health of a node's GPUs; nil if the list
-// does not ask for it, or the engine cannot.
+// newHealth makes the engine watch the health of a node's GPUs. It returns nil if the list does not have the field or
+// the engine does not support it.
 func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, error) {
 	gpus := n.byKind(kindGPU)
 	if !asks(list, field.GPUHealth) || len(gpus) == 0 {
@@ -93,7 +90,7 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, er
 	if h.group, err = e.createGroup(entities); err != nil {
 		return nil, fmt.Errorf("watch health: %w", err)
 	}
-	every := min(o.SlowInterval, time.Minute) // most of it looks back one minute
+	every := min(o.SlowInterval, time.Minute) // most checks look back one minute
 	switch err := e.watchHealth(h.group, healthSystems, every, healthKeep); {
 	case unsupported(err):
 		e.destroyGroup(h.group)
@@ -124,15 +121,15 @@ func (h *health) bind(device int, w healthWatch) {
 
 func (h *health) columns() []collector.Column { return h.cols }
 
-// sample checks health if it is due. Without an answer all of it is blank: that a
-// GPU cannot be judged does not mean that it is well.
+// sample checks health if it is due. Without an answer all watches are blank, because an unknown state is not a healthy
+// one.
 func (h *health) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
 	start := time.Now()
 	err := h.engine.health(h.group, h.answer)
-	h.cost.add(1, start)
+	h.cost.addCalls(1, start)
 	if severed(err) {
 		return err
 	}
@@ -140,7 +137,7 @@ func (h *health) sample(row []float64, due []bool) error {
 		h.log.Warn("health is unknown", zap.Error(err))
 	}
 	if h.failed = err != nil; !h.failed {
-		h.judge()
+		h.chooseIncidents()
 	}
 	for i := range h.watches {
 		w := &h.watches[i]
@@ -156,9 +153,8 @@ func (h *health) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// judge chooses for each watch the worst incident, and the last one of equals, as
-// dcgm-exporter does.
-func (h *health) judge() {
+// chooseIncidents selects the worst incident of each watch, the last one if several are equal, as dcgm-exporter does.
+func (h *health) chooseIncidents() {
 	for i := range h.watches {
 		h.watches[i].chosen, h.watches[i].result = 0, 0
 	}
@@ -182,7 +178,7 @@ func (h *health) judge() {
 	}
 }
 
-// watch finds where an incident belongs; nil if that is no watch of a GPU here.
+// watch returns the watch of an incident; nil if it is not a watch of one of these GPUs.
 func (h *health) watch(in incident) *boundHealth {
 	if in.entity.kind != kindGPU {
 		return nil
@@ -197,10 +193,9 @@ func (h *health) watch(in incident) *boundHealth {
 
 func (h *health) calls() []collector.CallCost { return []collector.CallCost{h.cost.sum()} }
 
-// errorCodes are the names of DCGM's error codes (dcgmError_t in dcgm_errors.h of
-// DCGM 4.6) by number, without "DCGM_FR_". If DCGM 4 has renamed one, it is
-// called as dcgm-exporter does, by whose labels alerts are written: 10, 12 and 43
-// are CLOCKS_EVENT_THERMAL, CLOCKS_EVENT_POWER and CLOCKS_EVENT_VIOLATION there.
+// errorCodes names DCGM's error codes (dcgmError_t in dcgm_errors.h of DCGM 4.6) without "DCGM_FR_". Codes that DCGM 4
+// renamed keep dcgm-exporter's names, because alerts match its labels: DCGM calls 10, 12 and 43 CLOCKS_EVENT_THERMAL,
+// CLOCKS_EVENT_POWER and CLOCKS_EVENT_VIOLATION.
 var errorCodes = [...]string{
 	0:   "OK",
 	1:   "UNKNOWN",
@@ -338,8 +333,7 @@ var errorCodes = [...]string{
 	133: "CPU_SDC_TEST_FAILED",
 }
 
-// errorName is the label of an error code; one that is newer than the table has
-// its number in it, as in dcgm-exporter.
+// errorName returns the label of an error code. An unknown code contains its number, as in dcgm-exporter.
 func errorName(code uint32) string {
 	if code < uint32(len(errorCodes)) && errorCodes[code] != "" {
 		return "DCGM_FR_" + errorCodes[code]

@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	historyKeep = 10 * time.Second // how long the engine keeps what histograms are made of
-	historyRoom = 1024             // values that one call returns at most
-	historyPace = 10               // values a second that a block has room for: another client may want more than the list
+	historyKeep = 10 * time.Second // how long the engine keeps the values for histograms
+	historyRoom = 1024             // maximum number of values per call
+	historyPace = 10               // values per second that a buffer has room for: another client may poll faster than the list
 )
 
-// histories supplies, for histograms, every value of GPUs that the engine has read since the
-// last row: it reads a field as often as the client that wants it most often, and a tick
-// that was missed costs none.
+// histories supplies, for histograms, every GPU value that the engine has read since the last row. The engine polls a
+// field as fast as its fastest client, and a missed tick loses no value.
 type histories struct {
 	engine *engine
 	all    []*history
@@ -29,19 +28,18 @@ type histories struct {
 	cost   cost
 }
 
-// history is one field of GPUs. By entity of the block:
+// history is one field of GPUs. The slices are by entity of the block.
 type history struct {
 	block   *block
-	fetched []int64 // time stamp of the newest value that was fetched, Unix µs
+	fetched []int64 // timestamp of the newest fetched value, Unix µs
 	buffers []*collector.Buffer
-	columns []int // the first of each
+	columns []int // first column of each buffer
 }
 
 var _ part = (*histories)(nil)
 
-// newHistories watches the fields of a node's GPUs that are histograms and have columns,
-// nil if there are none. It comes after the readings, because the engine remembers one
-// watch of a field by each client.
+// newHistories watches the histogram fields of a node's GPUs that have columns, nil if there are none. It must run
+// after the readings' watches, because the engine remembers only the last watch of a field by each client.
 func newHistories(e *engine, n *node, list []field.Reading, columns []collector.Column, o Options) (part, error) {
 	h := &histories{engine: e, events: make([]event, historyRoom), cost: cost{call: "dcgmGetValuesSince_v2"}}
 	type column struct {
@@ -69,7 +67,7 @@ func newHistories(e *engine, n *node, list []field.Reading, columns []collector.
 		case severed(err):
 			return nil, fmt.Errorf("watch field %d for a histogram: %w", r.Desc.ID, err)
 		case err != nil || len(b.fields) == 0:
-			continue // the readings are what there is
+			continue // the histogram uses polled values
 		}
 		one := &history{block: b}
 		for _, d := range devices {
@@ -95,15 +93,15 @@ func (h *histories) sample(row []float64, due []bool) error {
 		}
 		start := time.Now()
 		count, err := h.engine.since(one.block, one.fetched, h.events)
-		h.cost.add(1, start)
+		h.cost.addCalls(1, start)
 		switch {
 		case severed(err):
 			return fmt.Errorf("read values since the last row: %w", err)
 		case err != nil:
-			count = 0 // the readings stand in
+			count = 0 // the histogram uses polled values
 		}
 		for i := range h.events[:count] {
-			one.take(&h.events[i])
+			one.addValue(&h.events[i])
 		}
 		for i, b := range one.buffers {
 			if at := one.columns[i]; due[at] {
@@ -114,8 +112,8 @@ func (h *histories) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// take adds a value to its GPU's.
-func (one *history) take(e *event) {
+// addValue adds a value to its GPU's buffer.
+func (one *history) addValue(e *event) {
 	one.fetched[e.of] = max(one.fetched[e.of], e.micros)
 	if e.status != statusOK {
 		e.value = math.NaN()

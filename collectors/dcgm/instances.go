@@ -12,9 +12,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// instances adds the MIG instances of GPUs. A GPU instance with one compute
-// instance, the usual case, is one device; if it has several, they are
-// devices in addition to it, as in collectors/nvml.
+// instances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device;
+// several compute instances are additional devices, as in collectors/nvml.
 func (d *discovery) instances(n *node) {
 	all, err := d.engine.hierarchy()
 	if err != nil {
@@ -40,7 +39,7 @@ func (d *discovery) instances(n *node) {
 		if len(parts) == 1 {
 			whole.Instance.UUID = uuids[parts[0].entity]
 		}
-		if !n.add(whole, m.entity) {
+		if !n.addDevice(whole, m.entity) {
 			continue
 		}
 		if len(parts) < 2 {
@@ -52,7 +51,7 @@ func (d *discovery) instances(n *node) {
 		for _, c := range parts {
 			part := computeDevice(whole, c)
 			part.Instance.UUID = uuids[c.entity]
-			n.add(part, c.entity)
+			n.addDevice(part, c.entity)
 		}
 	}
 }
@@ -73,7 +72,7 @@ func computeDevice(instance collector.Device, m migEntity) collector.Device {
 	return d
 }
 
-// profiles are the names of the GPU instances: "1g.10gb".
+// profiles returns the profile names of the GPU instances: "1g.10gb".
 func (d *discovery) profiles(all []migEntity) map[entity]string {
 	var entities []entity
 	for _, m := range all {
@@ -93,8 +92,7 @@ func (d *discovery) profiles(all []migEntity) map[entity]string {
 	return out
 }
 
-// migUUIDs are the UUIDs of the MIG devices, by compute instance: Kubernetes knows
-// them by those.
+// migUUIDs returns the UUIDs of the MIG devices by compute instance. Kubernetes identifies MIG devices by these UUIDs.
 func (d *discovery) migUUIDs(all []migEntity) map[entity]string {
 	var entities []entity
 	for _, m := range all {
@@ -109,7 +107,7 @@ func (d *discovery) migUUIDs(all []migEntity) map[entity]string {
 		return out
 	}
 	for i, e := range entities {
-		if strings.HasPrefix(uuids[i], "MIG-") { // and not that of the GPU, or a blank
+		if strings.HasPrefix(uuids[i], "MIG-") { // not the GPU's UUID or a blank
 			out[e] = uuids[i]
 		}
 	}

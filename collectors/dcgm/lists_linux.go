@@ -17,8 +17,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// entities lists the entities of a kind, each once and collector.MaxGPUs at most: DCGM knows 32
-// GPUs and 12 switches.
+// entities lists the entities of a kind, without duplicates and at most collector.MaxGPUs: DCGM supports 32 GPUs and 12
+// switches.
 func (e *engine) entities(kind entityKind, onlySupported bool) ([]uint32, error) {
 	const unwritten = math.MaxUint32
 	var room [collector.MaxGPUs]uint32
@@ -26,7 +26,7 @@ func (e *engine) entities(kind entityKind, onlySupported bool) ([]uint32, error)
 		room[i] = unwritten
 	}
 	n := C.int(len(room))
-	r := C.wg_entities(e.table, e.handle, C.int(kind), truth(onlySupported), (*C.uint32_t)(unsafe.Pointer(&room[0])), &n)
+	r := C.wg_entities(e.table, e.handle, C.int(kind), cBool(onlySupported), (*C.uint32_t)(unsafe.Pointer(&room[0])), &n)
 	if r != 0 {
 		return nil, fmt.Errorf("list entities of kind %q: %w", kind, status(r))
 	}
@@ -61,7 +61,7 @@ func (e *engine) hierarchy() ([]migEntity, error) {
 
 func entityOf(e C.wg_entity) entity { return entity{entityKind(e.kind), uint32(e.id)} }
 
-// text copies a C string that may lack its end, as valid UTF-8.
+// text copies a C string, which may lack its terminator, as valid UTF-8.
 func text(b []C.char) string {
 	raw := make([]byte, 0, len(b))
 	for _, c := range b {
@@ -121,8 +121,7 @@ func states(in []C.int32_t) []int32 {
 	return out
 }
 
-// profilingFields lists the profiling fields that a GPU offers: those of its metric
-// groups.
+// profilingFields lists the profiling fields in a GPU's metric groups.
 func (e *engine) profilingFields(gpu uint32) ([]field.ID, error) {
 	var g C.wg_metric_groups3
 	if r := C.wg_prof_groups(e.table, e.handle, C.uint32_t(gpu), &g); r != 0 {

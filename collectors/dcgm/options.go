@@ -1,12 +1,13 @@
-// Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through
-// DCGM: every field that the host engine has, embedded in this process or in a
-// separate daemon.
+// Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through DCGM. It reads every field of the
+// host engine, which is embedded in this process or a separate daemon.
 //
-// All calls go through a table of addresses (calls_linux.c), because a value on
-// its way must not cost what github.com/NVIDIA/go-dcgm pays: its connection is a
-// private variable of the package, so that no call for many entities at once can
-// use it, each value is 4 KiB of Go memory, watches wait for a whole poll, and a
-// function that an older library lacks ends the process.
+// All calls go through a table of addresses (calls_linux.c) instead of github.com/NVIDIA/go-dcgm, which supplies the
+// catalogue of fields only. go-dcgm keeps its connection in a private variable, so no call for many entities at once
+// can use it; each of its values is 4 KiB of Go memory; its watches wait for a whole poll; and a function that an older
+// library lacks ends the process.
+//
+// The package starts no goroutine. The goroutine of a source makes the source's calls; a call that hangs blocks it and
+// Close.
 package dcgm
 
 import (
@@ -19,30 +20,29 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options of New. The zero value runs an embedded engine.
+// Options configure New. The zero value runs an embedded engine.
 type Options struct {
-	// Library is the path or soname of the library. It is tried alone; "" looks
-	// for libdcgm.so.4 by the loader's path and then where packages put it.
+	// Library is the path or soname of the library; nothing else is tried then. "" searches libdcgm.so.4 in the
+	// loader's path and then in the packages' directories.
 	Library string
-	// Engine is where a host engine listens (see parseAddress); "" runs an embedded one.
+	// Engine is the address of a host engine (see parseAddress); "" runs an embedded one.
 	Engine string
-	// ConnectTimeout is how long a connection may take; 0 means 5 s.
+	// ConnectTimeout is the limit for connecting; 0 means 5 s.
 	ConnectTimeout time.Duration
 
-	// Intervals of the session, at which the engine is asked to read; zero values mean
-	// the defaults: 1 s, 30 s, 5 min.
+	// The session's intervals, at which the engine polls; zero values mean the defaults: 1 s, 30 s, 5 min.
 	Interval, SlowInterval, StaticInterval time.Duration
 
-	// FakeGPUs takes GPUs into account that were injected into the engine.
+	// FakeGPUs includes GPUs that were injected into the engine.
 	FakeGPUs bool
-	// LogFile is where an embedded engine writes its log; "" means nowhere.
+	// LogFile is the log file of an embedded engine; "" disables the log.
 	LogFile string
 	// LogLevel is NONE, FATAL, ERROR, WARN, INFO, DEBUG or VERB; "" means NONE.
 	LogLevel string
 
-	// Root is where /usr is; "" means "/".
+	// Root is the directory that holds /usr; "" means "/".
 	Root string
-	// Log is nil to log nothing.
+	// Log may be nil, which disables logging.
 	Log *zap.Logger
 }
 
@@ -58,14 +58,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// severities are DCGM's DcgmLoggingSeverity_t.
+// severities maps names to DCGM's DcgmLoggingSeverity_t.
 var severities = map[string]int{"": 0, "NONE": 0, "FATAL": 1, "ERROR": 2, "WARN": 3, "INFO": 4, "DEBUG": 5, "VERB": 6}
 
-// soname is DCGM 4's. Other major versions have other layouts.
+// soname is DCGM 4's soname. Other major versions have other layouts.
 const soname = "libdcgm.so.4"
 
-// candidates are where the library is looked for, in order. A library of another
-// major version is refused by its name.
+// candidates returns the library files to try, in order. It refuses a library whose name has another major version.
 func (o Options) candidates() ([]string, error) {
 	if o.Library == "" {
 		names := []string{soname}
@@ -87,7 +86,7 @@ func (o Options) candidates() ([]string, error) {
 	return names[:1], nil
 }
 
-// engineName is how messages call the engine.
+// engineName returns the engine's name for messages.
 func (o Options) engineName() string {
 	if o.Engine == "" {
 		return "embedded"
@@ -95,7 +94,7 @@ func (o Options) engineName() string {
 	return o.Engine
 }
 
-// shortVersion is the number in DCGM's description of itself.
+// shortVersion returns the version number in DCGM's description of itself.
 func shortVersion(info string) string {
 	for pair := range strings.SplitSeq(info, ";") {
 		if key, value, ok := strings.Cut(pair, ":"); ok && strings.TrimSpace(key) == "version" {

@@ -14,28 +14,27 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// linkStatuses are the values of label link_status by DCGM's answer
-// (dcgmNvLinkGpuP2PStatus_t), in dcgm-exporter's spelling.
+// linkStatuses lists the values of label link_status by DCGM's answer (dcgmNvLinkGpuP2PStatus_t), in dcgm-exporter's
+// spelling.
 var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
 
-// peers supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each of the others
-// over NVLink. The status is a label, so there is a column for each pair and
-// status, and one of a pair's columns has a value. The engine asks the driver
-// about all pairs at each call.
+// peers supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so there
+// is a column per pair and status, and one of a pair's columns has a value. On each call the engine asks the driver
+// about all pairs.
 type peers struct {
 	engine *engine
 	log    *zap.Logger
-	pairs  [][2]uint32 // GPU and peer, by DCGM's numbers
+	pairs  [][2]uint32 // GPU and peer, by DCGM's IDs
 	cols   []collector.Column
 	answer peersAnswer
 	cost   cost
-	failed bool // the last call, which was logged
+	failed bool // the last call failed, and that was logged
 }
 
 var _ part = (*peers)(nil)
 
-// newPeers makes the part of a node's GPUs; nil if the list does not ask for it,
-// or there are not two.
+// newPeers makes the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
+// than two GPUs.
 func newPeers(e *engine, n *node, list []field.Reading, o Options) *peers {
 	const call = "dcgmGetNvLinkP2PStatus"
 	gpus := n.byKind(kindGPU)
@@ -68,15 +67,15 @@ func (p *peers) bind(device int, gpu, peer uint32) {
 
 func (p *peers) columns() []collector.Column { return p.cols }
 
-// sample reads the status if something is due. Without an answer all pairs are blank:
-// DCGM gives none at all if one GPU of the node does not answer.
+// sample reads the status if it is due. Without an answer all pairs are blank: DCGM answers nothing if one GPU of the
+// node does not respond.
 func (p *peers) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
 	start := time.Now()
 	err := p.engine.peers(p.answer)
-	p.cost.add(1, start)
+	p.cost.addCalls(1, start)
 	if severed(err) {
 		return err
 	}

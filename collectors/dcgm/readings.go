@@ -14,9 +14,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// readings is the part that reads numbers from the engine's cache. Each cell is judged by
-// its own time stamp: a field, a block or a GPU that the engine reads no more is blank
-// while the others stay.
+// readings reads numbers from the engine's cache. Each cell is judged by its own timestamp: a field, a block or a GPU
+// that the engine no longer polls is blank, while the others stay.
 type readings struct {
 	engine *engine
 	node   *node
@@ -29,23 +28,23 @@ type readings struct {
 	reasons collector.Absences
 	blanks  blanks
 	opened  time.Time
-	devices []judged // in the order of the node's
+	devices []judged // in the order of the node's devices
 }
 
-// judged is what one call learns of a device.
+// judged is the state of a device in one sample.
 type judged struct {
-	read  []blockEntity // where it is read, by interval
-	dated int64         // when its values were read, Unix µs; 0: not known
+	read  []blockEntity // its blocks, shortest interval first
+	dated int64         // when its values were read, Unix µs; 0: unknown
 
-	due     bool // something of it is due
-	lost    bool // the engine says that it is lost
+	due     bool // one of its cells is due
+	lost    bool // the engine reports it as lost
 	blanked blanked
 }
 
 var _ part = (*readings)(nil)
 
-// newReadings watches what the list asks for. Fields that the engine does not offer
-// are left out and noted.
+// newReadings watches the fields of the list. It skips fields that the engine does not offer and records them in
+// refused.
 func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*readings, error) {
 	room := valuesPerCall
 	if e.remote {
@@ -77,8 +76,7 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 	return r, nil
 }
 
-// prepare finds by which values each device is judged: its own, or those of the node if
-// it has no others.
+// prepare selects the values that show whether a device is polled: its own, or the node's if it has no others.
 func (r *readings) prepare() {
 	r.opened, r.blanks = r.now(), newBlanks(&r.reasons)
 	r.devices = make([]judged, len(r.node.devices))
@@ -107,7 +105,7 @@ func (r *readings) prepare() {
 	}
 }
 
-// ofEntity reports whether a field says something of an entity, and not of the node.
+// ofEntity reports whether a field belongs to an entity rather than to the node.
 func ofEntity(id field.ID) bool {
 	d, ok := field.ByID(id)
 	return !ok || d.Level != field.Global
@@ -115,9 +113,8 @@ func ofEntity(id field.ID) bool {
 
 func (r *readings) columns() []collector.Column { return r.cols }
 
-// sample reads every block of which something is due. Until the engine has read
-// each of them once it reports errStarting, so that no row lacks what follows a moment
-// later: profiling fields come a poll after the others.
+// sample reads every block with due cells. Until the engine has read each of them once, sample returns errStarting, so
+// that no row lacks values that arrive a moment later: profiling fields come one poll after the others.
 func (r *readings) sample(row []float64, due []bool) error {
 	for i := range r.devices {
 		d := &r.devices[i]
@@ -129,27 +126,27 @@ func (r *readings) sample(row []float64, due []bool) error {
 			continue
 		}
 		start := time.Now()
-		err := b.read(r.engine, r.buffer)
-		r.cost.add(len(b.chunks), start)
+		err := b.readCells(r.engine, r.buffer)
+		r.cost.addCalls(len(b.chunks), start)
 		if err != nil {
 			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
 		}
 		now := r.now()
-		r.take(b, row, due, now)
+		r.copyCells(b, row, due, now)
 		starting = starting || b.awaited(now.Sub(r.opened))
 	}
-	err := r.judge(r.now())
+	err := r.deviceErrors(r.now())
 	if starting {
 		return errStarting
 	}
 	return err
 }
 
-// since is a time in µs since Open, from 1.
+// since returns a time in µs since Open, counted from 1.
 func (r *readings) since(now time.Time) int64 { return now.Sub(r.opened).Microseconds() + 1 }
 
-// take copies the cells of a block into the row, those that are gone as blanks.
-func (r *readings) take(b *block, row []float64, due []bool, now time.Time) {
+// copyCells copies the cells of a block into the row. Cells that are gone become blank.
+func (r *readings) copyCells(b *block, row []float64, due []bool, now time.Time) {
 	nf := len(b.fields)
 	this := reading{now: r.since(now), clock: now.UnixMicro(), before: b.looked, patience: patience(b.every).Microseconds()}
 	b.looked = this.clock
@@ -167,11 +164,11 @@ func (r *readings) take(b *block, row []float64, due []bool, now time.Time) {
 				seen.see(c.micros, &this)
 			}
 			if own {
-				s.add(seen, c.value)
+				s.mergeCell(seen, c.value)
 			}
 			switch {
 			case c.micros == 0, seen.gone:
-				c.value = math.NaN() // never read, or no more, whatever the value says
+				c.value = math.NaN() // never read, or no longer polled, whatever the value
 			case !own || c.status != statusOK:
 			case math.IsNaN(c.value):
 				blanks++
@@ -180,7 +177,7 @@ func (r *readings) take(b *block, row []float64, due []bool, now time.Time) {
 			}
 			if at := b.column + e*nf + i; due[at] {
 				if row[at] = c.value; math.IsNaN(c.value) {
-					row[at] = r.blanks.of(&c, seen.gone)
+					row[at] = r.blanks.placeholder(&c, seen.gone)
 				}
 			}
 		}
@@ -188,22 +185,22 @@ func (r *readings) take(b *block, row []float64, due []bool, now time.Time) {
 			answered++
 		}
 		profiled = profiled || values > 0
-		d.blanked.add(b, e, values, blanks, s.micros)
+		d.blanked.addBlock(b, e, values, blanks, s.micros)
 	}
-	// A GPU that is divided by MIG has no profiling values, its instances have.
+	// A GPU with MIG has no profiling values; its instances have them.
 	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
 }
 
-// startPatience is how long the first values of a block are waited for at most.
+// startPatience is the maximum time to wait for the first values of a block.
 const startPatience = 10 * time.Second
 
-// awaited reports whether the first values of a block may still come, so long after Open.
+// awaited reports whether the first values of a block may still come, given the time since Open.
 func (b *block) awaited(since time.Duration) bool {
 	return !b.ready && since <= min(patience(b.every), startPatience)
 }
 
-// judge says which devices were not really sampled.
-func (r *readings) judge(now time.Time) error {
+// deviceErrors returns an error for each device that was not really sampled.
+func (r *readings) deviceErrors(now time.Time) error {
 	var errs []error
 	for i := range r.devices {
 		d := &r.devices[i]
@@ -211,7 +208,7 @@ func (r *readings) judge(now time.Time) error {
 			continue
 		}
 		var err error
-		d.dated, err = verdict(d.read, r.since(now))
+		d.dated, err = pollTime(d.read, r.since(now))
 		switch {
 		case d.lost:
 			err = statusLost

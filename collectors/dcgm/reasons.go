@@ -39,8 +39,8 @@ func newBlanks(a *collector.Absences) blanks {
 	return b
 }
 
-// of is what stands for a cell without a value. It allocates nothing.
-func (b *blanks) of(c *cell, gone bool) float64 {
+// placeholder returns the blank for a cell without a value. It allocates nothing.
+func (b *blanks) placeholder(c *cell, gone bool) float64 {
 	switch {
 	case c.status != statusOK && c.status != statusNoData && c.status != statusNotWatched:
 		if v, known := b.byStatus[c.status]; known {

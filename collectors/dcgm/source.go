@@ -11,31 +11,28 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// part supplies some columns of a source. Its sample is called by the goroutine
-// of that source alone.
+// part supplies some columns of a source. Only the source's goroutine calls sample.
 type part interface {
-	// columns is fixed for the part's life. Device is the index in the source's
-	// devices.
+	// columns never changes. Device is the index in the source's devices.
 	columns() []collector.Column
 
-	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. A value
-	// that is not to be had is NaN. An error concerns all devices of the source,
-	// unless it is a collector.DeviceError.
+	// sample fills the due cells; row[i] and due[i] belong to columns()[i]. An unavailable value is NaN. An error
+	// concerns all devices of the source, unless it is a collector.DeviceError.
 	sample(row []float64, due []bool) error
 
-	// calls is what the part's library calls have cost since Open. It may run
-	// concurrently with sample and does not wait for it.
+	// calls returns the cost of the part's library calls since Open. It may run concurrently with sample and does not
+	// wait for it.
 	calls() []collector.CallCost
 }
 
-// source is everything that one engine has of the devices of a node. One GPU that
-// hangs holds up all of them, because the engine reads all GPUs in one thread.
+// source reads the devices of one node from one engine. A GPU that hangs delays all of them, because the engine reads
+// all GPUs in one thread.
 type source struct {
 	devices []collector.Device
 	columns []collector.Column
 	values  *readings // one of the parts
 	parts   []part
-	from    []int // by part: its first column; one more than parts
+	from    []int // by part: its first column; one entry more than parts
 	*collector.Absences
 }
 
@@ -59,14 +56,13 @@ func newSource(devices []collector.Device, values *readings, more ...part) *sour
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Dated is when the engine has read the values of a device.
+// Dated returns when the engine read the values of a device.
 func (s *source) Dated(device int) int64 {
 	return s.values.devices[device].dated * int64(time.Microsecond)
 }
 
-// Sample calls the parts one after the other. Once the connection is lost nothing
-// of it works again: all devices fail, and the session ends. A source that is starting
-// keeps its events for its first row.
+// Sample samples the parts in turn. After the connection is lost, all devices fail and the session ends. A source that
+// is starting keeps its events for its first row.
 func (s *source) Sample(row []float64, due []bool) error {
 	var errs []error
 	for i, p := range s.parts {
@@ -98,8 +94,8 @@ type cost struct {
 	count, nanos atomic.Int64
 }
 
-// add counts n calls that began at start and have just ended.
-func (c *cost) add(n int, start time.Time) {
+// addCalls counts n calls that began at start and have just ended.
+func (c *cost) addCalls(n int, start time.Time) {
 	c.count.Add(int64(n))
 	c.nanos.Add(int64(time.Since(start)))
 }

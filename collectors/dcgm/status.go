@@ -8,8 +8,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// status is what a call of DCGM answers, and what each of its values carries:
-// dcgmReturn_t, or one of ours below its range.
+// status is the result of a DCGM call or of one value: dcgmReturn_t, or one of our own codes below its range.
 type status int32
 
 const (
@@ -45,7 +44,7 @@ const (
 	statusNoSymbol status = -1000 // the library lacks the function
 )
 
-// meanings are ours; the numbers are dcgm_structs.h's.
+// meanings holds our texts for the numbers of dcgm_structs.h.
 var meanings = map[status]string{
 	statusBadParam:      "bad parameter",
 	statusNotSupported:  "not supported",
@@ -84,7 +83,7 @@ func (s status) Error() string {
 	return fmt.Sprintf("%s [DCGM %d]", text, int32(s))
 }
 
-// Is maps DCGM's answers to what callers of a collector branch on.
+// Is maps DCGM's codes to the collector's sentinel errors.
 func (s status) Is(target error) bool {
 	switch target {
 	case collector.ErrDeviceLost:
@@ -95,30 +94,30 @@ func (s status) Is(target error) bool {
 	return false
 }
 
-// pending reports whether the engine has not read a value yet.
+// pending reports whether the engine may not have read the value yet.
 func (s status) pending() bool { return s == statusOK || s == statusNoData || s == statusNotWatched }
 
-// severed reports whether after this error nothing on the connection works any
-// more, or nothing until the engine has found its driver.
+// severed reports whether after this error nothing on the connection works, either for good or until the engine has
+// found its driver.
 func severed(err error) bool {
 	return isStatus(err, statusDisconnected, statusUninitialized, statusInitError, statusNoNVML)
 }
 
-// unsupported reports whether the engine or the library does not know a field or a
-// function, does not have it, or may not use it. Waiting would not change that.
+// unsupported reports whether the engine or the library does not know a field or function, does not support it, or may
+// not use it. Waiting does not help.
 func unsupported(err error) bool {
 	return isStatus(err, statusUnknownField, statusNotSupported, statusNoPermission, statusGPUUnknown, statusNoModule,
 		statusNoProfiling, statusProfilingLib, statusMultiPass, statusNoSymbol)
 }
 
-// ofAField reports whether an answer may be about one field of several.
+// ofAField reports whether the code may concern one field of several.
 func ofAField(err error) bool {
 	return isStatus(err, statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule)
 }
 
 func isStatus(err error, wanted ...status) bool {
 	if err == nil {
-		return false // and allocate nothing
+		return false // allocates nothing
 	}
 	var s status
 	return errors.As(err, &s) && slices.Contains(wanted, s)

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// Sizes that Go and C must agree on.
+// Sizes that must be equal in Go and C.
 var (
 	_ [unsafe.Sizeof(entity{})]byte = [C.sizeof_wg_entity]byte{}
 	_ [unsafe.Sizeof(cell{})]byte   = [C.sizeof_wg_cell]byte{}
@@ -24,34 +24,33 @@ func centities(e []entity) *C.wg_entity { return (*C.wg_entity)(unsafe.Pointer(&
 func cfields(f []uint16) *C.uint16_t    { return (*C.uint16_t)(unsafe.Pointer(&f[0])) }
 func ccells(c []cell) *C.wg_cell        { return (*C.wg_cell)(unsafe.Pointer(&c[0])) }
 
-// scratch is C memory for the values of one call at a time, 4 KiB each.
+// scratch is C memory for the values of one call, 4 KiB each.
 type scratch struct {
 	values *C.wg_value2
 	room   int
 }
 
-// newScratch is scratch until the engine is closed.
+// newScratch allocates scratch, which lives until the engine is closed.
 func (e *engine) newScratch(room int) scratch {
 	return scratch{(*C.wg_value2)(e.alloc(C.size_t(max(room, 1)) * C.sizeof_wg_value2)), room}
 }
 
-// latest reads the newest values of all fields of all entities in one call.
-// Shape: len(cells) = len(entities) × len(fields) ≤ the room of s, entity by
-// entity. It allocates nothing unless it fails.
+// latest reads the newest values of all fields of all entities in one call. Shape: len(cells) = len(entities) ×
+// len(fields) ≤ the room of s, entity by entity. It allocates nothing unless it fails.
 func (e *engine) latest(entities []entity, fields []uint16, s scratch, cells []cell) error {
-	return e.read(entities, fields, false, s, cells)
+	return e.readLatest(entities, fields, false, s, cells)
 }
 
-func (e *engine) read(entities []entity, fields []uint16, live bool, s scratch, cells []cell) error {
+func (e *engine) readLatest(entities []entity, fields []uint16, live bool, s scratch, cells []cell) error {
 	if n := len(entities) * len(fields); n > s.room || n != len(cells) {
 		panic("dcgm: shape of a read")
 	}
 	return answer(C.wg_latest(e.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
-		truth(live), s.values, ccells(cells)))
+		cBool(live), s.values, ccells(cells)))
 }
 
-// live reads numbers from the driver and not from the engine's cache. It needs no
-// watch and takes as long as the driver does.
+// live reads numbers from the driver instead of the engine's cache. It needs no watch and takes as long as the driver
+// does.
 func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
 	n := len(entities) * len(fields)
 	if n == 0 {
@@ -60,11 +59,11 @@ func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
 	s := scratch{(*C.wg_value2)(C.malloc(C.size_t(n) * C.sizeof_wg_value2)), n}
 	defer C.free(unsafe.Pointer(s.values))
 	cells := make([]cell, n)
-	return cells, e.read(entities, fields, true, s, cells)
+	return cells, e.readLatest(entities, fields, true, s, cells)
 }
 
-// texts is live for texts, entity by entity, in valid UTF-8; "" if there is none.
-// Blanks ("<<<…>>>") are passed on.
+// texts is live for texts, entity by entity, in valid UTF-8; "" if there is none. It returns blanks ("<<<…>>>")
+// unchanged.
 func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	n := len(entities) * len(fields)
 	if n == 0 {
@@ -86,9 +85,9 @@ func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	return out, nil
 }
 
-// since fills events with the values that entities of a block of one field have after a
-// time stamp each, and returns how many they are: entity by entity, oldest first. What
-// has no room is left out. It allocates nothing unless it fails.
+// since fills events with the values of a block with one field, for each entity those after its own timestamp, entity
+// by entity, oldest first. It returns their number and drops values that do not fit. It allocates nothing unless it
+// fails.
 func (e *engine) since(b *block, after []int64, events []event) (int, error) {
 	b.count = int32(len(events))
 	r := C.wg_since(e.table, e.handle, C.uintptr_t(b.group), C.uintptr_t(b.watched), centities(b.entities), (*C.int64_t)(unsafe.Pointer(&after[0])),
@@ -96,12 +95,12 @@ func (e *engine) since(b *block, after []int64, events []event) (int, error) {
 	return int(b.count), answer(r)
 }
 
-// watchHealth makes the engine watch what its health checks judge.
+// watchHealth makes the engine watch the data for its health checks.
 func (e *engine) watchHealth(group handleID, systems uint32, every, keep time.Duration) error {
 	return answer(C.wg_health_watch(e.table, e.handle, C.uintptr_t(group), C.uint32_t(systems), C.int64_t(every.Microseconds()), C.double(keep.Seconds())))
 }
 
-// healthAnswer is C memory, about 1 MiB, for the incidents of a health check.
+// healthAnswer is C memory for the incidents of a health check, about 1 MiB.
 type healthAnswer struct{ c *C.wg_health5 }
 
 func (e *engine) newHealthAnswer() healthAnswer {
@@ -115,10 +114,10 @@ func (a healthAnswer) at(i int) incident {
 	return incident{entity: entityOf(in.entity), system: uint32(in.system), health: int32(in.health), code: uint32(in.code)}
 }
 
-// message is DCGM's text of an incident.
+// message returns DCGM's text for an incident.
 func (a healthAnswer) message(i int) string { return text(a.c.incidents[i].message[:]) }
 
-// health judges a group; nothing wrong is no incident.
+// health checks a group. A healthy group has no incidents.
 func (e *engine) health(group handleID, into healthAnswer) error {
 	if r := C.wg_health(e.table, e.handle, C.uintptr_t(group), into.c); r != 0 {
 		return fmt.Errorf("check health: %w", status(r))
@@ -133,8 +132,8 @@ func (e *engine) newPeersAnswer() peersAnswer {
 	return peersAnswer{(*C.wg_peers1)(e.alloc(C.sizeof_wg_peers1))}
 }
 
-// status is what the answer says of a pair of GPUs, by DCGM's numbers; −1 if
-// nothing. One that is newer than linkStatuses is Unknown.
+// status returns the answer for a pair of GPUs, by DCGM's IDs; −1 if there is none. A status that is newer than
+// linkStatuses is Unknown.
 func (a peersAnswer) status(gpu, peer uint32) int {
 	if peer >= C.WG_MAX_GPUS {
 		return -1
@@ -148,7 +147,7 @@ func (a peersAnswer) status(gpu, peer uint32) int {
 	return -1
 }
 
-// peers reads the status of each GPU to each other. The engine asks the driver.
+// peers reads the status of each pair of GPUs. The engine asks the driver.
 func (e *engine) peers(into peersAnswer) error {
 	if r := C.wg_peers(e.table, e.handle, into.c); r != 0 {
 		return fmt.Errorf("read peer-to-peer status: %w", status(r))

@@ -17,63 +17,61 @@ import (
 )
 
 const (
-	slotsOfGPU      = 4               // XIDs of a GPU that one row holds; more wait for the next tick
+	slotsOfGPU      = 4               // XIDs of a GPU per row; more wait for the next tick
 	slotsOfInstance = 2               // of an instance
-	xidPending      = 256             // that wait at most; what a storm brings beyond is a gap
-	xidRoom         = 256             // that one call returns at most
-	xidKeep         = 5 * time.Minute // how long the engine keeps them
+	xidPending      = 256             // maximum that wait for a row; more are dropped as a gap
+	xidRoom         = 256             // maximum per call
+	xidKeep         = 5 * time.Minute // how long the engine keeps XIDs
 	lifeEvery       = 10 * time.Second
-	lifeSlack       = time.Millisecond // by which an XID may be stamped before it is there
+	lifeSlack       = time.Millisecond // how far an XID's timestamp may precede its appearance
 )
 
-// xids supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and the event columns behind
-// DCGM_EXP_XID_ERRORS_*. The engine keeps a history of them, by GPU, GPU instance and compute
-// instance, whether anything watches them or not: a time stamp that has moved makes it ask
-// for everything since the one before, and Open begins where the former session ended. XIDs from
-// before the first session are not reported.
+// xids supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and the event columns behind DCGM_EXP_XID_ERRORS_*. The engine
+// keeps a history of XIDs by GPU, GPU instance and compute instance, whether a client watches them or not. When a
+// timestamp changes, xids fetches everything since the previous one; Open begins where the earlier session ended. XIDs
+// from before the first session are not reported.
 type xids struct {
 	engine *engine
 	log    *zap.Logger
 	cols   []collector.Column
 
 	block   *block      // of all entities that can have XIDs
-	of      []int       // by entity: index into devices
-	fetched []int64     // by entity: time stamp of the newest XID that was fetched or is not wanted, Unix µs
-	life    *block      // a field of one GPU, whose history shows since when the engine lives; nil: there is none
-	devices []xidDevice // that have columns
+	of      []int       // by entity: index in devices
+	fetched []int64     // by entity: timestamp of the newest XID that was fetched or must not be reported, Unix µs
+	life    *block      // a field of one GPU whose history shows since when the engine runs; nil: none
+	devices []xidDevice // devices with columns
 
 	buffer scratch
 	events []event
 	now    func() time.Time
-	looked time.Time // when life was read
-	failed bool      // the last call for the history, which was logged
+	looked time.Time // when life was last read
+	failed bool      // the last call for the history failed, and that was logged
 
 	reads, histories cost
 }
 
 // xidDevice is a GPU, an instance or a compute instance.
 type xidDevice struct {
-	device int    // of the source
-	number uint32 // of the GPU, for logs
-	last   int    // column of the last XID; -1: not asked for
+	device int    // index in the source
+	number uint32 // the GPU's number, for logs
+	last   int    // column of the last XID; -1: not in the list
 	slots  []int  // event columns
-	until  int    // column of field.XIDsUntil; -1: no events are asked for
-	since  int    // of field.XIDsSince; -1: it is an instance
+	until  int    // column of field.XIDsUntil; -1: no events in the list
+	since  int    // column of field.XIDsSince; -1: an instance
 
-	whole   float64 // from when on all of them are reported, Unix µs; 0: as the former session was
-	pending []cell  // that wait for a row, by time
-	put     int64   // time stamp of the last one in a row
-	code    float64 // the last one
-	at      int64   // its time stamp; 0: there was none
+	whole   float64 // since when all XIDs are reported, Unix µs; 0: as in the earlier session
+	pending []cell  // XIDs that wait for a row, by time
+	put     int64   // timestamp of the last XID in a row
+	code    float64 // the last XID
+	at      int64   // timestamp of the last XID; 0: none
 	armed   bool    // the engine has answered for it
-	lost    bool    // some were, which was logged
+	lost    bool    // XIDs were dropped, and that was logged
 }
 
 var _ part = (*xids)(nil)
 
-// newXIDs watches the XIDs of a node's GPUs and their instances; nil if the list does not
-// ask for them or the engine does not offer them. until is what former sessions have
-// reported, by device.
+// newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list does not have them or the
+// engine does not offer them. until holds, by device, the reports of earlier sessions.
 func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until map[string]int64, o Options) (*xids, error) {
 	last, events := asks(list, field.XIDErrors), asks(list, field.XIDEvent)
 	if !last && !events || len(n.byKind(kindGPU)) == 0 {
@@ -103,7 +101,7 @@ func (x *xids) watch(n *node, refused refusals, o Options) error {
 	}
 	b.keep = xidKeep
 	err := b.watch(x.engine, refused)
-	if err == nil && len(b.fields) == 0 && len(b.entities) > len(gpus) { // an engine that has them of GPUs alone
+	if err == nil && len(b.fields) == 0 && len(b.entities) > len(gpus) { // an engine with XIDs of GPUs only
 		b = newBlock(n, kindGPU, o.Interval, gpus, []uint16{uint16(field.XIDErrors)})
 		b.keep = xidKeep
 		err = b.watch(x.engine, refused)
@@ -145,9 +143,9 @@ func (x *xids) bind(device int, n *node, last, events bool) {
 	x.devices = append(x.devices, d)
 }
 
-// begin decides which of the engine's XIDs were reported.
+// begin decides which of the engine's XIDs have already been reported.
 func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Options) error {
-	if err := x.block.read(x.engine, x.buffer); err != nil {
+	if err := x.block.readCells(x.engine, x.buffer); err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
 	}
 	x.fetched = make([]int64, len(x.block.cells))
@@ -171,9 +169,9 @@ func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Op
 	return nil
 }
 
-// lives returns a time stamp at which the engine was alive already, the oldest that is to
-// be had; 0 if there is none. For that the engine keeps the history of a field that
-// the list does not ask for: it remembers one watch of a field by each client.
+// lives returns the oldest available timestamp at which the engine was running; 0 if there is none. The engine keeps
+// the history of one extra field for that. It is a field that the list does not have, because the engine remembers only
+// the last watch of a field by each client.
 func (x *xids) lives(n *node, list []field.Reading, o Options) int64 {
 	id := uint16(65) // DCGM_FI_DEV_COMPUTE_MODE
 	if asks(list, field.ID(id)) {
@@ -198,15 +196,15 @@ func asks(list []field.Reading, id field.ID) bool {
 
 func (x *xids) columns() []collector.Column { return x.cols }
 
-// sample puts what is new into the row. Its event cells are NaN on entry.
+// sample writes new XIDs into the row. Event cells are NaN on entry.
 func (x *xids) sample(row []float64, due []bool) error {
 	start := time.Now()
-	err := x.block.read(x.engine, x.buffer)
-	x.reads.add(len(x.block.chunks), start)
+	err := x.block.readCells(x.engine, x.buffer)
+	x.reads.addCalls(len(x.block.chunks), start)
 	if err == nil && x.life != nil && (x.life.cells[0].micros == 0 || start.Sub(x.looked) >= lifeEvery) {
 		x.looked = start
-		err = x.life.read(x.engine, x.buffer)
-		x.reads.add(1, start)
+		err = x.life.readCells(x.engine, x.buffer)
+		x.reads.addCalls(1, start)
 	}
 	if err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
@@ -234,11 +232,11 @@ func (x *xids) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// fetch reads what happened since the last time. What it cannot have it tries again.
+// fetch reads the XIDs since the last fetch. After an error the next sample tries again.
 func (x *xids) fetch() error {
 	start := time.Now()
 	count, err := x.engine.since(x.block, x.fetched, x.events)
-	x.histories.add(1, start)
+	x.histories.addCalls(1, start)
 	if severed(err) {
 		return fmt.Errorf("read the history of XIDs: %w", err)
 	}
@@ -263,10 +261,10 @@ func (x *xids) fetch() error {
 			}
 		}
 	}
-	for i := range x.devices { // those of a compute instance and of its GPU instance are of one device
+	for i := range x.devices { // a compute instance and its GPU instance share one device
 		slices.SortStableFunc(x.devices[i].pending, func(a, b cell) int { return cmp.Compare(a.micros, b.micros) })
 	}
-	for i, c := range x.block.cells { // one without a number, say
+	for i, c := range x.block.cells { // for example one without a number
 		if count < len(x.events) {
 			x.fetched[i] = max(x.fetched[i], c.micros)
 		}
@@ -274,7 +272,7 @@ func (x *xids) fetch() error {
 	return nil
 }
 
-// fill moves XIDs that wait into the due cells of a row.
+// fill moves waiting XIDs into the due cells of a row.
 func (d *xidDevice) fill(row []float64, due []bool, life *block) {
 	if d.last >= 0 && due[d.last] {
 		row[d.last] = math.NaN()

@@ -8,8 +8,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// What only AMD's GPUs have, in the labels in which the collector rocm shows a
-// whole MI300X.
+// Fields that only AMD GPUs have, with the labels of the collector rocm for a whole MI300X.
 
 const (
 	amdXCCs, amdVCNs, amdJPEGs = 8, 4, 32
@@ -17,7 +16,7 @@ const (
 	amdCycles                  = 1000 // of the firmware, per second
 )
 
-// amdColumn is a column in the making.
+// amdColumn is a column before it is added to a source.
 type amdColumn struct {
 	labels []collector.Label
 	cell   cell
@@ -37,7 +36,7 @@ func (b *builder) amd(s *source, g *gpu) {
 			continue
 		}
 		for _, c := range g.amdColumns(r.Desc) {
-			s.add(r.Desc, 0, 0, c.cell, c.labels...)
+			s.addColumn(r.Desc, 0, 0, c.cell, c.labels...)
 		}
 	}
 }
@@ -51,7 +50,7 @@ func (g *gpu) amdColumns(d *field.Descriptor) []amdColumn {
 	return nil
 }
 
-// numbered is n columns that differ in the number of a part.
+// numbered returns n columns that differ in the number of a part.
 func numbered(name string, n int, c cell) []amdColumn {
 	var out []amdColumn
 	for i := range n {
@@ -60,7 +59,7 @@ func numbered(name string, n int, c cell) []amdColumn {
 	return out
 }
 
-// named is a column for each value of a label.
+// named returns a column for each value of a label.
 func named(name string, values ...string) func(cells ...cell) []amdColumn {
 	return func(cells ...cell) []amdColumn {
 		var out []amdColumn
@@ -200,7 +199,7 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 		return g.amdErrors()
 	case field.AMDBadPages:
 		return named("state", "retired", "pending", "failed")(never)
-	case field.AMDRecordAge: // records of 15 hours ago are no news
+	case field.AMDRecordAge: // records are 15 hours old
 		return named("severity", "fatal", "non_fatal_corrected")(cell{op: constant, a: 54000})
 	case field.AMDUnread:
 		return named("what", "gpu_metrics", "attributes", "partitions")(never)
@@ -208,7 +207,7 @@ func (g *gpu) amdTroubles(d *field.Descriptor) []amdColumn {
 	return nil
 }
 
-// amdErrors: the corrected ones of the memory controller are those of ECC.
+// amdErrors counts the memory controller's corrected errors as ECC errors.
 func (g *gpu) amdErrors() []amdColumn {
 	var out []amdColumn
 	for _, block := range []string{"umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl"} {
@@ -239,13 +238,13 @@ func (g *gpu) amdRest(d *field.Descriptor) []amdColumn {
 	return nil
 }
 
-// amdVRAM is the device memory in use, in bytes.
+// amdVRAM returns the device memory in use, in bytes.
 func (g *gpu) amdVRAM() cell {
 	bytes := g.memory * (1 << 20)
 	return cell{op: used, a: bytes * g.mix.memory, b: bytes * g.mix.memorySwing, c: bytes}
 }
 
-// amdTexts are the texts that only AMD's boards have.
+// amdTexts returns the text fields that only AMD GPUs have.
 func (g *gpu) amdTexts(d collector.Device) map[field.ID]string {
 	return map[field.ID]string{
 		field.AMDUniqueID: d.UUID[len("GPU-"):], field.AMDComputePartition: "SPX", field.AMDMemoryPartition: "NPS1",

@@ -13,20 +13,20 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// builder makes the sources of one Open.
+// builder builds the sources of one Open.
 type builder struct {
 	world    *World
 	fields   field.List
 	readings []field.Reading
 	elapsed  time.Duration // at Open
-	count    int           // GPUs at that time
+	count    int           // number of GPUs in Open
 	closed   *atomic.Bool
 }
 
 func (b *builder) source(gpu, nvswitch int) *source {
 	s := &source{world: b.world, closed: b.closed, gpu: gpu, nvswitch: nvswitch}
 	s.follow()
-	// What happened before Open is no event.
+	// Faults before Open are not events.
 	s.scripted = slices.DeleteFunc(s.scripted, func(f *fault) bool { return f.begun(b.elapsed) })
 	return s
 }
@@ -38,7 +38,7 @@ func (s *source) unit(l load) int {
 	return len(s.loads) - 1
 }
 
-// gpu makes the source of a board: the board, its instances, its links.
+// gpu builds the source of a board with its instances and links.
 func (b *builder) gpu(i int) *source {
 	w := b.world
 	s := b.source(i, -1)
@@ -47,7 +47,7 @@ func (b *builder) gpu(i int) *source {
 	s.xidsSeen = s.xids.number(float64(w.uptime(b.elapsed).Microseconds()) / 1e6)
 
 	slices := w.slices(i)
-	var l load // that of its instances, if there are any
+	var l load // the load of its instances, if there are any
 	if len(slices) == 0 {
 		l = w.load(w.shape(i), uint64(i))
 	}
@@ -71,7 +71,7 @@ func (b *builder) gpu(i int) *source {
 	return s
 }
 
-// labelled adds the readings that have several columns a board.
+// labelled adds the readings that have several columns per board.
 func (b *builder) labelled(s *source, g *gpu) {
 	if g.vendor != nvidia {
 		return
@@ -110,8 +110,7 @@ func (b *builder) instance(s *source, g *gpu, part slice) {
 	s.bind(b.readings, len(s.devices)-1, unit, &in)
 }
 
-// link adds a link, unless the list asks for nothing that links have: a node
-// has a hundred links and more, and most lists have no use for them.
+// link adds a link if the list has link fields: a node has a hundred links and more, and most lists do not need them.
 func (b *builder) link(s *source, d collector.Device, of binder) {
 	before := len(s.columns)
 	s.bind(b.readings, len(s.devices), 0, of)
@@ -121,8 +120,7 @@ func (b *builder) link(s *source, d collector.Device, of binder) {
 	}
 }
 
-// nvswitch makes the source of a switch and its ports, nil if the list asks for
-// nothing that they have.
+// nvswitch builds the source of a switch and its ports, nil if the list has no fields for them.
 func (b *builder) nvswitch(i int) *source {
 	w := b.world
 	s := b.source(-1, i)
@@ -142,8 +140,7 @@ func (b *builder) nvswitch(i int) *source {
 	return s
 }
 
-// cpu makes the source of a CPU and its cores, nil if the list asks for nothing
-// that they have.
+// cpu builds the source of a CPU and its cores, nil if the list has no fields for them.
 func (b *builder) cpu(i int) *source {
 	w := b.world
 	s := b.source(-1, -1)
@@ -175,8 +172,7 @@ type binder interface {
 	cell(d *field.Descriptor) (cell, bool)
 }
 
-// facts returns the label fields of a device that is busy with l. Texts are looked
-// up; numbers are those at Open, as the other collectors have them.
+// facts returns the label fields of a device with load l: texts, and numbers as of Open, as in the other collectors.
 func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collector.Label {
 	micros := b.world.uptime(b.elapsed).Microseconds()
 	var p point
@@ -230,7 +226,7 @@ func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
 	return out, nil
 }
 
-// explain says why devices lack what they lack.
+// explain records why devices lack fields.
 func (b *builder) explain(s *source) {
 	s.blank = s.Blank(collector.ReasonBlank, "a simulated fault blanks it")
 	vendor := b.world.profile.board.vendor

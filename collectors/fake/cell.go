@@ -6,8 +6,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// op is how a cell is made of a point. An enumeration and three numbers instead
-// of a closure: a sample is then a switch per cell over flat memory.
+// op is how a cell is computed from a point. An enumeration with three numbers instead of a closure makes a sample one
+// switch per cell over flat memory.
 type op uint8
 
 const (
@@ -22,9 +22,9 @@ const (
 	usedRatio           // used ÷ c
 	reasons             // DCGM's mask of clock event reasons
 	capped              // 1 at the power limit, else 0
-	lastXID             // the source knows
-	xidEvent            // the source knows
-	buffered            // the source's buffers know
+	lastXID             // computed by the source
+	xidEvent            // computed by the source
+	buffered            // computed by the source's buffers
 
 	firstCounter
 	worked  // a + b × seconds of full load + c × seconds up
@@ -33,11 +33,11 @@ const (
 	count   // c + whole periods of b seconds since a seconds before the start
 )
 
-// cell makes the values of one column.
+// cell computes the values of one column.
 type cell struct {
 	op      op
-	whole   bool   // an integer: counters are cut, the rest is rounded
-	unit    uint16 // which of the source's points
+	whole   bool   // an integer: counters are truncated, the rest is rounded
+	unit    uint16 // index of the source's point
 	a, b, c float64
 	window
 }
@@ -105,7 +105,7 @@ func (c *cell) value(p *point, up float64) float64 {
 	}
 }
 
-// clock swings above the capped clock as the regulator swings below the limit.
+// clock swings above the capped clock while the regulator swings below the power limit.
 func (c *cell) clock(p *point) float64 {
 	switch {
 	case p.load < idleLoad:
@@ -128,17 +128,17 @@ func clockReasons(p *point) float64 {
 	return 0
 }
 
-// fixed is a reading that does not change.
+// fixed returns a constant reading.
 func fixed(v float64) (cell, bool) { return cell{op: constant, a: v}, true }
 
-// linear is a + b × what op reads.
+// linear returns a + b × the quantity of op.
 func linear(op op, a, b float64) (cell, bool) { return cell{op: op, a: a, b: b}, true }
 
-// none is a field that the device does not have.
+// none returns a field that the device does not have.
 func none() (cell, bool) { return cell{}, false }
 
-// finish fits a cell to the field it is for: integers where the library returns
-// integers, constants inside of the plausible range.
+// finish adapts a cell to its field: integers where the library returns integers, and constants within the plausible
+// range.
 func finish(c cell, d *field.Descriptor, unit int) cell {
 	c.whole = d.Kind == field.Int64
 	c.unit = uint16(unit)

@@ -1,11 +1,9 @@
-// Package fake is a collector of GPUs that do not exist: whole nodes, simulated
-// to the last link, for demonstrations, dashboards, tests and benchmarks
-// without hardware. Values are functions of a seed and of time, and they hang
-// together as real ones do: power follows the load, temperature the power,
-// energy is the power's integral. A script can let anything go wrong.
+// Package fake is a collector of simulated nodes, down to single links, for demonstrations, dashboards, tests and
+// benchmarks without hardware. Values are functions of a seed and of time and are consistent: power follows the load,
+// temperature the power, and energy is the integral of power. A script can inject any fault.
 //
-// Model names end in " (simulated)", and so does the driver's version.
-// README.md describes profiles, load shapes and the script.
+// Model names and the driver version end in " (simulated)". README.md describes profiles, load shapes and the script.
+// The package starts no goroutine; all methods of World are safe for concurrent use.
 package fake
 
 import (
@@ -19,21 +17,20 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Options of a simulated node. The zero value is a DGX H100. What Spec says
-// comes before the other fields.
+// Options of a simulated node. The zero value is a DGX H100. Settings in Spec override the other fields.
 type Options struct {
 	Profile string           // one of Profiles(); empty means DefaultProfile
 	Devices int              // number of GPUs; 0 means the profile's
 	Spec    *Spec            // may be nil
 	Now     func() time.Time // clock of values and faults; nil means time.Now
 	Seed    uint64           // distinguishes nodes of one profile
-	Curves  *Curves          // courses of load that several nodes share; nil: the node has its own
+	Curves  *Curves          // load curves shared by several nodes; nil: the node has its own
 
-	// Isolated says that this process may be ruined: it is a child made for this
-	// collector. Without it a spec that ends processes is an error.
+	// Isolated allows faults that ruin the process, because it is a child made for this collector. Without it a spec
+	// that ends processes is an error.
 	Isolated bool
-	// Start is when the exporter started, for a child that was started later: the
-	// times of faults count from it, in whichever child. Zero means now.
+	// Start is when the exporter started. Fault times count from it in every child, however late the child starts. Zero
+	// means now.
 	Start time.Time
 }
 
@@ -52,8 +49,7 @@ func (o Options) withSpec() Options {
 	return o
 }
 
-// Factory makes a node and returns the factory of its collectors, which all see
-// the same devices, values and faults.
+// Factory creates a node and returns the factory of its collectors, which all see the same devices, values and faults.
 func Factory(o Options) (collector.Factory, error) {
 	w, err := NewWorld(o)
 	if err != nil {
@@ -112,7 +108,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	return sources, nil
 }
 
-// Rescan reports whether the node has another number of GPUs than at Open.
+// Rescan reports whether the number of GPUs differs from the one in Open.
 func (c *Collector) Rescan(context.Context) (changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,8 +120,8 @@ func (c *Collector) Rescan(context.Context) (changed bool, err error) {
 	return c.opened && t.gpus(elapsed, w.gpus) != c.gpus, nil
 }
 
-// Close ends the use of the sources. It does not wait for calls that hang; those
-// return when their fault ends or the World is released.
+// Close ends the use of the sources. It does not wait for calls that hang; they return when their fault ends or the
+// World is released.
 func (c *Collector) Close() error {
 	c.closed.Store(true)
 	return nil

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// FaultKind is what goes wrong.
+// FaultKind is a kind of fault.
 type FaultKind string
 
 // The kinds of faults. README.md describes them.
@@ -31,8 +31,7 @@ const (
 	Devices   FaultKind = "devices"    // the node has another number of GPUs
 )
 
-// The kinds that ruin the process in which they begin. They are for a World with
-// Options.Isolated only.
+// Kinds that ruin the process in which they begin. They need a World with Options.Isolated.
 const (
 	Crash    FaultKind = "crash"    // SIGSEGV
 	Abort    FaultKind = "abort"    // an assertion's text, then SIGABRT
@@ -50,30 +49,29 @@ type Span struct{ First, Last int }
 // All is the span of every index.
 func All() []Span { return []Span{{0, maxDevices - 1}} }
 
-// Fault is something that goes wrong for a while.
+// Fault is a fault with its time and targets.
 type Fault struct {
 	Kind FaultKind
 	At   time.Duration // since the world was made
 	For  time.Duration // 0 means for ever; an XID takes no time
-	// While is a file, instead of At and For: the fault begins when the file is
-	// made and lasts until it is removed. Who watches what a fault does need not be
-	// in time for it.
+	// While replaces At and For by a file: the fault begins when the file is created and lasts until it is removed. So
+	// an observer does not have to meet a deadline.
 	While string
 
-	GPUs, Switches []Span // the devices that have it; not for OpenFails and Devices
+	GPUs, Switches []Span // affected devices; not for OpenFails and Devices
 
 	Delay   time.Duration     // Slow
 	Field   *field.Descriptor // Absurd, Blank; nil with Blank means every field
 	Value   float64           // Absurd
-	Label   collector.Label   // Absurd, Blank: only columns with it; the zero one: all of the field
+	Label   collector.Label   // Absurd, Blank: only columns with this label; zero: the whole field
 	XID     int               // XID
 	Watch   string            // Health: NVLINK, MEM …
-	Fail    bool              // Health: fails, else warns
-	Code    string            // Health: health_error_code; empty means one that suits Watch
+	Fail    bool              // Health: fails; otherwise warns
+	Code    string            // Health: health_error_code; empty means a suitable code for Watch
 	Message string            // Failing, OpenFails
-	Count   int               // Devices: how many GPUs there are
+	Count   int               // Devices: number of GPUs
 
-	Once   bool // kinds that ruin processes: spares those born after At
+	Once   bool // kinds that ruin processes: spares processes started after At
 	Status int  // Exit
 	Rate   int  // Leak: MiB per second
 
@@ -83,7 +81,7 @@ type Fault struct {
 // maxDevices bounds the number of GPUs of a node.
 const maxDevices = 1 << 14
 
-// validate says what makes no sense about f.
+// validate returns the errors in f.
 func (f *Fault) validate() error {
 	rules, ok := faultKeys[f.Kind]
 	if !ok {
@@ -124,13 +122,13 @@ func contains(spans []Span, i int) bool {
 // fault is a Fault on the timeline of a world.
 type fault struct {
 	Fault
-	seq    int           // its position in the order in which faults were added
-	healed chan struct{} // closed when it is taken back
-	err    error         // of Lost, Stalled, Failing: made once, returned often
+	seq    int           // position in the order of addition
+	healed chan struct{} // closed when the fault is healed
+	err    error         // of Lost, Stalled, Failing: created once, returned often
 	start  time.Time     // of the world
 }
 
-// begin is when f begins, after the world's start; false if that is not known yet.
+// begin returns when f begins, after the world's start; false if that is not known yet.
 func (f *fault) begin() (at time.Duration, known bool) {
 	if f.While == "" {
 		return f.At, true
@@ -148,7 +146,7 @@ func (f *fault) begun(elapsed time.Duration) bool {
 	return known && elapsed >= at
 }
 
-// active reports whether f is in effect, elapsed after the world's start.
+// active reports whether f is in effect at a time after the world's start.
 func (f *fault) active(elapsed time.Duration) bool {
 	if !f.begun(elapsed) || f.For > 0 && elapsed-f.At >= f.For {
 		return false
@@ -161,8 +159,7 @@ func (f *fault) active(elapsed time.Duration) bool {
 	}
 }
 
-// timeline is every fault of a world, in the order in which they were added.
-// It is replaced whole.
+// timeline is the list of a world's faults in the order of addition. It is immutable.
 type timeline struct{ faults []*fault }
 
 func (t *timeline) with(f Fault, start time.Time) (*timeline, *fault) {
@@ -171,7 +168,7 @@ func (t *timeline) with(f Fault, start time.Time) (*timeline, *fault) {
 	return &timeline{faults: append(slices.Clone(t.faults), added)}, added
 }
 
-// openError returns what Open fails with, if it does.
+// openError returns the error of Open, if a fault makes it fail.
 func (t *timeline) openError(elapsed time.Duration) error {
 	for _, f := range t.faults {
 		if f.Kind == OpenFails && f.active(elapsed) {
@@ -181,7 +178,7 @@ func (t *timeline) openError(elapsed time.Duration) error {
 	return nil
 }
 
-// gpus returns how many GPUs there are: what the newest active fault says.
+// gpus returns the number of GPUs: the count of the newest active fault.
 func (t *timeline) gpus(elapsed time.Duration, otherwise int) int {
 	var newest *fault
 	var since time.Duration
@@ -199,8 +196,8 @@ func (t *timeline) gpus(elapsed time.Duration, otherwise int) int {
 	return newest.Count
 }
 
-// of returns the faults of one source.
-func (t *timeline) of(gpu, nvswitch int) []*fault {
+// forSource returns the faults of one source.
+func (t *timeline) forSource(gpu, nvswitch int) []*fault {
 	var out []*fault
 	for _, f := range t.faults {
 		if gpu >= 0 && (contains(f.GPUs, gpu) || f.Kind == Devices) || nvswitch >= 0 && contains(f.Switches, nvswitch) {
@@ -212,7 +209,7 @@ func (t *timeline) of(gpu, nvswitch int) []*fault {
 
 var errReleased = errors.New("the simulated node was shut down")
 
-// sampleError is what Sample (or Open) returns while f is active.
+// sampleError returns the error of Sample (or Open) while f is active.
 func (f *fault) sampleError() error {
 	switch f.Kind {
 	case Lost:
@@ -234,13 +231,13 @@ func messageOr(message, otherwise string) string {
 	return message
 }
 
-// keys of a fault in the spec, in addition to at, for and kind.
+// keys lists the keys that a fault has in the spec, in addition to at, for and kind.
 type keys struct {
 	targets  bool // device and switch
 	required []string
 	optional []string
-	moment   bool // takes no time: no key for
-	process  bool // ruins the process: only in a World that may; key once
+	moment   bool // takes no time: key for is not allowed
+	process  bool // ruins the process: needs Isolated, allows key once
 }
 
 var faultKeys = map[FaultKind]keys{

@@ -17,18 +17,18 @@ type gpu struct {
 	count int // boards of the node
 	mix   mix
 
-	// An instance has a share of the board; a board has all of it.
+	// An instance has a share of the board.
 	instance  bool
 	sliced    bool    // a board that has instances
 	computing float64 // share of the SMs
 	memory    float64 // MiB
 	reserved  float64 // MiB
-	idleWatts float64 // of this very board: no two are equal
-	offset    float64 // what sets this device's counters apart, 0…1
-	faulty    bool    // the board of the node that has errors now and then
+	idleWatts float64 // differs from board to board
+	offset    float64 // shifts this device's counters, 0…1
+	faulty    bool    // this board has occasional errors
 }
 
-// cell returns how the field is made for this device, false if it has none.
+// cell returns how the field is computed for this device, false if the device lacks it.
 func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 	switch {
 	case d.Kind != field.Int64 && d.Kind != field.Double:
@@ -46,12 +46,12 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 		}
 	}
 	if g.instance || g.vendor == amd {
-		return none() // what is left is of boards, and NVIDIA's own; AMD's own has labels, see amd.go
+		return none() // the remaining fields need a board and NVIDIA; AMD's own fields have labels, see amd.go
 	}
 	return g.generic(d)
 }
 
-// levels says whether fields of d's level are this device's.
+// levels reports whether this device has fields of d's level.
 func (g *gpu) levels(d *field.Descriptor) bool {
 	switch d.Level {
 	case field.Instance, field.ComputeInstance:
@@ -62,8 +62,8 @@ func (g *gpu) levels(d *field.Descriptor) bool {
 	return d.ID == fieldVGPULicense && !g.instance
 }
 
-// sharedByInstances: what the driver reports of an instance is its memory and its
-// profiling metrics.
+// sharedByInstances reports whether an instance has the field: the driver reports memory and profiling metrics per
+// instance.
 func sharedByInstances(id field.ID) bool {
 	return id >= 250 && id <= 254 || id >= 1001 && id <= 1008 || id >= 1013 && id <= 1016
 }
@@ -73,8 +73,7 @@ const (
 	fieldFan         field.ID = 191
 )
 
-// supports says whether a board of this model has the field at all. Ids are
-// those of dcgm_fields.h.
+// supports reports whether a board of this model has the field. IDs are from dcgm_fields.h.
 func (g *gpu) supports(id field.ID) bool {
 	b := g.board
 	if _, known := field.ByID(id); !known {
@@ -87,7 +86,7 @@ func (g *gpu) supports(id field.ID) bool {
 		return false
 	case id == 6, id >= 350 && id <= 363: // bind events, diagnostics
 		return false
-	case id >= 500 && id < 571: // vGPU, but for the licence that DCGM reports of every board
+	case id >= 500 && id < 571: // vGPU, except the licence, which DCGM reports for every board
 		return id == 500 || id == fieldVGPULicense
 	case id >= 571 && id <= 577, id >= 1425 && id <= 1442, id == 1502, id == 1503: // racks, power smoothing, IMEX
 		return false
@@ -105,7 +104,7 @@ func (g *gpu) supports(id field.ID) bool {
 		return b.links > 0
 	case id >= 1001 && id <= 1099:
 		return b.profiling
-	case id >= 203 && id <= 207 && g.sliced: // the driver has no utilisation of a board in MIG mode
+	case id >= 203 && id <= 207 && g.sliced: // the driver reports no utilisation of a board in MIG mode
 		return false
 	case id == 110 || id == 111:
 		return !b.consumer
@@ -113,7 +112,7 @@ func (g *gpu) supports(id field.ID) bool {
 	return true
 }
 
-// isNVLink knows the ids that need NVLinks.
+// isNVLink reports whether a field needs NVLinks.
 func isNVLink(id field.ID) bool {
 	switch {
 	case id >= 400 && id <= 499, id >= 825 && id <= 843, id >= 879 && id <= 897,
@@ -125,7 +124,7 @@ func isNVLink(id field.ID) bool {
 	return false
 }
 
-// amdHas lists what the collector rocm supplies of an MI300X in DCGM's terms.
+// amdHas reports whether the collector rocm supplies a field for an MI300X.
 func amdHas(id field.ID) bool {
 	switch id {
 	case 4, 52, 55,
@@ -143,7 +142,7 @@ func amdHas(id field.ID) bool {
 	return id >= field.FirstAMD
 }
 
-// identity are numbers that say what and where a board is.
+// identity returns the numeric fields that identify a board.
 func (g *gpu) identity(d *field.Descriptor) (cell, bool) {
 	switch d.ID {
 	case 4: // GPUs of the node
@@ -193,9 +192,8 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// generic makes a value for a field that nothing above knows, from its unit: a
-// plausible one that moves where its kind moves. What has no unit is a flag or
-// a count of troubles, and is 0.
+// generic returns a plausible value for any other field from its unit; the value changes if its kind does. A field
+// without a unit is a flag or an error count and reads 0.
 func (g *gpu) generic(d *field.Descriptor) (cell, bool) {
 	c, ok := g.byUnit(d)
 	low, high := c.a, c.a+c.b
@@ -230,7 +228,7 @@ func (g *gpu) byUnit(d *field.Descriptor) (cell, bool) {
 	return fixed(0)
 }
 
-// texts are the string fields of a board, by the ids of dcgm_fields.h.
+// texts returns the text fields of a board, by the IDs of dcgm_fields.h.
 func (g *gpu) texts(d collector.Device) map[field.ID]string {
 	serial := fmt.Sprintf("SIM%010d", hash(g.world.seed, forSerial, uint64(g.index))%1e10)
 	out := map[field.ID]string{
@@ -242,7 +240,7 @@ func (g *gpu) texts(d collector.Device) map[field.ID]string {
 		return out
 	}
 	out[2] = nvmlVersion
-	out[68] = d.UUID // as CUDA_VISIBLE_DEVICES takes it
+	out[68] = d.UUID // in the form of CUDA_VISIBLE_DEVICES
 	out[82] = g.imageVersion
 	if !g.consumer {
 		out[56], out[80] = "2.1", "7.16" // the power object has no version on these boards

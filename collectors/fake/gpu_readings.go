@@ -6,7 +6,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// What follows the load: clocks, temperatures, power, utilisation, memory, bus.
+// Readings that follow the load: clocks, temperatures, power, utilisation, memory, bus.
 
 func (g *gpu) clocks(d *field.Descriptor) (cell, bool) {
 	switch d.ID {
@@ -84,7 +84,7 @@ func (g *gpu) utilisation(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// memories: total = used + free + reserved at every time, in whole MiB.
+// memories keeps total = used + free + reserved at all times, in whole MiB.
 func (g *gpu) memories(d *field.Descriptor) (cell, bool) {
 	available := g.memory - g.reserved
 	of := func(op op) (cell, bool) {
@@ -111,7 +111,7 @@ func (g *gpu) memories(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// lane is a PCIe lane's bandwidth by generation, bytes/s each way.
+// pcieBytes returns the PCIe bandwidth in bytes/s per direction.
 func (g *gpu) pcieBytes() float64 {
 	lane := 1e9
 	for range int(g.pcieGen) - 3 {
@@ -141,8 +141,7 @@ func (g *gpu) bus(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// profiling metrics are ratios of the cycles; the counters next to them count
-// the cycles.
+// profiling returns profiling metrics: ratios of cycles and cycle counters.
 func (g *gpu) profiling(d *field.Descriptor) (cell, bool) {
 	switch d.ID {
 	case 1084: // cycles elapsed
@@ -158,7 +157,7 @@ func (g *gpu) profiling(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// activity is a profiling metric's ratio at full load.
+// activity returns a profiling metric's ratio at full load.
 func (g *gpu) activity(id field.ID) (float64, bool) {
 	m := g.mix
 	switch {
@@ -196,14 +195,13 @@ func (g *gpu) activity(id field.ID) (float64, bool) {
 
 const hour = 3600.0
 
-// every counts something that happens at a steady pace, at times of this
-// device's own.
+// every counts events at a steady rate, at times that differ between devices.
 func (g *gpu) every(seconds float64) (cell, bool) {
 	return cell{op: count, a: g.offset * seconds, b: seconds}, true
 }
 
-// errors of memory. The one faulty board of the node sees a single-bit error
-// every two hours, and a row is remapped after some of them; the others none.
+// errors returns memory errors. The one faulty board of the node has a single-bit error every two hours, and some of
+// them remap a row; the other boards have none.
 func (g *gpu) errors(d *field.Descriptor) (cell, bool) {
 	const sbe, remap, remapUncorrectable, earlier = 2 * hour, 36 * hour, 9 * 24 * hour, 37
 	rare := func(seconds, before float64) (cell, bool) {
@@ -215,11 +213,11 @@ func (g *gpu) errors(d *field.Descriptor) (cell, bool) {
 		return c, true
 	}
 	switch d.ID {
-	case 300, 301: // ECC is on, and will be
+	case 300, 301: // ECC is on and stays on
 		return fixed(1)
-	case 310, 318: // of all, of the device memory; since the driver was loaded
+	case 310, 318: // total, and of device memory; since the driver was loaded
 		return rare(sbe, 0)
-	case 312, 328: // and since the board was made
+	case 312, 328: // since the board was made
 		return rare(sbe, earlier)
 	case 394:
 		return rare(remap, 0)
@@ -236,7 +234,7 @@ func (g *gpu) errors(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// events: XIDs, and the time that clocks were held down.
+// events returns XIDs and the durations of clock limits.
 func (g *gpu) events(d *field.Descriptor) (cell, bool) {
 	k := perSecond(d.Unit)
 	switch d.ID {
@@ -259,21 +257,20 @@ func (g *gpu) events(d *field.Descriptor) (cell, bool) {
 	return none()
 }
 
-// naturalXIDs are what an application's mistakes and a row remap leave in the
-// log of the faulty board. None of them says that it is not healthy.
+// naturalXIDs are XIDs of application errors and of a row remap, which do not mean that the faulty board is unhealthy.
 var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 68}
 
-// xidEvery is the time between two of them.
+// xidEvery is the time between two natural XIDs.
 const xidEvery = 17 * 60.0
 
-// xids of a board: which one was the last at a time, 0 if none yet.
+// xids computes a board's natural XIDs.
 type xids struct {
 	seed   uint64
 	offset float64 // s
 	on     bool
 }
 
-// number is how many XIDs there were, up seconds after the driver was loaded.
+// number returns how many XIDs occurred, up seconds after the driver was loaded.
 func (x *xids) number(up float64) int64 {
 	if !x.on {
 		return 0
@@ -288,10 +285,10 @@ func (x *xids) code(number int64) float64 {
 	return naturalXIDs[hash(x.seed, forXID, uint64(number))%uint64(len(naturalXIDs))]
 }
 
-// since is when XID number happened, in seconds after the driver was loaded.
+// since returns when an XID occurred, in seconds after the driver was loaded.
 func (x *xids) since(number int64) float64 { return float64(number)*xidEvery - x.offset }
 
-// links binds the fields of a board's links together.
+// links returns the fields about all links of a board.
 func (g *gpu) links(d *field.Descriptor) (cell, bool) {
 	if g.instance || !isNVLink(d.ID) {
 		return none()
@@ -305,9 +302,8 @@ func (g *gpu) links(d *field.Descriptor) (cell, bool) {
 	return g.traffic(d, g.board.links, true)
 }
 
-// traffic is what a number of links carries. A name says whether it is bytes,
-// packets or errors, and of which direction. first says whether the board's
-// first link, where a faulty board has its errors, is among them.
+// traffic returns the traffic of a number of links. The name decides the direction and whether it counts bytes, packets
+// or errors. first reports whether the links include the board's first, where a faulty board has its errors.
 func (g *gpu) traffic(d *field.Descriptor, links int, first bool) (cell, bool) {
 	name := d.Name
 	rate := g.mix.nvlink * g.linkBytes * float64(links)

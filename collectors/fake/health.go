@@ -8,19 +8,19 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// healthWatches are DCGM's, as the exporter's label spells them.
+// healthWatches lists DCGM's watches in the spelling of the exporter's label.
 func healthWatches() []string {
 	return []string{"PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"}
 }
 
-// results of a watch.
+// Results of a watch.
 const (
 	healthPass = 0
 	healthWarn = 10
 	healthFail = 20
 )
 
-// healthCode is an error code that suits a watch, as dcgm-exporter calls it.
+// healthCode returns a suitable error code for a watch, in dcgm-exporter's spelling.
 func healthCode(watch string) string {
 	switch watch {
 	case "PCIE":
@@ -39,8 +39,7 @@ func healthCode(watch string) string {
 	return "DCGM_FR_UNKNOWN"
 }
 
-// healthColumns is one column per watch. The state is in a label, so that a
-// change of health is a change of columns.
+// healthColumns adds one column per watch. The state is a label, so a change of health is a change of columns.
 func (s *source) healthColumns(d *field.Descriptor, device int, elapsed time.Duration) {
 	for _, watch := range healthWatches() {
 		state, code := healthPass, "DCGM_FR_OK"
@@ -54,13 +53,13 @@ func (s *source) healthColumns(d *field.Descriptor, device int, elapsed time.Dur
 			}
 		}
 		c, _ := fixed(float64(state))
-		s.add(d, device, 0, c, collector.Label{Name: "health_error_code", Value: code}, collector.Label{Name: "health_watch", Value: watch})
+		s.addColumn(d, device, 0, c, collector.Label{Name: "health_error_code", Value: code}, collector.Label{Name: "health_watch", Value: watch})
 	}
 	s.watchesHealth = true
 	s.health = s.healthSum(elapsed)
 }
 
-// healthSum changes when the set of active health faults does.
+// healthSum identifies the set of active health faults.
 func (s *source) healthSum(elapsed time.Duration) uint64 {
 	var sum uint64
 	for _, f := range s.faults {
@@ -71,7 +70,7 @@ func (s *source) healthSum(elapsed time.Duration) uint64 {
 	return sum
 }
 
-// p2pColumns is one column per peer. Boards without links do not reach others.
+// p2pColumns adds one column per peer. Boards without links reach no peers.
 func (s *source) p2pColumns(g *gpu, d *field.Descriptor, device int) {
 	status, value := "OK", 0.0
 	if g.board.links == 0 {
@@ -79,6 +78,6 @@ func (s *source) p2pColumns(g *gpu, d *field.Descriptor, device int) {
 	}
 	for _, j := range peers(g.index, g.count) {
 		c, _ := fixed(value)
-		s.add(d, device, 0, c, collector.Label{Name: "link_status", Value: status}, collector.Label{Name: "peer_gpu", Value: strconv.Itoa(j)})
+		s.addColumn(d, device, 0, c, collector.Label{Name: "link_status", Value: status}, collector.Label{Name: "peer_gpu", Value: strconv.Itoa(j)})
 	}
 }

@@ -16,7 +16,7 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// hash mixes the seed of a world with numbers that name a thing in it.
+// hash mixes a world's seed with numbers that identify an object.
 func hash(seed uint64, name ...uint64) uint64 {
 	h := mixBits(seed)
 	for _, n := range name {
@@ -28,7 +28,7 @@ func hash(seed uint64, name ...uint64) uint64 {
 // fraction maps a hash to [0, 1).
 func fraction(h uint64) float64 { return float64(h>>11) / (1 << 53) }
 
-// What is hashed for, so that the same device gets unrelated numbers.
+// Uses of hash, so that one device gets unrelated numbers.
 const (
 	forUUID uint64 = iota + 1
 	forSerial
@@ -39,8 +39,8 @@ const (
 	forUptime
 )
 
-// uuid looks like a GPU's and is plainly none: it begins with "fa4e" and has
-// the version digit 0, which no generator uses.
+// uuid looks like a GPU's UUID but is recognisable as simulated: it begins with "fa4e" and has the version digit 0,
+// which no generator uses.
 func uuid(seed uint64, kind, i uint64) string {
 	a, b := hash(seed, forUUID, kind, i, 0), hash(seed, forUUID, kind, i, 1)
 	return fmt.Sprintf("fa4e%04x-%04x-0%03x-8%03x-%012x", a&0xffff, a>>16&0xffff, a>>32&0xfff, a>>48&0xfff, b&0xffffffffffff)
@@ -52,8 +52,8 @@ const (
 	uuidInstance
 )
 
-// pciBusID is in DCGM's form, with a domain of 8 digits. The first eight boards
-// lie where a DGX has them, the others follow on further domains.
+// pciBusID is in DCGM's form, with an eight-digit domain. The first eight boards have a DGX's addresses, the others
+// follow in further domains.
 func pciBusID(i int) string {
 	buses := [8]int{0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf}
 	return fmt.Sprintf("%08X:%02X:00.0", i/8, buses[i%8])
@@ -87,7 +87,7 @@ func instanceDevice(gpu collector.Device, s slice) collector.Device {
 	return d
 }
 
-// linkDevice is link n of a GPU or a switch, from 0.
+// linkDevice returns link n of a GPU or a switch, counted from 0.
 func linkDevice(parent collector.Device, n int) collector.Device {
 	d := parent
 	d.Facts = nil
@@ -113,7 +113,7 @@ func cpuDevice(i int) collector.Device {
 	return collector.Device{ID: "CPU-" + n, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: n}}, Model: "Grace" + modelSuffix}
 }
 
-// coreDevice is core n of a CPU; cores are numbered through the node.
+// coreDevice returns core n of a CPU; cores are numbered through the node.
 func coreDevice(cpu collector.Device, n int) collector.Device {
 	d := cpu
 	d.Facts = nil

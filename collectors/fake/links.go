@@ -7,8 +7,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// What is read of NVLink or XGMI: of a board over all of its links, of a board
-// by lane, of a link.
+// Fields of NVLink and XGMI: of a board over all its links, of a board by lane, and of a link.
 
 // link is one link of a board, to which fields are bound.
 type link struct {
@@ -33,8 +32,7 @@ func (l link) cell(d *field.Descriptor) (cell, bool) {
 	return g.traffic(d, 1, l.n == 0)
 }
 
-// laneOf finds the lane in names such as DCGM_FI_DEV_NVLINK_BANDWIDTH_L7 and
-// DCGM_FI_PROF_NVLINK_L7_TX_BYTES.
+// laneOf returns the lane in names such as DCGM_FI_DEV_NVLINK_BANDWIDTH_L7 and DCGM_FI_PROF_NVLINK_L7_TX_BYTES.
 func laneOf(name string) (int, bool) {
 	for part := range strings.SplitSeq(name, "_") {
 		if digits, ok := strings.CutPrefix(part, "L"); ok {
@@ -53,10 +51,10 @@ type nvswitch struct {
 	port  int // from 0; −1 for the switch itself
 }
 
-// portBytes is what a port carries at full load, bytes/s each way.
+// portBytes is a port's traffic at full load, bytes/s per direction.
 const portBytes = 25e9 * 0.35
 
-// cell returns how the field is made, false if a switch has none such.
+// cell returns how the field is computed, false if a switch lacks it.
 func (n *nvswitch) cell(d *field.Descriptor) (cell, bool) {
 	if d.Kind != field.Int64 && d.Kind != field.Double {
 		return none()

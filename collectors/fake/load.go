@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Shape is what a device is busy with.
+// Shape is a kind of load.
 type Shape string
 
 // The shapes. README.md describes them.
 const (
-	Idle      Shape = "idle"      // nothing but a blip now and then
+	Idle      Shape = "idle"      // nothing except an occasional blip
 	Training  Shape = "training"  // steps near full load, a checkpoint every two minutes
 	Inference Shape = "inference" // requests come and go, over a "day" of one hour
 	Bursts    Shape = "bursts"    // 50 ms of full load each second, else nothing
@@ -22,8 +22,7 @@ func Shapes() []string {
 	return []string{string(Idle), string(Training), string(Inference), string(Bursts)}
 }
 
-// mix says how a shape uses the parts of a device at full load. Ratios are of
-// the part's own maximum.
+// mix is how a shape uses the parts of a device at full load, as ratios of each part's maximum.
 type mix struct {
 	smActive, occupancy          float64
 	tensor, fp64, fp32, fp16     float64
@@ -50,8 +49,8 @@ func (s Shape) mix() mix {
 	}
 }
 
-// add adds a part of another mix.
-func (m *mix) add(o mix, share float64) {
+// addShare adds a share of another mix.
+func (m *mix) addShare(o mix, share float64) {
 	for _, f := range []struct {
 		to *float64
 		v  float64
@@ -66,14 +65,14 @@ func (m *mix) add(o mix, share float64) {
 	}
 }
 
-// Curves are a course of load for each shape. A set takes nearly 1 MB, so that a
-// process that simulates many nodes gives them a few to share.
-type Curves struct{ of map[Shape]*curve }
+// Curves holds a load curve per shape. A set takes nearly 1 MB, so a process that simulates many nodes shares a few
+// among them.
+type Curves struct{ byShape map[Shape]*curve }
 
-// NewCurves returns the curves that a node of that seed has.
+// NewCurves returns the curves of a node with that seed.
 func NewCurves(seed uint64) *Curves { return &Curves{newCurves(seed)} }
 
-// newCurves makes one curve per shape, the same ones for the same seed.
+// newCurves returns one curve per shape; the same seed gives the same curves.
 func newCurves(seed uint64) map[Shape]*curve {
 	random := func(n uint64) *rand.Rand {
 		return rand.New(rand.NewPCG(seed, n)) //nolint:gosec // repeatable on purpose
@@ -103,9 +102,8 @@ func idleLoads(r *rand.Rand) []int64 {
 	return loads
 }
 
-// trainingLoads: 2 minutes in steps of 50 ms. A training step takes 1.25 s, of
-// which 150 ms wait for the gradients of the others; the last 6 s write a
-// checkpoint.
+// trainingLoads: 2 minutes in steps of 50 ms. A training step takes 1.25 s, including 150 ms of waiting for the other
+// GPUs' gradients; the last 6 s write a checkpoint.
 func trainingLoads(r *rand.Rand) []int64 {
 	const perStep, waiting, checkpoint = 25, 3, 6 * 20
 	loads := make([]int64, 2400)
@@ -122,8 +120,8 @@ func trainingLoads(r *rand.Rand) []int64 {
 	return loads
 }
 
-// inferenceLoads: one hour, which stands for a day, in steps of 500 ms. What is
-// not the time of day is noise that remembers (AR(1)). It stays below capAt.
+// inferenceLoads: one hour, which stands for a day, in steps of 500 ms, plus autocorrelated noise (AR(1)). It stays
+// below capAt.
 func inferenceLoads(r *rand.Rand) []int64 {
 	loads := make([]int64, 7200)
 	noise := 0.0
@@ -135,8 +133,7 @@ func inferenceLoads(r *rand.Rand) []int64 {
 	return loads
 }
 
-// burstLoads: one minute in steps of 10 ms, a burst of 50 ms somewhere in each
-// second.
+// burstLoads: one minute in steps of 10 ms, with a burst of 50 ms at a random time of each second.
 func burstLoads(r *rand.Rand) []int64 {
 	const perSecond, burst = 100, 5
 	loads := make([]int64, 60*perSecond)
@@ -154,20 +151,19 @@ func expMinus(x float64) float64 { return math.Exp(-x) }
 // full is a load of 100 % in the curves' unit, thousandths.
 const full = 1000
 
-// slot is a stretch of a curve with constant load. The sums are over all slots
-// before it, in thousandths × microseconds, which is nanoseconds of full load:
-// integers, so that what is counted from them is exact and never goes back.
+// slot is a stretch of a curve with constant load. The sums cover all slots before it, in thousandths × microseconds,
+// which is nanoseconds of full load. They are integers, so that counters are exact and never go back.
 type slot struct {
-	load    int64   // thousandths of what the device can do
+	load    int64   // thousandths of the device's capacity
 	power   int64   // thousandths of the way from idle power to the limit
 	loadSum int64   //
 	powSum  int64   //
 	capSum  int64   // time at the power limit, in thousandths × µs as well
-	warmth  float64 // 0…1 at the slot's start: what temperatures follow
+	warmth  float64 // 0…1 at the slot's start: temperatures follow it
 }
 
-// curve is a load over time that repeats for ever. Curves are immutable and
-// shared by all devices that have the shape, at their own offsets.
+// curve is a load that repeats for ever. Curves are immutable and shared by all devices with the shape, at different
+// offsets.
 type curve struct {
 	step  int64  // µs per slot
 	slots []slot // one cycle
@@ -208,8 +204,7 @@ func newCurve(step time.Duration, loads []int64) *curve {
 	return c
 }
 
-// powerOf says what a load draws: all of the range at capAt, and the regulator
-// swings a little below the limit beyond that.
+// powerOf returns the power of a load: the full range at capAt, and slightly below the limit beyond that.
 func powerOf(load int64) int64 {
 	if load < capAt {
 		return load * full / capAt
@@ -217,8 +212,8 @@ func powerOf(load int64) int64 {
 	return full - (load-capAt)*full/(full-capAt)/50
 }
 
-// warm lets the warmth follow the power, as a first-order lag, until the cycle
-// ends where it began. A lag of the power's mean starts it close to that.
+// warm lets the warmth follow the power as a first-order lag until the cycle ends where it began. Starting with the lag
+// of the mean power makes that quick.
 func (c *curve) warm() {
 	warmth := float64(c.cycle.powSum) / float64(c.step*int64(len(c.slots))) / full
 	k := 1 - expMinus(float64(c.step)/float64(warmUp.Microseconds()))
@@ -258,9 +253,9 @@ func (c *curve) at(t int64) point {
 	return p
 }
 
-// add adds a part of another point: a board's load is that of its instances.
-// Instances never drive a board into its limit.
-func (p *point) add(q point, share float64) {
+// addShare adds a share of another point: a board's load is the load of its instances. Instances never drive a board
+// into its limit.
+func (p *point) addShare(q point, share float64) {
 	p.load += q.load * share
 	p.power += q.power * share
 	p.warmth += q.warmth * share

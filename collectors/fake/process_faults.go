@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// process is what faults do to the process in which a World lives. It is nil
-// where they must not.
+// process applies faults to the process of a World. It is nil if that is not allowed.
 type process struct {
 	born time.Duration // since the exporter's start
 
@@ -23,7 +22,7 @@ type process struct {
 	held   map[*fault][]int // descriptors
 }
 
-// Bounds of what a fault may take from the machine.
+// Limits on what a fault may use up.
 const (
 	maxLeakMiB     = 4 << 10
 	maxDescriptors = 1024
@@ -45,8 +44,7 @@ func (p *process) hit(f *fault, elapsed time.Duration) bool {
 	return !(f.Once && p.born > at)
 }
 
-// suffer does what the faults of this time do to the process. Every call into
-// the simulated library begins with it.
+// suffer applies the current faults to the process. Every call into the simulated library begins with it.
 func (p *process) suffer(t *timeline, elapsed time.Duration) {
 	if p == nil || len(t.faults) == 0 {
 		return
@@ -81,14 +79,13 @@ func (p *process) suffer(t *timeline, elapsed time.Duration) {
 	}
 }
 
-// die ends the process as a signal inside a C library does: the runtime writes
-// what it knows and exits. It does not return.
+// die ends the process like a signal inside a C library: the runtime prints its state and exits. It does not return.
 func die(s syscall.Signal) {
 	_ = syscall.Kill(syscall.Getpid(), s)
-	select {} // until it arrives; a lock that is held stays so
+	select {} // until it arrives; held locks stay held
 }
 
-// leak takes what f has cost this process until now, and keeps it.
+// leak allocates the memory that f has leaked until now and keeps it.
 func (p *process) leak(f *fault, elapsed time.Duration) {
 	const chunk = 1 << 20
 	at, _ := f.begin()
@@ -103,8 +100,7 @@ func (p *process) leak(f *fault, elapsed time.Duration) {
 	}
 }
 
-// exhaust opens descriptors until there are none. The limit is lowered first:
-// that of a machine can be a million.
+// exhaust opens descriptors until none is left. It lowers the limit first, which may be a million.
 func (p *process) exhaust(f *fault) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur > maxDescriptors {
@@ -138,8 +134,7 @@ func (w *World) spin(f *fault) {
 	}
 }
 
-// babble writes junk to every Unix socket of the process, as stray writes of a
-// library do. It never waits for a reader.
+// babble writes junk to every Unix socket of the process, like stray writes of a library. It never waits for a reader.
 func (p *process) babble() {
 	junk := make([]byte, 1+p.random.IntN(4096))
 	p.fill(junk)
@@ -160,9 +155,8 @@ func (p *process) babble() {
 	}
 }
 
-// scribble writes junk over the shared memory that the process has mapped: over
-// words here and there, so that every call leaves another picture. It goes
-// through the kernel, which knows what is mapped; a stray pointer would do the same.
+// scribble overwrites random words of the process's shared memory, different ones on each call. It writes through the
+// kernel, which knows the mappings; a stray pointer would have the same effect.
 func (p *process) scribble() {
 	regions, err := sharedMemory()
 	if err != nil {
@@ -180,7 +174,7 @@ func (p *process) scribble() {
 			p.fill(word)
 			_, _ = mem.WriteAt(word, int64(r.start+8*p.random.Uint64N(words)))
 		}
-		// Where headers are.
+		// Headers are at the start.
 		for i := range min(words, 16) {
 			p.fill(word)
 			_, _ = mem.WriteAt(word, int64(r.start+8*i))
@@ -188,7 +182,7 @@ func (p *process) scribble() {
 	}
 }
 
-// fill makes junk: noise, or what is read as a tiny or a huge number.
+// fill makes junk: noise, or bytes that read as tiny or huge numbers.
 func (p *process) fill(b []byte) {
 	switch p.random.IntN(4) {
 	case 0:

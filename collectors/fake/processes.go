@@ -15,8 +15,8 @@ import (
 // ProcessesName is the name of the collector of processes.
 const ProcessesName = "fake-processes"
 
-// Processes reads who is on the GPUs of a World: the processes that its spec puts
-// there. It has one source for each GPU, with its instances.
+// Processes lists the processes that the spec puts on the GPUs of a World. It has one source per GPU, instances
+// included.
 type Processes struct{ Collector }
 
 var (
@@ -24,12 +24,10 @@ var (
 	_ collector.Rescanner = (*Processes)(nil)
 )
 
-// Processes makes an unopened collector of the processes on this node's GPUs. It
-// is a collector.Factory.
+// Processes returns an unopened collector of the processes on this node's GPUs. It is a collector.Factory.
 func (w *World) Processes() collector.Collector { return &Processes{Collector{world: w}} }
 
-// ProcessesFactory makes a node and returns the factory of the collectors of its
-// processes.
+// ProcessesFactory creates a node and returns the factory of its process collectors.
 func ProcessesFactory(o Options) (collector.Factory, error) {
 	w, err := NewWorld(o)
 	if err != nil {
@@ -41,7 +39,7 @@ func ProcessesFactory(o Options) (collector.Factory, error) {
 // Name is "fake-processes".
 func (*Processes) Name() string { return ProcessesName }
 
-// Open finds the node's GPUs. What is read does not depend on the list.
+// Open finds the node's GPUs. The columns do not depend on the list.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open simulated node: %w", err)
@@ -68,10 +66,10 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 	return sources, nil
 }
 
-// processSource is the processes on one GPU.
+// processSource lists the processes on one GPU.
 type processSource struct {
 	*source
-	homes []int // id of the instance of each device; −1 of the GPU
+	homes []int // instance ID of each device; −1 for the GPU
 	flags collector.ProcessFlags
 
 	list []collector.Process
@@ -94,8 +92,7 @@ func (b *builder) processes(i int) *processSource {
 	return s
 }
 
-// Sample writes who is there at the world's time. It blocks while a fault of kind
-// Hang or Slow says so.
+// Sample writes the processes at the world's time. It blocks during a fault of kind Hang or Slow.
 func (s *processSource) Sample(row []float64, due []bool) error {
 	if len(row) != len(s.columns) || len(due) != len(s.columns) {
 		return errShape
@@ -147,13 +144,13 @@ func (s *processSource) count(home int) {
 	}
 }
 
-// Process puts a process on GPUs for a while.
+// Process places a process on GPUs for a while.
 type Process struct {
 	GPUs     []Span
 	Instance int // id of a MIG instance; −1: on the GPU itself
 	PID      int
-	Memory   float64                // bytes; NaN: the library does not have it
-	Busy     float64                // percent; NaN: the library does not have it
+	Memory   float64                // bytes; NaN: the library does not report it
+	Busy     float64                // percent; NaN: the library does not report it
 	Kind     collector.ProcessFlags // 0 means collector.ProcessCompute
 
 	At, For time.Duration // as in Fault
@@ -193,7 +190,7 @@ type resident struct {
 	when fault
 }
 
-// populate takes the processes of a spec.
+// populate adds the processes of a spec.
 func (w *World) populate(list []Process) error {
 	for _, p := range list {
 		if err := beyond(p.GPUs, w.gpus, "device"); err != nil {
@@ -210,7 +207,7 @@ func (w *World) populate(list []Process) error {
 	return nil
 }
 
-// lives reports that there is no such instance.
+// lives returns an error if the instance does not exist.
 func (w *World) lives(p Process) error {
 	if p.Instance < 0 {
 		return nil

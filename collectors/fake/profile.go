@@ -20,8 +20,7 @@ type profile struct {
 	partition func(i int) []slice
 }
 
-// slice is a MIG GPU instance: id and profile as the driver numbers and names
-// them, sevenths of the compute and eighths of the memory.
+// slice is a MIG GPU instance: the driver's ID and profile name, sevenths of the compute and eighths of the memory.
 type slice struct {
 	id              int
 	profile         string
@@ -29,7 +28,7 @@ type slice struct {
 	shape           Shape
 }
 
-// DefaultProfile is used where none is named.
+// DefaultProfile is used if none is named.
 const DefaultProfile = "dgx-h100"
 
 func profiles() []*profile {
@@ -63,8 +62,8 @@ func profiles() []*profile {
 	}
 }
 
-// a100Slices cuts GPUs 0 to 3 (and 8 to 11 …) of a node, each in another way
-// that the A100's placement rules allow.
+// a100Slices partitions GPUs 0 to 3 (and 8 to 11 …) of a node, each in a different way that the A100's placement rules
+// allow.
 func a100Slices(i int) []slice {
 	switch i % 8 {
 	case 0:
@@ -112,8 +111,8 @@ func findProfile(name string) (*profile, error) {
 	return nil, fmt.Errorf("find profile %q: there are %s", name, strings.Join(Profiles(), ", "))
 }
 
-// peers returns the GPUs that GPU i of n reaches by NVLink or XGMI: those of
-// its group of eight, which is as far as a simulated node's links go.
+// peers returns the GPUs that GPU i of n reaches over NVLink or XGMI: its group of eight, the range of a simulated
+// node's links.
 func peers(i, n int) []int {
 	const group = 8
 	var out []int
@@ -126,11 +125,10 @@ func peers(i, n int) []int {
 	return out
 }
 
-// board is what a model of GPU is. Figures are from the vendors' data sheets
-// where those give them, else plausible.
+// board is a GPU model. Figures come from the vendors' data sheets; missing ones are plausible.
 type board struct {
 	vendor vendor
-	model  string // without the suffix that says that it is simulated
+	model  string // without the suffix for simulated models
 	brand  string
 
 	memoryMiB, reservedMiB, bar1MiB float64
@@ -160,11 +158,10 @@ const (
 	amd
 )
 
-// modelSuffix ends the model name of everything simulated: such numbers must
-// never be taken for real ones.
+// modelSuffix ends every simulated model name, so that nobody takes the numbers for real ones.
 const modelSuffix = " (simulated)"
 
-// driver versions say that they are simulated, too.
+// Driver versions also end in a simulation mark.
 const (
 	nvidiaDriver = "550.54.15-simulated"
 	nvmlVersion  = "12.550.54.15-simulated"

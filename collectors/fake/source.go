@@ -11,8 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// load is what one unit (a board, an instance, a switch, a core) is busy with:
-// a shape's curve, at an offset of its own.
+// load is the load of one unit (a board, an instance, a switch, a core): a shape's curve at the unit's own offset.
 type load struct {
 	curve  *curve
 	offset int64 // µs
@@ -33,17 +32,17 @@ type source struct {
 	collector.Absences
 
 	loads  []load    // by unit
-	shares []float64 // of units 1… in unit 0; nil where unit 0 has a load of its own
-	points []point   // by unit; those of the sample in progress
+	shares []float64 // shares of units 1… in unit 0; nil if unit 0 has its own load
+	points []point   // by unit; of the current sample
 	mean   meanPoint
 	kept   []*buffer
 
 	timeline *timeline
-	faults   []*fault // those of the timeline for this source
+	faults   []*fault // the timeline's faults for this source
 
 	xids     xids
-	xidsSeen int64    // natural XIDs that were reported
-	scripted []*fault // XIDs of faults that were not, in order
+	xidsSeen int64    // number of natural XIDs reported
+	scripted []*fault // unreported XIDs of faults, in order
 
 	watchesHealth bool
 	health        uint64 // healthSum at Open
@@ -62,8 +61,7 @@ var (
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample evaluates the due cells at the world's time. It blocks while a fault
-// of kind Hang or Slow says so.
+// Sample computes the due cells at the world's time. It blocks during a fault of kind Hang or Slow.
 func (s *source) Sample(row []float64, due []bool) error {
 	if len(row) != len(s.cells) || len(due) != len(s.cells) {
 		return errShape
@@ -85,7 +83,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 	return nil
 }
 
-// follow takes over a changed timeline. Faults are only ever added to it.
+// follow applies a changed timeline. Faults are only ever added to it.
 func (s *source) follow() {
 	t := s.world.timeline.Load()
 	if t == s.timeline {
@@ -95,7 +93,7 @@ func (s *source) follow() {
 	if s.timeline != nil {
 		known = len(s.timeline.faults)
 	}
-	s.timeline, s.faults = t, t.of(s.gpu, s.nvswitch)
+	s.timeline, s.faults = t, t.forSource(s.gpu, s.nvswitch)
 	for _, f := range s.faults {
 		if f.Kind == XID && f.seq >= known {
 			s.scripted = insertXID(s.scripted, f)
@@ -103,7 +101,7 @@ func (s *source) follow() {
 	}
 }
 
-// insertXID keeps XIDs in the order in which they happen.
+// insertXID keeps XIDs in the order of their times.
 func insertXID(xids []*fault, f *fault) []*fault {
 	at := len(xids)
 	for at > 0 && xids[at-1].At > f.At {
@@ -154,7 +152,7 @@ func (s *source) broken(elapsed time.Duration) error {
 	return nil
 }
 
-// fill evaluates the points once and then a cell each.
+// fill computes the points once and then each due cell.
 func (s *source) fill(row []float64, due []bool, elapsed time.Duration) {
 	micros := s.world.uptime(elapsed).Microseconds()
 	up := float64(micros) / 1e6
@@ -166,7 +164,7 @@ func (s *source) fill(row []float64, due []bool, elapsed time.Duration) {
 	if s.shares != nil {
 		s.points[0] = point{}
 		for i, share := range s.shares {
-			s.points[0].add(s.points[i+1], share)
+			s.points[0].addShare(s.points[i+1], share)
 		}
 	}
 	for i := range s.cells {
@@ -206,7 +204,7 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 	}
 }
 
-// nextXID returns the next XID that was not reported yet, one a call, or NaN.
+// nextXID returns the next unreported XID, one per call, or NaN.
 func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 	for i, f := range s.scripted {
 		if f.begun(elapsed) {
@@ -237,8 +235,8 @@ func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	return code
 }
 
-// add appends a column of a device, made from a unit's point.
-func (s *source) add(d *field.Descriptor, device, unit int, c cell, labels ...collector.Label) {
+// addColumn appends a column of a device, computed from a unit's point.
+func (s *source) addColumn(d *field.Descriptor, device, unit int, c cell, labels ...collector.Label) {
 	s.columns = append(s.columns, collector.Column{Device: device, Field: d.ID, Labels: labels})
 	s.cells = append(s.cells, finish(c, d, unit))
 }
@@ -250,7 +248,7 @@ func (s *source) bind(readings []field.Reading, device, unit int, b binder) {
 			if g, is := b.(*gpu); is && (c.op == byLoad || c.op == byPower) {
 				c.window = g.windowOf(r.Desc.ID)
 			}
-			s.add(r.Desc, device, unit, c)
+			s.addColumn(r.Desc, device, unit, c)
 		}
 	}
 }

@@ -20,18 +20,18 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Spec is a script for a simulated node: what it is, what its GPUs are busy
-// with, what goes wrong and when. README.md lists the keys of its YAML form.
+// Spec is a script for a simulated node: its hardware, its load, and its faults with their times. README.md lists the
+// keys of its YAML form.
 type Spec struct {
-	Profile   string // empty means that of Options
-	Devices   int    // 0 means that of Options
-	Seed      uint64 // 0 means that of Options
+	Profile   string // empty means Options.Profile
+	Devices   int    // 0 means Options.Devices
+	Seed      uint64 // 0 means Options.Seed
 	Loads     []Load
 	Processes []Process
 	Faults    []Fault
 }
 
-// Load gives GPUs a shape. Of several for one GPU the last one counts.
+// Load gives GPUs a shape. The last Load of a GPU counts.
 type Load struct {
 	GPUs  []Span
 	Shape Shape
@@ -83,7 +83,7 @@ func ParseSpec(r io.Reader) (*Spec, error) {
 
 func (p *parser) spec(n *yaml.Node) *Spec {
 	s := &Spec{}
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" { // nothing but comments
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" { // only comments
 		return s
 	}
 	p.mapping(n, "the spec", map[string]func(*yaml.Node){
@@ -242,12 +242,11 @@ func (p *parser) spans(n *yaml.Node) []Span {
 	return []Span{{a, b}}
 }
 
-// parser walks a YAML tree and collects all problems, each with its line.
-// (Decoding into structs stops at the first problem of a kind and speaks of Go
-// types, which the author of a spec does not know.)
+// parser walks a YAML tree and collects all problems with their lines. (Decoding into structs stops at the first
+// problem of a kind and reports Go types, which the author of a spec does not know.)
 type parser struct{ problems []error }
 
-// maxProblems is how many problems are worth reading.
+// maxProblems bounds the reported problems.
 const maxProblems = 20
 
 func (p *parser) problem(n *yaml.Node, format string, args ...any) {
@@ -261,7 +260,7 @@ func (p *parser) err() error {
 	return errors.Join(p.problems...)
 }
 
-// mapping calls the setter of each key, once each, and wants the required ones.
+// mapping calls the setter of each key, at most once each, and checks that required keys are present.
 func (p *parser) mapping(n *yaml.Node, what string, setters map[string]func(*yaml.Node), required ...string) {
 	if n.Kind != yaml.MappingNode {
 		p.problem(n, "%s: want a mapping of %s", what, names(setters))
@@ -305,8 +304,7 @@ func (p *parser) sequence(n *yaml.Node, what string, item func(*yaml.Node)) {
 	}
 }
 
-// text returns a scalar. Aliases are not followed: nothing in a spec is worth
-// one, and they can make a small file large.
+// text returns a scalar. Aliases are refused: a spec does not need them, and they can make a small file large.
 func (p *parser) text(n *yaml.Node) string {
 	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
 		p.problem(n, "want a value")

@@ -7,19 +7,18 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// window is how a driver makes a reading that follows the load, in µs: a mean over span,
-// new each period. The zero window is momentary.
+// window is how a driver averages a reading that follows the load: the mean over span µs, updated each period. The zero
+// window is momentary.
 type window struct {
 	span   int64 // sinceRead: the time since the reading was read last
 	period int64 // 0: at any time
-	read   int64 // when it was read last, for sinceRead
+	read   int64 // time of the last read, for sinceRead
 }
 
 const sinceRead = -1
 
-// What NVIDIA's drivers do, as pkg/field/window.go and the sample buffers of nvidia-smi -q
-// have it. Over which time a sample in the buffer of power is averaged is not known: here
-// it is the time since the sample before.
+// Windows of NVIDIA's drivers, from pkg/field/window.go and the sample buffers of nvidia-smi -q. The averaging time of
+// a buffered power sample is not documented; here it is the time since the previous sample.
 const (
 	utilisationPeriod = int64(time.Second/time.Microsecond) / 6
 	powerSpan         = int64(time.Second / time.Microsecond)
@@ -28,11 +27,11 @@ const (
 	pcieSpan          = int64(20 * time.Millisecond / time.Microsecond)
 	gpmRefresh        = int64(100 * time.Millisecond / time.Microsecond)
 
-	bufferedUtilisation = 100 // samples that the driver keeps
+	bufferedUtilisation = 100 // samples in the driver's buffer
 	bufferedPower       = 120
 )
 
-// windowOf is how the board's driver makes a reading.
+// windowOf returns how the board's driver averages a reading.
 func (g *gpu) windowOf(id field.ID) window {
 	profiled := id >= 1001 && id <= 1083
 	switch {
@@ -52,12 +51,12 @@ func (g *gpu) windowOf(id field.ID) window {
 	return window{}
 }
 
-// averagesPower: Ampere and newer but GA100, by compute capability.
+// averagesPower reports whether the driver averages power: Ampere and newer except GA100, by compute capability.
 func (g *gpu) averagesPower() bool {
 	return g.capability[0] > 8 || g.capability[0] == 8 && g.capability[1] > 0
 }
 
-// bounds are the times between which a reading is averaged that is read at now.
+// bounds returns the times between which a reading is averaged that is read at now.
 func (w *window) bounds(now int64) (from, to int64) {
 	if w.span == sinceRead {
 		if w.read == 0 {
@@ -73,8 +72,8 @@ func (w *window) bounds(now int64) (from, to int64) {
 	return now - w.span, now
 }
 
-// averaged is the point of a cell: the source's, with the mean load and power of the
-// cell's window. The result is valid until the next call.
+// averaged returns a cell's point: the source's point with the mean load and power over the cell's window. The result
+// is valid until the next call.
 func (s *source) averaged(c *cell, now int64) *point {
 	p := &s.points[c.unit]
 	if c.span == 0 {
@@ -89,14 +88,14 @@ func (s *source) averaged(c *cell, now int64) *point {
 	return &s.mean.point
 }
 
-// meanPoint is what averaged made last: many cells in succession share it.
+// meanPoint caches the last result of averaged: consecutive cells often share it.
 type meanPoint struct {
 	unit         uint16
 	from, to, at int64
 	point
 }
 
-// means are the mean load and power of a unit.
+// means returns the mean load and power of a unit.
 func (s *source) means(unit int, from, to int64) (load, power float64) {
 	if unit == 0 && s.shares != nil {
 		for i, share := range s.shares {
@@ -109,7 +108,7 @@ func (s *source) means(unit int, from, to int64) (load, power float64) {
 	return l.curve.mean(from+l.offset, to+l.offset)
 }
 
-// mean is the mean load and power between two times, µs after the curve's start.
+// mean returns the mean load and power between two times, µs after the curve's start.
 func (c *curve) mean(from, to int64) (load, power float64) {
 	loadBefore, powerBefore := c.sums(max(from, 0))
 	loadAfter, powerAfter := c.sums(to)
@@ -117,7 +116,7 @@ func (c *curve) mean(from, to int64) (load, power float64) {
 	return float64(loadAfter-loadBefore) / span, float64(powerAfter-powerBefore) / span
 }
 
-// sums are the integrals of load and power up to a time, in thousandths × µs.
+// sums returns the integrals of load and power up to a time, in thousandths × µs.
 func (c *curve) sums(t int64) (load, power int64) {
 	n := int64(len(c.slots))
 	i := t / c.step
@@ -127,15 +126,15 @@ func (c *curve) sums(t int64) (load, power int64) {
 	return cycles*c.cycle.loadSum + s.loadSum + s.load*rest, cycles*c.cycle.powSum + s.powSum + s.power*rest
 }
 
-// buffer is what the driver of a board keeps of a reading.
+// buffer is a board driver's sample buffer of one reading.
 type buffer struct {
 	*collector.Buffer
-	cell   cell // its window says how often there is a sample
+	cell   cell // its window sets the sampling period
 	keeps  int64
-	column int // the first of its block
+	column int // first column of its block
 }
 
-// bufferOf is the buffer of a reading, nil if its driver has none.
+// bufferOf returns the buffer of a reading, nil if the driver has none.
 func (g *gpu) bufferOf(r field.Reading, c cell) *buffer {
 	if g.vendor != nvidia || !r.Histogram {
 		return nil
@@ -175,7 +174,7 @@ func (b *builder) buffers(s *source, g *gpu) {
 	}
 }
 
-// fillBuffers puts the samples since the last row into the blocks that are due.
+// fillBuffers writes the samples since the last row into the due blocks.
 func (s *source) fillBuffers(row []float64, due []bool, now int64, up float64) {
 	for _, b := range s.kept {
 		if !due[b.column] {

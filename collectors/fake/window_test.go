@@ -28,7 +28,7 @@ func burstyNode(t *testing.T, profile string, burst time.Duration, clock *fixedC
 		}
 	}
 	curves := NewCurves(0)
-	curves.of[Bursts] = newCurve(time.Millisecond, loads)
+	curves.byShape[Bursts] = newCurve(time.Millisecond, loads)
 	w := newWorld(t, Options{Profile: profile, Devices: 1, Now: clock.now, Curves: curves, Spec: &Spec{Loads: []Load{{All(), Bursts}}}})
 	return openNode(t, w, l)
 }

@@ -12,13 +12,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// World is one simulated node: its boards, what they are busy with, and what
-// goes wrong. Everything that its collectors read is a function of the world's
-// seed and of time, so two collectors of one world agree. Methods may be called
-// from any goroutine.
+// World is one simulated node: its boards, their load and their faults. All readings are functions of the world's seed
+// and of time, so two collectors of one world agree. Methods may be called from any goroutine.
 type World struct {
 	profile *profile
-	gpus    int // without faults
+	gpus    int // not counting faults
 	loads   []Load
 	people  []resident
 	seed    uint64
@@ -31,13 +29,13 @@ type World struct {
 	mu       sync.Mutex // taken by Inject
 	timeline atomic.Pointer[timeline]
 
-	process *process // nil where it must not be ruined
+	process *process // nil if it must not be ruined
 
 	release  sync.Once
 	released chan struct{}
 }
 
-// NewWorld makes a node. Its faults' timeline starts now.
+// NewWorld creates a node. Its fault timeline starts now.
 func NewWorld(o Options) (*World, error) {
 	o = o.withSpec()
 	p, err := findProfile(o.Profile)
@@ -81,19 +79,17 @@ func NewWorld(o Options) (*World, error) {
 	return w, nil
 }
 
-// bootTime is when the drivers were loaded: up to 30 days before the year of
-// start. It is the same for every start within a year, so that counters do not
-// begin again when the exporter does.
+// bootTime returns when the drivers were loaded: up to 30 days before the year of start. It is the same for every start
+// within a year, so that counters do not restart with the exporter.
 func bootTime(start time.Time, seed uint64) time.Time {
 	year := time.Date(start.UTC().Year(), time.January, 1, 0, 0, 0, 0, time.UTC)
 	return year.Add(-time.Hour * time.Duration(24+hash(seed, forUptime)%(29*24)))
 }
 
-// Collector makes an unopened collector of this node. It is a collector.Factory.
+// Collector returns an unopened collector of this node. It is a collector.Factory.
 func (w *World) Collector() collector.Collector { return &Collector{world: w} }
 
-// Inject lets a fault begin now, whatever its At and While say. It ends by itself after
-// its For, or when heal is called.
+// Inject begins a fault now, whatever its At and While are. The fault ends after its For, or when heal is called.
 func (w *World) Inject(f Fault) (heal func(), err error) {
 	f.At, f.While = 0, ""
 	if err := errors.Join(f.validate(), w.permits(f.Kind)); err != nil {
@@ -132,7 +128,7 @@ func (w *World) script(faults []Fault) error {
 	return nil
 }
 
-// permits refuses what would end this process where others live in it.
+// permits refuses faults that would end a process that is not Isolated.
 func (w *World) permits(kind FaultKind) error {
 	if w.process == nil && faultKeys[kind].process {
 		return fmt.Errorf("fault %q ruins the process that samples: it needs --isolation=process", kind)
@@ -140,7 +136,7 @@ func (w *World) permits(kind FaultKind) error {
 	return nil
 }
 
-// beyond says if a span names only devices that are never there.
+// beyond returns an error if a span has only devices that never exist.
 func beyond(spans []Span, n int, what string) error {
 	for _, s := range spans {
 		if s.First >= n {
@@ -157,8 +153,8 @@ func atLine(line int, err error) error {
 	return fmt.Errorf("line %d: %w", line, err)
 }
 
-// Release ends every call that hangs, now and later, so that their goroutines
-// end. The world's collectors are of no use afterwards.
+// Release ends every call that hangs, now and later, so that their goroutines end. Afterwards the world's collectors
+// are unusable.
 func (w *World) Release() { w.release.Do(func() { close(w.released) }) }
 
 // elapsed is the time since the world was made.
@@ -208,10 +204,10 @@ func (w *World) slices(i int) []slice {
 	return w.profile.partition(i)
 }
 
-// load gives a unit its offset on a shape's curve. The boards of a training job
-// wait for each other, so theirs are close together.
+// load gives a unit its offset on a shape's curve. The boards of a training job wait for each other, so their offsets
+// are close together.
 func (w *World) load(shape Shape, unit uint64) load {
-	c := w.curves.of[shape]
+	c := w.curves.byShape[shape]
 	span := c.step * int64(len(c.slots))
 	if shape == Training {
 		span = (200 * time.Millisecond).Microseconds()
@@ -237,10 +233,10 @@ func (w *World) newGPU(i, count int) *gpu {
 	return g
 }
 
-// faulty is the board of the node that has errors now and then.
+// faulty returns the index of the board that has occasional errors.
 func (w *World) faulty() int { return int(hash(w.seed, forErrors) % uint64(max(w.gpus, 1))) }
 
-// blend is the mix of a board whose instances have theirs.
+// blend returns the mix of a board with instances.
 func (w *World) blend(i int, parts []slice) mix {
 	var out mix
 	for _, p := range parts {
@@ -248,12 +244,12 @@ func (w *World) blend(i int, parts []slice) mix {
 		if override, ok := w.override(i); ok {
 			shape = override
 		}
-		out.add(shape.mix(), float64(p.compute)/7)
+		out.addShare(shape.mix(), float64(p.compute)/7)
 	}
 	return out
 }
 
-// nodeTexts are what every device of the node shares.
+// nodeTexts returns the texts that every device of the node shares.
 func (w *World) nodeTexts() map[field.ID]string {
 	if w.profile.board.vendor == amd {
 		return map[field.ID]string{1: amdDriver}

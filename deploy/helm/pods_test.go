@@ -125,14 +125,14 @@ func TestPods(t *testing.T) {
 		}},
 		{"health", "nvidia", pod{
 			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, Rules: []string{"nodes/status: patch", "events: create"}, Token: true,
-			Host: []string{"/run/warpgauge-health", kubelet, "/var/lib/warpgauge/health/nvidia"},
-			Args: []string{"--kubernetes", "--health-socket=/run/warpgauge-health/nvidia.sock", "--health-socket-group=988", "--health-node-condition", "--health-node-events"},
+			Host: []string{kubelet, "/var/lib/warpgauge/health/nvidia"},
+			Args: []string{"--kubernetes", "--health-node-condition", "--health-node-events"},
 		}},
 		{"health", "amd", pod{
 			Kinds: []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, Rules: []string{"nodes/status: patch", "events: create"}, Token: true,
-			Host: []string{"/run/warpgauge-health", "/var/lib/amd-metrics-exporter", kubelet, "/var/lib/warpgauge/health/amd"},
+			Host: []string{"/var/lib/amd-metrics-exporter", kubelet, "/var/lib/warpgauge/health/amd"},
 			Args: []string{
-				"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes", "--health-socket=/run/warpgauge-health/amd.sock", "--health-socket-group=988",
+				"--collectors=/etc/warpgauge/amd-counters.csv", "--kubernetes",
 				"--health-amd-socket=/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket", "--health-node-condition", "--health-node-events",
 			},
 		}},
@@ -270,7 +270,7 @@ func TestEveryPod(t *testing.T) {
 }
 
 // own are volumes that a program of ours writes to and that need not be an emptyDir.
-var own = []string{"recordings", "health", "health-socket", "health-amd-socket", "remote", "state"}
+var own = []string{"recordings", "health", "health-amd-socket", "remote", "state"}
 
 // checkMounts: the host's things are read-only, nothing is mounted by subPath, which the
 // kubelet would never update, and volumes and mounts belong together.

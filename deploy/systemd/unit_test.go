@@ -36,7 +36,7 @@ func TestWhatHealthNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for setting, want := range map[string]bool{
-		`StateDirectory=warpgauge`: true, `RuntimeDirectory=warpgauge-health`: true, `RuntimeDirectoryMode=0755`: true,
+		`StateDirectory=warpgauge`:          true,
 		`ProtectKernelLogs=(yes|true|on|1)`: false, // hides /dev/kmsg
 		`RuntimeDirectory=(.* )?warpgauge`:  false, // tmpfiles.d of the package makes /run/warpgauge
 		`CapabilityBoundingSet=.+`:          false, `AmbientCapabilities=.+`: false,

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -26,8 +26,9 @@ type node struct {
 	now    time.Time
 	view   view.View
 	status []session.CollectorStatus
-	rows   [][]float64 // by GPU
-	heard  []verdict.Verdict
+	rows   [][]float64       // by GPU
+	heard  []verdict.Verdict // that were published as events
+	events *events.Subscription
 }
 
 var start = time.Date(2026, 11, 22, 17, 0, 0, 0, time.UTC)
@@ -58,7 +59,8 @@ func (n *node) restart(o Options) {
 		o.Rules = Table()
 	}
 	o.View, o.Status = func() *view.View { return &n.view }, func() []session.CollectorStatus { return n.status }
-	o.Changed = func(v *verdict.Verdict) { n.heard = append(n.heard, *v) }
+	o.Events = new(events.Bus)
+	n.events = o.Events.Subscribe(4096, events.Health)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -76,6 +78,9 @@ func (n *node) tick(d time.Duration) {
 		}
 	}
 	n.Sync(n.now)
+	for len(n.events.C) > 0 {
+		n.heard = append(n.heard, n.of((<-n.events.C).Device.ID))
+	}
 }
 
 // of is the verdict on a device.

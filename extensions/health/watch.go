@@ -6,16 +6,16 @@ import (
 	"sync"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health/pci"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -32,9 +32,9 @@ type Options struct {
 	View   func() *view.View
 	Status func() []session.CollectorStatus // in order of priority
 	Rules  Rules
-	// Changed hears of each verdict with another state or reason. It must not block. nil:
-	// nothing does.
-	Changed func(*verdict.Verdict)
+	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
+	// nil: there are none.
+	Events *events.Bus
 	// Directory is where conditions are kept; "": in memory only.
 	Directory string
 	BootID    string // of the kernel; "": not known
@@ -50,6 +50,7 @@ type Watch struct {
 	o     Options
 	log   *zap.Logger
 	board verdict.Board
+	xids  *events.Subscription // nil: none
 
 	mu       sync.Mutex
 	observed []Observation // since the last time
@@ -82,6 +83,9 @@ func New(o Options) *Watch {
 			panic("health: two rules " + o.Rules[i].Name)
 		}
 		w.order[o.Rules[i].Name] = i
+	}
+	if o.Events != nil {
+		w.xids = o.Events.Subscribe(maxObservations, events.XID)
 	}
 	return w
 }
@@ -214,8 +218,21 @@ func (w *Watch) boardOf(s *view.Source, d *collector.Device) *tracked {
 	return nil
 }
 
+// observeXIDs observes the XIDs that wait on the bus.
+func (w *Watch) observeXIDs() {
+	for w.xids != nil {
+		select {
+		case e := <-w.xids.C:
+			w.Observe(Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence})
+		default:
+			return
+		}
+	}
+}
+
 // hear takes what was observed.
 func (w *Watch) hear(now time.Time) {
+	w.observeXIDs()
 	w.mu.Lock()
 	w.hearing, w.observed = w.observed, w.hearing[:0]
 	dropped := w.dropped
@@ -350,10 +367,21 @@ func (w *Watch) report(t *tracked) {
 		} else {
 			w.log.Info("health of a device has changed", fields...)
 		}
-		if w.o.Changed != nil {
-			w.o.Changed(v)
-		}
+		w.publish(v)
 	}
+}
+
+// publish publishes a verdict.
+func (w *Watch) publish(v *verdict.Verdict) {
+	device := v.Device
+	e := events.Event{Kind: events.Health, Device: &device, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
+	if v.State != verdict.OK {
+		e.Text += ": " + v.Text + " (" + v.Reason + ")"
+	}
+	if v.Action != verdict.ActionNone {
+		e.Text += "; action: " + string(v.Action)
+	}
+	w.o.Events.Publish(e)
 }
 
 // address is that of a board; the zero one for what is none.

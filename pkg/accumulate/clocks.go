@@ -8,8 +8,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-const allClockReasons = 1<<field.ClockReasons - 1
-
 // clocks counts the clock events of one device. An event is a run of samples
 // with the reason's bit set: it begins with the first, and ends when a sample
 // has it clear. A blank neither begins nor ends one.
@@ -35,16 +33,9 @@ func newClocks(span time.Duration) *clocks {
 	return c
 }
 
-// isMask reports whether a cell can be a bit mask.
-func isMask(cell float64) bool { return cell >= 0 && cell < 1<<53 }
-
-// observe takes a sample of the mask, at position at, and returns the events that began
-// since the sample before.
-func (c *clocks) observe(mask uint64, at, now int64) (began uint64) {
-	mask &= allClockReasons
-	if c.known {
-		began = mask &^ c.active
-	} else {
+// observe counts the events that begin and end with a mask, at position at.
+func (c *clocks) observe(mask uint64, at, now int64) {
+	if !c.known {
 		c.known = true
 		for i := range c.reasons {
 			c.reasons[i].total = 0
@@ -59,7 +50,6 @@ func (c *clocks) observe(mask uint64, at, now int64) (began uint64) {
 		}
 	}
 	c.active = mask
-	return began
 }
 
 // refresh brings the counts within the window to now.

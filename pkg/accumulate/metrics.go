@@ -8,27 +8,21 @@ import (
 
 // published is what a gatherer may read while Sync runs.
 type published struct {
-	overruns, rows      atomic.Uint64
+	rows                atomic.Uint64
 	series, kept, inUse atomic.Int64
 }
 
 func (s *Store) publish() {
-	overruns := s.goneOverruns
-	for _, f := range s.follows {
-		overruns += f.rows.Overruns()
-	}
 	p := &s.published
-	p.overruns.Store(overruns)
 	p.rows.Store(s.rows)
 	p.series.Store(int64(len(s.series)))
 	p.inUse.Store(int64(s.states.inUse))
 	p.kept.Store(int64(len(s.states.held) - s.states.inUse))
 }
 
-// Overruns returns how many rows were overwritten before they were read, as of
-// the last Sync, those of rings that are gone included. It may be called from
-// any goroutine.
-func (s *Store) Overruns() uint64 { return s.published.overruns.Load() }
+// Overruns returns how many rows were overwritten before they were read, as of the last
+// reading. Any goroutine may call it.
+func (s *Store) Overruns() uint64 { return s.reader.Overruns() }
 
 var _ prometheus.Collector = (*Store)(nil)
 
@@ -56,7 +50,7 @@ func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. It may run during Sync.
 func (s *Store) Collect(ch chan<- prometheus.Metric) {
 	p := &s.published
-	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(p.overruns.Load()))
+	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(s.Overruns()))
 	ch <- prometheus.MustNewConstMetric(descRows, prometheus.CounterValue, float64(p.rows.Load()))
 	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(p.series.Load()))
 	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.inUse.Load()), "in_use")

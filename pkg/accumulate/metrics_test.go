@@ -29,8 +29,8 @@ warpgauge_accumulate_rows_total 32
 warpgauge_accumulate_series 45
 # HELP warpgauge_accumulate_states Accumulated states in memory, by whether a device and field in service use them or they wait for their return.
 # TYPE warpgauge_accumulate_states gauge
-warpgauge_accumulate_states{state="in_use"} 4
-warpgauge_accumulate_states{state="kept"} 4
+warpgauge_accumulate_states{state="in_use"} 3
+warpgauge_accumulate_states{state="kept"} 3
 # HELP warpgauge_ring_overruns_total Sampled rows that were overwritten before they were read: histograms and event counts lack them.
 # TYPE warpgauge_ring_overruns_total counter
 warpgauge_ring_overruns_total 4

@@ -20,10 +20,8 @@ type key struct{ device, field, labels string }
 
 // Names in key.field of states that are not histograms; no metric can have them.
 const (
-	stateProgress = " progress"
-	stateXIDs     = " xids"
-	stateClocks   = " clock events"
-	stateLastXID  = " last xid"
+	stateXIDs   = " xids"
+	stateClocks = " clock events"
 )
 
 func keyOf(device, field string, labels []collector.Label) key {

@@ -1,24 +1,24 @@
-// Package accumulate turns the stream of sampled rows into what a scrape can
-// not see: histograms at the sampling rate, and counts of XIDs and clock events.
-// It reads every row of every ring once, on the serving side of the rings, so
-// that what it has counted survives the sampling side.
+// Package accumulate turns the stream of sampled rows into what a scrape cannot
+// see: histograms at the sampling rate, and counts of XIDs and clock events. It follows
+// a rows.Reader on the serving side of the rings, so that what it has counted survives the
+// sampling side.
 //
-// A Store belongs to one goroutine at a time; only its own metrics may be read
-// at the same time. Sync has to be called more often than the writers lap the rings
-// (a ring holds at least 16 and at most 1,024 rows), scrape or no scrape.
+// The Reader has to read more often than the writers lap the rings (a ring holds at least 16
+// and at most 1,024 rows), scrape or no scrape.
 package accumulate
 
 import (
 	"cmp"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
@@ -39,76 +39,68 @@ type Series struct {
 type Options struct {
 	XIDWindow        time.Duration // window of DCGM_EXP_XID_ERRORS_COUNT; 0 means 5 minutes
 	ClockEventWindow time.Duration // window of DCGM_EXP_CLOCK_EVENTS_COUNT; 0 means 5 minutes
-	// Event gets each XID and the onset of each clock event, in Sync. It must not block. nil:
-	// they are counted only.
-	Event func(Event)
-}
-
-// Event is an XID or the onset of a clock event.
-type Event struct {
-	Collector string
-	Device    *collector.Device
-	Time      time.Time // of the row
-	XID       int       // 0: a clock event
-	Clock     string    // its reason, as in the label clock_event
+	// Rows is the reader whose rows are counted. nil: the Store has one of its own.
+	Rows *rows.Reader
 }
 
 // defaultWindow is dcgm-exporter's.
 const defaultWindow = 5 * time.Minute
 
-// Store holds everything that is accumulated. All methods must be called by one
-// goroutine at a time: the caller serialises them (exposition does, under its
-// render lock, which nothing that waits for hardware ever holds). Exempt are
-// those of prometheus.Collector, and Overruns.
+// Store holds everything that is accumulated. Its lock guards what Series point to: who reads
+// that holds it. What waits for hardware never does.
 type Store struct {
+	sync.Mutex
+	reader      *rows.Reader
 	xidWindow   time.Duration
 	clockWindow time.Duration
-	event       func(Event)
 
 	axis    axis
 	states  states
-	view    *view.View // the one that follows are bound to
+	view    *view.View // of follows
 	follows []*follow
-	row     ring.Row
+	changed bool // the set of series, since it was made
 
 	series  []Series
 	version uint64
 
-	gaps         *prometheus.CounterVec
-	rows         uint64 // read so far
-	goneOverruns uint64 // of rings that are no longer in the View
-	published    published
+	gaps      *prometheus.CounterVec
+	rows      uint64 // counted so far
+	published published
 }
 
 // New returns an empty Store.
 func New(o Options) *Store {
-	return &Store{
+	s := &Store{
+		reader:      o.Rows,
 		xidWindow:   cmp.Or(o.XIDWindow, defaultWindow),
 		clockWindow: cmp.Or(o.ClockEventWindow, defaultWindow),
-		event:       o.Event,
 		states:      states{held: make(map[key]*held)},
 		gaps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_event_gaps_total",
 			Help: "Times in which XIDs of a GPU may have been missed, because no source of this collector or another was watching.",
 		}, []string{"collector"}),
 	}
+	if s.reader == nil {
+		s.reader = rows.New(nil, nil)
+	}
+	s.reader.Follow(s)
+	return s
 }
 
-// Sync brings every series up to date with the rows now in the rings of v. No
-// allocation unless v or the set of series changed. State is kept by device id,
-// field name and labels, so it survives a new View of the same devices, and for
-// an hour a View without them.
-func (s *Store) Sync(v *view.View, now time.Time) {
+// Join makes the Store one of board's Views: Sync reads the board's.
+func (s *Store) Join(board *view.Board) { s.reader.Join(board) }
+
+// Sync brings every series up to date with the rows now in the rings of v, or of the board
+// that the reader reads, and returns the View that Series are of. It allocates nothing unless
+// the View or the set of series changed. State is kept by device id, field name and labels,
+// so it survives a new View of the same devices, and for an hour a View without them.
+func (s *Store) Sync(v *view.View, now time.Time) *view.View {
+	s.reader.Read(v, now)
+	s.Lock()
+	defer s.Unlock()
 	s.axis.advance(now)
-	changed := s.read() // of a ring that leaves, too: its last rows are not read later
-	if v != s.view {
-		for _, next := range v.After(s.view) { // rows of sources that came and went since, too
-			s.bind(next)
-			s.read()
-		}
-		changed = true
-	}
-	if changed {
+	if s.changed {
+		s.changed = false
 		s.list()
 	}
 	for _, f := range s.follows {
@@ -116,25 +108,17 @@ func (s *Store) Sync(v *view.View, now time.Time) {
 	}
 	s.states.tick(s.axis.now)
 	s.publish()
+	return s.view
 }
 
-// read takes every new row. It reports whether there are new series.
-func (s *Store) read() (grew bool) {
-	for _, f := range s.follows {
-		// A writer that is faster than us cannot keep us here.
-		for limit := 2 * f.source.Ring.Rows(); limit > 0 && f.rows.Next(&s.row); limit-- {
-			s.rows++
-			grew = f.take(&s.row, &s.axis, s.event) || grew
-		}
-	}
-	return grew
-}
+// Rows returns how many rows are counted. The caller holds the lock.
+func (s *Store) Rows() uint64 { return s.rows }
 
 // Version changes whenever the set of Series changes.
 func (s *Store) Version() uint64 { return s.version }
 
-// Series returns the series of the View that was synced last. The slice is
-// immutable; what the entries point to changes with each Sync.
+// Series returns the series of the View that was synced last. The slice is immutable. What
+// its entries point to changes: who reads it holds the lock.
 func (s *Store) Series() []Series { return s.series }
 
 // list makes the set of series.

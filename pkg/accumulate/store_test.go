@@ -268,8 +268,8 @@ func TestMemoryOfAbsentDevicesIsBounded(t *testing.T) {
 		}
 		s.Sync(viewOf(newBoard(2, ids...)), at(float64(i)))
 	}
-	// In use: progress, histogram, XIDs and clock events of 100 devices.
-	if got, want := len(s.states.held), retainMax+400; got != want {
+	// In use: histogram, XIDs and clock events of 100 devices.
+	if got, want := len(s.states.held), retainMax+300; got != want {
 		t.Errorf("states in memory: got %d, want %d", got, want)
 	}
 	if got := s.states.held[key{"GPU-29-7", stateXIDs, ""}]; got == nil {

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"warpgauge/pkg/rows"
 )
 
 const (
 	// maxXIDs bounds the distinct codes that a device has series for. A driver
 	// knows less than 200; what comes after is counted as otherXID.
 	maxXIDs  = 64
-	otherXID = -1 // label xid="other", with codes that make no sense
+	otherXID = rows.CodeImpossible // label xid="other", with codes that make no sense
 )
 
 // knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so
@@ -62,16 +64,8 @@ func (x *xids) count(cell float64, at, now int64) (grew bool) {
 	return grew
 }
 
-// codeOf is the code in a cell, otherXID if it makes no sense.
-func codeOf(cell float64) int64 {
-	if cell > 0 && cell <= math.MaxUint32 && cell == math.Trunc(cell) {
-		return int64(cell)
-	}
-	return otherXID
-}
-
 func (x *xids) find(cell float64) *xidCode {
-	code := codeOf(cell)
+	code := int64(rows.CodeOf(cell))
 	i, ok := x.index(code)
 	if !ok && len(x.codes) >= maxXIDs-1 { // the last is for the others
 		code = otherXID

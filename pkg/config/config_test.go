@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/cmdline"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap/zapcore"
@@ -561,7 +563,7 @@ func TestCounters(t *testing.T) {
 func TestHelp(t *testing.T) {
 	help := NewSet(environment{}.lookup).Help()
 	for _, line := range strings.Split(help, "\n") {
-		if len([]rune(line)) > helpWidth {
+		if len([]rune(line)) > cmdline.HelpWidth {
 			t.Errorf("line of %d columns: %q", len([]rune(line)), line)
 		}
 	}

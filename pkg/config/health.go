@@ -12,8 +12,6 @@ type Health struct {
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER; package health checks them
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
 	ExpectedGPUs  int      // 0: not known
-	Socket        string   // of the gRPC stream; "": none
-	SocketGroup   string   // that may use it, by name or number; "": that of the process
 	AMDSocket     string   // where AMD's device plugin asks; "": it is not answered
 	NodeCondition bool     // write a condition of the Kubernetes node
 	NodeEvents    bool     // write events of the Kubernetes node
@@ -25,9 +23,6 @@ const (
 	KernelLogAuto = "auto"
 	KernelLogOff  = "off"
 )
-
-// flagHealthSocket is the flag without which that of its group has no effect.
-const flagHealthSocket = "health-socket"
 
 func ownHealth(c *Config) []Flag {
 	h := &c.Health
@@ -50,14 +45,6 @@ func ownHealth(c *Config) []Flag {
 			Metavar: "N", Usage: "How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case.",
 		},
 		{
-			Name: flagHealthSocket, Env: "WARPGAUGE_HEALTH_SOCKET", Group: GroupHealth, Value: Text(&h.Socket),
-			Metavar: "PATH", Usage: "The Unix socket on which verdicts are streamed over gRPC. Empty: none.",
-		},
-		{
-			Name: "health-socket-group", Env: "WARPGAUGE_HEALTH_SOCKET_GROUP", Group: GroupHealth, Value: Text(&h.SocketGroup),
-			Metavar: "GROUP", Needs: flagHealthSocket, Usage: "The group that may use the socket, by name or number.",
-		},
-		{
 			Name: "health-amd-socket", Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: GroupHealth, Value: Text(&h.AMDSocket),
 			Metavar: "PATH", Usage: "The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none.",
 		},
@@ -78,7 +65,6 @@ func ownHealth(c *Config) []Flag {
 
 func (h *Health) validate() error {
 	errs := []error{
-		socketPath(flagHealthSocket, &h.Socket, true),
 		socketPath("health-amd-socket", &h.AMDSocket, true),
 		atLeastN("expected-gpus", h.ExpectedGPUs, 0),
 	}

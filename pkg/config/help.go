@@ -3,14 +3,11 @@ package config
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
+
+	"warpgauge/pkg/cmdline"
 )
 
-// Width and indentation of the help text, in columns.
-const (
-	helpWidth  = 100
-	helpIndent = 8
-)
+const helpIndent = 8 // columns
 
 // Help is the part of the help text that lists the flags: the common ones, the others
 // that work, by group, then the names of those that are accepted without effect.
@@ -27,7 +24,7 @@ func (s *Set) Help() string {
 		}
 	}
 	b.WriteString("Accepted as in the vendors' exporters, without effect in this version (docs/flags.md says why):\n")
-	Wrap(&b, strings.Join(idle, " "), 2)
+	cmdline.Wrap(&b, strings.Join(idle, " "), 2)
 	return b.String()
 }
 
@@ -51,7 +48,7 @@ func (f *Flag) help(b *strings.Builder) {
 		b.WriteString(" " + f.Metavar)
 	}
 	b.WriteByte('\n')
-	Wrap(b, f.Text(), helpIndent)
+	cmdline.Wrap(b, f.Text(), helpIndent)
 }
 
 // Text is what the flag does, with its default and its variable.
@@ -78,26 +75,4 @@ func (f *Flag) defaultText() string {
 		return ""
 	}
 	return f.initial
-}
-
-// Wrap writes text in lines of at most helpWidth columns, indented.
-func Wrap(b *strings.Builder, text string, indent int) {
-	column := 0
-	for _, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case column == 0:
-			b.WriteString(strings.Repeat(" ", indent))
-			column = indent
-		case column+1+n > helpWidth:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			column = indent
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	b.WriteByte('\n')
 }

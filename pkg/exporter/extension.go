@@ -11,7 +11,6 @@ package exporter
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,6 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -49,10 +49,7 @@ type Stage struct {
 }
 
 // Route is a path that HTTP serves.
-type Route struct {
-	Pattern string // of http.ServeMux, such as "GET /gpumetrics"
-	Handler http.Handler
-}
+type Route = server.Route
 
 // Core is what an extension uses.
 type Core struct {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,14 +156,16 @@ func labelsFrom(pairs ...string) (l []collector.Label) {
 
 // testStore is a store whose series a test sets.
 type testStore struct {
+	sync.Mutex
 	version uint64
 	series  []accumulate.Series
 	synced  int
 }
 
-func (s *testStore) Sync(*view.View, time.Time)  { s.synced++ }
-func (s *testStore) Version() uint64             { return s.version }
-func (s *testStore) Series() []accumulate.Series { return s.series }
+func (s *testStore) Sync(v *view.View, _ time.Time) *view.View { s.synced++; return v }
+func (s *testStore) Rows() uint64                              { return 0 }
+func (s *testStore) Version() uint64                           { return s.version }
+func (s *testStore) Series() []accumulate.Series               { return s.series }
 
 // testSelf is a part of the page about ourselves.
 type testSelf struct {

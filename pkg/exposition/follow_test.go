@@ -77,9 +77,10 @@ type racingStore struct {
 	synced atomic.Bool
 }
 
-func (s *racingStore) Sync(*view.View, time.Time) {
+func (s *racingStore) Sync(v *view.View, _ time.Time) *view.View {
 	if !s.synced.Swap(true) {
 		s.feed.row[0] = 77
 		s.feed.tick(time.Now())
 	}
+	return v
 }

@@ -54,10 +54,11 @@ const (
 	minRenderInterval = 100 * time.Millisecond
 )
 
-// store is what a Renderer asks of accumulate.Store, whose methods want one
-// caller at a time.
+// store is what a Renderer uses of accumulate.Store. The lock is held while series are read.
 type store interface {
-	Sync(v *view.View, now time.Time)
+	sync.Locker
+	Sync(v *view.View, now time.Time) *view.View
+	Rows() uint64
 	Version() uint64
 	Series() []accumulate.Series
 }
@@ -76,11 +77,12 @@ type Renderer struct {
 	generation   atomic.Uint64                 // of what pages show: grows when rows are read
 
 	// mu guards what follows. Its holder only computes.
-	mu     sync.Mutex
-	store  store // nil if nothing is accumulated
-	snap   snapshot
-	layout *layout
-	taken  taken
+	mu      sync.Mutex
+	store   store  // nil if nothing is accumulated
+	counted uint64 // rows that the store had counted for the last page
+	snap    snapshot
+	layout  *layout
+	taken   taken
 }
 
 // taken is what the rows in snap were read for. All formats show the same rows, so
@@ -134,7 +136,7 @@ func New(board *view.Board, o Options) *Renderer {
 	}
 	if o.Store != nil {
 		r.store = o.Store
-		board.AddReader() // Store.Sync is called for its Views
+		o.Store.Join(board)
 	}
 	return r
 }
@@ -205,9 +207,16 @@ func (r *Renderer) origin() (of origin, rows uint64) {
 // caller holds mu.
 func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last *page) *page {
 	start := time.Now()
-	if now.UnixNano() >= r.snap.expires || !r.taken.serve(of, rows, now) {
-		r.snap.take(of.view, r.o.StaleAfter, now)
-		r.refresh(of.view, of.owners, of.shares, now) // after the rows, so that it counts them all
+	fresh := now.UnixNano() >= r.snap.expires || !r.taken.serve(of, rows, now)
+	if fresh {
+		of.view = r.capture(of.view, now)
+	}
+	if r.store != nil {
+		r.store.Lock()
+		defer r.store.Unlock()
+	}
+	if fresh {
+		r.refresh(of.view, of.owners, of.shares, now)
 		copy(r.snap.shares, of.shares.values())
 		for _, c := range r.layout.computed {
 			c.value = c.of()
@@ -215,6 +224,11 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 		of.store = r.storeVersion.Load()
 		r.taken = taken{of, rows, now}
 		r.generation.Add(1)
+	} else if r.store != nil && r.store.Rows() != r.counted {
+		r.generation.Add(1) // this page has counted more than the pages that there are
+	}
+	if r.store != nil {
+		r.counted = r.store.Rows()
 	}
 	p := &page{taken: r.taken, generation: r.generation.Load(), expires: r.snap.expires}
 	if last != nil {
@@ -225,12 +239,27 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	return p
 }
 
-// refresh brings the accumulated series up to date, and the layout if sources,
-// series or owners are not those that it was built for. The caller holds mu.
+// capture takes the newest rows of v, and then counts all of them. It returns the View that
+// both are of, which is a newer one if the Views have changed meanwhile.
+func (r *Renderer) capture(v *view.View, now time.Time) *view.View {
+	for {
+		r.snap.take(v, r.o.StaleAfter, now)
+		if r.store == nil {
+			return v
+		}
+		counted := r.store.Sync(v, now)
+		if counted == v {
+			return v
+		}
+		v = counted
+	}
+}
+
+// refresh builds a layout if sources, series or owners are not those that the last one was
+// built for. The caller holds mu and the store's lock.
 func (r *Renderer) refresh(v *view.View, owners uint64, shares *Shares, now time.Time) {
 	var series []accumulate.Series
 	if r.store != nil {
-		r.store.Sync(v, now)
 		r.storeVersion.Store(r.store.Version())
 		series = r.store.Series()
 	}
@@ -324,6 +353,8 @@ func (r *Renderer) Counts() (out []Count) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.store.Lock()
+	defer r.store.Unlock()
 	all := r.store.Series()
 	for i := range all {
 		if s := &all[i]; s.Value != nil && !math.IsNaN(*s.Value) {
@@ -343,7 +374,13 @@ func (r *Renderer) Sync(now time.Time) {
 	if r.o.Owners != nil {
 		owners, shares = r.o.Owners.Version(), r.o.Owners.Shares()
 	}
-	r.refresh(r.board.Load(), owners, shares, now)
+	v := r.board.Load()
+	if r.store != nil {
+		v = r.store.Sync(v, now)
+		r.store.Lock()
+		defer r.store.Unlock()
+	}
+	r.refresh(v, owners, shares, now)
 	if _, rows := r.origin(); rows != r.taken.rows {
 		r.generation.Add(1) // what is accumulated is newer than on the pages there are
 	}

@@ -46,14 +46,15 @@ func newStreaming() *streaming {
 	return s
 }
 
-func (s *streaming) Paths() []string { return []string{"/api/v1/devices", "/api/v1/stream"} }
-func (s *streaming) Close()          { close(s.closed) }
+func (s *streaming) routes() []Route {
+	return []Route{{Pattern: "/api/v1/", Handler: s, Labels: []string{"/api/v1/devices", "/api/v1/stream"}, Close: func() { close(s.closed) }}}
+}
 
 // TestAPI: the server counts answers by the API's paths, outlasts its own time limits for
 // streams, and ends them when it stops, within the drain.
 func TestAPI(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	o := Options{Registerer: reg, API: newStreaming(), ReadTimeout: timeLimit, WriteTimeout: timeLimit, DrainTimeout: time.Hour}
+	o := Options{Registerer: reg, Routes: newStreaming().routes(), ReadTimeout: timeLimit, WriteTimeout: timeLimit, DrainTimeout: time.Hour}
 	_, address, stop := start(t, pagesOf(textPage), o)
 	c := client(t)
 	for _, path := range []string{"/api/v1/devices", "/api/v1/nothing"} {
@@ -94,7 +95,7 @@ func TestAPIWantsThePassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, address, _ := start(t, pagesOf(textPage), Options{
-		WebConfigFile: webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"), API: newStreaming(),
+		WebConfigFile: webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"), Routes: newStreaming().routes(),
 	})
 	f := func(password string, want int) {
 		t.Helper()

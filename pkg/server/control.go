@@ -32,7 +32,7 @@ func (s *Server) commands() []command {
 	const release, profiling = "release over HTTP is not enabled", "pausing profiling over HTTP is not enabled"
 	canRelease := s.o.Release != nil && s.o.Resume != nil
 	canPause := s.o.PauseProfiling != nil && s.o.ResumeProfiling != nil
-	return []command{{
+	out := []command{{
 		path: "/-/reload", label: "/-/reload", verb: "reload", done: "reloaded", timeout: reloadTimeout,
 		enabled: s.o.Reload != nil, disabled: "reload over HTTP is not enabled",
 		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.reload(ctx) },
@@ -54,11 +54,18 @@ func (s *Server) commands() []command {
 		path: "/-/profiling/resume", label: "/-/profiling", verb: "resume", done: "resumed", timeout: reloadTimeout,
 		enabled: canPause, disabled: profiling,
 		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.o.ResumeProfiling(ctx) },
-	}, {
-		path: "/-/record", label: "/-/record", verb: "record", done: "recording", timeout: releaseTimeout,
-		enabled: s.o.Record != nil, disabled: "recording over HTTP is not enabled",
-		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.o.Record(ctx) },
 	}}
+	for i := range s.o.Routes {
+		r := &s.o.Routes[i]
+		if c := r.Command; c != nil {
+			out = append(out, command{
+				path: r.path(), label: r.path(), verb: c.Verb, done: c.Done, timeout: releaseTimeout,
+				enabled: c.Run != nil, disabled: c.Disabled,
+				run: func(ctx context.Context, _ string, _ time.Duration) error { return c.Run(ctx) },
+			})
+		}
+	}
+	return out
 }
 
 // reload runs Options.Reload, for one request at a time.

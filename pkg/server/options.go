@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,19 +53,51 @@ type Options struct {
 	PauseProfiling func(ctx context.Context, limit time.Duration) error
 	// ResumeProfiling ends a pause. Its context ends after a minute.
 	ResumeProfiling func(context.Context) error
-	// API answers below /api/v1/; nil: it is not served.
-	API API
-	// Record begins a recording. nil forbids /-/record.
-	Record func(context.Context) error
+	// Routes are served in addition.
+	Routes []Route
 	// Pprof serves /debug/pprof/.
 	Pprof bool
-	// Routes are further patterns of http.ServeMux, each a method and a path.
-	Routes map[string]http.Handler
-	// Page answers / and everything below /page/; nil: they are not served.
-	Page http.Handler
 
 	Logger     *zap.Logger           // nil logs nothing
 	Registerer prometheus.Registerer // for the server's own metrics; nil means none
+}
+
+// Route is a path that is served in addition to the server's own.
+type Route struct {
+	// Pattern is one of http.ServeMux, such as "GET /gpumetrics"; for a Command a path alone.
+	Pattern string
+	Handler http.Handler
+	// Labels are what Handler sets the pattern of requests to; requests are counted by them. None:
+	// by the path of Pattern.
+	Labels []string
+	// Close ends answers that last until the client leaves. The Server calls it when it stops. Nil:
+	// there are none.
+	Close func()
+	// Command is run by POST and PUT in place of Handler, which is nil then.
+	Command *Command
+}
+
+// Command changes something. As of /-/reload, pages of other sites cannot run it in a browser.
+type Command struct {
+	Verb, Done string // of answers: "record: …", "recording"
+	// Run returns when it is done. Its context ends after half a minute or when the server stops,
+	// not when the client goes away. Nil forbids the command.
+	Run      func(context.Context) error
+	Disabled string // the answer if Run is nil
+}
+
+// Page returns the routes of a page for browsers: / and all paths below /page/.
+func Page(h http.Handler) []Route {
+	return []Route{{Pattern: "GET /{$}", Handler: h}, {Pattern: "GET /page/", Handler: h}}
+}
+
+// path returns the path of the pattern.
+func (r *Route) path() string {
+	_, path, ok := strings.Cut(r.Pattern, " ")
+	if !ok {
+		path = r.Pattern
+	}
+	return strings.TrimSuffix(path, "{$}")
 }
 
 // Status is the state of what lies behind the server.

@@ -23,12 +23,12 @@ func TestReleaseAndResume(t *testing.T) {
 			got = fmt.Sprintf("resume %q", name)
 			return answer
 		},
-		Record: func(context.Context) error {
+		Routes: record(func(context.Context) error {
 			got = "record"
 			return answer
-		},
+		}),
 	})
-	plain := New(nil, Options{})
+	plain := New(nil, Options{Routes: record(nil)})
 	f := func(s *Server, method, path string, code int, body, call string, headers ...string) {
 		t.Helper()
 		got = ""
@@ -97,4 +97,9 @@ func TestReleaseOutlivesItsClient(t *testing.T) {
 	}
 	go stop()
 	<-ended
+}
+
+// record is a command of an extension.
+func record(run func(context.Context) error) []Route {
+	return []Route{{Pattern: "/-/record", Command: &Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled", Run: run}}}
 }

@@ -118,8 +118,10 @@ func (l *firstAccept) Accept() (net.Conn, error) {
 // a request that is on its way, and are closed.
 func (s *Server) drain(servers []*http.Server) {
 	s.draining.Store(true)
-	if s.o.API != nil {
-		s.o.API.Close()
+	for i := range s.o.Routes {
+		if end := s.o.Routes[i].Close; end != nil {
+			end()
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.o.DrainTimeout)
 	defer cancel()

@@ -16,13 +16,12 @@
 //	               what is wrong with it otherwise, 403 when not enabled or asked for
 //	               by a page of another site in a browser, or by one under a name
 //	               that is not this machine's.
-//	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume, /-/record
+//	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
 //	               the same for Options.Release and so on; 400 for a wrong query,
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
-//	/api/v1/       the JSON API, if there is one (package api).
-//	Options.Routes further paths, of extensions.
-//	/, /page/      Options.Page: what a browser shows.
+//
+// Options.Routes are paths of extensions; their commands answer as /-/reload does.
 //
 // Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
 // Content-Type with the format's version, Content-Length always, Vary: Accept,
@@ -67,15 +66,6 @@ type Pages interface {
 
 var _ Pages = (*exposition.Renderer)(nil)
 
-// API is the JSON API: *api.API. ServeHTTP sets the pattern of a request to one of
-// Paths, by which it is counted. Close ends what lasts until the client leaves; it is
-// called when the Server stops.
-type API interface {
-	http.Handler
-	Paths() []string
-	Close()
-}
-
 // Server serves pages over HTTP.
 type Server struct {
 	pages  Pages
@@ -119,18 +109,16 @@ func New(pages Pages, o Options) *Server {
 	s.handle("GET /health", "/health", s.serveHealth)
 	s.handle("GET /livez", "/livez", serveLivez)
 	s.handle("GET /readyz", "/readyz", s.serveReadyz)
-	if o.Page != nil {
-		s.handle("GET /{$}", "/", o.Page.ServeHTTP)
-		s.handle("GET /page/", "/page/", o.Page.ServeHTTP)
-	}
-	for pattern, h := range o.Routes {
-		_, path, _ := strings.Cut(pattern, " ")
-		s.handle(pattern, path, h.ServeHTTP)
-	}
-	if o.API != nil {
-		s.mux.Handle("/api/v1/", o.API)
-		for _, path := range o.API.Paths() {
-			s.labels[path] = path
+	for i := range o.Routes {
+		switch r := &o.Routes[i]; {
+		case r.Command != nil:
+		case len(r.Labels) > 0:
+			s.mux.Handle(r.Pattern, r.Handler)
+			for _, label := range r.Labels {
+				s.labels[label] = label
+			}
+		default:
+			s.handle(r.Pattern, r.path(), r.Handler.ServeHTTP)
 		}
 	}
 	for _, c := range s.commands() {

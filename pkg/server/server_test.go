@@ -27,7 +27,7 @@ func TestUnhealthy(t *testing.T) {
 }
 
 func TestPaths(t *testing.T) {
-	plain := New(pagesOf(textPage), Options{Page: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})})
+	plain := New(pagesOf(textPage), Options{Routes: Page(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))})
 	full := New(pagesOf(textPage), Options{
 		Pprof:  true,
 		Reload: func(context.Context) error { return nil },
@@ -177,10 +177,10 @@ func TestHealthHeaders(t *testing.T) {
 }
 
 func TestPage(t *testing.T) {
-	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) })
+	page := Page(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("page " + r.URL.Path)) }))
 	f := func(path string, code int, want string) {
 		t.Helper()
-		if w := ask(New(nil, Options{Page: page}), "GET", path); w.Code != code || !strings.Contains(w.Body.String(), want) {
+		if w := ask(New(nil, Options{Routes: page}), "GET", path); w.Code != code || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, want)
 		}
 	}

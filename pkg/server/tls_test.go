@@ -84,7 +84,7 @@ func TestTLSWithBasicAuth(t *testing.T) {
 	s, address, _ := start(t, pagesOf(textPage), Options{
 		Addresses: []string{"127.0.0.1:0", "127.0.0.1:0"},
 		Logger:    zap.New(core),
-		Page:      http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+		Routes:    Page(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})),
 		WebConfigFile: webConfig(t, dir, `
 tls_server_config: {cert_file: cert.pem, key_file: key.pem}
 http_server_config: {headers: {Content-Security-Policy: "frame-ancestors 'self'"}}

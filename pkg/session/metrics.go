@@ -10,10 +10,10 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// SampleDuration is the name of the metric of how long samples take, by source.
+// SampleDuration is the metric with the duration of samples, by source.
 const SampleDuration = "warpgauge_sample_duration_seconds"
 
-// metrics are what a session counts about itself.
+// metrics are the session's own metrics.
 type metrics struct {
 	duration     *prometheus.HistogramVec
 	failed       *prometheus.CounterVec
@@ -69,9 +69,8 @@ var (
 		"Time spent in them.", []string{"collector", "call"}, nil)
 )
 
-// Family returns what type the metric of that name has, if a session counts it, and
-// the label in addition to collector that distinguishes its series: collector itself
-// if there is one series, "" if no session has the metric.
+// Family returns the type of a session metric, and the label that distinguishes its series in addition to collector.
+// The label is collector itself if there is one series, and "" if no session has the metric.
 func Family(name string) (kind dto.MetricType, label string) {
 	switch name {
 	case SampleDuration:
@@ -90,7 +89,7 @@ func Family(name string) (kind dto.MetricType, label string) {
 	return 0, ""
 }
 
-// calls reports what library calls cost.
+// calls reports the cost of library calls.
 type calls struct{ s *Session }
 
 func (c calls) Describe(ch chan<- *prometheus.Desc) {
@@ -191,8 +190,8 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 	gauge(descExpected, float64(expected), st.Name)
 }
 
-// IsBoard reports whether a device is hardware of its own: a GPU, a switch or a
-// network adapter. Instances and links come and go by configuration.
+// IsBoard reports whether a device is separate hardware: a GPU, a switch or a network adapter. Instances and links come
+// and go with the configuration.
 func IsBoard(d collector.Device) bool {
 	return d.Parent == "" && (d.Level == field.GPU || d.Level == field.Switch || d.Level == field.ConnectX)
 }

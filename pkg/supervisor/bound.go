@@ -14,21 +14,21 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Bounds of what is logged about a session that begins.
+// Limits for the log of a new session.
 const (
 	namesInSummary = 12
 	namesInDetail  = 100
 	detailLines    = 200
 )
 
-// boundLog logs what came of a list.
+// boundLog logs the result of binding a list.
 type boundLog struct {
-	last string // at level info
+	last string // last line at level info
 }
 
-// note logs at level info how many fields no device has, once for as long as it is the
-// same, and at level debug each source and each reason.
-func (b *boundLog) note(log *zap.Logger, sources []*view.Source) {
+// logBound logs how many fields no device has at level info, once while the answer stays the same. At level debug it
+// logs each source and each reason.
+func (b *boundLog) logBound(log *zap.Logger, sources []*view.Source) {
 	if len(sources) == 0 {
 		return
 	}
@@ -46,7 +46,7 @@ func (b *boundLog) note(log *zap.Logger, sources []*view.Source) {
 	}
 }
 
-// absentEverywhere are the names of the list's fields that no device has.
+// absentEverywhere returns the names of the list's fields that no device has.
 func absentEverywhere(sources []*view.Source) (names []string) {
 	columns, labels := map[field.ID]bool{}, map[string]bool{}
 	for _, s := range sources {
@@ -73,13 +73,13 @@ func absentEverywhere(sources []*view.Source) (names []string) {
 	return names
 }
 
-// lacking is what one explanation is about.
+// lacking is one explanation with its fields and devices.
 type lacking struct {
 	collector.Explanation
 	fields, devices []string
 }
 
-// logDetails logs each source, and each reason with all that it holds for.
+// logDetails logs each source, and each reason with its fields and devices.
 func logDetails(log *zap.Logger, sources []*view.Source) {
 	byReason := map[collector.Explanation]*lacking{}
 	var all []*lacking
@@ -101,7 +101,7 @@ func logDetails(log *zap.Logger, sources []*view.Source) {
 			if name := nameOf(a.Field); !slices.Contains(l.fields, name) {
 				l.fields = append(l.fields, name)
 			}
-			if n := len(l.devices); n == 0 || l.devices[n-1] != ids[a.Device] { // those of a device follow one another
+			if n := len(l.devices); n == 0 || l.devices[n-1] != ids[a.Device] { // entries of one device are adjacent
 				l.devices = append(l.devices, ids[a.Device])
 			}
 		}
@@ -115,7 +115,7 @@ func logDetails(log *zap.Logger, sources []*view.Source) {
 	}
 }
 
-// some writes names, and how many are left out beyond the most.
+// some joins at most the first names and says how many are left out.
 func some(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")

@@ -49,7 +49,7 @@ func TestBoundFieldsAreLogged(t *testing.T) {
 	}
 	summary := []map[string]any{{"collector": "toy", "fields": int64(2), "field": "DCGM_FI_DEV_FAN_SPEED, DCGM_FI_DEV_SERIAL"}}
 
-	s.bound.note(s.log, []*view.Source{source("a", 150), source("b", 150, 100)})
+	s.bound.logBound(s.log, []*view.Source{source("a", 150), source("b", 150, 100)})
 	if diff := cmp.Diff(summary, lines(zapcore.InfoLevel)); diff != "" {
 		t.Errorf("at level info (-want +got):\n%s", diff)
 	}
@@ -66,11 +66,11 @@ func TestBoundFieldsAreLogged(t *testing.T) {
 	}
 
 	logs.TakeAll()
-	s.bound.note(s.log, []*view.Source{source("a", 150, 100)})
+	s.bound.logBound(s.log, []*view.Source{source("a", 150, 100)})
 	if got := lines(zapcore.InfoLevel); len(got) != 0 {
 		t.Errorf("the same again is logged: %v", got)
 	}
-	s.bound.note(s.log, []*view.Source{source("a", 150)})
+	s.bound.logBound(s.log, []*view.Source{source("a", 150)})
 	if got := lines(zapcore.InfoLevel); len(got) != 1 || got[0]["fields"] != int64(3) {
 		t.Errorf("of another set is logged: %v", got)
 	}

@@ -19,14 +19,13 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// The control channel runs one way, from the child to its parent, over a Unix
-// stream socket. A message is a length (4 bytes, big endian), a kind (1 byte) and
-// that many bytes: JSON for views and states, delimited protobuf for metrics. The
-// descriptor of the rings' memory comes with the view. The parent never sends
-// anything: the end of its side of the channel asks the child to stop.
+// The control channel runs one way, from the child to its parent, over a Unix stream socket. A message is a length (4
+// bytes, big endian), a kind (1 byte) and that many bytes: JSON for views and states, delimited protobuf for metrics.
+// The descriptor of the rings' memory comes with the view. The parent never sends: closing its end asks the child to
+// stop.
 //
-// What a child can make the parent allocate is bounded. A node of 16 GPUs with
-// every field and all links stays below a tenth of each bound.
+// Every allocation that a child can cause in the parent is bounded. A node of 16 GPUs with every field and all links
+// stays below a tenth of each bound.
 const (
 	maxSources  = 4 << 10
 	maxDevices  = session.MaxDevices
@@ -38,7 +37,7 @@ const (
 	headerBytes = 5
 )
 
-// maxBytes is the size of a message.
+// maxBytes is the maximum size of a message, by kind.
 var maxBytes = [...]uint32{kindView: 16 << 20, kindStates: 8 << 20, kindMetrics: 2 << 20}
 
 type kind byte
@@ -49,11 +48,10 @@ const (
 	kindMetrics                 // delimited protobuf of client_model's MetricFamily
 )
 
-// viewMessage is what a session has bound. It comes once, or never.
+// viewMessage is the result of binding. It is sent at most once.
 type viewMessage struct{ Sources []sourceMessage }
 
-// sourceMessage is one source. Its ring follows that of the source before in the
-// memory that comes with the message.
+// sourceMessage is one source. The rings are in the order of the sources in the memory that comes with the message.
 type sourceMessage struct {
 	Rows     int
 	Interval time.Duration
@@ -65,7 +63,7 @@ type sourceMessage struct {
 	Absent       absences                `json:",omitempty"`
 }
 
-// absences are written as one list of numbers: device, field and explanation in turn.
+// absences is written as one list of numbers: device, field and explanation in turn.
 type absences []collector.Absence
 
 func (l absences) MarshalJSON() ([]byte, error) {
@@ -91,8 +89,8 @@ func (l *absences) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// devices are bounded while they are read: an empty one takes 3 bytes of a message
-// and a hundred times that in memory.
+// devices bounds the number of devices while decoding: an empty device takes 3 bytes of a message and a hundred times
+// that in memory.
 type devices []collector.Device
 
 func (l *devices) UnmarshalJSON(b []byte) error {
@@ -116,20 +114,18 @@ func (l *devices) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// statesMessage is the state of the session, at least once a second. Of the
-// devices only those are named that are not simply up; when they were last sampled
-// is in the rings.
+// statesMessage is the state of the session, sent at least once a second. It names only the devices that are not simply
+// up. The rings say when each was last sampled.
 type statesMessage struct {
 	Devices []deviceMessage
-	// Ended says that this is the last message, and Cause and Reason why the session
-	// ended: none if it was asked to.
+	// Ended marks the last message. Cause and Reason say why the session ended; both are empty if the parent asked for
+	// it.
 	Ended  bool          `json:",omitempty"`
 	Cause  session.Cause `json:",omitempty"`
 	Reason string        `json:",omitempty"`
 }
 
-// deviceMessage is the state of one device, by its index among those of all
-// sources.
+// deviceMessage is the state of one device, identified by its index among the devices of all sources.
 type deviceMessage struct {
 	Device int
 	State  session.State
@@ -143,7 +139,7 @@ type sender struct {
 	conn *net.UnixConn
 }
 
-// send writes one message; fd is passed with it unless it is negative.
+// send writes one message. A non-negative fd is passed with it.
 func (s *sender) send(k kind, payload []byte, fd int) error {
 	if len(payload) > int(maxBytes[k]) {
 		return fmt.Errorf("message of %d bytes: at most %d are sent to the exporter", len(payload), maxBytes[k])
@@ -173,13 +169,13 @@ func (s *sender) sendJSON(k kind, message any, fd int) error {
 	return s.send(k, payload, fd)
 }
 
-// errChannel marks a breach of the channel's rules.
+// errChannel means that the child broke the channel's rules.
 var errChannel = errors.New("control channel")
 
 // receiver is the parent's end.
 type receiver struct {
 	conn *net.UnixConn
-	fd   int // that came with the current message; -1: none
+	fd   int // received with the current message; -1: none
 }
 
 // next reads one message. It returns io.EOF when the child has closed its end.
@@ -192,7 +188,7 @@ func (r *receiver) next() (kind, []byte, error) {
 	if int(k) >= len(maxBytes) || n > maxBytes[k] {
 		return 0, nil, fmt.Errorf("%w: a message of kind %d with %d bytes", errChannel, k, n)
 	}
-	// Memory is taken as bytes arrive: a length alone costs nothing.
+	// Memory grows as bytes arrive, so that a length alone costs nothing.
 	payload := make([]byte, 0, min(n, 64<<10))
 	for uint32(len(payload)) < n {
 		at := len(payload)
@@ -211,13 +207,13 @@ func unexpected(err error) error {
 	return err
 }
 
-// fill reads until b is full, and takes a descriptor that comes meanwhile.
+// fill reads until b is full, and stores a descriptor that arrives meanwhile.
 func (r *receiver) fill(b []byte) error {
 	var rights [64]byte
 	for at := 0; at < len(b); {
 		n, oobn, flags, _, err := r.conn.ReadMsgUnix(b[at:], rights[:])
 		if oobn > 0 || flags&unix.MSG_CTRUNC != 0 {
-			if terr := r.take(rights[:oobn], flags); terr != nil {
+			if terr := r.storeFD(rights[:oobn], flags); terr != nil {
 				return terr
 			}
 		}
@@ -234,7 +230,7 @@ func (r *receiver) fill(b []byte) error {
 	return nil
 }
 
-func (r *receiver) take(oob []byte, flags int) error {
+func (r *receiver) storeFD(oob []byte, flags int) error {
 	var fds []int
 	messages, err := unix.ParseSocketControlMessage(oob)
 	for i := range messages {
@@ -252,8 +248,7 @@ func (r *receiver) take(oob []byte, flags int) error {
 	return fmt.Errorf("%w: %d descriptors with a message: %w", errChannel, len(fds), err)
 }
 
-// takeFD returns the descriptor of the current message, -1 if there is none. It
-// belongs to the caller.
+// takeFD returns the descriptor of the current message, -1 if there is none. The caller owns it.
 func (r *receiver) takeFD() int {
 	fd := r.fd
 	r.fd = -1
@@ -267,7 +262,7 @@ func (r *receiver) close() {
 	_ = r.conn.Close()
 }
 
-// connOf makes a connection of an end of a socket pair, which it closes.
+// connOf turns one end of a socket pair into a connection and closes the file.
 func connOf(f *os.File) (*net.UnixConn, error) {
 	defer func() { _ = f.Close() }()
 	c, err := net.FileConn(f)

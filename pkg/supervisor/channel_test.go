@@ -102,7 +102,7 @@ func TestMessages(t *testing.T) {
 	view := exampleView()
 	region := memory(t, view)
 	read := make(chan error, 1)
-	go func() { read <- c.read() }()
+	go func() { read <- c.receiveMessages() }()
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -267,7 +267,7 @@ func TestHostileMessages(t *testing.T) {
 			parent, conn := pair(t)
 			c := receiving(parent)
 			read := make(chan error, 1)
-			go func() { read <- c.read() }()
+			go func() { read <- c.receiveMessages() }()
 			region := memory(t, exampleView())
 			if err := send(&sender{conn: conn}, region); err != nil {
 				t.Fatal(err)
@@ -373,7 +373,7 @@ func TestTheEndOfTheChannel(t *testing.T) {
 		if err = errors.Join(err, conn.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.read(); err != nil {
+		if err := c.receiveMessages(); err != nil {
 			t.Errorf("after %q: %v", b, err)
 		}
 	}
@@ -441,7 +441,7 @@ func FuzzReceiver(f *testing.F) {
 			}
 			_ = conn.Close()
 		}()
-		err := c.read()
+		err := c.receiveMessages()
 		if err != nil && !errors.Is(err, errChannel) {
 			t.Errorf("read: %v", err)
 		}

@@ -34,18 +34,18 @@ const (
 	ReasonSignal   = "signal"   // ended by a signal from outside
 	ReasonCrash    = "crash"    // SIGSEGV and the like, or a panic
 	ReasonAbort    = "abort"    // abort() or a failed assertion
-	ReasonHung     = "hung"     // silent, or no call of its returned; killed
+	ReasonHung     = "hung"     // silent, or all its calls hang; killed
 	ReasonProtocol = "protocol" // broke a bound or rule of the channel; killed
 	ReasonMemory   = "memory"   // over the limit
 	ReasonStart    = "start"    // could not be started
-	ReasonOutdated = "outdated" // its library no longer fits the driver
+	ReasonOutdated = "outdated" // its library no longer matches the driver
 )
 
 var reasons = []string{
 	ReasonAbort, ReasonCrash, ReasonExit, ReasonHung, ReasonMemory, ReasonOutdated, ReasonProtocol, ReasonSignal, ReasonStart,
 }
 
-// child is a session in a process of its own.
+// child is a session in a separate process.
 type child struct {
 	o      *Options
 	log    *zap.Logger
@@ -61,22 +61,22 @@ type child struct {
 	heard atomic.Int64 // when the last message came, ns since born
 	cost  atomic.Pointer[usage]
 	view  atomic.Pointer[[]*view.Source]
-	said  atomic.Pointer[[]session.DeviceStatus] // of the last message; the devices that are not simply up
+	said  atomic.Pointer[[]session.DeviceStatus] // from the last message: the devices that are not simply up
 	count atomic.Pointer[[]*dto.MetricFamily]
-	stuck atomic.Bool // killed and still there
+	stuck atomic.Bool // killed but not gone
 
 	mu     sync.Mutex
-	why    *ending   // why the parent ends it, or what the child said last
-	killed time.Time // zero: not
+	why    *ending   // why the parent ends it, or the child's own reason
+	killed time.Time // zero: not killed
 	list   field.List
 
-	// Of the supervisor's goroutine.
+	// Used by the supervisor's goroutine only.
 	checked  time.Time
 	hungFrom time.Time     // since when every call hangs
-	cpu      time.Duration // after end
+	cpu      time.Duration // set after the end
 }
 
-// self is the running program, also after its file was replaced.
+// self is the running program, even after its file was replaced.
 const self = "/proc/self/exe"
 
 // input is the first line of a child's standard input.
@@ -85,7 +85,7 @@ type input struct {
 	Dialect *field.Dialect `json:",omitempty"`
 }
 
-// inputOf is what ReadInput reads.
+// inputOf encodes the input that ReadInput decodes.
 func inputOf(list field.List, until map[string]int64) []byte {
 	first, err := json.Marshal(input{until, list.Dialect})
 	if err != nil {
@@ -94,7 +94,7 @@ func inputOf(list field.List, until map[string]int64) []byte {
 	return append(append(first, '\n'), field.Format(list)...)
 }
 
-// startChild starts the same program again with its input, which ReadInput reads.
+// startChild starts the same program again and passes it the input.
 func startChild(list field.List, until map[string]int64, o *Options, log *zap.Logger) (*child, error) {
 	becomeReaper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -131,20 +131,20 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 	return c, nil
 }
 
-// drainTime is how long what a process wrote before it ended is read: a process
-// that it has started may keep the pipe open.
+// drainTime is how long the parent reads the output of a process that has ended: a process that it started may keep the
+// pipe open.
 const drainTime = 200 * time.Millisecond
 
-// run reads what the child sends, reaps it, and ends what it has left behind.
+// run reads the child's messages, reaps the child, and ends the processes that it has left behind.
 func (c *child) run() {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		if err := c.read(); err != nil {
+		if err := c.receiveMessages(); err != nil {
 			c.kill(ReasonProtocol, err.Error())
 		}
 	}()
-	_ = c.cmd.Wait() // what it says is in ProcessState, too
+	_ = c.cmd.Wait() // ProcessState has its result
 	living.Delete(c.pid)
 	_ = c.conn.conn.SetReadDeadline(time.Now().Add(drainTime))
 	<-read
@@ -159,15 +159,15 @@ func (c *child) run() {
 	c.cpu = st.UserTime() + st.SystemTime()
 	c.mu.Lock()
 	if c.why == nil {
-		e := judge(st, &c.output.words)
+		e := classifyExit(st, &c.output.tail)
 		c.why = &e
 	}
 	c.mu.Unlock()
 	close(c.end)
 }
 
-// read takes messages until the channel ends. An error is a breach of its rules.
-func (c *child) read() error {
+// receiveMessages handles messages until the channel ends. An error is a breach of its rules.
+func (c *child) receiveMessages() error {
 	for {
 		k, payload, err := c.conn.next()
 		switch {
@@ -239,8 +239,7 @@ func (c *child) onView(payload []byte) error {
 	return nil
 }
 
-// validate refuses what would lead readers out of bounds or give two devices one
-// identity.
+// validate refuses a view that would lead readers out of bounds or give two devices one identity.
 func (m *viewMessage) validate() error {
 	devices, columns, absent := 0, 0, 0
 	seen := make(map[string]bool)
@@ -283,7 +282,7 @@ func (m *viewMessage) validate() error {
 	return nil
 }
 
-// validateReasons refuses reasons that are no labels, and what refers to nothing.
+// validateReasons refuses reasons that cannot be labels, and references to nothing.
 func (s *sourceMessage) validateReasons() error {
 	if len(s.Explanations) > collector.MaxExplanations {
 		return fmt.Errorf("%d explanations: at most %d", len(s.Explanations), collector.MaxExplanations)
@@ -301,7 +300,7 @@ func (s *sourceMessage) validateReasons() error {
 	return nil
 }
 
-// legal reports whether labels can be on a page.
+// legal reports whether labels can be exported.
 func legal(labels []collector.Label) bool {
 	return !slices.ContainsFunc(labels, func(l collector.Label) bool { return !model.LegacyValidation.IsValidLabelName(l.Name) })
 }
@@ -332,7 +331,7 @@ func (c *child) onStates(payload []byte) error {
 	return nil
 }
 
-// onEnded notes why the child ends, before it does.
+// onEnded records the child's reason before it ends.
 func (c *child) onEnded(m *statesMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -350,7 +349,7 @@ func (c *child) onEnded(m *statesMessage) {
 	}
 }
 
-// isCause reports whether a word is fit for a label: a short one of ours.
+// isCause reports whether a word can be a label: a short word of lower-case letters.
 func isCause(c session.Cause) bool {
 	for _, r := range c {
 		if (r < 'a' || r > 'z') && r != '_' {
@@ -392,7 +391,7 @@ func (c *child) sources() []*view.Source {
 	return nil
 }
 
-// states joins what the child said with the stamps of the newest rows.
+// states joins the child's last states with the timestamps of the newest rows.
 func (c *child) states() []session.DeviceStatus {
 	sources := c.sources()
 	said := c.said.Load()
@@ -447,7 +446,7 @@ func (c *child) logFields() []zap.Field {
 	fields := []zap.Field{zap.Int("pid", c.pid)}
 	select {
 	case <-c.end:
-		if text := c.output.words.text(); text != "" {
+		if text := c.output.tail.text(); text != "" {
 			fields = append(fields, zap.String("stderr", text))
 		}
 	default:
@@ -455,8 +454,7 @@ func (c *child) logFields() []zap.Field {
 	return append(fields, zap.Duration("lived", time.Since(c.born).Round(time.Millisecond)))
 }
 
-// stop closes the parent's end of the channel, which asks the child to end, and
-// kills it after grace.
+// stop closes the parent's end of the channel, which asks the child to end, and kills it after grace.
 func (c *child) stop(grace time.Duration) {
 	c.mu.Lock()
 	if c.why == nil {
@@ -476,8 +474,7 @@ func (c *child) stop(grace time.Duration) {
 	}()
 }
 
-// kill ends the child and all processes of its group at once. The first reason
-// counts.
+// kill ends the child and its process group at once. The first reason counts.
 func (c *child) kill(reason, text string) {
 	c.mu.Lock()
 	if c.why == nil {
@@ -488,13 +485,13 @@ func (c *child) kill(reason, text string) {
 	}
 	c.mu.Unlock()
 	select {
-	case <-c.end: // the number may be another group's by now
+	case <-c.end: // its process group ID may have been reused
 	default:
 		killGroup(c.pid)
 	}
 }
 
-// check kills a child that hangs or takes too much memory.
+// check kills a child that hangs or uses too much memory.
 func (c *child) check(now time.Time) {
 	if now.Sub(c.checked) < checkEvery/2 {
 		return
@@ -527,11 +524,11 @@ func (c *child) check(now time.Time) {
 	c.checkHang(now)
 }
 
-// silence is how long a child may say nothing, which reports once a second.
+// silence is how long a child, which reports once a second, may be silent.
 func (c *child) silence() time.Duration { return max(10*time.Second, 2*c.o.Session.Deadline) }
 
-// checkHang kills a child of which every call hangs. One GPU that hangs is no
-// reason: the others would lose their session.
+// checkHang kills a child when all its devices hang. It tolerates a single hung GPU, because a kill would stop the
+// other GPUs too.
 func (c *child) checkHang(now time.Time) {
 	all := c.states()
 	if len(all) == 0 {
@@ -554,8 +551,8 @@ func (c *child) checkHang(now time.Time) {
 	}
 }
 
-// judge classifies an end that was not announced.
-func judge(st *os.ProcessState, words *lastWords) ending {
+// classifyExit returns the reason for an unexpected exit of the child.
+func classifyExit(st *os.ProcessState, words *stderrTail) ending {
 	if ws, ok := st.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		switch s := ws.Signal(); s {
 		case syscall.SIGABRT:

@@ -17,31 +17,29 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// failoverPeriod is how often the rings are read.
+// failoverPeriod is how often Failover reads the rings.
 const failoverPeriod = 250 * time.Millisecond
 
-// FailoverOptions are those of NewFailover. Primary, Secondary and Publish are
-// needed; the zero value of the rest is usable.
+// FailoverOptions configure NewFailover. Primary, Secondary and Publish are required; the other fields may be zero.
 type FailoverOptions struct {
 	Primary, Secondary string // names of the collectors, for logs and metrics
 
-	// Publish gets the sources to show, in their order; it must not block.
+	// Publish receives the sources to show, in order. It must not block.
 	Publish func([]*view.Source)
-	// Standby ends the secondary's session, so that it holds neither library nor
-	// driver, or starts one. It may block; one call at a time. Nil means that the
-	// secondary is never on standby.
+	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. It may block;
+	// calls do not overlap. Nil means that the secondary is never on standby.
 	Standby func(ctx context.Context, rest bool) error
 
-	// Patience is for how long the primary's GPUs may be without new values; 0 means 5 s.
+	// Patience is how long the primary's GPUs may be without new values; 0 means 5 s.
 	Patience time.Duration
-	// Confidence is for how long they must have had new values before the primary serves
-	// the GPUs again; 0 means 10 s. At start it serves them at once.
+	// Confidence is how long they must have had new values before the primary serves the GPUs again; 0 means 10 s. At
+	// start it serves them at once.
 	Confidence time.Duration
 
-	// Changed gets the name of the collector that has taken the GPUs over; it must not block.
+	// Changed receives the name of the collector that has taken over the GPUs. It must not block.
 	Changed func(collector string)
 
-	Logger *zap.Logger // nil logs nothing
+	Logger *zap.Logger // may be nil
 }
 
 func (o FailoverOptions) withDefaults() FailoverOptions {
@@ -56,16 +54,15 @@ func (o FailoverOptions) withDefaults() FailoverOptions {
 	return o
 }
 
-// Failover decides which of two collectors serves the GPUs that both can read, so
-// that no GPU is reported twice and none is left out without need. It judges by the
-// rings alone: rows that advance are the only sign that counts.
+// Failover decides which of two collectors serves the GPUs that both can read, so that every readable GPU is reported
+// exactly once. It only looks at the rings: advancing rows are the only reliable sign.
 //
-// The primary (DCGM) serves while its values advance. When they have not for
-// Patience, the secondary (NVML) takes over with each of its sources that has rows;
-// the others follow as they become ready. The primary serves again when its values
-// have advanced, without long gaps, for Confidence and its view is complete. While
-// the primary serves, the secondary is on standby, unless it has GPUs that the
-// primary does not know.
+// The primary (DCGM) serves while its values advance. When they have not advanced for Patience, the secondary (NVML)
+// takes over with each of its sources that has rows; its other sources follow when they are ready. The primary serves
+// again when its values have advanced, without long gaps, for Confidence and its view is complete. While the primary
+// serves, the secondary is on standby, unless it has GPUs that the primary does not know.
+//
+// Run owns one goroutine, and one more while Standby blocks. The other methods may be called from any goroutine.
 type Failover struct {
 	o       FailoverOptions
 	log     *zap.Logger
@@ -76,22 +73,22 @@ type Failover struct {
 	mu        sync.Mutex
 	primary   []*view.Source
 	secondary []*view.Source
-	kept      []*view.Source // of the primary, which has withdrawn them: shown until the secondary has rows
+	kept      []*view.Source // sources that the primary has withdrawn, shown until the secondary has rows
 	serving   serving
-	behind    time.Duration // for how long, by share of time, the primary's values have not advanced
-	advancing time.Duration // for how long they have, since it was last behind
+	behind    time.Duration // for how long the primary's values have not advanced, weighted by time
+	advancing time.Duration // for how long they have advanced since it was last behind
 	looked    time.Time
-	began     time.Time // of serving
+	began     time.Time // when the current collector began to serve
 	seen      bool      // the primary has had values
-	late      bool      // and they do not advance now
-	failed    bool      // and was behind since
+	late      bool      // its values do not advance now
+	failed    bool      // it has been behind since
 	published []*view.Source
-	started   bool // something was published
-	rest      bool // what the secondary was last asked
+	started   bool // sources have been published
+	rest      bool // the last request to the secondary
 	row       ring.Row
 }
 
-// serving says whose values of the GPUs are shown.
+// serving is the collector whose GPU values are shown.
 type serving uint8
 
 const (
@@ -133,9 +130,8 @@ func (f *Failover) Collect(ch chan<- prometheus.Metric) {
 	f.changes.Collect(ch)
 }
 
-// Primary takes the primary's sources. If none of them has a GPU any more, the
-// former ones stay until the secondary has rows; --stale-after ends their values if
-// it never has.
+// Primary sets the primary's sources. If none of them has a GPU any more, the old ones stay until the secondary has
+// rows; --stale-after ends their values if it never has.
 func (f *Failover) Primary(sources []*view.Source) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,7 +142,7 @@ func (f *Failover) Primary(sources []*view.Source) {
 	f.decide(time.Now())
 }
 
-// Secondary takes the secondary's sources.
+// Secondary sets the secondary's sources.
 func (f *Failover) Secondary(sources []*view.Source) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,8 +150,7 @@ func (f *Failover) Secondary(sources []*view.Source) {
 	f.decide(time.Now())
 }
 
-// Withdraw drops rows that the primary no longer has: an operator has released it,
-// and no value of it may stay.
+// Withdraw drops rows that the primary no longer has: after an operator has released it, no value of it may stay.
 func (f *Failover) Withdraw() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,16 +158,14 @@ func (f *Failover) Withdraw() {
 	f.publish(time.Now())
 }
 
-// DecideNow decides without waiting for what may still come: for a page that is
-// printed once.
+// DecideNow decides without waiting for more rows, for a page that is printed once.
 func (f *Failover) DecideNow() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.decide(time.Now())
 }
 
-// Serving is the name of the collector that serves the GPUs; "" if none has values
-// yet.
+// Serving returns the name of the collector that serves the GPUs; "" while none has values.
 func (f *Failover) Serving() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,7 +176,7 @@ func (f *Failover) name(s serving) string {
 	return [...]string{"", f.o.Primary, f.o.Secondary}[s]
 }
 
-// Run decides from time to time until ctx ends.
+// Run decides periodically until ctx ends.
 func (f *Failover) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -202,7 +195,7 @@ func (f *Failover) Run(ctx context.Context) error {
 	}
 }
 
-// runStandby does what decide has last wanted of the secondary.
+// runStandby applies decide's last request to the secondary.
 func (f *Failover) runStandby(ctx context.Context) {
 	resting := false
 	for {
@@ -225,8 +218,7 @@ func (f *Failover) runStandby(ctx context.Context) {
 	}
 }
 
-// decide judges the rings, publishes what changes, and says whether the secondary
-// may rest.
+// decide judges the rings, publishes changes, and requests or ends the secondary's standby.
 func (f *Failover) decide(now time.Time) {
 	f.measure(now)
 	fresh := f.fresh(f.primary, now)
@@ -244,7 +236,7 @@ func (f *Failover) decide(now time.Time) {
 		}
 	case bySecondary:
 		ready := !f.failed || f.advancing >= f.o.Confidence || !f.fresh(f.secondary, now)
-		rows := uint64(math.MaxUint64) // a cell that the primary still lacks is waited for
+		rows := uint64(math.MaxUint64) // do not give up waiting for any cell of the primary
 		if f.advancing >= 3*f.o.Confidence {
 			rows = 0
 		}
@@ -262,16 +254,15 @@ func (f *Failover) decide(now time.Time) {
 	f.want(f.serving == byPrimary && fresh && f.behind == 0 && now.Sub(f.began) >= f.o.Confidence && !f.lacking())
 }
 
-// forgotten reports whether what the primary has withdrawn is so old that no page
-// shows it: --stale-after ends the values before.
+// forgotten reports whether the withdrawn sources of the primary are so old that no page shows them: --stale-after has
+// ended their values.
 func (f *Failover) forgotten(now time.Time) bool {
 	age, known := f.age(f.kept, now)
 	return !known || age > 8*f.patience(f.kept)
 }
 
-// measure adds the time since it was last called to that in which the primary's
-// values advanced, or to that in which they did not. One new value after a long gap
-// does not make up for the gap: time behind is paid back second by second.
+// measure adds the time since its last call to the time in which the primary's values advanced, or to the time in which
+// they did not. One new value after a long gap does not make up for the gap: time behind is paid back second by second.
 func (f *Failover) measure(now time.Time) {
 	passed := min(max(now.Sub(f.looked), 0), time.Second)
 	if f.looked.IsZero() {
@@ -287,7 +278,7 @@ func (f *Failover) measure(now time.Time) {
 			zap.Duration("tolerance", f.tolerance()), zap.Duration("behind", f.behind), zap.Duration("patience", patience))
 	}
 	switch {
-	case !f.seen: // it has not been opened yet
+	case !f.seen: // not opened yet
 	case !known:
 		f.behind, f.advancing = patience, 0
 	case age > f.tolerance():
@@ -300,20 +291,19 @@ func (f *Failover) measure(now time.Time) {
 	f.failed = f.failed || f.behind >= patience
 }
 
-// patience is how long GPUs may be without new values: longer than that of the
-// options if the list has slow fields only.
+// patience returns how long GPUs may be without new values. It exceeds the option if the list has only slow fields.
 func (f *Failover) patience(sources []*view.Source) time.Duration {
 	return max(f.o.Patience, 2*slowest(sources))
 }
 
-// tolerance is the age of values that advance: three intervals of the source, and
-// at most half of patience or one and a half intervals.
+// tolerance is the maximum age of advancing values: three intervals of the source, but at most half of patience or one
+// and a half intervals.
 func (f *Failover) tolerance() time.Duration {
 	interval := slowest(f.primary)
 	return min(max(3*interval, time.Second), max(f.patience(f.primary)/2, interval*3/2))
 }
 
-// slowest is the longest interval of the sources with GPUs.
+// slowest returns the longest interval of the sources with GPUs.
 func slowest(sources []*view.Source) (interval time.Duration) {
 	for _, s := range gpusOf(sources) {
 		interval = max(interval, s.Interval)
@@ -321,8 +311,8 @@ func slowest(sources []*view.Source) (interval time.Duration) {
 	return interval
 }
 
-// age returns the median age of the newest values of the GPUs of sources; false if
-// none has one. One GPU that hangs is its own problem, not the collector's.
+// age returns the median age of the sources' newest GPU values; false if no GPU has one. With the median, a single GPU
+// that hangs does not count against the collector.
 func (f *Failover) age(sources []*view.Source, now time.Time) (time.Duration, bool) {
 	var stamps []int64
 	seen := false
@@ -344,7 +334,7 @@ func (f *Failover) age(sources []*view.Source, now time.Time) (time.Duration, bo
 	return now.Sub(time.Unix(0, stamps[len(stamps)/2])), true
 }
 
-// fresh reports whether most GPUs of sources have values of now.
+// fresh reports whether most GPUs of the sources have current values.
 func (f *Failover) fresh(sources []*view.Source, now time.Time) bool {
 	age, known := f.age(sources, now)
 	return known && age <= f.patience(sources)
@@ -373,10 +363,10 @@ func (f *Failover) change(next serving, now time.Time) {
 		zap.String("collector", f.o.Primary), zap.Duration("behind", f.behind), zap.String("by", name))
 }
 
-// composed is what is shown: all of the collector that serves, of the secondary only
-// sources that have rows, and of the other what the first does not have. A source
-// is shown whole or not at all: one of the primary gives way when the secondary has
-// rows of all its GPUs, or of those that it could read by the end of gathering.
+// composed returns the sources to show: all sources of the serving collector (of the secondary, only those with rows),
+// and the other collector's sources for devices that the first does not have. A source is shown whole or not at all: a
+// primary source is replaced when the secondary has rows for all its GPUs, or for those that it could read by the end
+// of gathering.
 func (f *Failover) composed(now time.Time) []*view.Source {
 	first := append(slices.Clone(f.kept), f.primary...)
 	second := slices.Clone(f.secondary)
@@ -400,13 +390,12 @@ func (f *Failover) composed(now time.Time) []*view.Source {
 	return append(first, second...)
 }
 
-// gathering reports whether the secondary has so recently taken over that sources
-// of it which have no rows yet are waited for.
+// gathering reports whether the secondary took over so recently that its sources without rows may still get some.
 func (f *Failover) gathering(now time.Time) bool {
 	return f.serving == bySecondary && now.Sub(f.began) < f.patience(f.secondary)/2
 }
 
-// publish shows what is composed if it differs from before.
+// publish publishes the composed sources if they have changed.
 func (f *Failover) publish(now time.Time) {
 	sources := f.composed(now)
 	if f.started && slices.Equal(sources, f.published) {
@@ -416,7 +405,7 @@ func (f *Failover) publish(now time.Time) {
 	f.o.Publish(sources)
 }
 
-// want says whether the secondary may rest. The last word counts.
+// want requests or ends the secondary's standby. The last request counts.
 func (f *Failover) want(rest bool) {
 	if f.rest != rest {
 		f.rest = rest
@@ -435,12 +424,11 @@ func (f *Failover) lacking() bool {
 	return false
 }
 
-// ready reports whether a source of the secondary can replace what is shown: it has
-// a value of one of its devices, and of each reading that was shown, those that take
-// two rows included.
+// ready reports whether a source of the secondary can replace the shown ones: it has a value for one of its devices and
+// for each reading that was shown, including readings that take two rows.
 func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	if s.Interval == 0 {
-		return true // of a GPU that is absent
+		return true // an absent GPU's source
 	}
 	if !latest(s, &f.row) || !slices.ContainsFunc(f.row.Stamps, func(stamp int64) bool { return stamp != 0 }) {
 		return false
@@ -448,8 +436,7 @@ func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	return complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
 }
 
-// gpusOf are the sources with GPUs that are sampled: what is left of one that is
-// absent has no interval.
+// gpusOf returns the sources with sampled GPUs. The source of an absent GPU has no interval.
 func gpusOf(sources []*view.Source) (out []*view.Source) {
 	for _, s := range sources {
 		if s.Interval > 0 && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {

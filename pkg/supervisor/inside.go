@@ -22,26 +22,23 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// ControlFD is the number of the control channel's descriptor in a child.
+// ControlFD is the descriptor number of the control channel in a child.
 const ControlFD = 3
 
 const (
-	reportEvery   = time.Second           // states and metrics, changed or not
-	reportSpacing = 50 * time.Millisecond // shortest time between two reports of changed states
+	reportEvery   = time.Second           // states and metrics, even if unchanged
+	reportSpacing = 50 * time.Millisecond // minimum time between two reports of changed states
 )
 
-// ErrOrphaned ends a child whose session does not end although its parent closed
-// the channel, or is gone.
+// ErrOrphaned ends a child whose session does not end although its parent has closed the channel or is gone.
 var ErrOrphaned = errors.New("the exporter that this process belongs to has asked it to stop, or is gone, and a library call does not return")
 
-// Child runs one session in a process that a Supervisor has started, until the
-// parent closes its end of the control channel. It returns an error only if the
-// session could not end in time: library calls do not return, and the caller must
-// end the process.
+// Child runs one session in a process that a Supervisor has started, until the parent closes its end of the control
+// channel. It returns an error only if the session does not end in time because library calls hang; then the caller
+// must end the process.
 func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, open collector.Factory, list field.List, o session.Options) error {
-	// Only the parent ends a child in order. A signal to all processes of a service,
-	// as an init system sends it, is for the parent, and so are SIGHUP, SIGUSR1 and
-	// SIGUSR2.
+	// Only the parent ends a child. Signals to all processes of a service, as an init system sends them, are for the
+	// parent, and so are SIGHUP, SIGUSR1 and SIGUSR2.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	conn, err := connOf(control)
 	if err != nil {
@@ -55,7 +52,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	s := session.New(open, list, o)
 	go func() {
 		var b [1]byte
-		_, _ = conn.Read(b[:]) // returns at the end only: the parent sends nothing
+		_, _ = conn.Read(b[:]) // returns only at the end: the parent sends nothing
 		cancel(nil)
 	}()
 	ended := make(chan error, 1)
@@ -78,7 +75,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	if err != nil {
 		last.Cause, last.Reason = session.CauseOf(err), err.Error()
 	}
-	_ = c.to.sendJSON(kindStates, &last, -1) // if the parent is gone, so is this process soon
+	_ = c.to.sendJSON(kindStates, &last, -1) // if the parent is gone, this process ends soon
 	return nil
 }
 
@@ -89,7 +86,7 @@ type inside struct {
 	region *ring.Region
 }
 
-// memory is session.Options.Memory.
+// memory implements session.Options.Memory.
 func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
 	region, err := ring.CreateRegion(words)
 	if err != nil {
@@ -99,7 +96,7 @@ func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
 	return region.Words(), region, nil
 }
 
-// publish is session.Options.Publish.
+// publish implements session.Options.Publish.
 func (c *inside) publish(sources []*view.Source) {
 	var m viewMessage
 	for _, s := range sources {
@@ -114,8 +111,7 @@ func (c *inside) publish(sources []*view.Source) {
 	_ = c.region.CloseFD()
 }
 
-// report sends states and metrics until the session has ended, with its error, or
-// ctx has.
+// report sends states and metrics until the session has ended, with its error, or ctx has.
 func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan error) (err error, returned bool) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
@@ -128,7 +124,7 @@ func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan er
 		case <-ticker.C:
 			c.counts(s)
 		case <-s.Changed():
-			select { // what changes at once is one report
+			select { // collect changes that occur together
 			case <-ctx.Done():
 			case <-time.After(reportSpacing):
 			}
@@ -137,9 +133,9 @@ func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan er
 	}
 }
 
-// statesOf makes a message that is never too long to be sent: the reasons of the first devices.
+// statesOf makes a message within the size limit: only the first devices have reasons.
 func statesOf(all []session.DeviceStatus) *statesMessage {
-	room := 512 << 10 // each byte of a reason may become six
+	room := 512 << 10 // JSON may encode a byte of a reason as six
 	m := &statesMessage{}
 	for i, d := range all {
 		if d.State != session.Up || d.Cause != session.CauseNone {
@@ -151,7 +147,7 @@ func statesOf(all []session.DeviceStatus) *statesMessage {
 	return m
 }
 
-// counts sends what the session counts about itself.
+// counts sends the session's own metrics.
 func (c *inside) counts(s *session.Session) {
 	all, err := s.Metrics().Gather()
 	if err != nil {
@@ -166,8 +162,8 @@ func (c *inside) counts(s *session.Session) {
 	_ = c.to.send(kindMetrics, b.Bytes(), -1)
 }
 
-// ReadInput reads what a Supervisor writes to the standard input of a child: a line with
-// session.Options.Until and the dialect as JSON, and the field list.
+// ReadInput reads a Supervisor's input for a child: a line of JSON with session.Options.Until and the dialect, then the
+// field list.
 func ReadInput(from *os.File) (list field.List, until map[string]int64, err error) {
 	lines := bufio.NewReader(from)
 	first, err := lines.ReadBytes('\n')

@@ -17,32 +17,27 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// absentFor is how long a board that discovery no longer finds is still reported
-// as absent.
+// absentFor is how long a board that discovery no longer finds is reported as absent.
 const absentFor = time.Hour
 
-// mostAbsent bounds the boards that are reported as absent: a library may give a board another id
-// each time.
-const mostAbsent = collector.MaxGPUs
+// maxAbsent bounds the absent boards: a library may give a board another ID each time.
+const maxAbsent = collector.MaxGPUs
 
-// inventory is what a supervisor remembers of devices from session to session:
-// boards that are no longer found, and the number of each GPU, so that the others
-// keep theirs when one goes. It belongs to the goroutine of Run; what others read
-// is copied into a state.
+// inventory remembers devices from session to session: boards that are no longer found, and the number of each GPU, so
+// that the others keep theirs when one goes. Only the goroutine of Run uses it; a state holds copies for readers.
 type inventory struct {
-	numbers map[string]string // label gpu by id of the GPU
+	numbers map[string]string // label gpu by the GPU's ID
 	absent  map[string]departed
-	parted  []session.DeviceStatus // that a release took off the page
+	parted  []session.DeviceStatus // devices that a release took off the page
 }
 
 type departed struct {
 	status session.DeviceStatus
 	since  time.Time
-	events *view.Source // what has happened to it: its XIDs; nil if that was not read
+	events *view.Source // columns of its past events (XIDs); nil if the list has none
 }
 
-// update takes in the sources of a new session. shown are those of the former one,
-// and before its devices.
+// update applies the sources of a new session. shown are the previous session's sources, before its devices.
 func (v *inventory) update(sources, shown []*view.Source, before []session.DeviceStatus, log *zap.Logger, now time.Time) {
 	present, addresses, levels := make(map[string]bool), make(map[string]bool), make(map[field.Level]bool)
 	otherList := len(sources) > 0 && len(shown) > 0 && !sameList(sources[0].Fields, shown[0].Fields)
@@ -59,10 +54,10 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 			continue
 		}
 		if otherList && !levels[st.Device.Level] {
-			continue // the new list asks for nothing that such devices have
+			continue // the new list has no fields for such devices
 		}
 		if at := st.Device.PCIBusID; st.Device.Level == field.GPU && (st.Device.UUID == "" && at == "" || id == at && addresses[at]) {
-			continue // it has not said which one it is, and may have been found under its own name by now
+			continue // it never had an identity, and may have been found under its own name since
 		}
 		st.State, st.Cause, st.Reason = session.Absent, session.CauseVanished, "discovery no longer finds the device"
 		if v.absent == nil {
@@ -81,15 +76,15 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 			delete(v.absent, id)
 		}
 	}
-	for len(v.absent) > mostAbsent {
+	for len(v.absent) > maxAbsent {
 		delete(v.absent, slices.MinFunc(slices.Collect(maps.Keys(v.absent)), func(a, b string) int {
 			return cmp.Or(v.absent[a].since.Compare(v.absent[b].since), cmp.Compare(a, b))
 		}))
 	}
 }
 
-// eventsOf is a source of one device without any new row: the columns of what has
-// happened to it, so that the page and the counts keep them.
+// eventsOf returns a source of one device with only its event columns and no new rows, so that the page and the counts
+// keep its events.
 func eventsOf(shown []*view.Source, id string) *view.Source {
 	for _, s := range shown {
 		at := slices.IndexFunc(s.Devices, func(d collector.Device) bool { return d.ID == id })
@@ -117,7 +112,7 @@ func eventsOf(shown []*view.Source, id string) *view.Source {
 	return nil
 }
 
-// events are the sources of the boards that are absent.
+// events returns the sources of the absent boards.
 func (v *inventory) events(list field.List) (out []*view.Source) {
 	for _, d := range v.absent {
 		if d.events != nil {
@@ -130,7 +125,7 @@ func (v *inventory) events(list field.List) (out []*view.Source) {
 	return out
 }
 
-// missing are the boards that are absent, in the order of their ids.
+// missing returns the absent boards in the order of their IDs.
 func (v *inventory) missing(now time.Time) (out []session.DeviceStatus) {
 	for _, d := range v.absent {
 		if now.Sub(d.since) <= absentFor {
@@ -156,10 +151,9 @@ func (v *inventory) part(devices []session.DeviceStatus, cause session.Cause, re
 	}
 }
 
-// identify gives GPUs of a new session that do not answer, and so may have no name of
-// their own, the identity that they had before. A PCI address says which one it is.
-// Without it, if as many such GPUs are new as others are missing, they are those, in
-// the order of their numbers: a driver numbers GPUs in the order of their addresses.
+// identify gives GPUs of a new session that do not answer, and so may have no name, their former identity by PCI
+// address. Without an address, if as many such GPUs are new as others are missing, they match in the order of their
+// numbers, because a driver numbers GPUs in the order of their addresses.
 func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Source {
 	present := make(map[string]bool)
 	for _, s := range sources {
@@ -177,7 +171,7 @@ func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Sou
 			}
 		}
 	}
-	var silent []int // sources of one GPU that is not known and does not answer
+	var silent []int // sources with a single unknown GPU that does not answer
 	for i, s := range sources {
 		if len(s.Columns) == 0 && len(s.Devices) == 1 && s.Devices[0].Level == field.GPU && !known[s.Devices[0].ID] {
 			silent = append(silent, i)
@@ -202,7 +196,7 @@ func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Sou
 		}
 		if was >= 0 {
 			s, d := *sources[i], missing[was]
-			d.GPU = s.Devices[0].GPU // the driver's number, which renumber expects
+			d.GPU = s.Devices[0].GPU // the driver's number, as renumber expects
 			s.Devices = []collector.Device{d}
 			out[i] = &s
 		}
@@ -210,9 +204,8 @@ func identify(sources []*view.Source, before []session.DeviceStatus) []*view.Sou
 	return out
 }
 
-// renumber gives each GPU of a new session the number that it had before, and its
-// instances and links with it: a driver numbers those that are left when one goes.
-// A GPU that is new takes its own number, or the lowest one that is free.
+// renumber gives each GPU of a new session, with its instances and links, its former number: when a GPU goes, a driver
+// renumbers the rest. A new GPU gets its own number, or the lowest free one.
 func (v *inventory) renumber(sources []*view.Source) []*view.Source {
 	if v.numbers == nil {
 		v.numbers = make(map[string]string)
@@ -237,7 +230,7 @@ func (v *inventory) renumber(sources []*view.Source) []*view.Source {
 			for i := 0; taken[n]; i++ {
 				n = strconv.Itoa(i)
 			}
-			maps.DeleteFunc(v.numbers, func(_, other string) bool { return other == n }) // of one that is gone
+			maps.DeleteFunc(v.numbers, func(_, other string) bool { return other == n }) // forget a GPU that is gone
 			taken[n], v.numbers[d.ID] = true, n
 		}
 		renumbered = renumbered || n != d.GPU
@@ -245,7 +238,7 @@ func (v *inventory) renumber(sources []*view.Source) []*view.Source {
 	if !renumbered {
 		return sources
 	}
-	old := make(map[string]string, len(gpus)) // number of the driver: ours
+	old := make(map[string]string, len(gpus)) // our number by the driver's number
 	for _, d := range gpus {
 		old[d.GPU] = v.numbers[d.ID]
 	}

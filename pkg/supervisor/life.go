@@ -13,26 +13,26 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// life is a session that runs: in this process (local) or in a child process
-// (child). Its methods may be called from any goroutine and wait for nothing.
+// life is a running session: in this process (local) or in a child process (child). Its methods may be called from any
+// goroutine and do not wait.
 type life interface {
-	sources() []*view.Source        // nil until they are bound
+	sources() []*view.Source        // nil until the session has bound them
 	states() []session.DeviceStatus // of the devices of sources, in their order
-	metrics() []*dto.MetricFamily   // what the session counts about itself
-	changed() <-chan struct{}       // something of the above has changed
-	held() string                   // which library calls do not return; "" if all do
-	check(now time.Time)            // ends a child that hangs or takes too much memory
+	metrics() []*dto.MetricFamily   // the session's own metrics
+	changed() <-chan struct{}       // receives when one of the above changes
+	held() string                   // names the library calls that hang; "" if none does
+	check(now time.Time)            // ends a child that hangs or uses too much memory
 	stop(grace time.Duration)       // asks the session to end; a child is killed after grace
-	done() <-chan struct{}          // closed when nothing of it is left
-	ended() ending                  // how it ended; after done
+	done() <-chan struct{}          // closed when the session is completely gone
+	ended() ending                  // how it ended; valid after done
 	logFields() []zap.Field
 }
 
 // ending says how a session ended.
 type ending struct {
-	err    error  // of Session.Run
-	reason string // why a child had to be replaced: one of Reason…; "" if it ended in order
-	text   string // the same in words
+	err    error  // returned by Session.Run
+	reason string // why a child had to be replaced: one of Reason…; "" after a normal end
+	text   string // the reason in words
 }
 
 // local is a session in this process.
@@ -81,7 +81,7 @@ func (l *local) ended() ending {
 	return e
 }
 
-// heldBy names the devices whose library call does not return.
+// heldBy names the devices whose library call hangs.
 func heldBy(all []session.DeviceStatus) string {
 	var ids []string
 	for _, d := range all {
@@ -95,7 +95,7 @@ func heldBy(all []session.DeviceStatus) string {
 	return "library calls for " + strings.Join(ids, ", ") + " have not returned"
 }
 
-// errorOf makes an error again of a cause and a text that came from a child.
+// errorOf restores an error from a child's cause and text.
 func errorOf(cause session.Cause, text string) error {
 	return &childError{cause: session.ErrorOf(cause), text: text}
 }

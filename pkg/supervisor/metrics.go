@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// counts are what a supervisor counts across sessions.
+// counts holds a supervisor's counters across sessions.
 type counts struct {
 	mu sync.Mutex
 	counted
@@ -23,9 +23,9 @@ type counts struct {
 type counted struct {
 	restarts map[string]uint64
 	opens    map[bool]uint64 // by success
-	cpu      time.Duration   // of children that are gone
-	shown    time.Duration   // most that was ever reported: /proc and wait4 count in different units
-	life     life            // in progress; nil: none
+	cpu      time.Duration   // of ended children
+	shown    time.Duration   // largest value ever reported: /proc and wait4 use different units
+	life     life            // the running session; nil: none
 }
 
 func (c *counts) init() { c.restarts, c.opens = map[string]uint64{}, map[bool]uint64{} }
@@ -45,8 +45,8 @@ func (c *counts) end(l life, stuck bool) {
 	}
 }
 
-// read returns a copy: readers of metrics hold no lock that the supervisor takes.
-func (c *counts) read() counted {
+// snapshot returns a copy: readers of metrics hold no lock that the supervisor takes.
+func (c *counts) snapshot() counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cpu := c.cpu
@@ -93,12 +93,11 @@ var (
 
 var _ prometheus.Collector = (*Supervisor)(nil)
 
-// Describe describes nothing: several supervisors have the same families, and which
-// a session has is known when it reports them.
+// Describe describes nothing: several supervisors have the same families, and only a running session knows its own.
 func (s *Supervisor) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the states of the collector and its devices, what the supervisor
-// counts, and what the session counts about itself. It reads memory only.
+// Collect sends the states of the collector and its devices, the supervisor's counters, and the session's own metrics.
+// It reads memory only.
 func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	st := s.Status()
 	if s.o.Hidden {
@@ -108,7 +107,7 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	emit := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{s.o.Name}, labels...)...)
 	}
-	c := s.counts.read()
+	c := s.counts.snapshot()
 	emit(descOpens, prometheus.CounterValue, float64(c.opens[true]), "success")
 	emit(descOpens, prometheus.CounterValue, float64(c.opens[false]), "error")
 	if s.o.Command != nil {
@@ -143,10 +142,9 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// SampleTimes reports, for each source of the session in service, how many samples it has taken
-// and for how long they were in the library.
+// SampleTimes reports, for each source of the current session, the number of samples and their time in the library.
 func (s *Supervisor) SampleTimes(report func(source string, count uint64, seconds float64)) {
-	life := s.counts.read().life
+	life := s.counts.snapshot().life
 	if life == nil {
 		return
 	}
@@ -164,8 +162,8 @@ func (s *Supervisor) SampleTimes(report func(source string, count uint64, second
 	}
 }
 
-// Examples is a collector of the metrics that a Supervisor has only while there is
-// a child, so that the generated documentation lists them without one.
+// Examples is a collector of the metrics that a Supervisor has only while a child runs, so that the generated
+// documentation can list them.
 func Examples(name string) prometheus.Collector { return examples(name) }
 
 type examples string
@@ -204,8 +202,7 @@ func carry(ch chan<- prometheus.Metric, f *dto.MetricFamily) {
 	}
 }
 
-// validateFamily refuses a family of a child that no session has, and one that would
-// spoil the page of our own metrics.
+// validateFamily refuses a child's family that no session has, and one that would make our own metrics invalid.
 func validateFamily(f *dto.MetricFamily, name string) error {
 	kind, label := session.Family(f.GetName())
 	if label == "" || f.GetType() != kind {
@@ -234,7 +231,7 @@ func validateFamily(f *dto.MetricFamily, name string) error {
 	return nil
 }
 
-// ascends reports whether the bounds and counts of a histogram's buckets do.
+// ascends reports whether the bounds and counts of a histogram's buckets ascend.
 func ascends(h *dto.Histogram) bool {
 	all := h.GetBucket()
 	for i := 1; i < len(all); i++ {

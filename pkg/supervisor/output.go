@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	linesPerTick = 200  // of log between two calls of tick; more are dropped and counted
-	shownLines   = 10   // of libraries, at level info in shownTicks; more are at level debug
+	linesPerTick = 200  // log entries between two ticks; more are dropped and counted
+	shownLines   = 10   // lines of libraries at level info in shownTicks; more are at level debug
 	shownTicks   = 60   // about a minute
 	maxLine      = 8192 // bytes; the rest of a longer line is dropped
 )
 
-// ChildLogger returns the logger of a child: its parent reads the entries from the
-// child's standard error and writes them to its own log.
+// ChildLogger returns the logger of a child: its parent reads the entries from the child's standard error and writes
+// them to its own log.
 func ChildLogger(to io.Writer, level zapcore.Level) *zap.Logger {
 	encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{
 		LevelKey: "level", NameKey: "logger", MessageKey: "msg",
@@ -32,27 +32,26 @@ func ChildLogger(to io.Writer, level zapcore.Level) *zap.Logger {
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(to)), level))
 }
 
-// output takes what a child writes: entries of its log, which go to ours, and lines
-// of its libraries.
+// output receives a child's output: log entries, which go to our log, and lines of its libraries.
 type output struct {
 	log       *zap.Logger
 	collector string
 	pid       atomic.Int64
 	echo      func(string)
-	words     lastWords
+	tail      stderrTail
 
 	mu      sync.Mutex
-	partial []byte // of a line
+	partial []byte // an incomplete line
 	taken   int    // entries since the last tick
 	dropped int
 	ticks   int  // since shown began
 	shown   int  // lines of libraries at level info
-	hidden  int  // and at level debug, for want of room
-	held    bool // entries are kept back
+	hidden  int  // lines of libraries at level debug because of the limit
+	held    bool // entries are held back
 	kept    []func()
 }
 
-// Write takes pieces of lines. It never fails and never blocks.
+// Write receives pieces of lines. It never fails and never blocks.
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -70,7 +69,7 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 }
 
-// flush takes a last line without an end.
+// flush handles a last line without a line end.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -81,7 +80,7 @@ func (o *output) flush() {
 	o.showAgain()
 }
 
-// tick begins another share of entries.
+// tick renews the allowance of entries.
 func (o *output) tick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +93,7 @@ func (o *output) tick() {
 	}
 }
 
-// showAgain begins another share of lines of libraries.
+// showAgain renews the allowance of library lines.
 func (o *output) showAgain() {
 	if o.hidden > 0 {
 		o.log.Info("libraries have written more, which is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", o.hidden))
@@ -102,8 +101,8 @@ func (o *output) showAgain() {
 	o.ticks, o.shown, o.hidden = 0, 0, 0
 }
 
-// hold keeps entries back until release: a child that only starts to find again
-// that there is nothing for it repeats itself.
+// hold holds entries back until release: a child that is started only to find again that it has no devices would repeat
+// itself.
 func (o *output) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -122,7 +121,7 @@ func (o *output) release() {
 func (o *output) line(line string) {
 	entry := parseEntry(line)
 	if entry == nil {
-		o.words.add(line)
+		o.tail.appendLine(line)
 		if o.echo != nil {
 			o.echo(line)
 		}
@@ -139,14 +138,14 @@ func (o *output) line(line string) {
 	write()
 }
 
-// write bounds the level: nothing that a child says ends the parent.
+// write bounds the level, so that no entry of a child can end the parent.
 func (o *output) write(line string, entry map[string]any) {
 	if entry == nil {
 		level := zapcore.InfoLevel
 		switch {
-		case line == "" || o.words.crashed(): // stacks of a crash, of which the log says what counts
+		case line == "" || o.tail.crashed(): // stacks of a crash, whose important lines are in the log of the child's end
 			level = zapcore.DebugLevel
-		case o.echo != nil: // it is on standard error already
+		case o.echo != nil: // the echo has it on standard error
 			level = zapcore.DebugLevel
 		case o.shown == shownLines:
 			level = zapcore.DebugLevel
@@ -176,7 +175,7 @@ func (o *output) write(line string, entry map[string]any) {
 	log.Log(min(max(level, zapcore.DebugLevel), zapcore.ErrorLevel), entry["msg"].(string), append(fields, zap.Int64("pid", o.pid.Load()))...)
 }
 
-// parseEntry returns the entry of a log that a line is, nil if it is none.
+// parseEntry returns the log entry in a line, nil if it is not an entry.
 func parseEntry(line string) map[string]any {
 	if !strings.HasPrefix(line, `{"level":"`) {
 		return nil
@@ -195,7 +194,7 @@ func parseEntry(line string) map[string]any {
 	return entry
 }
 
-// number turns a JSON number into one that the log writes as such.
+// number converts a JSON number so that the log writes it as a number.
 func number(v any) any {
 	n, ok := v.(json.Number)
 	if !ok {

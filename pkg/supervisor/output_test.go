@@ -159,16 +159,16 @@ func FuzzOutput(f *testing.F) {
 				t.Errorf("an entry of level %v", e.Level)
 			}
 		}
-		_ = o.words.text()
+		_ = o.tail.text()
 	})
 }
 
 func TestLastWords(t *testing.T) {
 	f := func(stderr, reason, text string) {
 		t.Helper()
-		var w lastWords
+		var w stderrTail
 		for line := range strings.SplitSeq(stderr, "\n") {
-			w.add(line)
+			w.appendLine(line)
 		}
 		if r, got := w.explain(); r != reason || !strings.Contains(got, text) {
 			t.Errorf("%q is explained as %s %q, want %s and %q", stderr, r, got, reason, text)
@@ -185,12 +185,12 @@ func TestLastWords(t *testing.T) {
 	f("something odd\nSIGABRT: abort\n"+trace, ReasonAbort, "something odd")
 	f("SIGABRT: abort\n"+trace, ReasonAbort, "nothing was said")
 
-	var w lastWords
+	var w stderrTail
 	for i := range 5000 {
-		w.add(fmt.Sprint("line ", i))
+		w.appendLine(fmt.Sprint("line ", i))
 	}
-	w.add("the last one")
-	w.add(" ")
+	w.appendLine("the last one")
+	w.appendLine(" ")
 	if n := strings.Count(w.text(), "\n"); n != wordsLines-1 || w.last() != "the last one" || w.said() != "the last one" {
 		t.Errorf("%d lines are kept, the last is %q", n+1, w.last())
 	}

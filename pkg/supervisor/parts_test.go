@@ -352,7 +352,7 @@ func TestIDsThatChange(t *testing.T) {
 	var v inventory
 	now := bubbleStart
 	var before []session.DeviceStatus
-	for round := range 2 * mostAbsent {
+	for round := range 2 * maxAbsent {
 		now = now.Add(time.Second)
 		var devices []collector.Device
 		for gpu := range 2 {
@@ -369,10 +369,10 @@ func TestIDsThatChange(t *testing.T) {
 		}
 	}
 	all := v.missing(now)
-	if len(all) != mostAbsent || len(v.numbers) != 2 {
-		t.Errorf("%d absent GPUs and %d numbers are remembered, want %d and 2", len(all), len(v.numbers), mostAbsent)
+	if len(all) != maxAbsent || len(v.numbers) != 2 {
+		t.Errorf("%d absent GPUs and %d numbers are remembered, want %d and 2", len(all), len(v.numbers), maxAbsent)
 	}
-	if newest := fmt.Sprintf("GPU-%d-0", 2*mostAbsent-2); !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Device.ID == newest }) {
+	if newest := fmt.Sprintf("GPU-%d-0", 2*maxAbsent-2); !slices.ContainsFunc(all, func(d session.DeviceStatus) bool { return d.Device.ID == newest }) {
 		t.Errorf("%s is not among them", newest)
 	}
 }

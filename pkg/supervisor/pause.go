@@ -5,21 +5,19 @@ import "time"
 // firstPause is the pause before the first restart.
 const firstPause = 100 * time.Millisecond
 
-// servedPause is the longest pause after a child that was in service: it gave
-// rows for a while, and so will the next.
+// servedPause is the longest pause after a child that was in service: it delivered rows for a while, and the next one
+// probably will, too.
 const servedPause = time.Second
 
-// pauses is the back-off between starts. A child that fails at once makes the
-// next pause twice as long; each second in service takes one doubling back, so
-// that a child which dies once a day is replaced at once, and one which dies at
-// each start is tried for ever, once per longest pause.
+// pauses is the back-off between starts. A child that fails at once doubles the next pause; each second in service
+// halves it once. So a child that dies once a day is replaced at once, and one that dies at each start is retried for
+// ever, once per longest pause.
 type pauses struct {
 	longest time.Duration
 	level   int
 }
 
-// next returns the pause after a child that was in service for so long, 0 for
-// never.
+// next returns the pause after a child that was in service for the given time; 0 means never in service.
 func (p *pauses) next(served time.Duration) time.Duration {
 	longest := p.longest
 	if served > 0 {

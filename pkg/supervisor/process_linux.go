@@ -15,35 +15,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttributes make a child the leader of a session and process group with what its library
-// starts, and end it with this process.
+// childAttributes make a child the leader of a session and process group, which its library's processes join, and end
+// the child with this process.
 var childAttributes = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 
-// becomeReaper makes this process the parent of what its children leave behind, so
-// that endLeftovers finds it.
+// becomeReaper makes this process the parent of its children's orphans, so that endLeftovers finds them.
 func becomeReaper() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // without it, init reaps
 }
 
-// killGroup ends a child and the processes of its group.
+// killGroup kills a child's process group.
 func killGroup(pid int) { _ = unix.Kill(-pid, unix.SIGKILL) }
 
-// living are the numbers of all children in service, which belong to the process and not to one
-// supervisor. They are not asked for their environment, which could wait for a driver that hangs.
+// living holds the process IDs of all running children. It is package-level, because they belong to the process rather
+// than to one supervisor. Their environment is not read, because that could wait for a driver that hangs.
 var living sync.Map
 
-// markVariable is set in the environment of each child, with a value of its own. What its library
-// starts inherits it.
+// markVariable is set in the environment of each child, with a unique value. Processes that its library starts inherit
+// it.
 const markVariable = "CHILD_OF_WARPGAUGE="
 
-// leftoverPatience is how long processes that were left behind may take to end. One that waits in
-// the driver does not end, and reading its environment may wait for the same.
+// leftoverPatience is how long left-over processes may take to end. A process that waits in the driver does not end,
+// and reading its environment may block for the same reason.
 const leftoverPatience = time.Second
 
-// endLeftovers ends and reaps the processes that a child which is gone or its library has
-// started: those of its session, and those that have left it (setsid, daemon(3)) and have its
-// mark. What this process has started otherwise, or another child has left, stays. It returns how
-// many it has ended, -1 if some do not end.
+// endLeftovers ends and reaps the processes that an ended child or its library has started: the processes of its
+// session, and those that have left it (setsid, daemon(3)) but have its mark. It spares other processes of this process
+// or of other children. It returns the number of ended processes, -1 if some do not end.
 func endLeftovers(child int, mark string) int {
 	done := make(chan int, 1)
 	go func() { done <- endAll(child, mark) }()
@@ -70,17 +68,17 @@ func endAll(child int, mark string) (ended int) {
 				ended++
 			}
 		}
-		if len(found)+len(killed) == 0 { // what they had started would be ours now
+		if len(found)+len(killed) == 0 { // their own children would have become ours by now
 			return ended
 		}
 	}
 	return -1
 }
 
-// adopted returns the processes that have become children of this one although a child which is gone, or its
-// library, has started them. It reaps those that have ended before.
+// adopted returns the processes that became children of this process because an ended child or its library had started
+// them. It reaps those that have already ended.
 func adopted(child int, mark string) (out []int) {
-	own, _ := unix.Getsid(0) // of oneself it cannot fail
+	own, _ := unix.Getsid(0) // cannot fail for the own process
 	lists, err := filepath.Glob("/proc/self/task/*/children")
 	if err != nil {
 		return nil
@@ -88,14 +86,14 @@ func adopted(child int, mark string) (out []int) {
 	for _, list := range lists {
 		text, err := os.ReadFile(list)
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has ended
 		}
 		for word := range strings.FieldsSeq(string(text)) {
 			pid, err := strconv.Atoi(word)
 			session, serr := unix.Getsid(pid)
 			switch {
 			case err != nil || serr != nil || session == own || pid == child:
-				continue // a child of ours has its own session or is in that of this process
+				continue // a child of ours has its own session or this process's session
 			case session != pid:
 				if got, _ := unix.Wait4(pid, nil, unix.WNOHANG, nil); got == pid {
 					continue
@@ -109,7 +107,7 @@ func adopted(child int, mark string) (out []int) {
 	return out
 }
 
-// marked reports whether a process was started with a mark in its environment.
+// marked reports whether a process has the mark in its environment.
 func marked(pid int, mark string) bool {
 	const most = 1 << 20
 	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/environ")
@@ -121,14 +119,14 @@ func marked(pid int, mark string) bool {
 	return err == nil && slices.ContainsFunc(bytes.Split(text, []byte{0}), func(v []byte) bool { return string(v) == mark })
 }
 
-// passed are the beginnings of the names of environment variables that the C library or Go's
-// runtime may need. A child gets these and its library's; its settings are arguments.
+// passed lists the prefixes of environment variables that the C library or Go's runtime may need. A child gets these
+// and its library's; its settings are arguments.
 var passed = []string{
 	"PATH=", "HOME=", "TMPDIR=", "TZ=", "LANG=", "LC_", "LD_", "GODEBUG=", "GOTRACEBACK=", "GOMAXPROCS=", "GOMEMLIMIT=", "GOGC=", "GOCOVERDIR=",
 }
 
-// environment returns the variables that a child gets: library's begin the names of those
-// that only its library may need.
+// environment returns the variables for a child. library lists the prefixes of variables that only its library may
+// need.
 func environment(all, library []string) []string {
 	out := []string{}
 	for _, v := range all {

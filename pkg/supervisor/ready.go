@@ -12,11 +12,11 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// patientRows is after how many rows a cell that is still blank is not waited for:
-// some readings need two rows, the rest will not come.
+// patientRows is after how many rows readers no longer wait for a blank cell: some readings need two rows, the others
+// will not come.
 const patientRows = 3
 
-// cell is one series, in whichever session.
+// cell identifies a series in any session.
 type cell struct {
 	device string
 	field  field.ID
@@ -34,10 +34,9 @@ func cellOf(d *collector.Device, c *collector.Column) cell {
 	return cell{d.ID, c.Field, b.String()}
 }
 
-// complete reports whether next can replace shown without a gap: every device of
-// next that is fresh in shown has a row, and every cell of it that had a value has
-// one again, or has had so many rows to get one. A source without columns, a GPU that
-// does not answer, will not have a row.
+// complete reports whether next can replace shown without a gap: every device of next that is fresh in shown has a row,
+// and every cell of it that had a value has one again, or has had rows many rows to get one. A source without columns
+// (a GPU that does not answer) needs no row.
 func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration, rows uint64) bool {
 	fresh := make(map[string]bool)
 	had := make(map[cell]bool)
@@ -84,13 +83,13 @@ func complete(shown, next []*view.Source, now time.Time, freshFor time.Duration,
 	return true
 }
 
-// isEvent reports whether a column is blank unless something happens.
+// isEvent reports whether a column is blank unless an event occurs.
 func isEvent(c *collector.Column) bool {
 	d, ok := field.ByID(c.Field)
 	return ok && d.Event || c.Buffer > 0
 }
 
-// latest reads the newest row of a source; false if there is none of its shape.
+// latest reads the newest row of a source; false if there is none with the source's columns.
 func latest(s *view.Source, row *ring.Row) bool {
 	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns) && s.Ring.Latest(row)
 }

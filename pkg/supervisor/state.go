@@ -12,23 +12,23 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// state is what Status is made of. It is immutable.
+// state is the data behind Status. It is immutable.
 type state struct {
-	life    life           // in progress; nil: none
+	life    life           // the running session; nil: none
 	serves  bool           // its sources are published
 	since   time.Time      // when it began to serve
-	sources []*view.Source // that are published
+	sources []*view.Source // the published sources
 	cause   session.Cause  // why no session is in service
 	reason  string
 	absent  []session.DeviceStatus
 	parted  []session.DeviceStatus
-	// handover is the devices of the session that was ended on purpose, and until when
-	// they count as before: the next one is about to replace it.
+	// handover holds the devices of a session that was ended on purpose. Until until they keep their states, because
+	// the next session is about to replace it.
 	handover []session.DeviceStatus
 	until    time.Time
 }
 
-// held says what keeps the session from ending.
+// held names the library calls that keep the session from ending.
 func (t *state) held() string {
 	if t.life == nil {
 		return ""
@@ -39,8 +39,7 @@ func (t *state) held() string {
 // up reports whether the collector counts as up.
 func (t *state) up() bool { return t.serves || time.Now().Before(t.until) }
 
-// devices are those that were or are in service, without the absent ones. The result
-// may be shared.
+// devices returns the devices that were or are in service, without the absent ones. The result may be shared.
 func (t *state) devices() []session.DeviceStatus {
 	switch {
 	case t.serves:
@@ -75,8 +74,7 @@ func (t *state) devices() []session.DeviceStatus {
 	return out
 }
 
-// Status reports the state of the collector and its devices, those that are absent
-// included. It reads memory only.
+// Status returns the state of the collector and its devices, absent ones included. It reads memory only.
 func (s *Supervisor) Status() session.CollectorStatus {
 	t := s.now.Load()
 	out := session.CollectorStatus{Name: s.o.Name, Up: t.up(), Cause: t.cause, Reason: t.reason, Since: t.since}
@@ -87,14 +85,14 @@ func (s *Supervisor) Status() session.CollectorStatus {
 	return out
 }
 
-// setProblem notes why no session is in service.
+// setProblem records why no session is in service.
 func (s *Supervisor) setProblem(cause session.Cause, reason string) {
 	s.now.Store(&state{
 		sources: s.shown, cause: cause, reason: reason, absent: s.inventory.missing(time.Now()), parted: s.inventory.parted,
 	})
 }
 
-// setHandover notes that a session was ended on purpose.
+// setHandover records that a session was ended on purpose.
 func (s *Supervisor) setHandover() {
 	old := s.now.Load()
 	next := &state{
@@ -106,7 +104,7 @@ func (s *Supervisor) setHandover() {
 	s.now.Store(next)
 }
 
-// show notes how the session in progress does.
+// show records the state of the current session.
 func (s *Supervisor) show(t *turn) {
 	old := s.now.Load()
 	next := &state{
@@ -134,13 +132,13 @@ func (t *turn) stuck() bool {
 	return ok && c.stuck.Load()
 }
 
-// logStates logs each device whose state is not what was logged last.
+// logStates logs each device whose state differs from the last logged one.
 func (s *Supervisor) logStates(t *turn) {
 	if t.published.IsZero() || !t.stopped.IsZero() || s.o.Hidden {
 		return
 	}
 	if len(s.logged) > session.MaxDevices {
-		clear(s.logged) // of a library that gives its devices other ids each time
+		clear(s.logged) // a library may give its devices other IDs each time
 	}
 	for _, d := range s.Status().Devices {
 		id, now := d.Device.ID, d.State.String()
@@ -161,7 +159,7 @@ func (s *Supervisor) logStates(t *turn) {
 	}
 }
 
-// lastSample leaves out what has never been.
+// lastSample omits the field if there was no sample.
 func lastSample(at time.Time) zap.Field {
 	if at.IsZero() {
 		return zap.Skip()
@@ -169,7 +167,7 @@ func lastSample(at time.Time) zap.Field {
 	return zap.Time("last_sample", at)
 }
 
-// quiet is the back-off of a collector for which this machine has nothing.
+// quiet is the back-off of a collector that has nothing to sample on this machine.
 type quiet struct {
 	pause  time.Duration
 	reason string
@@ -180,7 +178,7 @@ func (q *quiet) next(longest time.Duration) time.Duration {
 	return q.pause
 }
 
-// found logs a reason once. A node without a vendor's GPUs is no fault.
+// found logs each reason once. A node without a vendor's GPUs is not a fault.
 func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
 	if q.reason != reason {
 		q.reason = reason

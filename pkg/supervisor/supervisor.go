@@ -1,14 +1,13 @@
-// Package supervisor keeps one collector sampled: it starts a session, in this
-// process or in a child process, waits for its end, and starts the next one.
-// Reloads, changes of devices, of the driver, of the memory in use, releases,
-// standby, crashes and hangs are all the same: a session ends and, if one is
-// wanted, another begins. Two sessions of one collector never exist at once.
+// Package supervisor keeps one collector sampled: it starts a session, in this process or in a child process, waits for
+// its end, and starts the next one. Reloads, changes of devices and drivers, memory limits, releases, standby, crashes
+// and hangs all work the same way: a session ends and, if one is wanted, another begins. Two sessions of one collector
+// never exist at once.
 //
-// The page does not notice. The sources of the former session stay published,
-// with its last rows, until the next session has rows for the devices that were
-// fresh, or its deadline has passed.
+// The page does not notice. The sources of the old session stay published, with their last rows, until the next session
+// has rows for the devices that were fresh, or its deadline has passed.
 //
-// A Supervisor and its sessions never share a goroutine or a lock with a scrape.
+// Package exporter owns one Supervisor per collector; Run blocks until everything that it started has ended. A
+// Supervisor and its sessions never share a goroutine or a lock with a scrape.
 package supervisor
 
 import (
@@ -33,16 +32,16 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Wanted is everything that can be asked of a collector.
+// Wanted is the requested state of a collector.
 type Wanted struct {
 	List     field.List
-	Released bool // an operator wants its library and driver free
+	Released bool // an operator wants its library and driver to be free
 	Standby  bool // another collector serves its devices
 }
 
 func (w Wanted) rests() bool { return w.Released || w.Standby }
 
-// cause says why a collector rests.
+// cause returns why a collector rests.
 func (w Wanted) cause() (session.Cause, string) {
 	if w.Released {
 		return session.CauseReleased, "released: nothing is sampled until it is resumed"
@@ -50,37 +49,33 @@ func (w Wanted) cause() (session.Cause, string) {
 	return session.CauseStandby, "on standby: another collector serves its devices"
 }
 
-// Options of New. Name is needed, and Open or Command; the zero value of the rest is
-// usable.
+// Options configure New. Name is required, and Open or Command; the other fields may be zero.
 type Options struct {
 	Name    string            // of the collector
 	Open    collector.Factory // for sessions in this process
-	Command []string          // arguments of a child process, its name first; nil: sessions run in this process
-	// Environment are the beginnings of the names of variables that a child process may have
-	// for its library.
+	Command []string          // arguments of a child process, starting with its name; nil: sessions run in this process
+	// Environment lists the prefixes of variables that a child process may have for its library.
 	Environment []string
 	Session     session.Options       // of sessions in this process; Deadline counts for both
-	Publish     func([]*view.Source)  // gets the sources to show, in their order; must not block. Nil: they are on Board
-	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: it may, and a user has named the collector
-	Hidden      bool                  // the devices are another collector's, too, and not among the metrics
+	Publish     func([]*view.Source)  // receives the sources to show; must not block. Nil: they are on Board
+	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: always, because a user has named the collector
+	Hidden      bool                  // another collector exports the devices' metrics
 
 	StopTimeout time.Duration // how long a session may take to end; its process is killed shortly before. 0 means 2 s
-	// MemoryLimit is the resident size, in bytes, over which a child is replaced. 0
-	// means no limit.
+	// MemoryLimit is the resident size, in bytes, above which a child is replaced. 0 means no limit.
 	MemoryLimit int64
-	// RestartMax is the longest pause before a session; 0 means 30 s. The first is
-	// 100 ms; each further one twice as long, less for each second in service.
+	// RestartMax is the longest pause before a session; 0 means 30 s. The first pause is 100 ms; each failure doubles
+	// it, and each second in service halves it.
 	RestartMax time.Duration
-	// FreshFor is how old a device's last row may be for the next session's rows of it
-	// to be waited for. 0 means 30 s.
+	// FreshFor is how old a device's last row may be for the supervisor to wait for the next session's row of it. 0
+	// means 30 s.
 	FreshFor time.Duration
 
-	// Output gets each line of a child's standard output and error that is not a log
-	// entry of ours, as a vendor's library logs. It must not block. Nil means that only
-	// the last ones are kept, for the log of the child's end.
+	// Output receives each line of a child's standard output and error that is not one of our log entries, for example
+	// a vendor library's log. It must not block. Nil keeps only the last lines, for the log of the child's end.
 	Output func(line string)
 
-	Logger *zap.Logger // nil logs nothing
+	Logger *zap.Logger // may be nil
 }
 
 func (o Options) withDefaults() Options {
@@ -94,36 +89,36 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Supervisor keeps one collector sampled. Make it with New.
+// Supervisor keeps one collector sampled. New creates one.
 type Supervisor struct {
 	o   Options
 	log *zap.Logger
 
-	wake chan struct{} // wanted has changed
+	wake chan struct{} // signals a change of wanted
 	now  atomic.Pointer[state]
 
 	mu      sync.Mutex
 	wanted  Wanted
 	version uint64 // of wanted
-	lists   uint64 // how often the list has changed
+	lists   uint64 // number of changes of the list
 	waiters []waiter
 	over    bool // Run has returned
 
-	// Of Run alone.
-	shown     []*view.Source   // what is published
-	until     map[string]int64 // by device: up to when its XIDs are in rows that were published
-	good      field.List       // of the last session that was published
-	goodList  uint64           // which change of the list that was; 0: there was none
+	// Used by Run only.
+	shown     []*view.Source   // published sources
+	until     map[string]int64 // by device: up to when its XIDs are in published rows
+	good      field.List       // list of the last published session
+	goodList  uint64           // its change of the list; 0: none
 	refused   uint64           // the change of the list with which no session could be opened; good is used instead
 	pauses    pauses
 	quiet     quiet
 	notBefore time.Time // of the next session
 	inventory inventory
-	logged    map[string]string // by device: the state that was logged last
+	logged    map[string]string // by device: the last logged state
 	bound     boundLog
 
 	counts counts
-	board  view.Board // without Options.Publish
+	board  view.Board // used without Options.Publish
 }
 
 type waiter struct {
@@ -131,7 +126,7 @@ type waiter struct {
 	done    chan error
 }
 
-// New prepares a Supervisor that wants w. Nothing is started before Run.
+// New returns a Supervisor with the wanted state w. It starts nothing before Run.
 func New(w Wanted, o Options) *Supervisor {
 	o = o.withDefaults()
 	s := &Supervisor{
@@ -149,16 +144,15 @@ func New(w Wanted, o Options) *Supervisor {
 	return s
 }
 
-// Name is that of the collector.
+// Name returns the collector's name.
 func (s *Supervisor) Name() string { return s.o.Name }
 
-// Board is where readers find the sources, without Options.Publish.
+// Board returns the board where readers find the sources, if Options.Publish is nil.
 func (s *Supervisor) Board() *view.Board { return &s.board }
 
-// Want changes what is wanted and returns when it is so: the list is in service
-// or there is nothing that it can be used for, or nothing of the collector is held
-// any more. An error says why it is not so; a list that could not be opened leaves
-// the former one in service. If ctx ends first the change is made all the same.
+// Want changes the wanted state and returns when it is reached: the list is in service, or it has no use for it, or
+// everything of the collector is released. An error says why it is not reached; a list that cannot be opened leaves the
+// former list in service. If ctx ends first, the change still applies.
 func (s *Supervisor) Want(ctx context.Context, change func(*Wanted)) error {
 	done := s.Change(change)
 	select {
@@ -172,7 +166,7 @@ func (s *Supervisor) Want(ctx context.Context, change func(*Wanted)) error {
 	}
 }
 
-// Change is Want without waiting: the channel gets the result.
+// Change is Want without waiting: the channel receives the result.
 func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
 	done := make(chan error, 1)
 	s.mu.Lock()
@@ -192,8 +186,7 @@ func (s *Supervisor) Change(change func(*Wanted)) <-chan error {
 	return done
 }
 
-// routine is the level of what happens each time that a collector starts. One of processes
-// starts with each viewer of the page.
+// routine is the log level of each start of the collector. A process collector starts with each viewer of the page.
 func (s *Supervisor) routine() zapcore.Level {
 	if s.o.Hidden {
 		return zap.DebugLevel
@@ -201,12 +194,12 @@ func (s *Supervisor) routine() zapcore.Level {
 	return zap.InfoLevel
 }
 
-// sameList reports whether two lists are one: lists are never changed.
+// sameList reports whether two lists are the same one: lists are immutable.
 func sameList(a, b field.List) bool {
 	return a.Dialect == b.Dialect && len(a.Fields) == len(b.Fields) && (len(a.Fields) == 0 || &a.Fields[0] == &b.Fields[0])
 }
 
-// answer reports to the waiters for versions up to v.
+// answer reports a result to the waiters for versions up to v.
 func (s *Supervisor) answer(v uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,8 +212,8 @@ func (s *Supervisor) answer(v uint64, err error) {
 	})
 }
 
-// answerTurn reports to those who asked for what r is, since then included: a change
-// that leaves everything as it was starts no other session.
+// answerTurn reports a result to the waiters for r's state, including later ones: a change that changes nothing starts
+// no other session.
 func (s *Supervisor) answerTurn(r *request, err error) {
 	v := r.version
 	if now := s.request(); now.lists == r.lists && !now.rests() {
@@ -231,7 +224,7 @@ func (s *Supervisor) answerTurn(r *request, err error) {
 
 const allVersions = ^uint64(0)
 
-// poke fills a channel that holds one value.
+// poke sends to a channel of capacity one without blocking.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -239,7 +232,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// request is what is wanted at one time.
+// request is the wanted state at one time.
 type request struct {
 	Wanted
 	version uint64
@@ -252,8 +245,8 @@ func (s *Supervisor) request() request {
 	return request{s.wanted, s.version, s.lists}
 }
 
-// Run keeps the collector as it is wanted until ctx ends. Its error names what it
-// had to abandon. Call it once.
+// Run keeps the collector in the wanted state until ctx ends. Its error names the abandoned session. It may be called
+// once.
 func (s *Supervisor) Run(ctx context.Context) error {
 	defer func() {
 		s.mu.Lock()
@@ -262,8 +255,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		s.answer(allVersions, context.Canceled)
 	}()
 	if s.o.Command != nil {
-		// The kernel sends a child its parent-death signal when the thread ends that
-		// started it, not the process.
+		// The kernel sends a child its parent-death signal when the thread that started it ends, so this goroutine
+		// keeps its thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
@@ -292,7 +285,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest holds nothing until something else is wanted.
+// rest waits, without a session, until another state is wanted.
 func (s *Supervisor) rest(ctx context.Context, r *request) {
 	cause, reason := r.cause()
 	if s.now.Load().cause != cause && !(s.o.Hidden && r.Standby) {
@@ -311,7 +304,7 @@ func (s *Supervisor) rest(ctx context.Context, r *request) {
 	}
 }
 
-// withdraw takes everything off the page.
+// withdraw removes everything from the page.
 func (s *Supervisor) withdraw(cause session.Cause, reason string) {
 	if len(s.shown) > 0 {
 		s.inventory.part(s.now.Load().devices(), cause, reason)
@@ -323,7 +316,7 @@ func (s *Supervisor) withdraw(cause session.Cause, reason string) {
 	s.setProblem(cause, reason)
 }
 
-// pause waits, until something else is wanted at the longest.
+// pause waits for d, or until another state is wanted.
 func (s *Supervisor) pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -335,7 +328,7 @@ func (s *Supervisor) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// publish shows sources, and the events of absent devices next to them.
+// publish shows sources and the events of absent devices.
 func (s *Supervisor) publish(sources []*view.Source) {
 	s.remember()
 	s.shown = sources
@@ -345,8 +338,7 @@ func (s *Supervisor) publish(sources []*view.Source) {
 	s.o.Publish(sources)
 }
 
-// remember notes up to when the XIDs of the devices that are shown were reported: rows
-// that are not shown count for nothing.
+// remember records up to when the XIDs of the shown devices were reported. Rows that are not shown do not count.
 func (s *Supervisor) remember() {
 	var row ring.Row
 	for _, src := range s.shown {
@@ -361,8 +353,7 @@ func (s *Supervisor) remember() {
 	}
 }
 
-// live runs one session to its end. Its error names a process that does not end
-// although the exporter stops.
+// live runs one session to its end. Its error names a process that does not end although the exporter stops.
 func (s *Supervisor) live(ctx context.Context, r *request) error {
 	list, lists := r.List, r.lists
 	if s.refused == r.lists && s.goodList != 0 {
@@ -390,11 +381,11 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 	return nil
 }
 
-// after decides what follows the end of a session.
+// after decides the reaction to the end of a session.
 func (s *Supervisor) after(t *turn) {
 	e := t.life.ended()
 	switch {
-	case t.planned: // something else is wanted
+	case t.planned: // another state is wanted
 		s.setHandover()
 	case e.err != nil && errors.Is(e.err, collector.ErrColumnsChanged):
 		s.log.Info("devices have changed, opening again")
@@ -407,18 +398,18 @@ func (s *Supervisor) after(t *turn) {
 	}
 }
 
-// onQuiet follows a session that found nothing to sample on this machine.
+// onQuiet handles a session that found nothing to sample on this machine.
 func (s *Supervisor) onQuiet(t *turn, e ending) {
 	cause := session.CauseOf(e.err)
 	s.counts.open(false)
 	pause := s.quiet.next(s.o.RestartMax)
 	if cause == session.CauseNothing {
-		s.withdraw(cause, e.text) // what the list no longer asks for
+		s.withdraw(cause, e.text) // devices that the list no longer needs
 		pause = max(pause, cmp.Or(s.o.Session.RescanInterval, time.Minute))
 	}
 	s.setProblem(cause, e.text)
 	level := s.routine()
-	if s.o.Present == nil && cause != session.CauseNothing { // it was asked for by name
+	if s.o.Present == nil && cause != session.CauseNothing { // a user has named the collector
 		level = zap.WarnLevel
 	}
 	s.quiet.found(s.log, level, e.text)
@@ -426,7 +417,7 @@ func (s *Supervisor) onQuiet(t *turn, e ending) {
 	s.answerTurn(t.request, nil)
 }
 
-// failed follows a session that should not have ended, or could not begin.
+// failed handles a session that ended unexpectedly or could not begin.
 func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	s.quiet = quiet{}
 	var served time.Duration
@@ -445,7 +436,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 		}
 	}
 	pause := s.pauses.next(served)
-	if cause == session.CauseOutdated && pause <= firstPause { // not one after the other
+	if cause == session.CauseOutdated && pause <= firstPause { // not repeatedly
 		pause = 0
 	}
 	s.notBefore = time.Now().Add(pause)
@@ -475,32 +466,31 @@ func (s *Supervisor) start(list field.List) (life, error) {
 	return startChild(list, s.until, &s.o, s.log)
 }
 
-// turn is one session, from its start to its end.
+// turn is one session from its start to its end.
 type turn struct {
 	s       *Supervisor
 	life    life
 	request *request
 	list    field.List
-	lists   uint64 // which change of the list that is
+	lists   uint64 // its change of the list
 	born    time.Time
 
-	sources   []*view.Source // with the numbers that GPUs had before; nil until they are bound
+	sources   []*view.Source // with the GPUs' former numbers; nil until they are bound
 	bound     time.Time      // when the sources were bound; zero: not yet
 	published time.Time      // when they were published; zero: not yet
-	planned   bool           // it ends because something else is wanted
-	stopped   time.Time      // when its end was asked for; zero: not
+	planned   bool           // it ends because another state is wanted
+	stopped   time.Time      // when its end was requested; zero: not
 }
 
 // Times of a turn.
 const (
-	checkEvery = time.Second           // of states that no message reports
-	rowsEvery  = 10 * time.Millisecond // while first rows are waited for
-	killGrace  = 5 * time.Second       // how long SIGKILL may take; a process in an uninterruptible sleep takes for ever
+	checkEvery = time.Second           // for states that no message reports
+	rowsEvery  = 10 * time.Millisecond // while waiting for first rows
+	killGrace  = 5 * time.Second       // how long SIGKILL may take; a process in uninterruptible sleep does not end
 	stopSlack  = 250 * time.Millisecond
 )
 
-// run returns when the session has ended, or with true when the exporter stops
-// and the session does not.
+// run returns when the session has ended. It returns true if the exporter stops but the session does not.
 func (t *turn) run(ctx context.Context) (stuck bool) {
 	s := t.s
 	timer := time.NewTimer(checkEvery)
@@ -538,11 +528,11 @@ func (t *turn) run(ctx context.Context) (stuck bool) {
 func (t *turn) stop() {
 	if t.stopped.IsZero() {
 		t.stopped = time.Now()
-		t.life.stop(t.s.o.StopTimeout * 7 / 8) // to end after SIGKILL takes time, too
+		t.life.stop(t.s.o.StopTimeout * 7 / 8) // ending after SIGKILL takes time, too
 	}
 }
 
-// advance takes every step that is due.
+// advance takes every due step.
 func (t *turn) advance() {
 	s := t.s
 	now := time.Now()
@@ -562,7 +552,7 @@ func (t *turn) advance() {
 	s.logStates(t)
 }
 
-// obey ends the session if something else is wanted.
+// obey ends the session if another state is wanted.
 func (t *turn) obey() {
 	s := t.s
 	r := s.request()
@@ -575,7 +565,7 @@ func (t *turn) obey() {
 		t.stop()
 	case r.lists != t.request.lists:
 		if held := t.life.held(); held != "" && s.o.Command == nil && !t.published.IsZero() {
-			// Ending it would take all devices away for as long as the call takes.
+			// Ending it would remove all devices from the page until the call returns.
 			s.answer(r.version, fmt.Errorf("collector %q keeps the former list until a call returns: %s; --isolation=process does not have to wait", s.o.Name, held))
 			return
 		}
@@ -603,15 +593,15 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.bound.note(s.log, sources)
+		s.bound.logBound(s.log, sources)
 	}
-	s.show(t) // before the answer: who waited for it may look at once
+	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {
 		s.answer(t.request.version, nil)
 	}
 }
 
-// releaseLog writes what the child has logged so far.
+// releaseLog writes the child's held-back log entries.
 func (t *turn) releaseLog() {
 	if c, ok := t.life.(*child); ok {
 		c.output.release()

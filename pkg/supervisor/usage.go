@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// usage is what a process costs.
+// usage is the resource usage of a process.
 type usage struct {
 	resident int64 // bytes, shared memory included
 	cpu      time.Duration
@@ -18,7 +18,7 @@ type usage struct {
 // userHz is the unit of times in /proc/<pid>/stat, the same on every Linux.
 const userHz = 100
 
-// readUsage reads /proc, which waits for nothing that the process does.
+// readUsage reads /proc, which never waits for the process.
 func readUsage(pid int) (usage, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -29,9 +29,9 @@ func readUsage(pid int) (usage, error) {
 
 // parseStat reads fields 14, 15 (utime, stime) and 24 (rss, pages) of proc(5).
 func parseStat(raw []byte, page int64) (usage, error) {
-	i := bytes.LastIndexByte(raw, ')') // the name before it may hold anything
+	i := bytes.LastIndexByte(raw, ')') // the process name before it may contain anything
 	f := bytes.Fields(raw[i+1:])
-	const first = 3 // number of the field at f[0]
+	const first = 3 // field number of f[0]
 	if i < 0 || len(f) <= 24-first {
 		return usage{}, errors.New("read /proc: fields are missing")
 	}

@@ -2,8 +2,7 @@ package dcgmtest
 
 import "maps"
 
-// Counts are what clients of all processes have from the engine. What a process
-// that was killed had stays counted.
+// Counts are the resources that clients of all processes hold. A killed process leaves its share behind.
 type Counts struct {
 	Inits         int // processes that are initialised
 	Connections   int
@@ -14,7 +13,7 @@ type Counts struct {
 	HealthWatches int // groups
 }
 
-// Counts returns what clients have now.
+// Counts returns the resources that clients hold now.
 func (e *Engine) Counts() Counts {
 	n := func(w int) int { return int(e.word(w)) }
 	return Counts{
@@ -31,7 +30,7 @@ func (e *Engine) word(w int) uint64 {
 	return v
 }
 
-// Calls is how often a function was called since ResetCalls, by all processes.
+// Calls returns how often all processes have called a function since ResetCalls.
 func (e *Engine) Calls(function string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,7 +49,7 @@ func (e *Engine) allCalls() map[string]uint64 {
 	return out
 }
 
-// ResetCalls sets the counts of calls, and what MostValues returns, to zero.
+// ResetCalls resets the counts of calls and the result of MostValues.
 func (e *Engine) ResetCalls() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -60,11 +59,10 @@ func (e *Engine) ResetCalls() {
 	}
 }
 
-// MostValues is how many values the largest reply had.
+// MostValues returns the number of values in the largest reply.
 func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
 
-// Log is the file that an embedded engine was made to log to ("" none) and the
-// severity; false if none was started.
+// Log returns the log file of an embedded engine ("" for none) and the severity; false if none was started.
 func (e *Engine) Log() (file string, severity int, ok bool) {
 	s := e.word(wordSeverity)
 	if s == 0 {
@@ -73,7 +71,7 @@ func (e *Engine) Log() (file string, severity int, ok bool) {
 	return e.lib.Control.Text(), int(s - 1), true
 }
 
-// Functions are those that can be counted and made to fail.
+// Functions lists the functions that can be counted and made to fail.
 func Functions() (names []string) {
 	for _, f := range functions() {
 		names = append(names, f.Name)

@@ -1,14 +1,12 @@
-// Package dcgmtest is a simulated DCGM for tests: a libdcgm.so.4 of our own with a
-// host engine behind it, written in C against DCGM's public headers, compiled when
-// a test needs it, and a Go handle to change what it answers while it runs.
+// Package dcgmtest simulates DCGM for tests: its own libdcgm.so.4 with a host engine behind it, written in C against
+// DCGM's public headers and compiled when a test needs it, and a Go handle that changes the answers while it runs.
 //
-// The library is a real shared object, so dlopen, dlsym and our own calls in C are
-// exercised as on a node with DCGM, and so is go-dcgm's lazy binding. It reads a
-// script (see README.md); an Engine writes that script and changes it. The library
-// sees a change at its next call, in this process and in every other.
+// The library is a real shared object, so tests exercise dlopen, dlsym and our own C calls as on a node with DCGM, and
+// go-dcgm's lazy binding, too. It reads a script (see README.md), which an Engine writes and changes. The library sees
+// a change at its next call, in this process and in every other.
 //
-// Each Engine has its own library. UUIDs and PCI addresses are those of
-// nvmltest, so that a simulated NVML next to it has the same GPUs.
+// Each Engine has its own library. Its UUIDs and PCI addresses equal nvmltest's, so that a simulated NVML next to it
+// has the same GPUs.
 package dcgmtest
 
 import (
@@ -26,14 +24,13 @@ type Config struct {
 	// with instances), "gb200" (4 GPUs, 2 Grace CPUs of 72 cores), "pcie" (GPUs
 	// without links) or "empty"; "" means "dgx-h100".
 	Preset string
-	// GPUs is how many there are; 0 means as many as the preset has.
+	// GPUs is the number of GPUs; 0 means the preset's number.
 	GPUs int
-	// Version is the host engine's; "" means "4.6.0".
+	// Version is the host engine's version; "" means "4.6.0".
 	Version string
-	// Library is the library's version, by which it lacks functions; "" means
-	// Version.
+	// Library is the library's version, which decides its functions; "" means Version.
 	Library string
-	// Without are further functions that the library lacks.
+	// Without lists further functions that the library lacks.
 	Without []string
 	// Lines of script follow those of the preset and override them.
 	Lines []string
@@ -70,9 +67,8 @@ func New(tb testing.TB, c Config) *Engine {
 	return e
 }
 
-// Write puts a library and its script into a directory, where they stay: for
-// programs that are started with --dcgm-library=DIR/libdcgm.so.4. What a method
-// cannot do is passed to fail, which must not return.
+// Write puts a library and its script into a directory, where they stay, for programs that are started with
+// --dcgm-library=DIR/libdcgm.so.4. Failures of methods are passed to fail, which must not return.
 func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	c = c.withDefaults()
 	built, err := build(c.Library, c.Without)
@@ -90,8 +86,8 @@ func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	return e, errors.Join(e.begin(), e.write())
 }
 
-// Become makes an Engine another one, with the preset and the engine's version of
-// c, as when another machine is behind the same library. Connections live on.
+// Become turns an Engine into another one, with the preset and the engine version of c, as if another machine were
+// behind the same library. Connections stay.
 func (e *Engine) Become(c Config) {
 	e.change(func() error {
 		c = c.withDefaults()

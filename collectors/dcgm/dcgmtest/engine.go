@@ -25,12 +25,12 @@ type Engine struct {
 	calls map[string]uint64 // at the last ResetCalls
 }
 
-// content is what the script says.
+// content is the content of the script.
 type content struct {
 	epoch     time.Time
 	settings  []string // engine …
 	entities  []Entity
-	odd       []Entity // not supported
+	odd       []Entity // unsupported
 	links     []linkRow
 	cpus      []string
 	peers     []string
@@ -47,12 +47,11 @@ type content struct {
 	faults    []fault
 }
 
-// Library is the path of the simulated libdcgm.so.4, for --dcgm-library.
+// Library returns the path of the simulated libdcgm.so.4, for --dcgm-library.
 func (e *Engine) Library() string { return e.lib.Path }
 
-// Close ends what hangs. The error names a script that could not be read, of
-// structs with a version of none of DCGM's headers, and of limits that were run
-// into.
+// Close ends hanging calls. The error reports a script that could not be read, structs whose version is in none of
+// DCGM's headers, and exceeded limits.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	closed := e.closed
@@ -64,7 +63,7 @@ func (e *Engine) Close() error {
 	return errors.Join(e.write(), e.Trouble(), e.lib.Control.Close())
 }
 
-// Trouble is what the library has to complain of: its script, its caller.
+// Trouble reports errors in the library's script and in its callers.
 func (e *Engine) Trouble() error {
 	var errs []error
 	if e.word(simulated.Errors) != 0 {
@@ -153,8 +152,7 @@ func (e *Engine) text() string {
 	return b.String()
 }
 
-// fieldType is DCGM's letter for the type of a field; false for fields that are
-// not DCGM's.
+// fieldType returns DCGM's letter for the type of a field; false for fields that DCGM does not have.
 func fieldType(d *field.Descriptor) (string, bool) {
 	if d.ID <= 0 || d.ID >= field.FirstExporter {
 		return "", false

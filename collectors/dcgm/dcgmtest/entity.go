@@ -20,7 +20,7 @@ const (
 	Any = -1
 )
 
-// Entity is one thing that the engine has values of.
+// Entity is an object with values in the engine.
 type Entity struct {
 	Kind Kind
 	ID   int64

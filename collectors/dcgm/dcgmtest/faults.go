@@ -11,8 +11,7 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// Every stands for all functions. What takes things back (unwatch, destroy,
-// disconnect) is left out of codes for Every.
+// Every stands for all functions, except those that release something (unwatch, destroy, disconnect).
 const Every = "*"
 
 type fault struct{ function, kind, what string }
@@ -30,7 +29,7 @@ func (e *Engine) setFault(f fault) {
 	})
 }
 
-// Return makes a function answer a code of DCGM; 0 takes it back.
+// Return makes a function answer a code of DCGM; 0 removes the fault.
 func (e *Engine) Return(function string, code int) {
 	f := fault{function, "code", "code " + strconv.Itoa(code)}
 	if code == 0 {
@@ -39,14 +38,13 @@ func (e *Engine) Return(function string, code int) {
 	e.setFault(f)
 }
 
-// Hang makes calls of a function hang until release is called, which may be done
-// twice, or the Engine is closed.
+// Hang makes calls of a function hang until release is called or the Engine is closed. release may be called twice.
 func (e *Engine) Hang(function string) (release func()) {
 	e.setFault(fault{function, "hang", "hang"})
 	return func() { e.setFault(fault{function, "hang", ""}) }
 }
 
-// Hanging is how many calls hang, in all processes.
+// Hanging returns the number of hanging calls, in all processes.
 func (e *Engine) Hanging() int { return int(e.word(simulated.Hanging)) }
 
 // WaitHanging waits until n calls hang, at most eventually.Patience.
@@ -59,8 +57,7 @@ func (e *Engine) WaitHanging(n int) {
 	}
 }
 
-// FailNth makes the nth call from now, counted from 1, answer a code, once. Calls
-// that take things back do not count.
+// FailNth makes the nth call from now, counted from 1, answer a code, once. Calls that release something do not count.
 func (e *Engine) FailNth(n, code int) {
 	for _, w := range [][2]int{{wordFailed, 0}, {wordFailCode, -code}, {wordFailAt, n}} {
 		if err := e.lib.Control.Write(w[0], uint64(w[1])); err != nil {
@@ -69,7 +66,7 @@ func (e *Engine) FailNth(n, code int) {
 	}
 }
 
-// Failed is the function whose call FailNth made fail, "" if none has yet.
+// Failed returns the function that FailNth made fail, "" if none has yet.
 func (e *Engine) Failed() string {
 	if n := e.word(wordFailed); n > 0 {
 		return functions()[n-1].Name
@@ -77,20 +74,18 @@ func (e *Engine) Failed() string {
 	return ""
 }
 
-// Restart loses all connections and everything that the engine keeps for them, as
-// when its process is started again. Embedded engines live on only in name: their
-// calls fail, too.
+// Restart loses all connections and everything that the engine keeps for them, like a restarted process. Embedded
+// engines exist only in name then: their calls fail, too.
 func (e *Engine) Restart() {
 	if err := errors.Join(e.begin(), e.lib.Control.Next(wordEngine)); err != nil {
 		e.fail(err)
 	}
 }
 
-// begin notes when the engine began.
+// begin records when the engine began.
 func (e *Engine) begin() error { return e.lib.Control.Write(wordSince, uint64(time.Now().UnixMicro())) }
 
-// Stop is Restart without the start: connecting answers a code, as -21, until
-// Start.
+// Stop is Restart without the start: connecting answers a code, for example -21, until Start.
 func (e *Engine) Stop(code int) {
 	e.setting("down", strconv.Itoa(code))
 	e.Restart()
@@ -99,25 +94,25 @@ func (e *Engine) Stop(code int) {
 // Start ends Stop.
 func (e *Engine) Start() { e.setting("down", "0") }
 
-// RefuseEmbedded makes starting an embedded engine answer a code; 0 takes it back.
+// RefuseEmbedded makes starting an embedded engine answer a code; 0 removes the fault.
 func (e *Engine) RefuseEmbedded(code int) { e.setting("embedding", strconv.Itoa(code)) }
 
-// RefuseListing makes listing the entities of a kind answer a code; 0 takes it back.
+// RefuseListing makes listing the entities of a kind answer a code; 0 removes the fault.
 func (e *Engine) RefuseListing(k Kind, code int) {
 	e.setting(fmt.Sprintf("unlisted %d", k), strconv.Itoa(code))
 }
 
-// RefuseProfiling makes everything about profiling answer a code (-33 without the
-// module, -36 on GPUs without it); 0 takes it back.
+// RefuseProfiling makes all profiling calls answer a code (-33 without the module, -36 on GPUs without it); 0 removes
+// the fault.
 func (e *Engine) RefuseProfiling(code int) { e.setting("profiling", strconv.Itoa(code)) }
 
 // Reverse makes replies come in the opposite order.
 func (e *Engine) Reverse(on bool) { e.setting("order", digit(on)) }
 
-// CountAll makes all lists say that they have so many entries, whatever they have; 0 takes it back.
+// CountAll makes all lists report this number of entries; 0 removes the fault.
 func (e *Engine) CountAll(n uint32) { e.setting("counts", strconv.FormatUint(uint64(n), 10)) }
 
-// FirstValue is how long after a watch the engine has the first value.
+// FirstValue sets how long after a watch the engine has the first value.
 func (e *Engine) FirstValue(d time.Duration) {
 	e.setting("first", strconv.FormatInt(d.Microseconds(), 10))
 }
@@ -141,9 +136,8 @@ type freeze struct {
 	at time.Time
 }
 
-// Freeze stops an entity's values, and with All or Everything those of many: the
-// engine continues answering with the last ones. A GPU takes its instances and links
-// along.
+// Freeze freezes an entity's values, or with All or Everything those of many: the engine keeps answering with the last
+// ones. A GPU's instances and links freeze with it.
 func (e *Engine) Freeze(of Entity) {
 	e.change(func() error {
 		for _, x := range e.family(of) {
@@ -162,7 +156,7 @@ func (e *Engine) Thaw(of Entity) {
 	})
 }
 
-// family is an entity and what is part of it.
+// family returns an entity with its parts.
 func (e *Engine) family(of Entity) []Entity {
 	out := []Entity{of}
 	for _, l := range e.links {
@@ -180,10 +174,10 @@ func (e *Engine) family(of Entity) []Entity {
 	return out
 }
 
-// XID makes a GPU have an XID now.
+// XID gives a GPU an XID now.
 func (e *Engine) XID(gpu, code int) { e.XIDOf(GPU(gpu), code) }
 
-// XIDOf makes a GPU, a GPU instance or a compute instance have an XID now.
+// XIDOf gives a GPU, a GPU instance or a compute instance an XID now.
 func (e *Engine) XIDOf(of Entity, code int) {
 	e.change(func() error {
 		e.xids = append(e.xids, fmt.Sprintf("xid %s %d %d", of, time.Now().UnixMicro(), code))
@@ -191,9 +185,8 @@ func (e *Engine) XIDOf(of Entity, code int) {
 	})
 }
 
-// Incident is what the engine's health checks find of an entity from now on.
-// system is a bit of DCGM_HEALTH_WATCH_…, health 10 (warn) or 20 (fail), code a
-// DCGM_FR_….
+// Incident adds a finding of the engine's health checks. system is a bit of DCGM_HEALTH_WATCH_…, health 10 (warn) or 20
+// (fail), code a DCGM_FR_….
 func (e *Engine) Incident(of Entity, system uint32, health, code int, message string) {
 	e.change(func() error {
 		e.incidents = append(e.incidents, fmt.Sprintf("incident %s %d %d %d %s", of, system, health, code, message))
@@ -201,7 +194,7 @@ func (e *Engine) Incident(of Entity, system uint32, health, code int, message st
 	})
 }
 
-// Healthy takes all incidents back.
+// Healthy removes all incidents.
 func (e *Engine) Healthy() {
 	e.change(func() error { e.incidents = nil; return nil })
 }

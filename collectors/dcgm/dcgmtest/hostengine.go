@@ -31,9 +31,9 @@ type HostEngine struct {
 	process *programtest.Process
 }
 
-// NewHostEngine starts a host engine on the GPUs of n, which must have a library of
-// its own (nvmltest.Write). The loader must find libdcgm.so.4. address is where it
-// listens: "127.0.0.1:5555", or the path of a Unix socket. It ends with the test.
+// NewHostEngine starts a host engine on the GPUs of n, which must have its own library (nvmltest.Write). The loader
+// must find libdcgm.so.4. address is its listening address: "127.0.0.1:5555" or the path of a Unix socket. It ends with
+// the test.
 func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine {
 	tb.Helper()
 	exe, err := compileHostEngine(tb.TempDir(), programtest.Find(tb, "cc"))
@@ -67,7 +67,7 @@ func compileHostEngine(dir, cc string) (exe string, err error) {
 	return exe, nil
 }
 
-// Start starts it again where it was, and waits until it listens.
+// Start restarts it at its address and waits until it listens.
 func (e *HostEngine) Start() {
 	e.tb.Helper()
 	where := e.address
@@ -90,8 +90,7 @@ func (e *HostEngine) Stop() {
 	<-e.process.Ended()
 }
 
-// Freeze makes it answer no call until release is called: connections to it stay, and
-// new ones are still taken by the kernel.
+// Freeze stops the process until release is called: its connections stay, and the kernel still accepts new ones.
 func (e *HostEngine) Freeze() (release func()) {
 	e.tb.Helper()
 	e.process.Signal(e.tb, syscall.SIGSTOP)
@@ -99,7 +98,7 @@ func (e *HostEngine) Freeze() (release func()) {
 	return func() { e.process.Signal(e.tb, syscall.SIGCONT) }
 }
 
-// stopped is nil if all its threads are in state T (proc_pid_stat(5)).
+// stopped returns nil if all its threads are in state T (proc_pid_stat(5)).
 func (e *HostEngine) stopped() error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", e.PID()))
 	if err != nil {
@@ -117,5 +116,5 @@ func (e *HostEngine) stopped() error {
 	return nil
 }
 
-// PID is the number of its process.
+// PID returns its process ID.
 func (e *HostEngine) PID() int { return e.process.PID() }

@@ -17,7 +17,7 @@ import (
 //go:embed lib/*
 var sources embed.FS
 
-// Words of our own in the control file. lib/fake.h has the same list and says more.
+// Our own words in the control file. lib/fake.h has the same list with more comments.
 const (
 	wordEngine = simulated.FirstOwn + iota
 	wordInits
@@ -37,7 +37,7 @@ const (
 	wordSince
 )
 
-// simulation is the library's code. It stays loaded once it is, as DCGM's does.
+// simulation is the library's code. Like DCGM's library it stays loaded.
 var simulation = sync.OnceValue(func() *simulated.Library {
 	lib, err := fs.Sub(sources, "lib")
 	if err != nil {
@@ -49,10 +49,10 @@ var simulation = sync.OnceValue(func() *simulated.Library {
 	}
 })
 
-// functions are those of lib/functions.def; 405 is version 4.5.
+// functions returns the functions of lib/functions.def; 405 is version 4.5.
 var functions = sync.OnceValue(func() []simulated.Function { return simulation().Functions() })
 
-// Headers are go-dcgm's copies of DCGM's, at the version that go.mod names.
+// Headers returns go-dcgm's copies of DCGM's headers, at the version in go.mod.
 func Headers() (map[string][]byte, error) {
 	dir, err := simulated.ModuleFolder("github.com/NVIDIA/go-dcgm", "pkg/dcgm")
 	out := map[string][]byte{}

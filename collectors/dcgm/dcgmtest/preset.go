@@ -11,7 +11,7 @@ import (
 	"warpgauge/collectors/nvml/nvmltest"
 )
 
-// Fields of dcgm_fields.h that presets give values.
+// Fields of dcgm_fields.h that presets set.
 const (
 	fieldDriver  = 1
 	fieldName    = 50
@@ -22,7 +22,7 @@ const (
 	fieldBrand   = 51
 	driverText   = "580.65.06"
 	linksPerGPU  = 18
-	linksPerBoth = 32 // of an NVSwitch that are in use
+	linksPerBoth = 32 // of an NVSwitch in use
 )
 
 // board is a kind of GPU.
@@ -42,7 +42,7 @@ func boards() map[string]board {
 	}
 }
 
-// prepare makes what the preset has.
+// prepare creates the preset's entities and values.
 func (e *Engine) prepare() error {
 	e.epoch = time.Now()
 	e.calls = map[string]uint64{}
@@ -79,7 +79,7 @@ func (e *Engine) prepare() error {
 	return nil
 }
 
-// linksVersion is the newest version of the links' struct that an engine takes.
+// linksVersion returns the newest version of the links' struct that an engine accepts.
 func linksVersion(version string) string {
 	if v := strings.SplitN(version, ".", 3); len(v) > 1 && v[0] == "4" {
 		if minor, err := strconv.Atoi(v[1]); err == nil && minor < 6 {
@@ -120,8 +120,7 @@ func (e *Engine) addGPUs(b board, n int) {
 	}
 }
 
-// measure gives a board values of the right kind and size; they are no
-// measurements.
+// measure gives a board values of the right kind and size; they are not measurements.
 func (e *Engine) measure(g Entity, b board, i int) {
 	d := float64(i)
 	values := map[int]Value{

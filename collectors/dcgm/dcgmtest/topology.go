@@ -53,8 +53,7 @@ func (e *Engine) SetLink(of Entity, link int, s LinkState) {
 	})
 }
 
-// SetPeer changes what the engine says of NVLink between two GPUs: a
-// DcgmNvLinkP2pStatus….
+// SetPeer sets the NVLink status between two GPUs: a DcgmNvLinkP2pStatus….
 func (e *Engine) SetPeer(a, b, status int) {
 	e.change(func() error {
 		e.peers = append(e.peers, fmt.Sprintf("peer %d %d %d", a, b, status))
@@ -62,8 +61,8 @@ func (e *Engine) SetPeer(a, b, status int) {
 	})
 }
 
-// Add makes the engine list an entity more, as ConnectX(0) or a GPU that was
-// bound. Supported says whether it counts among those that DCGM supports.
+// Add adds an entity to the engine's list, for example ConnectX(0) or a bound GPU. supported marks it as supported by
+// DCGM.
 func (e *Engine) Add(x Entity, supported bool) {
 	e.change(func() error {
 		e.entities = append(e.entities, x)
@@ -74,7 +73,7 @@ func (e *Engine) Add(x Entity, supported bool) {
 	})
 }
 
-// Remove takes an entity and what is part of it away, as a GPU that was unbound.
+// Remove removes an entity with its parts, like a GPU that was unbound.
 func (e *Engine) Remove(x Entity) {
 	e.change(func() error {
 		gone := e.family(x)
@@ -85,8 +84,8 @@ func (e *Engine) Remove(x Entity) {
 	})
 }
 
-// Lose makes every value of a GPU, its instances and its links answer that the GPU
-// is lost. Who it is the engine still knows.
+// Lose makes every value of a GPU, its instances and its links answer that the GPU is lost. The engine still knows the
+// GPU's identity.
 func (e *Engine) Lose(gpu int) {
 	e.change(func() error { e.lost = append(e.lost, e.family(GPU(gpu))...); return nil })
 }
@@ -115,11 +114,11 @@ func (m mig) line() string {
 	return fmt.Sprintf("mig %s %s %s %d %d %s %d %d", m.entity, m.parent, nvmltest.UUID(m.gpu), m.gpu, m.instance, compute, m.profile, m.slices)
 }
 
-// instancesPerGPU is how many numbers DCGM keeps for the instances of a GPU.
+// instancesPerGPU is the number of IDs that DCGM reserves for the instances of a GPU.
 const instancesPerGPU = 8
 
-// SetMIG gives a GPU other instances: profiles as "1g.5gb"; "3g.20gb/2" has two
-// compute instances. None ends MIG mode.
+// SetMIG replaces a GPU's instances: profiles such as "1g.5gb"; "3g.20gb/2" has two compute instances. No profile ends
+// MIG mode.
 func (e *Engine) SetMIG(gpu int, profiles ...string) {
 	e.change(func() error {
 		gone := e.family(GPU(gpu))[1:]
@@ -131,7 +130,7 @@ func (e *Engine) SetMIG(gpu int, profiles ...string) {
 	})
 }
 
-// MIGUUID is that of a compute instance of a GPU.
+// MIGUUID returns the UUID of a compute instance.
 func MIGUUID(gpu, instance, compute int) string {
 	return fmt.Sprintf("MIG-fa4e%04x-%04x-5000-8000-%012x", gpu, instance<<8|compute, gpu)
 }

@@ -6,18 +6,18 @@ import (
 	"strconv"
 )
 
-// Value is what the engine has of a field of an entity.
+// Value is the engine's value of a field of an entity.
 type Value struct{ text string }
 
-// Number is a value that stands.
+// Number is a constant value.
 func Number(n float64) Value { return Value{"num " + strconv.FormatFloat(n, 'f', -1, 64)} }
 
-// Ramp grows by slope a second, from base at the engine's making.
+// Ramp grows by slope per second, starting with base when the engine is created.
 func Ramp(base, slope float64) Value {
 	return Value{"num " + strconv.FormatFloat(base, 'f', -1, 64) + " " + strconv.FormatFloat(slope, 'f', -1, 64)}
 }
 
-// Text is a value of a field of text.
+// Text is the value of a text field.
 func Text(s string) Value { return Value{"text " + s} }
 
 // Status makes the value answer a code of DCGM.
@@ -26,7 +26,7 @@ func Status(code int) Value { return Value{"status " + strconv.Itoa(code)} }
 // Omitted leaves the value out of replies.
 func Omitted() Value { return Value{"omitted"} }
 
-// Which blank a value is.
+// Kinds of blanks.
 const (
 	Null = iota
 	NotFound
@@ -55,8 +55,7 @@ type setting struct {
 
 func (s setting) line() string { return fmt.Sprintf("value %s %d %s", s.of, s.field, s.value.text) }
 
-// Set changes what a field of an entity is. What is said of one entity goes before
-// what is said of All and of Everything.
+// Set sets a field of an entity. A setting for one entity overrides settings for All and Everything.
 func (e *Engine) Set(of Entity, field int, v Value) {
 	e.change(func() error {
 		e.sets = slices.DeleteFunc(e.sets, func(o setting) bool { return o.of == of && o.field == field })
@@ -65,7 +64,7 @@ func (e *Engine) Set(of Entity, field int, v Value) {
 	})
 }
 
-// Unset takes back what Set has changed.
+// Unset undoes Set.
 func (e *Engine) Unset(of Entity, field int) {
 	e.change(func() error {
 		e.sets = slices.DeleteFunc(e.sets, func(o setting) bool { return o.of == of && o.field == field })
@@ -73,8 +72,8 @@ func (e *Engine) Unset(of Entity, field int) {
 	})
 }
 
-// Refuse makes watching a field answer a code, for the whole of the watch, and reading
-// it from the driver, for the whole of the call; 0 takes it back.
+// Refuse makes watching a field answer a code, for the whole watch, and reading it from the driver, for the whole call;
+// 0 removes the fault.
 func (e *Engine) Refuse(of Entity, field, code int) {
 	e.change(func() error {
 		e.refused = slices.DeleteFunc(e.refused, func(o refusal) bool { return o.of == of && o.field == field })
@@ -90,7 +89,7 @@ type refusal struct {
 	field, code int
 }
 
-// Forget makes a field unknown to the engine: group of fields with it are refused.
+// Forget makes a field unknown to the engine: it refuses field groups with it.
 func (e *Engine) Forget(field int) {
 	e.change(func() error { e.unknown = append(e.unknown, field); return nil })
 }

@@ -1,7 +1,6 @@
-// Package grpcsocket serves gRPC on a Unix socket of this node: the health stream, and what
-// AMD's device plugin asks. The socket's file has its mode and group from the moment it has
-// its name, and takes the place only of a socket on which no process listens. Clients,
-// streams and requests are bounded, so that no client can keep another from its answer.
+// Package grpcsocket serves gRPC on a Unix socket of this node, for AMD's device plugin. Only the
+// exporter's own user can connect, from the moment the socket has its name. The socket replaces
+// only one on which no process listens. Clients, calls and requests are bounded.
 package grpcsocket
 
 import (
@@ -11,9 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -33,42 +30,33 @@ const (
 	silenceAnswer = 20 * time.Second // … and how long it may take to answer
 	probe         = time.Second      // to find out whether a process listens
 	longestPath   = 107              // bytes of a Unix socket's path
+	mode          = 0o600            // of the socket, as AMD's exporter has it
 )
-
-// Options of New.
-type Options struct {
-	Path  string
-	Mode  fs.FileMode // who may connect
-	Group string      // of the file, by name or number; "": that of the process
-	// Register adds the services.
-	Register func(grpc.ServiceRegistrar)
-	Log      *zap.Logger
-}
 
 // Server serves on one socket. Call Listen, then Run, each once.
 type Server struct {
-	o        Options
+	path     string
+	register func(grpc.ServiceRegistrar)
+	log      *zap.Logger
 	listener net.Listener
 	file     fs.FileInfo // of the socket
 }
 
-// New returns a Server that does nothing yet.
-func New(o Options) *Server { return &Server{o: o} }
+// New returns a Server for the services that register adds. It does nothing before Listen.
+func New(path string, register func(grpc.ServiceRegistrar), log *zap.Logger) *Server {
+	return &Server{path: path, register: register, log: log}
+}
 
 // Listen makes the socket. Its errors are for a person to put right.
 func (s *Server) Listen() error {
 	if err := s.listen(); err != nil {
-		return fmt.Errorf("socket %q: %w", s.o.Path, err)
+		return fmt.Errorf("socket %q: %w", s.path, err)
 	}
 	return nil
 }
 
 func (s *Server) listen() error {
-	group, err := groupID(s.o.Group)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(s.o.Path)
+	dir := filepath.Dir(s.path)
 	if err := checkDirectory(dir); err != nil {
 		return err
 	}
@@ -82,20 +70,20 @@ func (s *Server) listen() error {
 	}
 	defer os.Remove(private) //nolint:errcheck // an empty directory that only we can enter
 	made := filepath.Join(private, "s")
-	if len(made) > longestPath || len(s.o.Path) > longestPath {
-		return fmt.Errorf("the path is too long: %d bytes less", max(len(made), len(s.o.Path))-longestPath)
+	if len(made) > longestPath || len(s.path) > longestPath {
+		return fmt.Errorf("the path is too long: %d bytes less", max(len(made), len(s.path))-longestPath)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "unix", made)
 	if err != nil {
 		return err
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false) // not ListenUnix: it has no context
-	err = errors.Join(os.Chown(made, -1, group), os.Chmod(made, s.o.Mode))
+	err = os.Chmod(made, mode)
 	if err == nil {
-		err = os.Rename(made, s.o.Path)
+		err = os.Rename(made, s.path)
 	}
 	if err == nil {
-		s.file, err = os.Lstat(s.o.Path)
+		s.file, err = os.Lstat(s.path)
 	}
 	if err != nil {
 		_ = os.Remove(made) // it has no name that a client knows
@@ -103,21 +91,6 @@ func (s *Server) listen() error {
 	}
 	s.listener = listener
 	return nil
-}
-
-// groupID is -1, which changes nothing, for "".
-func groupID(name string) (int, error) {
-	if name == "" {
-		return -1, nil
-	}
-	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
-		return int(id), nil
-	}
-	g, err := user.LookupGroup(name)
-	if err != nil {
-		return 0, fmt.Errorf("group %q: %w", name, err)
-	}
-	return strconv.Atoi(g.Gid)
 }
 
 // checkDirectory refuses a directory in which another user could put a socket in the place
@@ -147,7 +120,7 @@ func checkDirectory(dir string) error {
 
 // free returns an error if something is at the path but a socket that a process has left.
 func (s *Server) free() error {
-	info, err := os.Lstat(s.o.Path)
+	info, err := os.Lstat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -156,7 +129,7 @@ func (s *Server) free() error {
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("it is there and not a socket (%v)", info.Mode())
 	}
-	c, err := (&net.Dialer{Timeout: probe}).DialContext(context.Background(), "unix", s.o.Path)
+	c, err := (&net.Dialer{Timeout: probe}).DialContext(context.Background(), "unix", s.path)
 	switch {
 	case err == nil:
 		_ = c.Close() // nothing was said
@@ -174,25 +147,25 @@ func (s *Server) Run(ctx context.Context) error {
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.ConnectionTimeout(handshake), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxIdle, Time: silence, Timeout: silenceAnswer}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: silenceAnswer, PermitWithoutStream: true}))
-	s.o.Register(server)
-	s.o.Log.Info("serving on a Unix socket", zap.String("path", s.o.Path), zap.Stringer("mode", s.o.Mode))
+	s.register(server)
+	s.log.Info("serving on a Unix socket", zap.String("path", s.path))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(netutil.LimitListener(s.listener, maxClients)) }()
 	select {
 	case err := <-served:
-		return fmt.Errorf("socket %q: %w", s.o.Path, err)
+		return fmt.Errorf("socket %q: %w", s.path, err)
 	case <-ctx.Done():
 	}
 	server.Stop() // ends streams, which do not end by themselves
 	if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("socket %q: %w", s.o.Path, err)
+		return fmt.Errorf("socket %q: %w", s.path, err)
 	}
 	return nil
 }
 
 // remove removes the socket, unless another process has put its own in the place.
 func (s *Server) remove() {
-	if info, err := os.Lstat(s.o.Path); err == nil && os.SameFile(info, s.file) {
-		_ = os.Remove(s.o.Path) // what is left refuses connections, and the next start replaces it
+	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) {
+		_ = os.Remove(s.path) // what is left refuses connections, and the next start replaces it
 	}
 }

@@ -1,9 +1,9 @@
 package grpcsocket_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -13,18 +13,16 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/pkg/verdict"
-
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"warpgauge/extensions/health/grpcsocket"
-	"warpgauge/extensions/health/healthrpc"
-	"warpgauge/extensions/health/healthrpc/healthv1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,14 +38,15 @@ func directory(t *testing.T) string {
 	return dir
 }
 
-func options(path string, board *verdict.Board) grpcsocket.Options {
-	return grpcsocket.Options{Path: path, Mode: 0o660, Register: healthrpc.New(healthrpc.Options{Board: board}).Register, Log: zap.NewNop()}
+func newServer(path string) *grpcsocket.Server {
+	register := func(r grpc.ServiceRegistrar) { grpc_health_v1.RegisterHealthServer(r, health.NewServer()) }
+	return grpcsocket.New(path, register, zap.NewNop())
 }
 
 // serve serves until the function that it returns is called.
-func serve(t *testing.T, o grpcsocket.Options) (stop func()) {
+func serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
-	s := grpcsocket.New(o)
+	s := newServer(path)
 	if err := s.Listen(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,41 +62,37 @@ func serve(t *testing.T, o grpcsocket.Options) (stop func()) {
 	}
 }
 
-func client(t *testing.T, path string) healthv1.HealthServiceClient {
+func client(t *testing.T, path string) grpc_health_v1.HealthClient {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return healthv1.NewHealthServiceClient(c)
+	return grpc_health_v1.NewHealthClient(c)
 }
 
 func TestServe(t *testing.T) {
 	dir := directory(t)
 	path := filepath.Join(dir, "made", "health.sock")
-	var board verdict.Board
-	board.Store(&verdict.Snapshot{Version: 1})
-	o := options(path, &board)
-	o.Group = fmt.Sprint(os.Getegid())
 	defer syscall.Umask(syscall.Umask(0o077)) // as in the systemd unit
-	stop := serve(t, o)
+	stop := serve(t, path)
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("the directory is %v, %v", info, err)
 	}
 	info, err = os.Lstat(path)
-	if err != nil || info.Mode() != fs.ModeSocket|0o660 || int(info.Sys().(*syscall.Stat_t).Gid) != os.Getegid() {
+	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "made", ".w*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	watch, err := client(t, path).Watch(t.Context(), &healthv1.WatchRequest{})
+	watch, err := client(t, path).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := watch.Recv(); err != nil || m.GetSnapshot().GetVersion() != 1 {
+	if m, err := watch.Recv(); err != nil || m.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("received %v, %v", m, err)
 	}
 	stop()
@@ -109,50 +104,11 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestSlowClient: clients that read nothing keep no other waiting, and cost what one
-// connection may buffer.
-func TestSlowClient(t *testing.T) {
-	path := filepath.Join(directory(t), "s")
-	var board verdict.Board
-	big := func(version uint64) *verdict.Snapshot {
-		return &verdict.Snapshot{Version: version, Verdicts: make([]verdict.Verdict, 500)}
-	}
-	board.Store(big(1))
-	defer serve(t, options(path, &board))()
-	slow, err := client(t, path).Watch(t.Context(), &healthv1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	quick, err := client(t, path).Watch(t.Context(), &healthv1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const last = 200
-	for v := uint64(1); v <= last; v++ {
-		board.Store(big(v))
-		if m, err := quick.Recv(); err != nil || m.GetSnapshot().GetVersion() != v {
-			t.Fatalf("the quick client received %v, %v, want version %d", m.GetSnapshot().GetVersion(), err, v)
-		}
-	}
-	got, n := uint64(0), 0
-	for ; got < last; n++ {
-		m, err := slow.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = m.GetSnapshot().GetVersion()
-	}
-	if n > last/2 {
-		t.Errorf("%d of %d snapshots were kept for the client that read nothing", n, last)
-	}
-}
-
 func TestListen(t *testing.T) {
-	var board verdict.Board
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, path string)
-		options func(*grpcsocket.Options)
+		path    string // in place of one in an empty directory
 		want    string // of the error; "": none
 	}{
 		{name: "what a process has left", prepare: func(t *testing.T, path string) {
@@ -181,9 +137,8 @@ func TestListen(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{name: "no such group", options: func(o *grpcsocket.Options) { o.Group = "no such group" }, want: `group "no such group"`},
-		{name: "a path that is too long", options: func(o *grpcsocket.Options) { o.Path += strings.Repeat("x", 100) }, want: "the path is too long"},
-		{name: "no directory", options: func(o *grpcsocket.Options) { o.Path = "/nonexistent/directory/s" }, want: "no such file or directory"},
+		{name: "a path that is too long", path: filepath.Join(directory(t), strings.Repeat("x", 100)), want: "the path is too long"},
+		{name: "no directory", path: "/nonexistent/directory/s", want: "no such file or directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -191,12 +146,8 @@ func TestListen(t *testing.T) {
 			if tt.prepare != nil {
 				tt.prepare(t, path)
 			}
-			o := options(path, &board)
-			if tt.options != nil {
-				tt.options(&o)
-			}
 			before, _ := os.Lstat(path)
-			s := grpcsocket.New(o)
+			s := newServer(cmp.Or(tt.path, path))
 			err := s.Listen()
 			if tt.want == "" {
 				if err != nil {
@@ -233,8 +184,7 @@ func listen(t *testing.T, path string) *net.UnixListener {
 // TestReplaced: the socket of a process that came after this one stays.
 func TestReplaced(t *testing.T) {
 	path := filepath.Join(directory(t), "s")
-	var board verdict.Board
-	stop := serve(t, options(path, &board))
+	stop := serve(t, path)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -169,7 +169,7 @@ func (b *bucket) add(by float64, at int64) {
 	if at > b.at {
 		b.level = max(0, b.level-float64(at-b.at)*mostCorrected/float64(24*time.Hour))
 	}
-	if at > b.at || b.at-at > int64(maxOverlap) { // else it is a row of before the last judgement
+	if at > b.at || b.at-at > int64(10*time.Minute) { // else it is a row of before the last judgement
 		b.at = at
 	}
 	if by > 0 { // not NaN

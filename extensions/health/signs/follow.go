@@ -8,32 +8,23 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
-const (
-	// fresh is how old the newest sample of a device may be.
-	fresh = time.Minute
-	// maxFill is the longest time between two samples for which the second one stands, or three
-	// intervals if that is more.
-	maxFill = time.Second
-	// maxOverlap bounds how long the rings of two sources can hold the same instants. A time
-	// further back is a clock that was set back.
-	maxOverlap = 10 * time.Minute
-)
+// fresh is how old the newest sample of a device may be.
+const fresh = time.Minute
 
-// follow reads one ring of the View.
+// follow leads from the cells of a source to what is computed from them.
 type follow struct {
 	source  *view.Source
-	rows    *ring.Follower
 	devices []deviceTap // as Source.Devices
 	taps    []tap
 }
 
 type deviceTap struct {
 	*device       // nil if another source of the View supplies the device
-	news    bool  // it was sampled in the row in hand
+	news    bool  // it was sampled in the current row
 	since   int64 // the time that the row stands for, ns
 }
 
@@ -91,10 +82,6 @@ var targets = map[field.ID]target{
 // other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
 
-func newFollow(src *view.Source) *follow {
-	return &follow{source: src, rows: src.Ring.Follow(), devices: make([]deviceTap, len(src.Devices))}
-}
-
 // connect connects columns with what is computed from them.
 func (f *follow) connect() {
 	for i := range f.source.Columns {
@@ -136,21 +123,13 @@ func (f *follow) bindCalls() {
 	}
 }
 
-// take takes a row. Of a ring that overlaps with another one of the device, rows that are older
-// than what was taken do not count.
-func (f *follow) take(row *ring.Row) {
+// take takes a row.
+func (f *follow) take(row *rows.Row) {
 	for i := range f.devices {
-		d := &f.devices[i]
-		if d.device == nil {
-			continue
-		}
-		since := row.Stamps[i] - d.sampled
-		d.news = row.Stamps[i] > 0 && (since > 0 || -since > int64(maxOverlap))
-		if d.news {
-			if since <= 0 || since > max(int64(maxFill), 3*int64(f.source.Interval)) {
-				since = int64(f.source.Interval)
+		if d := &f.devices[i]; d.device != nil {
+			if d.news = row.Devices[i].Sampled; d.news {
+				d.since, d.sampled = int64(row.Devices[i].Millis*float64(time.Millisecond)), row.Stamps[i]
 			}
-			d.since, d.sampled = since, row.Stamps[i]
 		}
 	}
 	for i := range f.taps {

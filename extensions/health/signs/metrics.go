@@ -40,7 +40,7 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, d := range s.present {
-		if d.fresh(s.now) {
+		if s.now > 0 && d.fresh(s.now) { // else nothing was decided yet
 			d.collect(gauge)
 		}
 	}

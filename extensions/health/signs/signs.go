@@ -3,8 +3,8 @@
 // of links, throttling, and a GPU that is out of line with its peers. docs/health.md says how
 // each is computed, whose figures the thresholds are, and when a healthy device shows it.
 //
-// Signs follows the rings as any reader of them does: no sampler waits for it. In the steady
-// state it allocates nothing. A sign of which the readings are missing has no value.
+// Signs follows a rows.Reader: no sampler waits for it. In the steady state it allocates
+// nothing. A sign whose readings are missing has no value.
 package signs
 
 import (
@@ -17,13 +17,13 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
 // Options of New.
 type Options struct {
-	Board *view.Board
+	Rows *rows.Reader
 	// Observe gets each sign that begins or ends. It must not block.
 	Observe func(health.Observation)
 	Owners  Owners // nil: it is not known who uses a device
@@ -40,7 +40,7 @@ type Owners interface {
 }
 
 const (
-	// interval is how often rings are read. The fastest, of 10 ms ticks, holds 10 s.
+	// interval is how often it is decided which signs hold.
 	interval = time.Second
 	// forget is after how long the state of a device that is gone is dropped.
 	forget = int64(24 * time.Hour)
@@ -50,11 +50,9 @@ const (
 type Signs struct {
 	o Options
 
-	mu      sync.Mutex // guards all that follows: held for computing only
-	now     int64      // of the last Sync, Unix ns
-	view    *view.View
-	follows []*follow
-	row     ring.Row
+	mu      sync.Mutex         // guards all that follows: held for computing only
+	now     int64              // of the last Sync, Unix ns
+	follows []*follow          // by index of the source
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
@@ -64,7 +62,7 @@ type Signs struct {
 // New returns Signs that do not run yet. It panics if o.Registerer has metrics of another one.
 func New(o Options) *Signs {
 	s := &Signs{o: o, devices: make(map[string]*device)}
-	o.Board.AddReader()
+	o.Rows.Follow(s)
 	if o.Registerer != nil {
 		o.Registerer.MustRegister(s)
 	}
@@ -85,60 +83,47 @@ func (s *Signs) Run(ctx context.Context) error {
 	}
 }
 
-// Sync takes every row that is new on the board and decides which signs hold. It is called by
-// one goroutine at a time: Run, or in its place one that has a clock of its own.
+// Sync takes every row that is new and decides which signs hold. It is called by one
+// goroutine at a time: Run, or in its place one that has a clock of its own.
 func (s *Signs) Sync(now time.Time) {
+	s.o.Rows.Sync(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now.UnixNano()
-	s.read() // of rings that leave, too
-	if v := s.o.Board.Load(); v != s.view {
-		for _, next := range v.After(s.view) {
-			s.bind(next)
-			s.read()
-		}
-	}
 	s.peers.sync(s)
 	s.judge()
 }
 
-// bind replaces the follows by those of v. A ring that stays is read on from where it was.
-func (s *Signs) bind(v *view.View) {
-	old := make(map[*ring.Ring]*follow, len(s.follows))
-	for _, f := range s.follows {
-		old[f.source.Ring] = f
-	}
-	s.view, s.follows, s.present, s.peers.grouped = v, s.follows[:0:0], s.present[:0:0], false
-	claimed := make(map[string]bool) // a device is that of the first source that has it
-	for _, src := range v.Sources {
-		if !src.WellFormed() {
-			continue
-		}
-		f := newFollow(src)
-		if o := old[src.Ring]; o != nil {
-			f.rows = o.rows
-		}
+// Bind replaces the follows by those of another View.
+func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follows, s.present, s.peers.grouped = make([]*follow, len(sources)), s.present[:0:0], false
+	claimed := make(map[string]bool)
+	for n := range sources {
+		src := &sources[n]
+		f := &follow{source: src.Source, devices: make([]deviceTap, len(src.Devices))}
 		for i := range src.Devices {
-			id := src.Devices[i].ID
-			if claimed[id] {
+			if !src.Supplies[i] {
 				continue
 			}
+			id := src.Devices[i].ID
 			claimed[id] = true
 			d := s.devices[id]
 			if d == nil {
 				d = newDevice()
 				s.devices[id] = d
 			}
-			d.Device, d.bound, d.every, d.divided = src.Devices[i], s.now, int64(src.IntervalOf(i)), false
+			d.Device, d.bound, d.every, d.divided = src.Devices[i], now.UnixNano(), int64(src.IntervalOf(i)), false
 			f.devices[i].device = d
 			s.present = append(s.present, d)
 		}
 		f.connect()
 		f.bindCalls()
-		s.follows = append(s.follows, f)
+		s.follows[n] = f
 	}
 	for id, d := range s.devices {
-		if !claimed[id] && s.now-d.bound > forget {
+		if !claimed[id] && now.UnixNano()-d.bound > forget {
 			delete(s.devices, id)
 		}
 	}
@@ -149,14 +134,11 @@ func (s *Signs) bind(v *view.View) {
 	}
 }
 
-// read takes the new rows of the rings that are followed.
-func (s *Signs) read() {
-	for _, f := range s.follows {
-		// A writer that is faster than us cannot keep us here.
-		for limit := 2 * f.source.Ring.Rows(); limit > 0 && f.rows.Next(&s.row); limit-- {
-			f.take(&s.row)
-		}
-	}
+// Row takes a row.
+func (s *Signs) Row(row *rows.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follows[row.Source].take(row)
 }
 
 // judge decides which signs of devices hold.

@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
 )
 
 var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
@@ -32,7 +33,7 @@ func newRig(k kind, seed uint64) *rig {
 
 // restart is a new process.
 func (r *rig) restart() {
-	r.Signs = New(Options{Board: &r.board, Owners: r.node, Calls: r.callTimes, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
+	r.Signs = New(Options{Rows: rows.New(&r.board, nil), Owners: r.node, Calls: r.callTimes, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
 }
 
 // later is how old rows are when they are judged: no row is of the time of its judgement.

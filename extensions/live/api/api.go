@@ -26,6 +26,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -68,6 +69,7 @@ type Options struct {
 	Viewed func()
 	// Events is the log of what has happened. Nil: there are no events.
 	Events *Log
+	States *events.States // since when devices are in their states; nil: unknown
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
 	History    History
 	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge

@@ -11,41 +11,40 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 )
 
 // Kinds of events.
 const (
-	KindXID       = "xid"
-	KindKernel    = "kernel_log"
-	KindClock     = "clock_event"
-	KindDevice    = "device_state"
-	KindCollector = "collector_state"
-	KindReload    = "reload"
-	KindFailover  = "failover"
-	KindRecording = "recording"
-	KindHealth    = "health"
+	KindXID       = string(events.XID)
+	KindKernel    = string(events.KernelLog)
+	KindClock     = string(events.Clock)
+	KindDevice    = string(events.DeviceState)
+	KindCollector = string(events.CollectorState)
+	KindReload    = string(events.Reload)
+	KindFailover  = string(events.Failover)
+	KindRecording = string(events.Recording)
+	KindHealth    = string(events.Health)
 )
 
 const (
-	maxEvents     = 1024 // of each kind: a clock that flaps does not push XIDs out
-	maxStates     = 1 << 16
-	maxEventText  = 1024
-	clockPause    = 10 * time.Second // between two events of one device and clock event reason
-	watchInterval = time.Second
+	maxEvents    = 1024 // of each kind: a clock that flaps does not push XIDs out
+	maxPublished = 1024 // on the bus
+	maxReasons   = 1 << 16
+	maxEventText = 1024
+	clockPause   = 10 * time.Second // between two events of one device and clock event reason
 )
 
-// Log keeps the newest events in memory, and since when devices are in their states. Its
-// methods can be called by any goroutine; they wait for nothing but each other.
+// Log keeps the newest events in memory. Any goroutine may call its methods, which wait for
+// nothing but each other.
 type Log struct {
 	now func() time.Time
+	bus *events.Subscription // nil: none
 
 	mu     sync.Mutex
 	number uint64 // of the last event
 	kinds  map[string][]numbered
-	states map[stateKey]stateSince
 	clocks map[string]time.Time // by device and reason: the last event
 }
 
@@ -55,22 +54,61 @@ type numbered struct {
 	number uint64
 }
 
-// stateKey is a device of a collector, or without a device the collector.
-type stateKey struct{ collector, device string }
-
-// stateSince is a state and when it was first seen.
-type stateSince struct {
-	state string
-	since time.Time
-}
-
 // NewLog returns an empty Log.
 func NewLog(now func() time.Time) *Log {
-	return &Log{now: now, kinds: map[string][]numbered{}, states: map[stateKey]stateSince{}, clocks: map[string]time.Time{}}
+	return &Log{now: now, kinds: map[string][]numbered{}, clocks: map[string]time.Time{}}
+}
+
+// Subscribe makes the Log keep what is published on a bus. It is called before Run.
+func (l *Log) Subscribe(bus *events.Bus) { l.bus = bus.Subscribe(maxPublished) }
+
+// Run adds the events of the bus until ctx ends.
+func (l *Log) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-l.bus.C:
+			l.addPublished(&e)
+		}
+	}
+}
+
+// receive adds the events that wait on the bus.
+func (l *Log) receive() {
+	for l.bus != nil {
+		select {
+		case e := <-l.bus.C:
+			l.addPublished(&e)
+		default:
+			return
+		}
+	}
+}
+
+// addPublished adds an event of the bus.
+func (l *Log) addPublished(e *events.Event) {
+	var d collector.Device
+	if e.Device != nil {
+		d = *e.Device
+	}
+	switch e.Kind {
+	case events.XID:
+		l.addXID(&d, e)
+	case events.Clock:
+		l.addClockEvent(&d, e)
+	default:
+		l.add(apiv1.Event{Time: e.Time, Kind: string(e.Kind), Device: d.ID, GPU: d.GPU, Source: e.Source, Text: e.Text, Bad: e.Bad})
+	}
 }
 
 // Add adds an event. One without a time is of now.
 func (l *Log) Add(e apiv1.Event) {
+	l.receive() // what was published before
+	l.add(e)
+}
+
+func (l *Log) add(e apiv1.Event) {
 	if e.Time.IsZero() {
 		e.Time = l.now()
 	}
@@ -83,49 +121,36 @@ func (l *Log) Add(e apiv1.Event) {
 	l.addLocked(e)
 }
 
-// XID adds an XID of a device, and what is known of it in addition. source is the witness that has
-// reported it first.
-func (l *Log) XID(d *collector.Device, code int, at time.Time, source, detail string) {
-	e := apiv1.Event{Time: at, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: source, Bad: true}
+func (l *Log) addXID(d *collector.Device, x *events.Event) {
+	code := x.Code
+	e := apiv1.Event{Time: x.Time, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: x.Source, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
 		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
-	e.Text += detail
-	l.Add(e)
+	e.Text += x.Text
+	l.add(e)
 }
 
-// ClockEvent adds the onset of a clock event, unless it is no more than an idle GPU, or the
+// addClockEvent adds the onset of a clock event, unless it is no more than an idle GPU, or the
 // device had one of the same reason a short time ago.
-func (l *Log) ClockEvent(d *collector.Device, reason string, at time.Time) {
-	if reason == "gpu_idle" || !l.rare(d.ID+"\x00"+reason, at) {
+func (l *Log) addClockEvent(d *collector.Device, e *events.Event) {
+	if e.Reason == "gpu_idle" || !l.isRare(d.ID+"\x00"+e.Reason, e.Time) {
 		return
 	}
-	l.Add(apiv1.Event{
-		Time: at, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + reason,
-		Bad: strings.HasPrefix(reason, "hw_"),
+	l.add(apiv1.Event{
+		Time: e.Time, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + e.Reason,
+		Bad: strings.HasPrefix(e.Reason, "hw_"),
 	})
 }
 
-// Health adds that the verdict on a device is another one.
-func (l *Log) Health(v *verdict.Verdict) {
-	e := apiv1.Event{Time: l.now(), Kind: KindHealth, Device: v.Device.ID, GPU: v.Device.GPU, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
-	if v.State != verdict.OK {
-		e.Text += ": " + v.Text + " (" + v.Reason + ")"
-	}
-	if v.Action != verdict.ActionNone {
-		e.Text += "; action: " + string(v.Action)
-	}
-	l.Add(e)
-}
-
-// rare notes a clock event. It reports false if the last one was a short time ago.
-func (l *Log) rare(key string, at time.Time) bool {
+// isRare records a clock event. It reports false if the last one was a short time ago.
+func (l *Log) isRare(key string, at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last, seen := l.clocks[key]; seen && at.Sub(last) < clockPause && !at.Before(last) {
 		return false
 	}
-	if len(l.clocks) > maxStates {
+	if len(l.clocks) > maxReasons {
 		clear(l.clocks)
 	}
 	l.clocks[key] = at
@@ -143,6 +168,7 @@ func (l *Log) addLocked(e apiv1.Event) {
 
 // Last is the number of the newest event.
 func (l *Log) Last() uint64 {
+	l.receive()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.number
@@ -150,6 +176,7 @@ func (l *Log) Last() uint64 {
 
 // after returns the events behind a number, in the order of their numbers.
 func (l *Log) after(number uint64) (out []numbered) {
+	l.receive()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.number == number {
@@ -171,93 +198,6 @@ func (l *Log) After(number uint64) (events []apiv1.Event, last uint64) {
 		events, last = append(events, e.Event), e.number
 	}
 	return events, last
-}
-
-// since returns when a device was first seen in a state, if it is in that one.
-func (l *Log) since(collector, device string, state session.State) (time.Time, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s, seen := l.states[stateKey{collector, device}]
-	return s.since, seen && s.state == state.String()
-}
-
-// Watch adds an event whenever the state of a device or a collector has changed, until ctx
-// ends. It reads memory once a second.
-func (l *Log) Watch(ctx context.Context, status func() []session.CollectorStatus) error {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		l.note(status())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// note compares all states with those that were seen last.
-func (l *Log) note(all []session.CollectorStatus) {
-	now := timeOf(l.now())
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.states) > maxStates {
-		clear(l.states) // of a library that gives its devices other ids each time
-	}
-	for i := range all {
-		c := &all[i]
-		l.noteCollector(c, now)
-		for j := range c.Devices {
-			l.noteDevice(c.Name, &c.Devices[j], now)
-		}
-	}
-}
-
-func (l *Log) noteCollector(c *session.CollectorStatus, now time.Time) {
-	state := "up"
-	if !c.Up {
-		state = string(c.Cause)
-	}
-	before, seen := l.states[stateKey{c.Name, ""}]
-	if seen && before.state == state {
-		return
-	}
-	if !c.Up && c.Cause == session.CauseOpening && seen {
-		return // between two sessions
-	}
-	l.states[stateKey{c.Name, ""}] = stateSince{state: state, since: now}
-	if !seen && (c.Cause == session.CauseOpening || c.Cause.Quiet()) {
-		return // at the start
-	}
-	e := apiv1.Event{Time: now, Kind: KindCollector, Text: fmt.Sprintf("collector %s is up", c.Name)}
-	if !c.Up {
-		e.Text = fmt.Sprintf("collector %s is not up: %s", c.Name, c.Reason)
-		e.Bad = !c.Cause.Quiet() && c.Cause != session.CauseReleased && c.Cause != session.CauseStandby
-	}
-	l.addLocked(e)
-}
-
-func (l *Log) noteDevice(collector string, d *session.DeviceStatus, now time.Time) {
-	if d.Cause == session.CauseStarting {
-		return
-	}
-	key, state := stateKey{collector, d.Device.ID}, d.State.String()
-	before, seen := l.states[key]
-	if seen && before.state == state {
-		return
-	}
-	l.states[key] = stateSince{state: state, since: now}
-	if d.Device.Parent != "" || !seen && d.State == session.Up {
-		return // reported once, for the GPU
-	}
-	e := apiv1.Event{Time: now, Kind: KindDevice, Device: d.Device.ID, GPU: d.Device.GPU, Text: "device is " + state}
-	if d.State != session.Up {
-		e.Bad = d.State != session.Released
-		if d.Reason != "" {
-			e.Text += ": " + d.Reason
-		}
-	}
-	l.addLocked(e)
 }
 
 // maxListed is how many events an answer has.

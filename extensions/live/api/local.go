@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
 	"warpgauge/extensions/live/apiv1"
 )
 

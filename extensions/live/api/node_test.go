@@ -22,8 +22,10 @@ import (
 	"warpgauge/extensions/live/history"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -60,6 +62,8 @@ type world struct {
 	gpus    []*gpuSource
 	mu      sync.Mutex // of states
 	states  []session.CollectorStatus
+	bus     events.Bus
+	since   *events.States
 	log     *Log
 	list    field.List
 	history *history.History
@@ -91,7 +95,8 @@ func newWorld(t testing.TB, n, links int) *world {
 	w := &world{now: start, list: listOf(t, testList)}
 	w.clock = func() time.Time { return w.now }
 	clock := func() time.Time { return w.clock() }
-	w.log = NewLog(clock)
+	w.log, w.since = NewLog(clock), events.NewStates(&w.bus, clock)
+	w.log.Subscribe(&w.bus)
 	all := session.CollectorStatus{Name: "fake", Up: true, Since: start.Add(-time.Minute)}
 	v := &view.View{Version: 1}
 	for i := range n {
@@ -104,10 +109,10 @@ func newWorld(t testing.TB, n, links int) *world {
 	}
 	w.board.Store(v)
 	w.states = []session.CollectorStatus{all, {Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no AMD GPU"}}
-	w.history = history.New(history.Options{Board: &w.board})
-	w.log.note(w.states)
+	w.history = history.New(history.Options{Rows: rows.New(&w.board, nil)})
+	w.since.Update(w.states)
 	w.options = Options{
-		Hostname: "node-1", Version: "1.2.3",
+		Hostname: "node-1", Version: "1.2.3", States: w.since,
 		View: w.board.Load, Status: w.status,
 		List:     func() apiv1.List { return apiv1.List{Source: "counters.csv", Hash: "abc", Applied: start} },
 		Fields:   func() field.List { return w.list },
@@ -197,7 +202,7 @@ func (w *world) set(device int, state session.State, cause session.Cause, reason
 	d := &w.states[0].Devices[device]
 	d.State, d.Cause, d.Reason = state, cause, reason
 	w.mu.Unlock()
-	w.log.note(w.status())
+	w.since.Update(w.status())
 }
 
 // get answers one request, and checks what all answers have.
@@ -248,8 +253,8 @@ func decode[T any](t testing.TB, w *httptest.ResponseRecorder) *T {
 func eventful(t testing.TB) *world {
 	w := newWorld(t, 2, 1)
 	w.gpus[0].row[3], w.gpus[1].row[4] = 79, 1
-	w.log.XID(&w.gpus[0].Devices[0], 79, w.now, "fake", "")
-	w.log.ClockEvent(&w.gpus[1].Devices[0], "hw_thermal", w.now)
+	w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: w.now, Source: "fake"})
+	w.bus.Publish(events.Event{Kind: events.Clock, Device: &w.gpus[1].Devices[0], Reason: "hw_thermal", Time: w.now})
 	w.tick(time.Second)
 	w.gpus[1].row[1] = math.NaN()
 	w.tick(time.Second)

@@ -16,7 +16,8 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -187,25 +188,21 @@ type feed struct {
 
 	// Of run, and of newFeed before it.
 	view     *view.View
+	cursor   rows.Cursor // of its own: a stream reads as fast as it is sent, and the ring is its buffer
 	shown    []apiv1.StreamColumn
-	taps     []*streamTap
-	newest   map[string]int64  // by device: time of the last row from a source that has left, ns
+	taps     []*streamTap      // by index of the source; nil: nothing of it is shown
 	devices  map[string][]byte // by id: what was sent last
 	compared time.Time         // when devices were compared
+	verdicts *verdict.Snapshot // compared last
 	event    uint64            // number of the last event
 	sent     time.Time         // the last part
-	row      ring.Row
+	row      rows.Row
 }
 
-// streamTap follows the ring of one source.
+// streamTap leads from the cells of one source to columns of the stream.
 type streamTap struct {
-	source *view.Source
-	rows   *ring.Follower
-	first  int // in shown
-	cells  []streamCell
-	stamps []int64 // by device, of the last row
-	begin  int64   // rows up to this time came from another source, ns
-	last   int64   // time of the last row, ns
+	first int // in shown
+	cells []streamCell
 }
 
 type streamCell struct {
@@ -222,15 +219,14 @@ func (s *streams) newFeed(q *query, interval time.Duration) (*feed, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &feed{
 		api: s.api, chosen: c, interval: interval, cancel: cancel, done: make(chan struct{}), clients: map[*client]bool{},
-		newest: map[string]int64{}, devices: map[string][]byte{}, event: s.api.o.Events.Last(), sent: time.Now(),
+		devices: map[string][]byte{}, event: s.api.o.Events.Last(), sent: time.Now(),
+		verdicts: s.api.o.Health(),
 	}
 	if err := f.bind(n); err != nil {
 		cancel()
 		return nil, err
 	}
-	for _, t := range f.taps {
-		t.rows.Skip()
-	}
+	f.cursor.Skip()
 	f.compare(nil, n)
 	go f.run(ctx)
 	return f, nil
@@ -351,7 +347,7 @@ func (f *feed) next() (part []byte, more bool, err error) {
 		}
 		part = f.compare(part, n)
 	}
-	part, more = f.rows(part)
+	part, more = f.rows(f.changedVerdicts(part))
 	for _, e := range f.api.o.Events.after(f.event) {
 		f.event = e.number
 		if e.Device == "" || f.chosen.device(e.Device) {
@@ -367,40 +363,13 @@ func sameColumn(a, b apiv1.StreamColumn) bool {
 
 // bind replaces the taps by those of a View. A ring that stays is read on from where it was.
 func (f *feed) bind(n *node) error {
-	old := map[*ring.Ring]*streamTap{}
-	if len(f.newest) > 2*len(n.devices) {
-		clear(f.newest)
-	}
-	for _, t := range f.taps {
-		old[t.source.Ring] = t
-		for i := range t.source.Devices {
-			f.newest[t.source.Devices[i].ID] = max(t.last, t.begin)
-		}
-	}
 	f.view, f.taps, f.shown = n.view, nil, []apiv1.StreamColumn{}
-	chosen := map[*view.Source][]*device{}
-	for i := range n.devices {
-		if d := &n.devices[i]; d.source != nil && d.source.Ring != nil && f.chosen.device(d.Device.ID) {
-			chosen[d.source] = append(chosen[d.source], d)
-		}
-	}
-	for _, s := range n.view.Sources {
-		devices := chosen[s]
-		if len(devices) == 0 || !s.WellFormed() {
-			continue
-		}
-		t := &streamTap{source: s, first: len(f.shown), stamps: make([]int64, len(s.Devices))}
-		if before := old[s.Ring]; before != nil {
-			t.rows, t.stamps, t.begin, t.last = before.rows, before.stamps, before.begin, before.last
-		} else {
-			t.rows, t.begin = s.Ring.Follow(), f.newest[s.Devices[0].ID]
-		}
-		if !f.tap(t, devices) {
+	for _, s := range f.cursor.Bind(n.view, n.now) {
+		t := &streamTap{first: len(f.shown)}
+		if !f.tap(t, n, &s) {
 			return badQuery("more than %d series: ask for some with device= and field=", maxColumns)
 		}
-		if len(t.cells) > 0 {
-			f.taps = append(f.taps, t)
-		}
+		f.taps = append(f.taps, t)
 	}
 	columns := appendEvent(nil, "columns", apiv1.StreamColumns{Columns: f.shown})
 	f.mu.Lock()
@@ -410,16 +379,23 @@ func (f *feed) bind(n *node) error {
 }
 
 // tap adds the columns of a source. It reports false if there are too many.
-func (f *feed) tap(t *streamTap, devices []*device) bool {
-	sheet := newSheet(t.source, f.chosen)
-	for _, d := range devices {
-		for _, x := range sheet.fields {
-			for _, at := range sheet.byDevice[d.index][x.Desc.ID] {
+func (f *feed) tap(t *streamTap, n *node, source *rows.Source) bool {
+	var columns *sheet // of the source
+	for device, supplied := range source.Supplies {
+		id := source.Devices[device].ID
+		if at, known := n.byID[id]; !supplied || !known || n.devices[at].source == nil || !f.chosen.device(id) {
+			continue
+		}
+		if columns == nil {
+			columns = newSheet(source.Source, f.chosen)
+		}
+		for _, x := range columns.fields {
+			for _, at := range columns.byDevice[device][x.Desc.ID] {
 				if len(f.shown) == maxColumns {
 					return false
 				}
-				f.shown = append(f.shown, apiv1.StreamColumn{Device: d.Device.ID, Field: x.Name, Unit: unitOf(x), Labels: pairs(t.source.Columns[at].Labels)})
-				t.cells = append(t.cells, streamCell{at, d.index, field.NewScale(x.Scale)})
+				f.shown = append(f.shown, apiv1.StreamColumn{Device: id, Field: x.Name, Unit: unitOf(x), Labels: pairs(source.Columns[at].Labels)})
+				t.cells = append(t.cells, streamCell{at, device, field.NewScale(x.Scale)})
 			}
 		}
 	}
@@ -431,18 +407,15 @@ func (f *feed) rows(to []byte) (out []byte, more bool) {
 	const head, tail = "event: rows\ndata: {\"rows\":[", "]}\n\n"
 	begin := len(to)
 	to = append(to, head...)
-	for _, t := range f.taps {
-		// A writer that is faster than us cannot keep us here.
-		for limit := 2 * t.source.Ring.Rows(); limit > 0 && len(to) < begin+maxPart && t.rows.Next(&f.row); limit-- {
-			if f.row.Time <= t.begin {
-				continue // another source had it
-			}
-			t.last = f.row.Time
-			if len(to) > begin+len(head) {
-				to = append(to, ',')
-			}
-			to = t.append(to, &f.row)
+	for len(to) < begin+maxPart && f.cursor.Next(&f.row) {
+		t := f.taps[f.row.Source]
+		if len(t.cells) == 0 || !f.row.Devices[t.cells[0].device].New {
+			continue // nothing is shown, or another source had it
 		}
+		if len(to) > begin+len(head) {
+			to = append(to, ',')
+		}
+		to = t.append(to, &f.row)
 	}
 	if len(to) == begin+len(head) {
 		return to[:begin], false
@@ -452,7 +425,7 @@ func (f *feed) rows(to []byte) (out []byte, more bool) {
 }
 
 // append appends a StreamRow. The cells of a device that was not sampled in the row are old.
-func (t *streamTap) append(to []byte, row *ring.Row) []byte {
+func (t *streamTap) append(to []byte, row *rows.Row) []byte {
 	to = append(to, `{"t":`...)
 	to = strconv.AppendInt(to, row.Time/int64(time.Millisecond), 10)
 	to = append(to, `,"first":`...)
@@ -464,13 +437,12 @@ func (t *streamTap) append(to []byte, row *ring.Row) []byte {
 			to = append(to, ',')
 		}
 		v := c.scale.Of(row.Cells[c.cell])
-		if stamp := row.Stamps[c.device]; stamp == 0 || stamp == t.stamps[c.device] || math.IsNaN(v) || math.IsInf(v, 0) {
+		if !row.Devices[c.device].Sampled || math.IsNaN(v) || math.IsInf(v, 0) {
 			to = append(to, "null"...)
 			continue
 		}
 		to = strconv.AppendFloat(to, v, 'g', -1, 64)
 	}
-	copy(t.stamps, row.Stamps)
 	return append(to, "]}"...)
 }
 
@@ -498,6 +470,26 @@ func (f *feed) compare(to []byte, n *node) []byte {
 		if !first {
 			now.LastSample = sampled
 			to = appendEvent(to, "devices", now)
+		}
+	}
+	return to
+}
+
+// changedVerdicts appends an event for each chosen device whose verdict is not the one in the last snapshot.
+func (f *feed) changedVerdicts(to []byte) []byte {
+	before, now := f.verdicts, f.api.o.Health()
+	if now.Version == before.Version {
+		return to
+	}
+	f.verdicts = now
+	sent := make(map[string][]byte, len(before.Verdicts))
+	for i := range before.Verdicts {
+		sent[before.Verdicts[i].Device.ID] = encode(deviceHealth(&before.Verdicts[i]))
+	}
+	for i := range now.Verdicts {
+		v := deviceHealth(&now.Verdicts[i])
+		if f.chosen.device(v.ID) && !bytes.Equal(encode(v), sent[v.ID]) {
+			to = appendEvent(to, "health", v)
 		}
 	}
 	return to

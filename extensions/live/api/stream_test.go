@@ -26,11 +26,13 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -76,7 +78,7 @@ func (r *reader) next() (events []string) {
 // checkEvent checks the data of an event against the schema that the description names.
 func checkEvent(t *testing.T, name, data string) {
 	t.Helper()
-	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "event": "Event", "problem": "Problem"}[name]
+	of := map[string]string{"columns": "StreamColumns", "rows": "StreamRows", "devices": "Device", "health": "DeviceHealth", "event": "Event", "problem": "Problem"}[name]
 	compiled(t, Prefix+"devices", http.StatusOK, "application/json") // makes the compiler
 	schemas.Lock()
 	defer schemas.Unlock()
@@ -132,8 +134,8 @@ func TestStream(t *testing.T) {
 
 		// Another device's events are not sent, the node's are.
 		w.gpus[0].row[0] = 62
-		w.log.XID(&w.gpus[1].Devices[0], 13, time.Now(), "nvml", "")
-		w.log.XID(&w.gpus[0].Devices[0], 79, time.Now(), "nvml", "")
+		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
+		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
 		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
@@ -153,6 +155,40 @@ func TestStream(t *testing.T) {
 
 // TestStreamFollowsTheSessions: with the same columns nothing is sent again, with others they are,
 // and rows that another source had are left out.
+// TestStreamOfHealth: a changed verdict is sent once, whole, and only on a chosen device.
+func TestStreamOfHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2, 1)
+		w.live()
+		var board verdict.Board
+		verdicts := []verdict.Verdict{{Device: w.gpus[0].Devices[0], Action: verdict.ActionNone}, {Device: w.gpus[1].Devices[0], Action: verdict.ActionNone}}
+		store := func(version uint64, state verdict.State) {
+			now := slices.Clone(verdicts)
+			for i := range now {
+				now[i].State = state
+			}
+			board.Store(&verdict.Snapshot{Version: version, Verdicts: now})
+		}
+		store(1, verdict.OK)
+		w.options.Health = board.Load
+		r := join(t, New(w.options), "device="+w.gpus[0].Devices[0].ID+"&field=DCGM_FI_DEV_GPU_TEMP", time.Second)
+		defer r.leave()
+		r.want("columns")
+		verdicts[0].Reason, verdicts[0].Action = "xid_79", verdict.ActionReboot
+		verdicts[0].Conditions = []verdict.Condition{{Reason: "xid_79", State: verdict.Failed, Action: verdict.ActionReboot, Evidence: []verdict.Evidence{{Source: "nvml", Text: "XID 79"}}}}
+		store(2, verdict.Failed)
+		got := strings.Join(r.next(), "\n")
+		for _, want := range []string{`"state":"failed"`, `"action":"reboot"`, `"source":"nvml"`} {
+			if !strings.HasPrefix(got, "health {") || strings.Contains(got, "\n") || !strings.Contains(got, want) {
+				t.Errorf("got events %s, want one with %s", got, want)
+			}
+		}
+		store(3, verdict.Failed) // the same verdict on this device
+		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
+		r.want("event {")
+	})
+}
+
 func TestStreamFollowsTheSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 0)
@@ -282,7 +318,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	w := newWorld(t, 8, 0)
 	w.live()
 	a := New(w.options)
-	s := server.New(noPages{}, server.Options{API: a})
+	s := server.New(noPages{}, server.Options{Routes: []server.Route{{Pattern: Prefix, Handler: a, Labels: a.Paths(), Close: a.Close}}})
 	h := httptest.NewUnstartedServer(s.Handler())
 	h.Config.ReadTimeout, h.Config.WriteTimeout = 400*time.Millisecond, 400*time.Millisecond
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -444,7 +480,7 @@ func BenchmarkAnswers(b *testing.B) {
 func TestEventsAreBounded(t *testing.T) {
 	l := NewLog(func() time.Time { return start })
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
-	l.XID(d, 79, start, "nvml", "")
+	l.addPublished(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
 	for i := range 5 * maxEvents {
 		l.Add(apiv1.Event{Kind: KindClock, Text: fmt.Sprint(i)})
 	}
@@ -465,8 +501,8 @@ func TestClockEventsThatFlap(t *testing.T) {
 	l := NewLog(func() time.Time { return start })
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
 	for i := range 250 { // 25 s
-		l.ClockEvent(d, "power_cap", start.Add(time.Duration(i)*100*time.Millisecond))
-		l.ClockEvent(d, "gpu_idle", start)
+		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "power_cap", Time: start.Add(time.Duration(i) * 100 * time.Millisecond)})
+		l.addPublished(&events.Event{Kind: events.Clock, Device: d, Reason: "gpu_idle", Time: start})
 	}
 	if got := len(l.after(0)); got != 3 {
 		t.Errorf("%d events in 25 s, want 3", got)
@@ -480,8 +516,8 @@ func TestStatesBecomeEvents(t *testing.T) {
 	f := func(want ...string) {
 		t.Helper()
 		from := w.log.Last()
-		w.log.note(w.states)
-		w.log.note(w.states)
+		w.since.Update(w.states)
+		w.since.Update(w.states)
 		var got []string
 		for _, e := range w.log.after(from) {
 			got = append(got, fmt.Sprintf("%s bad=%v", e.Text, e.Bad))

@@ -259,10 +259,11 @@ type ListField struct {
 //	         again when columns change.
 //	rows     StreamRows: new rows, at most one event per interval (default 1 s, at least 0.1 s)
 //	devices  a Device, when its state, users or processes have changed
+//	health   a DeviceHealth, when the verdict on a device has changed
 //	event    an Event
 //	problem  a Problem: why the exporter ends the stream; the last event
 //
-// Streams begin with what is new: ask for the devices and events that there are when a
+// Streams begin with what is new: ask for the present devices, verdicts and events when a
 // stream has sent its columns.
 
 // StreamColumns is the data of an event "columns".

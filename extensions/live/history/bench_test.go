@@ -10,6 +10,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
@@ -82,12 +83,12 @@ func BenchmarkHistory(b *testing.B) {
 				n := newBenchNode(tick)
 				var to taker
 				if kind == "chunks" {
-					to = benchHistory{New(Options{Board: &n.board})}
+					to = benchHistory{New(Options{Rows: rows.New(&n.board, nil)})}
 				} else {
 					to = &plain{board: &n.board, age: DefaultAge.Nanoseconds()}
 				}
 				samples := 0
-				perSync := int(max(tick, shortestPause) / tick)
+				perSync := int(max(tick, 100*time.Millisecond) / tick)
 				var taken time.Duration
 				for b.Loop() {
 					for range 256 / perSync * perSync {
@@ -158,7 +159,7 @@ func (p *plain) size() (n int64) {
 // BenchmarkRead is what a reader of 15 minutes of one series pays.
 func BenchmarkRead(b *testing.B) {
 	n := newBenchNode(time.Second)
-	h := New(Options{Board: &n.board})
+	h := New(Options{Rows: rows.New(&n.board, nil)})
 	for range 900 {
 		n.append()
 		h.Sync(time.Unix(0, n.now))

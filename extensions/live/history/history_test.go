@@ -13,6 +13,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
@@ -36,7 +37,7 @@ type node struct {
 
 func newNode(t testing.TB, o Options, columns ...collector.Column) *node {
 	n := &node{t: t, now: start}
-	o.Board = &n.board
+	o.Rows = rows.New(&n.board, nil)
 	n.h = New(o)
 	n.session("GPU-0", columns...)
 	return n

@@ -2,17 +2,19 @@ package history
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/pkg/rows"
 )
 
 // metrics are those of a History.
 type metrics struct {
 	bytes, series             prometheus.Gauge
-	samples, lost             prometheus.Counter
+	samples                   prometheus.Counter
 	refused                   prometheus.Counter
 	samplesTotal, refusedLast uint64
 }
 
-func newMetrics(to prometheus.Registerer) *metrics {
+func newMetrics(to prometheus.Registerer, reader *rows.Reader) *metrics {
 	m := &metrics{
 		bytes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "warpgauge_history_bytes", Help: "Memory that the history takes, about.",
@@ -23,15 +25,14 @@ func newMetrics(to prometheus.Registerer) *metrics {
 		samples: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_history_samples_total", Help: "Samples added to the history.",
 		}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "warpgauge_history_lost_rows_total", Help: "Rows that were overwritten before the history had read them.",
-		}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_history_refused_samples_total", Help: "Samples of series for which the history has no room (--history-bytes).",
 		}),
 	}
 	if to != nil {
-		to.MustRegister(m.bytes, m.series, m.samples, m.lost, m.refused)
+		to.MustRegister(m.bytes, m.series, m.samples, m.refused, prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "warpgauge_history_lost_rows_total", Help: "Rows that were overwritten before the history had read them.",
+		}, func() float64 { return float64(reader.Overruns()) }))
 	}
 	return m
 }

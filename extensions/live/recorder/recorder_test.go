@@ -32,6 +32,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/view"
 )
 
@@ -67,7 +68,7 @@ func newNode(t testing.TB, directory string) *node {
 		t.Fatal(err)
 	}
 	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
-	n.history = history.New(history.Options{Board: &n.board})
+	n.history = history.New(history.Options{Rows: rows.New(&n.board, nil)})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
 	for gpu := range 2 {
 		n.src.Devices = append(n.src.Devices, collector.Device{ID: fmt.Sprint("GPU-", gpu), GPU: fmt.Sprint(gpu), Level: field.GPU})

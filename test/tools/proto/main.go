@@ -2,7 +2,7 @@
 // whose versions go.mod pins: a module of its own, so that the exporter's has none of what
 // only generating needs. Descriptors are registered under the second name.
 //
-//	go run . ../../../extensions/health/healthrpc/healthv1/health.proto warpgauge/health/v1/health.proto
+//	go run . ../../../extensions/health/consumer/amdplugin/gpumetricssvc/gpumetricssvc.proto gpumetricssvc.proto
 package main
 
 import (

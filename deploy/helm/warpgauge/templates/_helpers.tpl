@@ -150,7 +150,7 @@ http{{ if $v.tlsServerConfig.enabled }}s{{ end }}://{{ include "warpgauge.fullna
 
 {{/* The kubelet's and the runtime's sockets are root's; a capability is root's in a container. */}}
 {{- define "warpgauge.needsRoot" -}}
-{{- if or .root.Values.kubernetes.enabled (include "warpgauge.sysAdmin" .) (include "warpgauge.privileged" .) .root.Values.health.socket.hostPath (include "warpgauge.amdSocket" .) }}true{{ end }}
+{{- if or .root.Values.kubernetes.enabled (include "warpgauge.sysAdmin" .) (include "warpgauge.privileged" .) (include "warpgauge.amdSocket" .) }}true{{ end }}
 {{- end }}
 
 {{- define "warpgauge.amdSocket" -}}

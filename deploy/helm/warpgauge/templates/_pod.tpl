@@ -118,14 +118,6 @@
 {{- with .expectedGPUs }}
 - --expected-gpus={{ . }}
 {{- end }}
-{{- with .socket }}
-{{- if .hostPath }}
-- --health-socket={{ trimSuffix "/" .hostPath }}/{{ $.vendor }}.sock
-{{- if not (kindIs "invalid" .group) }}
-- --health-socket-group={{ .group }}
-{{- end }}
-{{- end }}
-{{- end }}
 {{- if include "warpgauge.amdSocket" $ }}
 - --health-amd-socket={{ trimSuffix "/" .amdSocket.hostPath }}/amdgpu_device_metrics_exporter_grpc.socket
 {{- end }}
@@ -221,9 +213,6 @@
 {{- if $v.health.kernelLog }}
 - { name: kernel-log, mountPath: /dev/kmsg, readOnly: true }
 {{- end }}
-{{- with $v.health.socket.hostPath }}
-- { name: health-socket, mountPath: {{ . }} }
-{{- end }}
 {{- if include "warpgauge.amdSocket" . }}
 - { name: health-amd-socket, mountPath: {{ $v.health.amdSocket.hostPath }} }
 {{- end }}
@@ -307,10 +296,6 @@
 {{- if $v.health.kernelLog }}
 - name: kernel-log
   hostPath: { path: /dev/kmsg, type: CharDevice }
-{{- end }}
-{{- with $v.health.socket.hostPath }}
-- name: health-socket
-  hostPath: { path: {{ . }}, type: DirectoryOrCreate }
 {{- end }}
 {{- if include "warpgauge.amdSocket" . }}
 - name: health-amd-socket
@@ -426,12 +411,6 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if not (include "warpgauge.needsRoot" .) }}
 {{- $_ := set $out "runAsNonRoot" true }}
 {{- $_ := set $out "fsGroup" 65532 }}
-{{- end }}
-{{- with .root.Values.health.socket }}
-{{- if and .hostPath (not (kindIs "invalid" .group)) }}
-{{- /* A process gives its socket to a group that it is in; without capabilities to no other. */}}
-{{- $_ := set $out "supplementalGroups" (list (int .group)) }}
-{{- end }}
 {{- end }}
 {{- if .root.Values.openshift.seLinuxOptions }}
 {{- $_ := set $out "seLinuxOptions" .root.Values.openshift.seLinuxOptions }}

@@ -7,30 +7,29 @@ import (
 	"sync"
 )
 
-// lastWords keeps the end of what a child writes to stderr: the last lines, or
-// those around the first one that reports a crash, since a goroutine trace of
-// hundreds of lines follows it.
-type lastWords struct {
+// stderrTail keeps the end of a child's stderr: the last lines, or the lines around the first crash report, because a
+// goroutine trace of hundreds of lines follows it.
+type stderrTail struct {
 	mu    sync.Mutex
 	lines []string
-	crash int // index in lines + 1 of the line that reports a crash; 0: none
-	after int // lines taken since
+	crash int // index in lines + 1 of the crash report; 0: none
+	after int // number of lines since the crash report
 }
 
 const (
 	wordsLines = 24
-	wordsAfter = 12 // lines kept after the one that reports a crash
+	wordsAfter = 12 // lines kept after the crash report
 )
 
 var (
-	// crashLine begins what the Go runtime writes when the process is beyond help.
+	// crashLine matches the Go runtime's report of a fatal error.
 	crashLine = regexp.MustCompile(`^(SIG[A-Z0-9]+: .*|fatal error: .*|panic: .*|runtime: .*)$`)
-	// assertLine is what C and C++ libraries write before abort().
+	// assertLine matches messages of C and C++ libraries before abort().
 	assertLine = regexp.MustCompile(`(?i)assert|terminate called|corrupt|free\(\)|malloc|stack smashing|buffer overflow|what\(\):`)
 )
 
-// add takes a line.
-func (w *lastWords) add(line string) {
+// appendLine records a line.
+func (w *stderrTail) appendLine(line string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -49,23 +48,22 @@ func (w *lastWords) add(line string) {
 	}
 }
 
-// crashed reports whether a line has reported a crash.
-func (w *lastWords) crashed() bool {
+// crashed reports whether a line was a crash report.
+func (w *stderrTail) crashed() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.crash > 0
 }
 
-// text returns all lines kept.
-func (w *lastWords) text() string {
+// text returns all kept lines.
+func (w *stderrTail) text() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.Join(w.lines, "\n")
 }
 
-// explain classifies the end of a process by what it wrote. It returns no
-// reason if nothing reports a crash.
-func (w *lastWords) explain() (reason, text string) {
+// explain classifies the end of a process by its output. The reason is "" without a crash report.
+func (w *stderrTail) explain() (reason, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.crash == 0 {
@@ -78,9 +76,8 @@ func (w *lastWords) explain() (reason, text string) {
 	return ReasonAbort, "aborted: " + w.assertion(w.crash-1)
 }
 
-// assertion finds what was said before line n: what looks like an assertion,
-// else the last line.
-func (w *lastWords) assertion(n int) string {
+// assertion returns the last line before line n that looks like an assertion, else the last line.
+func (w *stderrTail) assertion(n int) string {
 	said := "nothing was said"
 	for i, line := range slices.Backward(w.lines[:n]) {
 		if strings.TrimSpace(line) == "" {
@@ -96,8 +93,8 @@ func (w *lastWords) assertion(n int) string {
 	return said
 }
 
-// last returns the last line that is not empty.
-func (w *lastWords) last() string {
+// last returns the last non-empty line.
+func (w *stderrTail) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, line := range slices.Backward(w.lines) {
@@ -108,8 +105,8 @@ func (w *lastWords) last() string {
 	return ""
 }
 
-// said returns the assertion that the last lines hold, if any.
-func (w *lastWords) said() string {
+// said returns the assertion in the last lines, if any.
+func (w *stderrTail) said() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.assertion(len(w.lines))

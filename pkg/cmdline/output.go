@@ -1,0 +1,63 @@
+package cmdline
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode"
+
+	"github.com/urfave/cli/v3"
+)
+
+// OutputFlag is --output: the form in which a command writes its result.
+func OutputFlag() cli.Flag {
+	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts."}
+}
+
+// Output is the result of a command, in each form.
+type Output struct {
+	Table func(io.Writer) error
+	JSON  any
+	CSV   [][]string // the first row has the names of the columns
+}
+
+// CheckOutput checks the value of --output before there is anything to write.
+func CheckOutput(form string) error {
+	switch form {
+	case "table", "json", "csv":
+		return nil
+	}
+	return fmt.Errorf("--output is %q: write table, json or csv", form)
+}
+
+// WriteOutput writes one of the forms.
+func WriteOutput(w io.Writer, form string, o Output) error {
+	switch form {
+	case "table":
+		var b bytes.Buffer
+		err := o.Table(&b)
+		if _, werr := w.Write(bytes.Map(Printable, b.Bytes())); err == nil {
+			err = werr
+		}
+		return err
+	case "json":
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(o.JSON)
+	case "csv":
+		return csv.NewWriter(w).WriteAll(o.CSV)
+	}
+	return CheckOutput(form)
+}
+
+// Printable replaces runes that would control a terminal: names come from libraries and from
+// exporters of other machines.
+func Printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return '?'
+	}
+	return r
+}

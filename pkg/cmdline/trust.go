@@ -1,0 +1,55 @@
+package cmdline
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/file"
+)
+
+// TrustFlags are --ca-file and --insecure: how a command that asks an exporter trusts it.
+func TrustFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "ca-file", Usage: "PEM file of the certificate authorities to trust. Default: the system's."},
+		&cli.BoolFlag{Name: "insecure", Usage: "Do not verify the exporter's certificate."},
+	}
+}
+
+// Trust returns the settings of TrustFlags, nil if none is set.
+func Trust(ctx context.Context, cmd *cli.Command) (*tls.Config, error) {
+	if cmd.Bool("insecure") {
+		return &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, nil //nolint:gosec // a user has asked for it
+	}
+	path := cmd.String("ca-file")
+	if path == "" {
+		return nil, nil
+	}
+	text, err := file.NewReader(1<<20).Read(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	out := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !out.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--ca-file: %q has no certificate in PEM", path)
+	}
+	return out, nil
+}
+
+// TimeoutFlag is --timeout, which must be above 0.
+func TimeoutFlag(value time.Duration, usage string) cli.Flag {
+	return &cli.DurationFlag{
+		Name: "timeout", Value: value, Usage: usage,
+		Validator: func(d time.Duration) error {
+			if d <= 0 {
+				return errors.New("write a duration above 0")
+			}
+			return nil
+		},
+	}
+}

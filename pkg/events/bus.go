@@ -1,0 +1,130 @@
+// Package events is the bus on which everything is published that happens to devices,
+// collectors and field lists: XIDs and clock events of rows, states, takeovers, reloads.
+// Whoever sees an event publishes it; whoever shows, judges or records events subscribes.
+//
+// Publish never waits: each subscriber has a bounded queue, and the newest events are
+// dropped and counted when it is full, because the first event of a fault names its cause.
+package events
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/collector"
+)
+
+// Kind is what has happened.
+type Kind string
+
+// Kinds of events.
+const (
+	XID            Kind = "xid"
+	KernelLog      Kind = "kernel_log"
+	Clock          Kind = "clock_event"
+	DeviceState    Kind = "device_state"
+	CollectorState Kind = "collector_state"
+	Reload         Kind = "reload"
+	Failover       Kind = "failover"
+	Recording      Kind = "recording"
+	Health         Kind = "health"
+)
+
+// Event is something that has happened. It is immutable.
+type Event struct {
+	Kind   Kind
+	Time   time.Time         // zero: now
+	Device *collector.Device // nil: it concerns no device
+	Source string            // who reports it: a collector, the kernel log
+	Code   int               // of an XID; below 0: the code makes no sense
+	Reason string            // of a clock event, as in the label clock_event
+	Text   string            // in words; of an XID, what is known in addition to its code
+	Bad    bool              // someone should look at it
+	// Evidence is what the source wrote, such as a line of the kernel's log.
+	Evidence string
+}
+
+// Gate decides which events are published: of those that two sources report, one.
+type Gate interface {
+	Admit(e Event) bool
+}
+
+// Bus hands events to subscribers. Any goroutine may call its methods. The zero Bus is ready
+// for use; a nil *Bus drops all events.
+type Bus struct {
+	// Gate, if it is not nil, is asked about each event. It is set before the first one.
+	Gate Gate
+
+	mu          sync.RWMutex
+	subscribers []*Subscription
+}
+
+// Subscription is one subscriber's queue.
+type Subscription struct {
+	C       <-chan Event // closed by Close
+	c       chan Event
+	bus     *Bus
+	kinds   []Kind
+	dropped atomic.Uint64
+}
+
+// Subscribe returns a queue of so many events of some kinds; none: of all.
+func (b *Bus) Subscribe(size int, kinds ...Kind) *Subscription {
+	c := make(chan Event, size)
+	s := &Subscription{C: c, c: c, bus: b, kinds: kinds}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.subscribers = append(b.subscribers[:len(b.subscribers):len(b.subscribers)], s)
+	return s
+}
+
+// Publish hands an event to all subscribers. It waits for none of them.
+func (b *Bus) Publish(e Event) {
+	if b == nil {
+		return
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	if b.Gate != nil && !b.Gate.Admit(e) {
+		return
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for _, s := range b.subscribers {
+		if !s.wants(e.Kind) {
+			continue
+		}
+		select {
+		case s.c <- e:
+		default:
+			s.dropped.Add(1)
+		}
+	}
+}
+
+func (s *Subscription) wants(k Kind) bool {
+	for _, w := range s.kinds {
+		if w == k {
+			return true
+		}
+	}
+	return len(s.kinds) == 0
+}
+
+// Dropped returns how many events found the queue full.
+func (s *Subscription) Dropped() uint64 { return s.dropped.Load() }
+
+// Close ends the subscription. Events that wait in the queue can still be received.
+func (s *Subscription) Close() {
+	b := s.bus
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, o := range b.subscribers {
+		if o == s {
+			b.subscribers = append(b.subscribers[:i:i], b.subscribers[i+1:]...)
+			close(s.c) // no Publish sends on it any more
+			return
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package rows
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+)
+
+// XID is an XID of a row.
+type XID struct {
+	Device int     // index into the source's Devices
+	Code   float64 // as it is in the cell; it may make no sense
+	// Last reports that the source names the last XID only: repeats of it cannot be seen.
+	Last bool
+}
+
+// Mask is a mask of clock event reasons.
+type Mask struct {
+	Device, Cell int
+	Value        uint64
+	Began        uint64 // reasons that began with this row
+}
+
+const allClockReasons = 1<<field.ClockReasons - 1
+
+// detector has the cells of a source that events are found in.
+type detector struct {
+	any   bool
+	xids  []xidCells
+	since []sinceCell
+	masks []maskCell
+	last  []lastCell
+}
+
+// xidCells are the cells with the XIDs of a device, of which there may be several so that
+// events of one tick do not hide each other.
+type xidCells struct {
+	device int
+	cells  []int
+	until  int // the cell of field.XIDsUntil; -1: none
+}
+
+// sinceCell is the cell of field.XIDsSince of a device.
+type sinceCell struct {
+	device, cell int
+	last         float64
+}
+
+// maskCell is a cell with a mask of clock event reasons.
+type maskCell struct {
+	*mask
+	device, cell int
+	told         bool // followers of this binding have the mask
+}
+
+// mask is the last mask of a device, through all its rings. A blank neither begins nor ends
+// an event.
+type mask struct {
+	labels string
+	view   uint64 // that claimed it
+	known  bool
+	active uint64
+}
+
+// lastCell is the cell with the last XID of a device whose source reports no others.
+type lastCell struct{ device, cell int }
+
+// gap is a time from which the sources have no XIDs of a device, Unix µs. A source with a
+// history, which was not read meanwhile, may have them.
+type gap struct{ from, to float64 }
+
+func newProgress() *progress { return &progress{last: math.NaN()} }
+
+func newDetector(b *bound, view uint64) (out detector) {
+	for i := range b.Columns {
+		c := &b.Columns[i]
+		p := b.progress[c.Device]
+		if p == nil || c.Buffer > 0 {
+			continue
+		}
+		switch c.Field {
+		case field.XIDEvent:
+			x := out.xidsOf(c.Device)
+			x.cells = append(x.cells, i)
+		case field.XIDsUntil:
+			out.xidsOf(c.Device).until = i
+		case field.XIDsSince:
+			out.since = append(out.since, sinceCell{c.Device, i, math.NaN()})
+		case field.ClockEventReasons:
+			if m := p.claimMask(c.Labels, view); m != nil {
+				out.masks = append(out.masks, maskCell{mask: m, device: c.Device, cell: i})
+			}
+		case field.XIDErrors:
+			if !slices.ContainsFunc(b.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.XIDEvent }) {
+				out.last = append(out.last, lastCell{c.Device, i})
+			}
+		}
+	}
+	out.any = len(out.xids)+len(out.masks)+len(out.last) > 0
+	return out
+}
+
+func (e *detector) xidsOf(device int) *xidCells {
+	for i := range e.xids {
+		if e.xids[i].device == device {
+			return &e.xids[i]
+		}
+	}
+	e.xids = append(e.xids, xidCells{device: device, until: -1})
+	return &e.xids[len(e.xids)-1]
+}
+
+// claimMask returns the mask of a column with labels; nil if another column of the View has it.
+func (p *progress) claimMask(labels []collector.Label, view uint64) *mask {
+	name := ""
+	if len(labels) > 0 {
+		name = fmt.Sprint(labels)
+	}
+	i := slices.IndexFunc(p.masks, func(m *mask) bool { return m.labels == name })
+	if i < 0 {
+		i = len(p.masks)
+		p.masks = append(p.masks, &mask{labels: name})
+	}
+	m := p.masks[i]
+	if m.view == view {
+		return nil
+	}
+	m.view = view
+	return m
+}
+
+// findGaps finds devices whose XIDs begin after the last row that was read.
+func (b *bound) findGaps(row *Row) {
+	for i := range b.events.since {
+		t := &b.events.since[i]
+		since := row.Cells[t.cell]
+		if since == t.last || math.IsNaN(since) {
+			continue
+		}
+		t.last = since
+		p := b.progress[t.device]
+		if last := float64(p.time / int64(time.Microsecond)); last > 0 && since > last {
+			p.gap = gap{last, since}
+			row.Gaps++
+		}
+	}
+}
+
+// findEvents finds the XIDs and the clock events of a row.
+func (b *bound) findEvents(row *Row) {
+	for i := range b.events.xids {
+		x := &b.events.xids[i]
+		if !b.devices[x.device].New && !b.inGap(x, row) {
+			continue
+		}
+		for _, at := range x.cells {
+			if code := row.Cells[at]; code != 0 && !math.IsNaN(code) { // no XID has the code 0
+				row.XIDs = append(row.XIDs, XID{Device: x.device, Code: code})
+			}
+		}
+	}
+	for i := range b.events.masks {
+		m := &b.events.masks[i]
+		if v := row.Cells[m.cell]; b.devices[m.device].Sampled && v >= 0 && v < 1<<53 { // a float64 has no more bits
+			m.find(row, uint64(v)&allClockReasons)
+		}
+	}
+	for _, l := range b.events.last {
+		if b.progress[l.device].isNext(row.Cells[l.cell]) {
+			row.XIDs = append(row.XIDs, XID{Device: l.device, Code: row.Cells[l.cell], Last: true})
+		}
+	}
+}
+
+// inGap reports whether the XIDs of a row that is not new happened in the last gap.
+func (b *bound) inGap(x *xidCells, row *Row) bool {
+	if x.until < 0 {
+		return false
+	}
+	until, gap := row.Cells[x.until], b.progress[x.device].gap
+	return until > gap.from && until <= gap.to
+}
+
+func (m *maskCell) find(row *Row, value uint64) {
+	if m.told && value == m.active {
+		return
+	}
+	var began uint64
+	if m.known {
+		began = value &^ m.active
+	}
+	m.told, m.known, m.active = true, true, value
+	row.Masks = append(row.Masks, Mask{m.device, m.cell, value, began})
+}
+
+// isNext reports whether a cell has an XID that came after the device's first row.
+func (p *progress) isNext(cell float64) bool {
+	before := p.last
+	if !(cell > 0) { // none yet, at least in this session
+		if math.IsNaN(before) {
+			p.last = 0
+		}
+		return false
+	}
+	p.last = cell
+	return cell != before && !math.IsNaN(before)
+}

@@ -1,0 +1,220 @@
+// Package rows reads the rows of all rings once, for everything that follows them:
+// accumulated counts, the history, rules about devices. It binds the Views of a board one
+// after the other, decides which source supplies a device, and which rows are new although
+// sources that follow each other hold the same instants.
+//
+// A Reader calls its Followers under its lock, whichever goroutine asks it to read, and
+// publishes the events that it has found from the goroutine of Run alone. A Cursor does the
+// same for one follower with a pace of its own, such as a stream to a client.
+package rows
+
+import (
+	"context"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// Follower gets every row of every ring once. It is called by one goroutine at a time and
+// must only compute: a scrape may wait for it.
+type Follower interface {
+	// Bind replaces the sources by those of another View. Their rows follow.
+	Bind(v *view.View, sources []Source, now time.Time)
+	// Row takes a row of the source with the index row.Source.
+	Row(row *Row)
+}
+
+// Publisher gets the events of rows; events.Bus does.
+type Publisher interface {
+	Publish(e events.Event)
+}
+
+// Run reads the rings a few times in the shortest interval of a source, within these
+// bounds. The fastest ring, of 10 ms ticks, holds 10 s.
+const (
+	minPause      = 100 * time.Millisecond
+	maxPause      = time.Second
+	pausesPerTick = 4
+)
+
+// maxQueue is how many events can wait for Run; of more, the newest are dropped and counted.
+const maxQueue = 4096
+
+// Reader reads all rows of a board.
+type Reader struct {
+	publisher Publisher // nil: events are not published
+	wake      chan struct{}
+	overruns  atomic.Uint64
+	dropped   atomic.Uint64
+
+	mu        sync.Mutex // its holder only computes
+	board     *view.Board
+	view      *view.View
+	cursor    Cursor
+	followers []Follower
+	row       Row
+	pause     time.Duration
+	found     []events.Event
+}
+
+// New returns a Reader of board, which may be nil (see Join and Read). publisher gets the
+// events that are found, from the goroutine of Run; nil: nothing does.
+func New(board *view.Board, publisher Publisher) *Reader {
+	r := &Reader{publisher: publisher, wake: make(chan struct{}, 1), pause: maxPause}
+	if board != nil {
+		r.Join(board)
+	}
+	return r
+}
+
+// Join makes the Reader one of board, if it is not yet: from then on it must read until the end.
+func (r *Reader) Join(board *view.Board) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.board != board {
+		r.board = board
+		board.AddReader()
+	}
+}
+
+// Follow adds a Follower, which gets the rows that are not read yet.
+func (r *Reader) Follow(f Follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.followers = append(r.followers, f)
+	if r.view != nil {
+		f.Bind(r.view, r.cursor.sources, r.row.Read)
+	}
+}
+
+// Run reads and publishes until ctx ends.
+func (r *Reader) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake: // another goroutine has read rows with events
+		case <-timer.C:
+			r.Sync(time.Now())
+			timer.Reset(r.nextPause())
+		}
+		r.publish()
+	}
+}
+
+func (r *Reader) nextPause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pause
+}
+
+// Sync reads every row that is new on the board. Any goroutine may call it. The followers
+// have all rows then that were in the rings before.
+func (r *Reader) Sync(now time.Time) { r.Read(nil, now) }
+
+// Read is Sync for a Reader without a board: it reads the rows of v; nil: of the last View. A Reader of a board
+// reads the board's View.
+func (r *Reader) Read(v *view.View, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.board != nil {
+		v = r.board.Load()
+	}
+	r.row.Read = now
+	r.read() // of rings that leave, too: their last rows are not read later
+	if v != nil && v != r.view {
+		for _, next := range v.After(r.view) { // with sources that came and went since
+			r.bind(next, now)
+			r.read()
+		}
+	}
+	r.overruns.Store(r.cursor.Overruns())
+	if len(r.found) > 0 {
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (r *Reader) bind(v *view.View, now time.Time) {
+	r.view = v
+	sources := r.cursor.Bind(v, now)
+	r.pause = maxPause
+	for _, s := range sources {
+		r.pause = min(r.pause, s.Interval/pausesPerTick)
+	}
+	r.pause = max(r.pause, minPause)
+	for _, f := range r.followers {
+		f.Bind(v, sources, now)
+	}
+}
+
+// read gives every new row to the followers.
+func (r *Reader) read() {
+	for r.cursor.Next(&r.row) {
+		for _, f := range r.followers {
+			f.Row(&r.row)
+		}
+		if r.publisher != nil && len(r.row.XIDs)+len(r.row.Masks) > 0 {
+			r.queue()
+		}
+	}
+}
+
+// queue keeps the events of the row for Run.
+func (r *Reader) queue() {
+	s := &r.cursor.sources[r.row.Source]
+	add := func(kind events.Kind, device, code int, reason string) {
+		if len(r.found) == maxQueue {
+			r.dropped.Add(1)
+			return
+		}
+		r.found = append(r.found, events.Event{
+			Kind: kind, Source: s.Collector, Device: &s.Devices[device], Time: time.Unix(0, r.row.Time), Code: code, Reason: reason,
+		})
+	}
+	for _, x := range r.row.XIDs {
+		add(events.XID, x.Device, CodeOf(x.Code), "")
+	}
+	for _, m := range r.row.Masks {
+		for began := m.Began; began != 0; began &= began - 1 {
+			reason, _ := field.ClockReason(bits.TrailingZeros64(began))
+			add(events.Clock, m.Device, 0, reason)
+		}
+	}
+}
+
+// publish publishes what was found, without the lock.
+func (r *Reader) publish() {
+	r.mu.Lock()
+	found := r.found
+	r.found = nil
+	r.mu.Unlock()
+	for i := range found {
+		r.publisher.Publish(found[i])
+	}
+}
+
+// Overruns returns how many rows were overwritten before they were read, as of the last
+// reading. Any goroutine may call it.
+func (r *Reader) Overruns() uint64 { return r.overruns.Load() }
+
+// CodeImpossible stands for codes that no XID has.
+const CodeImpossible = -1
+
+// CodeOf returns the code in a cell; CodeImpossible if it makes no sense.
+func CodeOf(cell float64) int {
+	if cell > 0 && cell <= math.MaxUint32 && cell == math.Trunc(cell) {
+		return int(cell)
+	}
+	return CodeImpossible
+}

@@ -1,0 +1,487 @@
+package rows
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/view"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	start = time.Unix(1_700_000_000, 0)
+	nan   = math.NaN()
+)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+const power = field.ID(155)
+
+// source is a source under test with one reading per device and what a test adds.
+type source struct {
+	*view.Source
+	stamps []int64
+	cells  []float64
+}
+
+func newSource(name string, size int, ids []string, columns ...collector.Column) *source {
+	s := &source{Source: &view.Source{Collector: name, Interval: time.Second}}
+	for i, id := range ids {
+		s.Devices = append(s.Devices, collector.Device{ID: id, Level: field.GPU})
+		s.Columns = append(s.Columns, collector.Column{Device: i, Field: power})
+	}
+	s.Columns = append(s.Columns, columns...)
+	s.Ring = ring.Make(size, len(s.Devices), len(s.Columns))
+	s.stamps, s.cells = make([]int64, len(s.Devices)), make([]float64, len(s.Columns))
+	for i := range s.cells {
+		s.cells[i] = nan
+	}
+	return s
+}
+
+// row appends a row in which the devices of failed were not sampled.
+func (s *source) row(t time.Time, failed ...int) {
+	for i := range s.stamps {
+		if !slices.Contains(failed, i) {
+			s.stamps[i] = t.UnixNano()
+		}
+	}
+	s.Ring.Append(t.UnixNano(), s.stamps, s.cells)
+}
+
+func viewOf(sources ...*source) *view.View {
+	v := &view.View{}
+	for _, s := range sources {
+		v.Sources = append(v.Sources, s.Source)
+	}
+	return v
+}
+
+// account is a Follower that writes down what it gets.
+type account struct {
+	sources []Source
+	rows    []string // COLLECTOR SECOND: device=ms, - not sampled, . not supplied; ! not new
+	xids    []float64
+	gaps    int
+	binds   int
+}
+
+func (a *account) Bind(_ *view.View, sources []Source, _ time.Time) {
+	a.sources = sources
+	a.binds++
+}
+
+func (a *account) Row(row *Row) {
+	s := &a.sources[row.Source]
+	text := fmt.Sprintf("%s %v:", s.Collector, time.Unix(0, row.Time).Sub(start).Seconds())
+	for i, d := range row.Devices {
+		text += " " + s.Devices[i].ID + "="
+		switch {
+		case !d.Supplied:
+			text += "."
+		case d.Sampled:
+			text += fmt.Sprint(d.Millis)
+		default:
+			text += "-"
+		}
+		if d.Supplied && !d.New {
+			text += "!"
+		}
+	}
+	a.rows = append(a.rows, text)
+	for _, x := range row.XIDs {
+		a.xids = append(a.xids, x.Code)
+	}
+	a.gaps += row.Gaps
+}
+
+// want compares what came since the last call.
+func (a *account) want(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if !slices.Equal(a.rows, want) {
+		t.Errorf("%s: got rows\n\t%s\nwant\n\t%s", what, strings.Join(a.rows, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	a.rows = nil
+}
+
+func follow(r *Reader) *account {
+	a := &account{}
+	r.Follow(a)
+	return a
+}
+
+func TestRowsAndTheTimeTheyApply(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	s := newSource("x", 16, []string{"a", "b"})
+	v := viewOf(s)
+	s.row(at(0))
+	s.row(at(1), 1)
+	s.row(at(3), 1) // within three intervals
+	s.row(at(9))    // after more
+	r.Read(v, at(9))
+	a.want(t, "first reading", "x 0: a=1000 b=1000", "x 1: a=1000 b=-", "x 3: a=2000 b=-", "x 9: a=1000 b=1000")
+	r.Read(v, at(9))
+	a.want(t, "nothing new")
+	if a.binds != 1 {
+		t.Errorf("%d bindings of one View", a.binds)
+	}
+	s.row(at(9.5))
+	r.Read(viewOf(s), at(10))
+	a.want(t, "another View with the same ring", "x 9.5: a=500 b=500")
+	s.row(at(2)) // the clock was set back
+	r.Read(nil, at(2))
+	a.want(t, "a clock that was set back", "x 2: a=1000 b=1000")
+}
+
+// TestOverlap: a source that takes over has sampled before.
+func TestOverlap(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a"})
+	for i := range 3 {
+		one.row(at(float64(i)))
+		two.row(at(float64(i)))
+	}
+	r.Read(viewOf(one), at(2))
+	a.want(t, "the first source", "one 0: a=1000", "one 1: a=1000", "one 2: a=1000")
+	one.row(at(3)) // not read when the View changes
+	two.row(at(3))
+	two.row(at(4))
+	r.Read(viewOf(two), at(4))
+	a.want(t, "the second source", "one 3: a=1000", "two 0: a=-!", "two 1: a=-!", "two 2: a=-!", "two 3: a=-!", "two 4: a=1000")
+	back := newSource("back", 16, []string{"a"}) // an hour back: the clock was set
+	back.row(at(-3600))
+	r.Read(viewOf(back), at(-3600))
+	a.want(t, "a clock that was set back", "back -3600: a=1000")
+}
+
+func TestTwoSourcesOfADevice(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a", "b", "b"})
+	one.row(at(0))
+	two.row(at(0))
+	r.Read(viewOf(one, two), at(0))
+	a.want(t, "both", "one 0: a=1000", "two 0: a=. b=1000 b=.")
+	two.row(at(1), 0) // read before the View changes
+	r.Read(viewOf(two), at(1))
+	a.want(t, "the first has left", "two 1: a=. b=1000 b=.")
+	two.row(at(2), 0) // the second source's stamp of a is old
+	r.Read(nil, at(2))
+	a.want(t, "only the second", "two 2: a=- b=1000 b=.")
+	two.row(at(3))
+	r.Read(nil, at(3))
+	a.want(t, "when it samples both", "two 3: a=3000 b=1000 b=.")
+}
+
+// TestRingIsLapped: rows that were overwritten are counted and never come.
+func TestRingIsLapped(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	s := newSource("x", 4, []string{"a"})
+	v := viewOf(s)
+	r.Read(v, at(0))
+	for i := range 10 {
+		s.row(at(float64(i)))
+	}
+	r.Read(v, at(10))
+	if len(a.rows) != 4 || r.Overruns() != 6 {
+		t.Errorf("%d rows and %d overruns, want 4 and 6", len(a.rows), r.Overruns())
+	}
+	r.Read(viewOf(), at(11))
+	if r.Overruns() != 6 {
+		t.Errorf("%d overruns after the ring has left, want 6", r.Overruns())
+	}
+}
+
+// TestViewsBetween: rows of sources that were on the board between two readings are read.
+func TestViewsBetween(t *testing.T) {
+	var board view.Board
+	r := New(&board, nil)
+	r.Join(&board) // once is enough
+	a := follow(r)
+	for i := range 5 {
+		s := newSource(fmt.Sprint("s", i), 16, []string{"a"})
+		s.row(at(float64(i)))
+		board.Store(viewOf(s))
+	}
+	r.Sync(at(5))
+	a.want(t, "five sessions", "s0 0: a=1000", "s1 1: a=1000", "s2 2: a=1000", "s3 3: a=1000", "s4 4: a=1000")
+	if a.binds != 5 {
+		t.Errorf("%d bindings, want 5", a.binds)
+	}
+	late := follow(r)
+	s := newSource("late", 16, []string{"a"})
+	s.row(at(6))
+	board.Store(viewOf(s))
+	r.Sync(at(6))
+	late.want(t, "a follower that came late", "late 6: a=2000")
+	if late.binds != 2 {
+		t.Errorf("%d bindings of the one that came late, want 2", late.binds)
+	}
+}
+
+// TestXIDs: events of a device that could not be sampled count, repeats of the last one do not,
+// and a gap that another source's history closes is one.
+func TestXIDs(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	micros := func(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
+	newXIDs := func(name string) *source {
+		return newSource(name, 16, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDsUntil})
+	}
+	f := func(what string, gaps int, want ...float64) {
+		t.Helper()
+		if !slices.Equal(a.xids, want) || a.gaps != gaps {
+			t.Errorf("%s: XIDs %v and %d gaps, want %v and %d", what, a.xids, a.gaps, want, gaps)
+		}
+		a.xids, a.gaps = nil, 0
+	}
+	one := newXIDs("one")
+	one.cells[2] = micros(0)
+	one.row(at(0))
+	one.cells[1] = 79
+	one.row(at(1), 0)
+	r.Read(viewOf(one), at(1))
+	f("a lost device", 0, 79)
+	two := newXIDs("two")
+	two.cells[2] = micros(10)
+	two.row(at(11))
+	r.Read(viewOf(two), at(11))
+	f("a source that began later", 1)
+	three := newXIDs("three")
+	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // the second one is what source two had
+		three.cells[1], three.cells[3] = x.code, micros(x.at)
+		three.row(at(x.at))
+	}
+	r.Read(viewOf(three), at(12))
+	f("a source with a history", 0, 63)
+	last := newSource("last", 16, []string{"c"}, collector.Column{Field: field.XIDErrors})
+	for i, code := range []float64{13, 13, 0, 13, 31, nan, 31, 48} {
+		last.cells[1] = code
+		last.row(at(20 + float64(i)))
+	}
+	r.Read(viewOf(last), at(30))
+	f("a source that knows the last one only", 0, 31, 48)
+}
+
+// TestForgotten: a device that comes back within the hour continues; memory is bounded.
+func TestForgotten(t *testing.T) {
+	var c Cursor
+	one := newSource("one", 4, []string{"a"})
+	c.Bind(viewOf(one), at(0))
+	c.Bind(viewOf(), at(0))
+	c.Bind(viewOf(), at(3599))
+	if len(c.progress) != 1 {
+		t.Error("a device is forgotten within an hour")
+	}
+	c.Bind(viewOf(), at(3601))
+	if len(c.progress) != 0 {
+		t.Error("a device is remembered for more than an hour")
+	}
+	for i := range 60 {
+		ids := make([]string, 100)
+		for j := range ids {
+			ids[j] = fmt.Sprint(i, "-", j)
+		}
+		c.Bind(viewOf(newSource("x", 2, ids)), at(4000))
+	}
+	if got := len(c.progress); got != retainMax+100 {
+		t.Errorf("%d devices are remembered, want %d", got, retainMax+100)
+	}
+}
+
+// TestCursor: a cursor that skips begins behind what there is, and stops where its reader stops.
+func TestCursor(t *testing.T) {
+	one, two := newSource("one", 8, []string{"a"}), newSource("two", 8, []string{"b"})
+	for i := range 4 {
+		one.row(at(float64(i)))
+		two.row(at(float64(i)))
+	}
+	var c Cursor
+	c.Bind(viewOf(one, two, &source{Source: &view.Source{Ring: one.Ring}}), at(4)) // the last has another shape than its ring
+	c.Skip()
+	var row Row
+	if c.Next(&row) {
+		t.Error("there is a row behind the newest")
+	}
+	one.row(at(4))
+	one.row(at(5))
+	two.row(at(4))
+	var got []string
+	for range 3 {
+		if !c.Next(&row) {
+			t.Fatal("a row is missing")
+		}
+		got = append(got, fmt.Sprint(row.Source, " ", time.Unix(0, row.Time).Sub(start).Seconds()))
+	}
+	if want := []string{"0 4", "0 5", "1 4"}; !slices.Equal(got, want) || c.Next(&row) {
+		t.Errorf("got rows %q, want %q and no more", got, want)
+	}
+}
+
+// bus is a Publisher that knows which goroutine publishes.
+type bus struct {
+	mu  sync.Mutex
+	got []events.Event
+}
+
+func (b *bus) Publish(e events.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.got = append(b.got, e)
+}
+
+// TestPublished: events wait for Run, whoever has read their rows, and Run does not wait for
+// its timer.
+func TestPublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var board view.Board
+		b := &bus{}
+		r := New(&board, b)
+		s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
+		board.Store(viewOf(s))
+		for i, mask := range []float64{4, 0, 5, nan, 5, 1} {
+			s.cells[1], s.cells[2] = nan, mask
+			if i == 3 {
+				s.cells[1] = 1e300
+			}
+			s.row(at(float64(i)))
+		}
+		r.Sync(at(6))
+		if len(b.got) != 0 {
+			t.Error("events were published by who has read")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		var got []string
+		for _, e := range b.got {
+			got = append(got, fmt.Sprint(e.Kind, " ", e.Source, " ", e.Device.ID, " ", e.Code, " ", e.Reason, " ", e.Time.Sub(start).Seconds()))
+		}
+		if want := []string{"clock_event x a 0 gpu_idle 2", "clock_event x a 0 power_cap 2", "xid x a -1  3"}; !slices.Equal(got, want) {
+			t.Errorf("got events %q, want %q", got, want)
+		}
+		s.cells[1] = 48
+		s.row(at(7))
+		r.Sync(at(7)) // as a scrape does
+		synctest.Wait()
+		if len(b.got) != 4 {
+			t.Errorf("%d events, want 4 before the next tick", len(b.got))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPause(t *testing.T) {
+	f := func(interval, want time.Duration) {
+		t.Helper()
+		r := New(nil, nil)
+		s := newSource("x", 16, []string{"a"})
+		s.Interval = interval
+		r.Read(viewOf(s), at(0))
+		if got := r.nextPause(); got != want {
+			t.Errorf("rows each %v are read each %v, want %v", interval, got, want)
+		}
+	}
+	f(10*time.Millisecond, 100*time.Millisecond)
+	f(time.Second, 250*time.Millisecond)
+	f(30*time.Second, time.Second)
+}
+
+func TestCodeOf(t *testing.T) {
+	for cell, want := range map[float64]int{79: 79, 0: -1, -3: -1, 1.5: -1, 1e300: -1, math.Inf(1): -1} {
+		if got := CodeOf(cell); got != want {
+			t.Errorf("code of %v: got %d, want %d", cell, got, want)
+		}
+	}
+}
+
+// counter counts rows by ring, each once.
+type counter struct {
+	account
+	seen map[string]int
+}
+
+func (c *counter) Row(row *Row) {
+	if row.Devices[0].Sampled {
+		c.seen[fmt.Sprint(c.sources[row.Source].Devices[0].ID, " ", row.Time)]++
+	}
+}
+
+// TestHammer: writers, readers and Views at the same time; each row comes once.
+func TestHammer(t *testing.T) {
+	var board view.Board
+	b := &bus{}
+	r := New(&board, b)
+	c := &counter{seen: map[string]int{}}
+	r.Follow(c)
+	ctx, cancel := context.WithCancel(t.Context())
+	var others, writers sync.WaitGroup
+	others.Go(func() { _ = r.Run(ctx) })
+	for range 2 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				r.Sync(time.Now())
+				_ = r.Overruns()
+			}
+		})
+	}
+	const sessions, rows = 30, 50 // a View remembers 32
+	writers.Go(func() {
+		for i := range sessions {
+			s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent})
+			board.Store(viewOf(s))
+			for j := range rows {
+				s.cells[1] = 13
+				s.row(at(float64(i*rows + j)))
+			}
+		}
+	})
+	writers.Wait()
+	r.Sync(time.Now())
+	cancel()
+	others.Wait()
+	r.publish()
+	if len(c.seen) != sessions*rows {
+		t.Errorf("%d rows came, want %d", len(c.seen), sessions*rows)
+	}
+	for row, n := range c.seen {
+		if n != 1 {
+			t.Errorf("row %s came %d times", row, n)
+		}
+	}
+	if got := len(b.got); got != sessions*rows {
+		t.Errorf("%d XIDs were published, want %d", got, sessions*rows)
+	}
+}
+
+// TestSteadyStateAllocatesNothing: rows without events cost no memory.
+func TestSteadyStateAllocatesNothing(t *testing.T) {
+	r := New(nil, &bus{})
+	s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
+	s.cells[2] = 4
+	v, now := viewOf(s), start
+	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); r.Read(v, now) }); n != 0 {
+		t.Errorf("%v allocations per row, want 0", n)
+	}
+}
