@@ -42,8 +42,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	w, err := fake.NewWorld(o)
 	must(t, err)
 	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--rescan-interval=1s", "--history-age=0", "--health-directory="}, args...)...)...)
-	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(csv), Name: "test.csv"})
-	must(t, err)
+	list := parseCSV(t, cfg, csv)
 	a := &app{flags: config.NewSet(noEnvironment)}
 	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: w.Collector}}, list, zap.NewNop())
 	must(t, err)
@@ -147,7 +146,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 	f := fault{profiles: both, wait: reading}
 	bad := fake.Fault{Kind: fake.Absurd, Field: d, Value: r.Threshold, Label: r.Label}
 	switch {
-	case d.ID >= field.FirstAMD:
+	case d.Vendor == field.VendorAMD:
 		f.profiles = []string{amdNode}
 	case d.ID == field.GPUHealth:
 		f.profiles, f.csv = []string{nvidiaNode}, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h, interval=1s\n"

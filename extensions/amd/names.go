@@ -34,9 +34,6 @@ type Names struct {
 	verdicts func() *verdict.Snapshot // of devices; nil: there are none
 }
 
-// Vendor is whose devices have AMD's names.
-const Vendor = "AMD"
-
 // NewNames returns the names that s asks for, without what cannot be served, and why of each. verdicts may be nil.
 func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) {
 	s, why := s.check()
@@ -52,7 +49,7 @@ func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) 
 
 // Dialect returns what a list needs for the names.
 func (n *Names) Dialect(inPlace bool) *field.Dialect {
-	d := &field.Dialect{Vendor: Vendor, InPlace: inPlace, Names: n}
+	d := &field.Dialect{Vendor: field.VendorAMD, InPlace: inPlace, Names: n}
 	for _, m := range n.metrics {
 		for _, s := range m.Sources {
 			if !slices.Contains(d.Readings, s.ID) {

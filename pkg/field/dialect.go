@@ -5,12 +5,13 @@ import "slices"
 // Dialect is the names of another exporter for the devices of one vendor. An extension makes it, and a List shows the
 // devices under them, next to its own names or in their place. A Dialect must not be changed.
 type Dialect struct {
-	Vendor   string // the vendor of the devices that have the names
-	InPlace  bool   // these devices do not have the names of the list's fields
-	Readings []ID   // what the series show
-	Texts    []ID   // what labels of the series show, see collector.Device.Texts
-	// Names makes the series: an exposition.Dialect. A child process, which only samples, has none.
-	Names any `json:"-"`
+	InPlace  bool // its devices do not have the names of the list's fields
+	Readings []ID // what the series show
+	Texts    []ID // what labels of the series show, see collector.Device.Texts
+
+	// A child process, which only samples, has none of these.
+	Vendor *Vendor `json:"-"` // the vendor of the devices that have the names
+	Names  any     `json:"-"` // makes the series: an exposition.Dialect
 }
 
 // NameValue is a name and what belongs to it.

@@ -68,6 +68,22 @@ type CollectorStatus struct {
 	Devices []DeviceStatus
 }
 
+// Opened reports whether every collector has been opened or reports why not, and every device has been sampled or reports
+// why not.
+func Opened(all []CollectorStatus) bool {
+	for _, c := range all {
+		if !c.Up && c.Cause == CauseOpening {
+			return false
+		}
+		for _, d := range c.Devices {
+			if d.Cause == CauseStarting {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // DeviceStatus is the state of one device.
 type DeviceStatus struct {
 	Device     collector.Device
