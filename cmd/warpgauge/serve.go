@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/verdict"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -145,7 +146,10 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 func (a *app) startExtensions(cfg *config.Config, p *pipeline, log *zap.Logger) (out []stage, err error) {
 	core := exporter.Core{
 		Config: cfg, Lookup: a.lookup, Hostname: p.hostname, Version: a.build.Version, Board: p.engine.Board(),
-		Verdicts: p.health.Board(), Status: p.engine.Status, Registry: p.registry, Log: log,
+		Verdicts: &verdict.Board{}, Status: p.engine.Status, Registry: p.registry, Log: log,
+	}
+	if p.health != nil {
+		core.Verdicts = p.health.Board()
 	}
 	for _, e := range a.extensions {
 		stages, more, err := e.Start(core)
