@@ -86,6 +86,12 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
 			}
 			found.add(all, r)
+			found.Health = map[string][]string{}
+			for _, c := range all {
+				if added := addedFields(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
+					found.Health[c.Name] = added
+				}
+			}
 			return nil
 		})
 		if err != nil {
@@ -145,6 +151,8 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
+	// Health is what is read in addition for health, by collector.
+	Health map[string][]string `json:"health,omitempty"`
 	// Nowhere are fields that no device of the node is asked for.
 	Nowhere []absentRow `json:"nowhere"`
 }
@@ -282,6 +290,9 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
 		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, count(k.asked, "field"), count(k.n, "device"), k.name) //nolint:errcheck // as above
+	}
+	if added := c.Health[s.Name]; len(added) > 0 {
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

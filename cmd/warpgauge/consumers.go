@@ -21,6 +21,9 @@ import (
 // consumers are the stages that hand on devices' health. Sockets are open when it returns.
 func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
 	h := &cfg.Health
+	if p.health == nil {
+		return nil, nil
+	}
 	node := config.NodeName(a.lookup)
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
 	ofAMD := func(d *collector.Device) bool { return makers.of(d) == field.VendorAMD.Name }

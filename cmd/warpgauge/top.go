@@ -191,8 +191,10 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 		if p.history != nil {
 			wg.Go(func() { _ = p.history.Run(fctx) }) // it ends with its context
 		}
-		wg.Go(func() { _ = p.rows.Run(fctx) })   // as above
-		wg.Go(func() { _ = p.health.Run(fctx) }) // as above
+		wg.Go(func() { _ = p.rows.Run(fctx) }) // as above
+		if p.health != nil {
+			wg.Go(func() { _ = p.health.Run(fctx) }) // as above
+		}
 		if p.events != nil {
 			wg.Go(func() { _ = p.states.Run(fctx, p.engine.Status) }) // as above
 		}

@@ -77,11 +77,13 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	p.rows = rows.New(p.engine.Board(), p.bus)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.rows})
 	p.registry.MustRegister(p.store)
-	if p.health, err = p.newHealth(a); err != nil {
+	if p.health, err = p.newHealth(a, list); err != nil {
 		return nil, err
 	}
-	p.witness = newWitness(a, p, all)
-	p.bus.Gate = p.witness
+	if p.health != nil {
+		p.witness = newWitness(a, p, all)
+		p.bus.Gate = p.witness
+	}
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
@@ -91,7 +93,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 		})
 	}
 	p.owners = newOwners(a, cfg, p.engine, p.registry, log)
-	p.signs = p.newSigns()
+	if p.health != nil {
+		p.signs = p.newSigns()
+	}
 	return p, nil
 }
 
@@ -127,10 +131,11 @@ func (p *pipeline) stages() []stage {
 	if p.history != nil {
 		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
 	}
-	out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace})
-	out = append(out, p.witness.stages()...)
+	if p.health != nil {
+		out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace}, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
+		out = append(out, p.witness.stages()...)
+	}
 	out = append(out, p.owners.stages()...)
-	out = append(out, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})

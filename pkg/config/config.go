@@ -243,7 +243,7 @@ func Default() *Config {
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
-		Health:           Health{KernelLog: KernelLogAuto},
+		Health:           Health{Mode: HealthOn, KernelLog: KernelLogAuto},
 		Remote:           defaultRemote(),
 		Operator:         Operator{gpus: true, pods: true, jobs: true},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
