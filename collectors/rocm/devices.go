@@ -31,7 +31,7 @@ func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field
 			t := texts(g, d, driver)
 			t[field.AMDRenderNode], t[field.AMDUUID] = i.Render, smiUUID(g, i.ID)
 			d.Texts = collector.DialectTexts(fields, t) // with the board's serial number
-			delete(t, dcgmSerial)                  // the board's, as with MIG
+			delete(t, dcgmSerial)                       // the board's, as with MIG
 			specs := instanceSpecs(i)
 			d.Facts = facts(fields, t, specs)
 			out = append(out, unit{d, specs})
