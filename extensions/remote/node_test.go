@@ -73,9 +73,9 @@ func newExporter(t *testing.T, change func(*config.Config)) (*exporter, *Remote)
 	cfg.Remote.Mode, cfg.Remote.URL = config.RemoteApply, "http://lists"
 	change(cfg)
 	local := files().Parse(&config.Content{CSV: []byte(listA), Name: "counters.csv"})
-	desk := lists.New(local, lists.Options{Engine: e, Logger: zap.NewNop()})
+	desk := lists.New(local, lists.Options{Local: files(), Engine: e, Logger: zap.NewNop()})
 	r, err := New(t.Context(), Options{
-		Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Parser: files(), Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
+		Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
 	})
 	must(t, err)
 	return e, r
