@@ -81,7 +81,7 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	desk := newDesk(first, p, files, log)
 	var fromServer *remote.Remote
 	if cfg.Remote.Wanted() {
-		if fromServer, err = newRemote(ctx, a, p, desk, files, log); err != nil {
+		if fromServer, err = newRemote(ctx, a, p, desk, log); err != nil {
 			return nil, err
 		}
 	}
