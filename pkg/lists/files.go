@@ -15,7 +15,7 @@ import (
 
 // Dialect gives a list the names that the configuration of another exporter asks for.
 type Dialect interface {
-	// Rename returns the list with those names, and what of the configuration cannot be served.
+	// Rename returns the list with those names, and the parts of the configuration that cannot be served.
 	Rename(list field.List, in *config.Content) (field.List, []field.Problem)
 	// Accepted hears of each content whose list has no errors.
 	Accepted(in *config.Content, log *zap.Logger)
