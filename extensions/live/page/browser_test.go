@@ -323,7 +323,7 @@ func TestBrowserReconnect(t *testing.T) {
 			n.change(func() { n.down, asked = true, n.requests })
 			p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
 			p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`) // the last reading stays
-			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                      // some rows are missed
+			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                             // some rows are missed
 			var last float64
 			p.Eval("warpgauge.model.newest", &last)
 			n.change(func() { n.down, asked = false, n.requests-asked })

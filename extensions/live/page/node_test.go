@@ -462,7 +462,9 @@ func amd() *node {
 		}
 		return out
 	}
-	each := func(values ...float64) func(int, float64) float64 { return func(d int, _ float64) float64 { return values[d%31] } }
+	each := func(values ...float64) func(int, float64) float64 {
+		return func(d int, _ float64) float64 { return values[d%31] }
+	}
 	n.fields = append(n.fields,
 		reading{name: "amd_gpu_temperature_celsius", unit: "celsius", labels: of("sensor", "vrsoc", "junction", "mem"), value: each(99, 62, 51)},
 		reading{name: "amd_gpu_memory_used_bytes", unit: "bytes", labels: of("memory", "gtt", "vram"), value: each(1<<20, 100<<30)},
