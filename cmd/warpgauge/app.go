@@ -10,9 +10,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 )
 
 // run is the whole program but for its exit. args begin with the program's name;
@@ -20,7 +22,7 @@ import (
 // user names none.
 func run(ctx context.Context, args []string, s streams, environ []string, defaults ...string) int {
 	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: cmdline.ReadBuild(version)}
-	a.flags = config.NewSet(a.lookup)
+	a.addFlags()
 	defer a.log.flush()
 	root := a.root()
 	if len(args) > 1 && slices.Contains(moved, args[1]) {
@@ -38,12 +40,22 @@ var moved = []string{"top", "doctor", "compare"}
 // app is what the subcommands share.
 type app struct {
 	streams
-	log      *backlog // in front of standard error
-	environ  []string
-	defaults []string // counters CSVs
-	flags    *config.Set
-	unknown  []string // flags that are left out
-	build    cmdline.Build
+	log        *backlog // in front of standard error
+	environ    []string
+	defaults   []string // counters CSVs
+	flags      *config.Set
+	extensions []exporter.Extension
+	unknown    []string // flags that are left out
+	build      cmdline.Build
+}
+
+// addFlags makes the flag table.
+func (a *app) addFlags() {
+	a.flags = config.NewSet(a.lookup)
+	a.extensions = []exporter.Extension{&amd.Extension{}}
+	for _, e := range a.extensions {
+		e.Flags(a.flags)
+	}
 }
 
 // lookup reads the environment.

@@ -90,7 +90,7 @@ and there is much more in [metrics.md](metrics.md). Without either flag the page
 
 // writeMigration lists every name of dcgm-exporter with its counterpart here.
 func writeMigration(w io.Writer) error {
-	flags := config.NewSet(noEnvironment)
+	flags := flagTable()
 	rows, err := shippedRows()
 	if err != nil {
 		return err

@@ -329,7 +329,7 @@ func (m *model) detail(height int) (out []string) {
 			uuid, profile = cmp.Or(r.Instance.UUID, uuid), r.Instance.Profile
 		}
 		add(join("  ", uuid, profile, r.PCIBusID, r.Node, "through "+r.Collector))
-		add("used by: " + r.users() + "   held down by: " + reasons(r.of[throttle]))
+		add("used by: " + r.users() + "   held down by: " + r.heldDown())
 	}
 	lines := max(min((height-len(out)-6)/len(plots), 4), 1)
 	for _, p := range plots {
