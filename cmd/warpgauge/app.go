@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -24,11 +25,17 @@ func run(ctx context.Context, args []string, s streams, environ []string, defaul
 	a.addFlags()
 	defer a.log.flush()
 	root := a.root()
+	if len(args) > 1 && slices.Contains(moved, args[1]) {
+		return cmdline.ExitCode(a.log, root.Name, &cmdline.ExitError{Code: 2, Err: fmt.Errorf("%s is a command of warpctl now: warpctl %[1]s --help", args[1])})
+	}
 	return cmdline.ExitCode(a.log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
 }
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version string
+
+// moved are former commands of warpgauge.
+var moved = []string{"top", "doctor", "compare"}
 
 // app is what the subcommands share.
 type app struct {
@@ -75,7 +82,7 @@ func (a *app) root() *cli.Command {
 		Writer:    a.out,
 		ErrWriter: a.log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), compareCommand(a), topCommand(a), doctorCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
 			a.build.VersionCommand(a.out, notice), manCommand(a), childCommand(a),
 		},
 	}

@@ -178,12 +178,12 @@ func (m *model) title() string {
 	if len(m.states) == 1 {
 		parts = append(parts, m.states[0].condition())
 	}
-	left := "warpgauge top  "
+	left := "warpctl top  "
 	switch {
 	case simulated == len(m.states):
-		left = "warpgauge top (simulated)  "
+		left = "warpctl top (simulated)  "
 	case simulated > 0:
-		left = fmt.Sprintf("warpgauge top (%d simulated)  ", simulated)
+		left = fmt.Sprintf("warpctl top (%d simulated)  ", simulated)
 	}
 	left += strings.Join(parts, ", ")
 	right := m.now.Format(time.TimeOnly)
@@ -218,7 +218,7 @@ func (m *model) second() string {
 	if m.reverse {
 		parts = append(parts, "reversed")
 	}
-	return strings.Join(append(parts, m.notice), "   ")
+	return strings.Join(parts, "   ")
 }
 
 // keys are those that work here.
