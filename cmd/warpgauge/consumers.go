@@ -33,7 +33,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 		switch err := s.Listen(); {
 		case err == nil:
 			out = append(out, stage{name: "health for AMD's device plugin", run: s.Run, grace: shortGrace})
-		case cfg.Source("health-amd-socket") > config.FromOperator:
+		case cfg.Source("health-amd-socket") > config.FromExtension:
 			return nil, fmt.Errorf("--health-amd-socket: %w", err)
 		default: // no flag asked for it
 			log.Error("AMD's device plugin is not answered", zap.Error(err))

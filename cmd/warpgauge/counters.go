@@ -18,7 +18,7 @@ func newFiles(a *app, cfg *config.Config, path string, level *zap.AtomicLevel) *
 	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
 		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.build.Version)
 	}
-	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), &amdDialect{cfg: cfg, level: level})
+	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
 }
 
 // count writes "1 error" and "2 errors".

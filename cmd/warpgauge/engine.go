@@ -47,8 +47,10 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 	e := &engine{board: page.Board()}
 	start := time.Now()
 	e.listed = func(name string, list field.List) field.List {
-		if slices.ContainsFunc(all, func(v vendor) bool { return v.name == name && v.maker == field.VendorNVIDIA }) {
-			list.AMD = nil // it has no device of AMD's
+		if list.Dialect != nil && slices.ContainsFunc(all, func(v vendor) bool {
+			return v.name == name && v.maker != nil && v.maker != list.Dialect.Vendor
+		}) {
+			list.Dialect = nil // it has none of these devices
 		}
 		return withHealth(cfg, list)
 	}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"math"
 	"path/filepath"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/verdict"
@@ -23,7 +21,7 @@ func (p *pipeline) newHealth(a *app, list field.List) (*health.Watch, error) {
 	}
 	cfg := p.cfg
 	o := health.Options{
-		View: p.engine.Board().Load, Status: p.engine.Status, Rules: rules,
+		Rows: p.rows, Status: p.engine.Status, Rules: rules,
 		Directory: healthDirectory(cfg, a.lookup), BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: p.bus, Logger: p.log,
@@ -82,24 +80,6 @@ func healthDirectory(cfg *config.Config, lookup func(string) (string, bool)) str
 		return ""
 	}
 	return filepath.Join(state, "health")
-}
-
-// healthy is what the metric gpu_health of AMD's exporter says of a device: 1, or 0 if it or the
-// GPU that it is a part of has failed; NaN if neither is known.
-func (p *pipeline) healthy(d *collector.Device) float64 {
-	worst := verdict.Unknown
-	for _, v := range p.healthSnapshot().Verdicts {
-		if v.Device.ID == d.ID || v.Device.ID == d.Parent {
-			worst = max(worst, v.State)
-		}
-	}
-	switch worst {
-	case verdict.Unknown:
-		return math.NaN()
-	case verdict.Failed:
-		return 0
-	}
-	return 1
 }
 
 // healthSnapshot returns the verdicts; none if health is off.

@@ -129,7 +129,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	p.registry.MustRegister(supervisor.Examples("dcgm"))
 	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
 	desk := newDesk(parsed, p, files, zap.NewNop())
-	fromServer, err := newRemote(ctx, a, p, desk, files, zap.NewNop())
+	fromServer, err := newRemote(ctx, a, p, desk, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}

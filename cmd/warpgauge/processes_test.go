@@ -23,7 +23,9 @@ import (
 // wanted is a configuration by flags.
 func wanted(t *testing.T, args ...string) *config.Config {
 	t.Helper()
-	set := config.NewSet(noEnvironment)
+	a := &app{}
+	a.addFlags()
+	set := a.flags
 	cmd := &cli.Command{Flags: set.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
 	must(t, cmd.Run(t.Context(), append([]string{"warpgauge"}, args...)))
 	cfg, err := set.Config()

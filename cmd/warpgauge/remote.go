@@ -16,10 +16,10 @@ func newDesk(first *lists.Parsed, p *pipeline, files *lists.Files, log *zap.Logg
 }
 
 // newRemote returns what takes lists from a server.
-func newRemote(ctx context.Context, a *app, p *pipeline, desk *lists.Desk, files *lists.Files, log *zap.Logger) (*remote.Remote, error) {
+func newRemote(ctx context.Context, a *app, p *pipeline, desk *lists.Desk, log *zap.Logger) (*remote.Remote, error) {
 	return remote.New(ctx, remote.Options{
 		Config: p.cfg, Version: a.build.Version, Hostname: p.hostname,
-		Desk: desk, Parser: files, Engine: p.engine, Page: laterPage{p}, Registerer: p.registry, Logger: log,
+		Desk: desk, Engine: p.engine, Page: laterPage{p}, Registerer: p.registry, Logger: log,
 	})
 }
 

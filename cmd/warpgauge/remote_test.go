@@ -60,7 +60,7 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	p, err := newPipeline(a, cfg, all, first.Fields, log)
 	must(t, err)
 	desk := newDesk(first, p, files, log)
-	r, err := newRemote(t.Context(), a, p, desk, files, log)
+	r, err := newRemote(t.Context(), a, p, desk, log)
 	must(t, err)
 	p.registry.MustRegister(desk)
 	p.addPages()

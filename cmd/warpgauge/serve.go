@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -16,8 +15,10 @@ import (
 	"warpgauge/extensions/live/page"
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/verdict"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -47,7 +48,9 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	standsIn(a, cfg, log)
+	for _, word := range a.unknown {
+		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
+	}
 	stages, err := a.stages(ctx, cfg, log, level, signals)
 	if err != nil {
 		return err
@@ -78,18 +81,22 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	desk := newDesk(first, p, files, log)
 	var fromServer *remote.Remote
 	if cfg.Remote.Wanted() {
-		if fromServer, err = newRemote(ctx, a, p, desk, files, log); err != nil {
+		if fromServer, err = newRemote(ctx, a, p, desk, log); err != nil {
 			return nil, err
 		}
 	}
 	p.registry.MustRegister(a.log.metric(), desk)
 	p.addPages()
 
+	own, err := a.startExtensions(cfg, p, log)
+	if err != nil {
+		return nil, err
+	}
 	srv := a.newServer(cfg, all, p, desk, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
-	stages := append(p.stages(), stage{
+	stages := append(append(p.stages(), own...), stage{
 		name: "lists", grace: shortGrace,
 		run: func(ctx context.Context) error {
 			return desk.Run(ctx, lists.Signals{Reload: signals.hangup, Release: signals.letGo, Resume: signals.resume})
@@ -135,6 +142,28 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }
 
+// startExtensions returns what extensions run, and adds what HTTP serves of them to p.
+func (a *app) startExtensions(cfg *config.Config, p *pipeline, log *zap.Logger) (out []stage, err error) {
+	core := exporter.Core{
+		Config: cfg, Lookup: a.lookup, Hostname: p.hostname, Version: a.build.Version, Board: p.engine.Board(),
+		Verdicts: &verdict.Board{}, Status: p.engine.Status, Registry: p.registry, Log: log,
+	}
+	if p.health != nil {
+		core.Verdicts = p.health.Board()
+	}
+	for _, e := range a.extensions {
+		stages, more, err := e.Start(core)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range stages {
+			out = append(out, stage{name: s.Name, run: s.Run, grace: s.Grace})
+		}
+		p.routes = append(p.routes, more...)
+	}
+	return out, nil
+}
+
 func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, desk *lists.Desk, log *zap.Logger) *server.Server {
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},
@@ -158,12 +187,7 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, desk *l
 			return st
 		},
 	}
-	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.Version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
-	if cfg.Operator.File != "" {
-		o.Routes = append(o.Routes,
-			server.Route{Pattern: "GET /gpumetrics", Handler: gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter())},
-			server.Route{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)})
-	}
+	o.Routes = append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: p.events != nil, Pprof: cfg.Web.Pprof})), p.routes...)
 	if p.events != nil {
 		if answers := newAPI(a.build.Version, cfg, table, p, desk, log); cfg.Web.Page != config.PageOff {
 			o.Routes = append(o.Routes, server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close})

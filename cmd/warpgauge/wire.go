@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 )
 
@@ -52,6 +53,7 @@ type pipeline struct {
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
+	routes   []server.Route    // of extensions
 }
 
 // newPipeline builds everything up to the rings and what is accumulated from
@@ -111,7 +113,6 @@ func (p *pipeline) addPages() {
 		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
-		Health:               p.healthy,
 		Registerer:           p.registry,
 	}
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil

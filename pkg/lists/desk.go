@@ -34,6 +34,7 @@ var errEmpty = errors.New("the counters file asks for nothing")
 type Local interface {
 	Read(ctx context.Context) (*config.Content, error)
 	Parse(in *config.Content) *Parsed
+	ParseDelivered(content []byte, origin string, isYAML bool) *Parsed // the list of a server
 	// Accept logs the warnings of a parsed list, or returns its errors.
 	Accept(p *Parsed, log *zap.Logger) (field.List, error)
 }
@@ -105,7 +106,7 @@ func (d *Desk) Restore(ctx context.Context, l *List) {
 	d.serve(*l)
 }
 
-// Turn is the right to change what is in service. There is one at a time.
+// Turn is the right to change the list in service. Only one caller holds it at a time.
 type Turn struct{ d *Desk }
 
 // Begin waits for the Turn. The caller must end it.
@@ -150,6 +151,11 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 	d.serve(next)
 	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, count(len(next.Fields.Fields), "field")), false)
 	return nil
+}
+
+// ParseDelivered parses the list of a server. The caller holds the Turn, or the Desk does not run yet.
+func (d *Desk) ParseDelivered(content []byte, origin string, isYAML bool) *Parsed {
+	return d.local.ParseDelivered(content, origin, isYAML)
 }
 
 // apply has the engine read a list, without its profiling fields during a pause. The caller holds the Turn.
@@ -254,7 +260,7 @@ func (d *Desk) RequestReload(cause string) {
 	}
 }
 
-// Signals are the signals of the process that change what is in service.
+// Signals are the process's signals that reload lists and release collectors.
 type Signals struct {
 	Reload, Release, Resume <-chan os.Signal
 }

@@ -32,7 +32,7 @@ type DeviceUse struct {
 	// Complete means that every process which the library counts on the device is listed and located. Only then a
 	// container that is not among the Users has no process on the device.
 	Complete bool
-	// Occupancy means that SM is the share of compute units that waves occupy (AMD) instead of the share of time in
+	// Occupancy means that SM is the share of compute units that waves occupy instead of the share of time in
 	// which kernels run.
 	Occupancy bool
 	Unplaced  int // listed processes whose container could not be found

@@ -13,7 +13,7 @@ import (
 // follows as their value.
 func TestRelaxed(t *testing.T) {
 	a := &app{environ: []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"}}
-	a.flags = config.NewSet(a.lookup)
+	a.addFlags()
 	for _, tt := range []struct{ in, want []string }{
 		{[]string{"w"}, []string{"w"}},
 		{[]string{"w", "--bind=127.0.0.1"}, []string{"w", "--bind=127.0.0.1"}},
@@ -36,14 +36,5 @@ func TestRelaxed(t *testing.T) {
 	strict.flags = config.NewSet(strict.lookup)
 	if got := relax(strict, []string{"w", "--xy"}, strict.root().Flags); len(got) != 2 {
 		t.Errorf("without the environment: %q", got)
-	}
-}
-
-// TestTogether: names with one reason are one message.
-func TestTogether(t *testing.T) {
-	got := together([]string{"A: no", "B: other: thing", "C: no", "no field is left", "D: no", "E: no", "F: no", "G: no"})
-	want := []string{"A, C, D, E, F and 1 more: no", "B: other: thing", "no field is left"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
 	}
 }
