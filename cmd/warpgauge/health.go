@@ -21,7 +21,7 @@ func (p *pipeline) newHealth(a *app, list field.List) (*health.Watch, error) {
 	}
 	cfg := p.cfg
 	o := health.Options{
-		View: p.engine.Board().Load, Status: p.engine.Status, Rules: rules,
+		Rows: p.rows, Status: p.engine.Status, Rules: rules,
 		Directory: healthDirectory(cfg, a.lookup), BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: p.bus, Logger: p.log,

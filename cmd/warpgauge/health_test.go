@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 )
 
@@ -161,9 +162,9 @@ func faultOf(r *health.Rule) (fault, bool) {
 		f.profiles = []string{nvidiaNode} // AMD's GPUs have none of it
 	}
 	switch r.Test {
-	case health.Rises:
+	case rules.Rises:
 		bad.Value = 10 * r.Threshold
-	case health.Falls:
+	case rules.Falls:
 		bad.Value = r.Threshold - 1
 	}
 	f.begin = func(n *judgedNode) func() {
