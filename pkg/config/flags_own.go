@@ -128,10 +128,6 @@ func ownServing(c *Config) []Flag {
 			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
 		},
 		{
-			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, Value: OneOf(&c.Web.Page, PageOff, PageAnonymous, PageFull),
-			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
-		},
-		{
 			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, Value: Int(&c.Web.MaxConnections),
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
@@ -161,43 +157,6 @@ func ownOwners(c *Config) []Flag {
 		{
 			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, Value: Bool(&k.AnnotatePod),
 			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
-		},
-	}
-}
-
-func ownHistory(c *Config) []Flag {
-	return []Flag{
-		{
-			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, Value: Duration(&c.History.Age),
-			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
-		},
-		{
-			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, Value: Bytes(&c.History.Bytes),
-			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
-		},
-		{
-			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, Value: Text(&c.Recorder.Directory),
-			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
-		},
-		{
-			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, Value: Duration(&c.Recorder.Before),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
-		},
-		{
-			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: GroupHistory, Value: Duration(&c.Recorder.After),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
-		},
-		{
-			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: GroupHistory, Value: Int(&c.Recorder.Files),
-			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
-		},
-		{
-			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: GroupHistory, Value: Bytes(&c.Recorder.Bytes),
-			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
-		},
-		{
-			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: GroupHistory, Value: Bool(&c.Recorder.Endpoint),
-			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
 		},
 	}
 }

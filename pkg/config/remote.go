@@ -72,7 +72,7 @@ func (r *Remote) validate() error {
 	}
 	errs := []error{
 		r.validateURL(),
-		atLeast("remote-interval", r.Interval, minRemoteInterval),
+		AtLeast("remote-interval", r.Interval, minRemoteInterval),
 	}
 	if (r.CertFile == "") != (r.KeyFile == "") {
 		errs = append(errs, errors.New("--remote-cert-file and --remote-key-file belong together: set both or none"))
