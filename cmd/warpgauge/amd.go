@@ -62,10 +62,17 @@ func standsIn(a *app, cfg *config.Config, log *zap.Logger) {
 	}
 }
 
-// namedAsAMD gives a list that has AMD's names those that the configuration of AMD's exporter
-// asks for; nil: the last one. The problems say what of it cannot be served.
-func (c *counters) namedAsAMD(list field.List, a *config.AMD) (field.List, []field.Problem) {
-	if a = cmp.Or(a, c.amd); list.AMD == nil || a == nil {
+// amdDialect gives lists the names that the configuration of AMD's exporter asks for.
+type amdDialect struct {
+	cfg   *config.Config
+	level *zap.AtomicLevel // of the log; nil: it does not change
+	last  *config.AMD      // the last good configuration; nil: none
+}
+
+// Rename implements lists.Dialect for lists that have AMD's names. A content without a configuration uses the last one.
+func (c *amdDialect) Rename(list field.List, in *config.Content) (field.List, []field.Problem) {
+	a := cmp.Or(in.AMD, c.last)
+	if list.AMD == nil || a == nil {
 		return list, nil
 	}
 	wanted := a.Names
@@ -104,14 +111,13 @@ func together(lines []string) (out []string) {
 	return out
 }
 
-// takeAMD notes the configuration of AMD's exporter that a list was made with, and gives the
-// log its level.
-func (c *counters) takeAMD(a *config.AMD, log *zap.Logger) {
-	was := c.amd
+// Accepted implements lists.Dialect: it keeps the configuration, and gives the log its level.
+func (c *amdDialect) Accepted(in *config.Content, log *zap.Logger) {
+	a, was := in.AMD, c.last
 	if a == nil || a == was {
 		return
 	}
-	c.amd = a
+	c.last = a
 	log = log.With(zap.String("file", c.cfg.Operator.File))
 	if len(a.Unused) > 0 && (was == nil || !slices.Equal(a.Unused, was.Unused)) {
 		log.Info("configuration of AMD's exporter: these keys have no meaning here", zap.Strings("keys", a.Unused))

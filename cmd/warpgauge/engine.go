@@ -260,24 +260,28 @@ func (e *engine) Status() (out []session.CollectorStatus) {
 	return out
 }
 
+// Names returns the names of the collectors, in order of priority.
+func (e *engine) Names() (out []string) {
+	for _, s := range e.collectors {
+		out = append(out, s.Name())
+	}
+	return out
+}
+
+// Costs returns what the session of each collector has spent in the vendor's library.
+func (e *engine) Costs() (out []session.Costs) {
+	for _, s := range e.collectors {
+		out = append(out, s.Costs())
+	}
+	return out
+}
+
 // statusPoll is how often a one-shot command looks whether it has what it needs.
 const statusPoll = 5 * time.Millisecond
 
 // opened reports whether every collector has been opened or reports why not, and
 // every device has been sampled or reports why not.
-func opened(all []session.CollectorStatus) bool {
-	for _, c := range all {
-		if !c.Up && c.Cause == session.CauseOpening {
-			return false
-		}
-		for _, d := range c.Devices {
-			if d.Cause == session.CauseStarting {
-				return false
-			}
-		}
-	}
-	return true
-}
+func opened(all []session.CollectorStatus) bool { return session.Opened(all) }
 
 // readersOpened is opened of those that read processes.
 func (e *engine) readersOpened() bool {

@@ -42,8 +42,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	w, err := fake.NewWorld(o)
 	must(t, err)
 	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--rescan-interval=1s", "--history-age=0", "--health-directory="}, args...)...)...)
-	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(csv), Name: "test.csv"})
-	must(t, err)
+	list := parseCSV(t, cfg, csv)
 	a := &app{flags: config.NewSet(noEnvironment)}
 	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: w.Collector}}, list, zap.NewNop())
 	must(t, err)

@@ -59,9 +59,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, err := collectors(cfg, zap.NewNop())
 		must(t, err)
-		csv := &counters{cfg: cfg}
-		list, _, err := csv.parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
-		must(t, err)
+		list := parseCSV(t, cfg, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 		a := &app{flags: config.NewSet(noEnvironment)}
 		reg := prometheus.NewPedanticRegistry()
 		e := a.newEngine(cfg, all, list, reg, zap.NewNop())
@@ -108,8 +106,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		}, `warpgauge_device_state{collector="fake-processes"`, `warpgauge_sample_age_seconds{collector="fake-processes"`)
 
-		other, _, err := csv.parse(&config.Content{CSV: []byte("DCGM_FI_DEV_POWER_USAGE, gauge, p\n")})
-		must(t, err)
+		other := parseCSV(t, cfg, "DCGM_FI_DEV_POWER_USAGE, gauge, p\n")
 		must(t, e.Reload(t.Context(), other))
 		wantSeries(t, reg, map[string]float64{
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,

@@ -20,6 +20,8 @@ import (
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/lists"
+
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
@@ -153,7 +155,6 @@ func newReplay(r *recorder.Recording, version string) *replay {
 	}, func() float64 { return float64(p.now().UnixMilli()) / 1000 }))
 	p.self = selfmetrics.New(registry, selfmetrics.Options{Logger: zap.NewNop()})
 
-	list := listOf(r)
 	log := api.NewLog(p.now)
 	for _, e := range r.Events {
 		log.Add(e)
@@ -161,7 +162,7 @@ func newReplay(r *recorder.Recording, version string) *replay {
 	p.api = api.New(api.Options{
 		Hostname: r.Hostname, Version: version, Recording: r.Name,
 		View: func() *view.View { return p.showing.Load().view }, Status: p.status, Health: p.health,
-		List: p.list, Fields: func() field.List { return list },
+		Lists:     recordedLists{r.From, listOf(r)},
 		Users:     func(d *collector.Device) []apiv1.User { return p.users.of[d.ID].Users },
 		Processes: func(d *collector.Device) []apiv1.Process { return p.users.of[d.ID].Processes },
 		Events:    log, History: newHistory(r), HistoryAge: r.Until.Sub(r.From), Now: p.now,
@@ -201,8 +202,15 @@ func (p *replay) health() *verdict.Snapshot {
 	}, p.now())
 }
 
-func (p *replay) list() apiv1.List {
-	return apiv1.List{Source: "the recording", Applied: p.recording.From}
+// recordedLists is the list of a recording.
+type recordedLists struct {
+	from   time.Time
+	fields field.List
+}
+
+// Status implements api.Lists.
+func (l recordedLists) Status() lists.Status {
+	return lists.Status{InService: lists.List{Origin: "the recording", Fields: l.fields}, Applied: l.from}
 }
 
 // now is the time that is shown.

@@ -170,7 +170,7 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 	here.Health.Directory = ""
 	here.Web.Page = config.PageFull
 	cfg = &here
-	list, content, err := newCounters(a, cfg, "").first(ctx, log)
+	parsed, err := newFiles(a, cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -178,11 +178,11 @@ func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Durat
 	if err != nil {
 		return err
 	}
-	p, err := newPipeline(a, cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, parsed.Fields, log)
 	if err != nil {
 		return err
 	}
-	c := api.NewLocalClient(newAPI(a.build.Version, cfg, all, p, newReloader(content, list, log, time.Now()), log))
+	c := api.NewLocalClient(newAPI(a.build.Version, cfg, all, p, newDesk(parsed, p, nil, log), log))
 	return sampleOnce(ctx, p.engine, p.owners, timeout, func(context.Context, []session.CollectorStatus) error {
 		fctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup

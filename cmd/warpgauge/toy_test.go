@@ -165,8 +165,7 @@ func TestToyOnThePage(t *testing.T) {
 		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("toy.example/gpu", b.uuid(1)))),
 		kubelet.Pod("ml", "network", kubelet.Container("main", kubelet.Devices("toy.example/nic", b.uuid(0)))))
 	cfg := wanted(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--process-values=false")
-	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
-	must(t, err)
+	list := parseCSV(t, cfg, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 	a := &app{streams: streams{out: io.Discard, err: io.Discard}, flags: config.NewSet(noEnvironment)}
 	p, err := newPipeline(a, cfg, []vendor{toyRow(b)}, list, zap.NewNop())
 	must(t, err)

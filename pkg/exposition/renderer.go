@@ -366,6 +366,16 @@ func (r *Renderer) Counts() (out []Count) {
 	return out
 }
 
+// Series returns how many series the page has room for, as of the last Sync or page; a histogram is one.
+func (r *Renderer) Series() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.layout == nil {
+		return 0
+	}
+	return r.layout.stats.series
+}
+
 // Sync reads all rows that are in the rings now, and builds a new layout if one
 // is needed.
 func (r *Renderer) Sync(now time.Time) {

@@ -11,11 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// ErrUnknownCollector is wrapped by errors of Options.Release and Resume that
-// concern a name that no collector has.
-var ErrUnknownCollector = errors.New("no such collector is enabled")
+	"warpgauge/pkg/lists"
+)
 
 // command is a path that changes something: POST or PUT, without a body.
 type command struct {
@@ -106,7 +104,7 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	switch err := c.run(ctx, collector, limit); {
 	case err == nil:
 		writeText(w, http.StatusOK, c.done+"\n")
-	case errors.Is(err, ErrUnknownCollector):
+	case errors.Is(err, lists.ErrUnknownCollector):
 		writeText(w, http.StatusNotFound, c.verb+": "+err.Error()+"\n")
 	default:
 		writeText(w, http.StatusInternalServerError, c.verb+": "+err.Error()+"\n")

@@ -42,7 +42,7 @@ type Options struct {
 	// Release releases a collector, or all if the name is empty, for a time: 0
 	// means the usual one, a negative one until Resume. It returns when nothing is
 	// held any more; its error says what still is. Its context ends after half a
-	// minute. An error that wraps ErrUnknownCollector is the client's mistake.
+	// minute. An error that wraps lists.ErrUnknownCollector is the client's mistake.
 	// nil forbids /-/release and /-/resume.
 	Release func(ctx context.Context, collector string, limit time.Duration) error
 	// Resume ends a release.

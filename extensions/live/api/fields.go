@@ -106,8 +106,8 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 // list is the one in service, or that of the sources if it is not known.
 func (n *node) list() field.List {
 	switch {
-	case n.o.Fields != nil:
-		return n.o.Fields()
+	case n.o.Lists != nil:
+		return n.o.Lists.Status().InService.Fields
 	case len(n.view.Sources) > 0:
 		return n.view.Sources[0].Fields
 	}

@@ -212,15 +212,25 @@ type HealthEvidence struct {
 
 // List is the answer of /api/v1/list: the field list in service.
 type List struct {
-	Source    string      `json:"source"`             // path, ConfigMap, "built in" or the URL of a server
-	Hash      string      `json:"hash"`               // SHA-256 of its bytes
-	Revision  string      `json:"revision,omitempty"` // what the server calls it
-	Applied   time.Time   `json:"applied"`
-	Until     *time.Time  `json:"until,omitempty"`      // when the former list returns
-	LastError string      `json:"last_error,omitempty"` // of the last reload
-	FailedAt  *time.Time  `json:"failed_at,omitempty"`
-	Remote    *RemoteList `json:"remote,omitempty"` // not with --remote-config=off
-	Fields    []ListField `json:"fields"`
+	Source    string         `json:"source"`             // path, ConfigMap, "built in" or the URL of a server
+	Hash      string         `json:"hash"`               // SHA-256 of its bytes
+	Revision  string         `json:"revision,omitempty"` // what the server calls it
+	Applied   time.Time      `json:"applied"`
+	Until     *time.Time     `json:"until,omitempty"`      // when the former list returns
+	LastError string         `json:"last_error,omitempty"` // of the last reload
+	FailedAt  *time.Time     `json:"failed_at,omitempty"`
+	Remote    *RemoteList    `json:"remote,omitempty"`    // not with --remote-config=off
+	Proposals []ListProposal `json:"proposals,omitempty"` // the last one of each kind, newest first
+	Fields    []ListField    `json:"fields"`
+}
+
+// ListProposal is a change that somebody wanted, and the answer.
+type ListProposal struct {
+	By     string    `json:"by"`   // SIGHUP, "POST /-/reload", "file change", the URL of a server
+	What   string    `json:"what"` // reload, list, profiling, release
+	At     time.Time `json:"at"`
+	Answer string    `json:"answer"` // applied, unchanged, waiting, reported, refused, failed, ended
+	Text   string    `json:"text,omitempty"`
 }
 
 // RemoteList is what became of the list that a server delivered last.

@@ -1,4 +1,4 @@
-package remote
+package transport
 
 import (
 	"crypto/ecdsa"
@@ -126,7 +126,7 @@ func TestCredentialsRotate(t *testing.T) {
 	first.write(ca)
 	must(t, os.WriteFile(token, []byte("one\n"), 0o600))
 	u := secure(t, server, first)
-	tr := NewTransport(u, Credentials{TokenFile: token, CAFile: ca, CertFile: cert, KeyFile: key})
+	tr := New(u, Credentials{TokenFile: token, CAFile: ca, CertFile: cert, KeyFile: key})
 	wantIn(t, get(t, tr, u), "node1 Bearer one")
 
 	must(t, os.WriteFile(token, []byte("two"), 0o600))
@@ -170,8 +170,8 @@ func TestServerCertificateThatHasExpired(t *testing.T) {
 	ca := filepath.Join(dir, "ca.pem")
 	a.write(ca)
 	u := secure(t, server, nil)
-	wantIn(t, get(t, NewTransport(u, Credentials{CAFile: ca}), u), "expired")
-	wantIn(t, get(t, NewTransport(u, Credentials{}), u), "certificate")
+	wantIn(t, get(t, New(u, Credentials{CAFile: ca}), u), "expired")
+	wantIn(t, get(t, New(u, Credentials{}), u), "certificate")
 }
 
 func TestTokenGoesToItsServerOnly(t *testing.T) {
@@ -186,7 +186,14 @@ func TestTokenGoesToItsServerOnly(t *testing.T) {
 	must(t, os.WriteFile(token, []byte("secret"), 0o600))
 	u, _ := url.Parse(server.URL)
 	seen = "nothing"
-	if text := get(t, NewTransport(u, Credentials{TokenFile: token}), u); seen != "" {
+	if text := get(t, New(u, Credentials{TokenFile: token}), u); seen != "" {
 		t.Errorf("the other server has %q (%s)", seen, text)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,4 +1,6 @@
-package remote
+// Package transport makes requests to the servers that deliver field lists: credentials that rotate, few redirects, errors
+// without secrets.
+package transport
 
 import (
 	"bytes"
@@ -48,9 +50,9 @@ type Transport struct {
 	inside *http.Transport
 }
 
-// NewTransport returns a Transport for the server of a URL, of which only scheme and host
+// New returns a Transport for the server of a URL, of which only scheme and host
 // count. The token goes to no other.
-func NewTransport(server *url.URL, c Credentials) *Transport {
+func New(server *url.URL, c Credentials) *Transport {
 	return &Transport{c: c, server: server, files: file.NewReader(maxCredential)}
 }
 
@@ -212,4 +214,15 @@ func Redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("the server redirects to a URL of scheme %q", next.URL.Scheme)
 	}
 	return nil
+}
+
+// Origin is a URL as it is shown: without user, password, query and fragment, which can
+// have secrets.
+func Origin(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", "", false
+	return u.String()
 }
