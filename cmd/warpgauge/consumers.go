@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/verdict"
 
 	"go.uber.org/zap"
@@ -22,7 +23,7 @@ func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap
 	h := &cfg.Health
 	node := config.NodeName(a.lookup)
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
-	ofAMD := func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name }
+	ofAMD := func(d *collector.Device) bool { return makers.of(d) == field.VendorAMD.Name }
 	var out []stage
 	if h.AMDSocket != "" {
 		s := grpcsocket.New(h.AMDSocket, amdplugin.New(board, ofAMD).Register, log)
@@ -73,7 +74,9 @@ type makers struct {
 func newMakers(table []vendor, current func() *view.View) *makers {
 	m := &makers{view: current, names: map[string]string{}, by: map[string]string{}}
 	for _, v := range table {
-		m.names[v.name] = v.names.Name
+		if v.maker != nil {
+			m.names[v.name] = v.maker.Name
+		}
 	}
 	return m
 }

@@ -74,7 +74,7 @@ func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 		return err
 	}
 	s := a.newEngine(cfg, wanted, parsed.Fields, nil, log)
-	o := newOwners(a, cfg, vendorNames(vendors(cfg, log)), s, nil, log)
+	o := newOwners(a, cfg, s, nil, log)
 	return sampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
 		return writeDevices(a, cmd, listDevices(st, o), o)
 	})

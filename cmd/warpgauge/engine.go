@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -48,7 +47,7 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 	e := &engine{board: page.Board()}
 	start := time.Now()
 	e.listed = func(name string, list field.List) field.List {
-		if slices.ContainsFunc(all, func(v vendor) bool { return v.name == name && v.names.Name == kube.NVIDIA().Name }) {
+		if slices.ContainsFunc(all, func(v vendor) bool { return v.name == name && v.maker == field.VendorNVIDIA }) {
 			list.AMD = nil // it has no device of AMD's
 		}
 		return withHealth(cfg, list)

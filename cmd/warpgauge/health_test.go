@@ -146,7 +146,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 	f := fault{profiles: both, wait: reading}
 	bad := fake.Fault{Kind: fake.Absurd, Field: d, Value: r.Threshold, Label: r.Label}
 	switch {
-	case d.ID >= field.FirstAMD:
+	case d.Vendor == field.VendorAMD:
 		f.profiles = []string{amdNode}
 	case d.ID == field.GPUHealth:
 		f.profiles, f.csv = []string{nvidiaNode}, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h, interval=1s\n"

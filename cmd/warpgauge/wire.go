@@ -90,7 +90,7 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 			Rows: p.rows, MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
 		})
 	}
-	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
+	p.owners = newOwners(a, cfg, p.engine, p.registry, log)
 	p.signs = p.newSigns()
 	return p, nil
 }
@@ -157,7 +157,7 @@ func unmet(cfg *config.Config, table []vendor, all []session.CollectorStatus) (r
 		if table[i].setting == config.On && !wanted && c.Cause != session.CauseOpening {
 			reasons = append(reasons, fmt.Sprintf("collector %s, which is enabled by name: %s", c.Name, c.Reason))
 		}
-		if cfg.Require == config.RequireAny || strings.EqualFold(cfg.Require, table[i].names.Name) {
+		if cfg.Require == config.RequireAny || table[i].maker != nil && strings.EqualFold(cfg.Require, table[i].maker.Name) {
 			found = found || c.Cause == session.CauseReleased || hasGPU(c)
 		}
 	}

@@ -166,16 +166,19 @@ func nameOf(d *collector.Device, c *collector.Column) string {
 }
 
 // unjudged lists the rules for which a board has no column although such boards are asked
-// for one.
+// for one. A rule about readings that only another vendor's devices have is not among them.
 func unjudged(s *view.Source, device int, rules Rules) (out []verdict.Unjudged) {
 	if s.Devices[device].Parent != "" {
 		return nil
 	}
-	columns, amd := map[field.ID]bool{}, false
+	columns := map[field.ID]bool{}
+	var vendor *field.Vendor // whose readings the device has; nil: only such as any vendor's may have
 	for i := range s.Columns {
 		if s.Columns[i].Device == device {
 			columns[s.Columns[i].Field] = true
-			amd = amd || s.Columns[i].Field >= field.FirstAMD
+			if d, known := field.ByID(s.Columns[i].Field); known && d.Vendor != nil {
+				vendor = d.Vendor
+			}
 		}
 	}
 	for i := range rules {
@@ -183,7 +186,7 @@ func unjudged(s *view.Source, device int, rules Rules) (out []verdict.Unjudged) 
 		why, asked, found := collector.ReasonNotListed, false, false
 		for _, id := range r.Readings {
 			d, known := field.ByID(id)
-			if !known || !d.AskedOf(s.Devices[device].Level) || id >= field.FirstAMD && !amd {
+			if !known || !d.AskedOf(s.Devices[device].Level) || d.Vendor != nil && d.Vendor != vendor {
 				continue
 			}
 			asked, found = true, found || columns[id]
@@ -192,9 +195,6 @@ func unjudged(s *view.Source, device int, rules Rules) (out []verdict.Unjudged) 
 					why = s.Explanations[a.Explanation].Reason
 				}
 			}
-		}
-		if amd && why == collector.ReasonUnsupported {
-			continue // it is about what only NVIDIA's GPUs have
 		}
 		if asked && !found && len(out) < maxUnjudged {
 			out = append(out, verdict.Unjudged{Rule: r.Name, Why: why})

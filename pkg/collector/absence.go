@@ -49,6 +49,15 @@ type Explanation struct {
 	Detail string // for people: the failed attempt and the remedy
 }
 
+// ForeignReading explains a reading that only the devices of another vendor than v have, and
+// returns false for other readings.
+func ForeignReading(d *field.Descriptor, v *field.Vendor) (Explanation, bool) {
+	if d.Vendor == nil || d.Vendor == v {
+		return Explanation{}, false
+	}
+	return Explanation{Reason: ReasonUnsupported, Detail: "only " + d.Vendor.Name + " GPUs have it"}, true
+}
+
 // Absence says why a device has no column for a reading.
 type Absence struct {
 	Device      int // index into Source.Devices

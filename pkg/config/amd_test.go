@@ -151,12 +151,12 @@ func TestOperatorDefaults(t *testing.T) {
 	type row struct{ address, names, socket, jobs, level, devices string }
 	f := func(name string, want row, kubernetes bool, e environment, args ...string) {
 		t.Helper()
-		_, c, err := operatorConfig(t, e, args...)
+		set, c, err := operatorConfig(t, e, args...)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			return
 		}
-		got := row{c.Web.Address, c.FieldNames, c.Health.AMDSocket, c.HPCJobDir, c.LogLevel().String(), c.GPUs.String()}
+		got := row{c.Web.Address, c.FieldNames, set.find("health-amd-socket").Value.String(), c.HPCJobDir, c.LogLevel().String(), c.GPUs.String()}
 		if got != want || c.Kubernetes.Enabled != kubernetes {
 			t.Errorf("%s: got %+v, kubernetes %v; want %+v, %v", name, got, c.Kubernetes.Enabled, want, kubernetes)
 		}

@@ -222,13 +222,19 @@ func Default() *Config {
 	}
 }
 
-// Values of Config.Require.
+// Values of Config.Require next to the names of vendors.
 const (
-	RequireNone   = "none"
-	RequireNVIDIA = "nvidia"
-	RequireAMD    = "amd"
-	RequireAny    = "any"
+	RequireNone = "none"
+	RequireAny  = "any"
 )
+
+// requirable returns the names of the vendors of which --require can ask for a GPU.
+func requirable() (out []string) {
+	for _, v := range field.Vendors() {
+		out = append(out, strings.ToLower(v.Name))
+	}
+	return out
+}
 
 // Values of Config.ExporterMetrics.
 const (

@@ -3,7 +3,6 @@ package config
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -29,6 +28,9 @@ func (e environment) lookup(name string) (string, bool) {
 func parse(t *testing.T, env environment, args ...string) (*Set, error) {
 	t.Helper()
 	s := NewSet(env.lookup)
+	s.Add(Section{Origin: Own, Flags: []Flag{ // as the health extension's, which AMD's operator sets
+		{Name: "health-amd-socket", Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: "Health of devices", Value: Text(new(string)), Metavar: "PATH", Usage: "A socket."},
+	}})
 	ok := func(context.Context, *cli.Command) error { return nil }
 	root := &cli.Command{
 		Name: "warpgauge", Flags: s.CLI(), Action: ok, Writer: io.Discard, ErrWriter: io.Discard,

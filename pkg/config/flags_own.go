@@ -1,6 +1,11 @@
 package config
 
-import "warpgauge/pkg/field"
+import (
+	"slices"
+	"strings"
+
+	"warpgauge/pkg/field"
+)
 
 // This file holds the flags that dcgm-exporter does not have.
 
@@ -90,8 +95,8 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
-			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),
-			Metavar: "VENDOR", Usage: "nvidia, amd or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
+			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, slices.Concat([]string{RequireNone}, requirable(), []string{RequireAny})...),
+			Metavar: "VENDOR", Usage: strings.Join(requirable(), ", ") + " or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
 		},
 		{
 			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, Value: OneOf(&c.Isolation, IsolationNone, IsolationProcess),

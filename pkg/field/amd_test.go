@@ -18,8 +18,8 @@ func TestAMDNames(t *testing.T) {
 	}
 	for i := range amdFields {
 		d := &amdFields[i]
-		if d.ID != FirstAMD+ID(i) {
-			t.Errorf("%s has id %d, want %d: ids go up without gaps", d.Name, d.ID, FirstAMD+ID(i))
+		if d.ID != AMDTemperature+ID(i) {
+			t.Errorf("%s has id %d, want %d: ids go up without gaps", d.Name, d.ID, AMDTemperature+ID(i))
 		}
 		if got, scale, ok := ByName(d.Name); !ok || got != d || scale != 1 || !name.MatchString(d.Name) {
 			t.Errorf("ByName(%q) = %v, %v, %v", d.Name, got, scale, ok)

@@ -42,12 +42,23 @@ type tables struct {
 // index is built once, at first use, and read-only from then on.
 var index = sync.OnceValue(func() *tables {
 	t := &tables{byID: make(map[ID]*Descriptor), byName: make(map[string]target)}
-	for _, part := range [][]Descriptor{dcgmFields[:], exporterFields[:], nvidiaFields[:], amdFields[:], amdSMIFields[:]} {
+	add := func(part []Descriptor) {
 		for i := range part {
 			t.all = append(t.all, &part[i])
 			t.byID[part[i].ID] = &part[i]
 		}
 	}
+	add(dcgmFields[:])
+	add(exporterFields[:])
+	for _, v := range vendors {
+		for _, part := range v.Fields {
+			add(part)
+			for i := range part {
+				part[i].Vendor = v
+			}
+		}
+	}
+	slices.SortFunc(t.all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) })
 	for _, d := range []*Descriptor{&xidEvent, &xidsSince, &xidsUntil} {
 		t.byID[d.ID] = d
 	}

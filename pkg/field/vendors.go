@@ -1,12 +1,8 @@
 package field
 
-// FirstNVIDIA is the first id of what NVIDIA's driver has and DCGM has no field for.
-// Names and units follow Prometheus.
-const FirstNVIDIA ID = 9500
-
-// The fields of nvidiaFields.
+// What NVIDIA's driver has and DCGM has no field for. Names and units follow Prometheus.
 const (
-	NVIDIAJPEGBusy = FirstNVIDIA + iota
+	NVIDIAJPEGBusy ID = 9500 + iota
 	NVIDIAOFABusy
 	NVIDIAComputeProcesses
 	NVIDIAGraphicsProcesses
@@ -37,7 +33,7 @@ var nvidiaFields = [...]Descriptor{
 // What only AMD's GPUs have. Names and units follow Prometheus: base units, and
 // _total for counters. Everything that DCGM has a name for has that name.
 const (
-	AMDTemperature        = FirstAMD + iota // by sensor
+	AMDTemperature        ID = 10000 + iota // by sensor
 	AMDBusySeconds                          // by engine
 	AMDVCNBusy                              // by instance
 	AMDJPEGBusy                             // by instance

@@ -53,10 +53,9 @@ type APIOptions struct {
 	// NODE_NAME, which the downward API fills from spec.nodeName. Empty: nothing is read,
 	// and Health says what to set. It is not taken from the host name: without hostNetwork
 	// that is the pod's, and node names differ from host names.
-	Node    string
-	Pods    bool    // read uids and labels of this node's pods
-	Slices  bool    // read the devices of this node's ResourceSlices
-	Vendors Vendors // whose drivers' slices count
+	Node   string
+	Pods   bool // read uids and labels of this node's pods
+	Slices bool // read the devices of this node's ResourceSlices
 	// Allocations is the kubelet's answer, never nil, whose claims are read. nil: none is.
 	Allocations func() *Allocations
 	KeepLabel   func(name string) bool // which labels of pods are kept; nil: none, only uids

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/field"
+
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +50,7 @@ func (r *claimReader) run(ctx context.Context) {
 // one that uses its devices, as all do without this.
 func (r *claimReader) read(ctx context.Context) time.Duration {
 	a := r.s.o.Allocations()
-	names := claimNames(a, r.s.o.Vendors)
+	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
 		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)
 		return !found
@@ -137,11 +139,11 @@ func looksAt(claim *unstructured.Unstructured) (out []DeviceName) {
 }
 
 // claimNames are the claims of devices that count, sorted, each once.
-func claimNames(a *Allocations, vendors Vendors) (out []ClaimName) {
+func claimNames(a *Allocations) (out []ClaimName) {
 	for _, p := range a.Pods {
 		for _, c := range p.Containers {
 			for i := range c.Claims {
-				if vendors.Driver(c.Claims[i].Device.Driver) != nil {
+				if field.VendorByDriver(c.Claims[i].Device.Driver) != nil {
 					out = append(out, ClaimName{c.Claims[i].Namespace, c.Claims[i].Name})
 				}
 			}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"warpgauge/pkg/field"
 )
 
 // DeviceName is what an allocated claim calls a device.
@@ -43,7 +45,7 @@ type SliceDevice struct {
 // Attribute names are those of https://github.com/NVIDIA/k8s-dra-driver-gpu
 // (cmd/gpu-kubelet-plugin/deviceinfo.go, 25.3.0 to May 2026) and
 // https://github.com/ROCm/k8s-gpu-dra-driver (docs/driver-attributes.md, 0.1 to 1.0).
-func readSlice(object map[string]any, vendors Vendors) (slice, bool) {
+func readSlice(object map[string]any) (slice, bool) {
 	spec := child(object, "spec")
 	pool := child(spec, "pool")
 	s := slice{
@@ -51,7 +53,7 @@ func readSlice(object map[string]any, vendors Vendors) (slice, bool) {
 		generation: integer(pool["generation"]),
 		count:      integer(pool["resourceSliceCount"]),
 	}
-	vendor := vendors.Driver(s.pool.driver)
+	vendor := field.VendorByDriver(s.pool.driver)
 	if s.pool.name == "" || vendor == nil {
 		return slice{}, false
 	}
@@ -71,7 +73,7 @@ func readSlice(object map[string]any, vendors Vendors) (slice, bool) {
 	return s, true
 }
 
-func readDevice(v *Vendor, name string, a attributes) SliceDevice {
+func readDevice(v *field.Vendor, name string, a attributes) SliceDevice {
 	d := SliceDevice{
 		UUID:       a.text("uuid"),
 		ParentUUID: a.text("parentUUID"),

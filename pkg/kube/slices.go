@@ -81,7 +81,7 @@ func (l *sliceList) take(object runtime.Object) (string, slice, bool, error) {
 	if !ok || u.GetName() == "" {
 		return "", slice{}, false, fmt.Errorf("read resource slice: %T without name", object)
 	}
-	converted, counts := readSlice(u.Object, l.s.o.Vendors)
+	converted, counts := readSlice(u.Object)
 	return u.GetName(), converted, counts, nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 // devices are those of a View that can have users, by what ids call them.
 type devices struct {
-	vendors  kube.Vendors
 	all      []*collector.Device // by id once, in the order of the View
 	byID     map[string]*collector.Device
 	parts    map[string][]*collector.Device // instances of a GPU, compute instances of an instance
@@ -24,9 +23,8 @@ type devices struct {
 	byVendor map[string][]*collector.Device // GPUs whose device file has a vendor's prefix
 }
 
-func newDevices(v *view.View, vendors kube.Vendors) *devices {
+func newDevices(v *view.View) *devices {
 	n := &devices{
-		vendors:  vendors,
 		byID:     map[string]*collector.Device{},
 		parts:    map[string][]*collector.Device{},
 		byUUID:   map[string]*collector.Device{},
@@ -68,7 +66,7 @@ func (n *devices) add(d *collector.Device) {
 func (n *devices) addGPU(d *collector.Device) {
 	first(n.byUUID, foldUUID(d.UUID), d)
 	first(n.byPCI, strings.ToUpper(d.PCIBusID), d)
-	for _, v := range n.vendors {
+	for _, v := range field.Vendors() {
 		if _, is := cutPrefix(d.Node, v.Node); is {
 			first(n.byNode, d.Node, d)
 			first(n.byNum, d.GPU, d)
@@ -160,10 +158,10 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 }
 
 // address returns the GPU at an address, or its first partition, see
-// kube.Vendor.FirstPartition.
+// field.Vendor.FirstPartition.
 func (n *devices) address(resource, pci string) *collector.Device {
 	d := n.byPCI[pci]
-	for _, v := range n.vendors {
+	for _, v := range field.Vendors() {
 		if d == nil || !v.FirstPartition || !v.Owns(resource) {
 			continue
 		}

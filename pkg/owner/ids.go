@@ -5,13 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/pkg/kube"
+	"warpgauge/pkg/field"
 )
 
 // form is how an id names a device.
 type form uint8
 
-// The forms that device plugins use. Prefixes are those of kube.Vendor.
+// The forms that device plugins use. field.Vendor has the prefixes.
 const (
 	formUUID      form = iota + 1 // GPU-…
 	formMIG                       // MIG-…, the UUID of a MIG device
@@ -26,11 +26,11 @@ const (
 // deviceID is what a device plugin calls a device, taken apart.
 type deviceID struct {
 	form     form
-	name     string       // in the form in which devices are looked up: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
-	instance string       // id of the GPU instance, if the id names one by number
-	compute  string       // id of the compute instance, likewise
-	replica  string       // which share of the device; empty if it is not shared, or not numbered
-	vendor   *kube.Vendor // of formAll
+	name     string        // in the form in which devices are looked up: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
+	instance string        // id of the GPU instance, if the id names one by number
+	compute  string        // id of the compute instance, likewise
+	replica  string        // which share of the device; empty if it is not shared, or not numbered
+	vendor   *field.Vendor // of formAll
 }
 
 // What separates the share from the device: that of NVIDIA's plugin and that of GKE's.
@@ -40,19 +40,19 @@ const (
 )
 
 // parseID takes an id of the kubelet apart. ok is false for an id of no known form.
-func parseID(vendors kube.Vendors, id string) (out deviceID, ok bool) {
+func parseID(id string) (out deviceID, ok bool) {
 	if base, replica, found := strings.Cut(id, replicaMark); found {
 		if replica != "" && !isWord(replica) {
 			return deviceID{}, false
 		}
-		out, ok = parseName(vendors, base)
+		out, ok = parseName(base)
 		out.replica = replica
 		return out, ok
 	}
 	if base, replica, found := strings.Cut(id, vgpuMark); found {
 		if isNumber(base) {
 			out, ok = deviceID{form: formIndex, name: base}, true
-		} else if out, ok = parseName(vendors, base); out.form != formNode {
+		} else if out, ok = parseName(base); out.form != formNode {
 			return deviceID{}, false
 		}
 		if isNumber(replica) {
@@ -60,13 +60,13 @@ func parseID(vendors kube.Vendors, id string) (out deviceID, ok bool) {
 		}
 		return out, ok
 	}
-	return parseName(vendors, id)
+	return parseName(id)
 }
 
 // parseName takes an id without a share apart.
-func parseName(vendors kube.Vendors, id string) (deviceID, bool) {
-	for i := range vendors {
-		if out, ok := parseVendorID(&vendors[i], id); ok {
+func parseName(id string) (deviceID, bool) {
+	for _, v := range field.Vendors() {
+		if out, ok := parseVendorID(v, id); ok {
 			return out, true
 		}
 	}
@@ -76,7 +76,7 @@ func parseName(vendors kube.Vendors, id string) (deviceID, bool) {
 	return deviceID{}, false
 }
 
-func parseVendorID(v *kube.Vendor, id string) (deviceID, bool) {
+func parseVendorID(v *field.Vendor, id string) (deviceID, bool) {
 	if rest, found := cutPrefix(id, v.MIG+v.UUID); found && v.MIG != "" && v.UUID != "" {
 		parts := strings.Split(rest, "/")
 		ok := len(parts) == 3 && isUUID(parts[0]) && isNumber(parts[1]) && isNumber(parts[2])

@@ -79,7 +79,6 @@ type Options struct {
 	Jobs        func() *Jobs
 	Processes   func() *Usage // with it, users of a shared device have their own values
 
-	Vendors      kube.Vendors      // whose ids and claims are known
 	Virtual      bool              // series of a shared device are copied for each container, with vgpu
 	Claims       bool              // devices of dynamic resource allocation count; needs Metadata's ResourceSlices
 	PodUID       bool              // label pod_uid; values of processes have it anyway

@@ -92,7 +92,7 @@ type answer struct {
 
 // build joins. Call it with mu held, or before New returns.
 func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
-	t := &table{from: in.source(v), devices: newDevices(v, k.o.Vendors), answers: map[string]answer{}, jobs: map[string][]string{}}
+	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
 	var files map[string][]string
 	if in.jobs != nil {
@@ -197,7 +197,7 @@ func (k *Keeper) join(n *devices, in inputs) joined {
 				k.joinDevices(&j, n, u, d)
 			}
 			for i := range c.Claims {
-				if k.o.Claims && k.o.Vendors.Driver(c.Claims[i].Device.Driver) != nil && in.meta.Uses(c.Claims[i]) {
+				if k.o.Claims && field.VendorByDriver(c.Claims[i].Device.Driver) != nil && in.meta.Uses(c.Claims[i]) {
 					j.joinClaim(n, u, c.Claims[i], described)
 				}
 			}
@@ -214,7 +214,7 @@ func (k *Keeper) join(n *devices, in inputs) joined {
 func (k *Keeper) joinDevices(j *joined, n *devices, u use, d kube.Devices) {
 	u.source = d.Resource
 	for _, text := range d.IDs {
-		id, ok := parseID(k.o.Vendors, text)
+		id, ok := parseID(text)
 		if !ok {
 			j.miss(u, text, reasonForm)
 			continue
