@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -11,13 +12,15 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 )
 
 // relax leaves out flags in front of any command that are unknown, if AMD's GPU Operator has
 // started this: its exporter warns of them and runs. A word behind one is taken for its value.
-func relax(a *app, args []string, known []cli.Flag) []string {
-	if !config.Relaxed(a.lookup) || len(args) == 0 {
+func relax(a *exporter.Program, args []string, known []cli.Flag) []string {
+	if !config.Relaxed(a.Lookup) || len(args) == 0 {
 		return args
 	}
 	out := args[:1:1]
@@ -30,7 +33,7 @@ func relax(a *app, args []string, known []cli.Flag) []string {
 		at := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		takes := !whole && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") // the next word
 		if at < 0 {
-			a.unknown = append(a.unknown, word)
+			a.Unknown = append(a.Unknown, word)
 			if takes {
 				i++
 			}
@@ -45,17 +48,37 @@ func relax(a *app, args []string, known []cli.Flag) []string {
 	return out
 }
 
+// amdExtension stands in for AMD's exporter.
+type amdExtension struct{}
+
+// Flags implements exporter.Extension; package config has the rows.
+func (amdExtension) Flags(*config.Set) {}
+
+// Dialect names fields as AMD's exporter does.
+func (amdExtension) Dialect(cfg *config.Config, level *zap.AtomicLevel) lists.Dialect {
+	return &amdDialect{cfg: cfg, level: level}
+}
+
+// Start implements exporter.Extension.
+func (amdExtension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
+	standsIn(c.Config, c.Log)
+	if c.Config.Operator.File == "" {
+		return nil, nil, nil
+	}
+	return nil, []exporter.Route{
+		{Pattern: "GET /gpumetrics", Handler: gpuMetrics(c.Board.Load, c.Config.EffectiveStaleAfter())},
+		{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)},
+	}, nil
+}
+
 // standsIn says that this runs in place of AMD's exporter, and what of its configuration is
 // not as there.
-func standsIn(a *app, cfg *config.Config, log *zap.Logger) {
+func standsIn(cfg *config.Config, log *zap.Logger) {
 	o := &cfg.Operator
-	for _, word := range a.unknown {
-		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
-	}
 	if o.Detected {
 		log.Info("runs as AMD's GPU Operator starts its exporter: defaults are those of AMD's exporter",
 			zap.String("address", cfg.Web.Address), zap.String("names", cfg.FieldNames), zap.String("config", o.File),
-			zap.String("health_socket", cfg.Health.AMDSocket), zap.String("jobs", cfg.HPCJobDir), zap.Bool("kubernetes", cfg.Kubernetes.Enabled))
+			zap.String("jobs", cfg.HPCJobDir), zap.Bool("kubernetes", cfg.Kubernetes.Enabled))
 	}
 	if o.Failed != nil {
 		log.Error("the configuration of AMD's exporter is not used", zap.Error(o.Failed))

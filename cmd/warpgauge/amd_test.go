@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/config"
@@ -12,8 +14,8 @@ import (
 // TestRelaxed: with the environment of AMD's operator unknown flags are left out, and what
 // follows as their value.
 func TestRelaxed(t *testing.T) {
-	a := &app{environ: []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"}}
-	a.flags = config.NewSet(a.lookup)
+	a := &exporter.Program{Environ: []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"}}
+	a.Flags = config.NewSet(a.Lookup)
 	for _, tt := range []struct{ in, want []string }{
 		{[]string{"w"}, []string{"w"}},
 		{[]string{"w", "--bind=127.0.0.1"}, []string{"w", "--bind=127.0.0.1"}},
@@ -28,12 +30,12 @@ func TestRelaxed(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", tt.in, d)
 		}
 	}
-	slices.Sort(a.unknown)
-	if d := cmp.Diff([]string{"--xy", "--xy", "--xy=z"}, a.unknown); d != "" {
+	slices.Sort(a.Unknown)
+	if d := cmp.Diff([]string{"--xy", "--xy", "--xy=z"}, a.Unknown); d != "" {
 		t.Errorf("unknown (-want +got):\n%s", d)
 	}
-	strict := &app{}
-	strict.flags = config.NewSet(strict.lookup)
+	strict := &exporter.Program{}
+	strict.Flags = config.NewSet(strict.Lookup)
 	if got := relax(strict, []string{"w", "--xy"}, strict.root().Flags); len(got) != 2 {
 		t.Errorf("without the environment: %q", got)
 	}

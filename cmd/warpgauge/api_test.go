@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.uber.org/zap"
 
@@ -21,24 +23,24 @@ import (
 )
 
 // answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
-func answeringNode(t *testing.T, args ...string) (*api.API, *pipeline) {
+func answeringNode(t *testing.T, args ...string) (*api.API, *exporter.Pipeline) {
 	t.Helper()
 	cfg := wanted(t, simulated(args...)...)
-	all, err := withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
+	all, err := a.withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
 	must(t, err)
-	files := newFiles(&app{}, cfg, "", nil)
+	files := newFiles(&exporter.Program{}, cfg, "", nil)
 	in := &config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"), Name: "test.csv"}
 	parsed := files.Parse(in)
 	must(t, parsed.Err)
-	a := &app{flags: config.NewSet(noEnvironment)}
-	p, err := newPipeline(a, cfg, all, parsed.Fields, zap.NewNop())
+	a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
+	p, err := a.NewPipeline(cfg, all, parsed.Fields, zap.NewNop())
 	must(t, err)
-	p.addPages()
-	answers := newAPI(a.build.Version, cfg, all, p, newDesk(parsed, p, files, zap.NewNop()), zap.NewNop())
+	p.AddPages()
+	answers := newAPI(a.Build.Version, cfg, all, p, newDesk(parsed, p, files, zap.NewNop()), zap.NewNop())
 	done := make(chan error, 4)
-	stages := p.stages()
+	stages := p.Stages()
 	for _, s := range stages {
-		go func() { done <- s.run(t.Context()) }()
+		go func() { done <- s.Run(t.Context()) }()
 	}
 	t.Cleanup(func() {
 		for range stages {
@@ -66,7 +68,7 @@ func TestProcessesAreReadForViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers, p := answeringNode(t, "--fake-spec="+spec, "--isolation=none")
 		time.Sleep(3 * time.Second)
-		if n := len(p.engine.Processes().Load().Sources); n > 0 {
+		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
 			t.Errorf("%d sources of processes without a viewer", n)
 		}
 		answerOf[apiv1.Devices](t, answers, "devices")
@@ -77,7 +79,7 @@ func TestProcessesAreReadForViewers(t *testing.T) {
 			}
 		}
 		time.Sleep(viewTimeout + 3*time.Second)
-		if n := len(p.engine.Processes().Load().Sources); n > 0 {
+		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
 			t.Errorf("%d sources of processes after the last viewer", n)
 		}
 	})
@@ -123,20 +125,20 @@ func TestWebPage(t *testing.T) {
 	f := func(page string, api, processes bool) {
 		t.Helper()
 		cfg := wanted(t, simulated("--web-page="+page)...)
-		all, err := withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
+		all, err := a.withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
 		must(t, err)
-		a := &app{flags: config.NewSet(noEnvironment)}
-		p, err := newPipeline(a, cfg, all, field.List{}, zap.NewNop())
+		a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
+		p, err := a.NewPipeline(cfg, all, field.List{}, zap.NewNop())
 		must(t, err)
-		p.addPages()
+		p.AddPages()
 		s := a.newServer(cfg, all, p, newDesk(&lists.Parsed{Content: &config.Content{}}, p, nil, zap.NewNop()), zap.NewNop())
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))
 		if (w.Code == http.StatusOK) != api {
 			t.Errorf("--web-page=%s: /api/v1/devices answers %d", page, w.Code)
 		}
-		if (p.engine.Processes() != nil) != processes {
-			t.Errorf("--web-page=%s: processes can be read: %v", page, p.engine.Processes() != nil)
+		if (p.Engine.Processes() != nil) != processes {
+			t.Errorf("--web-page=%s: processes can be read: %v", page, p.Engine.Processes() != nil)
 		}
 		w = httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/internal/testkit/pages"
@@ -18,8 +20,8 @@ import (
 // TestCommandsOfPages checks each `warpgauge …` in a block of a page: the subcommand and its flags
 // exist, and it does what it can do on simulated GPUs.
 func TestCommandsOfPages(t *testing.T) {
-	a := &app{streams: streams{out: os.Stderr, err: os.Stderr}, build: cmdline.ReadBuild(version)}
-	a.flags = config.NewSet(a.lookup)
+	a := &exporter.Program{Streams: exporter.Streams{Out: os.Stderr, Err: os.Stderr}, Build: cmdline.ReadBuild(version)}
+	a.Flags = config.NewSet(a.Lookup)
 	root := a.root()
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)

@@ -21,6 +21,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -31,7 +33,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func compareCommand(a *app) *cli.Command {
+func compareCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "compare",
 		Usage:     "Compare two pages of one node, as for a move from dcgm-exporter",
@@ -77,7 +79,7 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 				}
 			}
 			c := comparePages(pages[0], pages[1], tolerance)
-			if err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
+			if err := cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
 				return &cmdline.ExitError{Code: 2, Err: err}
 			}
 			if c.bad() {

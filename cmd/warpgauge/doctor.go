@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
@@ -20,7 +22,7 @@ import (
 	"warpgauge/pkg/file"
 )
 
-func doctorCommand(a *app) *cli.Command {
+func doctorCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "doctor",
 		Usage: "Say what is wrong with the exporter and the machine below it, and what to do",
@@ -46,13 +48,13 @@ func doctorCommand(a *app) *cli.Command {
 	}
 }
 
-func examine(ctx context.Context, a *app, cmd *cli.Command) error {
-	cfg, err := a.config()
+func examine(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
 	o := doctor.Options{
-		Version: a.build.Version, Settings: doctorSettings(a, cfg), Environ: a.environ, Limit: cmd.Duration("timeout"),
+		Version: a.Build.Version, Settings: doctorSettings(a, cfg), Environ: a.Environ, Limit: cmd.Duration("timeout"),
 		Sample: func(ctx context.Context, f func(doctor.Exporter) error) error {
 			return sampled(ctx, a, cfg, cmd.Duration("timeout"), zap.NewNop(), func(c *apiv1.Client, _ string) error { return f(c) })
 		},
@@ -73,7 +75,7 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	r := doctor.Run(ctx, o)
 	if cmd.String("bundle") != "-" {
-		if err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
+		if err := cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
 			return err
 		}
 	}
@@ -91,14 +93,14 @@ func examine(ctx context.Context, a *app, cmd *cli.Command) error {
 }
 
 // writeBundle writes a support bundle, if one is asked for.
-func writeBundle(ctx context.Context, a *app, path string, r *doctor.Result, o doctor.BundleOptions) error {
+func writeBundle(ctx context.Context, a *exporter.Program, path string, r *doctor.Result, o doctor.BundleOptions) error {
 	switch {
 	case path == "":
 		return nil
-	case path == "-" && top.Terminal(a.out):
+	case path == "-" && top.Terminal(a.Out):
 		return errors.New("standard output is a terminal: redirect it, or name a file")
 	case path == "-":
-		return r.Bundle(ctx, a.out, o)
+		return r.Bundle(ctx, a.Out, o)
 	}
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -107,14 +109,14 @@ func writeBundle(ctx context.Context, a *app, path string, r *doctor.Result, o d
 	defer func() { _ = dir.Close() }() // what was written in it is whole by now
 	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(ctx, w, o) })
 	if err == nil {
-		cmdline.Notice(a.log, "warpgauge", "wrote %s; look through it before you send it", path)
+		cmdline.Notice(a.Log, "warpgauge", "wrote %s; look through it before you send it", path)
 	}
 	return err
 }
 
 // doctorSettings are the settings of the exporter that doctor checks.
-func doctorSettings(a *app, cfg *config.Config) doctor.Settings {
-	s := doctor.Settings{Flags: a.flags.Arguments(), RuntimeSocket: cfg.Containers.Socket, JobDirectory: cfg.HPCJobDir, DriverRoots: cfg.NVMLSource.DriverRoots}
+func doctorSettings(a *exporter.Program, cfg *config.Config) doctor.Settings {
+	s := doctor.Settings{Flags: a.Flags.Arguments(), RuntimeSocket: cfg.Containers.Socket, JobDirectory: cfg.HPCJobDir, DriverRoots: cfg.NVMLSource.DriverRoots}
 	if cfg.Kubernetes.Enabled {
 		s.KubeletSocket = cfg.Kubernetes.Socket
 	}

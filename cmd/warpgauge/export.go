@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/recorder"
@@ -21,7 +23,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-func exportCommand(a *app) *cli.Command {
+func exportCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "export",
 		Usage:     "Write the samples of a recording as OpenMetrics or CSV",
@@ -48,7 +50,7 @@ available at that time.`,
 			}
 			name := cmd.String("output-file")
 			if name == "" {
-				return write(a.out, r)
+				return write(a.Out, r)
 			}
 			f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // the user's own file, by the umask
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
@@ -25,7 +27,7 @@ import (
 // judgedNode is a simulated node in a synctest bubble whose health is judged.
 type judgedNode struct {
 	*testing.T
-	*pipeline
+	*exporter.Pipeline
 	world *fake.World
 	list  field.List
 }
@@ -43,13 +45,13 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	must(t, err)
 	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--rescan-interval=1s", "--history-age=0", "--health-directory="}, args...)...)...)
 	list := parseCSV(t, cfg, csv)
-	a := &app{flags: config.NewSet(noEnvironment)}
-	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: w.Collector}}, list, zap.NewNop())
+	a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
+	p, err := a.NewPipeline(cfg, []exporter.Vendor{{Name: "fake", Open: w.Collector}}, list, zap.NewNop())
 	must(t, err)
-	p.addPages()
+	p.AddPages()
 	run := []func(){
-		func() { _ = p.engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
-		func() { _ = p.rows.Run(t.Context()) }, // what counts XIDs
+		func() { _ = p.Engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
+		func() { _ = p.Rows.Run(t.Context()) }, // what counts XIDs
 	}
 	done := make(chan bool, len(run))
 	for _, f := range run {
@@ -61,7 +63,7 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 			<-done
 		}
 	})
-	return &judgedNode{T: t, pipeline: p, world: w, list: list}
+	return &judgedNode{T: t, Pipeline: p, world: w, list: list}
 }
 
 // verdict is that on a GPU, or on a switch if a case is about one.
@@ -76,7 +78,7 @@ func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict
 
 // events of health of a device.
 func (n *judgedNode) events(id string) (out []string) {
-	all, _ := n.pipeline.events.After(0)
+	all, _ := n.Pipeline.events.After(0)
 	for _, e := range all {
 		if e.Kind == api.KindHealth && e.Device == id {
 			out = append(out, e.Text)
@@ -123,8 +125,8 @@ func faultOf(r *health.Rule) (fault, bool) {
 		return fault{profiles: both, wait: 20 * time.Second, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Devices, Count: 1}) }}, true
 	case r.Name == "released":
 		return fault{profiles: both, begin: func(n *judgedNode) func() {
-			must(n.T, n.engine.Release(n.Context(), ""))
-			return func() { n.engine.Resume("") }
+			must(n.T, n.Engine.Release(n.Context(), ""))
+			return func() { n.Engine.Resume("") }
 		}}, true
 	case isXID:
 		xid, _ := strconv.Atoi(code)
@@ -303,11 +305,11 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 				const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_FI_DEV_FAN_SPEED, gauge, f\n"
 				n := newJudgedNode(t, profile, list, append(args, "--absent-fields", "--enable-exporter-metrics=false")...)
 				time.Sleep(5 * time.Second)
-				n.renderer.Sync(time.Now())
-				for line := range strings.Lines(string(n.renderer.Page(exposition.Text, false))) {
+				n.Renderer.Sync(time.Now())
+				for line := range strings.Lines(string(n.Renderer.Page(exposition.Text, false))) {
 					out = append(out, line[:strings.LastIndexByte(line, ' ')+1])
 				}
-				families, err := n.registry.Gather()
+				families, err := n.Registry.Gather()
 				must(t, err)
 				for _, f := range families {
 					for _, m := range f.GetMetric() {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
@@ -103,8 +105,8 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	cfg := docsConfig(jobs)
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: cmdline.ReadBuild("")}
-	files := newFiles(a, cfg, "", nil)
+	a := &exporter.Program{Streams: exporter.Streams{Out: io.Discard, Err: io.Discard}, Build: cmdline.ReadBuild("")}
+	files := a.NewFiles(cfg, "", nil)
 	parsed := files.Parse(&config.Content{CSV: []byte(docsCounters), Name: "counters.csv"})
 	if parsed.Err != nil {
 		return nil, parsed.Err
@@ -121,23 +123,23 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, parsed.Fields, zap.NewNop())
+	p, err := a.NewPipeline(cfg, []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, parsed.Fields, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
 	// Nothing is isolated here, and there is no failover.
-	p.registry.MustRegister(supervisor.Examples("dcgm"))
-	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
+	p.Registry.MustRegister(supervisor.Examples("dcgm"))
+	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
 	desk := newDesk(parsed, p, files, zap.NewNop())
 	fromServer, err := newRemote(ctx, a, p, desk, files, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
-	p.registry.MustRegister(desk)
-	p.registry.MustRegister(newBacklog(io.Discard).metric())
+	p.Registry.MustRegister(desk)
+	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())
 	var families []*dto.MetricFamily
-	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
-		for _, h := range p.owners.health {
+	err = exporter.SampleOnce(ctx, p.Engine, p.Owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
+		for _, h := range p.Owners.Health {
 			h.Succeeded(0) // there is an age then
 		}
 		once, cancel := context.WithCancel(ctx)
@@ -151,12 +153,12 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		if err := p.health.Run(once); err != nil { // it judges once
 			return err
 		}
-		p.addPages()
+		p.AddPages()
 		if out := fromServer.Deliver(ctx, &lists.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
 			return out.Err
 		}
 		a.newServer(cfg, nil, p, desk, zap.NewNop())
-		all, err := p.registry.Gather()
+		all, err := p.Registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err
 	})

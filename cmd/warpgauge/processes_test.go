@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -57,12 +59,12 @@ func TestProcessesBesideACollector(t *testing.T) {
 	spec := tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n")
 	cfg := wanted(t, simulated("--fake-spec="+spec, "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none", "-c", "100")...)
 	synctest.Test(t, func(t *testing.T) {
-		all, err := collectors(cfg, zap.NewNop())
+		all, err := a.collectors(cfg, zap.NewNop())
 		must(t, err)
 		list := parseCSV(t, cfg, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
-		a := &app{flags: config.NewSet(noEnvironment)}
+		a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
 		reg := prometheus.NewPedanticRegistry()
-		e := a.newEngine(cfg, all, list, reg, zap.NewNop())
+		e := a.NewEngine(cfg, all, list, reg, zap.NewNop())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(t.Context()) }()
 		t.Cleanup(func() { must(t, <-done) })
@@ -96,8 +98,8 @@ func TestProcessesBesideACollector(t *testing.T) {
 				t.Errorf("a source of %q is on the page's board", s.Collector)
 			}
 		}
-		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(notReady(st)) > 0 {
-			t.Errorf("status: %d collectors, not ready: %v", len(st), notReady(st))
+		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(exporter.NotReady(st)) > 0 {
+			t.Errorf("status: %d collectors, not ready: %v", len(st), exporter.NotReady(st))
 		}
 		wantSeries(t, reg, map[string]float64{
 			`warpgauge_collector_up{collector="fake"}`:                                     1,
@@ -112,9 +114,9 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		})
-		must(t, e.standby(t.Context(), "fake", true))
+		must(t, e.Standby(t.Context(), "fake", true))
 		there("while another serves the GPUs", 8, 2)
-		must(t, e.standby(t.Context(), "fake", false))
+		must(t, e.Standby(t.Context(), "fake", false))
 
 		for _, name := range []string{"fake", ""} {
 			must(t, e.Release(t.Context(), name))
@@ -161,10 +163,10 @@ func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, no
 func TestProcessesOfSelectedDevices(t *testing.T) {
 	cfg := wanted(t, simulated("--fake-profile=dgx-a100-mig", "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none")...)
 	synctest.Test(t, func(t *testing.T) {
-		all, err := collectors(cfg, zap.NewNop())
+		all, err := a.collectors(cfg, zap.NewNop())
 		must(t, err)
-		a := &app{flags: config.NewSet(noEnvironment)}
-		e := a.newEngine(cfg, all, field.List{}, nil, zap.NewNop())
+		a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
+		e := a.NewEngine(cfg, all, field.List{}, nil, zap.NewNop())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(t.Context()) }()
 		t.Cleanup(func() { must(t, <-done) })

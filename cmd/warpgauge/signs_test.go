@@ -76,13 +76,13 @@ func TestEarlySigns(t *testing.T) {
 		}
 
 		counts := map[string]uint64{}
-		n.engine.sampleTimes(func(collector, source string, count uint64, seconds float64) {
+		n.Engine.sampleTimes(func(collector, source string, count uint64, seconds float64) {
 			if collector != "fake" || seconds < 0 {
 				t.Errorf("collector %q, %v s", collector, seconds)
 			}
 			counts[source] = count
 		})
-		for _, src := range n.engine.Board().Load().Sources {
+		for _, src := range n.Engine.Board().Load().Sources {
 			if got := counts[src.Devices[0].ID]; got < 900 {
 				t.Errorf("source %s has taken %d samples, want one a second", src.Devices[0].ID, got)
 			}

@@ -9,10 +9,14 @@ import (
 	"sync"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
 	"warpgauge/cmd/warpctl/top"
+	health "warpgauge/extensions/health/extension"
+	"warpgauge/extensions/live"
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
@@ -26,7 +30,7 @@ const (
 	minTopInterval = 250 * time.Millisecond
 )
 
-func topCommand(a *app) *cli.Command {
+func topCommand(a *exporter.Program) *cli.Command {
 	trust := cmdline.TrustFlags() // in place of one --url there are any number
 	return &cli.Command{
 		Name:  "top",
@@ -55,8 +59,8 @@ func topCommand(a *app) *cli.Command {
 	}
 }
 
-func showTop(ctx context.Context, a *app, cmd *cli.Command) error {
-	cfg, err := a.config()
+func showTop(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
@@ -113,7 +117,7 @@ func topURLs(ctx context.Context, cmd *cli.Command) ([]string, error) {
 }
 
 // topHere shows this node: what its exporter says, or what is sampled here.
-func topHere(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config) error {
+func topHere(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config) error {
 	var c *apiv1.Client
 	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, client *apiv1.Client) error {
 		c = client
@@ -130,9 +134,9 @@ func topHere(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config) 
 }
 
 // topSampling shows what is sampled here.
-func topSampling(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, notice string) error {
-	log := a.quietLogger(cfg)
-	if !once(cmd) && top.Terminal(a.out) { // which is no place for lines of a log
+func topSampling(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, notice string) error {
+	log := a.QuietLogger(cfg)
+	if !once(cmd) && top.Terminal(a.Out) { // which is no place for lines of a log
 		log, cfg.HostEngine.Log = zap.NewNop(), false
 	}
 	return sampled(ctx, a, cfg, cmd.Duration("timeout"), log, func(c *apiv1.Client, hostname string) error {
@@ -143,19 +147,19 @@ func topSampling(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Conf
 func once(cmd *cli.Command) bool { return cmd.Bool("once") || cmd.IsSet("output") }
 
 // show shows the nodes on a terminal, or writes once what they say.
-func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, notice string) error {
-	if !once(cmd) && top.Terminal(a.out) {
-		return top.Run(ctx, targets, a.out, top.Options{Interval: cmd.Duration("interval"), Notice: notice, Environ: a.environ})
+func show(ctx context.Context, a *exporter.Program, cmd *cli.Command, targets []top.Target, notice string) error {
+	if !once(cmd) && top.Terminal(a.Out) {
+		return top.Run(ctx, targets, a.Out, top.Options{Interval: cmd.Duration("interval"), Notice: notice, Environ: a.Environ})
 	}
 	r := top.Once(ctx, targets)
 	if cmd.String("output") == "csv" { // which has lines of devices only
 		for _, n := range r.Nodes {
 			if n.Error != "" {
-				cmdline.Notice(a.log, "warpgauge", "%s", n.Error)
+				cmdline.Notice(a.Log, "warpgauge", "%s", n.Error)
 			}
 		}
 	}
-	err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
+	err := cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
 	if err == nil && (r.Silent() || len(r.Devices) == 0) {
 		err = cmdline.ErrReported
 	}
@@ -164,39 +168,48 @@ func show(ctx context.Context, a *app, cmd *cli.Command, targets []top.Target, n
 
 // sampled samples in this process as the exporter does, and calls f with a client of
 // the API over that when each device has been sampled or says why not.
-func sampled(ctx context.Context, a *app, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *apiv1.Client, hostname string) error) error {
-	here := *cfg
-	here.Recorder.Directory = "" // is the exporter's
-	here.Health.Directory = ""
-	here.Web.Page = config.PageFull
-	cfg = &here
-	parsed, err := newFiles(a, cfg, "", nil).First(ctx, log)
+func sampled(ctx context.Context, a *exporter.Program, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *apiv1.Client, hostname string) error) error {
+	for _, e := range a.Extensions {
+		switch e := e.(type) {
+		case *live.Extension:
+			e.Recorder.Directory, e.Page = "", live.PageFull // recordings are the exporter's
+		case *health.Extension:
+			e.InMemory()
+		}
+	}
+	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err
 	}
-	all, err := withProcesses(cfg, log, true)
+	all, err := a.WithProcesses(cfg, log, true)
 	if err != nil {
 		return err
 	}
-	p, err := newPipeline(a, cfg, all, parsed.Fields, log)
+	p, err := a.NewPipeline(cfg, all, parsed.Fields, log)
 	if err != nil {
 		return err
 	}
-	c := api.NewLocalClient(newAPI(a.build.Version, cfg, all, p, newDesk(parsed, p, nil, log), log))
-	return sampleOnce(ctx, p.engine, p.owners, timeout, func(context.Context, []session.CollectorStatus) error {
+	p.ServeLists(parsed, nil)
+	if err := p.Extend(); err != nil {
+		return err
+	}
+	p.AddPages()
+	var c *apiv1.Client
+	for _, r := range p.Routes {
+		if answers, ok := r.Handler.(*api.API); ok {
+			c = api.NewLocalClient(answers)
+		}
+	}
+	return exporter.SampleOnce(ctx, p.Engine, p.Owners, timeout, func(context.Context, []session.CollectorStatus) error {
 		fctx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		if p.history != nil {
-			wg.Go(func() { _ = p.history.Run(fctx) }) // it ends with its context
+		wg.Go(func() { _ = p.Rows.Run(fctx) }) // it ends with its context
+		for _, s := range p.Extended {
+			wg.Go(func() { _ = s.Run(fctx) }) // as above
 		}
-		wg.Go(func() { _ = p.rows.Run(fctx) })   // as above
-		wg.Go(func() { _ = p.health.Run(fctx) }) // as above
-		if p.events != nil {
-			wg.Go(func() { _ = p.states.Run(fctx, p.engine.Status) }) // as above
-		}
-		err := f(c, p.hostname)
+		err := f(c, p.Hostname)
 		if errors.Is(err, context.Canceled) {
 			return nil
 		}

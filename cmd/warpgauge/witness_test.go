@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"warpgauge/pkg/verdict"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -112,7 +114,7 @@ func TestWitnesses(t *testing.T) {
 			t.Errorf("warpgauge_xid_witness_total %q, want %q", got, want)
 		}
 		var events []string
-		all, _ := n.pipeline.events.After(0)
+		all, _ := n.Pipeline.events.After(0)
 		for _, e := range all {
 			if e.Kind == api.KindXID || e.Kind == api.KindKernel {
 				events = append(events, e.GPU+" "+e.Source+" "+e.Text)
@@ -165,7 +167,7 @@ func seriesOf(t *testing.T, c prometheus.Collector, labels ...string) (out []str
 
 // TestServing: which GPUs count as served, and of which vendors these are all.
 func TestServing(t *testing.T) {
-	all := []vendor{{name: "dcgm", maker: field.VendorNVIDIA}, {name: "nvml", maker: field.VendorNVIDIA}, {name: "rocm", maker: field.VendorAMD}}
+	all := []exporter.Vendor{{Name: "dcgm", Maker: field.VendorNVIDIA}, {Name: "nvml", Maker: field.VendorNVIDIA}, {Name: "rocm", Maker: field.VendorAMD}}
 	device := func(state session.State, level field.Level, bus, gpu string) session.DeviceStatus {
 		return session.DeviceStatus{State: state, Device: collector.Device{ID: cmp.Or(bus, gpu), Level: level, PCIBusID: bus, GPU: gpu}}
 	}

@@ -6,7 +6,7 @@
 // An Extension is a capability beside the page, such as the judgement of health. It is a folder
 // with its flags, goroutines, routes and tests, uses the core through Core, and never imports
 // another extension. What few extensions need are interfaces of one method, which the exporter
-// looks for: Reader. Commands of an extension are lines of the program's table of commands.
+// looks for: Reader, ProcessViewer, Dialecter. Commands of an extension are lines of the program's table of commands.
 package exporter
 
 import (
@@ -17,12 +17,14 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
-	"warpgauge/pkg/view"
 )
 
 // Extension is a capability that is built into the program by one line of its table.
@@ -39,6 +41,18 @@ type Reader interface {
 	// Readings returns what to read in addition. It is called after the flags were checked, in
 	// the exporter and in the child processes that run collectors.
 	Readings(*config.Config) []field.Reading
+}
+
+// ProcessViewer is an Extension that shows the processes on devices.
+type ProcessViewer interface {
+	// ViewsProcesses reports whether the exporter must be able to read processes.
+	ViewsProcesses() bool
+}
+
+// Dialecter is an Extension that names fields as another exporter does.
+type Dialecter interface {
+	// Dialect returns the names for field lists. level is that of the log; nil: it does not change.
+	Dialect(cfg *config.Config, level *zap.AtomicLevel) lists.Dialect
 }
 
 // Stage is a part of the exporter that runs until its context ends.
@@ -58,11 +72,24 @@ type Core struct {
 	Hostname string                           // value of the hostname label; empty: there is no label
 	Version  string
 
-	Board    *view.Board    // sources, devices, columns
-	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
+	Engine   *Engine        // the board with sources, devices and columns; states of collectors
+	Rows     *rows.Reader   // every row of every ring, once
+	Events   *events.Bus    // what happens to devices, collectors and lists
 	Verdicts *verdict.Board // empty until an extension judges devices
-	Status   func() []session.CollectorStatus
+	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
+	Lists    *lists.Desk    // which list is in service, and proposals of others
+	Files    *lists.Files   // parses proposals as local lists are parsed
+	Page     Page
+	NotReady func() []string // why /readyz answers 503; none: it is ready
 
 	Registry *prometheus.Registry // own metrics; extensions register in Start
 	Log      *zap.Logger
+}
+
+// Page is the page of metrics. Extensions start before there is one, so its methods are called by
+// stages and handlers only.
+type Page interface {
+	Counts() []exposition.Count // series that the exporter counts from what happens
+	Sync(now time.Time)         // brings the layout up to date
+	Series() int                // as of the last Sync
 }

@@ -19,6 +19,8 @@ type Settings struct {
 	NodeCondition bool     // write a condition of the Kubernetes node
 	NodeEvents    bool     // write events of the Kubernetes node
 	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
+
+	inMemory bool
 }
 
 // Values of Settings.KernelLog that are not a path.
@@ -89,3 +91,6 @@ func (s *Settings) check(*config.Config) error {
 	}
 	return errors.Join(errs...)
 }
+
+// InMemory keeps verdicts in memory only, whatever the flags say.
+func (s *Settings) InMemory() { s.inMemory = true }

@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -9,45 +9,38 @@ import (
 	"go.uber.org/zap"
 )
 
-// stage is a part of the exporter that runs until its context ends.
-type stage struct {
-	name  string
-	run   func(context.Context) error
-	grace time.Duration // how long its end is waited for at least
-}
-
 // stopWithin is how long all stages together may take to end, as docs/limits.md
 // says: that of the server (2.3 s), of the sampler (1.9 s) and of 16 short ones.
 const stopWithin = 5 * time.Second
 
-// shortGrace is for stages that wait for nothing when they end. What others leave of
+// ShortGrace is for stages that wait for nothing when they end. What others leave of
 // stopWithin is theirs as well, on machines that are too busy to let them end.
-const shortGrace = 50 * time.Millisecond
+const ShortGrace = 50 * time.Millisecond
 
 type running struct {
-	stage
+	Stage
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // after done
 }
 
-// runStages starts the stages in the order of the data flow and, when ctx ends
+// RunStages starts the stages in the order of the data flow and, when ctx ends
 // or a stage ends by itself, stops them one after the other in reverse order. A
-// stage that does not end within its grace, nor in the time that those after it have
+// Stage that does not end within its grace, nor in the time that those after it have
 // left of stopWithin, is abandoned: a library call that hangs must not keep the
 // process. The result is the error of the stage that
 // ended by itself; a stage may not do that while it is needed.
-func runStages(ctx context.Context, log *zap.Logger, stages ...stage) error {
+func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 	base := context.WithoutCancel(ctx)
 	ended := make(chan *running, len(stages))
 	started := make([]*running, len(stages))
 	for i, s := range stages {
 		sctx, cancel := context.WithCancel(base)
-		r := &running{stage: s, cancel: cancel, done: make(chan struct{})}
+		r := &running{Stage: s, cancel: cancel, done: make(chan struct{})}
 		started[i] = r
 		defer cancel()
 		go func() {
-			r.err = r.run(sctx)
+			r.err = r.Run(sctx)
 			close(r.done)
 			ended <- r
 		}()
@@ -60,19 +53,19 @@ func runStages(ctx context.Context, log *zap.Logger, stages ...stage) error {
 	}
 	end, reserved := time.Now().Add(stopWithin), time.Duration(0)
 	for _, s := range stages {
-		reserved += s.grace
+		reserved += s.Grace
 	}
 	for i := len(started) - 1; i >= 0; i-- {
 		r := started[i]
-		if reserved -= r.grace; r != early {
-			r.stop(log, max(r.grace, time.Until(end)-reserved))
+		if reserved -= r.Grace; r != early {
+			r.stop(log, max(r.Grace, time.Until(end)-reserved))
 		}
 	}
 	switch {
 	case early == nil:
 		return nil
 	case early.err == nil:
-		return fmt.Errorf("%s ended without being asked to", early.name)
+		return fmt.Errorf("%s ended without being asked to", early.Name)
 	}
 	return early.err
 }
@@ -85,9 +78,9 @@ func (r *running) stop(log *zap.Logger, within time.Duration) {
 	select {
 	case <-r.done:
 		if r.err != nil && !errors.Is(r.err, context.Canceled) {
-			log.Warn("stop "+r.name, zap.Error(r.err))
+			log.Warn("stop "+r.Name, zap.Error(r.err))
 		}
 	case <-timer.C:
-		log.Warn("abandoning "+r.name+", which does not end", zap.Duration("waited", within))
+		log.Warn("abandoning "+r.Name+", which does not end", zap.Duration("waited", within))
 	}
 }

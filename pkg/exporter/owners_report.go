@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// start runs the clients until stop, for commands that read once. Nil has nothing
+// Start runs the clients until stop, for commands that read once. Nil has nothing
 // to run.
-func (o *owners) start(ctx context.Context) (stop func()) {
+func (o *Owners) Start(ctx context.Context) (stop func()) {
 	if o == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, c := range o.clients {
-		running.Go(func() { _ = o.lasting(c)(ctx) })
+		running.Go(func() { _ = o.Lasting(c)(ctx) })
 	}
 	return func() {
 		cancel()
@@ -29,19 +29,19 @@ func (o *owners) start(ctx context.Context) (stop func()) {
 		go func() { running.Wait(); close(done) }()
 		select {
 		case <-done:
-		case <-time.After(shortGrace): // a client that hangs ends with the process
+		case <-time.After(ShortGrace): // a client that hangs ends with the process
 		}
 	}
 }
 
-// wait waits until each mapping has come or has failed, and joins what is there.
-func (o *owners) wait(ctx context.Context) {
+// Wait waits until each mapping has come or has failed, and joins what is there.
+func (o *Owners) Wait(ctx context.Context) {
 	if o == nil {
 		return
 	}
 	tick := time.NewTicker(statusPoll)
 	defer tick.Stop()
-	for !o.complete() && ctx.Err() == nil {
+	for !o.Complete() && ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
@@ -50,8 +50,8 @@ func (o *owners) wait(ctx context.Context) {
 	o.keeper.Refresh(time.Now())
 }
 
-func (o *owners) complete() bool {
-	for _, h := range o.health {
+func (o *Owners) Complete() bool {
+	for _, h := range o.Health {
 		if !h.State().Tried {
 			return false
 		}
@@ -64,21 +64,21 @@ func (o *owners) complete() bool {
 	return true
 }
 
-// describe says in words who uses a device; nil has nothing to say.
-func (o *owners) describe(d *collector.Device) []string {
+// Describe says in words who uses a device; nil has nothing to say.
+func (o *Owners) Describe(d *collector.Device) []string {
 	if o == nil {
 		return nil
 	}
 	return o.keeper.Describe(d)
 }
 
-// writeProblems says which mapping is missing, and why, and what the kubelet names
+// WriteProblems says which mapping is missing, and why, and what the kubelet names
 // that is not here.
-func (o *owners) writeProblems(w io.Writer, waited time.Duration) {
+func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	if o == nil {
 		return
 	}
-	for _, h := range o.health {
+	for _, h := range o.Health {
 		switch s := h.State(); {
 		case s.Problem != nil:
 			fmt.Fprintf(w, "mapping %s fails (%s): %v\n", s.Name, s.Failing, s.Problem) //nolint:errcheck // the output may be closed
@@ -107,15 +107,15 @@ type dumpedMapping struct {
 	Age     float64 `json:"age_seconds,omitempty"` // of the last answer; none: there was none
 }
 
-// dump returns what is known; nil if owners are off.
-func (o *owners) dump(v *view.View) *dumpedOwners {
+// Dump returns what is known; nil if owners are off.
+func (o *Owners) Dump(v *view.View) *dumpedOwners {
 	if o == nil {
 		return nil
 	}
 	out := &dumpedOwners{
 		Version: o.keeper.Version(), Mappings: []dumpedMapping{}, Devices: map[string][]string{}, Unmatched: o.keeper.Unmatched(),
 	}
-	for _, h := range o.health {
+	for _, h := range o.Health {
 		s := h.State()
 		m := dumpedMapping{Name: s.Name, Tried: s.Tried, Failing: s.Failing, Age: s.Age.Seconds()}
 		if s.Problem != nil {
@@ -125,7 +125,7 @@ func (o *owners) dump(v *view.View) *dumpedOwners {
 	}
 	for _, s := range v.Sources {
 		for i := range s.Devices {
-			if users := o.describe(&s.Devices[i]); len(users) > 0 {
+			if users := o.Describe(&s.Devices[i]); len(users) > 0 {
 				out.Devices[s.Devices[i].ID] = users
 			}
 		}

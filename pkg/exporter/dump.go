@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"compress/gzip"
@@ -41,7 +41,7 @@ type dumper struct {
 	version string
 	board   *view.Board
 	status  func() []session.CollectorStatus
-	owners  *owners // nil if it is not asked who uses a device
+	owners  *Owners // nil if it is not asked who uses a device
 	now     func() time.Time
 	log     *zap.Logger
 
@@ -88,7 +88,7 @@ type dumpedValue struct {
 	Value  *float64          `json:"value"` // null: blank
 }
 
-// run writes a dump when there is something new to tell.
+// Run writes a dump when there is something new to tell.
 func (d *dumper) run(ctx context.Context) error {
 	tick := time.NewTicker(dumpPause)
 	defer tick.Stop()
@@ -183,7 +183,7 @@ func (d *dumper) content() dumped {
 	for _, s := range d.board.Load().Sources {
 		out.Sources = append(out.Sources, d.source(s))
 	}
-	out.Owners = d.owners.dump(d.board.Load())
+	out.Owners = d.owners.Dump(d.board.Load())
 	return out
 }
 

@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 // notifier tells systemd, where it has started us as a unit of Type=notify, that
 // the exporter serves and that it ends. Elsewhere it does nothing. The port is open
 // when stages are made, so what waits for the unit can scrape.
-func notifier(log *zap.Logger) stage {
+func notifier(log *zap.Logger) Stage {
 	say := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {
 			log.Warn("systemd was not told", zap.String("state", state), zap.Error(err))
 		}
 	}
-	return stage{name: "notices to systemd", grace: shortGrace, run: func(ctx context.Context) error {
+	return Stage{Name: "notices to systemd", Grace: ShortGrace, Run: func(ctx context.Context) error {
 		say(daemon.SdNotifyReady)
 		<-ctx.Done()
 		say(daemon.SdNotifyStopping)

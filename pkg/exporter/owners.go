@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -17,34 +17,34 @@ import (
 	"warpgauge/pkg/owner"
 )
 
-// owners is all that says who uses a device: clients of the servers that know something
+// Owners is all that says who uses a device: clients of the servers that know something
 // of it, and the table that joins their answers with the devices. The clients run in this
 // process, never in a collector's.
-type owners struct {
+type Owners struct {
 	keeper    *owner.Keeper
-	clients   []client
-	health    kube.Healths
-	suspicion suspicion
-	log       *zap.Logger
+	clients   []Client
+	Health    kube.Healths
+	Suspicion Suspicion
+	Log       *zap.Logger
 }
 
-// client is one of them.
-type client struct {
-	name string
-	run  func(context.Context) error
-	// complete reports whether all that there is to learn at the start is learned, beyond
+// Client is one of them.
+type Client struct {
+	Name string
+	Run  func(context.Context) error
+	// Complete reports whether all that there is to learn at the start is learned, beyond
 	// the first answer or failure; nil: that is all.
 	complete func() bool
 }
 
-// newOwners makes the clients that the configuration asks for, nil if none. It touches
+// NewOwners makes the clients that the configuration asks for, nil if none. It touches
 // neither sockets nor files: whether a server answers shows later, and never ends
 // the process.
-func newOwners(a *app, cfg *config.Config, e *engine, reg prometheus.Registerer, log *zap.Logger) *owners {
+func NewOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registerer, log *zap.Logger) *Owners {
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
 	}
-	o := &owners{log: log.Named("owners")}
+	o := &Owners{Log: log.Named("owners")}
 	table := owner.Options{
 		Virtual:      cfg.Kubernetes.VirtualGPUs,
 		Claims:       cfg.Kubernetes.DRA,
@@ -53,7 +53,7 @@ func newOwners(a *app, cfg *config.Config, e *engine, reg prometheus.Registerer,
 		JobLabels:    cfg.HPCLabels,
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
-		Ignore:       ownPodOf(a.lookup).is,
+		Ignore:       OwnPodOf(a.Lookup).Is,
 		StaleAfter:   cfg.EffectiveStaleAfter(),
 		Registerer:   reg,
 		Log:          log,
@@ -62,7 +62,7 @@ func newOwners(a *app, cfg *config.Config, e *engine, reg prometheus.Registerer,
 	if cfg.HPCJobDir != "" {
 		j := owner.NewJobDirectory(owner.JobOptions{Dir: cfg.HPCJobDir, OnChange: changed, Log: log})
 		table.Jobs = j.Snapshot
-		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
+		o.add(Client{Name: "job directory", Run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
 		o.addKubelet(cfg, &table, changed, log)
@@ -71,20 +71,20 @@ func newOwners(a *app, cfg *config.Config, e *engine, reg prometheus.Registerer,
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
-	o.suspicion.board, o.suspicion.unknown = e.Board(), o.keeper.Unmatched
+	o.Suspicion.Board, o.Suspicion.Unknown = e.Board(), o.keeper.Unmatched
 	if reg != nil {
-		reg.MustRegister(o.health)
+		reg.MustRegister(o.Health)
 	}
 	return o
 }
 
-func (o *owners) add(c client, health ...*kube.Health) {
+func (o *Owners) add(c Client, health ...*kube.Health) {
 	o.clients = append(o.clients, c)
-	o.health = append(o.health, health...)
+	o.Health = append(o.Health, health...)
 }
 
 // addKubelet asks the kubelet which container has which device.
-func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := kube.NewKubelet(kube.KubeletOptions{
 		Socket: cfg.Kubernetes.Socket,
 		Period: cfg.Kubernetes.Interval,
@@ -94,13 +94,13 @@ func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
-	o.suspicion.kubelet = k
-	o.add(client{name: "pod resources", run: k.Run}, k.Health)
+	o.Suspicion.Kubelet = k
+	o.add(Client{Name: "pod resources", Run: k.Run}, k.Health)
 }
 
 // addAPIServer asks the API server for what the kubelet does not report, if that is
 // configured. Values of processes need uids of pods, which the container runtime knows too.
-func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
 	var forAMD bool
 	table.AMDPodLabels, forAMD = cfg.Operator.PodsOf()
@@ -110,7 +110,7 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	}
 	kube.RouteKlog(log)
 	options := kube.APIOptions{
-		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, UserAgent: "warpgauge/" + a.build.Version,
+		Node: config.NodeName(a.Lookup), Pods: pods, Slices: k.DRA, UserAgent: "warpgauge/" + a.Build.Version,
 		OnChange: changed, Log: log,
 	}
 	if k.PodLabels || len(table.AMDPodLabels) > 0 {
@@ -123,7 +123,7 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 	}
 	s := kube.NewAPIServer(options)
 	table.Metadata = s.Snapshot
-	c := client{name: "pod metadata", run: s.Run}
+	c := Client{Name: "pod metadata", Run: s.Run}
 	if k.DRA {
 		c.complete = func() bool { return !s.Snapshot().ClaimsTime.IsZero() }
 	}
@@ -131,32 +131,32 @@ func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, 
 }
 
 // addRuntime asks the container runtime for the names of containers.
-func (o *owners) addRuntime(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	if cfg.Containers.Socket == "" {
 		return
 	}
 	r := kube.NewRuntime(kube.RuntimeOptions{Socket: cfg.Containers.Socket, OnChange: changed, Log: log})
 	table.Containers = r.Snapshot
-	o.suspicion.runtime, o.suspicion.containers = r, r.Snapshot
-	o.add(client{name: "container runtime", run: r.Run}, r.Health)
+	o.Suspicion.Runtime, o.Suspicion.Containers = r, r.Snapshot
+	o.add(Client{Name: "container runtime", Run: r.Run}, r.Health)
 }
 
 // addProcesses finds the containers of processes, if collectors report which are on
 // which device.
-func (o *owners) addProcesses(cfg *config.Config, e *engine, table *owner.Options, changed func(), log *zap.Logger) {
+func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Options, changed func(), log *zap.Logger) {
 	board := e.Processes()
 	if board == nil || !cfg.Kubernetes.ProcessValuesWanted() {
 		return
 	}
 	p := owner.NewProcesses(board, changed, log)
 	table.Processes = p.Snapshot
-	o.suspicion.processes = p.Snapshot
-	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
+	o.Suspicion.Processes = p.Snapshot
+	o.add(Client{Name: "processes", Run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
 // polledAfter reports whether processes were polled after their collectors had reported
 // them.
-func polledAfter(e *engine, p *owner.Processes) func() bool {
+func polledAfter(e *Engine, p *owner.Processes) func() bool {
 	var since time.Time
 	return func() bool {
 		if !e.readersOpened() {
@@ -169,25 +169,25 @@ func polledAfter(e *engine, p *owner.Processes) func() bool {
 	}
 }
 
-// stages lists what runs, in the order of the data flow. Nil has none.
-func (o *owners) stages() (out []stage) {
+// Stages lists what runs, in the order of the data flow. Nil has none.
+func (o *Owners) stages() (out []Stage) {
 	if o == nil {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, stage{name: c.name, run: o.lasting(c), grace: shortGrace})
+		out = append(out, Stage{Name: c.Name, Run: o.Lasting(c), Grace: ShortGrace})
 	}
 	return append(out,
-		stage{name: "owner table", run: o.keeper.Run, grace: shortGrace},
-		stage{name: "check for changed devices", run: o.suspicion.run, grace: shortGrace})
+		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
+		Stage{Name: "check for changed devices", Run: o.Suspicion.run, Grace: ShortGrace})
 }
 
-// lasting makes a client a stage, which may not end while it is needed: a failed
+// Lasting makes a client a stage, which may not end while it is needed: a failed
 // mapping does not end the exporter.
-func (o *owners) lasting(c client) func(context.Context) error {
+func (o *Owners) Lasting(c Client) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := c.run(ctx); err != nil && ctx.Err() == nil {
-			o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))
+		if err := c.Run(ctx); err != nil && ctx.Err() == nil {
+			o.Log.Error(c.Name+" has ended, its last answer is kept", zap.Error(err))
 		}
 		<-ctx.Done()
 		return nil
@@ -202,10 +202,10 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // as a user of all of them, which it is not.
 type ownPod struct{ namespace, name string } // empty: not known
 
-// ownPodOf finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
+// OwnPodOf finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
 // a pod's host name is its name, unless it has the host's network, and then no
 // pod has that name.
-func ownPodOf(lookup func(string) (string, bool)) ownPod {
+func OwnPodOf(lookup func(string) (string, bool)) ownPod {
 	if in, _ := lookup("KUBERNETES_SERVICE_HOST"); in == "" {
 		return ownPod{}
 	}
@@ -222,8 +222,8 @@ func ownPodOf(lookup func(string) (string, bool)) ownPod {
 	return p
 }
 
-// is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
+// Is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
 // if the namespace is not known.
-func (p ownPod) is(namespace, name string) bool {
+func (p ownPod) Is(namespace, name string) bool {
 	return p.name != "" && p.name == name && (p.namespace == "" || p.namespace == namespace)
 }

@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"bufio"
@@ -21,10 +21,10 @@ func TestBacklogNeverWaits(t *testing.T) {
 	for _, format := range []string{config.LogText, config.LogJSON} {
 		synctest.Test(t, func(t *testing.T) {
 			r, w := io.Pipe()
-			b := newBacklog(w)
+			b := NewBacklog(w)
 			cfg := config.Default()
 			cfg.Log.Format = format
-			log := newLogger(cfg, b)
+			log := NewLogger(cfg, b)
 			log.Info("first")
 			synctest.Wait() // it is being written, and nothing reads
 			const each = 1000
@@ -53,14 +53,14 @@ func TestBacklogNeverWaits(t *testing.T) {
 			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "left out") {
 				t.Errorf("read %q, want that %d lines are left out", got, dropped)
 			}
-			if got := testutil.ToFloat64(b.metric()); int(got) != dropped {
+			if got := testutil.ToFloat64(b.Metric()); int(got) != dropped {
 				t.Errorf("%v lines are counted, want %d", got, dropped)
 			}
 			log.Info("later")
 			if got := line(); !strings.Contains(got, "later") || strings.Contains(got, "left out") {
 				t.Errorf("read %q, want the line that came later", got)
 			}
-			b.flush()
+			b.Flush()
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 func TestLibraryLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		b := newBacklog(w)
+		b := NewBacklog(w)
 		b.line("first")
 		synctest.Wait()
 		for b.dropped == 0 {
@@ -80,7 +80,7 @@ func TestLibraryLeavesRoom(t *testing.T) {
 			t.Errorf("%d lines are dropped, want only the library's", b.dropped)
 		}
 		must(t, r.Close())
-		b.flush()
+		b.Flush()
 	})
 }
 
@@ -89,17 +89,17 @@ func TestLibraryLeavesRoom(t *testing.T) {
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		b := newBacklog(w)
+		b := NewBacklog(w)
 		fmt.Fprint(b, "the reason\n")
 		begin := time.Now()
-		b.flush()
+		b.Flush()
 		if took := time.Since(begin); took != flushWithin {
 			t.Errorf("the end took %v, want %v", took, flushWithin)
 		}
 		must(t, r.Close())
 
 		r, w = io.Pipe()
-		b = newBacklog(w)
+		b = NewBacklog(w)
 		fmt.Fprint(b, "one\ntwo\n")
 		read := make(chan string, 1)
 		go func() {
@@ -108,11 +108,11 @@ func TestFlush(t *testing.T) {
 			n, _ := r.Read(text)
 			read <- string(text[:n])
 		}()
-		b.flush()
+		b.Flush()
 		if got := <-read; got != "one\ntwo\n" {
 			t.Errorf("read %q", got)
 		}
-		newBacklog(w).flush() // nothing was written: nothing to wait for
+		NewBacklog(w).Flush() // nothing was written: nothing to wait for
 	})
 }
 
@@ -133,17 +133,17 @@ func (f *flaky) Write(p []byte) (int, error) {
 func TestClosedStandardError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		to := &flaky{broken: true}
-		b := newBacklog(to)
+		b := NewBacklog(to)
 		for range 3 {
 			fmt.Fprint(b, "lost\n")
 			synctest.Wait()
 		}
-		if got := testutil.ToFloat64(b.metric()); got != 3 {
+		if got := testutil.ToFloat64(b.Metric()); got != 3 {
 			t.Errorf("%v lines are counted, want 3", got)
 		}
 		to.broken = false
 		fmt.Fprint(b, "seen\n")
-		b.flush()
+		b.Flush()
 		if got := to.String(); !strings.HasPrefix(got, "seen\n") || !strings.Contains(got, `"lines": 3}`) {
 			t.Errorf("written %q, want the line and that 3 are missing", got)
 		}

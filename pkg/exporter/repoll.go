@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 // mappings know. They do not ask more often than this.
 const suspicionPeriod = time.Second
 
-// suspicion has the kubelet and the container runtime asked at once when what they
+// Suspicion has the kubelet and the container runtime asked at once when what they
 // said last seems to be old: devices have come or gone, or there is a container that they
 // have not reported.
-type suspicion struct {
-	kubelet    suspect                 // nil: not asked
-	runtime    suspect                 // nil: not asked
-	containers func() *kube.Containers // of the runtime
-	processes  func() *owner.Usage     // nil: not known
-	board      *view.Board
-	unknown    func() []owner.Unmatched
+type Suspicion struct {
+	Kubelet    suspect                 // nil: not asked
+	Runtime    suspect                 // nil: not asked
+	Containers func() *kube.Containers // of the runtime
+	Processes  func() *owner.Usage     // nil: not known
+	Board      *view.Board
+	Unknown    func() []owner.Unmatched
 
 	// Of run's goroutine.
 	version   uint64 // of the View
@@ -39,8 +39,8 @@ var (
 	_ suspect = (*kube.Runtime)(nil)
 )
 
-// run compares until ctx ends.
-func (s *suspicion) run(ctx context.Context) error {
+// Run compares until ctx ends.
+func (s *Suspicion) run(ctx context.Context) error {
 	tick := time.NewTicker(suspicionPeriod)
 	defer tick.Stop()
 	for {
@@ -48,27 +48,27 @@ func (s *suspicion) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			s.check()
+			s.Check()
 		}
 	}
 }
 
-// check asks for each reason once, when it appears: an id that stays unknown does
+// Check asks for each reason once, when it appears: an id that stays unknown does
 // not become known by asking again and again.
-func (s *suspicion) check() {
+func (s *Suspicion) Check() {
 	moved, strangers := s.moved(), s.newStrangers()
-	if s.kubelet != nil && (moved || strangers) {
-		s.kubelet.Suspect()
+	if s.Kubelet != nil && (moved || strangers) {
+		s.Kubelet.Suspect()
 	}
-	if s.runtime != nil && strangers {
-		s.runtime.Suspect()
+	if s.Runtime != nil && strangers {
+		s.Runtime.Suspect()
 	}
 }
 
 // moved says that devices have changed, or that the kubelet names others than
 // there are.
-func (s *suspicion) moved() bool {
-	version, unmatched := s.board.Load().Version, s.unknown()
+func (s *Suspicion) moved() bool {
+	version, unmatched := s.Board.Load().Version, s.Unknown()
 	isNew := func(u owner.Unmatched) bool { return !slices.Contains(s.unmatched, u) }
 	moved := version != s.version || slices.ContainsFunc(unmatched, isNew)
 	s.version, s.unmatched = version, unmatched
@@ -77,12 +77,12 @@ func (s *suspicion) moved() bool {
 
 // newStrangers says that a process runs in a container, or a pod, that was not
 // there at the last check and that is not known.
-func (s *suspicion) newStrangers() bool {
-	if s.processes == nil {
+func (s *Suspicion) newStrangers() bool {
+	if s.Processes == nil {
 		return false
 	}
 	var now []string
-	for _, use := range s.processes().Devices {
+	for _, use := range s.Processes().Devices {
 		for _, u := range use.Users {
 			if u.PodUID != "" && !s.known(u) {
 				now = append(now, u.PodUID+"/"+u.ContainerID)
@@ -99,10 +99,10 @@ func (s *suspicion) newStrangers() bool {
 
 // known asks the runtime's last answer. Without a runtime, every process that
 // appears may be of a pod that the kubelet has just started.
-func (s *suspicion) known(u owner.User) bool {
-	if s.containers == nil {
+func (s *Suspicion) known(u owner.User) bool {
+	if s.Containers == nil {
 		return false
 	}
-	_, known := s.containers().ByID[u.ContainerID]
+	_, known := s.Containers().ByID[u.ContainerID]
 	return known
 }

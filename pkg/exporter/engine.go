@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -20,13 +20,15 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// engine is everything that samples: a supervisor for each collector, and the
+// Engine is everything that samples: a supervisor for each collector, and the
 // failover between the two that read the same GPUs. All publish on one board in the
 // order of the table.
-type engine struct {
+type Engine struct {
 	collectors []*supervisor.Supervisor
 	readers    []processReader // of processes on devices
+	table      []Vendor
 	board      *view.Board
+	interval   func(field.Reading) time.Duration
 	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
 	processes  *view.Board                                   // of readers; nil if there are none
 	listed     func(name string, list field.List) field.List // a collector's list, with what is read in addition
@@ -42,20 +44,20 @@ type processReader struct {
 	of string // the collector
 }
 
-func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *engine {
+func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
 	var page, processes view.Merger
-	e := &engine{board: page.Board()}
+	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}
 	start := time.Now()
 	e.listed = func(name string, list field.List) field.List {
-		if slices.ContainsFunc(all, func(v vendor) bool { return v.name == name && v.maker == field.VendorNVIDIA }) {
+		if slices.ContainsFunc(all, func(v Vendor) bool { return v.Name == name && v.Maker == field.VendorNVIDIA }) {
 			list.AMD = nil // it has no device of AMD's
 		}
-		return withHealth(cfg, list)
+		return a.extend(cfg, list)
 	}
 	publish := e.publishers(cfg, all, &page, reg, log)
-	add := func(v *vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
+	add := func(v *Vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
 		o := supervisor.Options{
-			Name: name, Open: open, Publish: publish, Present: v.present,
+			Name: name, Open: open, Publish: publish, Present: v.Present,
 			Session:     sessionOptions(cfg, name, log),
 			Hidden:      isProcesses(name),
 			StopTimeout: samplerStop,
@@ -64,26 +66,26 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 			FreshFor:    cfg.EffectiveStaleAfter(),
 			Logger:      log,
 		}
-		if v.isolated {
-			o.Command, o.Environment = childArguments(a, name, start), v.environment
-			if v.echo && name == v.name {
-				o.Output = a.log.line
+		if v.Isolated {
+			o.Command, o.Environment = childArguments(a, name, start), v.Environment
+			if v.Echo && name == v.Name {
+				o.Output = a.Log.line
 			}
 		}
 		return supervisor.New(w, o)
 	}
 	for _, v := range all {
-		s := add(&v, v.name, v.open, supervisor.Wanted{List: e.listed(v.name, list)}, publish[v.name])
+		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, publish[v.Name])
 		register(reg, s)
 		e.collectors = append(e.collectors, s)
-		if v.processes != nil {
+		if v.Processes != nil {
 			e.processes = processes.Board()
 			always := cfg.Kubernetes.ProcessValuesWanted()
-			s := add(&v, v.processes().Name(), v.processes, supervisor.Wanted{Standby: !always}, processes.Part().Publish)
+			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part().Publish)
 			if always { // else they are read for viewers now and then, which is nothing to watch
 				register(reg, s)
 			}
-			e.readers = append(e.readers, processReader{s, v.name})
+			e.readers = append(e.readers, processReader{s, v.Name})
 		}
 	}
 	return e
@@ -123,20 +125,20 @@ func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Op
 
 // publishers say where the sources of each collector go. If one is wanted together with
 // its fallback, they share one part of the page, which a failover fills.
-func (e *engine) publishers(cfg *config.Config, all []vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
+func (e *Engine) publishers(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
 	out := map[string]func([]*view.Source){}
 	for _, v := range all {
-		out[v.name] = nil
+		out[v.Name] = nil
 	}
 	for _, v := range all {
-		if _, wanted := out[v.fallback]; !wanted {
+		if _, wanted := out[v.Fallback]; !wanted {
 			continue
 		}
 		patience := patience(cfg)
 		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
-			Primary: v.name, Secondary: v.fallback,
+			Primary: v.Name, Secondary: v.Fallback,
 			Publish:    page.Part().Publish,
-			Standby:    func(ctx context.Context, rest bool) error { return e.standby(ctx, v.fallback, rest) },
+			Standby:    func(ctx context.Context, rest bool) error { return e.Standby(ctx, v.Fallback, rest) },
 			Patience:   patience,
 			Confidence: 2 * patience,
 			Changed: func(collector string) {
@@ -147,11 +149,11 @@ func (e *engine) publishers(cfg *config.Config, all []vendor, page *view.Merger,
 			Logger: log,
 		})
 		register(reg, e.failover)
-		out[v.name], out[v.fallback] = e.failover.Primary, e.failover.Secondary
+		out[v.Name], out[v.Fallback] = e.failover.Primary, e.failover.Secondary
 	}
 	for _, v := range all {
-		if out[v.name] == nil {
-			out[v.name] = page.Part().Publish
+		if out[v.Name] == nil {
+			out[v.Name] = page.Part().Publish
 		}
 	}
 	return out
@@ -165,14 +167,42 @@ func patience(cfg *config.Config) time.Duration {
 }
 
 // Board is where readers find the sources of all collectors.
-func (e *engine) Board() *view.Board { return e.board }
+func (e *Engine) Board() *view.Board { return e.board }
+
+// Vendor returns the vendor of a collector's devices; nil: unknown, as of simulated ones.
+func (e *Engine) Vendor(collector string) *field.Vendor {
+	for _, v := range e.table {
+		if v.Name == collector {
+			return v.Maker
+		}
+	}
+	return nil
+}
+
+// Simulated reports whether all devices are simulated.
+func (e *Engine) Simulated() bool {
+	return !slices.ContainsFunc(e.table, func(v Vendor) bool { return !v.Simulated })
+}
+
+// AwaitOpened returns when every collector has been opened, or reports why not.
+func (e *Engine) AwaitOpened(ctx context.Context) { Await(ctx, e, session.Opened) }
+
+// Interval returns how often a reading is taken.
+func (e *Engine) Interval(r field.Reading) time.Duration { return e.interval(r) }
+
+// SampleTimes reports how long samples of each source have taken in its library.
+func (e *Engine) SampleTimes(report func(collector, source string, count uint64, seconds float64)) {
+	for _, s := range e.collectors {
+		s.SampleTimes(func(source string, count uint64, seconds float64) { report(s.Name(), source, count, seconds) })
+	}
+}
 
 // Processes is where readers find the processes on each device; nil if none are
 // read. What its rows are is in package collector.
-func (e *engine) Processes() *view.Board { return e.processes }
+func (e *Engine) Processes() *view.Board { return e.processes }
 
 // Run samples until ctx ends.
-func (e *engine) Run(ctx context.Context) error {
+func (e *Engine) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if e.failover != nil {
@@ -185,7 +215,7 @@ func (e *engine) Run(ctx context.Context) error {
 
 // all are the supervisors of the collector of that name and of its processes, or of
 // all of them if the name is empty.
-func (e *engine) all(name string) (out []*supervisor.Supervisor) {
+func (e *Engine) all(name string) (out []*supervisor.Supervisor) {
 	for _, s := range e.collectors {
 		if name == "" || s.Name() == name {
 			out = append(out, s)
@@ -210,7 +240,7 @@ func each(all []*supervisor.Supervisor, f func(*supervisor.Supervisor) error) er
 }
 
 // Reload gives all collectors the new list at once.
-func (e *engine) Reload(ctx context.Context, list field.List) error {
+func (e *Engine) Reload(ctx context.Context, list field.List) error {
 	return each(e.collectors, func(s *supervisor.Supervisor) error {
 		return s.Want(ctx, func(w *supervisor.Wanted) { w.List = e.listed(s.Name(), list) })
 	})
@@ -218,7 +248,7 @@ func (e *engine) Reload(ctx context.Context, list field.List) error {
 
 // Release releases the collector of that name, or all if it is empty, with its
 // processes, and returns when nothing of it is held any more.
-func (e *engine) Release(ctx context.Context, name string) error {
+func (e *Engine) Release(ctx context.Context, name string) error {
 	if e.failover != nil {
 		defer e.failover.Withdraw() // nothing of it may stay on the page
 	}
@@ -228,14 +258,14 @@ func (e *engine) Release(ctx context.Context, name string) error {
 }
 
 // Resume ends a release. It does not wait.
-func (e *engine) Resume(name string) {
+func (e *Engine) Resume(name string) {
 	for _, s := range e.all(name) {
 		s.Change(func(w *supervisor.Wanted) { w.Released = false })
 	}
 }
 
-// standby says whether another collector serves the devices of this one.
-func (e *engine) standby(ctx context.Context, name string, rest bool) error {
+// Standby says whether another collector serves the devices of this one.
+func (e *Engine) Standby(ctx context.Context, name string, rest bool) error {
 	for _, s := range e.collectors {
 		if s.Name() == name {
 			return s.Want(ctx, func(w *supervisor.Wanted) { w.Standby = rest })
@@ -244,15 +274,15 @@ func (e *engine) standby(ctx context.Context, name string, rest bool) error {
 	return nil
 }
 
-// readProcesses has processes read, or not, by readers that are not always needed.
-func (e *engine) readProcesses(wanted bool) {
+// ReadProcesses has processes read, or not, by readers that are not always needed.
+func (e *Engine) ReadProcesses(wanted bool) {
 	for _, s := range e.readers {
 		s.Change(func(w *supervisor.Wanted) { w.Standby = !wanted })
 	}
 }
 
 // Status reports the state of every collector, in order of priority.
-func (e *engine) Status() (out []session.CollectorStatus) {
+func (e *Engine) Status() (out []session.CollectorStatus) {
 	for _, s := range e.collectors {
 		out = append(out, s.Status())
 	}
@@ -260,7 +290,7 @@ func (e *engine) Status() (out []session.CollectorStatus) {
 }
 
 // Names returns the names of the collectors, in order of priority.
-func (e *engine) Names() (out []string) {
+func (e *Engine) Names() (out []string) {
 	for _, s := range e.collectors {
 		out = append(out, s.Name())
 	}
@@ -268,7 +298,7 @@ func (e *engine) Names() (out []string) {
 }
 
 // Costs returns what the session of each collector has spent in the vendor's library.
-func (e *engine) Costs() (out []session.Costs) {
+func (e *Engine) Costs() (out []session.Costs) {
 	for _, s := range e.collectors {
 		out = append(out, s.Costs())
 	}
@@ -278,23 +308,23 @@ func (e *engine) Costs() (out []session.Costs) {
 // statusPoll is how often a one-shot command looks whether it has what it needs.
 const statusPoll = 5 * time.Millisecond
 
-// opened reports whether every collector has been opened or reports why not, and
+// Opened reports whether every collector has been opened or reports why not, and
 // every device has been sampled or reports why not.
-func opened(all []session.CollectorStatus) bool { return session.Opened(all) }
+func Opened(all []session.CollectorStatus) bool { return session.Opened(all) }
 
 // readersOpened is opened of those that read processes.
-func (e *engine) readersOpened() bool {
+func (e *Engine) readersOpened() bool {
 	for _, s := range e.readers {
-		if !opened([]session.CollectorStatus{s.Status()}) {
+		if !Opened([]session.CollectorStatus{s.Status()}) {
 			return false
 		}
 	}
 	return true
 }
 
-// sampledAgain returns a function that reports whether each source with a device that is
+// SampledAgain returns a function that reports whether each source with a device that is
 // up has another row. Devices of which all is slow may have nothing new in it.
-func (e *engine) sampledAgain() func([]session.CollectorStatus) bool {
+func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
 	heads := map[*ring.Ring]uint64{}
 	for _, s := range e.board.Load().Sources {
 		heads[s.Ring] = s.Ring.Head()
@@ -315,8 +345,8 @@ func (e *engine) sampledAgain() func([]session.CollectorStatus) bool {
 	}
 }
 
-// await polls the engine until done or the end of ctx, and returns its last status.
-func await(ctx context.Context, e *engine, done func([]session.CollectorStatus) bool) []session.CollectorStatus {
+// Await polls the engine until done or the end of ctx, and returns its last status.
+func Await(ctx context.Context, e *Engine, done func([]session.CollectorStatus) bool) []session.CollectorStatus {
 	tick := time.NewTicker(statusPoll)
 	defer tick.Stop()
 	for {
@@ -332,10 +362,10 @@ func await(ctx context.Context, e *engine, done func([]session.CollectorStatus) 
 	}
 }
 
-// sampleOnce runs the engine, and what knows the users of devices, until both have
+// SampleOnce runs the engine, and what knows the users of devices, until both have
 // reported and then until f returns. It waits for library calls no longer than the
 // exporter does at its end.
-func sampleOnce(ctx context.Context, e *engine, o *owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
+func SampleOnce(ctx context.Context, e *Engine, o *Owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
 	rctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -343,13 +373,13 @@ func sampleOnce(ctx context.Context, e *engine, o *owners, timeout time.Duration
 		_ = e.Run(rctx) // what it had to abandon ends with the process
 	}()
 	defer func() { cancel(); <-done }()
-	defer o.start(ctx)()
+	defer o.Start(ctx)()
 	wctx, stop := context.WithTimeout(ctx, timeout)
 	defer stop()
-	all := await(wctx, e, opened)
+	all := Await(wctx, e, Opened)
 	if e.failover != nil {
 		e.failover.DecideNow()
 	}
-	o.wait(wctx)
+	o.Wait(wctx)
 	return f(wctx, all)
 }

@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// newLogger logs to b: lines for people, or JSON for collectors of logs. Both
+// NewLogger logs to b: lines for people, or JSON for collectors of logs. Both
 // have RFC 3339 times with milliseconds.
-func newLogger(c *config.Config, b *backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
+func NewLogger(c *config.Config, b *backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
 
 // newLoggerAt is newLogger with a level that may change.
 func newLoggerAt(c *config.Config, b *backlog, level zapcore.LevelEnabler) *zap.Logger {
@@ -75,7 +75,7 @@ type backlog struct {
 	unsaid  uint64          // of them, those of which no line says it
 }
 
-func newBacklog(to io.Writer) *backlog {
+func NewBacklog(to io.Writer) *backlog {
 	return &backlog{to: to, encoder: newEncoder(config.Default()), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
@@ -120,7 +120,7 @@ func (b *backlog) wakeLocked() {
 	}
 }
 
-// run writes what waits, until flush was called. A write that never returns is abandoned
+// Run writes what waits, until flush was called. A write that never returns is abandoned
 // at the end of the process.
 func (b *backlog) run() {
 	defer close(b.done)
@@ -158,8 +158,8 @@ func (b *backlog) take() (lines []byte, unsaid uint64, ended bool) {
 	return lines, unsaid, b.ended
 }
 
-// flush gives the lines that wait a moment to be written. Nothing is written after it.
-func (b *backlog) flush() {
+// Flush gives the lines that wait a moment to be written. Nothing is written after it.
+func (b *backlog) Flush() {
 	b.mu.Lock()
 	b.ended = true
 	started := b.started
@@ -199,8 +199,8 @@ func (b *backlog) notice(lines uint64) []byte {
 	return bytes.Clone(text.Bytes())
 }
 
-// metric counts the lines that were dropped.
-func (b *backlog) metric() prometheus.Collector {
+// Metric counts the lines that were dropped.
+func (b *backlog) Metric() prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "warpgauge_log_lines_dropped_total",
 		Help: "Lines of the log that were dropped because standard error was read too slowly or is closed.",

@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -27,9 +27,9 @@ func (j *journal) add(line string) {
 	j.lines = append(j.lines, line)
 }
 
-// stage ends when it is stopped, after slow.
-func (j *journal) stage(name string, slow time.Duration) stage {
-	return stage{name: name, grace: time.Second, run: func(ctx context.Context) error {
+// Stage ends when it is stopped, after slow.
+func (j *journal) stage(name string, slow time.Duration) Stage {
+	return Stage{Name: name, Grace: time.Second, Run: func(ctx context.Context) error {
 		<-ctx.Done()
 		time.Sleep(slow)
 		j.add("end " + name)
@@ -44,7 +44,7 @@ func TestStagesStopInReverseOrder(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		start := time.Now()
 		// The first to stop is the slowest: the others must wait for it.
-		err := runStages(ctx, zap.NewNop(), j.stage("sampler", 0), j.stage("renderer", 100*time.Millisecond), j.stage("server", 500*time.Millisecond))
+		err := RunStages(ctx, zap.NewNop(), j.stage("sampler", 0), j.stage("renderer", 100*time.Millisecond), j.stage("server", 500*time.Millisecond))
 		if err != nil {
 			t.Errorf("runStages = %v, want nil after the end of its context", err)
 		}
@@ -61,13 +61,13 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		release := make(chan struct{})
-		hung := stage{name: "watch", grace: shortGrace, run: func(context.Context) error { <-release; return nil }}
+		hung := Stage{Name: "watch", Grace: ShortGrace, Run: func(context.Context) error { <-release; return nil }}
 		core, logs := observer.New(zap.InfoLevel)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
 		// The server takes half of its second; the sampler's is not for the one that hangs.
-		if err := runStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
+		if err := RunStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
 			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
 		}
 		if got, want := time.Since(start), stopWithin-100*time.Millisecond; got != want {
@@ -84,14 +84,14 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 func TestStagesHaveTheirGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		hang := func(name string, grace time.Duration) stage {
-			return stage{name: name, grace: grace, run: func(context.Context) error { <-release; return nil }}
+		hang := func(name string, grace time.Duration) Stage {
+			return Stage{Name: name, Grace: grace, Run: func(context.Context) error { <-release; return nil }}
 		}
 		core, logs := observer.New(zap.InfoLevel)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
-		if err := runStages(ctx, zap.New(core), hang("sampler", 2*time.Second), hang("watch", shortGrace), hang("server", time.Second)); err != nil {
+		if err := RunStages(ctx, zap.New(core), hang("sampler", 2*time.Second), hang("watch", ShortGrace), hang("server", time.Second)); err != nil {
 			t.Error(err)
 		}
 		if got := time.Since(start); got != stopWithin {
@@ -101,7 +101,7 @@ func TestStagesHaveTheirGrace(t *testing.T) {
 		for _, l := range logs.All() {
 			waited[strings.Fields(l.Message)[1]] = l.ContextMap()["waited"].(time.Duration)
 		}
-		want := map[string]time.Duration{"server,": stopWithin - 2*time.Second - shortGrace, "watch,": shortGrace, "sampler,": 2 * time.Second}
+		want := map[string]time.Duration{"server,": stopWithin - 2*time.Second - ShortGrace, "watch,": ShortGrace, "sampler,": 2 * time.Second}
 		if diff := cmp.Diff(want, waited); diff != "" {
 			t.Errorf("waited for each (-want +got):\n%s", diff)
 		}
@@ -113,9 +113,9 @@ func TestStagesStopWhenOneFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		broken := errors.New("port taken")
-		failing := stage{name: "server", grace: time.Second, run: func(context.Context) error { return broken }}
+		failing := Stage{Name: "server", Grace: time.Second, Run: func(context.Context) error { return broken }}
 		core, logs := observer.New(zap.InfoLevel)
-		if err := runStages(t.Context(), zap.New(core), j.stage("sampler", 0), failing); !errors.Is(err, broken) {
+		if err := RunStages(t.Context(), zap.New(core), j.stage("sampler", 0), failing); !errors.Is(err, broken) {
 			t.Errorf("runStages = %v, want the error of the stage that failed", err)
 		}
 		if !slices.Equal(j.lines, []string{"end sampler"}) {
@@ -129,8 +129,8 @@ func TestStagesStopWhenOneFails(t *testing.T) {
 
 func TestStageThatEndsEarlyIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		early := stage{name: "watcher", grace: time.Second, run: func(context.Context) error { return nil }}
-		err := runStages(t.Context(), zap.NewNop(), early)
+		early := Stage{Name: "watcher", Grace: time.Second, Run: func(context.Context) error { return nil }}
+		err := RunStages(t.Context(), zap.NewNop(), early)
 		if err == nil || err.Error() != "watcher ended without being asked to" {
 			t.Errorf("runStages = %v, want it to name the stage that ended", err)
 		}
@@ -139,11 +139,11 @@ func TestStageThatEndsEarlyIsAFailure(t *testing.T) {
 
 func TestStageErrorsAtStopAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := stage{name: "sampler", grace: time.Second, run: func(ctx context.Context) error { <-ctx.Done(); return errors.New("abandoned GPU-7") }}
+		s := Stage{Name: "sampler", Grace: time.Second, Run: func(ctx context.Context) error { <-ctx.Done(); return errors.New("abandoned GPU-7") }}
 		core, logs := observer.New(zap.InfoLevel)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := runStages(ctx, zap.New(core), s); err != nil {
+		if err := RunStages(ctx, zap.New(core), s); err != nil {
 			t.Errorf("runStages = %v, want nil", err)
 		}
 		if logs.Len() != 1 || logs.All()[0].ContextMap()["error"] != "abandoned GPU-7" {
