@@ -66,7 +66,7 @@ func (amdExtension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		return nil, nil, nil
 	}
 	return nil, []exporter.Route{
-		{Pattern: "GET /gpumetrics", Handler: gpuMetrics(c.Board.Load, c.Config.EffectiveStaleAfter())},
+		{Pattern: "GET /gpumetrics", Handler: gpuMetrics(c.Engine.Board().Load, c.Config.EffectiveStaleAfter())},
 		{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)},
 	}, nil
 }

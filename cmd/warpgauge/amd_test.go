@@ -1,21 +1,19 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"testing"
 
 	"warpgauge/pkg/exporter"
 
 	"github.com/google/go-cmp/cmp"
-
-	"warpgauge/pkg/config"
 )
 
 // TestRelaxed: with the environment of AMD's operator unknown flags are left out, and what
 // follows as their value.
 func TestRelaxed(t *testing.T) {
-	a := &exporter.Program{Environ: []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"}}
-	a.Flags = config.NewSet(a.Lookup)
+	a := newProgram(exporter.Streams{Err: io.Discard}, []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"})
 	for _, tt := range []struct{ in, want []string }{
 		{[]string{"w"}, []string{"w"}},
 		{[]string{"w", "--bind=127.0.0.1"}, []string{"w", "--bind=127.0.0.1"}},
@@ -26,7 +24,7 @@ func TestRelaxed(t *testing.T) {
 		{[]string{"w", "devices", "--xy"}, []string{"w", "devices", "--xy"}},
 		{[]string{"w", "--", "--xy"}, []string{"w", "--", "--xy"}},
 	} {
-		if d := cmp.Diff(tt.want, relax(a, tt.in, a.root().Flags)); d != "" {
+		if d := cmp.Diff(tt.want, relax(a, tt.in, newRoot(a).Flags)); d != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.in, d)
 		}
 	}
@@ -34,9 +32,8 @@ func TestRelaxed(t *testing.T) {
 	if d := cmp.Diff([]string{"--xy", "--xy", "--xy=z"}, a.Unknown); d != "" {
 		t.Errorf("unknown (-want +got):\n%s", d)
 	}
-	strict := &exporter.Program{}
-	strict.Flags = config.NewSet(strict.Lookup)
-	if got := relax(strict, []string{"w", "--xy"}, strict.root().Flags); len(got) != 2 {
+	strict := newProgram(exporter.Streams{Err: io.Discard}, nil)
+	if got := relax(strict, []string{"w", "--xy"}, newRoot(strict).Flags); len(got) != 2 {
 		t.Errorf("without the environment: %q", got)
 	}
 }

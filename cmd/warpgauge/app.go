@@ -15,21 +15,29 @@ import (
 // environ is the environment, as os.Environ returns it; defaults are the counters CSVs that are tried if the
 // user names none.
 func run(ctx context.Context, args []string, s exporter.Streams, environ []string, defaults ...string) int {
-	a := &exporter.Program{Streams: s, Log: exporter.NewBacklog(s.Err), Environ: environ, Defaults: defaults, Build: cmdline.ReadBuild(version)}
-	a.Vendors, a.Extensions = vendors, extensions()
+	a := newProgram(s, environ, defaults...)
+	defer a.Log.Flush()
+	root := newRoot(a)
+	return cmdline.ExitCode(a.Log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
+}
+
+// newProgram returns the program with its tables, before any flag is parsed.
+func newProgram(s exporter.Streams, environ []string, defaults ...string) *exporter.Program {
+	a := &exporter.Program{
+		Streams: s, Log: exporter.NewBacklog(s.Err), Environ: environ, Defaults: defaults, Build: cmdline.ReadBuild(version),
+		Vendors: vendors, Extensions: extensions(),
+	}
 	a.Flags = config.NewSet(a.Lookup)
 	for _, e := range a.Extensions {
 		e.Flags(a.Flags)
 	}
-	defer a.Log.Flush()
-	root := a.root()
-	return cmdline.ExitCode(a.Log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
+	return a
 }
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version string
 
-func (a *exporter.Program) root() *cli.Command {
+func newRoot(a *exporter.Program) *cli.Command {
 	notice := ""
 	if a.Build.Pure {
 		notice = ", without cgo: reads no NVIDIA GPU"
@@ -39,7 +47,7 @@ func (a *exporter.Program) root() *cli.Command {
 		Usage:     "GPU metrics for Prometheus",
 		Version:   a.Build.Version,
 		Flags:     a.Flags.CLI(),
-		Action:    a.serveAction,
+		Action:    func(ctx context.Context, cmd *cli.Command) error { return serveAction(ctx, a, cmd) },
 		Writer:    a.Out,
 		ErrWriter: a.Log,
 		Commands: []*cli.Command{
@@ -53,7 +61,7 @@ func (a *exporter.Program) root() *cli.Command {
 }
 
 // serveAction runs when no subcommand is named.
-func (a *exporter.Program) serveAction(ctx context.Context, cmd *cli.Command) error {
+func serveAction(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	if word := cmd.Args().First(); word != "" {
 		return cmdline.UnknownCommand(cmd, word)
 	}

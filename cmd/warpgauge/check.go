@@ -69,9 +69,9 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	var parsed *lists.Parsed
 	problems := func(*view.View) ([]field.Problem, error) { return parsed.Problems, parsed.Err }
 	if guarded {
-		extension := filepath.Ext(in.Name)
-		guard := remote.GuardOf(&cfg.Remote)
-		parsed = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: extension == ".yaml" || extension == ".yml"}, files)
+		suffix := filepath.Ext(in.Name)
+		guard := remote.GuardOf(&extension[*remote.Extension](a).Settings)
+		parsed = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
 		problems = func(v *view.View) ([]field.Problem, error) { return refusals(&guard, in.Name, parsed, v) }
 	} else {
 		parsed = files.Parse(in)
@@ -88,6 +88,12 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
 			}
 			found.add(all, r)
+			found.Health = map[string][]string{}
+			for _, c := range all {
+				if added := a.HiddenOf(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
+					found.Health[c.Name] = added
+				}
+			}
 			return nil
 		})
 		if err != nil {
@@ -147,6 +153,8 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
+	// Health is what is read in addition for health, by collector.
+	Health map[string][]string `json:"health,omitempty"`
 	// Nowhere are fields that no device of the node is asked for.
 	Nowhere []absentRow `json:"nowhere"`
 }
@@ -284,6 +292,9 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
 		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, lists.Count(k.asked, "field"), lists.Count(k.n, "device"), k.name) //nolint:errcheck // as above
+	}
+	if added := c.Health[s.Name]; len(added) > 0 {
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, lists.Count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

@@ -13,16 +13,12 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/internal/testkit/pages"
-	"warpgauge/pkg/cmdline"
-	"warpgauge/pkg/config"
 )
 
 // TestCommandsOfPages checks each `warpgauge …` in a block of a page: the subcommand and its flags
 // exist, and it does what it can do on simulated GPUs.
 func TestCommandsOfPages(t *testing.T) {
-	a := &exporter.Program{Streams: exporter.Streams{Out: os.Stderr, Err: os.Stderr}, Build: cmdline.ReadBuild(version)}
-	a.Flags = config.NewSet(a.Lookup)
-	root := a.root()
+	root := newRoot(newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil))
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)
 	// As docs/remote.md makes one: without profiling fields, which nodes refuse from a server.

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
@@ -26,11 +25,7 @@ import (
 // ownersOf returns what a command line makes, without running it.
 func ownersOf(t *testing.T, env environment, args ...string) (*exporter.Owners, []string) {
 	t.Helper()
-	a := &exporter.Program{Environ: env.list(), Flags: config.NewSet(env.lookup)}
-	root := a.root()
-	root.Action, root.Commands = nil, nil
-	must(t, root.Run(t.Context(), append([]string{"warpgauge", "--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...)))
-	cfg, err := a.Config()
+	a, cfg, err := programOf(t.Context(), env.list(), append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...)...)
 	must(t, err)
 	all, err := a.Collectors(cfg, zap.NewNop())
 	must(t, err)

@@ -36,7 +36,7 @@ const (
 // parseCSV returns the list of a CSV as the exporter parses it.
 func parseCSV(t *testing.T, cfg *config.Config, csv string) field.List {
 	t.Helper()
-	p := newFiles(&exporter.Program{}, cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
+	p := new(exporter.Program).NewFiles(cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
 	must(t, p.Err)
 	return p.Fields
 }
@@ -51,8 +51,7 @@ type deliveryNode struct {
 
 func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	t.Helper()
-	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--remote-config=apply", "--remote-url=http://lists"}, args...)...)...)
-	a := &exporter.Program{}
+	a, cfg := wanted(t, simulated(append([]string{"--isolation=none", "--remote-config=apply", "--remote-url=http://lists"}, args...)...)...)
 	log := zap.NewNop()
 	files := a.NewFiles(cfg, "", nil)
 	first, err := files.First(t.Context(), log)
@@ -61,12 +60,12 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	must(t, err)
 	p, err := a.NewPipeline(cfg, all, first.Fields, log)
 	must(t, err)
-	desk := newDesk(first, p, files, log)
-	r, err := newRemote(t.Context(), a, p, desk, files, log)
+	p.ServeLists(first, files)
+	c := p.Core()
+	r, err := remote.New(t.Context(), extension[*remote.Extension](a).Options(c))
 	must(t, err)
-	p.Registry.MustRegister(desk)
 	p.AddPages()
-	n := &deliveryNode{r, a.newServer(cfg, all, p, desk, log), files, desk}
+	n := &deliveryNode{r, p.NewServer(), files, c.Lists}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {

@@ -169,14 +169,9 @@ func show(ctx context.Context, a *exporter.Program, cmd *cli.Command, targets []
 // sampled samples in this process as the exporter does, and calls f with a client of
 // the API over that when each device has been sampled or says why not.
 func sampled(ctx context.Context, a *exporter.Program, cfg *config.Config, timeout time.Duration, log *zap.Logger, f func(c *apiv1.Client, hostname string) error) error {
-	for _, e := range a.Extensions {
-		switch e := e.(type) {
-		case *live.Extension:
-			e.Recorder.Directory, e.Page = "", live.PageFull // recordings are the exporter's
-		case *health.Extension:
-			e.InMemory()
-		}
-	}
+	shown := extension[*live.Extension](a)
+	shown.Recorder.Directory, shown.Page = "", live.PageFull // recordings are the exporter's
+	extension[*health.Extension](a).InMemory()
 	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err

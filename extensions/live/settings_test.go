@@ -11,7 +11,7 @@ import (
 func TestRecorderAndHistory(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		_, _, err := configtest.Parse(t, []configtest.Flags{New()}, args...)
+		_, _, err := configtest.Parse(t, nil, []configtest.Flags{New()}, args...)
 		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}

@@ -21,11 +21,12 @@ func TestGuard(t *testing.T) {
 		guard func(*Guard)
 		want  []string // refusals, each "line text"; none: it is good
 	}{
-		"good":     {text: listB},
-		"bytes":    {text: listB, guard: func(g *Guard) { g.Bytes = 10 }, want: []string{"0 the list has 65 bytes, which is more than 10"}},
-		"fields":   {text: listB, guard: func(g *Guard) { g.Fields = 1 }, want: []string{"0 2 fields are more than 1"}},
-		"many":     {text: many.String(), guard: func(g *Guard) { g.Series = 1 << 30; g.Profiling = true }, want: []string{"fields are more than 500"}},
-		"interval": {text: listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c, interval=50ms\n", want: []string{"3 DCGM_FI_DEV_SM_CLOCK: the interval 50ms is shorter than 100ms"}},
+		"good":              {text: listB},
+		"bytes":             {text: listB, guard: func(g *Guard) { g.Bytes = 10 }, want: []string{"0 the list has 65 bytes, which is more than 10"}},
+		"fields":            {text: listB, guard: func(g *Guard) { g.Fields = 1 }, want: []string{"0 2 fields are more than 1"}},
+		"many":              {text: many.String(), guard: func(g *Guard) { g.Series = 1 << 30; g.Profiling = true }, want: []string{"fields are more than 500"}},
+		"interval":          {text: listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c, interval=50ms\n", want: []string{"3 DCGM_FI_DEV_SM_CLOCK: the interval 50ms is shorter than 100ms"}},
+		"shortest interval": {text: listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c, interval=100ms\n"},
 		"profiling": {text: listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, x\nDCGM_FI_PROF_DRAM_ACTIVE, gauge, x\n",
 			want: []string{"2 DCGM_FI_PROF_SM_ACTIVE: profiling", "3 DCGM_FI_PROF_DRAM_ACTIVE: profiling"}},
 		"profiling allowed": {text: listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, x\n", guard: func(g *Guard) { g.Profiling = true }},

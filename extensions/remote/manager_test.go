@@ -20,6 +20,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -55,6 +56,7 @@ func gpus(n int, csv string) *view.View {
 			s.Columns = append(s.Columns, collector.Column{Device: i, Field: r.Desc.ID})
 		}
 	}
+	s.Ring = ring.Make(16, n, len(s.Columns))
 	return &view.View{Sources: []*view.Source{s}}
 }
 

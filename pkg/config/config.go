@@ -73,7 +73,6 @@ type Config struct {
 	Containers Containers
 	HPCJobDir  string
 	HPCLabels  []string // further labels of jobs: user, partition
-	Remote     Remote
 	Operator   Operator // AMD's
 	Dump       Dump
 	Log        Log
@@ -215,7 +214,6 @@ func Default() *Config {
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
-		Remote:           defaultRemote(),
 		Operator:         Operator{gpus: true, pods: true, jobs: true},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},

@@ -24,7 +24,6 @@ const (
 	GroupPage       Group = "The page"
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
-	GroupRemote     Group = "Field lists from a server"
 	GroupAMD        Group = "In place of AMD's exporter"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
@@ -234,7 +233,6 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))})
 	s.Add(Section{Origin: Own, Flags: slices.Concat(
 		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)), Check: (*Config).validate})
-	s.Add(Section{Origin: Own, Flags: ownRemote(c), ParentOnly: true})
 	s.Add(Section{Origin: AMDs, Flags: amdFlags(c), ParentOnly: true, Defaults: standIn, Notices: bindNotice})
 	s.Add(Section{Origin: Own, Flags: ownAMD(c), ParentOnly: true})
 	return s

@@ -25,7 +25,6 @@ func (c *Config) validate() error {
 		c.validateFake(),
 		c.validateOwners(),
 		jobLabels(c.HPCLabels),
-		c.Remote.validate(),
 		c.Web.validate(),
 	)
 }

@@ -36,7 +36,7 @@ func Child(ctx context.Context, a *Program, name, started string) error {
 	}
 	// Not through the backlog: the exporter always reads, and the last lines before a crash count.
 	log := supervisor.ChildLogger(a.Err, cfg.LogLevel())
-	factory, err := a.childFactory(cfg, name, time.Unix(0, ns), log)
+	factory, err := a.ChildFactory(cfg, name, time.Unix(0, ns), log)
 	if err != nil {
 		return err
 	}

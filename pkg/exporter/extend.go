@@ -1,9 +1,15 @@
 package exporter
 
-import "slices"
+import (
+	"slices"
 
-// Extend starts the extensions: their stages are in Extended, their paths in Routes.
-func (p *Pipeline) Extend() error {
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// Core returns what extensions use.
+func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
 		Engine: p.Engine, Events: p.bus, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Files: p.files, Page: p,
@@ -13,6 +19,12 @@ func (p *Pipeline) Extend() error {
 	if p.Owners != nil {
 		c.Owners = p.Owners.keeper
 	}
+	return c
+}
+
+// Extend starts the extensions: their stages are in Extended, their paths in Routes.
+func (p *Pipeline) Extend() error {
+	c := p.Core()
 	for _, e := range p.program.Extensions {
 		stages, routes, err := e.Start(c)
 		if err != nil {
@@ -30,4 +42,39 @@ func (a *Program) viewsProcesses() bool {
 		v, ok := e.(ProcessViewer)
 		return ok && v.ViewsProcesses()
 	})
+}
+
+// Hidden returns the names of the readings that a list lacks.
+func Hidden(list field.List, more []field.Reading) (out []string) {
+	list.Hidden = more
+	for i := range more {
+		if d := more[i].Desc; list.Hides(d.ID) {
+			out = append(out, d.Name)
+		}
+	}
+	return out
+}
+
+// HiddenOf returns the names of the fields that extensions read in addition to a list, and that devices of a collector
+// have.
+func (a *Program) HiddenOf(cfg *config.Config, list field.List, v *view.View, collector string) []string {
+	var read []field.Reading
+	for _, r := range a.extend(cfg, list).Hidden {
+		if isRead(v, collector, r.Desc.ID) {
+			read = append(read, r)
+		}
+	}
+	return Hidden(list, read)
+}
+
+// isRead reports whether a collector reads a field of any device.
+func isRead(v *view.View, collector string, id field.ID) bool {
+	for _, s := range v.Sources {
+		for i := range s.Columns {
+			if s.Collector == collector && s.Columns[i].Field == id {
+				return true
+			}
+		}
+	}
+	return false
 }

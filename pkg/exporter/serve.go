@@ -73,7 +73,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 	}
 	p.AddPages()
 
-	srv := p.newServer()
+	srv := p.NewServer()
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 	return append(stages, Stage{Name: "HTTP server", Run: srv.Run, Grace: DrainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }
 
-func (p *Pipeline) newServer() *server.Server {
+func (p *Pipeline) NewServer() *server.Server {
 	cfg, desk := p.cfg, p.desk
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},

@@ -76,9 +76,9 @@ func (a *Program) WithProcesses(cfg *config.Config, log *zap.Logger, wanted bool
 	return out, nil
 }
 
-// childFactory returns the collector of that name for the process that is started for it. start is when the exporter was
+// ChildFactory returns the collector of that name for the process that is started for it. start is when the exporter was
 // started.
-func (a *Program) childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
+func (a *Program) ChildFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	all, err := a.Vendors(cfg, start, log)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ const (
 	jobUser      = jobPrefix + "user"
 )
 
-// describe adds what is known of a file's jobs.
+// describe adds the labels of a file's jobs.
 func describe(root *os.Root, f *jobFile, of map[string][]collector.Label) {
 	for _, id := range f.jobs {
 		if _, done := of[id]; done {
@@ -57,7 +57,7 @@ func parseAMDJob(text []byte) content {
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	c, id := content{about: []collector.Label{}}, strings.TrimSpace(said["SLURM_JOB_ID"])
-	if c.add(id); len(c.jobs) == 0 || id[0] == '{' {
+	if c.addLine(id); len(c.jobs) == 0 || id[0] == '{' {
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	for _, a := range about {

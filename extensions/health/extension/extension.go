@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/signs"
 	"warpgauge/pkg/config"
@@ -18,10 +20,18 @@ import (
 // Extension implements exporter.Extension.
 type Extension struct {
 	Settings
+	parts
+}
+
+// parts are what Start has built.
+type parts struct {
+	watch *health.Watch
+	host  *hostEvents
+	signs *signs.Signs
 }
 
 // New returns the extension with the defaults of its flags.
-func New() *Extension { return &Extension{defaults()} }
+func New() *Extension { return &Extension{Settings: defaults()} }
 
 var _ interface {
 	exporter.Extension
@@ -31,8 +41,8 @@ var _ interface {
 // Readings implements exporter.Reader: what the rules judge.
 func (e *Extension) Readings(cfg *config.Config) []field.Reading {
 	rules, err := health.Select(e.Rules)
-	if err != nil {
-		return nil // Settings.check reports it
+	if err != nil || e.Mode == ModeOff {
+		return nil // Settings.check reports the error
 	}
 	return rules.Readings(max(cfg.SlowInterval, cfg.Interval))
 }
@@ -40,10 +50,13 @@ func (e *Extension) Readings(cfg *config.Config) []field.Reading {
 // Start implements exporter.Extension.
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
 	rules, err := health.Select(e.Rules)
-	if err != nil {
+	if err != nil || e.Mode == ModeOff {
 		return nil, nil, err
 	}
 	cfg, directory := c.Config, e.directory(c.Config, c.Lookup)
+	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
+		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
+	}
 	w := health.New(health.Options{
 		View: c.Engine.Board().Load, Status: c.Engine.Status, Rules: rules, Board: c.Verdicts,
 		Directory: directory, BootID: health.BootID(),
@@ -55,12 +68,12 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = c.Owners
 	}
-	early := signs.New(o)
+	e.parts = parts{w, host, signs.New(o)}
 	c.Registry.MustRegister(w)
 	c.Events.Gate = host
 
 	stages := append([]exporter.Stage{stage("health", w.Run)}, host.stages()...)
-	stages = append(stages, stage("early signs", early.Run))
+	stages = append(stages, stage("early signs", e.signs.Run))
 	told, err := e.consumers(c)
 	return append(stages, told...), nil, err
 }

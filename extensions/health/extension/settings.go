@@ -11,6 +11,7 @@ import (
 
 // Settings are the extension's flags.
 type Settings struct {
+	Mode          string   // ModeOn or ModeOff
 	Directory     string   // where verdicts outlive the process; "": in memory only
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
@@ -22,6 +23,12 @@ type Settings struct {
 
 	inMemory bool
 }
+
+// Values of Settings.Mode.
+const (
+	ModeOn  = "on"
+	ModeOff = "off"
+)
 
 // Values of Settings.KernelLog that are not a path.
 const (
@@ -35,11 +42,16 @@ const (
 	flagAMDSocket              = "health-amd-socket"
 )
 
-func defaults() Settings { return Settings{KernelLog: KernelLogAuto} }
+func defaults() Settings { return Settings{Mode: ModeOn, KernelLog: KernelLogAuto} }
 
 // Flags adds the extension's rows.
 func (s *Settings) Flags(set *config.Set) {
 	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
+		{
+			Name: "health", Env: "WARPGAUGE_HEALTH", Group: group, Value: config.OneOf(&s.Mode, ModeOn, ModeOff),
+			Metavar: "on|off",
+			Usage:   "Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched.",
+		},
 		{
 			Name: flagDirectory, Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
 			Metavar: "DIR", Usage: "Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.",
@@ -82,6 +94,9 @@ func (s *Settings) check(*config.Config) error {
 		err,
 		config.SocketPath(flagAMDSocket, &s.AMDSocket, true),
 		config.AtLeastN("expected-gpus", s.ExpectedGPUs, 0),
+	}
+	if s.Mode == ModeOff && (s.AMDSocket != "" || s.NodeCondition || s.NodeEvents || s.NodeLabels) {
+		errs = append(errs, errors.New("--health is off: --health-amd-socket, --health-node-condition, --health-node-events and --health-node-labels need it"))
 	}
 	if s.Directory != "" && !filepath.IsAbs(s.Directory) {
 		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagDirectory, s.Directory))

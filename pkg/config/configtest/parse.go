@@ -14,11 +14,11 @@ import (
 // Flags adds rows to a flag table, as extensions do.
 type Flags interface{ Flags(*config.Set) }
 
-// Parse parses a command line over the core's flags and those of extensions, without any environment. It returns what
-// is wrong with the command line or the settings.
-func Parse(t testing.TB, extensions []Flags, args ...string) (*config.Set, *config.Config, error) {
+// Parse parses a command line over the core's flags and those of extensions. It returns what is wrong with the
+// environment, the command line or the settings.
+func Parse(t testing.TB, environment map[string]string, extensions []Flags, args ...string) (*config.Set, *config.Config, error) {
 	t.Helper()
-	set := config.NewSet(func(string) (string, bool) { return "", false })
+	set := config.NewSet(func(name string) (string, bool) { v, ok := environment[name]; return v, ok })
 	for _, e := range extensions {
 		e.Flags(set)
 	}

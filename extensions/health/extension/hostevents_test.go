@@ -1,7 +1,8 @@
-package main
+package extension
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"warpgauge/pkg/exporter"
 
 	"warpgauge/pkg/verdict"
 
@@ -41,7 +40,7 @@ func kernelFault(r *health.Rule) (fault, bool) {
 		return fault{profiles: []string{profile}, begin: func(n *judgedNode) func() {
 			at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
 			say := func(k kernellog.Kind) {
-				n.witness.kernel(kernellog.Event{Kind: k, Address: at, Time: time.Now(), Text: "a line"})
+				n.host.kernel(kernellog.Event{Kind: k, Address: at, Time: time.Now(), Text: "a line"})
 			}
 			say(kind)
 			return func() {
@@ -78,7 +77,7 @@ func TestWitnesses(t *testing.T) {
 		must(t, os.WriteFile(path, nil, 0o644))
 		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n", "--kernel-log="+path)
 		done := make(chan bool)
-		go func() { _ = n.witness.log.Run(t.Context()); close(done) }()
+		go func() { _ = n.host.log.Run(t.Context()); close(done) }()
 		t.Cleanup(func() { <-done })
 		time.Sleep(3 * time.Second)
 		seq := 0
@@ -108,13 +107,13 @@ func TestWitnesses(t *testing.T) {
 			t.Errorf("after an XID that only the log has the verdict is %+v", v)
 		}
 		time.Sleep(time.Minute)
-		got := seriesOf(t, n.witness.ledger, "witness", "xid", "gpu")
+		got := seriesOf(t, n.host.ledger, "witness", "xid", "gpu")
 		want := []string{"both 94 1 1", "driver 63 1 1", "kernel_log 45  1", "kernel_log 79 0 1"}
 		if !slices.Equal(got, want) {
 			t.Errorf("warpgauge_xid_witness_total %q, want %q", got, want)
 		}
 		var events []string
-		all, _ := n.Pipeline.events.After(0)
+		all, _ := n.log.After(0)
 		for _, e := range all {
 			if e.Kind == api.KindXID || e.Kind == api.KindKernel {
 				events = append(events, e.GPU+" "+e.Source+" "+e.Text)
@@ -165,9 +164,18 @@ func seriesOf(t *testing.T, c prometheus.Collector, labels ...string) (out []str
 	return out
 }
 
+// fakeEngine has collectors of two vendors.
+type fakeEngine struct{ status []session.CollectorStatus }
+
+func (e *fakeEngine) Status() []session.CollectorStatus { return e.status }
+func (*fakeEngine) AwaitOpened(context.Context)         {}
+
+func (*fakeEngine) Vendor(collector string) *field.Vendor {
+	return map[string]*field.Vendor{"dcgm": field.VendorNVIDIA, "nvml": field.VendorNVIDIA, "rocm": field.VendorAMD}[collector]
+}
+
 // TestServing: which GPUs count as served, and of which vendors these are all.
 func TestServing(t *testing.T) {
-	all := []exporter.Vendor{{Name: "dcgm", Maker: field.VendorNVIDIA}, {Name: "nvml", Maker: field.VendorNVIDIA}, {Name: "rocm", Maker: field.VendorAMD}}
 	device := func(state session.State, level field.Level, bus, gpu string) session.DeviceStatus {
 		return session.DeviceStatus{State: state, Device: collector.Device{ID: cmp.Or(bus, gpu), Level: level, PCIBusID: bus, GPU: gpu}}
 	}
@@ -184,13 +192,13 @@ func TestServing(t *testing.T) {
 		{Device: collector.Device{Level: field.GPU, PCIBusID: "00000000:52:00.0"}, Collector: "dcgm"},
 		{Device: collector.Device{Level: field.GPU, PCIBusID: "0000:99:00"}}, // by its address alone
 	}
-	got := serving(all, status, known, nil)
+	got := serving(&fakeEngine{status}, known, nil)
 	bus := func(b uint8) pci.Address { return pci.Address{Bus: b} }
 	if !got.Complete[field.VendorNVIDIA] || got.Complete[field.VendorAMD] || got.Others != 1 || len(got.GPUs) != 3 || !got.GPUs[bus(0x1b)] || !got.GPUs[bus(0x43)] || !got.GPUs[bus(0x61)] ||
 		!slices.Equal(got.Known, []pci.Address{bus(0x52)}) {
 		t.Errorf("serving %+v", got)
 	}
-	if got := serving(all, status, known, map[*field.Vendor]bool{field.VendorNVIDIA: true}); got.Complete[field.VendorNVIDIA] {
+	if got := serving(&fakeEngine{status}, known, map[*field.Vendor]bool{field.VendorNVIDIA: true}); got.Complete[field.VendorNVIDIA] {
 		t.Error("complete although some GPUs are hidden")
 	}
 }
@@ -226,9 +234,9 @@ func TestStrangers(t *testing.T) {
 		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", "--kernel-log="+path)
 		time.Sleep(3 * time.Second)
 		xid := func(at pci.Address) {
-			n.witness.kernel(kernellog.Event{Kind: kernellog.XID, Code: 79, Address: at, Time: time.Now(), Text: "a line"})
+			n.host.kernel(kernellog.Event{Kind: kernellog.XID, Code: 79, Address: at, Time: time.Now(), Text: "a line"})
 		}
-		for i := range 10 * maxStrangers {
+		for i := range 10 * maxUnserved {
 			xid(pci.Address{Domain: uint32(i + 1), Bus: 1})
 			time.Sleep(time.Second)
 		}
@@ -238,11 +246,11 @@ func TestStrangers(t *testing.T) {
 		if v := n.verdict(field.GPU, "1"); v.Reason != "xid_79" {
 			t.Errorf("after lines of strangers an XID of a GPU makes it %+v", v)
 		}
-		if got, want := len(n.health.Board().Load().Verdicts), 2+maxStrangers; got != want {
+		if got, want := len(n.watch.Board().Load().Verdicts), 2+maxUnserved; got != want {
 			t.Errorf("%d verdicts, want %d", got, want)
 		}
 		// Of each stranger, of the GPU, and of all further strangers together.
-		if got, want := len(seriesOf(t, n.witness.ledger, "kind", "pci_bus_id")), maxStrangers+2; got != want {
+		if got, want := len(seriesOf(t, n.host.ledger, "kind", "pci_bus_id")), maxUnserved+2; got != want {
 			t.Errorf("%d addresses have series, want %d", got, want)
 		}
 	})

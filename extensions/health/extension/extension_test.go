@@ -1,6 +1,7 @@
-package main
+package extension
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -11,14 +12,14 @@ import (
 	"time"
 
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
+	"warpgauge/pkg/view"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/verdict"
@@ -28,8 +29,9 @@ import (
 type judgedNode struct {
 	*testing.T
 	*exporter.Pipeline
+	*Extension
+	log   *api.Log
 	world *fake.World
-	list  field.List
 }
 
 func newJudgedNode(t *testing.T, profile, csv string, args ...string) *judgedNode {
@@ -43,19 +45,23 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	o.Devices, o.Seed = 2, 1
 	w, err := fake.NewWorld(o)
 	must(t, err)
-	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--rescan-interval=1s", "--history-age=0", "--health-directory="}, args...)...)...)
-	list := parseCSV(t, cfg, csv)
-	a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
-	p, err := a.NewPipeline(cfg, []exporter.Vendor{{Name: "fake", Open: w.Collector}}, list, zap.NewNop())
-	must(t, err)
+	e := New()
+	node := exportertest.Node{
+		Vendors: []exporter.Vendor{{Name: "fake", Simulated: true, Open: w.Collector}}, Extensions: []exporter.Extension{e}, CSV: csv,
+		Args: append([]string{"--isolation=none", "--rescan-interval=1s", "--health-directory="}, args...),
+	}
+	p := node.Pipeline(t)
+	log := api.NewLog(time.Now)
+	log.Subscribe(p.Core().Events)
+	must(t, p.Extend())
 	p.AddPages()
-	run := []func(){
-		func() { _ = p.Engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
-		func() { _ = p.Rows.Run(t.Context()) }, // what counts XIDs
+	run := []func(context.Context) error{p.Engine.Run, p.Rows.Run, log.Run}
+	if e.watch != nil {
+		run = append(run, e.watch.Run)
 	}
 	done := make(chan bool, len(run))
 	for _, f := range run {
-		go func() { f(); done <- true }()
+		go func() { _ = f(t.Context()); done <- true }()
 	}
 	t.Cleanup(func() {
 		w.Release()
@@ -63,12 +69,18 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 			<-done
 		}
 	})
-	return &judgedNode{T: t, Pipeline: p, world: w, list: list}
+	return &judgedNode{T: t, Pipeline: p, Extension: e, log: log, world: w}
+}
+
+// hidden returns the fields that are read in addition to the list.
+func (n *judgedNode) hidden(v *view.View) []string {
+	c := n.Core()
+	return (&exporter.Program{Extensions: []exporter.Extension{n.Extension}}).HiddenOf(c.Config, c.Lists.Status().InService.Fields, v, "fake")
 }
 
 // verdict is that on a GPU, or on a switch if a case is about one.
 func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict) {
-	for _, v := range n.health.Board().Load().Verdicts {
+	for _, v := range n.watch.Board().Load().Verdicts {
 		if v.Device.Level == level && v.Device.Parent == "" && (level != field.GPU || v.Device.GPU == gpu) {
 			return v
 		}
@@ -78,7 +90,7 @@ func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict
 
 // events of health of a device.
 func (n *judgedNode) events(id string) (out []string) {
-	all, _ := n.Pipeline.events.After(0)
+	all, _ := n.log.After(0)
 	for _, e := range all {
 		if e.Kind == api.KindHealth && e.Device == id {
 			out = append(out, e.Text)
@@ -137,9 +149,9 @@ func faultOf(r *health.Rule) (fault, bool) {
 	case slices.Contains(earlySigns, r.Name): // package signs has their faults
 		return fault{profiles: both, begin: func(n *judgedNode) func() {
 			o := health.Observation{Reason: r.Name, Device: n.verdict(field.GPU, "1").Device.ID, Source: "early signs", Text: "seen"}
-			n.health.Observe(o)
+			n.watch.Observe(o)
 			o.Over = true
-			return func() { n.health.Observe(o) }
+			return func() { n.watch.Observe(o) }
 		}}, true
 	case len(r.Readings) == 0:
 		return kernelFault(r)
@@ -186,7 +198,7 @@ func (n *judgedNode) reset() {
 	energy, _ := field.ByID(156)
 	heal := n.inject(fake.Fault{Kind: fake.Absurd, Field: energy, Value: 1})
 	go func() { time.Sleep(reading + 2*time.Second); heal() }()
-	n.health.Observe(health.Observation{Reason: health.ReasonReset, Device: n.verdict(field.Switch, "").Device.ID})
+	n.watch.Observe(health.Observation{Reason: health.ReasonReset, Device: n.verdict(field.Switch, "").Device.ID})
 }
 
 // TestEveryRule scripts the fault of each rule on a simulated node: the verdict follows within
@@ -291,6 +303,39 @@ func TestHealthOutlivesTheExporter(t *testing.T) {
 	})
 }
 
+// TestHealthOff: with one flag a list with one field binds one reading of each GPU, and no rule
+// runs.
+func TestHealthOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, off := range []bool{false, true} {
+			args := []string{}
+			if off {
+				args = append(args, "--health=off")
+			}
+			n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", args...)
+			time.Sleep(5 * time.Second)
+			for _, s := range n.Engine.Board().Load().Sources {
+				gpus := map[int]int{}
+				for _, c := range s.Columns {
+					gpus[c.Device]++
+				}
+				for i, got := range gpus {
+					if off != (got == 1) {
+						t.Errorf("health off is %v: %s has %d readings", off, s.Devices[i].ID, got)
+					}
+				}
+			}
+			if got := len(n.Core().Verdicts.Load().Verdicts); off != (got == 0) {
+				t.Errorf("health off is %v: %d verdicts", off, got)
+			}
+			v := n.Engine.Board().Load()
+			if added := n.hidden(v); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
+				t.Errorf("health off is %v: %q are read in addition", off, added)
+			}
+		}
+	})
+}
+
 // TestReadingsOfHealthAreNotShown: what only health needs adds no series, no device and no
 // report of an absent field.
 func TestReadingsOfHealthAreNotShown(t *testing.T) {
@@ -325,5 +370,12 @@ func TestReadingsOfHealthAreNotShown(t *testing.T) {
 		if d := cmp.Diff(without, with); d != "" {
 			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,55 +1,15 @@
-package main
+package extension
 
 import (
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
-	"warpgauge/extensions/health"
-	"warpgauge/extensions/health/signs"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
-	"warpgauge/pkg/rows"
 	"warpgauge/pkg/verdict"
-	"warpgauge/pkg/view"
 )
-
-// signFamilies gathers the metrics of early signs of a node on which each of them holds.
-func signFamilies() ([]*dto.MetricFamily, error) {
-	src := &view.Source{Collector: "fake", Interval: time.Minute / 2}
-	for i := range 4 {
-		n := strconv.Itoa(i)
-		src.Devices = append(src.Devices, collector.Device{ID: "GPU-" + n, Level: field.GPU, GPU: n, Model: "GPU"})
-		for _, id := range []field.ID{100, 150, 155, 203, 310, 389, 429, field.ClockEventReasons} {
-			src.Columns = append(src.Columns, collector.Column{Device: i, Field: id})
-		}
-	}
-	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
-	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
-	reg := prometheus.NewRegistry()
-	s := signs.New(signs.Options{Rows: rows.New(board, nil), Observe: func(health.Observation) {}, Registerer: reg,
-		Calls: func(report func(string, string, uint64, float64)) { report("fake", "GPU-0", calls, float64(calls)) }})
-	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
-	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
-	for range 200 {
-		now = now.Add(src.Interval)
-		calls++
-		for i := range stamps {
-			stamps[i] = now.UnixNano()
-			copy(row[8*i:], []float64{1500, 60, 500, 99, float64(calls) * 1e4, 1, float64(calls), 1 << 6})
-		}
-		src.Ring.Append(now.UnixNano(), stamps, row)
-		s.Sync(now)
-	}
-	return reg.Gather()
-}
 
 // TestEarlySigns: a bank without spare rows is read, seen and judged although the list does not
 // have the reading, and the times of library calls are those of the node's sources.
@@ -76,7 +36,7 @@ func TestEarlySigns(t *testing.T) {
 		}
 
 		counts := map[string]uint64{}
-		n.Engine.sampleTimes(func(collector, source string, count uint64, seconds float64) {
+		n.Engine.SampleTimes(func(collector, source string, count uint64, seconds float64) {
 			if collector != "fake" || seconds < 0 {
 				t.Errorf("collector %q, %v s", collector, seconds)
 			}
@@ -106,7 +66,7 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				for range 60 {
 					time.Sleep(time.Minute)
-					for _, v := range n.health.Board().Load().Verdicts {
+					for _, v := range n.watch.Board().Load().Verdicts {
 						if v.Reason != "xid_94" && v.State != verdict.OK || len(v.Conditions) > 1 {
 							t.Fatalf("%s: %v %q with %+v", v.Device.ID, v.State, v.Reason, v.Conditions)
 						}

@@ -1,4 +1,4 @@
-package main
+package live
 
 import (
 	"bytes"
@@ -6,39 +6,64 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"warpgauge/collectors/fake"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/config"
-	"warpgauge/pkg/field"
-	"warpgauge/pkg/lists"
 )
 
-// answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
-func answeringNode(t *testing.T, args ...string) (*api.API, *exporter.Pipeline) {
+// newNode returns a simulated node with a table of collectors' rows for it.
+func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
 	t.Helper()
-	cfg := wanted(t, simulated(args...)...)
-	all, err := a.withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
+	var flags struct{ profile, spec string }
+	for _, a := range args {
+		if v, ok := strings.CutPrefix(a, "--fake-profile="); ok {
+			flags.profile = v
+		}
+		if v, ok := strings.CutPrefix(a, "--fake-spec="); ok {
+			flags.spec = v
+		}
+	}
+	o := fake.Options{Profile: flags.profile}
+	var err error
+	if flags.spec != "" {
+		o.Spec, err = fake.LoadSpec(flags.spec)
+		must(t, err)
+	}
+	v := exporter.Vendor{Name: fake.Name, Simulated: true}
+	v.Open, err = fake.Factory(o)
 	must(t, err)
-	files := newFiles(&exporter.Program{}, cfg, "", nil)
-	in := &config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"), Name: "test.csv"}
-	parsed := files.Parse(in)
-	must(t, parsed.Err)
-	a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
-	p, err := a.NewPipeline(cfg, all, parsed.Fields, zap.NewNop())
-	must(t, err)
+	if e.ViewsProcesses() {
+		v.Processes, err = fake.ProcessesFactory(o)
+		must(t, err)
+	}
+	node := exportertest.Node{
+		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: args,
+		CSV: "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n",
+	}
+	p := node.Pipeline(t)
+	must(t, p.Extend())
 	p.AddPages()
-	answers := newAPI(a.Build.Version, cfg, all, p, newDesk(parsed, p, files, zap.NewNop()), zap.NewNop())
-	done := make(chan error, 4)
-	stages := p.Stages()
+	return p
+}
+
+// answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
+func answeringNode(t *testing.T, args ...string) (http.Handler, *exporter.Pipeline) {
+	t.Helper()
+	p := newNode(t, New(), args...)
+	done := make(chan error, 16)
+	stages := append(p.Stages(), p.Extended...)
 	for _, s := range stages {
 		go func() { done <- s.Run(t.Context()) }()
 	}
@@ -47,7 +72,7 @@ func answeringNode(t *testing.T, args ...string) (*api.API, *exporter.Pipeline) 
 			<-done
 		}
 	})
-	return answers, p
+	return p.NewServer().Handler(), p
 }
 
 func answerOf[T any](t *testing.T, h http.Handler, path string) *T {
@@ -124,14 +149,8 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 func TestWebPage(t *testing.T) {
 	f := func(page string, api, processes bool) {
 		t.Helper()
-		cfg := wanted(t, simulated("--web-page="+page)...)
-		all, err := a.withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
-		must(t, err)
-		a := &exporter.Program{Flags: config.NewSet(noEnvironment)}
-		p, err := a.NewPipeline(cfg, all, field.List{}, zap.NewNop())
-		must(t, err)
-		p.AddPages()
-		s := a.newServer(cfg, all, p, newDesk(&lists.Parsed{Content: &config.Content{}}, p, nil, zap.NewNop()), zap.NewNop())
+		p := newNode(t, &Extension{Settings: Settings{Page: page, History: defaults().History, Recorder: defaults().Recorder}}, "--web-page="+page)
+		s := p.NewServer()
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))
 		if (w.Code == http.StatusOK) != api {
@@ -178,5 +197,19 @@ func TestSimulatedNodesFitTheDescription(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func tempFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
