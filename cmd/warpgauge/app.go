@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-
-	"warpgauge/pkg/exporter"
+	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 )
 
 // run is the whole program but for its exit. args begin with the program's name;
@@ -18,6 +19,9 @@ func run(ctx context.Context, args []string, s exporter.Streams, environ []strin
 	a := newProgram(s, environ, defaults...)
 	defer a.Log.Flush()
 	root := newRoot(a)
+	if len(args) > 1 && slices.Contains(moved, args[1]) {
+		return cmdline.ExitCode(a.Log, root.Name, &cmdline.ExitError{Code: 2, Err: fmt.Errorf("%s is a command of warpctl now: warpctl %[1]s --help", args[1])})
+	}
 	return cmdline.ExitCode(a.Log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
 }
 
@@ -37,6 +41,9 @@ func newProgram(s exporter.Streams, environ []string, defaults ...string) *expor
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version string
 
+// moved are former commands of warpgauge.
+var moved = []string{"top", "doctor", "compare"}
+
 func newRoot(a *exporter.Program) *cli.Command {
 	notice := ""
 	if a.Build.Pure {
@@ -51,7 +58,7 @@ func newRoot(a *exporter.Program) *cli.Command {
 		Writer:    a.Out,
 		ErrWriter: a.Log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), compareCommand(a), topCommand(a), doctorCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
 			a.Build.VersionCommand(a.Out, notice), manCommand(a), childCommand(a),
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"warpgauge/extensions/amd"
 	health "warpgauge/extensions/health/extension"
 	"warpgauge/extensions/live"
 	"warpgauge/extensions/remote"
@@ -9,7 +10,7 @@ import (
 
 // extensions is the table of extensions. The program builds and serves the same page without any of them.
 func extensions() []exporter.Extension {
-	return []exporter.Extension{live.New(), health.New(), remote.NewExtension(), amdExtension{}}
+	return []exporter.Extension{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)}
 }
 
 // extension returns the extension of a type; the zero value if the table lacks it.

@@ -107,8 +107,7 @@ func TestListsOfBothGenerations(t *testing.T) {
 func TestAMDNamesOfANode(t *testing.T) {
 	pageOf := func(profile, names string) (ours, amds []string) {
 		t.Helper()
-		cfg := config.Default()
-		cfg.FieldNames = names
+		_, cfg := wanted(t, "--field-names="+names)
 		list := parseCSV(t, cfg, string(etc.DefaultCounters()))
 		synctest.Test(t, func(t *testing.T) {
 			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})

@@ -55,7 +55,7 @@ func (b *builder) gpu(i int) *source {
 	d := gpuDevice(w, i)
 	d.Facts = b.facts(g.texts(d), g, l)
 	if g.vendor == field.VendorAMD {
-		d.AMD = collector.AMDLabels(b.fields, g.texts(d))
+		d.Texts = collector.DialectTexts(b.fields, g.texts(d))
 	}
 	s.devices = append(s.devices, d)
 	s.bind(b.readings, 0, 0, g)

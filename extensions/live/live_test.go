@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,8 +15,6 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
-
-	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
@@ -49,7 +46,7 @@ func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
 		must(t, err)
 	}
 	node := exportertest.Node{
-		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: args,
+		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...),
 		CSV: "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n",
 	}
 	p := node.Pipeline(t)
@@ -168,36 +165,6 @@ func TestWebPage(t *testing.T) {
 	f("full", true, true)
 	f("anonymous", true, false)
 	f("off", false, false)
-}
-
-// TestSimulatedNodesFitTheDescription checks what the API answers of every simulated node
-// against its OpenAPI file.
-func TestSimulatedNodesFitTheDescription(t *testing.T) {
-	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {
-		t.Run(profile, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				answers, _ := answeringNode(t, "--fake-profile="+profile, "--isolation=none")
-				time.Sleep(5 * time.Second)
-				c := jsonschema.NewCompiler()
-				c.AssertFormat()
-				must(t, c.AddResource("api", *answerOf[any](t, answers, "openapi.json")))
-				id := answerOf[apiv1.Devices](t, answers, "devices").Devices[0].ID
-				for path, of := range map[string]string{
-					"devices": "Devices", "fields": "Fields", "health": "Health", "list": "List", "events": "Events",
-					"samples?field=DCGM_FI_DEV_GPU_TEMP&device=" + url.QueryEscape(id): "Samples",
-				} {
-					s, err := c.Compile("api#/components/schemas/" + of)
-					must(t, err)
-					if err := s.Validate(*answerOf[any](t, answers, path)); err != nil {
-						t.Errorf("%s: %v", path, err)
-					}
-				}
-				if h := answerOf[apiv1.Health](t, answers, "health"); h.State != "ok" || !h.Ready {
-					t.Errorf("health is %s, ready %v: %+v", h.State, h.Ready, h)
-				}
-			})
-		})
-	}
 }
 
 func tempFile(t *testing.T, name, content string) string {

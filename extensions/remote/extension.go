@@ -37,6 +37,6 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 func (e *Extension) Options(c exporter.Core) Options {
 	return Options{
 		Settings: &e.Settings, Config: c.Config, Version: c.Version, Hostname: c.Hostname,
-		Desk: c.Lists, Parser: c.Files, Engine: c.Engine, Page: c.Page, Registerer: c.Registry, Logger: c.Log,
+		Desk: c.Lists, Engine: c.Engine, Page: c.Page, Registerer: c.Registry, Logger: c.Log,
 	}
 }

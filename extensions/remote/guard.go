@@ -26,7 +26,7 @@ type Guard struct {
 // maxRefusals bounds what is said about one list.
 const maxRefusals = 100
 
-// Parser parses the list of a server. *lists.Files implements it.
+// Parser parses the list of a server. *lists.Files and *lists.Desk implement it.
 type Parser interface {
 	ParseDelivered(content []byte, origin string, isYAML bool) *lists.Parsed
 }

@@ -32,7 +32,6 @@ type managerOptions struct {
 	Guard     Guard
 	Board     *view.Board
 	Desk      *lists.Desk
-	Parser    Parser
 	Meter     Meter
 	Logger    *zap.Logger
 }
@@ -173,7 +172,7 @@ var errEnded = errors.New("deliver another list, or this one with another commen
 
 // parse parses a list and logs its warnings, unless it is the list of before: a refused list comes with each request.
 func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
-	p := m.o.Guard.Parse(o, m.o.Parser)
+	p := m.o.Guard.Parse(o, m.o.Desk)
 	if bytes.Equal(o.Content, m.last) {
 		return p
 	}

@@ -67,12 +67,12 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 	b := &bench{t: t, local: listA}
 	board := &view.Board{}
 	board.Store(gpus(8, listA))
-	b.o = managerOptions{Origin: "https://lists", Guard: usual, Board: board, Parser: files(), Meter: b, Logger: zap.NewNop()}
+	b.o = managerOptions{Origin: "https://lists", Guard: usual, Board: board, Meter: b, Logger: zap.NewNop()}
 	for _, c := range change {
 		c(b)
 	}
 	local := files().Parse(&config.Content{CSV: []byte(b.local), Name: "local"})
-	b.o.Desk = lists.New(local, lists.Options{Engine: b, Logger: zap.NewNop()})
+	b.o.Desk = lists.New(local, lists.Options{Local: files(), Engine: b, Logger: zap.NewNop()})
 	b.Manager = newManager(b.o)
 	b.wall = func() time.Time { return time.Now().Add(time.Duration(b.step.Load())).Round(0) }
 	return b

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,9 +74,9 @@ func newExporter(t *testing.T, change func(*Settings)) (*fakeExporter, *Remote) 
 	settings.Mode, settings.URL = ModeApply, "http://lists"
 	change(&settings)
 	local := files().Parse(&config.Content{CSV: []byte(listA), Name: "counters.csv"})
-	desk := lists.New(local, lists.Options{Engine: e, Logger: zap.NewNop()})
+	desk := lists.New(local, lists.Options{Local: files(), Engine: e, Logger: zap.NewNop()})
 	r, err := New(t.Context(), Options{
-		Settings: &settings, Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Parser: files(), Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
+		Settings: &settings, Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
 	})
 	must(t, err)
 	return e, r
@@ -260,10 +261,10 @@ func TestOpAMPServerDelivers(t *testing.T) {
 // Run asks no server before the collectors have been opened, and ends while it waits for them.
 func TestRunWaitsForDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := 0
+		var asked atomic.Int64
 		e, r := newExporter(t, func(*Settings) {})
 		r.source.(*URL).client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
-			asked++
+			asked.Add(1)
 			return nil, errors.New("no route")
 		})
 		e.states = []session.CollectorStatus{{Name: "nvml", Cause: session.CauseOpening}}
@@ -271,11 +272,11 @@ func TestRunWaitsForDevices(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
 		time.Sleep(openPatience - time.Second)
-		if asked > 0 {
+		if asked.Load() > 0 {
 			t.Error("the server was asked before the devices were known")
 		}
 		time.Sleep(time.Minute)
-		if asked == 0 {
+		if asked.Load() == 0 {
 			t.Error("a collector that hangs keeps the node from its server")
 		}
 		cancel()

@@ -43,7 +43,6 @@ type Options struct {
 	Version    string // of the exporter
 	Hostname   string
 	Desk       *lists.Desk
-	Parser     Parser
 	Engine     Engine
 	Page       Page
 	Registerer prometheus.Registerer
@@ -69,7 +68,7 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 	n := &node{o: o, changed: make(chan struct{})}
 	m := newManager(managerOptions{
 		Mode: c.Mode, Report: c.Mode == ModeReport, Directory: c.Directory, Origin: transport.Origin(c.URL), Guard: GuardOf(c),
-		Board: o.Engine.Board(), Desk: o.Desk, Parser: o.Parser, Meter: n, Logger: o.Logger,
+		Board: o.Engine.Board(), Desk: o.Desk, Meter: n, Logger: o.Logger,
 	})
 	n.manager = m
 	r := &Remote{Manager: m, o: o, node: n}

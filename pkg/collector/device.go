@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"slices"
 	"strings"
 
 	"warpgauge/pkg/field"
@@ -34,9 +35,9 @@ type Device struct {
 	// Facts are the values of the list's label fields for this device, named as the fields. Fields that the device
 	// lacks are omitted.
 	Facts []Label
-	// AMD are labels under the names of AMD's exporter, if the list has those and the device
-	// is one of AMD's (field.AMD).
-	AMD []Label `json:",omitempty"`
+	// Texts are the texts that the list's dialect asks for (field.Dialect), empty ones too, named as their
+	// descriptors. A device without Texts has no names of the dialect.
+	Texts []Label `json:",omitempty"`
 }
 
 // Instance identifies a part of a GPU (MIG instance, AMD partition).
@@ -77,12 +78,27 @@ func (d *Device) SysfsPCI() string {
 	return address
 }
 
-// AMDLabels returns a device's AMD of its texts, nil if the list does not have AMD's names.
-func AMDLabels(list field.List, texts map[field.ID]string) (out []Label) {
-	for _, l := range list.AMD.Card(texts) {
-		out = append(out, Label(l))
+// DialectTexts returns the Texts of a device, nil if the list has no dialect.
+func DialectTexts(list field.List, texts map[field.ID]string) (out []Label) {
+	if list.Dialect == nil {
+		return nil
+	}
+	for _, id := range list.Dialect.Texts {
+		if d, known := field.ByID(id); known {
+			out = append(out, Label{Name: d.Name, Value: texts[id]})
+		}
 	}
 	return out
+}
+
+// Text returns one of the device's Texts, and whether the device has it.
+func (d *Device) Text(id field.ID) (string, bool) {
+	desc, known := field.ByID(id)
+	i := slices.IndexFunc(d.Texts, func(l Label) bool { return known && l.Name == desc.Name })
+	if i < 0 {
+		return "", false
+	}
+	return d.Texts[i].Value, true
 }
 
 // Label is one label of a series, unescaped.

@@ -47,8 +47,7 @@ func (s *Set) Groups() (out []Group) {
 type Origin string
 
 const (
-	Contract Origin = "dcgm-exporter"  // name, variable and meaning are dcgm-exporter's
-	AMDs     Origin = "AMD's exporter" // name and meaning are those of AMD's device-metrics-exporter
+	Contract Origin = "dcgm-exporter" // name, variable and meaning are dcgm-exporter's
 	Own      Origin = "warpgauge"
 )
 
@@ -56,15 +55,15 @@ const (
 type Source uint8
 
 const (
-	FromDefault  Source = iota
-	FromOperator        // what stands in for AMD's exporter has other defaults
-	FromFile            // a configuration file
+	FromDefault   Source = iota
+	FromExtension        // an extension has another default
+	FromFile             // a configuration file
 	FromEnvironment
 	FromCommandLine
 )
 
 func (s Source) String() string {
-	return [...]string{"default", "default for AMD's operator", "configuration file", "environment", "command line"}[s]
+	return [...]string{"default", "default of an extension", "configuration file", "environment", "command line"}[s]
 }
 
 // Flag is one row of the flag table. It is a flag of urfave/cli itself, in place of
@@ -220,6 +219,7 @@ type Set struct {
 	sections []Section
 	config   *Config
 	lookup   func(string) (string, bool)
+	lenient  bool
 }
 
 // NewSet returns the core's flag table over a Config with defaults. lookup reads the
@@ -233,8 +233,6 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))})
 	s.Add(Section{Origin: Own, Flags: slices.Concat(
 		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)), Check: (*Config).validate})
-	s.Add(Section{Origin: AMDs, Flags: amdFlags(c), ParentOnly: true, Defaults: standIn, Notices: bindNotice})
-	s.Add(Section{Origin: Own, Flags: ownAMD(c), ParentOnly: true})
 	return s
 }
 
@@ -262,6 +260,12 @@ func (s *Set) SetDefault(name, text string, from Source) error {
 	f.sources[name] = from
 	return nil
 }
+
+// AllowUnknown makes flags that the table lacks a warning.
+func (s *Set) AllowUnknown() { s.lenient = true }
+
+// UnknownAllowed reports whether flags that the table lacks are only warned of.
+func (s *Set) UnknownAllowed() bool { return s.lenient }
 
 // Lookup reads the environment.
 func (s *Set) Lookup(name string) (string, bool) { return s.lookup(name) }
@@ -318,7 +322,7 @@ func (s *Set) readFile() error {
 	if err != nil {
 		return fmt.Errorf("read configuration file: %w", err)
 	}
-	if c.YAML, err = parseYAML(data, c.ConfigFile); err != nil {
+	if c.YAML, err = parseYAML(data, c.ConfigFile, c.DialectNames()...); err != nil {
 		return err
 	}
 	for name, text := range c.YAML.flags {

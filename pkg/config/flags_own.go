@@ -18,7 +18,7 @@ func ownSampling(c *Config) []Flag {
 		{
 			Name: "field-names", Env: "WARPGAUGE_FIELD_NAMES", Group: GroupFields,
 			Value:   OneOf(&c.FieldNames, field.AllNames()...),
-			Metavar: "MODE", Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. amd: AMD's GPUs under the names, labels and units of AMD's exporter, in place of those; new,amd and so on: next to them. A line of the list can have its own, but for amd: names=MODE.",
+			Metavar: "MODE", Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. A line of the list can have its own: names=MODE.",
 		},
 		{
 			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, Value: Duration(&c.SlowInterval),

@@ -49,8 +49,10 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}
 	start := time.Now()
 	e.listed = func(name string, list field.List) field.List {
-		if slices.ContainsFunc(all, func(v Vendor) bool { return v.Name == name && v.Maker == field.VendorNVIDIA }) {
-			list.AMD = nil // it has no device of AMD's
+		if list.Dialect != nil && slices.ContainsFunc(all, func(v Vendor) bool {
+			return v.Name == name && v.Maker != nil && v.Maker != list.Dialect.Vendor
+		}) {
+			list.Dialect = nil // the collector has none of these devices
 		}
 		return a.extend(cfg, list)
 	}

@@ -6,7 +6,7 @@
 // An Extension is a capability beside the page, such as the judgement of health. It is a folder
 // with its flags, goroutines, routes and tests, uses the core through Core, and never imports
 // another extension. What few extensions need are interfaces of one method, which the exporter
-// looks for: Reader, ProcessViewer, Dialecter. Commands of an extension are lines of the program's table of commands.
+// looks for: Reader, ProcessViewer. Commands of an extension are lines of the program's table of commands.
 package exporter
 
 import (
@@ -25,6 +25,7 @@ import (
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
 )
 
 // Extension is a capability that is built into the program by one line of its table.
@@ -49,12 +50,6 @@ type ProcessViewer interface {
 	ViewsProcesses() bool
 }
 
-// Dialecter is an Extension that names fields as another exporter does.
-type Dialecter interface {
-	// Dialect returns the names for field lists. level is that of the log; nil: it does not change.
-	Dialect(cfg *config.Config, level *zap.AtomicLevel) lists.Dialect
-}
-
 // Stage is a part of the exporter that runs until its context ends.
 type Stage struct {
 	Name  string
@@ -72,13 +67,13 @@ type Core struct {
 	Hostname string                           // value of the hostname label; empty: there is no label
 	Version  string
 
-	Engine   *Engine        // the board with sources, devices and columns; states of collectors
+	Board    *view.Board    // sources, devices, columns
+	Engine   *Engine        // states of collectors and their devices
 	Rows     *rows.Reader   // every row of every ring, once
 	Events   *events.Bus    // what happens to devices, collectors and lists
 	Verdicts *verdict.Board // empty until an extension judges devices
 	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
 	Lists    *lists.Desk    // which list is in service, and proposals of others
-	Files    *lists.Files   // parses proposals as local lists are parsed
 	Page     Page
 	NotReady func() []string // why /readyz answers 503; none: it is ready
 

@@ -17,15 +17,5 @@ func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLev
 	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
 		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.Build.Version)
 	}
-	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), a.dialect(cfg, level))
-}
-
-// dialect returns the dialect of the extension that has one; nil: none.
-func (a *Program) dialect(cfg *config.Config, level *zap.AtomicLevel) lists.Dialect {
-	for _, e := range a.Extensions {
-		if d, ok := e.(Dialecter); ok {
-			return d.Dialect(cfg, level)
-		}
-	}
-	return nil
+	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
 }

@@ -102,9 +102,8 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
-	var forAMD bool
-	table.AMDPodLabels, forAMD = cfg.Operator.PodsOf()
-	pods := forAMD || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	table.PodFacts = k.Facts.Labels
+	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
 	if !pods && !k.DRA {
 		return
 	}
@@ -113,9 +112,9 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 		Node: config.NodeName(a.Lookup), Pods: pods, Slices: k.DRA, UserAgent: "warpgauge/" + a.Build.Version,
 		OnChange: changed, Log: log,
 	}
-	if k.PodLabels || len(table.AMDPodLabels) > 0 {
+	if k.PodLabels || len(table.PodFacts) > 0 {
 		options.KeepLabel = func(name string) bool {
-			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.AMDPodLabels, func(l field.NameValue) bool { return l.Value == name })
+			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.PodFacts, func(l field.NameValue) bool { return l.Value == name })
 		}
 	}
 	if k.DRA {

@@ -2,7 +2,6 @@ package exporter
 
 import (
 	"context"
-	"math"
 	"os"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 
 	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
@@ -97,7 +95,6 @@ func (p *Pipeline) AddPages() {
 		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
-		Health:               p.healthy,
 		Registerer:           p.Registry,
 	}
 	if p.Owners != nil { // a nil *Keeper in the interface would not be nil
@@ -120,24 +117,6 @@ func (p *Pipeline) Sync(now time.Time) { p.Renderer.Sync(now) }
 
 // Series returns how many series the page had at the last Sync.
 func (p *Pipeline) Series() int { return p.Renderer.Series() }
-
-// healthy is what the metric gpu_health of AMD's exporter says of a device: 1, or 0 if it or the
-// GPU that it is a part of has failed; NaN if neither is known.
-func (p *Pipeline) healthy(d *collector.Device) float64 {
-	worst := verdict.Unknown
-	for _, v := range p.verdicts.Load().Verdicts {
-		if v.Device.ID == d.ID || v.Device.ID == d.Parent {
-			worst = max(worst, v.State)
-		}
-	}
-	switch worst {
-	case verdict.Unknown:
-		return math.NaN()
-	case verdict.Failed:
-		return 0
-	}
-	return 1
-}
 
 // Stages lists what runs, in the order of the data flow.
 func (p *Pipeline) Stages() []Stage {

@@ -78,6 +78,8 @@ type Descriptor struct {
 	Help    string
 	// Vendor is whose devices alone have the reading; nil: any vendor's may have it.
 	Vendor *Vendor
+	// Meanings are the roles of series of a vendor's own reading. Roles has those of all readings.
+	Meanings []Meaning
 	// Event marks a reading whose cell holds NaN unless something happened in
 	// this tick (an XID code, say). Other cells keep their last value.
 	Event bool

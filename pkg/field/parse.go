@@ -277,7 +277,7 @@ func (f *Field) set(name, value string) (err error) {
 			err = fmt.Errorf("option buckets is only for type histogram")
 		}
 	case "names":
-		f.Names, err = parseNVIDIA(value)
+		f.Names, err = ParseNames(value)
 	default:
 		if better, ok := Nearest(name, allOptions); ok {
 			return fmt.Errorf("unknown option %v, did you mean %v?", quoted(name), quoted(better))

@@ -34,6 +34,7 @@ var errEmpty = errors.New("the counters file asks for nothing")
 type Local interface {
 	Read(ctx context.Context) (*config.Content, error)
 	Parse(in *config.Content) *Parsed
+	ParseDelivered(content []byte, origin string, isYAML bool) *Parsed // the list of a server
 	// Accept logs the warnings of a parsed list, or returns its errors.
 	Accept(p *Parsed, log *zap.Logger) (field.List, error)
 }
@@ -150,6 +151,11 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 	d.serve(next)
 	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, Count(len(next.Fields.Fields), "field")), false)
 	return nil
+}
+
+// ParseDelivered parses the list of a server. The caller holds the Turn, or the Desk does not run yet.
+func (d *Desk) ParseDelivered(content []byte, origin string, isYAML bool) *Parsed {
+	return d.local.ParseDelivered(content, origin, isYAML)
 }
 
 // apply has the engine read a list, without its profiling fields during a pause. The caller holds the Turn.

@@ -35,7 +35,7 @@ const (
 // bench is a Desk over a file and an engine that the test holds.
 type bench struct {
 	*Desk
-	*Files
+	files   *Files
 	file    string // content
 	readErr error
 	logs    *observer.ObservedLogs
@@ -58,18 +58,24 @@ func newLoggedBench(initial string, log *zap.Logger, logs *observer.ObservedLogs
 	b := &bench{
 		file: initial, logs: logs, reg: prometheus.NewRegistry(), released: map[string]bool{},
 		reload: func(context.Context, field.List) error { return nil },
-		Files:  NewFiles(config.Default(), nil, nil, nil),
+		files:  NewFiles(config.Default(), nil, nil, nil),
 	}
 	bus := &events.Bus{}
 	b.events = bus.Subscribe(10, events.Reload)
-	first := b.Parse(&config.Content{CSV: []byte(initial), Name: "counters.csv"})
-	b.Desk = New(first, Options{Local: b, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: log})
+	first := b.files.Parse(&config.Content{CSV: []byte(initial), Name: "counters.csv"})
+	b.Desk = New(first, Options{Local: held{b.files, b}, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: log})
 	b.reg.MustRegister(b.Desk)
 	return b
 }
 
-func (b *bench) Read(context.Context) (*config.Content, error) {
-	return &config.Content{CSV: []byte(b.file), Name: "counters.csv"}, b.readErr
+// held is the Local of a bench.
+type held struct {
+	*Files
+	b *bench
+}
+
+func (h held) Read(context.Context) (*config.Content, error) {
+	return &config.Content{CSV: []byte(h.b.file), Name: "counters.csv"}, h.b.readErr
 }
 
 // published returns the events so far.
@@ -186,7 +192,7 @@ func (b *bench) serve(t *testing.T, revision, csv string) error {
 	if csv == "" {
 		return turn.Serve(t.Context(), nil)
 	}
-	p := b.Parse(&config.Content{CSV: []byte(csv)})
+	p := b.files.Parse(&config.Content{CSV: []byte(csv)})
 	return turn.Serve(t.Context(), &List{Origin: "http://lists", Revision: revision, Hash: p.Content.Hash(), Fields: p.Fields})
 }
 
@@ -447,7 +453,7 @@ func TestServersListThatOneCollectorCannotUse(t *testing.T) {
 // The list that was kept is in service before anything samples.
 func TestRestore(t *testing.T) {
 	b := newBench(csvA)
-	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.Parse(&config.Content{CSV: []byte(csvB)}).Fields})
+	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.files.Parse(&config.Content{CSV: []byte(csvB)}).Fields})
 	b.wantApplied(t, 2)
 	if s := b.Status(); s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv" {
 		t.Errorf("status = %+v", s)

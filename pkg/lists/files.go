@@ -13,14 +13,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Dialect gives a list the names that the configuration of another exporter asks for.
-type Dialect interface {
-	// Rename returns the list with those names, and what of the configuration cannot be served.
-	Rename(list field.List, in *config.Content) (field.List, []field.Problem)
-	// Accepted hears of each content whose list has no errors.
-	Accepted(in *config.Content, log *zap.Logger)
-}
-
 // Parsed is a field list with everything that is wrong with it. A list is parsed once.
 type Parsed struct {
 	Content  *config.Content
@@ -39,12 +31,12 @@ type Files struct {
 	cfg     *config.Config
 	found   *config.Counters
 	builtIn []byte
-	dialect Dialect // nil: none
+	level   *zap.AtomicLevel // of the log, which a dialect may change; nil: it does not change
 }
 
 // NewFiles returns Files for the lists that found reads; builtIn is the list that serves without any file.
-func NewFiles(cfg *config.Config, found *config.Counters, builtIn []byte, dialect Dialect) *Files {
-	return &Files{cfg, found, builtIn, dialect}
+func NewFiles(cfg *config.Config, found *config.Counters, builtIn []byte, level *zap.AtomicLevel) *Files {
+	return &Files{cfg, found, builtIn, level}
 }
 
 // Paths returns the files that were read last.
@@ -68,12 +60,8 @@ func (f *Files) Parse(in *config.Content) *Parsed {
 	}
 	if err == nil {
 		var more []field.Problem
-		list, more = list.Named(f.cfg.Names(in), in.Name)
+		list, more = f.cfg.Named(list, in)
 		problems = append(problems, more...)
-		if f.dialect != nil {
-			list, more = f.dialect.Rename(list, in)
-			problems = append(problems, more...)
-		}
 	}
 	in.YAML.Place(in.Name, problems)
 	return &Parsed{in, list, problems, err}
@@ -81,7 +69,7 @@ func (f *Files) Parse(in *config.Content) *Parsed {
 
 // ParseDelivered parses the list of a server: a counters CSV, or a YAML configuration file that has nothing but a list.
 func (f *Files) ParseDelivered(content []byte, origin string, isYAML bool) *Parsed {
-	in, problems, err := config.ParseDelivered(content, origin, isYAML)
+	in, problems, err := config.ParseDelivered(content, origin, isYAML, f.cfg.DialectNames()...)
 	if err != nil {
 		return &Parsed{Err: err}
 	}
@@ -130,9 +118,7 @@ func (f *Files) Accept(p *Parsed, log *zap.Logger) (field.List, error) {
 	}
 	switch {
 	case p.Err == nil:
-		if f.dialect != nil {
-			f.dialect.Accepted(p.Content, log)
-		}
+		f.cfg.Use(p.Content, log, f.level)
 		return p.Fields, nil
 	case len(e.problems) > 0:
 		return field.List{}, e

@@ -61,7 +61,7 @@ func TestAMDJobFiles(t *testing.T) {
 	// Names of AMD's exporter have what is known; ours what is asked for.
 	r := &renderer{about: said.About, jobLabels: []string{"user"}}
 	want2 := []exposition.Owner{
-		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, AMD: want["17"]},
+		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
 	}
 	if diff := cmp.Diff(want2, r.owners(nil, []string{"17", "20"})); diff != "" {

@@ -119,7 +119,7 @@ func fileReason(err error) string {
 	return ReasonIO
 }
 
-// parseJobs parses a file: one job ID per line, or a job in the format of AMD's prolog. It ignores blanks around an ID,
+// parseJobs parses a file: one job ID per line, or a job as JSON. It ignores blanks around an ID,
 // carriage returns, empty lines and duplicates.
 func parseJobs(text []byte) content {
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
@@ -127,7 +127,7 @@ func parseJobs(text []byte) content {
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
-		return parseAMDJob(text)
+		return parseJSONJob(text)
 	}
 	c := content{open: len(text) == 0}
 	for len(text) > 0 && !c.open {

@@ -69,7 +69,7 @@ const (
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file per device, named by the GPU's
 // index ("0") or by GPU and instance ("3.0"), with a job ID on each line. It is dcgm-exporter's job mapping, but in the
-// background. It also reads files of AMD's prolog, JSON with one job (jobabout.go).
+// background. It also reads files that are JSON with one job (jobabout.go).
 //
 // A file with complete lines is accepted at once. A file that is empty or whose last line has no end may be incomplete:
 // its former content stays until it has not changed for a moment. Removing a file ends its jobs at once. A file that

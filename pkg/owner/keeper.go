@@ -35,8 +35,8 @@
 // A pod without a known UID has no such series, and neither has a process without a known pod: an absent series means
 // unknown. A pod without a process has 0 only if all processes on the device are known. Containers are separate if the
 // runtime names them; else a pod with several containers on the device has one series, without container. If a value of
-// one of a user's processes is unknown, the sum is, too. If a library reports another quantity instead of time (AMD:
-// the share of compute units that processes occupy), that counts as utilisation.
+// one of a user's processes is unknown, the sum is, too. If a library reports another quantity instead of time (the
+// share of compute units that processes occupy), that counts as utilisation.
 package owner
 
 import (
@@ -74,7 +74,7 @@ type Options struct {
 	PodUID       bool              // label pod_uid; values of processes have it anyway
 	PodLabels    bool              // labels of pods, as far as Metadata has them
 	JobLabels    []string          // user, partition: labels job_user, job_partition
-	AMDPodLabels []field.NameValue // labels of pods that only names of AMD's exporter show, with the pod's name for each
+	PodFacts     []field.NameValue // labels of pods that only dialects show: the name of the fact, and that of the pod's label
 	OldNamespace bool              // name the labels pod_name, pod_namespace, container_name
 	Hostname     string            // the label with the host's name, which no pod's label may have; "" means "hostname"
 

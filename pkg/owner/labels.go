@@ -72,7 +72,7 @@ func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
 		}
 	}
 	slices.SortFunc(labels, compareLabels)
-	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, AMD: r.people.amd[u.pod]}
+	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, Facts: r.people.facts[u.pod]}
 }
 
 // withJobs copies each owner for each job; without owners it returns the jobs.
@@ -93,7 +93,7 @@ func (r *renderer) withJobs(owners []exposition.Owner, jobs []string) []expositi
 				}
 			}
 			slices.SortFunc(labels, compareLabels)
-			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels, AMD: slices.Concat(o.AMD, r.about[job])})
+			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels, Facts: slices.Concat(o.Facts, r.about[job])})
 		}
 	}
 	return out

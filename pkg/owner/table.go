@@ -163,7 +163,7 @@ func equalAnswers(a, b answer) bool {
 }
 
 func equalOwners(a, b exposition.Owner) bool {
-	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.AMD, b.AMD)
+	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.Facts, b.Facts)
 }
 
 // Unmatched is an ID of the kubelet without a device.
@@ -337,15 +337,15 @@ func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
 type people struct {
 	uids   map[kube.PodName]string
 	labels map[kube.PodName][]collector.Label
-	amd    map[kube.PodName][]collector.Label // that only names of AMD's exporter show
+	facts  map[kube.PodName][]collector.Label // for dialects
 }
 
-// forAMD are the labels of a pod that only names of AMD's exporter show.
-func (k *Keeper) forAMD(uid string, labels map[string]string) (out []collector.Label) {
+// podFacts returns what dialects show of a pod: its uid and the labels of Options.PodFacts.
+func (k *Keeper) podFacts(uid string, labels map[string]string) (out []collector.Label) {
 	if uid != "" {
-		out = append(out, collector.Label{Name: "pod_uuid", Value: uid})
+		out = append(out, collector.Label{Name: "pod_uid", Value: uid})
 	}
-	for _, l := range k.o.AMDPodLabels {
+	for _, l := range k.o.PodFacts {
 		if v := labels[l.Value]; v != "" {
 			out = append(out, collector.Label{Name: strings.ToLower(l.Name), Value: v[:min(len(v), maxPodText)]})
 		}
@@ -369,14 +369,14 @@ func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people,
 			}
 			p.uids[name] = uid
 			if meta == nil {
-				p.amd[name] = k.forAMD(uid, nil)
+				p.facts[name] = k.podFacts(uid, nil)
 				continue
 			}
 			pod, known := meta.Pods[name]
-			p.amd[name] = last.amd[name]
+			p.facts[name] = last.facts[name]
 			if known {
 				p.uids[name] = pod.UID
-				p.amd[name] = k.forAMD(pod.UID, pod.Labels)
+				p.facts[name] = k.podFacts(pod.UID, pod.Labels)
 			}
 			switch {
 			case !k.o.PodLabels:

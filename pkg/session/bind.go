@@ -46,7 +46,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		}
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
-		shown = shown || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.AMD.Shows(c.Field) })
+		shown = shown || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}

@@ -226,7 +226,7 @@ func clean(d collector.Device) collector.Device {
 	} {
 		*text = sound(*text)
 	}
-	d.Labels, d.Facts = cleanLabels(d.Labels), cleanLabels(d.Facts)
+	d.Labels, d.Facts, d.Texts = cleanLabels(d.Labels), cleanLabels(d.Facts), cleanLabels(d.Texts)
 	return d
 }
 

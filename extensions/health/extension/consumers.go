@@ -28,7 +28,7 @@ func (s *Settings) consumers(c exporter.Core) ([]exporter.Stage, error) {
 		switch err := socket.Listen(); {
 		case err == nil:
 			out = append(out, stage("health for AMD's device plugin", socket.Run))
-		case c.Config.Source(flagAMDSocket) > config.FromOperator:
+		case c.Config.Source(flagAMDSocket) > config.FromExtension:
 			return nil, fmt.Errorf("--%s: %w", flagAMDSocket, err)
 		default: // no flag asked for it
 			c.Log.Error("cannot answer AMD's device plugin", zap.Error(err))

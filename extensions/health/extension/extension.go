@@ -58,7 +58,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
 	}
 	w := health.New(health.Options{
-		View: c.Engine.Board().Load, Status: c.Engine.Status, Rules: rules, Board: c.Verdicts,
+		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Board: c.Verdicts,
 		Directory: directory, BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,

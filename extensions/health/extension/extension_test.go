@@ -22,6 +22,7 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 )
 
@@ -172,9 +173,9 @@ func faultOf(r *health.Rule) (fault, bool) {
 		f.profiles = []string{nvidiaNode} // AMD's GPUs have none of it
 	}
 	switch r.Test {
-	case health.Rises:
+	case rules.Rises:
 		bad.Value = 10 * r.Threshold
-	case health.Falls:
+	case rules.Falls:
 		bad.Value = r.Threshold - 1
 	}
 	f.begin = func(n *judgedNode) func() {

@@ -104,6 +104,8 @@ type Field struct {
 	Help      string            `json:"help,omitempty"`
 	Type      string            `json:"type"` // gauge, counter, histogram, untyped, label
 	Unit      string            `json:"unit,omitempty"`
+	Role      string            `json:"role,omitempty"`           // what it says of the device, whatever its name: temperature, memory_used …
+	Rank      int               `json:"role_rank,omitempty"`      // of several series of a device with one role, the one with the lowest rank counts
 	Window    float64           `json:"window_seconds,omitempty"` // over which the driver averages
 	Interval  float64           `json:"interval_seconds,omitempty"`
 	Collector string            `json:"collector,omitempty"`
@@ -260,6 +262,14 @@ type ListField struct {
 	Help     string  `json:"help,omitempty"`
 	Unit     string  `json:"unit,omitempty"`
 	Interval float64 `json:"interval_seconds,omitempty"`
+	Roles    []Role  `json:"roles,omitempty"`
+}
+
+// Role is what series of a field say of a device, whatever the field's name.
+type Role struct {
+	Role  string `json:"role"`
+	Label string `json:"label,omitempty"` // value of one of the series' labels; left out: the series has none; "*": all series of the field
+	Rank  int    `json:"rank"`            // of several series of a device with one role, the one with the lowest rank counts
 }
 
 // /api/v1/stream?device=ID&field=PATTERN&interval=SECONDS sends server-sent events until

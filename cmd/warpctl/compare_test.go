@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/pkg/cmdline"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -42,7 +44,7 @@ DCGM_FI_DEV_FB_FREE{hostname="n1",UUID="GPU-a",gpu="0"} 9
 `
 
 func TestCompareFindings(t *testing.T) {
-	o := execute(t, nil, "compare", "--output=csv", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
+	o := execute(t, "compare", "--output=csv", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
 	code, out, text := o.code, o.out, o.err
 	if code != 1 || text != "" {
 		t.Fatalf("exit code %d, error %q", code, text)
@@ -100,7 +102,7 @@ DCGM_FI_DEV_GPU_UTIL_bucket{uuid="GPU-a",hostname="n1",pod="p",le="+Inf"} 99
 DCGM_FI_DEV_GPU_UTIL_sum{uuid="GPU-a",hostname="n1",pod="p"} 9
 DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 `
-	o := execute(t, nil, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", latest))
+	o := execute(t, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", latest))
 	code, out := o.code, o.out
 	var got comparison
 	if err := json.Unmarshal([]byte(out), &got); err != nil {
@@ -109,10 +111,10 @@ DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
 	if code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
 		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", code, got.Same, got.Series, got.Findings)
 	}
-	if o := execute(t, nil, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.code != 1 || !strings.Contains(o.out, "1980 -> 1970") {
+	if o := execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.code != 1 || !strings.Contains(o.out, "1980 -> 1970") {
 		t.Errorf("with a small tolerance: exit code %d\n%s", o.code, o.out)
 	}
-	if o := execute(t, nil, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.code != 0 || o.out != "the same: 3 of 3 series\n" {
+	if o := execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.code != 0 || o.out != "the same: 3 of 3 series\n" {
 		t.Errorf("a page and itself: exit code %d\n%s", o.code, o.out)
 	}
 }
@@ -143,7 +145,7 @@ func TestCompareBothGenerations(t *testing.T) {
 		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION")
 	f := func(from, to string, want ...string) {
 		t.Helper()
-		o := execute(t, nil, "compare", "--output=csv", from, to)
+		o := execute(t, "compare", "--output=csv", from, to)
 		var got []string
 		for line := range strings.Lines(o.out) {
 			cells := strings.Split(line, ",")
@@ -179,17 +181,17 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 	}))
 	defer server.Close()
 	page := tempFile(t, "page", oldPage)
-	if o := execute(t, nil, "compare", page, server.URL+"/metrics"); o.code != 0 {
+	if o := execute(t, "compare", page, server.URL+"/metrics"); o.code != 0 {
 		t.Errorf("by HTTP: exit code %d\n%s", o.code, o.out)
 	}
 	for _, address := range []string{"http://u:secret@127.0.0.1:1/metrics", "http://u:secret%zz@127.0.0.1:1/metrics"} {
-		if o := execute(t, nil, "compare", address, page); o.code != 2 || strings.Contains(o.err, "secret") {
+		if o := execute(t, "compare", address, page); o.code != 2 || strings.Contains(o.err, "secret") {
 			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.code, o.err)
 		}
 	}
 	secure := httptest.NewTLSServer(server.Config.Handler)
 	defer secure.Close()
-	if o := execute(t, nil, "compare", "--insecure", page, secure.URL+"/metrics"); o.code != 0 {
+	if o := execute(t, "compare", "--insecure", page, secure.URL+"/metrics"); o.code != 0 {
 		t.Errorf("--insecure: exit code %d, %s", o.code, o.err)
 	}
 	for want, args := range map[string][]string{
@@ -206,14 +208,14 @@ func TestComparePagesThatCannotBeRead(t *testing.T) {
 		"unknown flag --tol":            {"--tol=1", page, page},
 		"--output is":                   {"--output=xml", page, page},
 	} {
-		o := execute(t, nil, append([]string{"compare"}, args...)...)
+		o := execute(t, append([]string{"compare"}, args...)...)
 		code, out, text := o.code, o.out, o.err
 		if code != 2 || out != "" || !strings.Contains(text, want) {
 			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, code, out, text, want)
 		}
 	}
 	// A page without GPUs proves nothing.
-	if o := execute(t, nil, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.code != 1 {
+	if o := execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.code != 1 {
 		t.Errorf("an old page without GPUs: exit code %d, want 1", o.code)
 	}
 }
@@ -222,11 +224,11 @@ func FuzzComparePages(f *testing.F) {
 	f.Add(oldPage, newPage)
 	f.Add("DCGM_FI_DEV_GPU_TEMP 1\ndcgm_fi_x{UUID=\"\\\"\"} NaN\n", "DCGM_FI_DEV_GPU_TEMP_CELSIUS +Inf\n")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		old, err := readPage(t.Context(), "-", strings.NewReader(a), nil)
+		old, err := cmdline.ReadPage(t.Context(), "-", strings.NewReader(a), nil)
 		if err != nil {
 			return
 		}
-		latest, err := readPage(t.Context(), "-", strings.NewReader(b), nil)
+		latest, err := cmdline.ReadPage(t.Context(), "-", strings.NewReader(b), nil)
 		if err != nil {
 			return
 		}

@@ -37,12 +37,3 @@ func TestRelaxed(t *testing.T) {
 		t.Errorf("without the environment: %q", got)
 	}
 }
-
-// TestTogether: names with one reason are one message.
-func TestTogether(t *testing.T) {
-	got := together([]string{"A: no", "B: other: thing", "C: no", "no field is left", "D: no", "E: no", "F: no", "G: no"})
-	want := []string{"A, C, D, E, F and 1 more: no", "B: other: thing", "no field is left"}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
-}

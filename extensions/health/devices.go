@@ -14,11 +14,11 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// meet takes the states of devices.
-func (w *Watch) meet(all []session.CollectorStatus, now time.Time) {
+// updateDevices applies the states of devices.
+func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for i := range all {
 		for j := range all[i].Devices {
-			w.meetDevice(&all[i], &all[i].Devices[j], now)
+			w.updateDevice(&all[i], &all[i].Devices[j], now)
 		}
 	}
 	kept := w.devices[:0]
@@ -37,20 +37,20 @@ func (w *Watch) meet(all []session.CollectorStatus, now time.Time) {
 	w.devices = kept
 }
 
-// meetDevice notes the status of a device. Of two collectors that know it, the one counts
+// updateDevice records the status of a device. Of two collectors that know it, the one counts
 // that supplies values, of these the one for which it is up.
-func (w *Watch) meetDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
+func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
 	if d.Device.Level == field.Link || d.Device.Level == field.Core {
 		return
 	}
 	t := w.byID[d.Device.ID]
 	if t == nil {
-		if t = w.add(&d.Device, c.Name); t == nil {
+		if t = w.trackDevice(&d.Device, c.Name); t == nil {
 			return
 		}
 	}
 	rank := 1
-	if w.supplied[supplied{c.Name, d.Device.ID}] {
+	if w.supplies[supplied{c.Name, d.Device.ID}] {
 		rank += 2
 	}
 	if d.State == session.Up {
@@ -60,28 +60,28 @@ func (w *Watch) meetDevice(c *session.CollectorStatus, d *session.DeviceStatus, 
 		return
 	}
 	if t.restored || t.collector != c.Name || t.device.PCIBusID != d.Device.PCIBusID || t.device.GPU != d.Device.GPU {
-		w.claim(t, &d.Device, c.Name)
+		w.bindDevice(t, &d.Device, c.Name)
 	}
 	t.round, t.rank, t.status, t.seen = w.round, rank, d, now
 }
 
-// add tracks a device.
-func (w *Watch) add(d *collector.Device, of string) *tracked {
+// trackDevice tracks a device.
+func (w *Watch) trackDevice(d *collector.Device, of string) *tracked {
 	if len(w.devices) >= maxDevices {
 		return nil
 	}
 	t := &tracked{device: *d, collector: of, dirty: true}
 	w.devices = append(w.devices, t)
 	w.byID[d.ID] = t
-	w.claim(t, d, of)
+	w.bindDevice(t, d, of)
 	return t
 }
 
-// claim gives a device what a collector knows of it. What was known of the board by its
+// bindDevice gives a device what a collector knows of it. What was known of the board by its
 // address alone is this one's now, and another device that was there before has gone.
-func (w *Watch) claim(t *tracked, d *collector.Device, of string) {
+func (w *Watch) bindDevice(t *tracked, d *collector.Device, of string) {
 	t.device, t.collector, t.restored, t.dirty = *d, of, false, true
-	w.bound = false
+	w.regrouped = true
 	at := address(d.PCIBusID)
 	if at == (pci.Address{}) || d.Parent != "" || of == "" {
 		return
@@ -111,11 +111,11 @@ func (w *Watch) forget(t *tracked) {
 	if at := address(t.device.PCIBusID); w.byPCI[at] == t {
 		delete(w.byPCI, at)
 	}
-	w.bound, w.unsaved = false, true
+	w.regrouped, w.unsaved = true, true
 }
 
-// hold sees or unsees a rule of states.
-func (w *Watch) hold(t *tracked, name string, holds bool, now time.Time, why string) {
+// setCondition sees or unsees a rule of states.
+func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time, why string) {
 	i, on := w.order[name]
 	if !on {
 		return
@@ -148,17 +148,17 @@ func (w *Watch) state(t *tracked, now time.Time) {
 	}
 	starting := d.State == session.Stalled && d.Cause == session.CauseStarting
 	stalled := d.State == session.Stalled && !starting
-	w.hold(t, ruleStarting, starting, now, "")
+	w.setCondition(t, ruleStarting, starting, now, "")
 	why := d.Reason
 	if d.State == session.Up && t.blank {
 		why = "the library answers, and no reading has a value"
 	}
-	w.hold(t, ruleStalled, stalled || d.State == session.Up && t.blank, now, why)
-	w.hold(t, ruleHung, stalled, now, d.Reason)
-	w.hold(t, ruleLost, d.State == session.Lost, now, d.Reason)
-	w.hold(t, ruleMissing, d.State == session.Absent, now, d.Reason)
-	w.hold(t, ruleReleased, d.State == session.Released, now, d.Reason)
-	w.hold(t, ruleNotServed, false, now, "")
+	w.setCondition(t, ruleStalled, stalled || d.State == session.Up && t.blank, now, why)
+	w.setCondition(t, ruleHung, stalled, now, d.Reason)
+	w.setCondition(t, ruleLost, d.State == session.Lost, now, d.Reason)
+	w.setCondition(t, ruleMissing, d.State == session.Absent, now, d.Reason)
+	w.setCondition(t, ruleReleased, d.State == session.Released, now, d.Reason)
+	w.setCondition(t, ruleNotServed, false, now, "")
 }
 
 // absent judges a device of which no collector has a state. It reports false for one that
@@ -168,7 +168,7 @@ func (w *Watch) absent(t *tracked, all []session.CollectorStatus, now time.Time)
 		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })
 	}
 	if slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return !c.Up && c.Cause == session.CauseOpening }) {
-		w.hold(t, ruleStarting, true, now, "")
+		w.setCondition(t, ruleStarting, true, now, "")
 		return true
 	}
 	i := slices.IndexFunc(all, func(c session.CollectorStatus) bool { return c.Name == t.collector })
@@ -177,15 +177,15 @@ func (w *Watch) absent(t *tracked, all []session.CollectorStatus, now time.Time)
 		// Of a collector that is off, or what comes and goes by configuration.
 		return false
 	case !all[i].Up && all[i].Cause == session.CauseStandby:
-		w.hold(t, ruleMissing, true, now, "the collector in service does not find it")
+		w.setCondition(t, ruleMissing, true, now, "the collector in service does not find it")
 	case !all[i].Up && all[i].Cause == session.CauseReleased:
-		w.hold(t, ruleReleased, true, now, all[i].Reason)
+		w.setCondition(t, ruleReleased, true, now, all[i].Reason)
 	case !all[i].Up:
-		w.hold(t, ruleNotServed, true, now, all[i].Reason)
+		w.setCondition(t, ruleNotServed, true, now, all[i].Reason)
 	default:
-		w.hold(t, ruleStarting, false, now, "")
-		w.hold(t, ruleNotServed, false, now, "")
-		w.hold(t, ruleMissing, true, now, "the driver does not have it")
+		w.setCondition(t, ruleStarting, false, now, "")
+		w.setCondition(t, ruleNotServed, false, now, "")
+		w.setCondition(t, ruleMissing, true, now, "the driver does not have it")
 	}
 	return true
 }

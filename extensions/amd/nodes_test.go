@@ -1,10 +1,9 @@
-package rocm
+package amd
 
 import (
 	"bytes"
 	"fmt"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,12 +14,14 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"warpgauge/collectors/rocm"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
 
@@ -40,25 +41,24 @@ func (podOf) Version() uint64 { return 1 }
 func (podOf) Owners(d *collector.Device) []exposition.Owner {
 	return []exposition.Owner{{
 		Labels: []collector.Label{{Name: "container", Value: "main"}, {Name: "namespace", Value: "ml"}, {Name: "pod", Value: "on-" + d.Node}},
-		AMD:    []collector.Label{{Name: "job_user", Value: "ada"}, {Name: "team", Value: "blue"}},
+		Facts:  []collector.Label{{Name: "job_user", Value: "ada"}, {Name: "team", Value: "blue"}},
 	}}
 }
 func (podOf) Split(*collector.Device, field.ID) bool { return false }
 func (podOf) Shares() *exposition.Shares             { return nil }
 
 // amdPage is the page of a node.
-func amdPage(t *testing.T, o rocmtest.Options, names field.Names, amd *field.AMD) []byte {
+func amdPage(t *testing.T, o rocmtest.Options, names *Names, inPlace bool) []byte {
 	t.Helper()
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,t\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION,counter,e\n"), field.ParseOptions{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _ = list.Named(names, "")
-	if amd != nil {
-		list, _ = list.WithAMD(*amd)
+	if names != nil {
+		list.Dialect = names.Dialect(inPlace)
 	}
 	tree := rocmtest.NewTree(t, o)
-	c := New(Options{Root: tree.Root, Source: SourceSysfs})
+	c := rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs})
 	sources, err := c.Open(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
@@ -78,15 +78,36 @@ func amdPage(t *testing.T, o rocmtest.Options, names field.Names, amd *field.AMD
 		}
 		tree.Step(t, time.Second)
 	}
+	if names != nil {
+		names.verdicts = healthyBut1(v)
+	}
 	board := &view.Board{}
 	board.Store(v)
-	r := exposition.New(board, exposition.Options{Hostname: "node-1", Owners: podOf{}, Health: func(d *collector.Device) float64 {
-		if d.Level == field.GPU && d.GPU == "1" {
-			return math.NaN()
-		}
-		return 1
-	}})
+	r := exposition.New(board, exposition.Options{Hostname: "node-1", Owners: podOf{}})
 	return r.Page(exposition.Text, false)
+}
+
+// healthyBut1 has good verdicts on all devices of a view, except GPU 1, of which nothing is known.
+func healthyBut1(v *view.View) func() *verdict.Snapshot {
+	s := &verdict.Snapshot{}
+	for _, source := range v.Sources {
+		for _, d := range source.Devices {
+			if d.Level != field.GPU || d.GPU != "1" {
+				s.Verdicts = append(s.Verdicts, verdict.Verdict{Device: d, State: verdict.OK})
+			}
+		}
+	}
+	return func() *verdict.Snapshot { return s }
+}
+
+// namesOf returns the names of settings that can all be served.
+func namesOf(t testing.TB, s Settings) *Names {
+	t.Helper()
+	n, why := NewNames(s, nil)
+	if len(why) > 0 {
+		t.Fatal(why)
+	}
+	return n
 }
 
 func familiesOf(t *testing.T, page []byte) map[string]*dto.MetricFamily {
@@ -104,13 +125,13 @@ func familiesOf(t *testing.T, page []byte) map[string]*dto.MetricFamily {
 func TestAMDPages(t *testing.T) {
 	for name, o := range amdNodes {
 		t.Run(name, func(t *testing.T) {
-			amd := &field.AMD{InPlace: true, Labels: []string{"GPU_UUID", "CARD_SERIES", "CARD_VENDOR", "DRIVER_VERSION", "VBIOS_VERSION", "CLUSTER_NAME", "POD_UUID"},
-				Custom: []field.NameValue{{Name: "cluster_name", Value: "c1"}}, PodLabels: []field.NameValue{{Name: "team", Value: "example.com/team"}}}
+			amd := Settings{Labels: []string{"GPU_UUID", "CARD_SERIES", "CARD_VENDOR", "DRIVER_VERSION", "VBIOS_VERSION", "CLUSTER_NAME", "POD_UUID"},
+				Custom: []Pair{{Name: "cluster_name", Value: "c1"}}, PodLabels: []Pair{{Name: "team", Value: "example.com/team"}}}
 			if o.Partition != "" { // what partitions have of their own, and some of what only boards have
 				amd.Fields = []string{"GPU_NODES_TOTAL", "GPU_HEALTH", "GPU_GFX_ACTIVITY", "GPU_GFX_BUSY_INSTANTANEOUS", "GPU_TOTAL_VRAM", "GPU_USED_VRAM",
 					"GPU_PACKAGE_POWER", "GPU_CLOCK", "GPU_ECC_CORRECT_TOTAL", "GPU_XGMI_LINK_RX", "GPU_VIOLATION_LOW_UTILIZATION_ACCUMULATED"}
 			}
-			page := amdPage(t, o, field.NamesAsWritten, amd)
+			page := amdPage(t, o, namesOf(t, amd), true)
 			golden.Check(t, filepath.Join("testdata", "amd-"+name+".txt"), compact(t, familiesOf(t, page)))
 		})
 	}
@@ -171,9 +192,9 @@ func compact(t *testing.T, families map[string]*dto.MetricFamily) string {
 // TestBothDialects: ours are the same with AMD's names next to them.
 func TestBothDialects(t *testing.T) {
 	for name, o := range amdNodes {
-		ours := familiesOf(t, amdPage(t, o, field.NamesAsWritten, nil))
-		both := familiesOf(t, amdPage(t, o, "as-written,amd", nil))
-		only := familiesOf(t, amdPage(t, o, field.NamesAMD, nil))
+		ours := familiesOf(t, amdPage(t, o, nil, false))
+		both := familiesOf(t, amdPage(t, o, namesOf(t, Settings{}), false))
+		only := familiesOf(t, amdPage(t, o, namesOf(t, Settings{}), true))
 		for n, f := range ours {
 			if fmt.Sprint(both[n]) != fmt.Sprint(f) {
 				t.Errorf("%s: %s:\n%v\nnext to AMD's names:\n%v", name, n, f, both[n])
@@ -230,10 +251,10 @@ func TestAMDDashboards(t *testing.T) {
 		if node == "apu" {
 			continue
 		}
-		families := familiesOf(t, amdPage(t, o, field.NamesAsWritten, &field.AMD{
+		families := familiesOf(t, amdPage(t, o, namesOf(t, Settings{
 			Prefix: "amd_", Labels: []string{"GPU_UUID", "CARD_SERIES", "CARD_VENDOR", "DRIVER_VERSION", "VBIOS_VERSION"},
-			Custom: []field.NameValue{{Name: "cluster_name", Value: "c1"}},
-		}))
+			Custom: []Pair{{Name: "cluster_name", Value: "c1"}},
+		}), false))
 		for _, m := range dashboardMetrics {
 			f := families["amd_"+m.name]
 			if filled := slices.Contains(strings.Fields(m.filled), node); filled != (f != nil) || !filled && m.reason == "" {

@@ -1,4 +1,4 @@
-package main
+package amd
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
@@ -31,7 +30,7 @@ func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.Handle
 		mu.Lock()
 		defer mu.Unlock()
 		if time.Since(made) > 200*time.Millisecond {
-			body, _ = json.Marshal(map[string]any{"Response": amdTrees(current(), staleAfter)}) // numbers only
+			body, _ = json.Marshal(map[string]any{"Response": trees(current(), staleAfter)}) // numbers only
 			made = time.Now()
 		}
 		return body
@@ -42,10 +41,10 @@ func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.Handle
 	}
 }
 
-// amdTrees are the GPUs of a view.
-func amdTrees(v *view.View, staleAfter time.Duration) []map[string]any {
+// trees are the GPUs of a view.
+func trees(v *view.View, staleAfter time.Duration) []map[string]any {
 	var row ring.Row
-	gpus := map[string]amdValues{}
+	gpus := map[string]values{}
 	var order []string
 	for _, s := range v.Sources {
 		if !s.Ring.Latest(&row) || len(row.Cells) != len(s.Columns) || len(row.Stamps) != len(s.Devices) {
@@ -57,14 +56,14 @@ func amdTrees(v *view.View, staleAfter time.Duration) []map[string]any {
 				continue
 			}
 			d := &s.Devices[c.Device]
-			if len(d.AMD) == 0 || c.Buffer > 0 || time.Since(time.Unix(0, row.Stamps[c.Device])) > staleAfter {
+			if !hasNames(s, d) || c.Buffer > 0 || time.Since(time.Unix(0, row.Stamps[c.Device])) > staleAfter {
 				continue
 			}
 			if gpus[d.ID] == nil {
-				gpus[d.ID] = amdValues{}
+				gpus[d.ID] = values{}
 				order = append(order, d.ID)
 			}
-			gpus[d.ID].take(c, row.Cells[i])
+			gpus[d.ID].add(c, row.Cells[i])
 		}
 	}
 	out := []map[string]any{}
@@ -78,14 +77,14 @@ func amdTrees(v *view.View, staleAfter time.Duration) []map[string]any {
 // 404 too, for one that there are none.
 func noRASErrors(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// amdValues are those of a GPU, or a partition, by path and index. In a path, [] stands behind
+// values are those of a GPU, or a partition, by path and index. In a path, [] stands behind
 // what is a list.
-type amdValues map[string]map[int]uint64
+type values map[string]map[int]uint64
 
-// take notes a value under each of AMD's names that show its column.
-func (a amdValues) take(c *collector.Column, v float64) {
-	for _, to := range amdPaths()[c.Field] {
-		more, ok := exposition.AMDColumn(to.source, c.Labels)
+// add adds a value under each of AMD's names that show its column.
+func (a values) add(c *collector.Column, v float64) {
+	for _, to := range paths()[c.Field] {
+		more, ok := to.source.labels(c.Labels)
 		v := math.Round(field.NewScale(to.source.Scale).Of(v))
 		if !ok || !(v >= 0 && v < 1<<53) {
 			continue
@@ -104,7 +103,7 @@ func (a amdValues) take(c *collector.Column, v float64) {
 }
 
 // tree is what is to be written as JSON.
-func (a amdValues) tree() map[string]any {
+func (a values) tree() map[string]any {
 	root := map[string]any{"Status": map[string]any{}, "Stats": map[string]any{}}
 	for path, values := range a {
 		of, parts := root, strings.Split(path, ".")
@@ -138,14 +137,14 @@ func (a amdValues) tree() map[string]any {
 	return root
 }
 
-type amdPath struct {
-	source *field.AMDSource
+type metricPath struct {
+	source *Source
 	path   string
 }
 
-// amdPaths are where amdgpuhealth finds AMD's fields, by reading: FetchMetricFromGPU of its
+// paths are where amdgpuhealth finds AMD's fields, by reading: FetchMetricFromGPU of its
 // cli/utils/utils.go.
-var amdPaths = sync.OnceValue(func() map[field.ID][]amdPath {
+var paths = sync.OnceValue(func() map[field.ID][]metricPath {
 	paths := map[string]string{
 		"GPU_PACKAGE_POWER": "Stats.PackagePower", "GPU_AVERAGE_PACKAGE_POWER": "Stats.AvgPackagePower", "GPU_POWER_USAGE": "Stats.PowerUsage",
 		"GPU_ENERGY_CONSUMED": "Stats.EnergyConsumed", "GPU_EDGE_TEMPERATURE": "Stats.Temperature.EdgeTemperature",
@@ -167,9 +166,9 @@ var amdPaths = sync.OnceValue(func() map[field.ID][]amdPath {
 		"GPU_VIOLATION_VR_THERMAL_RESIDENCY_ACCUMULATED":     "Stats.ViolationStats.VRThermalResidencyAccumulated",
 		"GPU_VIOLATION_HBM_THERMAL_RESIDENCY_ACCUMULATED":    "Stats.ViolationStats.HBMThermalResidencyAccumulated",
 	}
-	out := map[field.ID][]amdPath{}
-	for i := range field.AMDNames() {
-		n := &field.AMDNames()[i]
+	out := map[field.ID][]metricPath{}
+	for i := range Metrics() {
+		n := &Metrics()[i]
 		path := paths[n.Field]
 		for kind, end := range map[string]string{"GPU_ECC_CORRECT_": "CorrectableErrors", "GPU_ECC_UNCORRECT_": "UncorrectableErrors"} {
 			if block, ok := strings.CutPrefix(n.Field, kind); ok {
@@ -179,9 +178,9 @@ var amdPaths = sync.OnceValue(func() map[field.ID][]amdPath {
 				}
 			}
 		}
-		for j := range n.Of {
-			if s := &n.Of[j]; path != "" {
-				out[s.ID] = append(out[s.ID], amdPath{s, path})
+		for j := range n.Sources {
+			if s := &n.Sources[j]; path != "" {
+				out[s.ID] = append(out[s.ID], metricPath{s, path})
 			}
 		}
 	}

@@ -3,37 +3,25 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math"
-	"mime"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
-
-	"warpgauge/pkg/exporter"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/field"
 )
 
-func compareCommand(a *exporter.Program) *cli.Command {
+func compareCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:      "compare",
 		Usage:     "Compare two pages of one node, as for a move from dcgm-exporter",
@@ -61,7 +49,7 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 			switch {
 			case err != nil:
 			case cmd.Args().Len() != 2:
-				err = errors.New("compare takes two pages, OLD and NEW; see warpgauge compare --help")
+				err = errors.New("compare takes two pages, OLD and NEW; see warpctl compare --help")
 			case !(tolerance >= 0 && tolerance < 1):
 				err = fmt.Errorf("--tolerance is %v: write a number from 0 to less than 1", tolerance)
 			}
@@ -74,12 +62,12 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 			}
 			var pages [2]map[string]*dto.MetricFamily
 			for i, name := range cmd.Args().Slice() {
-				if pages[i], err = readPage(ctx, name, os.Stdin, trust); err != nil {
+				if pages[i], err = cmdline.ReadPage(ctx, name, os.Stdin, trust); err != nil {
 					return &cmdline.ExitError{Code: 2, Err: err}
 				}
 			}
 			c := comparePages(pages[0], pages[1], tolerance)
-			if err := cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
+			if err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
 				return &cmdline.ExitError{Code: 2, Err: err}
 			}
 			if c.bad() {
@@ -88,80 +76,6 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 			return nil
 		},
 	}
-}
-
-const (
-	maxPage     = 256 << 20 // bytes: 1,000 GPUs have some 40 MB
-	pageTimeout = 30 * time.Second
-)
-
-// readPage reads and parses a page by its address or name.
-func readPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Config) (map[string]*dto.MetricFamily, error) {
-	shown := name // without a password
-	if strings.Contains(name, "://") {
-		u, err := url.Parse(name)
-		if err != nil { // its text may have a password
-			return nil, errors.New("the address of a page is not a URL: write http://HOST:PORT/metrics")
-		}
-		shown = u.Redacted()
-	}
-	r, err := openPage(ctx, name, stdin, trust)
-	if err != nil {
-		return nil, fmt.Errorf("read page %q: %w", shown, err)
-	}
-	defer func() { _ = r.Close() }() // it was only read
-	limited := &io.LimitedReader{R: r, N: maxPage}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(limited)
-	switch {
-	case limited.N <= 0:
-		err = fmt.Errorf("more than %d MiB", maxPage>>20)
-	case err == nil && len(families) == 0:
-		err = errors.New("no metrics in it")
-	case err != nil && strings.Contains(name, "://"):
-		err = fmt.Errorf("%w; the address of a page is http://HOST:9400/metrics, for example", err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read page %q: %w", shown, err)
-	}
-	return families, nil
-}
-
-func openPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Config) (io.ReadCloser, error) {
-	switch {
-	case name == "-":
-		return io.NopCloser(stdin), nil
-	case !strings.Contains(name, "://"):
-		f, err := os.Open(name)
-		if _, _, bad := net.SplitHostPort(name); errors.Is(err, fs.ErrNotExist) && bad == nil {
-			err = fmt.Errorf("there is no such file; write an address as http://%s/metrics", name)
-		}
-		return f, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, name, nil)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "text/plain;version=0.0.4")
-	client := &http.Client{Timeout: pageTimeout, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		var wrapped *url.Error // its text repeats the address
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 256)) // what the server says of it, if anything
-		_ = resp.Body.Close()                                 // it was only read
-		return nil, fmt.Errorf("the answer is %s", strings.TrimSpace(resp.Status+" "+string(text)))
-	}
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/html" || kind == "application/json" {
-		_ = resp.Body.Close() // it is not read
-		return nil, apiv1.ErrNoPage
-	}
-	return resp.Body, nil
 }
 
 // comparison is what differs between two pages of a node.
