@@ -36,7 +36,7 @@ type outcome struct {
 func execute(t *testing.T, env environment, args ...string) outcome {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := run(t.Context(), append([]string{"warpgauge"}, args...), exporter.Streams{&out, &err}, env.list())
+	code := run(t.Context(), append([]string{"warpgauge"}, args...), exporter.Streams{Out: &out, Err: &err}, env.list())
 	return outcome{code, out.String(), err.String()}
 }
 

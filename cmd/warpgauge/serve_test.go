@@ -59,7 +59,7 @@ func startServe(t *testing.T, env environment, args ...string) *served {
 	}
 	go func() {
 		args = append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated(args...)...)
-		s.code <- run(ctx, args, exporter.Streams{s.log, s.log}, env.list())
+		s.code <- run(ctx, args, exporter.Streams{Out: s.log, Err: s.log}, env.list())
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -258,7 +258,7 @@ func TestServeStopsWhileAGPUHangs(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated("-c", "50", "--sample-deadline=100ms", "--fake-spec="+spec)...)
-		code <- run(ctx, args, exporter.Streams{log, log}, nil)
+		code <- run(ctx, args, exporter.Streams{Out: log, Err: log}, nil)
 	}()
 	eventually.True(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
 	stop()
