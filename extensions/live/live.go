@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/server"
 )
 
@@ -81,9 +82,10 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	case past == nil:
 		c.Log.Warn("nothing is recorded, because there is no history", zap.String("directory", r.Directory))
 	default:
+		c.Rows.Follow(&rules.Occurrences{})
 		rec := recorder.New(recorder.Options{
 			Directory: r.Directory, Before: r.Before, After: r.After, Files: r.Files, Bytes: r.Bytes,
-			Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), History: past, Log: log,
+			Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), History: past, Events: c.Events, Log: log,
 			Node: func() *apiv1.Devices { return answers.Devices() }, Health: func() *apiv1.Health { return answers.Health() },
 			Registerer: c.Registry, Logger: c.Log,
 		})
