@@ -147,7 +147,7 @@ var othersFlags = map[string]bool{
 	"urls-file": true, "once": true, "interval": true, // top
 	"server": true, "cert-file": true, "key-file": true, "json": true, "condition": true, "agents": true, // warpgauge-fleet, fleet-sim
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
-	"listen": true, "at": true, "format": true, "output-file": true, // replay, export
+	"listen": true, "at": true, // replay
 	"fail-on": true,                 // health
 	"device":  true,                 // docker
 	"pause":   true, "resume": true, // dcgmi profile
