@@ -78,10 +78,19 @@ run: build ## Serve the GPUs of this machine on :9400; ARGS="…" adds flags
 	@exec $(BIN) $(ARGS)
 
 .PHONY: build
-build: ## Build bin/warpgauge
+build: warpctl ## Build bin/warpgauge and bin/warpctl
 	@# -z lazy, not the default of every compiler: NVML's functions are there once it is open.
 	@# Without cgo Go would build a program that reads no NVIDIA GPU, and say nothing.
 	@CGO_ENABLED=1 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,-z,lazy" -o $(BIN) ./cmd/warpgauge
+
+.PHONY: warpctl
+warpctl: ## Build bin/warpctl, which asks exporters
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(dir $(BIN))warpctl ./cmd/warpctl
+
+.PHONY: warpctl-platforms
+warpctl-platforms: ## Build warpctl for every platform of a release, and drop the results
+	@for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64; do \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -o /dev/null ./cmd/warpctl; done
 
 .PHONY: fleet
 fleet: ## Build bin/warpgauge-fleet, the server that brings lists to many nodes

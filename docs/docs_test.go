@@ -163,13 +163,13 @@ var othersFlags = map[string]bool{
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in
-// metrics.md, which is generated from a running exporter, or in fleet.md, which a test of
-// extensions/remote/fleet compares with a server. Names that end in a
+// metrics.md, which is generated from a running exporter, in fleet.md, which a test of
+// extensions/remote/fleet compares with a server, or a family of recordings. Names that end in a
 // suffix of a histogram belong to the histogram.
 func TestMetrics(t *testing.T) {
 	all := every(t)
 	known := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"], -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"]+all["docs/recorder.md"], -1) {
 		known[row[1]] = true
 		if row[2] == "histogram" {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {

@@ -42,9 +42,9 @@ func TestFirstSuccess(t *testing.T) {
 	for visitor, steps := range map[string][][2]string{
 		"five minutes":     {{"README.md", "curl -s http://127.0.0.1:9400/metrics"}},
 		"moving 500 nodes": {{"README.md", "](docs/migration.md)"}, {"docs/migration.md", "    warpgauge once"}},
-		"3 a.m.":           {{"README.md", "](docs/trouble.md)"}, {"docs/trouble.md", "    warpgauge doctor"}},
+		"3 a.m.":           {{"README.md", "](docs/trouble.md)"}, {"docs/trouble.md", "    warpctl doctor"}},
 		"workstation":      {{"README.md", "](docs/workstation.md)"}, {"docs/workstation.md", "once | grep"}},
-		"documentation":    {{"docs/README.md", "](trouble.md)"}, {"docs/trouble.md", "    warpgauge doctor"}},
+		"documentation":    {{"docs/README.md", "](trouble.md)"}, {"docs/trouble.md", "    warpctl doctor"}},
 	} {
 		n := 0
 		for _, s := range steps {

@@ -22,8 +22,8 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/etc"
-	"warpgauge/extensions/remote"
 	"warpgauge/extensions/remote/opamp"
+	"warpgauge/pkg/lists"
 )
 
 // agentOptions are the options of agents: nodes without GPUs, which show an OpAMP server the
@@ -92,7 +92,7 @@ type agent struct {
 	source  *opamp.Agent
 	stall   string
 	changes atomic.Int64 // lists that were applied
-	list    atomic.Pointer[remote.Offer]
+	list    atomic.Pointer[lists.Offer]
 	hash    atomic.Pointer[string]
 	stalled atomic.Bool
 	changed atomic.Pointer[chan struct{}]
@@ -103,7 +103,7 @@ const agentGPUs = 8
 
 func (a *agents) newAgent(i int, server *url.URL, own []byte, ignored *prometheus.CounterVec) (*agent, error) {
 	n := &agent{stall: a.o.agents.stall}
-	n.take(&remote.Offer{Origin: "file", Content: own})
+	n.serve(&lists.Offer{Origin: "file", Content: own})
 	n.changes.Store(0)
 	// Each has a connection of its own, as nodes do.
 	transport := &http.Transport{
@@ -113,12 +113,11 @@ func (a *agents) newAgent(i int, server *url.URL, own []byte, ignored *prometheu
 	var err error
 	n.source, err = opamp.New(opamp.Options{
 		URL: server, Transport: bearer{transport, a.token}, Interval: a.o.agents.interval, MaxBytes: 1 << 20,
-		Node: &remote.Node{
+		Identity: opamp.Identity{
 			InstanceID: fmt.Sprintf("%08x-0000-7000-8000-%012x", a.o.seed, i+1), Version: "simulated", Hostname: fmt.Sprintf("%s%05d", a.o.host, i),
 			Labels: map[string]string{"rack": fmt.Sprintf("r%d", i/32), "kind": "simulated"},
-			Facts:  n.facts, Effective: n.list.Load, Changed: func() <-chan struct{} { return *n.changed.Load() },
 		},
-		Failed: func(error) {}, Answered: func() {}, Ignored: ignored, Logger: zap.NewNop(),
+		Node: n, Desk: n, Ignored: ignored, Logger: zap.NewNop(),
 	})
 	return n, err
 }
@@ -137,8 +136,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// take puts a list into service.
-func (n *agent) take(o *remote.Offer) {
+// serve puts a list into service.
+func (n *agent) serve(o *lists.Offer) {
 	sum := sha256.Sum256(o.Content)
 	hash := hex.EncodeToString(sum[:])
 	n.list.Store(o)
@@ -151,20 +150,33 @@ func (n *agent) take(o *remote.Offer) {
 	}
 }
 
-func (n *agent) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
-	n.take(o)
+// Effective implements opamp.Node.
+func (n *agent) Effective() *lists.Offer { return n.list.Load() }
+
+// Changed implements opamp.Node.
+func (n *agent) Changed() <-chan struct{} { return *n.changed.Load() }
+
+// Answered implements opamp.Desk, as the next two do.
+func (*agent) Answered()         {}
+func (*agent) Unreachable(error) {}
+func (*agent) Refused(error)     {}
+
+// Deliver implements opamp.Desk.
+func (n *agent) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
+	n.serve(o)
 	hash := *n.hash.Load()
-	return &remote.Outcome{Status: remote.Applied, Tried: hash, Running: hash}
+	return &lists.Outcome{Answer: lists.Applied, Tried: hash, Running: hash}
 }
 
-func (n *agent) facts() remote.Facts {
-	f := remote.Facts{
+// Facts implements opamp.Node.
+func (n *agent) Facts() opamp.Facts {
+	f := opamp.Facts{
 		GPUs: agentGPUs, Models: []string{"NVIDIA H100 80GB HBM3 (simulated)"}, Drivers: []string{"0.0"}, SampleSeconds: 0.01, AbsentFields: 12, Series: 900,
-		ListHash: *n.hash.Load(), Collectors: []remote.Component{{Name: "fake", Healthy: true, Status: "up"}}, List: remote.Component{Name: "list", Healthy: true, Status: "applied"},
+		ListHash: *n.hash.Load(), Collectors: []opamp.Component{{Name: "fake", Healthy: true, Status: "up"}}, List: opamp.Component{Name: "list", Healthy: true, Status: "applied"},
 	}
 	stalled := n.stalled.Load()
 	for i := range agentGPUs {
-		d := remote.Component{Name: fmt.Sprintf("GPU-%d", i), Healthy: !stalled, Status: "up"}
+		d := opamp.Component{Name: fmt.Sprintf("GPU-%d", i), Healthy: !stalled, Status: "up"}
 		if stalled {
 			d.Status = "stalled"
 			f.Stalled++
@@ -209,7 +221,7 @@ func (a *agents) run(ctx context.Context, out io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	for _, n := range a.all {
-		wg.Go(func() { _ = n.source.Run(ctx, n.deliver) }) // it ends with ctx
+		wg.Go(func() { _ = n.source.Run(ctx) }) // it ends with ctx
 	}
 	srv := &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

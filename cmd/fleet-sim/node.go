@@ -15,7 +15,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kube"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
@@ -73,7 +72,7 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 func (n *node) addOwners(o podOptions, i int, stale time.Duration, reg prometheus.Registerer) {
 	n.pods = newPods(o, n.host, i, n.sampler.Board())
 	n.owners = owner.New(n.sampler.Board(), owner.Options{
-		Allocations: n.pods.snapshot.Load, Vendors: kube.Vendors{kube.NVIDIA()}, Virtual: o.perDevice > 1, StaleAfter: stale, Registerer: reg,
+		Allocations: n.pods.snapshot.Load, Virtual: o.perDevice > 1, StaleAfter: stale, Registerer: reg,
 	})
 }
 

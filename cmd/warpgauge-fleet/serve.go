@@ -133,9 +133,12 @@ func toolkit(path string, log *zap.Logger) func(net.Listener, *http.Server) erro
 	}
 }
 
+// dialects are what exporters can call the names of other exporters.
+var dialects = []string{"amd"}
+
 // parseYAML checks a list in YAML as an exporter does that gets it.
 func parseYAML(content []byte, name string) ([]byte, error) {
-	c, problems, err := config.ParseDelivered(content, name, true)
+	c, problems, err := config.ParseDelivered(content, name, true, dialects...)
 	for _, p := range problems {
 		err = errors.Join(err, p)
 	}

@@ -13,12 +13,12 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/owner"
 )
 
 // newAPI joins the API with what it answers from, and the flight recorder with the API.
-func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *reloader, log *zap.Logger) *api.API {
+func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, desk *lists.Desk, log *zap.Logger) *api.API {
 	o := api.Options{
 		Hostname:   p.hostname,
 		Version:    version,
@@ -26,8 +26,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, r *
 		Status:     p.engine.Status,
 		Health:     p.healthSnapshot,
 		NotReady:   func() []string { return reasons(cfg, table, p.engine.Status()) },
-		List:       r.list,
-		Fields:     func() field.List { return r.service.Load().fields },
+		Lists:      desk,
 		Counts:     func() []exposition.Count { return p.renderer.Counts() },
 		Interval:   sessionOptions(cfg, "", log).IntervalOf,
 		Events:     p.events,

@@ -17,6 +17,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 )
 
 // answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
@@ -25,15 +26,15 @@ func answeringNode(t *testing.T, args ...string) (*api.API, *pipeline) {
 	cfg := wanted(t, simulated(args...)...)
 	all, err := withProcesses(cfg, zap.NewNop(), cfg.Web.Page == config.PageFull)
 	must(t, err)
-	csv := &counters{cfg: cfg}
+	files := newFiles(&app{}, cfg, "", nil)
 	in := &config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"), Name: "test.csv"}
-	list, _, err := csv.parse(in)
-	must(t, err)
+	parsed := files.Parse(in)
+	must(t, parsed.Err)
 	a := &app{flags: config.NewSet(noEnvironment)}
-	p, err := newPipeline(a, cfg, all, list, zap.NewNop())
+	p, err := newPipeline(a, cfg, all, parsed.Fields, zap.NewNop())
 	must(t, err)
 	p.addPages()
-	answers := newAPI(a.build.Version, cfg, all, p, newReloader(in, list, zap.NewNop(), time.Now()), zap.NewNop())
+	answers := newAPI(a.build.Version, cfg, all, p, newDesk(parsed, p, files, zap.NewNop()), zap.NewNop())
 	done := make(chan error, 4)
 	stages := p.stages()
 	for _, s := range stages {
@@ -128,8 +129,7 @@ func TestWebPage(t *testing.T) {
 		p, err := newPipeline(a, cfg, all, field.List{}, zap.NewNop())
 		must(t, err)
 		p.addPages()
-		r := newReloader(&config.Content{}, field.List{}, zap.NewNop(), time.Now())
-		s := a.newServer(cfg, all, p, r, nil, nil, zap.NewNop())
+		s := a.newServer(cfg, all, p, newDesk(&lists.Parsed{Content: &config.Content{}}, p, nil, zap.NewNop()), zap.NewNop())
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))
 		if (w.Code == http.StatusOK) != api {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -9,9 +10,11 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 )
 
 // run is the whole program but for its exit. args begin with the program's name;
@@ -19,24 +22,40 @@ import (
 // user names none.
 func run(ctx context.Context, args []string, s streams, environ []string, defaults ...string) int {
 	a := &app{streams: s, log: newBacklog(s.err), environ: environ, defaults: defaults, build: cmdline.ReadBuild(version)}
-	a.flags = config.NewSet(a.lookup)
+	a.addFlags()
 	defer a.log.flush()
 	root := a.root()
+	if len(args) > 1 && slices.Contains(moved, args[1]) {
+		return cmdline.ExitCode(a.log, root.Name, &cmdline.ExitError{Code: 2, Err: fmt.Errorf("%s is a command of warpctl now: warpctl %[1]s --help", args[1])})
+	}
 	return cmdline.ExitCode(a.log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
 }
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version string
 
+// moved are former commands of warpgauge.
+var moved = []string{"top", "doctor", "compare"}
+
 // app is what the subcommands share.
 type app struct {
 	streams
-	log      *backlog // in front of standard error
-	environ  []string
-	defaults []string // counters CSVs
-	flags    *config.Set
-	unknown  []string // flags that are left out
-	build    cmdline.Build
+	log        *backlog // in front of standard error
+	environ    []string
+	defaults   []string // counters CSVs
+	flags      *config.Set
+	extensions []exporter.Extension
+	unknown    []string // flags that are left out
+	build      cmdline.Build
+}
+
+// addFlags makes the flag table.
+func (a *app) addFlags() {
+	a.flags = config.NewSet(a.lookup)
+	a.extensions = []exporter.Extension{&amd.Extension{}}
+	for _, e := range a.extensions {
+		e.Flags(a.flags)
+	}
 }
 
 // lookup reads the environment.
@@ -63,7 +82,7 @@ func (a *app) root() *cli.Command {
 		Writer:    a.out,
 		ErrWriter: a.log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), compareCommand(a), topCommand(a), doctorCommand(a), healthCommand(a), replayCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a),
 			a.build.VersionCommand(a.out, notice), manCommand(a), childCommand(a),
 		},
 	}

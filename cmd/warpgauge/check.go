@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-	"go.uber.org/zap"
 
 	"warpgauge/extensions/remote"
 	"warpgauge/pkg/absence"
@@ -22,6 +21,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -59,30 +59,39 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 	if err != nil {
 		return err
 	}
-	csv := newCounters(a, cfg, path)
-	in, err := csv.read(ctx)
+	files := newFiles(a, cfg, path, nil)
+	in, err := files.Read(ctx)
 	if err != nil {
 		return err
 	}
-	list, problems, err := csv.parse(in)
-	var guard *guarding
+	var parsed *lists.Parsed
+	problems := func(*view.View) ([]field.Problem, error) { return parsed.Problems, parsed.Err }
 	if guarded {
-		guard = newGuarding(csv, in)
-		list, problems, err = guard.check(&view.View{})
+		extension := filepath.Ext(in.Name)
+		guard := remote.GuardOf(&cfg.Remote)
+		parsed = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: extension == ".yaml" || extension == ".yml"}, files)
+		problems = func(v *view.View) ([]field.Problem, error) { return refusals(&guard, in.Name, parsed, v) }
+	} else {
+		parsed = files.Parse(in)
 	}
-	found := newChecked(in.Name, list, problems)
+	wrong, err := problems(&view.View{})
+	found := newChecked(in.Name, parsed.Fields, wrong)
 	if err != nil && found.Errors == 0 { // nothing in it says what is wrong
 		return err
 	}
 	broken := err != nil
 	if !broken {
-		err := supplied(ctx, a, cfg, list, timeout, func(all []session.CollectorStatus, r absence.Report, v *view.View) error {
-			if guarded { // again, with devices
-				if _, problems, err := guard.check(v); err != nil {
-					found, broken = newChecked(in.Name, list, problems), true
-				}
+		err := supplied(ctx, a, cfg, parsed.Fields, timeout, func(all []session.CollectorStatus, r absence.Report, v *view.View) error {
+			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
+				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
 			}
 			found.add(all, r)
+			found.Health = map[string][]string{}
+			for _, c := range all {
+				if added := addedFields(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
+					found.Health[c.Name] = added
+				}
+			}
 			return nil
 		})
 		if err != nil {
@@ -96,25 +105,13 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 	return err
 }
 
-// guarding checks a file as a list of a server.
-type guarding struct {
-	csv   *counters
-	offer remote.Offer
-}
-
-func newGuarding(csv *counters, in *config.Content) *guarding {
-	extension := filepath.Ext(in.Name)
-	return &guarding{csv, remote.Offer{Origin: in.Name, Content: in.CSV, YAML: extension == ".yaml" || extension == ".yml"}}
-}
-
-func (g *guarding) check(v *view.View) (field.List, []field.Problem, error) {
-	guard := guardOf(&g.csv.cfg.Remote)
-	var out []field.Problem
-	list, refused, err := guard.Examine(&g.offer, func(o *remote.Offer) (field.List, []remote.Refusal, error) { return g.csv.delivered(o, zap.NewNop()) }, v)
+// refusals returns what the guard of this node refuses in a list, on the devices of a View.
+func refusals(g *remote.Guard, name string, p *lists.Parsed, v *view.View) (out []field.Problem, err error) {
+	refused, err := g.Examine(p, v)
 	for _, r := range refused {
-		out = append(out, field.Problem{File: g.offer.Origin, Line: r.Line, Severity: field.Error, Message: r.Text})
+		out = append(out, field.Problem{File: name, Line: r.Line, Severity: field.Error, Message: r.Text})
 	}
-	return list, out, err
+	return out, err
 }
 
 // checkPatience is how long fields are waited for that take two samples. With an interval
@@ -154,6 +151,8 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
+	// Health is what is read in addition for health, by collector.
+	Health map[string][]string `json:"health,omitempty"`
 	// Nowhere are fields that no device of the node is asked for.
 	Nowhere []absentRow `json:"nowhere"`
 }
@@ -291,6 +290,9 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
 		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, count(k.asked, "field"), count(k.n, "device"), k.name) //nolint:errcheck // as above
+	}
+	if added := c.Health[s.Name]; len(added) > 0 {
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

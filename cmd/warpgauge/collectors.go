@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,7 +13,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kube"
 )
 
 // vendor is a row of the table of collectors.
@@ -25,7 +23,7 @@ type vendor struct {
 	// supplies reports whether some device can have a field, as far as is known without
 	// one. Nil for simulated GPUs.
 	supplies func(*field.Descriptor) bool
-	names    kube.Vendor // by which Kubernetes knows the devices; several rows may have the same
+	maker    *field.Vendor // of the devices; nil for simulated GPUs
 	// processes makes the collector of the processes on the same devices, which runs as
 	// it does, next to it; nil if there is none, or if they are not wanted.
 	processes collector.Factory
@@ -56,19 +54,19 @@ func vendors(cfg *config.Config, log *zap.Logger) []vendor {
 	nvidiaVariables := []string{"NVIDIA_", "CUDA_", "NVML_", "DCGM_", "NV_", "__NVML"}
 	return []vendor{
 		{
-			name: "dcgm", setting: cfg.DCGM, names: kube.NVIDIA(), environment: nvidiaVariables, fallback: nvml.Name, echo: cfg.HostEngine.Log,
+			name: "dcgm", setting: cfg.DCGM, maker: field.VendorNVIDIA, environment: nvidiaVariables, fallback: nvml.Name, echo: cfg.HostEngine.Log,
 			isolated: true, present: unless(d.Engine != "" || d.Library != "", nvidia),
 			open: func() collector.Collector { return dcgm.New(d) }, supplies: dcgm.Supplies,
 		},
 		{
-			name: nvml.Name, setting: cfg.NVML, names: kube.NVIDIA(), environment: nvidiaVariables,
+			name: nvml.Name, setting: cfg.NVML, maker: field.VendorNVIDIA, environment: nvidiaVariables,
 			isolated: true, present: unless(n.Library != "", nvidia),
 			open:      func() collector.Collector { return nvml.New(n) },
 			supplies:  nvml.Has(),
 			processes: func() collector.Collector { return nvml.NewProcesses(n) }, // DCGM's have the same ids
 		},
 		{
-			name: rocm.Name, setting: cfg.ROCm, names: kube.AMD(),
+			name: rocm.Name, setting: cfg.ROCm, maker: field.VendorAMD,
 			environment: []string{"ROCM_", "ROCR_", "RSMI_", "AMDSMI_", "HSA_", "HIP_"},
 			isolated:    cfg.ROCmSource == config.ROCmSMI || cfg.ROCmSource == config.ROCmAMDSMI,
 			present: func() (string, bool) {
@@ -87,17 +85,6 @@ func unless(named bool, present func() (string, bool)) func() (string, bool) {
 		return nil
 	}
 	return present
-}
-
-// vendorNames are the names that Kubernetes gives to the devices of each vendor,
-// whichever collectors are enabled: simulated GPUs have the names of real ones.
-func vendorNames(table []vendor) (out kube.Vendors) {
-	for _, v := range table {
-		if v.names.Name != "" && !slices.ContainsFunc(out, func(known kube.Vendor) bool { return known.Name == v.names.Name }) {
-			out = append(out, v.names)
-		}
-	}
-	return out
 }
 
 // collectors are the rows of the table that the configuration wants. Simulated GPUs

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/verdict"
 
 	"go.uber.org/zap"
@@ -20,16 +21,19 @@ import (
 // consumers are the stages that hand on devices' health. Sockets are open when it returns.
 func consumers(a *app, cfg *config.Config, table []vendor, p *pipeline, log *zap.Logger) ([]stage, error) {
 	h := &cfg.Health
+	if p.health == nil {
+		return nil, nil
+	}
 	node := config.NodeName(a.lookup)
 	board, makers := p.health.Board(), newMakers(table, p.engine.Board().Load)
-	ofAMD := func(d *collector.Device) bool { return makers.of(d) == kube.AMD().Name }
+	ofAMD := func(d *collector.Device) bool { return makers.of(d) == field.VendorAMD.Name }
 	var out []stage
 	if h.AMDSocket != "" {
 		s := grpcsocket.New(h.AMDSocket, amdplugin.New(board, ofAMD).Register, log)
 		switch err := s.Listen(); {
 		case err == nil:
 			out = append(out, stage{name: "health for AMD's device plugin", run: s.Run, grace: shortGrace})
-		case cfg.Source("health-amd-socket") > config.FromOperator:
+		case cfg.Source("health-amd-socket") > config.FromExtension:
 			return nil, fmt.Errorf("--health-amd-socket: %w", err)
 		default: // no flag asked for it
 			log.Error("AMD's device plugin is not answered", zap.Error(err))
@@ -73,7 +77,9 @@ type makers struct {
 func newMakers(table []vendor, current func() *view.View) *makers {
 	m := &makers{view: current, names: map[string]string{}, by: map[string]string{}}
 	for _, v := range table {
-		m.names[v.name] = v.names.Name
+		if v.maker != nil {
+			m.names[v.name] = v.maker.Name
+		}
 	}
 	return m
 }

@@ -42,11 +42,11 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		return err
 	}
 	if !asked {
-		list, _, err := newCounters(a, cfg, "").first(ctx, a.quietLogger(cfg))
+		parsed, err := newFiles(a, cfg, "", nil).First(ctx, a.quietLogger(cfg))
 		if err != nil {
 			return err
 		}
-		err = supplied(ctx, a, cfg, list, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report, _ *view.View) error {
+		err = supplied(ctx, a, cfg, parsed.Fields, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report, _ *view.View) error {
 			found = readFields(&r, which, patterns)
 			return nil
 		})

@@ -65,7 +65,7 @@ func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 		return writeDevices(a, cmd, deviceListOf(found), nil)
 	}
 	log := a.quietLogger(cfg)
-	list, _, err := newCounters(a, cfg, "").first(ctx, log)
+	parsed, err := newFiles(a, cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -73,8 +73,8 @@ func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	s := a.newEngine(cfg, wanted, list, nil, log)
-	o := newOwners(a, cfg, vendorNames(vendors(cfg, log)), s, nil, log)
+	s := a.newEngine(cfg, wanted, parsed.Fields, nil, log)
+	o := newOwners(a, cfg, s, nil, log)
 	return sampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
 		return writeDevices(a, cmd, listDevices(st, o), o)
 	})

@@ -20,10 +20,11 @@ func TestE2EDoctorNVML(t *testing.T) {
 	release := n.Hang(3, nvmltest.Every)
 	defer release()
 	n.Lose(5)
+	ctl := buildControl(t)
 	run := func(what string, texts []string, args ...string) {
 		t.Helper()
 		eventually.OK(t, what, func() error {
-			code, out := runToEnd(t, n.exe, args...)
+			code, out := runToEnd(t, ctl, args...)
 			for _, text := range texts {
 				if !strings.Contains(out, text) {
 					return fmt.Errorf("code %d, the output lacks %q:\n%s", code, text, out)
@@ -34,7 +35,7 @@ func TestE2EDoctorNVML(t *testing.T) {
 	}
 	run("the doctor of the exporter", []string{"nvml is in use", "stalled: GPU 3: ", "look for XIDs in the kernel log", "lost: GPU 5: ", "XID 79"}, "doctor", "--url="+n.url)
 	run("the state of each GPU", []string{"3    ", "stalled", "lost"}, "top", "--once", "--url="+n.url)
-	// A call that hangs keeps the library from opening, and the doctor from waiting for it.
-	run("the doctor alone", []string{"was sampled by doctor itself", "nvml does not work: not opened yet", "the driver hangs"}, "doctor", "--url=none", "--timeout=3s",
-		"--enable-dcgm=false", "--enable-rocm=false", "--enable-nvml=true", "--nvml-library="+n.Library(), "--sample-deadline=500ms")
+	// A call that hangs keeps the library of a second exporter from opening: its doctor says so.
+	second := serve(t, n.exe, "--enable-fake=false", "--enable-nvml=true", "--nvml-library="+n.Library(), "--sample-deadline=500ms")
+	run("the doctor of an exporter that opens its library", []string{"nvml does not work: not opened yet", "the driver hangs"}, "doctor", "--url="+second.url)
 }

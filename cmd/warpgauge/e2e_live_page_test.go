@@ -48,14 +48,14 @@ func TestE2ELivePage(t *testing.T) {
 	for _, want := range []string{"ml/train-0/main", "(simulated)", "8 up", "collector fake is up"} {
 		p.Wait(fmt.Sprintf("document.body.innerText.includes(%q)", want))
 	}
-	p.Wait(`warpgauge.model.pick(warpgauge.model.tiles()[0].id, 'util').ring.length > 20`)
+	p.Wait(`warpgauge.model.pick(warpgauge.model.tiles()[0].id, 'activity').ring.length > 20`)
 	p.Eval(`warpgauge.openDetail(warpgauge.model.tiles()[0].id)`, nil)
 	p.Wait(`document.querySelector('#detail[open] tbody tr') && document.getElementById('detail').innerText.includes('DCGM_FI_DEV_FB_RESERVED')`)
 	p.Key("Escape")
 
 	write(t, lost, "")
 	p.Wait(`document.querySelectorAll('.tile')[5].innerText.includes('■ lost') && document.getElementById('summary').innerText.includes('GPU 5 is lost: simulated fault: device lost')`)
-	p.Wait(`document.getElementById('events').innerText.includes('XID 31') && document.querySelectorAll('.tile')[5].querySelector('.util dd').innerText === '–'`)
+	p.Wait(`document.getElementById('events').innerText.includes('XID 31') && document.querySelectorAll('.tile')[5].querySelector('.of-activity dd').innerText === '–'`)
 	for _, problem := range p.Problems(address) {
 		t.Error(problem)
 	}

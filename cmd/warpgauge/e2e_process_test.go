@@ -51,6 +51,26 @@ var built = sync.OnceValues(func() (exe string, err error) {
 	return exe, os.Rename(next, exe)
 })
 
+// buildControl builds warpctl, as it is shipped.
+func buildControl(t *testing.T) string {
+	t.Helper()
+	exe, err := control()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+var control = sync.OnceValues(func() (exe string, err error) {
+	exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), fmt.Sprintf("warpctl.%d", os.Getpid()))
+	cmd := exec.Command("go", "build", "-o", exe, "../warpctl")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build warpctl: %w\n%s", err, out)
+	}
+	return exe, nil
+})
+
 // launch starts a program for the time of the test.
 func launch(t *testing.T, exe string, args ...string) *programtest.Process {
 	t.Helper()

@@ -65,8 +65,8 @@ func TestE2ETop(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
 	e := serve(t, exe)
-	term := openTerminal(t, 80, 24, "NO_COLOR=1 "+exe+" top --interval=250ms --url="+e.url)
-	term.await(t, "warpgauge top (simulated)", "8 GPUs, ok", "> 0 ", "  7 ", "UTIL TENSOR", "q quit")
+	term := openTerminal(t, 80, 24, "NO_COLOR=1 "+buildControl(t)+" top --interval=250ms --url="+e.url)
+	term.await(t, "warpctl top (simulated)", "8 GPUs, ok", "> 0 ", "  7 ", "UTIL TENSOR", "q quit")
 	term.run(t, "send-keys", "Down", "Enter")
 	term.await(t, "GPU 1 is up", "CLOCK", "FIELD", "DCGM_FI_DEV_")
 	term.run(t, "send-keys", "/", "gpu_temp", "Enter")
@@ -99,15 +99,14 @@ func TestE2ETop(t *testing.T) {
 	term.await(t, "ended with code 0")
 }
 
-// Without an exporter top samples by itself; a terminal that can do nothing gets a table
-// again and again.
-func TestE2ETopAlone(t *testing.T) {
+// A terminal that can do nothing gets a table again and again.
+func TestE2ETopDumb(t *testing.T) {
 	t.Parallel()
-	exe := build(t)
+	ctl := buildControl(t)
 	spec := file(t, "spec.yaml", fmt.Sprintf("processes: [{device: 2, pid: %d, memory: 5}]\n", os.Getpid()))
-	alone := exe + " top --url=none --fake-spec=" + spec + " --enable-fake --enable-dcgm=false --enable-nvml=false --enable-rocm=false"
-	term := openTerminal(t, 100, 30, alone)
-	term.await(t, "sampling the devices itself", "8 GPUs", "> 0 ")
+	e := serve(t, build(t), "--fake-spec="+spec)
+	term := openTerminal(t, 100, 30, ctl+" top --url="+e.url)
+	term.await(t, "8 GPUs", "> 0 ")
 	term.run(t, "send-keys", "Enter")
 	term.await(t, "GPU 0 is up", "DCGM_FI_DEV_")
 	term.run(t, "send-keys", "p")
@@ -115,7 +114,7 @@ func TestE2ETopAlone(t *testing.T) {
 	term.run(t, "send-keys", "C-c")
 	term.await(t, "ended with code 0")
 
-	term = openTerminal(t, 150, 60, "TERM=dumb "+alone+" --interval=250ms")
+	term = openTerminal(t, 150, 60, "TERM=dumb "+ctl+" top --interval=250ms --url="+e.url)
 	eventually.OK(t, "three tables", func() error {
 		screen := term.run(t, "capture-pane", "-p", "-S", "-200")
 		if n := strings.Count(screen, "UTIL  TENSOR"); n < 3 {
@@ -124,7 +123,7 @@ func TestE2ETopAlone(t *testing.T) {
 		return nil
 	})
 
-	code, out := runToEnd(t, exe, strings.Fields(strings.TrimPrefix(alone, exe))...)
+	code, out := runToEnd(t, ctl, "top", "--url="+e.url)
 	if code != 0 || strings.Contains(out, "\x1b") || strings.Count(out, "(simulated)") < 8 {
 		t.Errorf("without a terminal: code %d\n%q", code, out)
 	}
@@ -133,11 +132,11 @@ func TestE2ETopAlone(t *testing.T) {
 // The doctor of a running exporter.
 func TestE2EDoctor(t *testing.T) {
 	t.Parallel()
-	exe := build(t)
-	e := serve(t, exe)
+	ctl := buildControl(t)
+	e := serve(t, build(t))
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	eventually.OK(t, "8 GPUs that are up", func() error {
-		code, out := runToEnd(t, exe, "doctor", "--url="+e.url, "--bundle="+path)
+		code, out := runToEnd(t, ctl, "doctor", "--url="+e.url, "--bundle="+path)
 		if !strings.Contains(out, "8 GPUs (simulated), all devices are up") || !strings.Contains(out, "wrote "+path) {
 			return fmt.Errorf("code %d\n%s", code, out)
 		}

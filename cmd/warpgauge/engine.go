@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -48,8 +47,10 @@ func (a *app) newEngine(cfg *config.Config, all []vendor, list field.List, reg p
 	e := &engine{board: page.Board()}
 	start := time.Now()
 	e.listed = func(name string, list field.List) field.List {
-		if slices.ContainsFunc(all, func(v vendor) bool { return v.name == name && v.names.Name == kube.NVIDIA().Name }) {
-			list.AMD = nil // it has no device of AMD's
+		if list.Dialect != nil && slices.ContainsFunc(all, func(v vendor) bool {
+			return v.name == name && v.maker != nil && v.maker != list.Dialect.Vendor
+		}) {
+			list.Dialect = nil // it has none of these devices
 		}
 		return withHealth(cfg, list)
 	}
@@ -260,24 +261,28 @@ func (e *engine) Status() (out []session.CollectorStatus) {
 	return out
 }
 
+// Names returns the names of the collectors, in order of priority.
+func (e *engine) Names() (out []string) {
+	for _, s := range e.collectors {
+		out = append(out, s.Name())
+	}
+	return out
+}
+
+// Costs returns what the session of each collector has spent in the vendor's library.
+func (e *engine) Costs() (out []session.Costs) {
+	for _, s := range e.collectors {
+		out = append(out, s.Costs())
+	}
+	return out
+}
+
 // statusPoll is how often a one-shot command looks whether it has what it needs.
 const statusPoll = 5 * time.Millisecond
 
 // opened reports whether every collector has been opened or reports why not, and
 // every device has been sampled or reports why not.
-func opened(all []session.CollectorStatus) bool {
-	for _, c := range all {
-		if !c.Up && c.Cause == session.CauseOpening {
-			return false
-		}
-		for _, d := range c.Devices {
-			if d.Cause == session.CauseStarting {
-				return false
-			}
-		}
-	}
-	return true
-}
+func opened(all []session.CollectorStatus) bool { return session.Opened(all) }
 
 // readersOpened is opened of those that read processes.
 func (e *engine) readersOpened() bool {

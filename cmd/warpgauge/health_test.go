@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 )
 
@@ -42,15 +43,17 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 	w, err := fake.NewWorld(o)
 	must(t, err)
 	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--rescan-interval=1s", "--history-age=0", "--health-directory="}, args...)...)...)
-	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(csv), Name: "test.csv"})
-	must(t, err)
+	list := parseCSV(t, cfg, csv)
 	a := &app{flags: config.NewSet(noEnvironment)}
 	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: w.Collector}}, list, zap.NewNop())
 	must(t, err)
 	p.addPages()
 	run := []func(){
-		func() { _ = p.engine.Run(t.Context()) }, func() { _ = p.health.Run(t.Context()) },
+		func() { _ = p.engine.Run(t.Context()) },
 		func() { _ = p.rows.Run(t.Context()) }, // what counts XIDs
+	}
+	if p.health != nil {
+		run = append(run, func() { _ = p.health.Run(t.Context()) })
 	}
 	done := make(chan bool, len(run))
 	for _, f := range run {
@@ -147,7 +150,7 @@ func faultOf(r *health.Rule) (fault, bool) {
 	f := fault{profiles: both, wait: reading}
 	bad := fake.Fault{Kind: fake.Absurd, Field: d, Value: r.Threshold, Label: r.Label}
 	switch {
-	case d.ID >= field.FirstAMD:
+	case d.Vendor == field.VendorAMD:
 		f.profiles = []string{amdNode}
 	case d.ID == field.GPUHealth:
 		f.profiles, f.csv = []string{nvidiaNode}, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h, interval=1s\n"
@@ -159,9 +162,9 @@ func faultOf(r *health.Rule) (fault, bool) {
 		f.profiles = []string{nvidiaNode} // AMD's GPUs have none of it
 	}
 	switch r.Test {
-	case health.Rises:
+	case rules.Rises:
 		bad.Value = 10 * r.Threshold
-	case health.Falls:
+	case rules.Falls:
 		bad.Value = r.Threshold - 1
 	}
 	f.begin = func(n *judgedNode) func() {
@@ -286,6 +289,39 @@ func TestHealthOutlivesTheExporter(t *testing.T) {
 		want(n, "1", verdict.Failed, "xid_48")
 		if e := n.events(n.verdict(field.GPU, "1").Device.ID); len(e) != 0 {
 			t.Errorf("events of what was known before: %q", e)
+		}
+	})
+}
+
+// TestHealthOff: with one flag a list with one field binds one reading of each GPU, and no rule
+// runs.
+func TestHealthOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, off := range []bool{false, true} {
+			args := []string{}
+			if off {
+				args = append(args, "--health=off")
+			}
+			n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", args...)
+			time.Sleep(5 * time.Second)
+			for _, s := range n.engine.Board().Load().Sources {
+				gpus := map[int]int{}
+				for _, c := range s.Columns {
+					gpus[c.Device]++
+				}
+				for i, got := range gpus {
+					if off != (got == 1) {
+						t.Errorf("health off is %v: %s has %d readings", off, s.Devices[i].ID, got)
+					}
+				}
+			}
+			if got := len(n.healthSnapshot().Verdicts); off != (got == 0) {
+				t.Errorf("health off is %v: %d verdicts", off, got)
+			}
+			v := n.engine.Board().Load()
+			if added := addedFields(n.cfg, n.list, v, "fake"); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
+				t.Errorf("health off is %v: %q are read in addition", off, added)
+			}
 		}
 	})
 }

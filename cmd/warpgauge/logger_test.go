@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,29 +148,4 @@ func TestClosedStandardError(t *testing.T) {
 			t.Errorf("written %q, want the line and that 3 are missing", got)
 		}
 	})
-}
-
-// uniqueKeys reports a key that an object of JSON has twice, which encoding/json accepts
-// and collectors of logs refuse.
-func uniqueKeys(line string) error {
-	d := json.NewDecoder(strings.NewReader(line))
-	if open, err := d.Token(); err != nil || open != json.Delim('{') {
-		return fmt.Errorf("%q is no JSON object: %w", line, err)
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return err
-		}
-		if seen[key.(string)] {
-			return fmt.Errorf("%q has the key %q twice", line, key)
-		}
-		seen[key.(string)] = true
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return err
-		}
-	}
-	return nil
 }

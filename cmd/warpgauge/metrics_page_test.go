@@ -20,11 +20,11 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
 	"warpgauge/extensions/health/kernellog"
-	"warpgauge/extensions/remote"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -103,9 +103,11 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nil, err
 	}
 	cfg := docsConfig(jobs)
-	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte(docsCounters)})
-	if err != nil {
-		return nil, err
+	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: cmdline.ReadBuild("")}
+	files := newFiles(a, cfg, "", nil)
+	parsed := files.Parse(&config.Content{CSV: []byte(docsCounters), Name: "counters.csv"})
+	if parsed.Err != nil {
+		return nil, parsed.Err
 	}
 	node, err := fake.Factory(fake.Options{Devices: 2, Spec: &fake.Spec{
 		Profile: "dgx-a100-mig", // so that there are instances
@@ -119,25 +121,19 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: cmdline.ReadBuild("")}
-	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, list, zap.NewNop())
+	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, parsed.Fields, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
 	// Nothing is isolated here, and there is no failover.
 	p.registry.MustRegister(supervisor.Examples("dcgm"))
 	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
-	r := newReloader(&config.Content{Name: "counters.csv"}, field.List{}, zap.NewNop(), time.Now())
-	r.metrics.register(p.registry)
-	prof := newProfiler(list, p.engine.Reload, 0, zap.NewNop())
-	prof.register(p.registry)
-	r.apply = prof.reload
-	lists := newDelivery(a, cfg, newCounters(a, cfg, ""), zap.NewNop())
-	lists.p, lists.r = p, r
-	p.registry.MustRegister(lists)
-	if _, err := lists.source(&remote.Node{InstanceID: remote.InstanceID(ctx, "", "node")}); err != nil { // it registers what an agent counts
+	desk := newDesk(parsed, p, files, zap.NewNop())
+	fromServer, err := newRemote(ctx, a, p, desk, zap.NewNop())
+	if err != nil {
 		return nil, err
 	}
+	p.registry.MustRegister(desk)
 	p.registry.MustRegister(newBacklog(io.Discard).metric())
 	var families []*dto.MetricFamily
 	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
@@ -156,10 +152,10 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			return err
 		}
 		p.addPages()
-		if out := lists.Deliver(ctx, &remote.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
+		if out := fromServer.Deliver(ctx, &lists.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
 			return out.Err
 		}
-		a.newServer(cfg, nil, p, r, newReleaser(p.engine, 0, zap.NewNop()), prof, zap.NewNop())
+		a.newServer(cfg, nil, p, desk, zap.NewNop())
 		all, err := p.registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err

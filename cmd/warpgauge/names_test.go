@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
@@ -55,10 +54,7 @@ func TestListsOfBothGenerations(t *testing.T) {
 		t.Helper()
 		cfg := config.Default()
 		cfg.FieldNames, cfg.Strict = names, true
-		list, err := (&counters{cfg: cfg}).list(&config.Content{CSV: []byte(csv), Name: "list.csv"}, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := parseCSV(t, cfg, csv)
 		synctest.Test(t, func(t *testing.T) {
 			factory, err := fake.Factory(fake.Options{Profile: "dgx-h100", Devices: 2})
 			if err != nil {
@@ -111,12 +107,7 @@ func TestListsOfBothGenerations(t *testing.T) {
 func TestAMDNamesOfANode(t *testing.T) {
 	pageOf := func(profile, names string) (ours, amds []string) {
 		t.Helper()
-		cfg := config.Default()
-		cfg.FieldNames = names
-		list, err := (&counters{cfg: cfg}).list(&config.Content{CSV: etc.DefaultCounters(), Name: "list.csv"}, zap.NewNop())
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := parseCSV(t, wanted(t, "--field-names="+names), string(etc.DefaultCounters()))
 		synctest.Test(t, func(t *testing.T) {
 			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
 			if err != nil {

@@ -78,7 +78,7 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 		return errors.New("--samples samples the devices here, and --url asks an exporter: leave one out")
 	}
 	log := a.quietLogger(cfg)
-	list, _, err := newCounters(a, cfg, "").first(ctx, log)
+	parsed, err := newFiles(a, cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 	if err != nil {
 		return err
 	}
-	p, err := newPipeline(a, cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, parsed.Fields, log)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 			await(ctx, p.engine, p.engine.sampledAgain())
 		}
 		report := func() absence.Report {
-			return absence.Of(p.engine.Board().Load(), p.engine.Status(), list, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
+			return absence.Of(p.engine.Board().Load(), p.engine.Status(), parsed.Fields, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 		}
 		found := report()
 		for n := samples; n < enoughSamples && ctx.Err() == nil && found.Waits(); n++ {

@@ -40,7 +40,7 @@ type client struct {
 // newOwners makes the clients that the configuration asks for, nil if none. It touches
 // neither sockets nor files: whether a server answers shows later, and never ends
 // the process.
-func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg prometheus.Registerer, log *zap.Logger) *owners {
+func newOwners(a *app, cfg *config.Config, e *engine, reg prometheus.Registerer, log *zap.Logger) *owners {
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
 	}
@@ -54,7 +54,6 @@ func newOwners(a *app, cfg *config.Config, names kube.Vendors, e *engine, reg pr
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
 		Ignore:       ownPodOf(a.lookup).is,
-		Vendors:      names,
 		StaleAfter:   cfg.EffectiveStaleAfter(),
 		Registerer:   reg,
 		Log:          log,
@@ -87,9 +86,11 @@ func (o *owners) add(c client, health ...*kube.Health) {
 // addKubelet asks the kubelet which container has which device.
 func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := kube.NewKubelet(kube.KubeletOptions{
-		Socket:   cfg.Kubernetes.Socket,
-		Period:   cfg.Kubernetes.Interval,
-		Keep:     table.Vendors.Keep(cfg.Kubernetes.ResourceNames),
+		Socket: cfg.Kubernetes.Socket,
+		Period: cfg.Kubernetes.Interval,
+		Keep: func(resource string) bool {
+			return field.OffersGPU(resource) || slices.Contains(cfg.Kubernetes.ResourceNames, resource)
+		},
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
@@ -101,20 +102,19 @@ func (o *owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *owners) addAPIServer(a *app, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
-	var forAMD bool
-	table.AMDPodLabels, forAMD = cfg.Operator.PodsOf()
-	pods := forAMD || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
+	table.PodFacts = k.Facts.Labels
+	pods := k.Facts.UID || len(k.Facts.Labels) > 0 || k.PodLabels || k.PodUID || k.ProcessValuesWanted() && cfg.Containers.Socket == ""
 	if !pods && !k.DRA {
 		return
 	}
 	kube.RouteKlog(log)
 	options := kube.APIOptions{
-		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, Vendors: table.Vendors, UserAgent: "warpgauge/" + a.build.Version,
+		Node: config.NodeName(a.lookup), Pods: pods, Slices: k.DRA, UserAgent: "warpgauge/" + a.build.Version,
 		OnChange: changed, Log: log,
 	}
-	if k.PodLabels || len(table.AMDPodLabels) > 0 {
+	if k.PodLabels || len(table.PodFacts) > 0 {
 		options.KeepLabel = func(name string) bool {
-			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.AMDPodLabels, func(l field.NameValue) bool { return l.Value == name })
+			return k.PodLabels && k.KeepLabel(name) || slices.ContainsFunc(table.PodFacts, func(l field.NameValue) bool { return l.Value == name })
 		}
 	}
 	if k.DRA {

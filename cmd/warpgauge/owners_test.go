@@ -32,10 +32,10 @@ func ownersOf(t *testing.T, env environment, args ...string) (*owners, []string)
 	must(t, err)
 	all, err := collectors(cfg, zap.NewNop())
 	must(t, err)
-	list, _, err := newCounters(a, cfg, "").first(t.Context(), zap.NewNop())
+	parsed, err := newFiles(a, cfg, "", nil).First(t.Context(), zap.NewNop())
 	must(t, err)
 	reg := prometheus.NewRegistry()
-	o := newOwners(a, cfg, vendorNames(vendors(cfg, zap.NewNop())), a.newEngine(cfg, all, list, nil, zap.NewNop()), reg, zap.NewNop())
+	o := newOwners(a, cfg, a.newEngine(cfg, all, parsed.Fields, nil, zap.NewNop()), reg, zap.NewNop())
 	if o == nil {
 		return nil, nil
 	}

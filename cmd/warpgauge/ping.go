@@ -64,7 +64,7 @@ func pingCommand(a *app) *cli.Command {
 
 // ping asks once, and says what the exporter has.
 func ping(ctx context.Context, address string, trust *tls.Config) (string, error) {
-	body, err := openPage(ctx, address+"/health", nil, trust)
+	body, err := cmdline.OpenPage(ctx, address+"/health", nil, trust)
 	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
 		return "", fmt.Errorf("nothing answers (no pod or process there, another port, a network policy): %w", err)
 	}
@@ -72,7 +72,7 @@ func ping(ctx context.Context, address string, trust *tls.Config) (string, error
 		return "", fmt.Errorf("ask for /health: %w", err)
 	}
 	_ = body.Close() // the status is what counts
-	page, err := readPage(ctx, address+"/metrics", nil, trust)
+	page, err := cmdline.ReadPage(ctx, address+"/metrics", nil, trust)
 	if err != nil {
 		return "", err
 	}

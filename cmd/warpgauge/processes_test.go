@@ -23,7 +23,9 @@ import (
 // wanted is a configuration by flags.
 func wanted(t *testing.T, args ...string) *config.Config {
 	t.Helper()
-	set := config.NewSet(noEnvironment)
+	a := &app{}
+	a.addFlags()
+	set := a.flags
 	cmd := &cli.Command{Flags: set.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
 	must(t, cmd.Run(t.Context(), append([]string{"warpgauge"}, args...)))
 	cfg, err := set.Config()
@@ -59,9 +61,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, err := collectors(cfg, zap.NewNop())
 		must(t, err)
-		csv := &counters{cfg: cfg}
-		list, _, err := csv.parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
-		must(t, err)
+		list := parseCSV(t, cfg, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 		a := &app{flags: config.NewSet(noEnvironment)}
 		reg := prometheus.NewPedanticRegistry()
 		e := a.newEngine(cfg, all, list, reg, zap.NewNop())
@@ -108,8 +108,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		}, `warpgauge_device_state{collector="fake-processes"`, `warpgauge_sample_age_seconds{collector="fake-processes"`)
 
-		other, _, err := csv.parse(&config.Content{CSV: []byte("DCGM_FI_DEV_POWER_USAGE, gauge, p\n")})
-		must(t, err)
+		other := parseCSV(t, cfg, "DCGM_FI_DEV_POWER_USAGE, gauge, p\n")
 		must(t, e.Reload(t.Context(), other))
 		wantSeries(t, reg, map[string]float64{
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,

@@ -6,14 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"go.uber.org/zap"
 
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
-	"warpgauge/pkg/session"
 )
 
 func TestReleaseOverHTTP(t *testing.T) {
@@ -61,57 +55,4 @@ func TestStopWhileReleased(t *testing.T) {
 	if code, _, body := s.do(http.MethodPost, "/-/release"); code != http.StatusOK {
 		t.Fatalf("release: %d %q", code, body)
 	}
-}
-
-// simulatedEngine runs simulated GPUs in this process until the test ends.
-func simulatedEngine(t *testing.T) *engine {
-	t.Helper()
-	cfg := config.Default()
-	node, err := simulatedVendor(cfg, time.Time{})
-	must(t, err)
-	list, _, err := (&counters{cfg: cfg}).parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n")})
-	must(t, err)
-	a := &app{flags: config.NewSet(noEnvironment)}
-	e := a.newEngine(cfg, []vendor{node}, list, nil, zap.NewNop())
-	done := make(chan error, 1)
-	go func() { done <- e.Run(t.Context()) }()
-	t.Cleanup(func() { must(t, <-done) })
-	return e
-}
-
-func TestAForgottenReleaseEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := simulatedEngine(t)
-		r := newReleaser(e, 10*time.Minute, zap.NewNop())
-		state := func() session.Cause {
-			time.Sleep(2 * time.Second)
-			return e.Status()[0].Cause
-		}
-		f := func(wait time.Duration, want session.Cause) {
-			t.Helper()
-			time.Sleep(wait)
-			if got := state(); got != want {
-				t.Errorf("after %v: cause %q, want %q", wait, got, want)
-			}
-		}
-		must(t, r.release(t.Context(), "", 0, "test"))
-		f(0, session.CauseReleased)
-		f(9*time.Minute, session.CauseReleased)
-		must(t, r.release(t.Context(), "fake", time.Hour, "test")) // begins again
-		f(50*time.Minute, session.CauseReleased)
-		f(11*time.Minute, session.CauseNone)
-
-		must(t, r.release(t.Context(), "", -1, "test")) // for ever
-		f(24*time.Hour, session.CauseReleased)
-		must(t, r.resume("fake", "test"))
-		f(0, session.CauseNone)
-
-		must(t, r.release(t.Context(), "", time.Minute, "test"))
-		must(t, r.resume("", "test"))
-		must(t, r.release(t.Context(), "", -1, "test")) // the minute is no more
-		f(time.Hour, session.CauseReleased)
-		if err := r.resume("nvml", "test"); err == nil {
-			t.Error("resume of a collector that is not enabled succeeded")
-		}
-	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,15 +20,31 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/remote"
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/server"
 )
 
+const (
+	csvA = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
+	csvB = csvA + "DCGM_FI_DEV_POWER_USAGE, gauge, p\n"
+)
+
+// parseCSV returns the list of a CSV as the exporter parses it.
+func parseCSV(t *testing.T, cfg *config.Config, csv string) field.List {
+	t.Helper()
+	p := newFiles(&app{}, cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
+	must(t, p.Err)
+	return p.Fields
+}
+
 // deliveryNode is an exporter of simulated GPUs to which a test delivers lists. It runs until the test ends.
 type deliveryNode struct {
-	*delivery
-	srv *server.Server
-	csv *counters
+	*remote.Remote
+	srv   *server.Server
+	files *lists.Files
+	desk  *lists.Desk
 }
 
 func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
@@ -37,27 +52,23 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--remote-config=apply", "--remote-url=http://lists"}, args...)...)...)
 	a := &app{}
 	log := zap.NewNop()
-	csv := newCounters(a, cfg, "")
-	list, content, err := csv.first(t.Context(), log)
+	files := newFiles(a, cfg, "", nil)
+	first, err := files.First(t.Context(), log)
 	must(t, err)
 	all, err := withProcesses(cfg, log, true)
 	must(t, err)
-	r := newReloader(content, list, log, time.Now())
-	d := newDelivery(a, cfg, csv, log)
-	d.r, r.remote = r, d.answer
-	p, err := newPipeline(a, cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, first.Fields, log)
 	must(t, err)
-	prof := newProfiler(list, p.engine.Reload, 0, log)
-	r.read, r.parse, r.apply = csv.read, csv.list, prof.reload
-	r.metrics.register(p.registry)
-	d.p = p
-	p.registry.MustRegister(d)
+	desk := newDesk(first, p, files, log)
+	r, err := newRemote(t.Context(), a, p, desk, log)
+	must(t, err)
+	p.registry.MustRegister(desk)
 	p.addPages()
-	n := &deliveryNode{d, a.newServer(cfg, all, p, r, newReleaser(p.engine, 0, log), prof, log), csv}
+	n := &deliveryNode{r, a.newServer(cfg, all, p, desk, log), files, desk}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runStages(ctx, log, append(p.stages(), stage{name: "ends", run: d.Run, grace: shortGrace}, stage{name: "watch", run: func(ctx context.Context) error { d.watch(ctx); return nil }, grace: shortGrace})...)
+		done <- runStages(ctx, log, append(p.stages(), stage{name: "ends", run: r.Manager.Run, grace: shortGrace})...)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -78,8 +89,18 @@ func (n *deliveryNode) page(t *testing.T) string {
 	return w.Body.String()
 }
 
-func (n *deliveryNode) offer(t *testing.T, content string) *remote.Outcome {
-	return n.Deliver(t.Context(), &remote.Offer{Revision: "r", Content: []byte(content)})
+func (n *deliveryNode) offer(t *testing.T, content string) *lists.Outcome {
+	return n.Deliver(t.Context(), &lists.Offer{Revision: "r", Content: []byte(content)})
+}
+
+// serve puts a list into service past the manager.
+func (n *deliveryNode) serve(ctx context.Context, l *lists.List) error {
+	turn, err := n.desk.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer turn.End()
+	return turn.Serve(ctx, l)
 }
 
 const sharedCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, e\nDCGM_FI_DEV_GPU_UTIL, histogram, u\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, c\n"
@@ -92,11 +113,11 @@ var deliveredCounter = regexp.MustCompile(`(?m)^(DCGM_FI_DEV_TOTAL_ENERGY_CONSUM
 func TestScrapesDuringListChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newDeliveryNode(t, "-c", "1000", "--history-age=0", "--fake-devices=2", "--exporter-metrics=none")
-		var lists [2]*remote.List
+		var both [2]*lists.List
 		for i, own := range []string{"DCGM_FI_DEV_SM_CLOCK, gauge, s\n", "DCGM_FI_DEV_MEM_CLOCK, gauge, m\n"} {
 			list, _, err := field.Parse(strings.NewReader(sharedCSV+own), field.ParseOptions{})
 			must(t, err)
-			lists[i] = &remote.List{Hash: strconv.Itoa(i), Fields: list}
+			both[i] = &lists.List{Hash: strconv.Itoa(i), Fields: list}
 		}
 		last := map[string]float64{}
 		scrapes := 0
@@ -120,12 +141,12 @@ func TestScrapesDuringListChanges(t *testing.T) {
 			}
 			return page
 		}
-		must(t, n.r.deliver(t.Context(), lists[1]))
+		must(t, n.serve(t.Context(), both[1]))
 		time.Sleep(5 * time.Second) // so that histograms have samples
 		for i := range 1000 {
 			time.Sleep(time.Second)
 			done := make(chan error, 1)
-			go func() { done <- n.r.deliver(t.Context(), lists[i%2]) }()
+			go func() { done <- n.serve(t.Context(), both[i%2]) }()
 			for changing := true; changing; {
 				scrape()
 				select {
@@ -145,84 +166,13 @@ func TestScrapesDuringListChanges(t *testing.T) {
 	})
 }
 
-// TestPrecedence: a server's list wins while it is in service, the local file waits and returns.
-func TestPrecedence(t *testing.T) {
-	path := tempFile(t, "counters.csv", csvA)
-	synctest.Test(t, func(t *testing.T) {
-		n := newDeliveryNode(t, "-f", path, "--exporter-metrics=none", "--history-age=0", "-c", "10000", "--stale-after=1m", "--fake-devices=1")
-		has := func(want, not string) {
-			t.Helper()
-			time.Sleep(20 * time.Second)
-			if page := n.page(t); !strings.Contains(page, "\n"+want+"{") || strings.Contains(page, "\n"+not+"{") {
-				t.Errorf("the page has not %s, or has %s", want, not)
-			}
-		}
-		const power, clock = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK"
-		if out := n.offer(t, "# warpgauge: for=30m\n"+csvA+clock+", gauge, c\n"); out.Status != remote.Applied || out.Until.IsZero() {
-			t.Fatalf("%+v", out)
-		}
-		has(clock, power)
-		writeFile(t, path, csvB)
-		must(t, n.r.reload(t.Context(), "test"))
-		has(clock, power)
-		again := &remote.Offer{Revision: "r2", Content: n.InService().Content}
-		if out := n.Deliver(t.Context(), again); out.Status != remote.Unchanged {
-			t.Errorf("delivered again: %+v", out)
-		}
-		l := n.r.list()
-		if l.Source != "http://lists" || l.Revision != "r2" || l.Until == nil || l.Remote.Status != remote.StateApplied || l.Remote.Local == l.Hash {
-			t.Errorf("the API says %+v, %+v", l, l.Remote)
-		}
-		writeFile(t, path, "DCGM_FI_DEV_GPU_TEMP, gouge, t\n")
-		if err := n.r.reload(t.Context(), "test"); err == nil || n.r.list().LastError == "" || n.r.list().Source != "http://lists" {
-			t.Errorf("a bad local file: %v, %+v", err, n.r.list())
-		}
-		writeFile(t, path, csvB)
-		must(t, n.r.reload(t.Context(), "test"))
-		if text := n.r.list().LastError; text != "" {
-			t.Errorf("after a good file the error is still %q", text)
-		}
-		time.Sleep(31 * time.Minute)
-		has(power, clock)
-		if l := n.r.list(); l.Source != path || l.Until != nil || l.Remote.Status != remote.StateEnded {
-			t.Errorf("after its end: %+v, %+v", l, l.Remote)
-		}
-	})
-}
-
-// TestDeliveryThatOneCollectorCannotTake puts the former list back everywhere.
-func TestDeliveryThatOneCollectorCannotTake(t *testing.T) {
-	b := newBench(csvA)
-	var last []string
-	b.apply = func(_ context.Context, l field.List) error {
-		last = nil
-		for _, f := range l.Fields {
-			last = append(last, f.Name)
-		}
-		if len(l.Fields) == 2 {
-			return errors.New("collector dcgm: no")
-		}
-		return nil
-	}
-	must(t, b.reload(t.Context(), "test"))
-	b.file = csvA + "# now with a comment\n"
-	must(t, b.reload(t.Context(), "test"))
-	list, _, err := field.Parse(strings.NewReader(csvB), field.ParseOptions{})
-	must(t, err)
-	err = b.deliver(t.Context(), &remote.List{Offer: remote.Offer{Origin: "http://lists"}, Hash: "x", Fields: list})
-	if err == nil || !strings.Contains(err.Error(), "dcgm: no") || len(last) != 1 || b.list().Source != "counters.csv" {
-		t.Errorf("%v; applied last %v; list %+v", err, last, b.list())
-	}
-	b.want(t, 1, 1, 1, 0) // the counters CSV is good
-}
-
 // TestTheGuardCountsEnough: on every simulated node each shipped list makes no more series than the
 // guard has said before, and not many times less.
 func TestTheGuardCountsEnough(t *testing.T) {
-	lists, err := filepath.Glob("../../etc/*.csv")
+	shipped, err := filepath.Glob("../../etc/*.csv")
 	must(t, err)
 	for _, profile := range []string{"dgx-h100", "dgx-a100-mig", "gb200", "mi300x", "rtx4090"} {
-		for _, path := range lists {
+		for _, path := range shipped {
 			text, err := os.ReadFile(path)
 			must(t, err)
 			synctest.Test(t, func(t *testing.T) {
@@ -232,13 +182,14 @@ func TestTheGuardCountsEnough(t *testing.T) {
 					return
 				}
 				var most int
-				at := strings.LastIndex(n.State().Text, "up to ")
-				if _, err := fmt.Sscanf(n.State().Text[max(at, 0):], "up to %d series", &most); err != nil {
+				said := n.desk.Status().Delivery.Text
+				at := strings.LastIndex(said, "up to ")
+				if _, err := fmt.Sscanf(said[max(at, 0):], "up to %d series", &most); err != nil {
 					t.Fatalf("%s, %s: %+v: %v", profile, path, out, err)
 				}
-				list, _, err := n.csv.delivered(&remote.Offer{Content: text}, zap.NewNop())
-				must(t, err)
-				must(t, n.r.deliver(t.Context(), &remote.List{Hash: "x", Fields: list}))
+				parsed := n.files.ParseDelivered(text, "", false)
+				must(t, parsed.Err)
+				must(t, n.serve(t.Context(), &lists.List{Hash: "x", Fields: parsed.Fields}))
 				time.Sleep(time.Minute)
 				made := len(regexp.MustCompile(`(?m)^[a-zA-Z]`).FindAllString(n.page(t), -1)) // own metrics are off
 				if made > most || made*20 < most || made == 0 {
@@ -247,44 +198,6 @@ func TestTheGuardCountsEnough(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestFacts: what an OpAMP server hears of a node.
-func TestFacts(t *testing.T) {
-	spec := tempFile(t, "spec.yaml", "faults: [{device: 1, kind: lost, at: 10s}]\n")
-	synctest.Test(t, func(t *testing.T) {
-		n := newDeliveryNode(t, "--fake-spec="+spec)
-		time.Sleep(3 * time.Second)
-		n.page(t)
-		f := n.delivery.facts()
-		if f.GPUs != 8 || len(f.Models) != 1 || f.Stalled+f.Lost != 0 || f.Series < 8 || f.SampleSeconds < 0 || len(f.Devices) != 8 || len(f.Collectors) != 1 || !f.Collectors[0].Healthy || len(f.ListHash) != 64 {
-			t.Errorf("facts = %+v", f)
-		}
-		if f.List.Status != remote.StateWaiting || !f.List.Healthy {
-			t.Errorf("list = %+v", f.List)
-		}
-		changed := n.changes()
-		time.Sleep(20 * time.Second)
-		select {
-		case <-changed:
-		default:
-			t.Error("a lost GPU is no change")
-		}
-		if f := n.delivery.facts(); f.Lost != 1 || f.Devices[1].Healthy && f.Devices[1].Status == "lost" {
-			t.Errorf("facts = %+v", f)
-		}
-		if e := n.effective(); len(e.Content) == 0 || e.Origin == "" {
-			t.Errorf("effective = %+v", e)
-		}
-		n.offer(t, csvB)
-		if e := n.effective(); string(e.Content) != csvB {
-			t.Errorf("effective = %q", e.Content)
-		}
-		n.offer(t, "garbage")
-		if l := n.delivery.facts().List; l.Healthy || l.Error == "" {
-			t.Errorf("list = %+v", l)
-		}
-	})
 }
 
 // TestServeListsOfAServer: from the web server to the page, and at a start without it.

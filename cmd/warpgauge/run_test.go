@@ -17,7 +17,7 @@ func TestHelpText(t *testing.T) {
 	help := execute(t, nil, "--help")
 	help.want(t, 0, "Usage:", "  check ", "  once ", "What is read:", "-f, --collectors FILE", "$DCGM_EXPORTER_LISTEN")
 	lines := strings.Split(help.out, "\n")
-	for _, command := range []string{"check", "fields", "devices", "once", "ping", "compare", "top", "doctor", "replay"} {
+	for _, command := range []string{"check", "fields", "devices", "once", "ping", "replay"} {
 		lines = append(lines, strings.Split(execute(t, nil, command, "--help").out, "\n")...)
 	}
 	for _, line := range lines {
@@ -254,6 +254,12 @@ func TestSimulationIsNeverOnByItself(t *testing.T) {
 	}
 	if !slices.Contains(fake.Profiles(), fake.DefaultProfile) {
 		t.Error("the default profile is not in the table of profiles")
+	}
+}
+
+func TestMovedCommands(t *testing.T) {
+	for _, name := range moved {
+		execute(t, nil, name, "--url=x").want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
 	}
 }
 

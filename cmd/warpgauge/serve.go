@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -13,11 +12,13 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
-	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/page"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/server"
+	"warpgauge/pkg/verdict"
 )
 
 // drainTimeout is what requests under way get when the process ends.
@@ -47,7 +48,9 @@ func (a *app) serve(ctx context.Context) error {
 	for _, n := range append(a.flags.Notices(), a.flags.UnknownVariables(a.environ)...) {
 		log.Warn(n.Text, zap.Stringer("source", n.Source))
 	}
-	standsIn(a, cfg, log)
+	for _, word := range a.unknown {
+		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
+	}
 	stages, err := a.stages(ctx, cfg, log, level, signals)
 	if err != nil {
 		return err
@@ -62,9 +65,8 @@ func (a *app) serve(ctx context.Context) error {
 // stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
 func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, level zap.AtomicLevel, signals *signals) ([]stage, error) {
-	csv := newCounters(a, cfg, "")
-	csv.level = &level
-	list, content, err := csv.first(ctx, log)
+	files := newFiles(a, cfg, "", &level)
+	first, err := files.First(ctx, log)
 	if err != nil {
 		return nil, err
 	}
@@ -72,43 +74,34 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 	if err != nil {
 		return nil, err
 	}
-	r := newReloader(content, list, log, time.Now())
-	d := newDelivery(a, cfg, csv, log)
-	if d != nil {
-		d.r, r.remote = r, d.answer
-		if kept := d.Start(); kept != nil {
-			r.servesDelivered(kept)
-			list = kept.Fields
-		}
-	}
-	p, err := newPipeline(a, cfg, all, list, log)
+	p, err := newPipeline(a, cfg, all, first.Fields, log)
 	if err != nil {
 		return nil, err
 	}
-	prof := newProfiler(list, p.engine.Reload, cfg.ReleaseTimeout, log)
-	prof.register(p.registry)
-	p.registry.MustRegister(a.log.metric())
-	r.read, r.parse, r.apply = csv.read, csv.list, prof.reload
-	r.metrics.register(p.registry)
-	if d != nil {
-		d.p = p
-		p.registry.MustRegister(d)
+	desk := newDesk(first, p, files, log)
+	var fromServer *remote.Remote
+	if cfg.Remote.Wanted() {
+		if fromServer, err = newRemote(ctx, a, p, desk, log); err != nil {
+			return nil, err
+		}
 	}
+	p.registry.MustRegister(a.log.metric(), desk)
 	p.addPages()
 
-	rel := newReleaser(p.engine, cfg.ReleaseTimeout, log)
-	r.event = func(e apiv1.Event) { p.bus.Publish(events.Event{Kind: events.Reload, Text: e.Text, Bad: e.Bad}) }
-	srv := a.newServer(cfg, all, p, r, rel, prof, log)
+	own, err := a.startExtensions(cfg, p, log)
+	if err != nil {
+		return nil, err
+	}
+	srv := a.newServer(cfg, all, p, desk, log)
 	if err := srv.Listen(ctx); err != nil {
 		return nil, err
 	}
-	stages := append(p.stages(), stage{
-		name: "reloader", grace: shortGrace,
-		run: func(ctx context.Context) error { return r.run(ctx, signals.hangup) },
-	}, stage{
-		name: "releaser", grace: shortGrace,
-		run: func(ctx context.Context) error { return rel.run(ctx, signals.letGo, signals.resume) },
-	}, stage{name: "profiling pauses", run: prof.run, grace: shortGrace})
+	stages := append(append(p.stages(), own...), stage{
+		name: "lists", grace: shortGrace,
+		run: func(ctx context.Context) error {
+			return desk.Run(ctx, lists.Signals{Reload: signals.hangup, Release: signals.letGo, Resume: signals.resume})
+		},
+	})
 	if p.events != nil {
 		stages = append(stages, stage{name: "events", run: p.events.Run, grace: shortGrace}, stage{
 			name: "states", grace: shortGrace,
@@ -123,37 +116,55 @@ func (a *app) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, l
 		stages = append(stages, stage{name: "dumps", run: d.run, grace: shortGrace})
 	}
 	if cfg.Kubernetes.AnnotatePod {
-		s, err := annotationStage(a, r, log)
+		s, err := annotationStage(a, desk, log)
 		if err != nil {
 			return nil, err
 		}
 		stages = append(stages, s)
 	}
-	if d != nil {
-		lists, err := d.stage(ctx)
-		if err != nil {
-			return nil, err
-		}
-		stages = append(stages, lists)
+	if fromServer != nil {
+		stages = append(stages, stage{name: fromServer.Name(), run: fromServer.Run, grace: shortGrace})
 	}
 	told, err := consumers(a, cfg, all, p, log)
 	if err != nil {
 		return nil, err
 	}
 	stages = append(stages, told...)
-	for _, path := range csv.found.Paths() {
+	for _, path := range files.Paths() {
 		stages = append(stages, stage{
 			name: "watch of " + path, grace: shortGrace,
 			run: func(ctx context.Context) error {
-				seen := func() ([]byte, bool) { return csv.found.Seen(path) }
-				return config.Watch(ctx, path, log.Named("watch"), seen, func() { r.ask("file change") })
+				seen := func() ([]byte, bool) { return files.Seen(path) }
+				return config.Watch(ctx, path, log.Named("watch"), seen, func() { desk.RequestReload("file change") })
 			},
 		})
 	}
 	return append(stages, stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }
 
-func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *reloader, rel *releaser, prof *profiler, log *zap.Logger) *server.Server {
+// startExtensions returns what extensions run, and adds what HTTP serves of them to p.
+func (a *app) startExtensions(cfg *config.Config, p *pipeline, log *zap.Logger) (out []stage, err error) {
+	core := exporter.Core{
+		Config: cfg, Lookup: a.lookup, Hostname: p.hostname, Version: a.build.Version, Board: p.engine.Board(),
+		Verdicts: &verdict.Board{}, Status: p.engine.Status, Registry: p.registry, Log: log,
+	}
+	if p.health != nil {
+		core.Verdicts = p.health.Board()
+	}
+	for _, e := range a.extensions {
+		stages, more, err := e.Start(core)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range stages {
+			out = append(out, stage{name: s.Name, run: s.Run, grace: s.Grace})
+		}
+		p.routes = append(p.routes, more...)
+	}
+	return out, nil
+}
+
+func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, desk *lists.Desk, log *zap.Logger) *server.Server {
 	o := server.Options{
 		Addresses:            []string{cfg.Web.Address},
 		SystemdSocket:        cfg.Web.SystemdSocket,
@@ -169,21 +180,16 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 		Registerer:           p.registry,
 		Status: func() server.Status {
 			all := p.engine.Status()
-			st := server.Status{Available: true, Reloading: r.inProgress(), NotReady: reasons(cfg, table, all)}
+			st := server.Status{Available: true, Reloading: desk.Changing(), NotReady: reasons(cfg, table, all)}
 			if cfg.Web.HealthRequireGPUs && !slices.ContainsFunc(all, hasGPU) {
 				st.Unhealthy = "no GPU is up"
 			}
 			return st
 		},
 	}
-	o.Routes = server.Page(page.Handler(page.Options{Version: a.build.Version, Live: p.events != nil, Pprof: cfg.Web.Pprof}))
-	if cfg.Operator.File != "" {
-		o.Routes = append(o.Routes,
-			server.Route{Pattern: "GET /gpumetrics", Handler: gpuMetrics(p.engine.Board().Load, cfg.EffectiveStaleAfter())},
-			server.Route{Pattern: "GET /inbandraserrors", Handler: http.HandlerFunc(noRASErrors)})
-	}
+	o.Routes = append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: p.events != nil, Pprof: cfg.Web.Pprof})), p.routes...)
 	if p.events != nil {
-		if answers := newAPI(a.build.Version, cfg, table, p, r, log); cfg.Web.Page != config.PageOff {
+		if answers := newAPI(a.build.Version, cfg, table, p, desk, log); cfg.Web.Page != config.PageOff {
 			o.Routes = append(o.Routes, server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close})
 		}
 	}
@@ -193,17 +199,17 @@ func (a *app) newServer(cfg *config.Config, table []vendor, p *pipeline, r *relo
 	}
 	o.Routes = append(o.Routes, server.Route{Pattern: "/-/record", Command: &record})
 	if cfg.Web.Reload {
-		o.Reload = func(ctx context.Context) error { return r.reload(ctx, "POST /-/reload") }
+		o.Reload = func(ctx context.Context) error { return desk.Reload(ctx, "POST /-/reload") }
 	}
 	if cfg.Web.Release {
 		o.Release = func(ctx context.Context, name string, limit time.Duration) error {
-			return rel.release(ctx, name, limit, "POST /-/release")
+			return desk.Release(ctx, name, limit, "POST /-/release")
 		}
-		o.Resume = func(name string) error { return rel.resume(name, "POST /-/resume") }
+		o.Resume = func(name string) error { return desk.Resume(name, "POST /-/resume") }
 		o.PauseProfiling = func(ctx context.Context, limit time.Duration) error {
-			return prof.pause(ctx, limit, "POST /-/profiling/pause")
+			return desk.PauseProfiling(ctx, limit, "POST /-/profiling/pause")
 		}
-		o.ResumeProfiling = func(ctx context.Context) error { return prof.resume(ctx, "POST /-/profiling/resume") }
+		o.ResumeProfiling = func(ctx context.Context) error { return desk.ResumeProfiling(ctx, "POST /-/profiling/resume") }
 	}
 	return server.New(p.renderer, o)
 }

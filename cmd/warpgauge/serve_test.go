@@ -27,7 +27,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kube"
 	"warpgauge/pkg/session"
 )
 
@@ -337,7 +336,7 @@ func TestUnmetRequirements(t *testing.T) {
 	gpu := func(state session.State) []session.DeviceStatus {
 		return []session.DeviceStatus{{Device: collector.Device{Level: field.GPU}, State: state}}
 	}
-	table := []vendor{{name: "dcgm", names: kube.NVIDIA()}, {name: "nvml", names: kube.NVIDIA()}, {name: "rocm", names: kube.AMD()}, {name: "fake"}}
+	table := []vendor{{name: "dcgm", maker: field.VendorNVIDIA}, {name: "nvml", maker: field.VendorNVIDIA}, {name: "rocm", maker: field.VendorAMD}, {name: "fake"}}
 	nvml := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Up)}
 	lost := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Lost)}
 	released := session.CollectorStatus{Name: "nvml", Cause: session.CauseReleased}

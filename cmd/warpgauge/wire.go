@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
 )
 
@@ -52,6 +53,7 @@ type pipeline struct {
 	owners   *owners // nil if it is not asked who uses a device
 	renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
+	routes   []server.Route    // of extensions
 }
 
 // newPipeline builds everything up to the rings and what is accumulated from
@@ -77,11 +79,13 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	p.rows = rows.New(p.engine.Board(), p.bus)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.rows})
 	p.registry.MustRegister(p.store)
-	if p.health, err = p.newHealth(a); err != nil {
+	if p.health, err = p.newHealth(a, list); err != nil {
 		return nil, err
 	}
-	p.witness = newWitness(a, p, all)
-	p.bus.Gate = p.witness
+	if p.health != nil {
+		p.witness = newWitness(a, p, all)
+		p.bus.Gate = p.witness
+	}
 	if cfg.AbsentFields {
 		p.registry.MustRegister(&absence.Metric{View: p.engine.Board().Load, Status: p.engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
@@ -90,8 +94,10 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 			Rows: p.rows, MaxAge: cfg.History.Age, MaxBytes: cfg.History.Bytes, Registerer: p.registry,
 		})
 	}
-	p.owners = newOwners(a, cfg, vendorNames(append(vendors(cfg, log), all...)), p.engine, p.registry, log)
-	p.signs = p.newSigns()
+	p.owners = newOwners(a, cfg, p.engine, p.registry, log)
+	if p.health != nil {
+		p.signs = p.newSigns()
+	}
 	return p, nil
 }
 
@@ -107,7 +113,6 @@ func (p *pipeline) addPages() {
 		CreatedLines:         cfg.CreatedLines,
 		StaleAfter:           cfg.EffectiveStaleAfter(),
 		Store:                p.store,
-		Health:               p.healthy,
 		Registerer:           p.registry,
 	}
 	if p.owners != nil { // a nil *Keeper in the interface would not be nil
@@ -127,10 +132,11 @@ func (p *pipeline) stages() []stage {
 	if p.history != nil {
 		out = append(out, stage{name: "history", run: p.history.Run, grace: shortGrace})
 	}
-	out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace})
-	out = append(out, p.witness.stages()...)
+	if p.health != nil {
+		out = append(out, stage{name: "health", run: p.health.Run, grace: shortGrace}, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
+		out = append(out, p.witness.stages()...)
+	}
 	out = append(out, p.owners.stages()...)
-	out = append(out, stage{name: "early signs", run: p.signs.Run, grace: shortGrace})
 	out = append(out, stage{name: "renderer", run: p.renderer.Run, grace: shortGrace})
 	if p.self != nil {
 		out = append(out, stage{name: "own metrics", run: p.self.Run, grace: shortGrace})
@@ -157,7 +163,7 @@ func unmet(cfg *config.Config, table []vendor, all []session.CollectorStatus) (r
 		if table[i].setting == config.On && !wanted && c.Cause != session.CauseOpening {
 			reasons = append(reasons, fmt.Sprintf("collector %s, which is enabled by name: %s", c.Name, c.Reason))
 		}
-		if cfg.Require == config.RequireAny || strings.EqualFold(cfg.Require, table[i].names.Name) {
+		if cfg.Require == config.RequireAny || table[i].maker != nil && strings.EqualFold(cfg.Require, table[i].maker.Name) {
 			found = found || c.Cause == session.CauseReleased || hasGPU(c)
 		}
 	}

@@ -230,14 +230,13 @@ func (w *witness) changed(g pci.Gone, over bool) {
 }
 
 // serving says which GPUs collectors serve, and of which vendors these are all that the driver has.
-func serving(all []vendor, status []session.CollectorStatus, known []verdict.Verdict, hidden map[string]bool) pci.Serving {
-	out := pci.Serving{Complete: map[string]bool{}, GPUs: map[pci.Address]bool{}}
+func serving(all []vendor, status []session.CollectorStatus, known []verdict.Verdict, hidden map[*field.Vendor]bool) pci.Serving {
+	out := pci.Serving{Complete: map[*field.Vendor]bool{}, GPUs: map[pci.Address]bool{}}
 	others := map[string]bool{}
 	for i := range status {
 		c := &status[i]
 		if at := slices.IndexFunc(all, func(v vendor) bool { return v.name == c.Name }); at >= 0 && c.Up {
-			vendor := strings.ToLower(all[at].names.Name)
-			out.Complete[vendor] = !hidden[vendor]
+			out.Complete[all[at].maker] = !hidden[all[at].maker]
 		}
 		for j := range c.Devices {
 			d := &c.Devices[j]
@@ -262,10 +261,14 @@ func serving(all []vendor, status []session.CollectorStatus, known []verdict.Ver
 
 // hiddenVendors are those of which the exporter was asked to serve some GPUs only, or of which
 // the container shows some only.
-func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[string]bool {
+func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[*field.Vendor]bool {
 	named, _ := cfg.GPUs.Named()
 	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
-	visible, set := lookup("NVIDIA_VISIBLE_DEVICES")
-	hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // management.nvidia.com/gpu=all
-	return map[string]bool{pci.NVIDIA: some || hides, pci.AMD: some}
+	out := map[*field.Vendor]bool{}
+	for _, v := range field.Vendors() {
+		visible, set := lookup(v.Visible)
+		hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // management.nvidia.com/gpu=all
+		out[v] = some || hides && v.Visible != ""
+	}
+	return out
 }

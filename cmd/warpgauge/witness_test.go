@@ -23,7 +23,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/kube"
 	"warpgauge/pkg/session"
 )
 
@@ -166,7 +165,7 @@ func seriesOf(t *testing.T, c prometheus.Collector, labels ...string) (out []str
 
 // TestServing: which GPUs count as served, and of which vendors these are all.
 func TestServing(t *testing.T) {
-	all := []vendor{{name: "dcgm", names: kube.NVIDIA()}, {name: "nvml", names: kube.NVIDIA()}, {name: "rocm", names: kube.AMD()}}
+	all := []vendor{{name: "dcgm", maker: field.VendorNVIDIA}, {name: "nvml", maker: field.VendorNVIDIA}, {name: "rocm", maker: field.VendorAMD}}
 	device := func(state session.State, level field.Level, bus, gpu string) session.DeviceStatus {
 		return session.DeviceStatus{State: state, Device: collector.Device{ID: cmp.Or(bus, gpu), Level: level, PCIBusID: bus, GPU: gpu}}
 	}
@@ -185,11 +184,11 @@ func TestServing(t *testing.T) {
 	}
 	got := serving(all, status, known, nil)
 	bus := func(b uint8) pci.Address { return pci.Address{Bus: b} }
-	if !got.Complete[pci.NVIDIA] || got.Complete[pci.AMD] || got.Others != 1 || len(got.GPUs) != 3 || !got.GPUs[bus(0x1b)] || !got.GPUs[bus(0x43)] || !got.GPUs[bus(0x61)] ||
+	if !got.Complete[field.VendorNVIDIA] || got.Complete[field.VendorAMD] || got.Others != 1 || len(got.GPUs) != 3 || !got.GPUs[bus(0x1b)] || !got.GPUs[bus(0x43)] || !got.GPUs[bus(0x61)] ||
 		!slices.Equal(got.Known, []pci.Address{bus(0x52)}) {
 		t.Errorf("serving %+v", got)
 	}
-	if got := serving(all, status, known, map[string]bool{pci.NVIDIA: true}); got.Complete[pci.NVIDIA] {
+	if got := serving(all, status, known, map[*field.Vendor]bool{field.VendorNVIDIA: true}); got.Complete[field.VendorNVIDIA] {
 		t.Error("complete although some GPUs are hidden")
 	}
 }
@@ -202,7 +201,7 @@ func TestHiddenVendors(t *testing.T) {
 		var err error
 		cfg.GPUs, err = config.ParseSelector(devices)
 		must(t, err)
-		if got := hiddenVendors(&cfg, lookup); got[pci.NVIDIA] != nvidia || got[pci.AMD] != amd {
+		if got := hiddenVendors(&cfg, lookup); got[field.VendorNVIDIA] != nvidia || got[field.VendorAMD] != amd {
 			t.Errorf("--devices=%s NVIDIA_VISIBLE_DEVICES=%s: %v", devices, visible, got)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"warpgauge/internal/testkit/golden"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -188,22 +189,20 @@ const (
 	whyTimestamp = "a time stamp, which no page can show"
 	whyVGPU      = "of virtual GPUs, which are not looked for"
 	whyNVML      = "read through NVML alone: DCGM has no such field"
-	whyAMD       = "of AMD's GPUs"
 )
 
 func reasons() []string {
-	return []string{whyBinary, whyTimestamp, whyVGPU, whyNVML, whyAMD}
+	return []string{whyBinary, whyTimestamp, whyVGPU, whyNVML}
 }
 
-// missing is why a field is not supplied; "" if it is, or is no field.
+// missing is why a field is not supplied; "" if it is, is no field, or is of another vendor's GPUs.
 func missing(d *field.Descriptor) string {
+	_, foreign := collector.ForeignReading(d, field.VendorNVIDIA)
 	switch {
-	case d.Factor != 0, d.Kind == field.None, d.Event, Supplies(d):
+	case foreign, d.Factor != 0, d.Kind == field.None, d.Event, Supplies(d):
 		return ""
-	case d.ID >= field.FirstExporter && strings.HasPrefix(d.Name, "nvidia_"):
-		return whyNVML
 	case d.ID >= field.FirstExporter:
-		return whyAMD
+		return whyNVML
 	case d.Level == field.VGPU:
 		return whyVGPU
 	case d.Kind == field.Binary:

@@ -76,6 +76,9 @@ func meaningOf(s status) collector.Explanation {
 // complete explains what the source lacks of the list.
 func (s *source) complete(list []field.Reading, refused refusals) {
 	s.Complete(s.devices, s.columns, list, func(device int, d *field.Descriptor) collector.Explanation {
+		if e, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign {
+			return e
+		}
 		l := s.devices[device].Level
 		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "DCGM does not have it for this kind of device (" + l.String() + ")"}
 		id := d.ID
@@ -91,16 +94,14 @@ func (s *source) complete(list []field.Reading, refused refusals) {
 			return e
 		}
 		switch {
-		case d.ID >= field.FirstAMD && d.ID <= field.AMDRenderNode:
-			e.Detail = "only AMD GPUs have it"
-		case d.ID >= field.FirstNVIDIA && d.ID <= field.NVLinkFEC:
-			e.Reason, e.Detail = collector.ReasonOtherCollector, "DCGM does not have it, the collector nvml may"
 		case field.IsXID(d.ID):
 			e.Detail = "the host engine does not report XIDs of it"
 		case d.ID == field.GPUHealth:
 			e.Detail = "the host engine does not watch health of it"
 		case d.ID == field.P2PStatus:
 			e.Detail = "there is no other GPU, or the library lacks dcgmGetNvLinkP2PStatus"
+		case d.ID >= field.FirstExporter: // not a field of DCGM's
+			e.Reason, e.Detail = collector.ReasonOtherCollector, "DCGM does not have it, the collector nvml may"
 		case !askable(d):
 			e.Detail = "DCGM does not have it"
 		}

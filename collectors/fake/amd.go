@@ -28,11 +28,11 @@ func labelOf(name, value string) []collector.Label {
 
 // amd adds the columns of a field that only AMD's boards have.
 func (b *builder) amd(s *source, g *gpu) {
-	if g.vendor != amd {
+	if g.vendor != field.VendorAMD {
 		return
 	}
 	for _, r := range b.readings {
-		if r.Desc.ID < field.FirstAMD {
+		if r.Desc.Vendor != field.VendorAMD {
 			continue
 		}
 		for _, c := range g.amdColumns(r.Desc) {

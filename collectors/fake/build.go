@@ -43,7 +43,7 @@ func (b *builder) gpu(i int) *source {
 	w := b.world
 	s := b.source(i, -1)
 	g := w.newGPU(i, b.count)
-	s.xids = xids{seed: hash(w.seed, forXID, uint64(i)), offset: g.offset * xidEvery, on: g.faulty && g.vendor == nvidia}
+	s.xids = xids{seed: hash(w.seed, forXID, uint64(i)), offset: g.offset * xidEvery, on: g.faulty && g.vendor == field.VendorNVIDIA}
 	s.xidsSeen = s.xids.number(float64(w.uptime(b.elapsed).Microseconds()) / 1e6)
 
 	slices := w.slices(i)
@@ -54,8 +54,8 @@ func (b *builder) gpu(i int) *source {
 	s.unit(l)
 	d := gpuDevice(w, i)
 	d.Facts = b.facts(g.texts(d), g, l)
-	if g.vendor == amd {
-		d.AMD = collector.AMDLabels(b.fields, g.texts(d))
+	if g.vendor == field.VendorAMD {
+		d.Texts = collector.DialectTexts(b.fields, g.texts(d))
 	}
 	s.devices = append(s.devices, d)
 	s.bind(b.readings, 0, 0, g)
@@ -73,7 +73,7 @@ func (b *builder) gpu(i int) *source {
 
 // labelled adds the readings that have several columns per board.
 func (b *builder) labelled(s *source, g *gpu) {
-	if g.vendor != nvidia {
+	if g.vendor != field.VendorNVIDIA {
 		return
 	}
 	for _, r := range b.readings {
@@ -232,10 +232,10 @@ func (b *builder) explain(s *source) {
 	vendor := b.world.profile.board.vendor
 	s.Complete(s.devices, s.columns, b.readings, func(device int, d *field.Descriptor) collector.Explanation {
 		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "the simulated " + s.devices[device].Level.String() + " does not have it"}
-		switch {
-		case vendor == nvidia && d.ID >= field.FirstAMD:
-			e.Detail = "only AMD GPUs have it"
-		case vendor == amd && !amdHas(d.ID):
+		if foreign, is := collector.ForeignReading(d, vendor); is {
+			return foreign
+		}
+		if vendor == field.VendorAMD && d.Vendor != vendor && !amdHas(d.ID) {
 			e.Detail = "AMD GPUs do not have it"
 		}
 		return e

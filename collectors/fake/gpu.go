@@ -45,7 +45,7 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 			return c, true
 		}
 	}
-	if g.instance || g.vendor == amd {
+	if g.instance || g.vendor == field.VendorAMD {
 		return none() // the remaining fields need a board and NVIDIA; AMD's own fields have labels, see amd.go
 	}
 	return g.generic(d)
@@ -76,14 +76,13 @@ const (
 // supports reports whether a board of this model has the field. IDs are from dcgm_fields.h.
 func (g *gpu) supports(id field.ID) bool {
 	b := g.board
-	if _, known := field.ByID(id); !known {
+	d, known := field.ByID(id)
+	if !known || d.Vendor != nil && d.Vendor != b.vendor {
 		return false
 	}
 	switch {
-	case b.vendor == amd:
-		return amdHas(id)
-	case id >= field.FirstAMD:
-		return false
+	case b.vendor == field.VendorAMD:
+		return d.Vendor == b.vendor || amdHas(id)
 	case id == 6, id >= 350 && id <= 363: // bind events, diagnostics
 		return false
 	case id >= 500 && id < 571: // vGPU, except the licence, which DCGM reports for every board
@@ -139,7 +138,7 @@ func amdHas(id field.ID) bool {
 		1529, 1530, 1531:
 		return true
 	}
-	return id >= field.FirstAMD
+	return false
 }
 
 // identity returns the numeric fields that identify a board.
@@ -234,7 +233,7 @@ func (g *gpu) texts(d collector.Device) map[field.ID]string {
 	out := map[field.ID]string{
 		1: nvidiaDriver, 50: d.Model, 51: g.brand, 53: serial, 54: d.UUID, 57: d.PCIBusID, 85: g.vbios,
 	}
-	if g.vendor == amd {
+	if g.vendor == field.VendorAMD {
 		out[1] = amdDriver
 		maps.Copy(out, g.amdTexts(d))
 		return out

@@ -69,7 +69,7 @@ func gpuDevice(w *World, i int) collector.Device {
 		Model:    b.model + modelSuffix,
 	}
 	d.UUID = "GPU-" + uuid(w.seed, uuidGPU, uint64(i))
-	if b.vendor == amd { // ROCm's form: 64 bits
+	if b.vendor == field.VendorAMD { // ROCm's form: 64 bits
 		d.UUID = fmt.Sprintf("GPU-fa4e%012x", hash(w.seed, forUUID, uuidGPU, uint64(i))&0xffffffffffff)
 		d.Node = "card" + strconv.Itoa(i)
 	}

@@ -23,7 +23,7 @@ func (l link) cell(d *field.Descriptor) (cell, bool) {
 	if d.ID >= field.NVLinkPackets && d.ID <= field.NVLinkFEC { // by labels, of NVLink 5
 		return none()
 	}
-	if g.vendor == amd && !amdHas(d.ID) {
+	if g.vendor == field.VendorAMD && !amdHas(d.ID) {
 		return none()
 	}
 	if d.ID == 1508 { // state: active

@@ -77,7 +77,7 @@ type processSource struct {
 
 func (b *builder) processes(i int) *processSource {
 	s := &processSource{source: b.source(i, -1)}
-	if b.world.profile.board.vendor == amd {
+	if b.world.profile.board.vendor == field.VendorAMD {
 		s.flags = collector.ProcessOccupancy
 	}
 	add := func(d collector.Device, home int) {

@@ -3,6 +3,8 @@ package fake
 import (
 	"fmt"
 	"strings"
+
+	"warpgauge/pkg/field"
 )
 
 // profile is a model of node.
@@ -127,7 +129,7 @@ func peers(i, n int) []int {
 
 // board is a GPU model. Figures come from the vendors' data sheets; missing ones are plausible.
 type board struct {
-	vendor vendor
+	vendor *field.Vendor
 	model  string // without the suffix for simulated models
 	brand  string
 
@@ -151,13 +153,6 @@ type board struct {
 	vbios, imageVersion              string
 }
 
-type vendor uint8
-
-const (
-	nvidia vendor = iota
-	amd
-)
-
 // modelSuffix ends every simulated model name, so that nobody takes the numbers for real ones.
 const modelSuffix = " (simulated)"
 
@@ -171,7 +166,7 @@ const (
 
 func h100() *board {
 	return &board{
-		model: "NVIDIA H100 80GB HBM3", brand: "NVIDIA",
+		vendor: field.VendorNVIDIA, model: "NVIDIA H100 80GB HBM3", brand: "NVIDIA",
 		memoryMiB: 81559, reservedMiB: 551, bar1MiB: 131072,
 		idleWatts: 71, limitWatts: 700, minWatts: 200, maxWatts: 700,
 		idleMHz: 345, maxMHz: 1980, cappedMHz: 1710, memoryMHz: 2619, idleMemoryMHz: 2619, videoMHz: 1545,
@@ -185,7 +180,7 @@ func h100() *board {
 
 func a100() *board {
 	return &board{
-		model: "NVIDIA A100-SXM4-40GB", brand: "NVIDIA",
+		vendor: field.VendorNVIDIA, model: "NVIDIA A100-SXM4-40GB", brand: "NVIDIA",
 		memoryMiB: 40960, reservedMiB: 427, bar1MiB: 65536,
 		idleWatts: 52, limitWatts: 400, minWatts: 100, maxWatts: 400,
 		idleMHz: 210, maxMHz: 1410, cappedMHz: 1275, memoryMHz: 1215, idleMemoryMHz: 1215, videoMHz: 1275,
@@ -199,7 +194,7 @@ func a100() *board {
 
 func gb200() *board {
 	return &board{
-		model: "NVIDIA GB200", brand: "NVIDIA",
+		vendor: field.VendorNVIDIA, model: "NVIDIA GB200", brand: "NVIDIA",
 		memoryMiB: 189471, reservedMiB: 1128, bar1MiB: 262144,
 		idleWatts: 140, limitWatts: 1200, minWatts: 200, maxWatts: 1200,
 		idleMHz: 120, maxMHz: 2062, cappedMHz: 1837, memoryMHz: 3996, idleMemoryMHz: 3996, videoMHz: 1612,
@@ -213,7 +208,7 @@ func gb200() *board {
 
 func rtx4090() *board {
 	return &board{
-		model: "NVIDIA GeForce RTX 4090", brand: "GeForce", consumer: true,
+		vendor: field.VendorNVIDIA, model: "NVIDIA GeForce RTX 4090", brand: "GeForce", consumer: true,
 		memoryMiB: 24564, reservedMiB: 348, bar1MiB: 32768,
 		idleWatts: 18, limitWatts: 450, minWatts: 150, maxWatts: 600,
 		idleMHz: 210, maxMHz: 2745, cappedMHz: 2520, memoryMHz: 10501, idleMemoryMHz: 405, videoMHz: 1890,
@@ -226,7 +221,7 @@ func rtx4090() *board {
 
 func mi300x() *board {
 	return &board{
-		vendor: amd, model: "AMD Instinct MI300X", brand: "AMD Instinct",
+		vendor: field.VendorAMD, model: "AMD Instinct MI300X", brand: "AMD Instinct",
 		memoryMiB: 196592, bar1MiB: 262144,
 		idleWatts: 137, limitWatts: 750, minWatts: 200, maxWatts: 750,
 		idleMHz: 132, maxMHz: 2100, cappedMHz: 1680, memoryMHz: 1300, idleMemoryMHz: 900, videoMHz: 1800,

@@ -35,11 +35,11 @@ const (
 func (g *gpu) windowOf(id field.ID) window {
 	profiled := id >= 1001 && id <= 1083
 	switch {
-	case g.vendor == amd && id == 155:
+	case g.vendor == field.VendorAMD && id == 155:
 		return window{span: amdPowerSpan}
 	case profiled:
 		return window{span: sinceRead}
-	case g.vendor == amd:
+	case g.vendor == field.VendorAMD:
 		return window{}
 	case id == 155 && g.averagesPower():
 		return window{span: powerSpan}
@@ -136,7 +136,7 @@ type buffer struct {
 
 // bufferOf returns the buffer of a reading, nil if the driver has none.
 func (g *gpu) bufferOf(r field.Reading, c cell) *buffer {
-	if g.vendor != nvidia || !r.Histogram {
+	if g.vendor != field.VendorNVIDIA || !r.Histogram {
 		return nil
 	}
 	b := &buffer{cell: c}

@@ -251,7 +251,7 @@ func (w *World) blend(i int, parts []slice) mix {
 
 // nodeTexts returns the texts that every device of the node shares.
 func (w *World) nodeTexts() map[field.ID]string {
-	if w.profile.board.vendor == amd {
+	if w.profile.board.vendor == field.VendorAMD {
 		return map[field.ID]string{1: amdDriver}
 	}
 	return map[field.ID]string{1: nvidiaDriver, 2: nvmlVersion}

@@ -17,14 +17,14 @@ import (
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
 
 // TestMarkdownIsCurrent: docs/nvml.md is what the tables give, and names each number of the
-// catalogue. Rewrite it with -update.
+// catalogue that NVIDIA's GPUs can have. Rewrite it with -update.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/nvml.md"
 	want := markdown()
 	golden.Check(t, path, want)
 	for _, d := range field.All() {
 		number := d.Kind == field.Int64 || d.Kind == field.Double
-		if number && d.Factor == 0 && !strings.Contains(want, "`"+d.Name+"`") {
+		if _, foreign := collector.ForeignReading(d, field.VendorNVIDIA); !foreign && number && d.Factor == 0 && !strings.Contains(want, "`"+d.Name+"`") {
 			t.Errorf("docs/nvml.md does not name %s", d.Name)
 		}
 	}
@@ -143,10 +143,10 @@ func nvmlParts() []nvmlPart {
 	}
 }
 
-// missingFromNVML is why a number of the catalogue is not supplied, "" if it is or is
-// no number.
+// missingFromNVML is why a number of the catalogue is not supplied, "" if it is, is
+// no number, or is a reading of another vendor's GPUs.
 func missingFromNVML(d *field.Descriptor, supplied bool) string {
-	if d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 || supplied {
+	if _, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign || d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 || supplied {
 		return ""
 	}
 	for _, r := range missingReasons() {
@@ -172,7 +172,6 @@ func missingReasons() []missingReason {
 		{[]string{"DEV_CPU_", "SYSIO_", "MODULE_"}, "of Grace CPUs, from the kernel"},
 		{[]string{"CONNECTX"}, "of network adapters"},
 		{[]string{"IMEX"}, "of the IMEX daemon"},
-		{[]string{"amd_gpu_"}, "of AMD's GPUs"},
 		{[]string{"BIND_UNBIND"}, "restarts of a session are counted in `warpgauge_*`"},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 // infoROMEvery is how often the InfoROM checksums are read, because the driver reads a flash memory for them. DCGM uses
@@ -47,11 +48,11 @@ type boundWatch struct {
 }
 
 type boundRule struct {
-	judge     func(in, grown []float64) float64
-	reason    int   // index into columns
-	cells     []int // in the inputs' row; −1 if the GPU has no such reading
+	healthRule
+	reason    int           // index into columns
+	cells     []int         // in the inputs' row; −1 if the GPU has no such reading
+	states    []rules.State // of the inputs
 	in, grown []float64
-	trails    []trail
 }
 
 type boundXID struct {
@@ -66,7 +67,7 @@ func healthInputs() []field.Reading {
 	var out []field.Reading
 	seen := map[field.ID]bool{}
 	for _, r := range healthRules(nvml.DEVICE_ARCH_UNKNOWN) {
-		for _, id := range r.inputs {
+		for _, id := range r.readings() {
 			if d, ok := field.ByID(id); ok && !seen[id] {
 				seen[id] = true
 				out = append(out, field.Reading{Desc: d, Default: true})
@@ -117,7 +118,7 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
 	for _, r := range healthRules(arch) {
-		if r.inputs == nil {
+		if r.readings() == nil {
 			if links != nil {
 				w := p.addWatch(r.watch)
 				w.down = p.addReason(w, r.watch, r.code)
@@ -139,9 +140,9 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 
 // bindRule returns nil if the GPU has none of the rule's inputs.
 func bindRule(r healthRule, at map[field.ID]int) *boundRule {
-	n := len(r.inputs)
-	out := &boundRule{judge: r.judge, in: make([]float64, n), grown: make([]float64, n), trails: make([]trail, n)}
-	for _, id := range r.inputs {
+	n := len(r.readings())
+	out := &boundRule{healthRule: r, states: make([]rules.State, n), in: make([]float64, n), grown: make([]float64, n)}
+	for _, id := range r.readings() {
 		i, ok := at[id]
 		if !ok {
 			i = -1
@@ -221,7 +222,7 @@ func (p *healthPart) ask(now time.Time) {
 		p.infoROM = now
 	}
 	for i, c := range p.inputs.columns() {
-		p.due[i] = c.Field != inputInfoROM || infoROM
+		p.due[i] = c.Field != field.InfoROMValid || infoROM
 	}
 }
 
@@ -233,7 +234,7 @@ func (w *boundWatch) evaluate(p *healthPart, now time.Time) {
 	}
 	for i := range w.rules {
 		r := &w.rules[i]
-		w.consider(r.reason, r.result(p.row, now))
+		w.consider(r.reason, r.evaluate(p.row, now))
 	}
 	for i := range w.codes {
 		x := &w.codes[i]
@@ -269,15 +270,24 @@ func (w *boundWatch) consider(reason int, result float64) {
 	}
 }
 
-func (r *boundRule) result(row []float64, now time.Time) float64 {
+func (r *boundRule) evaluate(row []float64, now time.Time) float64 {
 	for i, c := range r.cells {
 		r.in[i] = math.NaN()
 		if c >= 0 {
 			r.in[i] = row[c]
 		}
-		r.grown[i] = r.trails[i].rise(now, r.in[i])
 	}
-	return r.judge(r.in, r.grown)
+	if r.judge.of != nil {
+		for i := range r.in {
+			r.grown[i] = r.states[i].Growth.Add(time.Minute, now, r.in[i])
+		}
+		return r.judge.of(r.in, r.grown)
+	}
+	worst := rules.Silent
+	for i := range r.in {
+		worst = max(worst, r.condition.Evaluate(&r.states[i], r.in[i], now))
+	}
+	return [...]float64{math.NaN(), healthPass, r.result}[worst]
 }
 
 func (p *healthPart) calls() []collector.CallCost {

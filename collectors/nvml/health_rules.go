@@ -4,11 +4,11 @@ package nvml
 
 import (
 	"math"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 // Results of a watch, as DCGM numbers them.
@@ -21,28 +21,32 @@ const (
 // healthOK is the label health_error_code of a watch that passes.
 const healthOK = "DCGM_FR_OK"
 
-// healthRule is one reason for which a watch does not pass.
+// healthRule is one reason for which a watch does not pass: what condition shows, or judge if
+// more than one reading decides. Without readings it is the state of the GPU's links.
 type healthRule struct {
-	watch, code string     // labels health_watch and health_error_code
-	inputs      []field.ID // nil: the state of the GPU's links
-	// judge returns a result, or NaN if the inputs do not say. in are the
-	// inputs' readings, grown what a counter has grown by in the last minute.
-	judge func(in, grown []float64) float64
+	watch, code string // labels health_watch and health_error_code
+	result      float64
+	condition   rules.Condition
+	judge       judge
 }
 
-// What DCGM's limits are (common/DcgmGPUHardwareLimits.h).
-const (
-	mostRetiredPages       = 63
-	mostUncorrectablePages = 15
-	mostRemappedRows       = 512
-	mostLinkCRCErrors      = 100 * 60 // in a minute
-)
+// judge returns a result, or NaN if the inputs do not decide. in are the inputs' readings,
+// grown is what a counter has grown by in the last minute.
+type judge struct {
+	inputs []field.ID
+	of     func(in, grown []float64) float64
+}
 
-// Ids of readings that rules are made of, by the catalogue's numbers.
-const (
-	inputInfoROM = field.ID(84)
-	inputPower   = field.ID(155)
-)
+// readings returns what the rule asks for.
+func (r *healthRule) readings() []field.ID {
+	if r.judge.of != nil {
+		return r.judge.inputs
+	}
+	return r.condition.Readings
+}
+
+// maxRetiredPages is DCGM's limit (common/DcgmGPUHardwareLimits.h).
+const maxRetiredPages = 63
 
 // healthRules are the watches that NVML can judge and when they do not pass, for
 // a GPU of an architecture. They are those of DCGM 4.6's health module
@@ -51,42 +55,48 @@ const (
 // testdata/dcgm-health.csv has the line of each. If two apply, the worse is shown, and
 // of equals the first. PMU, MCU and SM are missing: DCGM has no rule for them either.
 func healthRules(arch nvml.DeviceArchitecture) []healthRule {
+	judged := func(watch, code string, of func(in, grown []float64) float64, inputs ...field.ID) healthRule {
+		return healthRule{watch: watch, code: code, judge: judge{inputs, of}}
+	}
+	shown := func(watch, code string, result float64, c rules.Condition) healthRule {
+		return healthRule{watch: watch, code: code, result: result, condition: c}
+	}
 	return []healthRule{
-		{"PCIE", "DCGM_FR_PCI_REPLAY_RATE", []field.ID{202, 237, 238}, judgeReplays},
+		judged("PCIE", "DCGM_FR_PCI_REPLAY_RATE", judgeReplays, field.PCIeReplays, field.PCIeGeneration, field.PCIeWidth),
 
-		{"NVLINK", "DCGM_FR_NVLINK_DOWN", nil, nil},
-		{"NVLINK", linkCritical, []field.ID{429, 439}, rises(1, healthFail)}, // replays, recoveries; up to NVLink 4
-		{"NVLINK", linkCritical, []field.ID{497, 498, 499}, above(0, healthFail)},
-		{"NVLINK", linkCritical, []field.ID{1204, 1205, 1206, 1207, 1208, 1209, 1213, 1214, 1219, 1220}, rises(1, healthFail)}, // NVLink 5
-		{"NVLINK", linkCritical, []field.ID{1212}, above(0, healthFail)},                                                       // recoveries that failed
-		{"NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", []field.ID{409, 419}, rises(mostLinkCRCErrors, healthFail)},
-		{"NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", []field.ID{1217, 1218}, bitErrors(effectiveBERIsBad, 1e-12)},
-		{"NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", []field.ID{1215, 1216}, bitErrors(symbolBERIsBad(arch), 15e-255)},
-		{"NVLINK", "DCGM_FR_FIELD_VIOLATION", []field.ID{174}, judgeFabric},
-		{"NVLINK", "DCGM_FR_FABRIC_PROBE_STATE", []field.ID{170}, judgeFabricManager},
-		{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", []field.ID{409, 419}, rises(1, healthWarn)},
-		{"NVLINK", linkCritical, []field.ID{1211}, above(0, healthWarn)}, // recoveries that worked
+		{watch: "NVLINK", code: "DCGM_FR_NVLINK_DOWN"},
+		shown("NVLINK", linkCritical, healthFail, rules.LinkReplay),
+		shown("NVLINK", linkCritical, healthFail, rules.LinkErrorNow),
+		shown("NVLINK", linkCritical, healthFail, rules.Link5Error),
+		shown("NVLINK", linkCritical, healthFail, rules.Link5RecoveryFailed),
+		shown("NVLINK", "DCGM_FR_NVLINK_CRC_ERROR_THRESHOLD", healthFail, rules.LinkCRCErrors),
+		judged("NVLINK", "DCGM_FR_NVLINK_EFFECTIVE_BER_THRESHOLD", bitErrors(effectiveBERIsBad, rules.EffectiveBER), field.NVLinks5EffectiveBERCode, field.NVLinks5EffectiveBER),
+		judged("NVLINK", "DCGM_FR_NVLINK_SYMBOL_BER_THRESHOLD", bitErrors(symbolBERIsBad(arch), 15e-255), field.NVLinks5SymbolBERCode, field.NVLinks5SymbolBER),
+		judged("NVLINK", "DCGM_FR_FIELD_VIOLATION", judgeFabric, field.FabricHealthMask),
+		judged("NVLINK", "DCGM_FR_FABRIC_PROBE_STATE", judgeFabricManager, field.FabricManagerStatus),
+		shown("NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", healthWarn, rules.LinkCRCError),
+		shown("NVLINK", linkCritical, healthWarn, rules.Link5Recovered),
 
-		{"MEM", "DCGM_FR_VOLATILE_DBE_DETECTED", []field.ID{311}, above(0, healthFail)},
-		{"MEM", rowRemapFailure, []field.ID{395}, above(0, healthFail)},
-		{"MEM", "DCGM_FR_FAULTY_MEMORY", []field.ID{1507}, above(0, healthFail)},
-		{"MEM", "DCGM_FR_RETIRED_PAGES_LIMIT", []field.ID{390, 391}, judgeRetired},
+		shown("MEM", "DCGM_FR_VOLATILE_DBE_DETECTED", healthFail, rules.UncorrectedErrors),
+		shown("MEM", rowRemapFailure, healthFail, rules.RowRemapFailed),
+		shown("MEM", "DCGM_FR_FAULTY_MEMORY", healthFail, rules.MemoryUnrepairable),
+		judged("MEM", "DCGM_FR_RETIRED_PAGES_LIMIT", judgeRetired, field.RetiredPagesCorrected, field.RetiredPagesUncorrected),
 		// DCGM wants more than one within a week as well, but keeps samples for ten
 		// minutes (dcgmHealthSet) and takes the missing one for 0.
-		{"MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", []field.ID{391}, above(mostUncorrectablePages, healthFail)},
-		{"MEM", pendingRetirements, []field.ID{392}, above(0, healthWarn)},
-		{"MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", []field.ID{393}, above(mostRemappedRows-1, healthWarn)},
+		shown("MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", healthFail, rules.ManyUncorrectablePages),
+		shown("MEM", pendingRetirements, healthWarn, rules.PageRetirementPending),
+		shown("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", healthWarn, rules.ManyRemappedRows),
 
-		{"INFOROM", corruptInfoROM, []field.ID{inputInfoROM}, equals(0, healthWarn)},
+		shown("INFOROM", corruptInfoROM, healthWarn, rules.InfoROMCorrupt),
 
-		{"THERMAL", slowedByHeat, []field.ID{241}, rises(1, healthWarn)},
-		{"POWER", slowedByPower, []field.ID{240}, rises(1, healthWarn)},
-		{"POWER", "DCGM_FR_POWER_UNREADABLE", []field.ID{inputPower}, unreadable()},
+		shown("THERMAL", slowedByHeat, healthWarn, rules.SlowedByHeat),
+		shown("POWER", slowedByPower, healthWarn, rules.SlowedByPower),
+		judged("POWER", "DCGM_FR_POWER_UNREADABLE", unreadable(), field.PowerUsage),
 
-		{"DRIVER", "DCGM_FR_GPU_RECOVERY_RESET", []field.ID{1523}, equals(1, healthFail)},
-		{"DRIVER", "DCGM_FR_GPU_RECOVERY_REBOOT", []field.ID{1523}, equals(2, healthFail)},
-		{"DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET", []field.ID{1523}, equals(4, healthFail)},
-		{"DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", []field.ID{1523}, equals(3, healthWarn)},
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_RESET", healthFail, rules.RecoveryReset),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_REBOOT", healthFail, rules.RecoveryReboot),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_RESET", healthFail, rules.RecoveryDrainReset),
+		shown("DRIVER", "DCGM_FR_GPU_RECOVERY_DRAIN_P2P", healthWarn, rules.RecoveryDrainP2P),
 	}
 }
 
@@ -165,40 +175,6 @@ func known(v float64, is bool, result float64) float64 {
 	return healthPass
 }
 
-// worst returns the worst of two results, of which each may be unknown.
-func worst(a, b float64) float64 {
-	if math.IsNaN(a) || b > a {
-		return b
-	}
-	return a
-}
-
-// above holds if any of the readings is above the limit.
-func above(limit, result float64) func(in, _ []float64) float64 {
-	return func(in, _ []float64) float64 {
-		out := math.NaN()
-		for _, v := range in {
-			out = worst(out, known(v, v > limit, result))
-		}
-		return out
-	}
-}
-
-func equals(v, result float64) func(in, _ []float64) float64 {
-	return func(in, _ []float64) float64 { return known(in[0], in[0] == v, result) }
-}
-
-// rises holds if any of the counters has grown by so much in a minute.
-func rises(by, result float64) func(_, grown []float64) float64 {
-	return func(_, grown []float64) float64 {
-		out := math.NaN()
-		for _, g := range grown {
-			out = worst(out, known(g, g >= by, result))
-		}
-		return out
-	}
-}
-
 // unreadable holds if a reading fails that the GPU had before.
 func unreadable() func(in, _ []float64) float64 {
 	had := false
@@ -268,7 +244,7 @@ func judgeRetired(in, _ []float64) float64 {
 			sum += v
 		}
 	}
-	return known(sum, sum >= mostRetiredPages, healthFail)
+	return known(sum, sum >= maxRetiredPages, healthFail)
 }
 
 // judgeFabric reads the mask NVML_GPU_FABRIC_HEALTH_MASK_* of nvml.h: two bits
@@ -299,63 +275,4 @@ func judgeFabricManager(in, _ []float64) float64 {
 		return healthWarn
 	}
 	return healthFail
-}
-
-const (
-	// trailSpan is how far back a rise is searched for: a minute, as DCGM's health
-	// watches do, and something for readings that are taken every 30 s or so.
-	trailSpan = 75 * time.Second
-	trailStep = 10 * time.Second // between two points that are kept
-	trailMost = int(trailSpan/trailStep) + 2
-)
-
-// trail is the recent past of a counter.
-type trail struct {
-	points [trailMost]trailPoint // from the oldest
-	n      int
-}
-
-type trailPoint struct {
-	at time.Time
-	v  float64
-}
-
-// rise takes the counter's value and returns what it has grown by in the last
-// minute; if readings are further apart, what it grew by in a minute on
-// average since the one before. NaN means that it is not known: v is blank, or it
-// is the first and not 0.
-func (t *trail) rise(now time.Time, v float64) float64 {
-	if math.IsNaN(v) {
-		return v
-	}
-	if t.n > 0 && v < t.points[t.n-1].v {
-		t.n = 0 // the counter was reset
-	}
-	for t.n > 1 && now.Sub(t.points[0].at) > trailSpan {
-		t.n = copy(t.points[:], t.points[1:t.n])
-	}
-	first := t.points[0]
-	switch {
-	case t.n == 0:
-		t.keep(now, v)
-		if v == 0 {
-			return 0
-		}
-		return math.NaN()
-	case now.Sub(t.points[t.n-1].at) >= trailStep:
-		t.keep(now, v)
-	}
-	grown := v - first.v
-	if span := now.Sub(first.at); span > trailSpan {
-		grown *= float64(time.Minute) / float64(span)
-	}
-	return grown
-}
-
-func (t *trail) keep(now time.Time, v float64) {
-	if t.n == trailMost {
-		t.n = copy(t.points[:], t.points[1:])
-	}
-	t.points[t.n] = trailPoint{now, v}
-	t.n++
 }

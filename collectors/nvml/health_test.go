@@ -263,7 +263,7 @@ func TestHealthInfoROM(t *testing.T) {
 			time.Sleep(30 * time.Second)
 		}
 		p.close()
-		if got := stub.asked[inputInfoROM]; got != 5 {
+		if got := stub.asked[field.InfoROMValid]; got != 5 {
 			t.Errorf("in five hours the InfoROM was asked for %d times, want 5", got)
 		}
 		if got := stub.asked[311]; got != 600 {

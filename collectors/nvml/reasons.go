@@ -103,6 +103,9 @@ func (w *reasons) lacking(t term, of device) collector.Explanation {
 
 // rest explains what no part has looked for.
 func (w *reasons) rest(l field.Level, d *field.Descriptor) collector.Explanation {
+	if e, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign {
+		return e
+	}
 	e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "NVML does not have it for this kind of device (" + l.String() + ")"}
 	_, profiling := profilingOf(d.ID)
 	switch {
@@ -112,8 +115,6 @@ func (w *reasons) rest(l field.Level, d *field.Descriptor) collector.Explanation
 		e.Detail = "the GPU has nothing that shows its health"
 	case d.ID == field.P2PStatus:
 		e.Detail = "there is no other GPU, or the driver lacks nvmlDeviceGetP2PStatus"
-	case d.ID >= field.FirstAMD && d.ID <= field.AMDRenderNode:
-		e.Detail = "only AMD GPUs have it"
 	case profiling || byField()[d.ID] != nil:
 	case d.ID < field.FirstExporter:
 		e.Reason, e.Detail = collector.ReasonOtherCollector, "NVML does not have it, the collector dcgm may"

@@ -23,15 +23,15 @@ func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field
 			words[id] = text
 		}
 	}
-	board.Facts, board.AMD = facts(fields, words, specs), collector.AMDLabels(fields, words)
+	board.Facts, board.Texts = facts(fields, words, specs), collector.DialectTexts(fields, words)
 	out := []unit{{board, specs}}
 	if g.Partitioned() {
 		for _, i := range g.Instances {
 			d := instance(board, g, i)
 			t := texts(g, d, driver)
 			t[field.AMDRenderNode], t[field.AMDUUID] = i.Render, smiUUID(g, i.ID)
-			d.AMD = collector.AMDLabels(fields, t) // with the board's serial number
-			delete(t, dcgmSerial)                  // the board's, as with MIG
+			d.Texts = collector.DialectTexts(fields, t) // with the board's serial number
+			delete(t, dcgmSerial)                       // the board's, as with MIG
 			specs := instanceSpecs(i)
 			d.Facts = facts(fields, t, specs)
 			out = append(out, unit{d, specs})
@@ -95,7 +95,7 @@ func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.
 // link returns XGMI link i, counted from 0.
 func link(board collector.Device, i int) collector.Device {
 	d := board
-	d.Facts = nil // AMD stays, because it identifies the owner
+	d.Facts = nil // Texts stay: a link has the names of the dialect, too
 	d.Level = field.Link
 	d.Parent = board.ID
 	number := strconv.Itoa(i)

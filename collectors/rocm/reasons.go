@@ -76,11 +76,12 @@ func (b *binder) lacks(p *spec) collector.Explanation {
 
 // rest returns why a device lacks a field that no spec makes.
 func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
+	if e, foreign := collector.ForeignReading(d, field.VendorAMD); foreign && !field.IsXID(d.ID) {
+		return e
+	}
 	detail := "the amdgpu driver does not have it for this kind of device (" + s.devices[device].Level.String() + ")"
 	switch {
-	case d.ID >= field.FirstNVIDIA && d.ID < field.FirstAMD:
-		detail = "only NVIDIA GPUs have it"
-	case d.ID == field.XIDEvent || field.IsXID(d.ID):
+	case field.IsXID(d.ID):
 		detail = "XIDs are NVIDIA's"
 	case !Supplies(d):
 		detail = "the amdgpu driver does not have it"

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 
 	"warpgauge/pkg/collector"
@@ -61,8 +62,6 @@ type condition struct {
 	last   time.Time
 	// evidence is replaced, never changed: published Conditions share it.
 	evidence []verdict.Evidence
-
-	outcome outcome // of the row in hand
 }
 
 // condition returns that of a rule, which is made if there is none.
@@ -213,7 +212,7 @@ func (c *condition) inactive() bool { return c == nil || !c.active }
 
 // text is the rule's, and what a library said if that is what the rule is about.
 func (c *condition) text() string {
-	if c.rule.Test == OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
+	if c.rule.Test == rules.OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
 		return c.rule.Text + ": " + c.evidence[len(c.evidence)-1].Text
 	}
 	return c.rule.Text

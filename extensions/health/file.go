@@ -106,7 +106,7 @@ func (w *Watch) restore(data []byte) error {
 		if s.Scope != w.o.Scope {
 			d.Seen = time.Time{} // it may not be selected now
 		}
-		if t := w.add(&d.Device, d.Collector); t != nil {
+		if t := w.trackDevice(&d.Device, d.Collector); t != nil {
 			w.restoreDevice(t, d, s.Boot != w.o.BootID)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 // Rule says when something is wrong with a device, how bad that is, what to do about it, and
@@ -24,33 +25,17 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	Readings  []field.ID         // what it is judged by, each alone, here or by who observes; none: by other things
-	Label     collector.Label    // of the column; the zero one: any
-	Except    []string           // values of labels: a column with one is not judged
-	Test      Test               // of a reading
-	Threshold float64            // of the test, in Unit
-	Blocks    map[string]float64 // thresholds of columns with these values of the label block, in place of Threshold
-	Unit      string             // "": the threshold is part of the rule
-	Within    time.Duration      // in which a counter Rises
-	For       time.Duration      // how long it must hold
+	// Condition is what readings show, here or to who observes; none: it is about other things.
+	rules.Condition
+	Label  collector.Label    // of the column; the zero one: any
+	Except []string           // values of labels: a column with one is not judged
+	Blocks map[string]float64 // thresholds of columns with these values of the label block, in place of Threshold
+	Unit   string             // of the threshold; "": it is part of the rule
+	For    time.Duration      // how long it must hold
 
 	End   End
 	Quiet time.Duration // for how long it must not have been seen when it ends
 }
-
-// Test is how a reading is judged.
-type Test uint8
-
-// Tests.
-const (
-	Observed Test = iota // there is no reading
-	OfState              // of a device or its collector, as sessions have it
-	AtLeast              // the value is the threshold or more
-	AtMost               // an age is the threshold or less; without one it ends as what is Observed does
-	Equal                // the value is the threshold
-	Rises                // the counter has grown by the threshold or more Within a time
-	Falls                // the value is below the threshold, and was not before
-)
 
 // End is how a condition ends. All but those that end AfterQuiet are kept while nothing is
 // seen of them.
@@ -102,36 +87,34 @@ const (
 // Of links and heat there are rules of their own.
 var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL", "DCGM_FR_NVLINK_ERROR_THRESHOLD"}
 
-// rules is the only list of reason codes. Of conditions that are equally bad, that of the
+// table is the only list of reason codes. Of conditions that are equally bad, that of the
 // first rule is the verdict's. Every rule has a case in rules_test.go.
 //
 // XIDs are those whose immediate action in NVIDIA's catalogue concerns the GPU or the node.
 // Those that concern the application (13, 31, 43, 45, 68 …) or nothing (63, 92 for a while,
 // 121, 137, 141 …) say nothing of the device's health; of 63 and 154 there are readings.
-var rules = []Rule{
+var table = []Rule{
 	xid(79, verdict.Failed, verdict.ActionReboot, "the GPU has fallen off the bus"),
 	kernel("fell_off_bus", verdict.Failed, verdict.ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
 	kernel("amdgpu_device_lost", verdict.Failed, verdict.ActionReboot, "the driver has lost the GPU from the bus", linkAMDGPU),
 	kernel("amdgpu_reset_failed", verdict.Failed, verdict.ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
 	noticed(kernel("amdgpu_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
 	noticed(kernel("rm_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
-	{Name: "recovery_reboot", State: verdict.Failed, Action: verdict.ActionReboot, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 2, Quiet: backFor,
+	{Name: "recovery_reboot", State: verdict.Failed, Action: verdict.ActionReboot, Condition: rules.RecoveryReboot, Quiet: backFor,
 		Text: "the driver says that the node must be started again", Source: linkRecovery},
 	xid(151, verdict.Failed, verdict.ActionReboot, "a key of confidential computing could not be renewed"),
-	{Name: "recovery_reset", State: verdict.Failed, Action: verdict.ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 1, Quiet: backFor,
+	{Name: "recovery_reset", State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.RecoveryReset, Quiet: backFor,
 		Text: "the driver says that the GPU must be reset", Source: linkRecovery},
-	{Name: "row_remap_failed", State: verdict.Failed, Action: verdict.ActionReplace, Readings: []field.ID{395}, Test: AtLeast, Threshold: 1, Quiet: backFor,
+	{Name: "row_remap_failed", State: verdict.Failed, Action: verdict.ActionReplace, Condition: rules.RowRemapFailed, Quiet: backFor,
 		Text: "a row of its memory could not be remapped", Source: linkMemory},
-	{Name: "memory_unrepairable", State: verdict.Failed, Action: verdict.ActionReplace, Readings: []field.ID{1507}, Test: AtLeast, Threshold: 1, Quiet: backFor,
+	{Name: "memory_unrepairable", State: verdict.Failed, Action: verdict.ActionReplace, Condition: rules.MemoryUnrepairable, Quiet: backFor,
 		Text: "its memory has errors that cannot be repaired", Source: linkFields},
 	xid(64, verdict.Failed, verdict.ActionReset, "memory could not be retired or remapped"),
 	xid(48, verdict.Failed, verdict.ActionReset, "a double-bit ECC error"),
 	xid(95, verdict.Failed, verdict.ActionReset, "an uncontained memory error"),
 	xid(140, verdict.Failed, verdict.ActionReset, "an ECC error that was not recovered from"),
-	{Name: "cper_fatal", State: verdict.Failed, Action: verdict.ActionReset, Readings: []field.ID{field.AMDRecordAge}, Label: collector.Label{Name: "severity", Value: "fatal"},
-		Test: AtMost, Threshold: 3600, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
-	{Name: rasRule, State: verdict.Failed, Action: verdict.ActionReset, Readings: []field.ID{field.AMDRASErrors}, Label: collector.Label{Name: "severity", Value: "ue"},
-		Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
+	{Name: "cper_fatal", State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDRecordAge}, Test: rules.AtMost, Threshold: 3600}, Label: collector.Label{Name: "severity", Value: "fatal"}, Unit: "seconds", Quiet: backFor, Text: "the driver has recorded a fatal error", Source: linkCPER},
+	{Name: rasRule, State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDRASErrors}, Test: rules.AtLeast, Threshold: 1}, Label: collector.Label{Name: "severity", Value: "ue"}, Unit: "errors", Quiet: backFor, Text: "uncorrected errors of a block since the driver was loaded", Source: linkRAS},
 	kernel("ras_error", verdict.Failed, verdict.ActionReset, "the driver reports an uncorrectable error in the kernel's log", linkRAS),
 	kernel("aer_fatal", verdict.Failed, verdict.ActionReset, "a fatal error of its PCIe connection", linkAER),
 	xid(46, verdict.Failed, verdict.ActionReset, "the GPU has stopped processing"),
@@ -143,25 +126,25 @@ var rules = []Rule{
 	xid(136, verdict.Failed, verdict.ActionReset, "an NVLink could not be trained"),
 	xid(143, verdict.Failed, verdict.ActionReset, "the GPU could not be initialised"),
 	xid(158, verdict.Failed, verdict.ActionReset, "a fatal timeout of the GPU"),
-	{Name: "sxid_fatal", State: verdict.Failed, Action: verdict.ActionReset, Readings: []field.ID{856}, Test: AtLeast, Threshold: 1, End: AfterReset,
+	{Name: "sxid_fatal", State: verdict.Failed, Action: verdict.ActionReset, Condition: rules.SwitchFatalError, End: AfterReset,
 		Text: "a fatal error of the switch (SXid)", Source: linkFabric},
-	{Name: "fabric_failed", State: verdict.Failed, Action: verdict.ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 4, Quiet: backFor,
+	{Name: "fabric_failed", State: verdict.Failed, Action: verdict.ActionDrain, Condition: rules.FabricFailed, Quiet: backFor,
 		Text: "the GPU could not be registered with the NVLink fabric", Source: linkFabric},
-	{Name: "fabric_unhealthy", State: verdict.Failed, Action: verdict.ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 2, Quiet: backFor,
+	{Name: "fabric_unhealthy", State: verdict.Failed, Action: verdict.ActionDrain, Condition: rules.FabricUnhealthy, Quiet: backFor,
 		Text: "the NVLink fabric says that the GPU is unhealthy", Source: linkFields},
-	{Name: "health_watch_failed", State: verdict.Failed, Action: verdict.ActionDrain, Readings: []field.ID{field.GPUHealth}, Except: usual, Test: AtLeast, Threshold: 20, Quiet: backFor,
+	{Name: "health_watch_failed", State: verdict.Failed, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.GPUHealth}, Test: rules.AtLeast, Threshold: 20}, Except: usual, Quiet: backFor,
 		Text: "a health watch reports a failure", Source: linkDCGM},
 	xid(54, verdict.Failed, verdict.ActionDrain, "auxiliary power is not connected"),
 
-	{Name: ruleMissing, Test: OfState, State: verdict.Failed, Action: verdict.ActionReboot, End: WhenTold, For: time.Minute,
+	{Name: ruleMissing, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, End: WhenTold, For: time.Minute,
 		Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
-	{Name: ruleLost, Test: OfState, State: verdict.Failed, Action: verdict.ActionReboot, Quiet: backFor, Text: "the library says that the device is lost", Source: linkStates},
-	{Name: ruleHung, Test: OfState, State: verdict.Degraded, Action: verdict.ActionDrain, For: 5 * time.Minute, Quiet: backFor,
+	{Name: ruleLost, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, Quiet: backFor, Text: "the library says that the device is lost", Source: linkStates},
+	{Name: ruleHung, Condition: ofState, State: verdict.Degraded, Action: verdict.ActionDrain, For: 5 * time.Minute, Quiet: backFor,
 		Text: "the device has had no new values for minutes", Source: linkStates},
 
-	{Name: "recovery_drain_p2p", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 3, Quiet: backFor,
+	{Name: "recovery_drain_p2p", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.RecoveryDrainP2P, Quiet: backFor,
 		Text: "the driver says that all traffic between GPUs must end", Source: linkRecovery},
-	{Name: "recovery_drain_reset", State: verdict.Degraded, Action: verdict.ActionReset, Readings: []field.ID{recoveryAction}, Test: Equal, Threshold: 4, Quiet: backFor,
+	{Name: "recovery_drain_reset", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.RecoveryDrainReset, Quiet: backFor,
 		Text: "the GPU has less capacity until it is reset", Source: linkRecovery},
 	xid(94, verdict.Degraded, verdict.ActionReset, "a contained memory error"),
 	xid(109, verdict.Degraded, verdict.ActionReset, "a context switch has timed out"),
@@ -181,59 +164,56 @@ var rules = []Rule{
 	noticed(xid(148, verdict.Degraded, verdict.ActionDrain, "an NVLink error (NVLPW_CTRL)"), time.Hour),
 	xid(149, verdict.Degraded, verdict.ActionReset, "an NVLink error (NETIR)"),
 	noticed(xid(150, verdict.Degraded, verdict.ActionDrain, "an NVLink error (MSE)"), time.Hour),
-	{Name: "sram_threshold", State: verdict.Degraded, Action: verdict.ActionReplace, Readings: []field.ID{346}, Test: AtLeast, Threshold: 1, Quiet: backFor,
+	{Name: "sram_threshold", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: rules.SRAMThreshold, Quiet: backFor,
 		Text: "uncorrected errors of SRAM have passed their threshold", Source: linkMemory},
-	{Name: "retired_pages", State: verdict.Degraded, Action: verdict.ActionReplace, Readings: []field.ID{391}, Test: AtLeast, Threshold: 16, Unit: "pages", Quiet: backFor,
+	{Name: "retired_pages", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: rules.ManyUncorrectablePages, Unit: "pages", Quiet: backFor,
 		Text: "many pages of memory are retired for double-bit errors", Source: linkDCGM},
-	{Name: "ecc_uncorrected", State: verdict.Degraded, Action: verdict.ActionReset, Readings: []field.ID{311}, Test: AtLeast, Threshold: 1, Unit: "errors", Quiet: backFor,
+	{Name: "ecc_uncorrected", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.UncorrectedErrors, Unit: "errors", Quiet: backFor,
 		Text: "uncorrected ECC errors since the driver was loaded", Source: linkDCGM},
-	{Name: "row_remap_pending", State: verdict.Degraded, Action: verdict.ActionReset, Readings: []field.ID{396}, Test: AtLeast, Threshold: 1, Quiet: backFor,
+	{Name: "row_remap_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.RowRemapPending, Quiet: backFor,
 		Text: "a row of its memory is to be remapped at the next reset", Source: linkRecovery},
-	{Name: "page_retirement_pending", State: verdict.Degraded, Action: verdict.ActionReset, Readings: []field.ID{392}, Test: AtLeast, Threshold: 1, Quiet: backFor,
+	{Name: "page_retirement_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.PageRetirementPending, Quiet: backFor,
 		Text: "a page of its memory is to be retired at the next reset", Source: linkPages},
-	{Name: "bad_pages_failed", State: verdict.Degraded, Action: verdict.ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "failed"},
-		Test: AtLeast, Threshold: 1, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
-	{Name: "bad_pages_pending", State: verdict.Degraded, Action: verdict.ActionReset, Readings: []field.ID{field.AMDBadPages}, Label: collector.Label{Name: "state", Value: "pending"},
-		Test: AtLeast, Threshold: 1, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
-	{Name: "fabric_not_started", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{170}, Test: Equal, Threshold: 1, For: 10 * time.Minute, Quiet: backFor,
+	{Name: "bad_pages_failed", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDBadPages}, Test: rules.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "failed"}, Quiet: backFor, Text: "a bad page of its memory could not be retired, as it was in use", Source: linkRAS},
+	{Name: "bad_pages_pending", State: verdict.Degraded, Action: verdict.ActionReset, Condition: rules.Condition{Readings: []field.ID{field.AMDBadPages}, Test: rules.AtLeast, Threshold: 1}, Label: collector.Label{Name: "state", Value: "pending"}, For: 5 * time.Minute, Quiet: backFor, Text: "a bad page of its memory waits to be retired", Source: linkRAS},
+	{Name: "fabric_not_started", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.FabricNotStarted, For: 10 * time.Minute, Quiet: backFor,
 		Text: "the GPU waits to be registered with the NVLink fabric: is the fabric manager running?", Source: linkFabric},
-	{Name: "fabric_limited", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{175}, Test: Equal, Threshold: 3, Quiet: backFor,
+	{Name: "fabric_limited", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.FabricLimited, Quiet: backFor,
 		Text: "the NVLink fabric has less capacity", Source: linkFields},
-	{Name: "switch_port_error", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{870}, Test: Equal, Threshold: 3, Quiet: backFor,
+	{Name: "switch_port_error", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.SwitchPortError, Quiet: backFor,
 		Text: "a port of the switch is in error", Source: linkFields},
-	{Name: "nvlink_crc_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{409, 419}, Test: Rises, Threshold: 6000, Unit: "errors in a minute", Within: time.Minute, Quiet: 10 * time.Minute,
+	{Name: "nvlink_crc_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.LinkCRCErrors, Unit: "errors in a minute", Quiet: 10 * time.Minute,
 		Text: "NVLinks have many CRC errors", Source: linkDCGM},
-	{Name: "xgmi_link_down", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{field.AMDXGMILinkUp}, Test: Falls, Threshold: 1, Quiet: backFor,
+	{Name: "xgmi_link_down", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.AMDXGMILinkUp}, Test: rules.Falls, Threshold: 1}, Quiet: backFor,
 		Text: "an XGMI link that was up is down", Source: linkXGMI},
-	{Name: "health_watch_warning", State: verdict.Degraded, Action: verdict.ActionNone, Readings: []field.ID{field.GPUHealth}, Except: usual,
-		Test: AtLeast, Threshold: 10, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
-	{Name: "hot", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{150}, Test: AtLeast, Threshold: 95, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
+	{Name: "health_watch_warning", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Condition{Readings: []field.ID{field.GPUHealth}, Test: rules.AtLeast, Threshold: 10}, Except: usual, Quiet: backFor, Text: "a health watch reports a warning", Source: linkDCGM},
+	{Name: "hot", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Hot, Unit: "celsius", For: time.Minute, Quiet: 5 * time.Minute,
 		Text: "the GPU is hot", Source: linkFields},
-	{Name: "thermal_violation", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{241}, Test: Rises, Threshold: 900e9, Unit: "ns in an hour", Within: time.Hour, Quiet: time.Hour,
+	{Name: "thermal_violation", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.SlowedByHeatLong, Unit: "ns in an hour", Quiet: time.Hour,
 		Text: "the GPU is slowed down by its temperature for a quarter of the time", Source: linkSigns},
 
 	// Early signs, which package signs computes of the readings.
-	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{310}, End: WhenTold,
+	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.CorrectedErrors}}, End: WhenTold,
 		Text: "a storm of corrected memory errors", Source: linkSigns},
-	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Readings: []field.ID{409, 419, 429, 439, 1206, 1213, 1218, 1219}, End: WhenTold,
+	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries, field.NVLinks5Errors, field.NVLinks5Recoveries, field.NVLinks5EffectiveBER, field.NVLinks5EffectiveErrors}}, End: WhenTold,
 		Text: "a link has more errors than are acceptable", Source: linkSigns},
-	{Name: "spare_rows_low", State: verdict.Degraded, Action: verdict.ActionContact, Readings: []field.ID{388, 389}, End: WhenTold,
+	{Name: "spare_rows_low", State: verdict.Degraded, Action: verdict.ActionContact, Condition: rules.Condition{Readings: []field.ID{field.SpareRowsLow, field.SpareRowsNone}}, End: WhenTold,
 		Text: "a bank of its memory has no spare row left", Source: linkSigns},
-	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Readings: []field.ID{field.ClockEventReasons}, End: WhenTold,
+	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Condition{Readings: []field.ID{field.ClockEventReasons}}, End: WhenTold,
 		Text: "clocks are held down for a quarter of the time", Source: linkSigns},
 	{Name: "slow_calls", State: verdict.Degraded, Action: verdict.ActionNone, End: WhenTold,
 		Text: "calls into the vendor's library take much longer than they did", Source: linkSigns},
-	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Readings: []field.ID{100, 203}, End: WhenTold,
+	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Condition: rules.Condition{Readings: []field.ID{field.SMClock, field.GPUUtilization}}, End: WhenTold,
 		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
-	{Name: ruleReleased, Test: OfState, State: verdict.Unknown, Action: verdict.ActionNone, Text: "an operator has released the collector", Source: linkStates},
-	{Name: ruleStalled, Test: OfState, State: verdict.Unknown, Action: verdict.ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
-	{Name: ruleNotServed, Test: OfState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no collector serves the device", Source: linkStates},
-	{Name: ruleStarting, Test: OfState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
+	{Name: ruleReleased, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Text: "an operator has released the collector", Source: linkStates},
+	{Name: ruleStalled, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
+	{Name: ruleNotServed, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no collector serves the device", Source: linkStates},
+	{Name: ruleStarting, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
 }
 
-// recoveryAction is what the driver says should be done to recover the GPU.
-const recoveryAction field.ID = 1523
+// ofState is what the state of a device or its collector shows.
+var ofState = rules.Condition{Test: rules.OfState}
 
 // xid is the rule of an XID, which a reset ends. Observations have the Reason "xid" and the
 // code; codes without a rule say nothing of the device's health.
@@ -256,7 +236,7 @@ func noticed(r Rule, quiet time.Duration) Rule {
 type Rules []Rule
 
 // Table returns all rules as they are by default.
-func Table() Rules { return slices.Clone(rules) }
+func Table() Rules { return slices.Clone(table) }
 
 // rasRule is the rule whose threshold blocks can have for themselves.
 const rasRule = "ras_uncorrected"
@@ -329,7 +309,7 @@ func (r Rules) find(reason string, code int) *Rule {
 
 // Readings that go back to 0 when a device is reset or its driver is loaded: its energy, its
 // volatile ECC errors. They are how a reset is seen.
-var resetReadings = []field.ID{156, 310, 311}
+var resetReadings = []field.ID{field.TotalEnergy, field.CorrectedErrors, field.UncorrectedErrors}
 
 // Readings are what the rules need of GPUs, for lists that do not name them. Those of links
 // and switches are not among them, as these would become devices that nothing was asked of,

@@ -2,7 +2,6 @@ package health
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +12,8 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -27,9 +27,10 @@ const (
 	maxObservations = 1024
 )
 
-// Options of New. View and Status are needed.
+// Options of New. Status is needed, and either Rows or View.
 type Options struct {
-	View   func() *view.View
+	Rows   *rows.Reader                     // whose rows are judged
+	View   func() *view.View                // whose rows are judged if there is no Reader
 	Status func() []session.CollectorStatus // in order of priority
 	Rules  Rules
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
@@ -56,20 +57,22 @@ type Watch struct {
 	observed []Observation // since the last time
 	dropped  uint64
 
+	rowsMu   sync.Mutex // guards what follows; its holder only computes
+	rebound  bool       // there is another View since the last judgement
+	sources  []*sourceRules
+	supplied map[supplied]bool // what sources have devices; replaced, never changed
+
 	// Of the goroutine of Run.
-	devices  []*tracked
-	byID     map[string]*tracked
-	byPCI    map[pci.Address]*tracked // boards
-	order    map[string]int           // of rules, by name
-	view     *view.View
-	bound    bool // to view, with all devices
-	sources  []*tapped
-	supplied map[supplied]bool // what sources have devices
-	row      ring.Row
-	round    uint64
-	hearing  []Observation
-	refresh  time.Time // when it was last published that conditions were seen again
-	unsaved  bool
+	regrouped bool              // there are other devices since the last judgement
+	supplies  map[supplied]bool // supplied, at the last reading
+	devices   []*tracked
+	byID      map[string]*tracked
+	byPCI     map[pci.Address]*tracked // boards
+	order     map[string]int           // of rules, by name
+	round     uint64
+	hearing   []Observation
+	refresh   time.Time // when it was last published that conditions were seen again
+	unsaved   bool
 }
 
 // supplied is a device of a collector.
@@ -84,6 +87,10 @@ func New(o Options) *Watch {
 		}
 		w.order[o.Rules[i].Name] = i
 	}
+	if w.o.Rows == nil {
+		w.o.Rows = rows.New(nil, nil)
+	}
+	w.o.Rows.Follow(w)
 	if o.Events != nil {
 		w.xids = o.Events.Subscribe(maxObservations, events.XID)
 	}
@@ -139,14 +146,10 @@ func (w *Watch) Run(ctx context.Context) error {
 // Sync takes what is new and publishes what has changed. It is called by one goroutine at a time:
 // Run, or in its place one that has a clock of its own.
 func (w *Watch) Sync(now time.Time) {
+	w.readRows(now)
 	w.round++
-	w.meet(w.o.Status(), now)
-	if v := w.o.View(); v != w.view || !w.bound {
-		w.bind(v)
-	}
-	for _, s := range w.sources {
-		s.read(&w.row, now)
-	}
+	w.updateDevices(w.o.Status(), now)
+	w.judgeRows(now)
 	w.hear(now)
 	for _, t := range w.devices {
 		for _, c := range t.conditions {
@@ -156,66 +159,26 @@ func (w *Watch) Sync(now time.Time) {
 	w.conclude(now)
 }
 
+// readRows has the rows read that are new.
+func (w *Watch) readRows(now time.Time) {
+	if w.o.View != nil {
+		w.o.Rows.Read(w.o.View(), now)
+	} else {
+		w.o.Rows.Sync(now)
+	}
+	w.rowsMu.Lock()
+	defer w.rowsMu.Unlock()
+	w.supplies = w.supplied
+}
+
 // wait brings a condition that no reading decides to now.
 func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
 		t.see(c, now, verdict.Evidence{})
-	case c.rule.Test == Observed, c.rule.Test == AtMost:
+	case c.rule.Test == rules.Observed, c.rule.Test == rules.AtMost:
 		t.expire(c, now)
 	}
-}
-
-// bind connects rules with the cells of a View.
-func (w *Watch) bind(v *view.View) {
-	before := map[*ring.Ring]*tapped{}
-	for _, s := range w.sources {
-		before[s.source.Ring] = s
-	}
-	w.view, w.bound, w.sources, w.supplied = v, true, nil, map[supplied]bool{}
-	for _, s := range v.Sources {
-		if !s.WellFormed() {
-			continue
-		}
-		for i := range s.Devices {
-			w.supplied[supplied{s.Collector, s.Devices[i].ID}] = true
-		}
-		next := bind(s, w.o.Rules, func(d *collector.Device) *tracked { return w.boardOf(s, d) })
-		if old := before[s.Ring]; old != nil { // growth continues
-			next.inherit(old)
-		}
-		w.sources = append(w.sources, next)
-	}
-}
-
-// inherit continues where a former binding of the same ring was.
-func (s *tapped) inherit(old *tapped) {
-	for i := range s.taps {
-		t := &s.taps[i]
-		j := slices.IndexFunc(old.taps, func(o tap) bool { return o.cell == t.cell && o.condition == t.condition })
-		if j >= 0 {
-			t.base, t.begun = old.taps[j].base, old.taps[j].begun
-		}
-	}
-	if len(old.stamps) == len(s.stamps) {
-		copy(s.stamps, old.stamps)
-		s.head = old.head
-	}
-}
-
-// boardOf returns the device that a device of a source is part of, as far as it is judged.
-func (w *Watch) boardOf(s *view.Source, d *collector.Device) *tracked {
-	for range 4 { // a link of a compute instance of an instance of a GPU, at most
-		if d.Parent == "" {
-			return w.byID[d.ID]
-		}
-		i := slices.IndexFunc(s.Devices, func(x collector.Device) bool { return x.ID == d.Parent })
-		if i < 0 {
-			return w.byID[d.Parent]
-		}
-		d = &s.Devices[i]
-	}
-	return nil
 }
 
 // observeXIDs observes the XIDs that wait on the bus.
@@ -291,7 +254,7 @@ func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	if t != nil || at == (pci.Address{}) || !wanted {
 		return t
 	}
-	if t = w.add(&collector.Device{ID: "pci:" + at.String(), Level: field.GPU, PCIBusID: at.String()}, ""); t != nil {
+	if t = w.trackDevice(&collector.Device{ID: "pci:" + at.String(), Level: field.GPU, PCIBusID: at.String()}, ""); t != nil {
 		w.byPCI[at] = t
 	}
 	return t

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -26,13 +27,13 @@ func TestRulesAreConsistent(t *testing.T) {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if r.Test > OfState && len(r.Readings) == 0 || r.Test == OfState && len(r.Readings) > 0 {
+		if r.Test > rules.OfState && len(r.Readings) == 0 || r.Test == rules.OfState && len(r.Readings) > 0 {
 			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
 		}
 		if r.End == AfterQuiet && r.Quiet == 0 && r.State > verdict.Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
 		}
-		if (r.Test == Rises) != (r.Within > 0) {
+		if (r.Test == rules.Rises) != (r.Within > 0) {
 			t.Errorf("rule %s: only what rises does so within a time", r.Name)
 		}
 		for _, id := range r.Readings {
@@ -194,7 +195,7 @@ func TestXIDs(t *testing.T) {
 // TestQuiet: what is only observed ends when it was not seen for the rule's time.
 func TestQuiet(t *testing.T) {
 	for _, r := range Table() {
-		if r.Test != Observed || r.End != AfterQuiet {
+		if r.Test != rules.Observed || r.End != AfterQuiet {
 			continue
 		}
 		n := newNode(t, 1, Options{}, energy)
@@ -281,13 +282,13 @@ func TestHysteresis(t *testing.T) {
 			n.tick(time.Duration(1+random.IntN(20)) * time.Second)
 		}
 		// Of each rule, one onset and one end at most in its own time, which is at least half a minute.
-		rules := 0
+		known := 0
 		for _, c := range n.byID["GPU-a"].conditions {
-			if len(c.rule.Readings) > 0 || c.rule.Name == "lost" || c.rule.Name == "stalled" || c.rule.Test == Observed {
-				rules++
+			if len(c.rule.Readings) > 0 || c.rule.Name == "lost" || c.rule.Name == "stalled" || c.rule.Test == rules.Observed {
+				known++
 			}
 		}
-		if most := 2 * int(span/(30*time.Second)) * rules / 2; len(n.heard) > most {
+		if most := 2 * int(span/(30*time.Second)) * known / 2; len(n.heard) > most {
 			t.Errorf("seed %d: %d changes in %v, want at most %d", seed, len(n.heard), span, most)
 		}
 		for i := range n.heard[1:] {
@@ -310,7 +311,7 @@ func TestOneRuleDoesNotFlap(t *testing.T) {
 		for range 20_000 {
 			n.rows[0][0] = r.Threshold
 			switch {
-			case r.Test == Rises:
+			case r.Test == rules.Rises:
 				n.rows[0][0] = float64(random.IntN(3)) * r.Threshold
 			case random.IntN(2) == 0:
 				n.rows[0][0] = 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/view"
 )
 
@@ -25,53 +26,70 @@ type Guard struct {
 // maxRefusals bounds what is said about one list.
 const maxRefusals = 100
 
-// Parse returns the fields of a list. What is wrong with its lines is in the refusals; an
-// error says that there is no list.
-type Parse func(*Offer) (field.List, []Refusal, error)
+// Parser parses the list of a server. *lists.Files and *lists.Desk implement it.
+type Parser interface {
+	ParseDelivered(content []byte, origin string, isYAML bool) *lists.Parsed
+}
 
-// errRefused says that the refusals are why.
+// errRefused means that the refusals say why.
 var errRefused = errors.New("the list is refused")
 
-// Examine parses a list and says what is wrong with it on a node whose devices are those of
-// a View. An error says that it cannot be applied.
-func (g *Guard) Examine(o *Offer, parse Parse, v *view.View) (field.List, []Refusal, error) {
+// Parse parses a list of a server. Its problems include what only such a list can have: a length above the guard's limit
+// and a time that cannot be read.
+func (g *Guard) Parse(o *lists.Offer, parser Parser) *lists.Parsed {
 	if n := int64(len(o.Content)); n > g.Bytes {
-		return field.List{}, []Refusal{{0, fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", n, g.Bytes)}}, errRefused
+		text := fmt.Sprintf("the list has %d bytes, which is more than %d (--remote-limit bytes)", n, g.Bytes)
+		return &lists.Parsed{Problems: []field.Problem{{File: o.Origin, Severity: field.Error, Message: text}}, Err: errRefused}
 	}
+	p := parser.ParseDelivered(o.Content, o.Origin, o.YAML)
 	_, refused := readValidity(o.Content)
-	list, more, err := parse(o)
-	refused = append(refused, more...)
-	if err == nil && len(list.Fields) == 0 {
-		err = errors.New("the list asks for nothing")
+	var bad []field.Problem
+	for _, r := range refused {
+		bad = append(bad, field.Problem{File: o.Origin, Line: r.Line, Severity: field.Error, Message: r.Text})
 	}
-	if err == nil {
-		refused = append(refused, g.check(list, v)...)
+	p.Problems = append(bad, p.Problems...)
+	if p.Err == nil && len(p.Fields.Fields) == 0 {
+		p.Err = errors.New("the list asks for nothing")
 	}
-	if err == nil && len(refused) > 0 {
-		err = errRefused
+	return p
+}
+
+// Examine returns what is wrong with a list on a node with the devices of a View. An error says that the list cannot be
+// applied.
+func (g *Guard) Examine(p *lists.Parsed, v *view.View) (refused []lists.Refusal, err error) {
+	for i := range p.Problems {
+		if r := &p.Problems[i]; r.Severity == field.Error {
+			refused = append(refused, lists.Refusal{Line: r.Line, Text: r.Message})
+		}
 	}
-	return list, refused[:min(len(refused), maxRefusals)], err
+	if err = p.Err; err == nil {
+		refused = append(refused, g.check(p.Fields, v)...)
+		if len(refused) > 0 {
+			err = errRefused
+		}
+	}
+	return refused[:min(len(refused), maxRefusals)], err
 }
 
 // check returns what is wrong with the fields of a list.
-func (g *Guard) check(list field.List, v *view.View) (out []Refusal) {
+func (g *Guard) check(list field.List, v *view.View) (out []lists.Refusal) {
 	if n := len(list.Fields); n > g.Fields {
-		out = append(out, Refusal{0, fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
+		out = append(out, lists.Refusal{Line: 0, Text: fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
 	}
 	for i := range list.Fields {
 		f := &list.Fields[i]
 		if why := g.refuses(f); why != "" {
-			out = append(out, Refusal{f.Line, f.Name + ": " + why})
+			out = append(out, lists.Refusal{Line: f.Line, Text: f.Name + ": " + why})
 		}
 	}
-	n := newNode(v)
+	n := newInventory(v)
 	series, widest := n.all(list)
 	switch {
 	case series > g.Series:
-		out = append(out, Refusal{widest.Line, fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d",
+		out = append(out, lists.Refusal{Line: widest.Line, Text: fmt.Sprintf("the list makes up to %d series here, which is more than %d (--remote-limit series); most are of %s: %d",
 			series, g.Series, widest.Name, n.series(widest))})
 	case n.knows() && series == 0:
-		out = append(out, Refusal{0, "no device of this node has any of the fields"})
+		out = append(out, lists.Refusal{Line: 0, Text: "no device of this node has any of the fields"})
 	}
 	return out
 }
@@ -88,15 +106,15 @@ func (g *Guard) refuses(f *field.Field) string {
 	return ""
 }
 
-// node is how many devices and columns a View has.
-type node struct {
+// inventory counts the devices and columns of a View.
+type inventory struct {
 	levels  map[field.Level]int
 	columns map[field.ID]int  // series of a reading
 	bound   map[field.ID]bool // it is in the list that the View serves
 }
 
-func newNode(v *view.View) *node {
-	n := &node{levels: map[field.Level]int{}, columns: map[field.ID]int{}, bound: map[field.ID]bool{}}
+func newInventory(v *view.View) *inventory {
+	n := &inventory{levels: map[field.Level]int{}, columns: map[field.ID]int{}, bound: map[field.ID]bool{}}
 	devices := map[string]bool{}
 	seen := map[string]bool{}
 	for _, s := range v.Sources {
@@ -121,10 +139,10 @@ func newNode(v *view.View) *node {
 	return n
 }
 
-func (n *node) knows() bool { return len(n.levels) > 0 }
+func (n *inventory) knows() bool { return len(n.levels) > 0 }
 
 // all is how many series a list makes at most, and which field most of them.
-func (n *node) all(list field.List) (series int, widest *field.Field) {
+func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	most := -1
 	for i := range list.Fields {
 		count := n.series(&list.Fields[i])
@@ -137,7 +155,7 @@ func (n *node) all(list field.List) (series int, widest *field.Field) {
 
 // series is how many series a field makes. What is read already is counted; of the rest
 // each device that can have it counts.
-func (n *node) series(f *field.Field) int {
+func (n *inventory) series(f *field.Field) int {
 	if f.Type == field.Label {
 		return 0
 	}
@@ -191,7 +209,7 @@ var perDevice = map[field.ID]int{
 	field.AMDRecords: 3, field.AMDRecordTime: 3, field.AMDRecordAge: 3, field.AMDAFID: 36,
 }
 
-func (n *node) devices(l field.Level) int {
+func (n *inventory) devices(l field.Level) int {
 	if have := n.levels[l]; have > 0 || !n.knows() {
 		return have
 	}

@@ -7,6 +7,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/view"
 )
 
@@ -20,11 +21,12 @@ func TestGuard(t *testing.T) {
 		guard func(*Guard)
 		want  []string // refusals, each "line text"; none: it is good
 	}{
-		"good":     {text: listB},
-		"bytes":    {text: listB, guard: func(g *Guard) { g.Bytes = 10 }, want: []string{"0 the list has 65 bytes, which is more than 10"}},
-		"fields":   {text: listB, guard: func(g *Guard) { g.Fields = 1 }, want: []string{"0 2 fields are more than 1"}},
-		"many":     {text: many.String(), guard: func(g *Guard) { g.Series = 1 << 30; g.Profiling = true }, want: []string{"fields are more than 500"}},
-		"interval": {text: listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c, interval=50ms\n", want: []string{"3 DCGM_FI_DEV_SM_CLOCK: the interval 50ms is shorter than 100ms"}},
+		"good":              {text: listB},
+		"bytes":             {text: listB, guard: func(g *Guard) { g.Bytes = 10 }, want: []string{"0 the list has 65 bytes, which is more than 10"}},
+		"fields":            {text: listB, guard: func(g *Guard) { g.Fields = 1 }, want: []string{"0 2 fields are more than 1"}},
+		"many":              {text: many.String(), guard: func(g *Guard) { g.Series = 1 << 30; g.Profiling = true }, want: []string{"fields are more than 500"}},
+		"interval":          {text: listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c, interval=50ms\n", want: []string{"3 DCGM_FI_DEV_SM_CLOCK: the interval 50ms is shorter than 100ms"}},
+		"shortest interval": {text: listB + "DCGM_FI_DEV_SM_CLOCK, gauge, c, interval=100ms\n"},
 		"profiling": {text: listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, x\nDCGM_FI_PROF_DRAM_ACTIVE, gauge, x\n",
 			want: []string{"2 DCGM_FI_PROF_SM_ACTIVE: profiling", "3 DCGM_FI_PROF_DRAM_ACTIVE: profiling"}},
 		"profiling allowed": {text: listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, x\n", guard: func(g *Guard) { g.Profiling = true }},
@@ -41,7 +43,7 @@ func TestGuard(t *testing.T) {
 		if c.guard != nil {
 			c.guard(&g)
 		}
-		_, refused, err := g.Examine(&Offer{Content: []byte(c.text)}, parseCSV, gpus(8, listA))
+		refused, err := g.Examine(g.Parse(&lists.Offer{Content: []byte(c.text)}, files()), gpus(8, listA))
 		if (err != nil) != (len(c.want) > 0) || len(refused) != len(c.want) {
 			t.Errorf("%s: %v, refused %q, want %q", name, err, refused, c.want)
 			continue
@@ -64,7 +66,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	for range 3 * maxRefusals {
 		text.WriteString("DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
 	}
-	_, refused, err := usual.Examine(&Offer{Content: []byte(text.String())}, parseCSV, &view.View{})
+	refused, err := usual.Examine(usual.Parse(&lists.Offer{Content: []byte(text.String())}, files()), &view.View{})
 	if err == nil || len(refused) > maxRefusals {
 		t.Errorf("%d refusals, %v", len(refused), err)
 	}
@@ -86,32 +88,32 @@ func TestSeries(t *testing.T) {
 		"DCGM_EXP_XID_ERRORS_COUNT": 8 * codes, "DCGM_EXP_CLOCK_EVENTS_TOTAL": 8 * field.ClockReasons,
 	} {
 		f := gauge(name)
-		if got := newNode(v).series(&f); got != want {
+		if got := newInventory(v).series(&f); got != want {
 			t.Errorf("%s: %d series, want %d", name, got, want)
 		}
 	}
 	link := field.Field{Desc: &field.Descriptor{ID: 65000, Level: field.Link}}
-	if got := newNode(v).series(&link); got != 8*linksOfGPU {
+	if got := newInventory(v).series(&link); got != 8*linksOfGPU {
 		t.Errorf("a field of links that are not known yet: %d series, want %d", got, 8*linksOfGPU)
 	}
 	s.Devices = append(s.Devices, collector.Device{ID: "l0", Level: field.Link}, collector.Device{ID: "l1", Level: field.Link}, collector.Device{ID: "i", Level: field.Instance})
-	if got := newNode(v).series(&link); got != 2 {
+	if got := newInventory(v).series(&link); got != 2 {
 		t.Errorf("a field of 2 links: %d series", got)
 	}
 	f := gauge("DCGM_FI_DEV_FB_USED")
-	if got, want := newNode(v).series(&f), 9; got != want {
+	if got, want := newInventory(v).series(&f), 9; got != want {
 		t.Errorf("a field of GPUs and instances: %d series, want %d", got, want)
 	}
 	// A second collector of the same GPUs adds none.
 	v.Sources = append(v.Sources, s)
 	f = gauge("DCGM_FI_DEV_GPU_TEMP")
-	if got := newNode(v).series(&f); got != 8 {
+	if got := newInventory(v).series(&f); got != 8 {
 		t.Errorf("of two collectors: %d series, want 8", got)
 	}
 	// In the list, but no device supplies it.
 	s.Fields, s.Columns = field.List{Fields: []field.Field{gauge("DCGM_FI_DEV_POWER_USAGE")}}, nil
 	f = gauge("DCGM_FI_DEV_POWER_USAGE")
-	if got := newNode(v).series(&f); got != 0 {
+	if got := newInventory(v).series(&f); got != 0 {
 		t.Errorf("of a field that no device has: %d series, want 0", got)
 	}
 	if out := usual.check(field.List{Fields: []field.Field{f}}, v); len(out) != 1 || !strings.Contains(out[0].Text, "no device") {

@@ -13,16 +13,25 @@ import (
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
+	"warpgauge/pkg/lists"
 )
 
 // List is a list of a server that is or was in service.
 type List struct {
-	Offer
+	lists.Offer
 	Hash    string     // SHA-256 of the content, hex
 	Applied time.Time  // first, by the wall clock
 	Until   time.Time  // zero: it stays
 	For     bool       // Until is only what the wall clock said at the beginning
 	Fields  field.List `json:"-"`
+}
+
+// service returns the list as the Desk serves it; nil, the local list, if l is nil.
+func (l *List) service() *lists.List {
+	if l == nil {
+		return nil
+	}
+	return &lists.List{Origin: l.Origin, Revision: l.Revision, Hash: l.Hash, Until: l.Until, Fields: l.Fields}
 }
 
 // kept is what outlives the process.
@@ -132,8 +141,8 @@ func (k *kept) span(hash string) (span, bool) {
 	return span{}, false
 }
 
-// note remembers the time of a list.
-func (k *kept) note(l *List) {
+// remember records the time of a list.
+func (k *kept) remember(l *List) {
 	if _, known := k.span(l.Hash); known {
 		return
 	}

@@ -1,50 +1,55 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/view"
 )
 
-// Options of New. All but Report and Directory are needed.
-type Options struct {
-	Report    bool   // lists are checked and compared, not applied
-	Directory string // where the last good list is kept; "": it is not
-	Origin    string // of the server in use: lists that others have delivered are not used
-	Guard     Guard
-	View      func() *view.View
-	Measure   func() Measured
-	Parse     Parse
-	// Apply puts a list into service, nil: the local one. After an error the list before is in
-	// service. The list in service can come again with another revision.
-	Apply func(context.Context, *List) error
-	// Local is the list that serves without a server's.
-	Local  func() (hash string, fields field.List)
-	Event  func(text string, bad bool) // a list is refused, or no longer
-	Logger *zap.Logger
+// Meter measures the list in service.
+type Meter interface {
+	Measure() Measured
 }
 
-// Manager decides on the lists of a server. Deliver, State, Answered and Unreachable can be
-// called by any goroutine.
+// managerOptions are what a Manager decides with.
+type managerOptions struct {
+	Mode      string // of --remote-config
+	Report    bool   // lists are checked and compared, not applied
+	Directory string // where the last good list is kept; "": nowhere
+	Origin    string // of the server: lists that other servers have delivered are not used
+	Guard     Guard
+	Board     *view.Board
+	Desk      *lists.Desk
+	Meter     Meter
+	Logger    *zap.Logger
+}
+
+// Manager decides on the lists of a server and proposes the good ones to the Desk. Deliver, Answered, Unreachable and Refused
+// can be called by any goroutine.
 type Manager struct {
-	o    Options
+	o    managerOptions
 	log  *zap.Logger
 	wall func() time.Time
 	save func(*kept) error
-	turn chan struct{} // holds a token while a list changes
 	wake chan struct{} // the next time that Run waits for has changed
 
-	// Of the holder of the turn.
+	// For the holder of the Desk's Turn.
 	kept    kept
+	change  uint64            // how often kept was changed
+	changed bool              // kept has to be saved
+	last    []byte            // content that was parsed last
 	end     end               // of the list in service
 	trial   trial             // of the list in service
 	back    *returning        // the list in service has to go; nil: it stays
@@ -52,46 +57,52 @@ type Manager struct {
 	costly  map[string]string // by hash: why a list was refused by what it did in service
 	failure failure
 
+	saving sync.Mutex // held while kept is written
+	saved  uint64     // change of kept that was written last; guarded by saving
+
 	inService atomic.Pointer[List] // nil: the local list
-	state     atomic.Pointer[State]
+	mu        sync.Mutex
+	delivery  lists.Delivery
 }
 
 // How long a change may take, and how often one may come.
 const (
 	applyTimeout = time.Minute
-	mostChanges  = 10
+	maxChanges   = 10
 	changesIn    = 10 * time.Minute
 	firstRetry   = time.Minute // of a list that could not be put into service
 	lastRetry    = time.Hour
 )
 
-// New returns a Manager. Nothing is in service before Start.
-func New(o Options) *Manager {
+// newManager returns a Manager. It serves no list before restore or Deliver.
+func newManager(o managerOptions) *Manager {
 	m := &Manager{
-		o: o, log: o.Logger.Named("remote").With(zap.String("origin", o.Origin)), wall: time.Now, save: directory(o.Directory).write, turn: make(chan struct{}, 1), wake: make(chan struct{}, 1), costly: map[string]string{},
+		o: o, log: o.Logger.Named("remote").With(zap.String("origin", o.Origin)), wall: time.Now, save: directory(o.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
 	}
-	m.state.Store(&State{Status: StateWaiting, Text: "no list was delivered yet", Since: time.Now()})
+	m.update(func(s *lists.Delivery) {
+		*s = lists.Delivery{Mode: o.Mode, Origin: o.Origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
+	})
 	return m
 }
 
-// Start returns the list that was kept, for a start without the server; nil if there is none
-// to use. It is called once, before everything else.
-func (m *Manager) Start() *List {
+// restore puts the list that was kept into service, for a start without the server. It is called once, before the engine
+// runs and before everything else.
+func (m *Manager) restore(ctx context.Context) {
 	if m.o.Report {
-		return nil
+		return
 	}
 	k, err := directory(m.o.Directory).read()
 	if err != nil {
 		m.log.Warn("no list is kept from before", zap.Error(err))
-		m.update(func(s *State) { s.Unkept = err.Error() })
-		return nil
+		m.update(func(s *lists.Delivery) { s.Unkept = err.Error() })
+		return
 	}
 	m.kept = k
 	l := m.former()
 	if m.inService.Store(l); l != nil {
-		m.say(StateApplied, "the list that was kept is in service", l.Hash, nil)
+		m.o.Desk.Restore(ctx, l.service())
+		m.say(lists.Applied, "the list that was kept is in service", l.Hash, nil)
 	}
-	return l
 }
 
 // former returns which of the kept lists is to be in service, and sets its end; nil: the
@@ -123,14 +134,15 @@ func (m *Manager) revive(l *List) error {
 	if err != nil {
 		return err
 	}
-	fields, refused, err := m.o.Guard.Examine(&l.Offer, m.o.Parse, m.o.View())
+	p := m.parse(&l.Offer)
+	refused, err := m.o.Guard.Examine(p, m.o.Board.Load())
 	for _, r := range refused {
 		err = errors.Join(err, errors.New(r.String()))
 	}
 	if err != nil {
 		return err
 	}
-	l.Fields, m.end = fields, e
+	l.Fields, m.end = p.Fields, e
 	return nil
 }
 
@@ -158,105 +170,135 @@ func (m *Manager) left(s span) (end, error) {
 // errEnded says what to do about a list whose time is over.
 var errEnded = errors.New("deliver another list, or this one with another comment")
 
-// String is the refusal as messages have it.
-func (r Refusal) String() string {
-	if r.Line > 0 {
-		return fmt.Sprintf("line %d: %s", r.Line, r.Text)
+// parse parses a list and logs its warnings, unless it is the list of before: a refused list comes with each request.
+func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
+	p := m.o.Guard.Parse(o, m.o.Desk)
+	if bytes.Equal(o.Content, m.last) {
+		return p
 	}
-	return r.Text
+	m.last = o.Content
+	warnings := 0
+	for i := range p.Problems {
+		if w := &p.Problems[i]; w.Severity != field.Error && warnings < maxWarnings {
+			warnings++
+			m.log.Warn("list of the server: "+w.Message, zap.Int("line", w.Line))
+		}
+	}
+	return p
 }
 
-// Deliver implements the type Deliver.
-func (m *Manager) Deliver(ctx context.Context, o *Offer) *Outcome {
+// maxWarnings bounds what is logged about one list.
+const maxWarnings = 20
+
+// Deliver hands over an offer and returns when its list is in service or refused. Calls are served one after the other.
+func (m *Manager) Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome {
 	tried := hashOf(o.Content)
-	select {
-	case m.turn <- struct{}{}:
-	case <-ctx.Done():
-		return &Outcome{Status: Failed, Tried: tried, Running: m.running(), Err: ctx.Err()}
+	var out *lists.Outcome
+	err := m.inTurn(ctx, func(t *lists.Turn) {
+		out = m.decide(ctx, t, o, tried)
+		if l := m.inService.Load(); l != nil && out.Answer != lists.Reported {
+			out.Until = l.Until
+		}
+	})
+	if err != nil {
+		out = &lists.Outcome{Answer: lists.Failed, Err: err}
 	}
-	defer func() { <-m.turn }()
-	out := m.decide(ctx, o, tried)
 	out.Tried, out.Running = tried, m.running()
-	if l := m.inService.Load(); l != nil && out.Status != Reported {
-		out.Until = l.Until
-	}
 	return out
 }
 
-// running is the hash of the list in service.
+// inTurn calls do in a Turn of the Desk, and saves after it what do has changed in kept: a disk that hangs delays no other
+// change.
+func (m *Manager) inTurn(ctx context.Context, do func(t *lists.Turn)) error {
+	t, err := m.o.Desk.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	do(t)
+	k, change, changed := m.kept, m.change, m.changed
+	m.changed = false
+	t.End()
+	if changed {
+		m.keep(&k, change)
+	}
+	return nil
+}
+
+// running returns the hash of the list in service.
 func (m *Manager) running() string {
 	if l := m.inService.Load(); l != nil {
 		return l.Hash
 	}
-	hash, _ := m.o.Local()
-	return hash
+	s := m.o.Desk.Status()
+	return s.Local.Hash
 }
 
 // decide is Deliver for the holder of the turn.
-func (m *Manager) decide(ctx context.Context, o *Offer, tried string) *Outcome {
-	m.update(func(s *State) { s.Down = "" })
+func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tried string) *lists.Outcome {
+	m.Answered()
 	if l := m.inService.Load(); l != nil && l.Hash == tried {
-		m.revise(ctx, l, o.Revision)
-		m.say(StateApplied, "", tried, nil)
-		return &Outcome{Status: Unchanged}
+		m.revise(ctx, t, l, o.Revision)
+		m.say(lists.Applied, "", tried, nil)
+		return &lists.Outcome{Answer: lists.Unchanged}
 	}
-	failed := func(state string, err error, refused []Refusal) *Outcome {
+	failed := func(a lists.Answer, err error, refused []lists.Refusal) *lists.Outcome {
 		text := bounded(err.Error())
-		m.say(state, text, tried, refused)
-		return &Outcome{Status: Failed, Err: errors.New(text), Refused: refused}
+		m.say(a, text, tried, refused)
+		return &lists.Outcome{Answer: a, Err: errors.New(text), Refused: refused}
 	}
 	if why := m.costly[tried]; why != "" {
-		return failed(StateRefused, errors.New(why), []Refusal{{0, why}})
+		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
 	}
 	next := &List{Offer: *o, Hash: tried, Applied: m.wall().UTC().Round(0)}
 	next.Origin = m.o.Origin // what a source calls it can be more
 	ends, err := m.timed(next)
 	if err != nil {
-		return failed(StateEnded, err, nil)
+		return failed(lists.Ended, err, nil)
 	}
-	list, refused, err := m.o.Guard.Examine(o, m.o.Parse, m.o.View())
+	p := m.parse(o)
+	refused, err := m.o.Guard.Examine(p, m.o.Board.Load())
 	own := false
 	if err != nil {
 		// The node's own list can have what the guard takes from no server. One that ends a
 		// trial returns to it so.
-		hash, local := m.o.Local()
-		if own = tried == hash || tried == hashOf(field.Format(local)); !own {
-			return failed(StateRefused, err, refused)
+		s := m.o.Desk.Status()
+		if own = tried == s.Local.Hash || tried == hashOf(field.Format(s.Local.Fields)); !own {
+			return failed(lists.Refused, err, refused)
 		}
 	}
-	next.Fields = list
+	next.Fields = p.Fields
 	if m.o.Report {
-		text := m.difference(list)
-		m.say(StateReported, text, tried, nil)
-		return &Outcome{Status: Reported}
+		text := m.difference(p.Fields)
+		m.say(lists.Reported, text, tried, nil)
+		return &lists.Outcome{Answer: lists.Reported}
 	}
 	if err := m.tooOften(tried); err != nil {
-		return failed(StateFailed, err, nil)
+		return failed(lists.Failed, err, nil)
 	}
 	if own {
-		if err := m.withdraw(ctx); err != nil {
-			return failed(StateFailed, err, nil)
+		if err := m.withdraw(ctx, t); err != nil {
+			return failed(lists.Failed, err, nil)
 		}
-		m.say(StateApplied, "the server offers the local list, which serves", tried, nil)
-		return &Outcome{Status: Applied}
+		m.say(lists.Applied, "the server offers the local list, which serves", tried, nil)
+		return &lists.Outcome{Answer: lists.Applied}
 	}
-	if err := m.apply(ctx, next, ends); err != nil {
+	if err := m.apply(ctx, t, next, ends); err != nil {
 		if errors.Is(err, errRefused) {
 			m.refuseAgain(tried, err.Error())
-			return failed(StateRefused, err, []Refusal{{0, err.Error()}})
+			return failed(lists.Refused, err, []lists.Refusal{{Text: err.Error()}})
 		}
 		m.failure = failure{tried, min(max(firstRetry, 2*m.failure.pause), lastRetry), time.Now(), err}
-		return failed(StateFailed, err, nil)
+		return failed(lists.Failed, err, nil)
 	}
 	m.failure = failure{}
-	m.say(StateApplied, "", tried, nil)
-	return &Outcome{Status: Applied}
+	m.say(lists.Applied, "", tried, nil)
+	return &lists.Outcome{Answer: lists.Applied}
 }
 
-// revise notes that the server calls the list in service something else now.
-func (m *Manager) revise(ctx context.Context, l *List, revision string) {
+// revise records that the server calls the list in service something else now.
+func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision string) {
 	next := *l
-	if next.Revision = revision; l.Revision == revision || m.o.Apply(ctx, &next) != nil {
+	if next.Revision = revision; l.Revision == revision || t.Serve(ctx, next.service()) != nil {
 		return
 	}
 	m.inService.Store(&next)
@@ -300,11 +342,11 @@ func (m *Manager) tooOften(list string) error {
 		return fmt.Errorf("%w; it is tried again after %v", f.err, f.pause)
 	}
 	m.changes = slices.DeleteFunc(m.changes, func(t time.Time) bool { return now.Sub(t) >= changesIn })
-	if len(m.changes) < mostChanges {
+	if len(m.changes) < maxChanges {
 		m.changes = append(m.changes, now)
 		return nil
 	}
-	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", mostChanges, changesIn)
+	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", maxChanges, changesIn)
 }
 
 // refuseAgain notes that a list was refused by what it did in service: it is not tried again.
@@ -316,18 +358,18 @@ func (m *Manager) refuseAgain(list, why string) {
 }
 
 // apply puts a list into service and keeps it.
-func (m *Manager) apply(ctx context.Context, l *List, e end) error {
+func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	before := m.inService.Load()
-	if err := m.o.Apply(ctx, l); err != nil {
+	if err := t.Serve(ctx, l.service()); err != nil {
 		return err
 	}
-	measured := m.o.Measure()
+	measured := m.o.Meter.Measure()
 	if n := measured.Series; n > m.o.Guard.Series {
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 		defer cancel()
-		err := m.o.Apply(back, before)
+		err := t.Serve(back, before.service())
 		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.o.Guard.Series), err)
 	}
 	m.end = e
@@ -339,33 +381,45 @@ func (m *Manager) apply(ctx context.Context, l *List, e end) error {
 		m.kept.Lasting = l
 	} else {
 		m.kept.Passing = l
-		m.kept.note(l)
+		m.kept.remember(l)
 	}
-	m.keep()
+	m.setKept()
 	poke(m.wake)
 	return nil
 }
 
 // withdraw puts the local list into service and keeps none of the server's.
-func (m *Manager) withdraw(ctx context.Context) error {
+func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	if m.inService.Load() != nil {
-		if err := m.o.Apply(ctx, nil); err != nil {
+		if err := t.Serve(ctx, nil); err != nil {
 			return err
 		}
 	}
 	m.end, m.back, m.trial = end{}, nil, trial{}
 	m.inService.Store(nil)
 	m.kept.Passing, m.kept.Lasting = nil, nil
-	m.keep()
+	m.setKept()
 	return nil
 }
 
-// keep writes what outlives the process. A disk that is full leaves the list in service.
-func (m *Manager) keep() {
-	err := m.save(&m.kept)
-	m.update(func(s *State) {
+// setKept records that kept has to be saved. The caller holds the Turn.
+func (m *Manager) setKept() {
+	m.change++
+	m.changed = true
+}
+
+// keep writes what outlives the process, unless something newer was written. A full disk leaves the list in service.
+func (m *Manager) keep(k *kept, change uint64) {
+	m.saving.Lock()
+	defer m.saving.Unlock()
+	if change < m.saved {
+		return
+	}
+	m.saved = change
+	err := m.save(k)
+	m.update(func(s *lists.Delivery) {
 		if s.Unkept = ""; err != nil {
 			s.Unkept = err.Error()
 			m.log.Error("the list is in service but not kept: a start without the server has an older one", zap.Error(err))
@@ -383,10 +437,7 @@ func poke(c chan struct{}) {
 
 // difference says what a list would change.
 func (m *Manager) difference(list field.List) string {
-	_, now := m.o.Local()
-	if l := m.inService.Load(); l != nil {
-		now = l.Fields
-	}
+	now := m.o.Desk.Status().InService.Fields
 	lines := func(l field.List) map[string]string {
 		out := map[string]string{}
 		for i := range l.Fields {
@@ -409,7 +460,7 @@ func (m *Manager) difference(list field.List) string {
 			removes = append(removes, name)
 		}
 	}
-	series, _ := newNode(m.o.View()).all(list)
+	series, _ := newInventory(m.o.Board.Load()).all(list)
 	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series", some(adds), some(removes), some(changes), series)
 }
 
@@ -436,7 +487,8 @@ type trial struct {
 
 // returning says that the list in service has to go, and why.
 type returning struct {
-	state, why string
+	answer lists.Answer
+	why    string
 }
 
 // trialStep is long enough for slow fields at their usual interval.
@@ -457,13 +509,10 @@ func (m *Manager) Run(ctx context.Context) error {
 		case <-m.wake:
 		case <-timer.C:
 		}
-		select {
-		case m.turn <- struct{}{}:
-		case <-ctx.Done():
+		var next time.Duration
+		if m.inTurn(ctx, func(t *lists.Turn) { next = m.check(ctx, t) }) != nil {
 			return nil
 		}
-		next := m.check(ctx)
-		<-m.turn
 		timer.Stop()
 		if next > 0 {
 			timer.Reset(next)
@@ -472,14 +521,14 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // check does what is due and returns when to check again; 0: when a list was applied.
-func (m *Manager) check(ctx context.Context) (next time.Duration) {
+func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration) {
 	l := m.inService.Load()
 	if l == nil {
 		return 0
 	}
 	now := time.Now()
 	if m.back == nil && m.end.over(now, m.wall()) {
-		m.back = &returning{StateEnded, "the time of the list was over at " + l.Until.Format(time.RFC3339)}
+		m.back = &returning{lists.Ended, "the time of the list was over at " + l.Until.Format(time.RFC3339)}
 		m.kept.Passing = nil
 	}
 	if m.back == nil && m.trial.list == l.Hash {
@@ -487,15 +536,15 @@ func (m *Manager) check(ctx context.Context) (next time.Duration) {
 			next = due
 		} else if why := m.overBudget(now); why != "" {
 			m.refuseAgain(l.Hash, why)
-			m.back = &returning{StateRefused, why}
+			m.back = &returning{lists.Refused, why}
 			m.kept.Passing, m.kept.Lasting = m.trial.passing, m.trial.lasting
 		}
 	}
 	if m.back != nil {
-		if !m.restore(ctx, l) {
+		if !m.serveFormer(ctx, t, l) {
 			return retryAfter
 		}
-		return m.check(ctx)
+		return m.check(ctx, t)
 	}
 	if !m.end.elapsed.IsZero() {
 		wait := max(m.end.elapsed.Sub(now), time.Millisecond)
@@ -512,7 +561,7 @@ func (m *Manager) check(ctx context.Context) (next time.Duration) {
 // overBudget measures the cost of the list in service and ends the trial if it is good.
 func (m *Manager) overBudget(now time.Time) string {
 	t := &m.trial
-	measured := m.o.Measure()
+	measured := m.o.Meter.Measure()
 	cost, most := measured.cost(&t.last, now.Sub(t.began))
 	t.list = ""
 	if cost <= m.o.Guard.Cost {
@@ -525,27 +574,26 @@ func (m *Manager) overBudget(now time.Time) string {
 	return text
 }
 
-// restore puts the former list, or the local one, into service in place of l. It reports
-// whether that was possible.
-func (m *Manager) restore(ctx context.Context, l *List) bool {
+// serveFormer puts the former list, or the local one, into service in place of l. It reports whether that was possible.
+func (m *Manager) serveFormer(ctx context.Context, t *lists.Turn, l *List) bool {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	former := m.former()
-	if err := m.o.Apply(ctx, former); err != nil {
-		m.say(StateFailed, m.back.why+"; the former list cannot be put into service: "+err.Error(), l.Hash, nil)
+	if err := t.Serve(ctx, former.service()); err != nil {
+		m.say(lists.Failed, m.back.why+"; the former list cannot be put into service: "+err.Error(), l.Hash, nil)
 		return false
 	}
 	text := "; the local list is back"
 	if former != nil {
 		text = "; the list " + former.Hash + " is back"
 	}
-	var refused []Refusal
-	if m.back.state == StateRefused {
-		refused = []Refusal{{0, m.back.why}}
+	var refused []lists.Refusal
+	if m.back.answer == lists.Refused {
+		refused = []lists.Refusal{{Text: m.back.why}}
 	}
 	m.inService.Store(former)
-	m.say(m.back.state, m.back.why+text, l.Hash, refused)
+	m.say(m.back.answer, m.back.why+text, l.Hash, refused)
 	m.back, m.trial = nil, trial{}
-	m.keep()
+	m.setKept()
 	return true
 }

@@ -17,7 +17,10 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -27,14 +30,16 @@ const (
 	listC = listA + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
 )
 
-// bench is a Manager over a node that the test holds in its hands.
+// bench is a Manager over a Desk and a node that the test holds.
 type bench struct {
 	*Manager
 	t       *testing.T
-	mu      sync.Mutex   // of what follows
-	service []string     // what was applied: names of the fields, "local"
-	last    string       // hash of the last one
-	fail    error        // of the next applications
+	o       managerOptions
+	local   string       // content of the local list
+	mu      sync.Mutex   // for what follows
+	service []string     // lists that were put into service: b, c or local
+	fail    error        // of the next lists
+	tried   int          // lists that the engine was given
 	m       Measured     // what Measure returns
 	step    atomic.Int64 // of the wall clock
 }
@@ -51,55 +56,69 @@ func gpus(n int, csv string) *view.View {
 			s.Columns = append(s.Columns, collector.Column{Device: i, Field: r.Desc.ID})
 		}
 	}
+	s.Ring = ring.Make(16, n, len(s.Columns))
 	return &view.View{Sources: []*view.Source{s}}
 }
 
-func parseCSV(o *Offer) (field.List, []Refusal, error) {
-	list, problems, err := field.Parse(strings.NewReader(string(o.Content)), field.ParseOptions{})
-	var out []Refusal
-	for _, p := range problems {
-		if p.Severity == field.Error {
-			out = append(out, Refusal{p.Line, p.Message})
-		}
-	}
-	return list, out, err
-}
+// files parses lists as an exporter without flags does.
+func files() *lists.Files { return lists.NewFiles(config.Default(), nil, nil, nil) }
 
-func newBench(t *testing.T, change ...func(*Options)) *bench {
-	b := &bench{t: t}
-	now := gpus(8, listA)
-	local, _, _ := parseCSV(&Offer{Content: []byte(listA)})
-	o := Options{
-		Origin: "https://lists", Guard: usual, Logger: zap.NewNop(), Event: func(string, bool) {}, Parse: parseCSV,
-		View:    func() *view.View { return now },
-		Measure: func() Measured { b.mu.Lock(); defer b.mu.Unlock(); return b.m },
-		Local:   func() (string, field.List) { return "local", local },
-		Apply: func(_ context.Context, l *List) error {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if b.fail != nil {
-				return b.fail
-			}
-			name, hash := "local", ""
-			if l != nil {
-				name, hash = l.Revision, l.Hash
-			}
-			if hash == "" || hash != b.last {
-				b.service = append(b.service, name)
-			}
-			b.last = hash
-			return nil
-		},
-	}
+func newBench(t *testing.T, change ...func(*bench)) *bench {
+	b := &bench{t: t, local: listA}
+	board := &view.Board{}
+	board.Store(gpus(8, listA))
+	b.o = managerOptions{Origin: "https://lists", Guard: usual, Board: board, Meter: b, Logger: zap.NewNop()}
 	for _, c := range change {
-		c(&o)
+		c(b)
 	}
-	b.Manager = New(o)
+	local := files().Parse(&config.Content{CSV: []byte(b.local), Name: "local"})
+	b.o.Desk = lists.New(local, lists.Options{Local: files(), Engine: b, Logger: zap.NewNop()})
+	b.Manager = newManager(b.o)
 	b.wall = func() time.Time { return time.Now().Add(time.Duration(b.step.Load())).Round(0) }
 	return b
 }
 
-func in(dir string) func(*Options) { return func(o *Options) { o.Directory = dir } }
+// Measure implements Meter.
+func (b *bench) Measure() Measured {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.m
+}
+
+// Reload implements lists.Engine, as the next three do.
+func (b *bench) Reload(_ context.Context, l field.List) error {
+	name := "local"
+	for i := range l.Fields {
+		switch l.Fields[i].Name {
+		case "DCGM_FI_DEV_POWER_USAGE":
+			name = "b"
+		case "DCGM_FI_DEV_SM_CLOCK":
+			name = "c"
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if name != "local" {
+		b.tried++
+	}
+	if b.fail == nil {
+		b.service = append(b.service, name)
+	}
+	return b.fail
+}
+
+func (*bench) Release(context.Context, string) error { return nil }
+func (*bench) Resume(string)                         {}
+func (*bench) Names() []string                       { return nil }
+
+// restored returns the list that a start without the server has put into service.
+func (b *bench) restored() *List {
+	b.restore(b.t.Context())
+	b.service = nil
+	return b.inService.Load()
+}
+
+func in(dir string) func(*bench) { return func(b *bench) { b.o.Directory = dir } }
 
 // private is a directory as Private wants it.
 func private(t *testing.T) string {
@@ -115,16 +134,18 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func (b *bench) deliver(name, content string) *Outcome {
-	return b.Deliver(b.t.Context(), &Offer{Origin: "https://lists", Revision: name, Content: []byte(content)})
+func (b *bench) deliver(name, content string) *lists.Outcome {
+	return b.Deliver(b.t.Context(), &lists.Offer{Origin: "https://lists", Revision: name, Content: []byte(content)})
 }
 
-// want delivers a list and checks what became of it and what was applied so far.
-func (b *bench) want(name, content string, status Status, condition, service string) *Outcome {
+// want delivers a list and checks what became of it and what was put into service so far.
+func (b *bench) want(name, content string, answer, condition lists.Answer, service string) *lists.Outcome {
 	b.t.Helper()
 	out := b.deliver(name, content)
-	if out.Status != status || b.State().Condition() != condition || (out.Err != nil) != (status == Failed) {
-		b.t.Errorf("%s is %s and %s (%v; %v), want %s and %s", name, out.Status, b.State().Condition(), out.Err, b.State().Text, status, condition)
+	s := b.state()
+	failed := answer.Bad() || answer == lists.Ended
+	if out.Answer != answer || s.Condition() != condition || (out.Err != nil) != failed {
+		b.t.Errorf("%s is %s and %s (%v; %v), want %s and %s", name, out.Answer, s.Condition(), out.Err, s.Text, answer, condition)
 	}
 	b.wantService(service)
 	return out
@@ -157,41 +178,41 @@ func (b *bench) run() {
 
 func TestDeliver(t *testing.T) {
 	b := newBench(t)
-	if s := b.State(); s.Condition() != StateWaiting || b.InService() != nil {
+	if s := b.state(); s.Condition() != lists.Waiting || b.inService.Load() != nil {
 		t.Errorf("at first the state is %+v", s)
 	}
-	out := b.want("b", listB, Applied, StateApplied, "b")
+	out := b.want("b", listB, lists.Applied, lists.Applied, "b")
 	if out.Running != hashOf([]byte(listB)) || out.Tried != out.Running || !out.Until.IsZero() {
 		t.Errorf("outcome = %+v", out)
 	}
-	b.want("b2", listB, Unchanged, StateApplied, "b")
-	if l := b.InService(); l.Revision != "b2" || l.Origin != "https://lists" {
+	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
+	if l := b.inService.Load(); l.Revision != "b2" || l.Origin != "https://lists" {
 		t.Errorf("in service is %q of %q, want the revision that the server says now", l.Revision, l.Origin)
 	}
-	out = b.want("bad", listB+"DCGM_FI_DEV_FB_USED, gouge, x\nDCGM_FI_PROF_SM_ACTIVE, gauge, x\n", Failed, StateRefused, "b")
+	out = b.want("bad", listB+"DCGM_FI_DEV_FB_USED, gouge, x\nDCGM_FI_PROF_SM_ACTIVE, gauge, x\n", lists.Refused, lists.Refused, "b")
 	if len(out.Refused) != 1 || out.Refused[0].Line != 3 || out.Running != hashOf([]byte(listB)) || out.Tried == out.Running {
 		t.Errorf("outcome of a bad list = %+v, want line 3, and both hashes", out)
 	}
-	b.want("empty", "", Failed, StateRefused, "b")
-	b.want("comments", "# nothing\n", Failed, StateRefused, "b")
-	b.want("garbage", "\x00\xff\x01", Failed, StateRefused, "b")
-	b.want("html", "<html><body>log in</body></html>", Failed, StateRefused, "b")
-	b.want("b2", listB, Unchanged, StateApplied, "b")
+	b.want("empty", "", lists.Refused, lists.Refused, "b")
+	b.want("comments", "# nothing\n", lists.Refused, lists.Refused, "b")
+	b.want("garbage", "\x00\xff\x01", lists.Refused, lists.Refused, "b")
+	b.want("html", "<html><body>log in</body></html>", lists.Refused, lists.Refused, "b")
+	b.want("b2", listB, lists.Unchanged, lists.Applied, "b")
 	b.fail = errors.New("the collector hangs")
-	if out := b.want("c", listC, Failed, StateFailed, "b"); !strings.Contains(out.Err.Error(), "hangs") || out.Running != hashOf([]byte(listB)) {
+	if out := b.want("c", listC, lists.Failed, lists.Failed, "b"); !strings.Contains(out.Err.Error(), "hangs") || out.Running != hashOf([]byte(listB)) {
 		t.Errorf("outcome = %+v", out)
 	}
 	b.fail = nil
-	if out := b.want("c", listC, Failed, StateFailed, "b"); !strings.Contains(out.Err.Error(), "tried again after 1m") {
+	if out := b.want("c", listC, lists.Failed, lists.Failed, "b"); !strings.Contains(out.Err.Error(), "tried again after 1m") {
 		t.Errorf("outcome = %+v", out)
 	}
-	b.want("c", listC+"# once more\n", Applied, StateApplied, "b c")
+	b.want("c", listC+"# once more\n", lists.Applied, lists.Applied, "b c")
 	b.Unreachable(errors.New("no route"))
-	if s := b.State(); s.Condition() != StateUnreachable || s.Down != "no route" || s.Status != StateApplied {
+	if s := b.state(); s.Condition() != lists.Unreachable || s.Down != "no route" || s.Status != lists.Applied {
 		t.Errorf("state = %+v", s)
 	}
 	b.Answered()
-	if c := b.State().Condition(); c != StateApplied {
+	if c := b.state().Condition(); c != lists.Applied {
 		t.Errorf("after an answer the state is %s", c)
 	}
 }
@@ -199,70 +220,70 @@ func TestDeliver(t *testing.T) {
 // The node's own list can have what the guard takes from no server. A server that ends a trial
 // of another list offers it, and it returns.
 func TestOwnListReturns(t *testing.T) {
-	own, _, _ := parseCSV(&Offer{Content: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")})
+	own := files().Parse(&config.Content{CSV: []byte(listA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n")}).Fields
 	dir := private(t)
 	written := "# as people write it\n" + string(field.Format(own))
-	b := newBench(t, in(dir), func(o *Options) { o.Local = func() (string, field.List) { return hashOf([]byte(written)), own } })
+	b := newBench(t, in(dir), func(b *bench) { b.local = written })
 	content := string(field.Format(own))
-	b.want("a server that begins with it", written, Applied, StateApplied, "")
-	b.want("b", listB, Applied, StateApplied, "b")
-	b.want("own", content, Applied, StateApplied, "b local")
-	if b.InService() != nil {
+	b.want("a server that begins with it", written, lists.Applied, lists.Applied, "")
+	b.want("b", listB, lists.Applied, lists.Applied, "b")
+	b.want("own", content, lists.Applied, lists.Applied, "b local")
+	if b.inService.Load() != nil {
 		t.Error("a list of the server is in service")
 	}
-	b.want("c", content+"DCGM_FI_PROF_DRAM_ACTIVE, gauge, d\n", Failed, StateRefused, "b local")
-	if l := newBench(t, in(dir)).Start(); l != nil {
+	b.want("c", content+"DCGM_FI_PROF_DRAM_ACTIVE, gauge, d\n", lists.Refused, lists.Refused, "b local")
+	if l := newBench(t, in(dir)).restored(); l != nil {
 		t.Errorf("list %s was kept", l.Hash)
 	}
 }
 
 func TestDeliverThatEndsWaitsForNothing(t *testing.T) {
 	b := newBench(t)
-	b.turn <- struct{}{}
+	turn, err := b.o.Desk.Begin(t.Context())
+	must(t, err)
+	defer turn.End()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out := b.Deliver(ctx, &Offer{Content: []byte(listB)}); out.Status != Failed || !errors.Is(out.Err, context.Canceled) {
+	if out := b.Deliver(ctx, &lists.Offer{Content: []byte(listB)}); out.Answer != lists.Failed || !errors.Is(out.Err, context.Canceled) {
 		t.Errorf("outcome = %+v", out)
 	}
 }
 
 func TestReportChangesNothing(t *testing.T) {
 	dir := private(t)
-	b := newBench(t, in(dir), func(o *Options) { o.Report = true })
-	b.want("b", listB, Reported, StateReported, "")
-	if text := b.State().Text; !strings.Contains(text, "adds DCGM_FI_DEV_POWER_USAGE") || !strings.Contains(text, "removes nothing") || !strings.Contains(text, "16 series") {
+	b := newBench(t, in(dir), func(b *bench) { b.o.Report = true })
+	b.want("b", listB, lists.Reported, lists.Reported, "")
+	if text := b.state().Text; !strings.Contains(text, "adds DCGM_FI_DEV_POWER_USAGE") || !strings.Contains(text, "removes nothing") || !strings.Contains(text, "16 series") {
 		t.Errorf("text = %q", text)
 	}
-	b.want("bad", listB+"x\n", Failed, StateRefused, "")
-	if files, _ := os.ReadDir(dir); len(files) > 0 || b.InService() != nil {
-		t.Errorf("files %v, in service %v; want nothing", files, b.InService())
+	b.want("bad", listB+"x\n", lists.Refused, lists.Refused, "")
+	if files, _ := os.ReadDir(dir); len(files) > 0 || b.inService.Load() != nil {
+		t.Errorf("files %v, in service %v; want nothing", files, b.inService.Load())
 	}
 }
 
 func TestGuardLooksAgainInService(t *testing.T) {
 	b := newBench(t)
-	b.want("b", listB, Applied, StateApplied, "b")
+	b.want("b", listB, lists.Applied, lists.Applied, "b")
 	b.m.Series = 1001 // sharing, further labels: what only the page shows
-	out := b.want("c", listC, Failed, StateRefused, "b c b")
-	if !strings.Contains(out.Err.Error(), "1001 series") || b.InService().Revision != "b" {
-		t.Errorf("outcome = %+v, in service %q", out, b.InService().Revision)
+	out := b.want("c", listC, lists.Refused, lists.Refused, "b c b")
+	if !strings.Contains(out.Err.Error(), "1001 series") || b.inService.Load().Revision != "b" {
+		t.Errorf("outcome = %+v, in service %q", out, b.inService.Load().Revision)
 	}
-	b.want("c", listC, Failed, StateRefused, "b c b") // it is known
+	b.want("c", listC, lists.Refused, lists.Refused, "b c b") // it is known
 }
 
 // TestListThatFailsIsTriedSeldom: each try ends the sessions that there are.
 func TestListThatFailsIsTriedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tried := 0
-		b := newBench(t, func(o *Options) {
-			o.Apply = func(context.Context, *List) error { tried++; return errors.New("no") }
-		})
+		b := newBench(t)
+		b.fail = errors.New("no")
 		for range 6 * 60 * 2 {
 			b.deliver("b", listB)
 			time.Sleep(30 * time.Second)
 		}
-		if tried < 8 || tried > 12 {
-			t.Errorf("tried %d times in 6 hours", tried)
+		if b.tried < 8 || b.tried > 12 {
+			t.Errorf("tried %d times in 6 hours", b.tried)
 		}
 	})
 }
@@ -270,18 +291,18 @@ func TestListThatFailsIsTriedSeldom(t *testing.T) {
 func TestFlapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		for i := range 3 * mostChanges {
+		for i := range 3 * maxChanges {
 			b.deliver("x", []string{listB, listC}[i%2])
 			time.Sleep(time.Second)
 		}
-		if len(b.service) != mostChanges || b.State().Status != StateFailed && b.State().Status != StateApplied {
-			t.Errorf("%d changes, state %+v, want %d", len(b.service), b.State(), mostChanges)
+		if len(b.service) != maxChanges || b.state().Status != lists.Failed && b.state().Status != lists.Applied {
+			t.Errorf("%d changes, state %+v, want %d", len(b.service), b.state(), maxChanges)
 		}
-		if out := b.deliver("b", listB); out.Status != Failed || !strings.Contains(out.Err.Error(), "10 times in 10m") {
+		if out := b.deliver("b", listB); out.Answer != lists.Failed || !strings.Contains(out.Err.Error(), "10 times in 10m") {
 			t.Errorf("outcome = %+v", out)
 		}
 		time.Sleep(changesIn)
-		if out := b.deliver("b", listB); out.Status != Applied {
+		if out := b.deliver("b", listB); out.Answer != lists.Applied {
 			t.Errorf("after the time: %+v", out)
 		}
 	})
@@ -291,13 +312,13 @@ func TestCostOverBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.run()
-		b.want("b", listB, Applied, StateApplied, "b")
+		b.want("b", listB, lists.Applied, lists.Applied, "b")
 		b.set(func() { b.m.Spent = map[string]time.Duration{"GPU-0": 5 * time.Second} }) // of 30
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b")
 		b.set(func() { b.m = Measured{} })
-		b.want("c", listC, Applied, StateApplied, "b c")
+		b.want("c", listC, lists.Applied, lists.Applied, "b c")
 		b.set(func() {
 			b.m.Spent = map[string]time.Duration{"GPU-0": 10 * time.Second, "GPU-1": 8 * time.Second}
 			b.m.Calls = map[string]time.Duration{"nvmlSlow": 17 * time.Second, "nvmlFast": time.Second}
@@ -305,12 +326,12 @@ func TestCostOverBudget(t *testing.T) {
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b c b")
-		s := b.State()
-		if s.Status != StateRefused || !strings.Contains(s.Text, "0.600 seconds") || !strings.Contains(s.Text, "nvmlSlow 0.567") || len(s.Refused) != 1 {
+		s := b.state()
+		if s.Status != lists.Refused || !strings.Contains(s.Text, "0.600 seconds") || !strings.Contains(s.Text, "nvmlSlow 0.567") || len(s.Refused) != 1 {
 			t.Errorf("state = %+v", s)
 		}
-		b.want("c", listC, Failed, StateRefused, "b c b") // it is known
-		b.want("b", listB, Unchanged, StateApplied, "b c b")
+		b.want("c", listC, lists.Refused, lists.Refused, "b c b") // it is known
+		b.want("b", listB, lists.Unchanged, lists.Applied, "b c b")
 		b.set(func() { b.m.Spent = map[string]time.Duration{"GPU-0": time.Hour} }) // later a GPU hangs, which is not the list's fault
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -321,28 +342,28 @@ func TestCostOverBudget(t *testing.T) {
 func TestKept(t *testing.T) {
 	dir := private(t)
 	b := newBench(t, in(dir))
-	if b.Start() != nil {
+	if b.restored() != nil {
 		t.Error("something is kept in an empty directory")
 	}
-	b.want("b", listB, Applied, StateApplied, "b")
+	b.want("b", listB, lists.Applied, lists.Applied, "b")
 
 	again := newBench(t, in(dir))
-	l := again.Start()
-	if l == nil || l.Revision != "b" || len(l.Fields.Fields) != 2 || again.State().Condition() != StateApplied {
+	l := again.restored()
+	if l == nil || l.Revision != "b" || len(l.Fields.Fields) != 2 || again.state().Condition() != lists.Applied {
 		t.Fatalf("after a restart the list is %+v", l)
 	}
-	again.want("b", listB, Unchanged, StateApplied, "")
+	again.want("b", listB, lists.Unchanged, lists.Applied, "")
 
-	if l := newBench(t, in(dir), func(o *Options) { o.Origin = "https://other" }).Start(); l != nil {
+	if l := newBench(t, in(dir), func(b *bench) { b.o.Origin = "https://other" }).restored(); l != nil {
 		t.Error("a list of another server is used")
 	}
-	if l := newBench(t, in(dir), func(o *Options) { o.Guard.Fields = 1 }).Start(); l != nil {
+	if l := newBench(t, in(dir), func(b *bench) { b.o.Guard.Fields = 1 }).restored(); l != nil {
 		t.Error("a list is used that the guard refuses now")
 	}
-	if l := newBench(t, in(dir), func(o *Options) { o.Report = true }).Start(); l != nil {
+	if l := newBench(t, in(dir), func(b *bench) { b.o.Report = true }).restored(); l != nil {
 		t.Error("report uses the kept list")
 	}
-	if newBench(t).Start() != nil {
+	if newBench(t).restored() != nil {
 		t.Error("without a directory something is kept")
 	}
 
@@ -355,11 +376,11 @@ func TestKept(t *testing.T) {
 	} {
 		must(t, os.WriteFile(path, text, 0o600))
 		b := newBench(t, in(dir))
-		if b.Start() != nil || b.State().Unkept == "" {
-			t.Errorf("a file that is %s is used: %+v", name, b.State())
+		if b.restored() != nil || b.state().Unkept == "" {
+			t.Errorf("a file that is %s is used: %+v", name, b.state())
 		}
-		b.want("c", listC, Applied, StateApplied, "c") // and is replaced
-		if l := newBench(t, in(dir)).Start(); l == nil || l.Revision != "c" {
+		b.want("c", listC, lists.Applied, lists.Applied, "c") // and is replaced
+		if l := newBench(t, in(dir)).restored(); l == nil || l.Revision != "c" {
 			t.Errorf("after a file that was %s: %+v", name, l)
 		}
 	}
@@ -368,22 +389,22 @@ func TestKept(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	b := newBench(t)
 	b.save = func(*kept) error { return syscall.ENOSPC }
-	b.want("b", listB, Applied, StateApplied, "b")
-	if s := b.State(); !strings.Contains(s.Unkept, "no space") {
+	b.want("b", listB, lists.Applied, lists.Applied, "b")
+	if s := b.state(); !strings.Contains(s.Unkept, "no space") {
 		t.Errorf("state = %+v", s)
 	}
 	b.save = func(*kept) error { return nil }
-	b.want("c", listC, Applied, StateApplied, "b c")
-	if s := b.State(); s.Unkept != "" {
+	b.want("c", listC, lists.Applied, lists.Applied, "b c")
+	if s := b.state(); s.Unkept != "" {
 		t.Errorf("state = %+v", s)
 	}
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
 	b = newBench(t, in(file))
-	if b.Start(); b.State().Unkept == "" {
+	if b.restored(); b.state().Unkept == "" {
 		t.Error("a directory that is none is not reported")
 	}
-	b.want("b", listB, Applied, StateApplied, "b")
+	b.want("b", listB, lists.Applied, lists.Applied, "b")
 }
 
 func TestInstanceID(t *testing.T) {

@@ -1,108 +1,150 @@
-// Package remote takes field lists from outside of this node: it checks them against the
-// guard, has them applied, keeps the last good one on disk, and ends those whose time is over.
-// Where they come from is a Source; there is one for URLs here, and one for OpAMP servers in
-// package opamp.
+// Package remote is the extension that takes field lists from a server. It checks each list against the guard, proposes
+// it to the Desk, keeps the last good one on disk, takes back a list that costs too much, and ends a list whose time is
+// over. The server is a web server (URL) or an OpAMP server, for which package opamp has the agent. Package fleet is the
+// reference server and not a part of the exporter.
 package remote
 
 import (
 	"context"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/remote/opamp"
+	"warpgauge/extensions/remote/transport"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
-// Offer is a field list that a server delivers. It must not be changed.
-type Offer struct {
-	Origin   string // where from, without secrets: a URL
-	Revision string // what the server calls it: an ETag, the hex of OpAMP's config hash; can be empty
-	Content  []byte // a counters CSV, or a YAML configuration file that has only a list
-	YAML     bool
+// Engine samples this node's devices.
+type Engine interface {
+	Board() *view.Board
+	Status() []session.CollectorStatus
+	Costs() []session.Costs
 }
 
-// Status says what became of an Offer. The texts are labels.
-type Status string
-
-// Statuses.
-const (
-	Applied   Status = "applied"
-	Unchanged Status = "unchanged" // it is in service already
-	Reported  Status = "reported"  // --remote-config=report: it would be applied
-	Failed    Status = "failed"    // the list in service stays
-)
-
-// Outcome is what became of an Offer.
-type Outcome struct {
-	Status  Status
-	Tried   string    // SHA-256 of the Offer's content, hex
-	Running string    // of the list in service
-	Refused []Refusal // what the guard or the parser refused; Failed
-	Err     error     // Failed, and why, in words for the server's operator
-	Until   time.Time // when the former list returns by itself; zero: it stays
+// Page is the page of metrics.
+type Page interface {
+	Sync(now time.Time)
+	Series() int // as of the last Sync
 }
 
-// Refusal is one thing that is wrong with a list.
-type Refusal struct {
-	Line int // from 1; 0: the whole list
-	Text string
-}
-
-// Deliver hands over an Offer and waits until it is in service or refused. It can be called
-// by any goroutine; calls are served one after the other.
-type Deliver func(ctx context.Context, o *Offer) *Outcome
-
-// Source asks a server until ctx ends. It calls deliver for each list that the server has
-// for this node, at the start also for one that it had delivered before.
-type Source interface {
-	Run(ctx context.Context, deliver Deliver) error
-}
-
-// Node is what a Source may tell a server about this node. Functions can be called by any
-// goroutine and wait for nothing.
-type Node struct {
-	InstanceID string // stable: kept next to the last good list
+// Options of New.
+type Options struct {
+	Config     *config.Config
 	Version    string // of the exporter
 	Hostname   string
-	Labels     map[string]string // --node-label
-	Facts      func() Facts
-	Effective  func() *Offer // the list in service
-	// Changed is closed when Facts or Effective have changed; ask again for the next change.
-	Changed func() <-chan struct{}
+	Desk       *lists.Desk
+	Engine     Engine
+	Page       Page
+	Registerer prometheus.Registerer
+	Logger     *zap.Logger
 }
 
-// Facts are of one time. A gate of a rollout compares them before and after a change.
-type Facts struct {
-	GPUs       int      // found
-	Models     []string // sorted, each once
-	Drivers    []string // versions, sorted, each once; only if a list has had the field for them
-	Collectors []Component
-	Devices    []Component // GPUs and instances: name is the device's id
-	List       Component
-
-	// Numbers that gates look at.
-	Stalled, Lost  int     // devices
-	SampleSeconds  float64 // mean of the slowest source since its session began; negative: not known
-	MissedTicks    uint64  // since the start of the exporter
-	AbsentFields   int     // pairs of device and field without a value
-	Series         int     // on the page; 0: not known yet
-	ListHash       string  // SHA-256, hex
-	AppliedSeconds int64   // Unix time
+// Remote asks a server for lists while it runs.
+type Remote struct {
+	*Manager
+	o      Options
+	node   *node
+	source interface{ Run(context.Context) error }
 }
 
-// Component is a part of the node and how it is.
-type Component struct {
-	Name    string
-	Healthy bool
-	Status  string // a short text: "up", "stalled"
-	Error   string // why it is not healthy
-	Since   time.Time
-}
-
-// Origin is a URL as it is shown: without user, password, query and fragment, which can
-// have secrets.
-func Origin(text string) string {
-	u, err := url.Parse(text)
+// New returns a Remote and puts the list that it has kept into service. It must be called before the engine runs. ctx
+// bounds its reading of files.
+func New(ctx context.Context, o Options) (*Remote, error) {
+	c := &o.Config.Remote
+	u, err := url.Parse(c.URL)
 	if err != nil {
-		return ""
+		return nil, err // config has checked it
 	}
-	u.User, u.RawQuery, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", "", false
-	return u.String()
+	n := &node{o: o, changed: make(chan struct{})}
+	m := newManager(managerOptions{
+		Mode: c.Mode, Report: c.Mode == config.RemoteReport, Directory: c.Directory, Origin: transport.Origin(c.URL), Guard: GuardOf(c),
+		Board: o.Engine.Board(), Desk: o.Desk, Meter: n, Logger: o.Logger,
+	})
+	n.manager = m
+	r := &Remote{Manager: m, o: o, node: n}
+	credentials := transport.Credentials{TokenFile: c.TokenFile, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
+	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
+		u.Scheme = scheme
+		r.source, err = r.newAgent(ctx, u, credentials)
+	} else {
+		r.source = NewURL(URLOptions{
+			URL: u, Interval: c.Interval, MaxBytes: c.Limits.Bytes, UserAgent: "warpgauge/" + o.Version, Transport: transport.New(u, credentials), To: m,
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.restore(ctx)
+	return r, nil
+}
+
+// newAgent returns the agent of the OpAMP server at u.
+func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport.Credentials) (*opamp.Agent, error) {
+	cfg := r.o.Config
+	// A WebSocket begins with an HTTP request, which is what the transport sees.
+	request := *u
+	request.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
+	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "warpgauge_opamp_ignored_offers_total",
+		Help: "Messages of the OpAMP server with something that the agent does not take: packages, connection settings, restart command, custom message.",
+	}, []string{"offer"})
+	r.o.Registerer.MustRegister(ignored)
+	return opamp.New(opamp.Options{
+		URL: u, Transport: transport.New(&request, credentials), Interval: cfg.Remote.Interval, MaxBytes: cfg.Remote.Limits.Bytes,
+		Identity: r.identity(ctx), Node: r.node, Desk: r.Manager, Ignored: ignored, Logger: r.o.Logger,
+	})
+}
+
+// GuardOf returns the guard that the flags describe.
+func GuardOf(c *config.Remote) Guard {
+	return Guard{
+		Bytes: c.Limits.Bytes, Fields: c.Limits.Fields, Series: c.Limits.Series, Interval: c.Limits.Interval, Cost: c.Limits.Cost,
+		Profiling:      slices.Contains(c.Allow, config.AllowProfiling),
+		ChangingLabels: slices.Contains(c.Allow, config.AllowChangingLabels),
+	}
+}
+
+// Name names the stage of Run.
+func (r *Remote) Name() string { return "lists of " + transport.Origin(r.o.Config.Remote.URL) }
+
+// openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
+const openPatience = 30 * time.Second
+
+// openPoll is how often Run looks whether collectors have been opened.
+const openPoll = 100 * time.Millisecond
+
+// Run asks the server until ctx ends.
+func (r *Remote) Run(ctx context.Context) error {
+	c := &r.o.Config.Remote
+	r.o.Logger.Info("lists come from a server", zap.String("server", transport.Origin(c.URL)), zap.String("mode", c.Mode), zap.Duration("interval", c.Interval))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = r.Manager.Run(ctx) }) // it returns no error
+	if _, web := r.source.(*URL); !web {
+		wg.Go(func() { r.node.watch(ctx) })
+	}
+	r.awaitDevices(ctx)
+	return r.source.Run(ctx)
+}
+
+// awaitDevices returns when every collector has been opened and every device sampled, or reports why not.
+func (r *Remote) awaitDevices(ctx context.Context) {
+	tick := time.NewTicker(openPoll)
+	defer tick.Stop()
+	for end := time.Now().Add(openPatience); time.Now().Before(end) && !session.Opened(r.o.Engine.Status()); {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }

@@ -14,21 +14,29 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"warpgauge/extensions/remote/transport"
+	"warpgauge/pkg/lists"
 )
 
 // URLOptions are how a list is fetched from a web server.
 type URLOptions struct {
 	URL       *url.URL // http or https
-	Transport *Transport
+	Transport *transport.Transport
 	Interval  time.Duration // between two requests, give or take a fifth
 	MaxBytes  int64         // of an answer
 	UserAgent string
-	// Answered hears of an answer without a list, Failed of a request that failed.
-	Answered func()
-	Failed   func(error)
+	To        Receiver
 }
 
-// URL is a Source: a list on a web server, which is asked whether it has changed.
+// Receiver gets what a server answers. *Manager implements it.
+type Receiver interface {
+	Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome
+	Answered()             // without a list
+	Unreachable(err error) // a request has failed
+}
+
+// URL is a list on a web server. It asks the server again and again whether the list has changed.
 type URL struct {
 	o      URLOptions
 	client *http.Client
@@ -43,25 +51,25 @@ const (
 	slowest        = 5 * time.Minute // between two requests after failures, if Interval is not longer
 )
 
-// NewURL returns a Source that asks a web server.
+// NewURL returns a URL. Only Run asks the server.
 func NewURL(o URLOptions) *URL {
-	return &URL{o: o, client: &http.Client{Transport: o.Transport, CheckRedirect: Redirect}}
+	return &URL{o: o, client: &http.Client{Transport: o.Transport, CheckRedirect: transport.Redirect}}
 }
 
-// Run implements Source.
-func (u *URL) Run(ctx context.Context, deliver Deliver) error {
+// Run asks the server until ctx ends.
+func (u *URL) Run(ctx context.Context) error {
 	defer u.client.CloseIdleConnections()
 	wait := u.o.Interval / 10 // nodes that start together do not ask together
 	for {
-		timer := time.NewTimer(Jitter(wait))
+		timer := time.NewTimer(transport.Jitter(wait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
 		case <-timer.C:
 		}
-		err := u.ask(ctx, deliver)
-		var busy *ServerError
+		err := u.ask(ctx)
+		var busy *transport.ServerError
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -73,29 +81,29 @@ func (u *URL) Run(ctx context.Context, deliver Deliver) error {
 		default:
 			wait = min(max(wait, u.o.Interval)*2, max(slowest, u.o.Interval))
 		}
-		u.o.Failed(err)
+		u.o.To.Unreachable(err)
 	}
 }
 
 // ask makes one request and delivers its list.
-func (u *URL) ask(ctx context.Context, deliver Deliver) error {
+func (u *URL) ask(ctx context.Context) error {
 	o, etag, modified, err := u.fetch(ctx)
 	if err != nil {
 		return err
 	}
 	if o == nil {
-		u.o.Answered()
+		u.o.To.Answered()
 		return nil
 	}
-	out := deliver(ctx, o)
-	if u.etag, u.modified = etag, modified; out.Status == Failed {
+	out := u.o.To.Deliver(ctx, o)
+	if u.etag, u.modified = etag, modified; out.Err != nil {
 		u.etag, u.modified = "", "" // it is tried again: the reason can be this node's
 	}
 	return nil
 }
 
 // fetch returns the list, nil if it is the one that was delivered last.
-func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err error) {
+func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.o.URL.String(), nil)
@@ -122,7 +130,7 @@ func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err e
 	case answer.StatusCode == http.StatusNotModified:
 		return nil, "", "", errors.New("the server answers that a list has not changed which was not asked for")
 	case answer.StatusCode != http.StatusOK:
-		return nil, "", "", Fault(answer)
+		return nil, "", "", transport.Fault(answer)
 	case answer.ContentLength > u.o.MaxBytes:
 		return nil, "", "", fmt.Errorf("the answer has %d bytes, which is more than %d (--remote-limit bytes)", answer.ContentLength, u.o.MaxBytes)
 	}
@@ -140,14 +148,14 @@ func (u *URL) fetch(ctx context.Context) (o *Offer, etag, modified string, err e
 		return nil, "", "", err
 	}
 	etag, modified = printable(answer.Header.Get("ETag")), printable(answer.Header.Get("Last-Modified"))
-	return &Offer{
-		Origin: Origin(u.o.URL.String()), Revision: revision(etag, modified), Content: content, YAML: isYAML(answer),
+	return &lists.Offer{
+		Origin: transport.Origin(u.o.URL.String()), Revision: revision(etag, modified), Content: content, YAML: isYAML(answer),
 	}, etag, modified, nil
 }
 
 // plain is an error of a request as people read it.
 func plain(err error) error {
-	if err = WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
+	if err = transport.WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
 	}
 	return err

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/pkg/lists"
 )
 
 // serving is a URL source over a handler, without a network: time can be simulated.
@@ -25,8 +27,9 @@ type serving struct {
 	requests []*http.Request
 	failed   []string
 	answered int
-	offers   []*Offer
-	outcome  Status
+	also     func(error) // hears of failures; nil: nothing does
+	offers   []*lists.Offer
+	outcome  lists.Answer
 }
 
 func (s *serving) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,25 +46,39 @@ func (s *serving) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func newServing(handler http.HandlerFunc) *serving {
 	u, _ := url.Parse("https://user:secret@lists.example/list.csv?token=secret")
-	s := &serving{handler: handler, outcome: Applied}
+	s := &serving{handler: handler, outcome: lists.Applied}
 	s.URL = NewURL(URLOptions{
 		URL: u, Interval: 30 * time.Second, MaxBytes: 1000, UserAgent: "warpgauge/test",
-		Answered: func() { s.answered++ }, Failed: func(err error) { s.failed = append(s.failed, err.Error()) },
+		To: s,
 	})
 	s.client.Transport = s
 	return s
 }
 
-func (s *serving) deliver(_ context.Context, o *Offer) *Outcome {
+// Deliver implements Receiver, as the next two do.
+func (s *serving) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	s.offers = append(s.offers, o)
-	return &Outcome{Status: s.outcome}
+	out := &lists.Outcome{Answer: s.outcome}
+	if s.outcome.Bad() {
+		out.Err = errors.New("not here")
+	}
+	return out
+}
+
+func (s *serving) Answered() { s.answered++ }
+
+func (s *serving) Unreachable(err error) {
+	s.failed = append(s.failed, err.Error())
+	if s.also != nil {
+		s.also(err)
+	}
 }
 
 // run asks for that long.
 func (s *serving) run(t *testing.T, d time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	if err := s.Run(ctx, s.deliver); err != nil {
+	if err := s.Run(ctx); err != nil {
 		t.Error(err)
 	}
 }
@@ -94,7 +111,7 @@ func TestURL(t *testing.T) {
 			t.Errorf("offers = %+v", s.offers)
 		}
 		// What this node does not take is tried again: the reason can be the node's.
-		content, tag, s.outcome = listC, `"three"`, Failed
+		content, tag, s.outcome = listC, `"three"`, lists.Failed
 		s.run(t, 2*time.Minute)
 		if n := len(s.offers); n < 4 || n > 7 {
 			t.Errorf("%d offers", n)
@@ -182,14 +199,14 @@ func TestURLFaults(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, b := newServing(c.handler), newBench(t)
-			b.want("b", listB, Applied, StateApplied, "b")
-			s.o.Failed = func(err error) { s.failed = append(s.failed, err.Error()); b.Unreachable(err) }
+			b.want("b", listB, lists.Applied, lists.Applied, "b")
+			s.also = b.Unreachable
 			s.run(t, 10*time.Minute)
 			if len(s.offers) > 0 || len(s.failed) == 0 {
 				t.Fatalf("%s: delivered %v, failed %q", name, s.offers, s.failed)
 			}
-			if b.wantService("b"); b.State().Condition() != StateUnreachable || !strings.Contains(b.State().Down, c.want) {
-				t.Errorf("%s: the state is %+v", name, b.State())
+			if b.wantService("b"); b.state().Condition() != lists.Unreachable || !strings.Contains(b.state().Down, c.want) {
+				t.Errorf("%s: the state is %+v", name, b.state())
 			}
 			if n := len(s.failed); n > 8 {
 				t.Errorf("%s: %d requests in 10 minutes: there is no back-off", name, n)
@@ -213,13 +230,13 @@ func TestURLReadsNoMoreThanItMay(t *testing.T) {
 	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(body)}, nil
 	})
-	if err := s.ask(t.Context(), s.deliver); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") || body.read > 1<<20 {
+	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "more than 1000 bytes") || body.read > 1<<20 {
 		t.Errorf("%v after %d bytes", err, body.read)
 	}
 	s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, ContentLength: 900, Request: r, Body: io.NopCloser(io.MultiReader(strings.NewReader(listA), brokenBody{}))}, nil
 	})
-	if err := s.ask(t.Context(), s.deliver); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
+	if err := s.ask(t.Context()); err == nil || !strings.Contains(err.Error(), "unexpected EOF") || len(s.offers) > 0 {
 		t.Errorf("of half a list: %v, delivered %v", err, s.offers)
 	}
 }
@@ -236,7 +253,7 @@ func TestURLWithASlowBody(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(slow{r.Context()})}, nil
 		})
 		start := time.Now()
-		if err := s.ask(t.Context(), s.deliver); err == nil || time.Since(start) > 2*requestTimeout {
+		if err := s.ask(t.Context()); err == nil || time.Since(start) > 2*requestTimeout {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
@@ -259,7 +276,7 @@ func TestURLWithAGoodDigest(t *testing.T) {
 		w.Header().Set("Repr-Digest", digest(listA)+", unixsum=:aa:")
 		io.WriteString(w, listA)
 	})
-	if err := s.ask(t.Context(), s.deliver); err != nil || len(s.offers) != 1 {
+	if err := s.ask(t.Context()); err != nil || len(s.offers) != 1 {
 		t.Errorf("%v, delivered %v", err, s.offers)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"warpgauge/pkg/lists"
 )
 
 // mark begins a comment line of a list that is for the exporter. Both CSV and YAML
@@ -22,7 +24,7 @@ type validity struct {
 
 // readValidity reads the marked lines among the comments at the top of a list. A line that is
 // not understood is refused: a debugging list must not stay because of a slip.
-func readValidity(content []byte) (v validity, refused []Refusal) {
+func readValidity(content []byte) (v validity, refused []lists.Refusal) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	number := 0
 	for line := range bytes.Lines(content) {
@@ -34,12 +36,12 @@ func readValidity(content []byte) (v validity, refused []Refusal) {
 		case !strings.HasPrefix(text, mark):
 			continue
 		case len(line) > maxDirective:
-			refused = append(refused, Refusal{number, "the line is too long"})
+			refused = append(refused, lists.Refusal{Line: number, Text: "the line is too long"})
 			continue
 		}
 		for _, option := range strings.Fields(strings.TrimPrefix(text, mark)) {
 			if err := v.set(option); err != nil {
-				refused = append(refused, Refusal{number, err.Error()})
+				refused = append(refused, lists.Refusal{Line: number, Text: err.Error()})
 			}
 		}
 	}

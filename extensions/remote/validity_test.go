@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/pkg/lists"
 )
 
 func TestReadValidity(t *testing.T) {
@@ -68,24 +70,24 @@ func TestTemporaryList(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
 			b.run()
-			b.want("b", listB, Applied, StateApplied, "b")
+			b.want("b", listB, lists.Applied, lists.Applied, "b")
 			start := time.Now()
-			out := b.want("c", text, Applied, StateApplied, "b c")
+			out := b.want("c", text, lists.Applied, lists.Applied, "b c")
 			if got := out.Until.Sub(start).Round(time.Second); got != 30*time.Minute {
 				t.Errorf("%s: it ends after %v", name, got)
 			}
 			time.Sleep(29 * time.Minute)
-			b.want("c2", text, Unchanged, StateApplied, "b c") // delivered again: not prolonged
-			b.want("b", listB, Applied, StateApplied, "b c b")
-			b.want("c", text, Applied, StateApplied, "b c b c")
+			b.want("c2", text, lists.Unchanged, lists.Applied, "b c") // delivered again: not prolonged
+			b.want("b", listB, lists.Applied, lists.Applied, "b c b")
+			b.want("c", text, lists.Applied, lists.Applied, "b c b c")
 			time.Sleep(30*time.Minute - time.Since(start) + time.Millisecond)
 			synctest.Wait()
 			b.wantService("b c b c b")
-			if s := b.State(); s.Condition() != StateEnded || !strings.Contains(s.Text, "is back") {
+			if s := b.state(); s.Condition() != lists.Ended || !strings.Contains(s.Text, "is back") {
 				t.Errorf("%s: state = %+v", name, s)
 			}
-			b.want("c", text, Failed, StateEnded, "b c b c b") // the server still has it
-			b.want("b", listB, Unchanged, StateApplied, "b c b c b")
+			b.want("c", text, lists.Ended, lists.Ended, "b c b c b") // the server still has it
+			b.want("b", listB, lists.Unchanged, lists.Applied, "b c b c b")
 		})
 	}
 }
@@ -94,19 +96,19 @@ func TestTemporaryListBeforeAnyOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.run()
-		b.want("c", half, Applied, StateApplied, "c")
+		b.want("c", half, lists.Applied, lists.Applied, "c")
 		b.set(func() { b.fail = os.ErrDeadlineExceeded })
 		time.Sleep(31 * time.Minute)
 		synctest.Wait()
-		if s := b.State(); s.Status != StateFailed || !strings.Contains(s.Text, "cannot be put into service") {
+		if s := b.state(); s.Status != lists.Failed || !strings.Contains(s.Text, "cannot be put into service") {
 			t.Errorf("state = %+v", s)
 		}
 		b.set(func() { b.fail = nil })
 		time.Sleep(retryAfter)
 		synctest.Wait()
 		b.wantService("c local")
-		if b.InService() != nil || b.State().Status != StateEnded {
-			t.Errorf("in service %v, state %+v", b.InService(), b.State())
+		if b.inService.Load() != nil || b.state().Status != lists.Ended {
+			t.Errorf("in service %v, state %+v", b.inService.Load(), b.state())
 		}
 	})
 }
@@ -115,7 +117,7 @@ func TestListThatIsOverAlready(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		time.Sleep(2 * time.Hour)
-		b.want("c", evening, Failed, StateEnded, "")
+		b.want("c", evening, lists.Ended, lists.Ended, "")
 	})
 }
 
@@ -124,25 +126,25 @@ func TestTemporaryListOverARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := private(t)
 		b := newBench(t, in(dir))
-		b.want("b", listB, Applied, StateApplied, "b")
-		b.want("c", half, Applied, StateApplied, "b c")
+		b.want("b", listB, lists.Applied, lists.Applied, "b")
+		b.want("c", half, lists.Applied, lists.Applied, "b c")
 		time.Sleep(20 * time.Minute)
 
 		b = newBench(t, in(dir))
-		if l := b.Start(); l == nil || l.Revision != "c" {
+		if l := b.restored(); l == nil || l.Revision != "c" {
 			t.Fatalf("in service %+v", l)
 		}
 		b.run()
 		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
 		b.wantService("b")
-		b.want("c", half, Failed, StateEnded, "b")
+		b.want("c", half, lists.Ended, lists.Ended, "b")
 
 		b = newBench(t, in(dir)) // after its end
-		if l := b.Start(); l == nil || l.Revision != "b" {
+		if l := b.restored(); l == nil || l.Revision != "b" {
 			t.Fatalf("in service %+v", l)
 		}
-		b.want("c", half, Failed, StateEnded, "")
+		b.want("c", half, lists.Ended, lists.Ended, "")
 	})
 }
 
@@ -150,11 +152,11 @@ func TestTemporaryListThatEndsWhileNothingRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := private(t)
 		b := newBench(t, in(dir))
-		b.want("b", listB, Applied, StateApplied, "b")
-		b.want("c", half, Applied, StateApplied, "b c")
+		b.want("b", listB, lists.Applied, lists.Applied, "b")
+		b.want("c", half, lists.Applied, lists.Applied, "b c")
 		time.Sleep(time.Hour)
 		b = newBench(t, in(dir))
-		if l := b.Start(); l == nil || l.Revision != "b" {
+		if l := b.restored(); l == nil || l.Revision != "b" {
 			t.Fatalf("in service %+v", l)
 		}
 	})
@@ -177,7 +179,7 @@ func TestClockSteps(t *testing.T) {
 				b := newBench(t)
 				b.run()
 				start := time.Now()
-				b.want("c", c.text, Applied, StateApplied, "c")
+				b.want("c", c.text, lists.Applied, lists.Applied, "c")
 				time.Sleep(10*time.Minute + 2*time.Second)
 				b.step.Store(int64(c.step))
 				time.Sleep(c.ends - time.Since(start) - time.Second)
@@ -196,14 +198,14 @@ func TestClockThatIsSetBackBetweenStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for text, step := range map[string]time.Duration{half: -time.Hour, evening: -24 * time.Hour} {
 			dir := private(t)
-			newBench(t, in(dir)).want("c", text, Applied, StateApplied, "c")
+			newBench(t, in(dir)).want("c", text, lists.Applied, lists.Applied, "c")
 			time.Sleep(time.Minute)
 			b := newBench(t, in(dir))
 			b.step.Store(int64(step))
-			if l := b.Start(); l != nil {
+			if l := b.restored(); l != nil {
 				t.Errorf("step %v: in service %+v", step, l)
 			}
-			b.want("c", text, Failed, StateEnded, "")
+			b.want("c", text, lists.Ended, lists.Ended, "")
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/pkg/field"
 )
 
@@ -31,8 +32,8 @@ func writeAMDNames(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(amdNamesHead)
 	blocks, seen := []string{}, false
-	for _, n := range field.AMDNames() {
-		if len(n.Of) == 1 && n.Of[0].ID == field.AMDRASErrors {
+	for _, n := range amd.Metrics() {
+		if len(n.Sources) == 1 && n.Sources[0].ID == field.AMDRASErrors {
 			if rest, is := strings.CutPrefix(n.Field, "GPU_ECC_CORRECT_"); is {
 				blocks = append(blocks, "`"+strings.ToLower(rest)+"`")
 			}
@@ -43,20 +44,20 @@ func writeAMDNames(w io.Writer) error {
 			continue
 		}
 		if n.Absent == "" {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", n.Metric(""), n.Unit, amdOf(&n), amdAdded(&n))
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", n.Name(""), n.Unit, amdOf(&n), amdAdded(&n))
 		}
 	}
 	fmt.Fprintf(&b, "\nBlocks: %s.\n\n## Absent\n\n| metric | why |\n|---|---|\n", strings.Join(blocks, ", "))
 	var why []string
 	names := map[string][]string{}
-	for _, n := range field.AMDNames() {
+	for _, n := range amd.Metrics() {
 		if n.Absent == "" {
 			continue
 		}
 		if names[n.Absent] == nil {
 			why = append(why, n.Absent)
 		}
-		names[n.Absent] = append(names[n.Absent], "`"+n.Metric("")+"`")
+		names[n.Absent] = append(names[n.Absent], "`"+n.Name("")+"`")
 	}
 	for _, reason := range why {
 		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[reason], ", "), reason)
@@ -67,15 +68,15 @@ func writeAMDNames(w io.Writer) error {
 }
 
 // amdOf names the readings of a metric.
-func amdOf(n *field.AMDName) string {
+func amdOf(n *amd.Metric) string {
 	switch n.Field {
-	case field.AMDNodes:
+	case amd.Nodes:
 		return "GPUs that are reported, partitions each as one"
-	case field.AMDHealth:
+	case amd.Health:
 		return "the verdict on the GPU: 1 healthy, 0 not"
 	}
 	var all []string
-	for _, s := range n.Of {
+	for _, s := range n.Sources {
 		d, _ := field.ByID(s.ID)
 		text := "`" + d.Name
 		for i, l := range s.Where {
@@ -99,10 +100,10 @@ func amdOf(n *field.AMDName) string {
 }
 
 // amdAdded names the labels that distinguish series of one device.
-func amdAdded(n *field.AMDName) string {
+func amdAdded(n *amd.Metric) string {
 	var all []string
-	for _, s := range n.Of {
-		for _, l := range append(slices.Clone(s.Add), field.NameValue{Name: s.Index.To}) {
+	for _, s := range n.Sources {
+		for _, l := range append(slices.Clone(s.Add), amd.Pair{Name: s.Index.To}) {
 			if name := "`" + l.Name + "`"; l.Name != "" && !slices.Contains(all, name) {
 				all = append(all, name)
 			}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"warpgauge/extensions/amd"
 	"warpgauge/pkg/config"
 )
 
@@ -27,7 +28,7 @@ for, as in dcgm-exporter. ` + "`POD_NAME` and `POD_NAMESPACE`" + ` say which pod
 
 // writeFlags writes docs/flags.md.
 func writeFlags(w io.Writer) error {
-	set := config.NewSet(noEnvironment)
+	set := flagTable()
 	var b strings.Builder
 	b.WriteString(flagsHead)
 	for _, g := range set.Groups() {
@@ -41,6 +42,13 @@ func writeFlags(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// flagTable returns the flags of the core and of all extensions.
+func flagTable() *config.Set {
+	set := config.NewSet(noEnvironment)
+	new(amd.Extension).Flags(set)
+	return set
 }
 
 func noEnvironment(string) (string, bool) { return "", false }

@@ -11,6 +11,7 @@ import (
 
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 const healthHead = `# Reasons of health
@@ -70,17 +71,17 @@ func when(r *health.Rule) string {
 	}
 	var out string
 	switch r.Test {
-	case health.OfState:
+	case rules.OfState:
 		out = "state of the device or its collector"
-	case health.AtLeast:
+	case rules.AtLeast:
 		out = reading + " is " + threshold + " or more"
-	case health.AtMost:
+	case rules.AtMost:
 		out = reading + " is " + threshold + " or less"
-	case health.Equal:
+	case rules.Equal:
 		out = reading + " is " + threshold
-	case health.Rises:
+	case rules.Rises:
 		out = reading + " grows by " + threshold
-	case health.Falls:
+	case rules.Falls:
 		out = reading + " falls below " + threshold
 	default:
 		out = "an XID"
@@ -110,7 +111,7 @@ func ends(r *health.Rule) string {
 	switch {
 	case r.Quiet == 0:
 		return "at once"
-	case r.Test > health.OfState:
+	case r.Test > rules.OfState:
 		return "value back for " + spanOf(r.Quiet)
 	}
 	return "quiet for " + spanOf(r.Quiet)

@@ -67,7 +67,7 @@ The same words are those of ` + "`WARPGAUGE_FIELD_NAMES`" + `, of ` + "`metrics.
 To move dashboards and alerts without a gap:
 
 1. Set ` + "`--field-names=both`" + `. GPUs are read as before; the page has a second series for each that was renamed.
-2. Change queries. ` + "`warpgauge compare`" + ` of a page with ` + "`old`" + ` and one with ` + "`new`" + ` lists every name, factor and label. Thresholds change with the unit.
+2. Change queries. ` + "`warpctl compare`" + ` of a page with ` + "`old`" + ` and one with ` + "`new`" + ` lists every name, factor and label. Thresholds change with the unit.
    The [dashboards](../dashboards/README.md) and [rules](../deploy/prometheus/README.md) of this repository work with either, and what the rules record does not change.
 3. Set ` + "`--field-names=new`" + `, or write the new names into the list.
 
@@ -90,7 +90,7 @@ and there is much more in [metrics.md](metrics.md). Without either flag the page
 
 // writeMigration lists every name of dcgm-exporter with its counterpart here.
 func writeMigration(w io.Writer) error {
-	flags := config.NewSet(noEnvironment)
+	flags := flagTable()
 	rows, err := shippedRows()
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// MaxSeries is how many series the Metric has at most: 40 GPUs with 100 absent fields each.
+// MaxSeries is the maximum number of series of the Metric: 40 GPUs with 100 absent fields each.
 const MaxSeries = 4096
 
 var (
@@ -27,14 +27,14 @@ type Metric struct {
 	StaleAfter time.Duration
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (m *Metric) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descAbsent
 	ch <- descLeftOut
 }
 
-// Collect is prometheus.Collector's. Without a source there is no list, and no series:
-// states of devices say why.
+// Collect implements prometheus.Collector. Without a source there is no list and so no series; the states of the
+// devices say why.
 func (m *Metric) Collect(ch chan<- prometheus.Metric) {
 	v := m.View()
 	var list field.List

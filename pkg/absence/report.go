@@ -1,7 +1,6 @@
-// Package absence says of each device and each field of the list which value there is, or
-// why there is none. It joins what collectors explain (collector.Explainer), what blank
-// cells say, and the states of devices. Commands, the API and one metric ask it; it reads
-// memory only, keeps nothing and may be called from any goroutine.
+// Package absence reports, for each device and each field of the list, the current value or why there is none. It joins
+// the collectors' explanations (collector.Explainer), the reasons in blank cells, and the states of devices. Commands,
+// the API and one metric call it. It reads memory only, keeps nothing, starts no goroutine and may be called from any.
 package absence
 
 import (
@@ -18,48 +17,46 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Report is what there is and what is absent.
+// Report lists the present and the absent values.
 type Report struct {
-	Devices []Device // in the order of the View, then those that only a collector knows of
-	// Nowhere are the fields of the list that no device of the node is asked for: those
-	// of switches, say, without a switch.
+	Devices []Device // in the order of the View, then those that only a collector's status has
+	// Nowhere lists the fields that no device of the node could have, for example switch fields without a switch.
 	Nowhere []Field
 }
 
-// Device is a device and its fields in the order of the list: those that such devices
-// are asked for.
+// Device is a device with its fields, in the order of the list. Fields that such devices cannot have are omitted.
 type Device struct {
 	session.DeviceStatus
-	Collector string // that serves it; of several that know it, the first
+	Collector string // the collector that serves it; if there are several, the first
 	Fields    []Field
 }
 
-// Field is a field of the list. It has Values, or it is a label with a Text, or it is counted
-// by the exporter from what happens, or it is Absent.
+// Field is a field of the list. It has Values, or it is a label with a Text, or the exporter counts it from events, or
+// it is Absent.
 type Field struct {
 	*field.Field
 	Values  []Value
 	Text    string
 	Counted bool
-	Absent  collector.Explanation // the zero one if there is something
+	Absent  collector.Explanation // zero if there is a value
 }
 
-// Value is one series' newest value.
+// Value is the newest value of one series.
 type Value struct {
-	Labels []collector.Label // that distinguish several of one device and field
-	Value  float64           // in the unit of the field, not of the reading
+	Labels []collector.Label // distinguish several series of one device and field
+	Value  float64           // in the unit of the field instead of the reading
 	Time   time.Time         // when it was read, or later
 }
 
-// Options of Of.
+// Options configure Of.
 type Options struct {
 	StaleAfter time.Duration // as on the page
 	Now        time.Time
-	// Want chooses devices; nil: all.
+	// Want selects devices; nil selects all.
 	Want func(*collector.Device) bool
 }
 
-// Of makes the Report of a View, the states of all collectors, and the list that is wanted.
+// Of returns the Report for a View, the states of all collectors, and the wanted list.
 func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options) Report {
 	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, foreign: map[field.ID]bool{}}
 	for _, s := range v.Sources {
@@ -77,7 +74,7 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 		}
 	}
 	nowhere := collector.ReasonUnsupported
-	if len(b.devices) == 0 { // a device may be there that no collector can read
+	if len(b.devices) == 0 { // there may be a device that no collector can read
 		nowhere = collector.ReasonDeviceAbsent
 	}
 	for i := range list.Fields {
@@ -96,17 +93,17 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 	return out
 }
 
-// builder makes a Report.
+// builder builds a Report.
 type builder struct {
 	o       Options
 	list    field.List
 	devices []device
 	at      map[string]int // index into devices, by ID
 	levels  map[field.Level]bool
-	foreign map[field.ID]bool // a device has a column of it that such devices are not asked for
+	foreign map[field.ID]bool // a device has a column of it although such devices should not
 }
 
-// readingOf is the reading that a field shows or is computed from.
+// readingOf returns the reading that a field shows or is computed from.
 func readingOf(f *field.Field) *field.Descriptor {
 	if in, computed := field.Input(f.Desc); computed {
 		return in
@@ -114,7 +111,7 @@ func readingOf(f *field.Field) *field.Descriptor {
 	return f.Desc
 }
 
-// asked reports whether a device of the node is asked for a reading.
+// asked reports whether some device of the node should have a reading.
 func (b *builder) asked(d *field.Descriptor) bool {
 	for l := range b.levels {
 		if d.AskedOf(l) {
@@ -124,11 +121,11 @@ func (b *builder) asked(d *field.Descriptor) bool {
 	return b.foreign[d.ID]
 }
 
-// device is what is known of one.
+// device is a device with its sources.
 type device struct {
 	Device
-	known bool       // its state
-	in    []position // where it is sampled
+	known bool       // its state is known
+	in    []position // the sources that sample it
 }
 
 // position is a device of a source.
@@ -141,8 +138,8 @@ type position struct {
 type sampled struct {
 	*view.Source
 	row     ring.Row
-	any     bool  // there is one
-	columns []int // those of readings themselves, by device and field
+	any     bool  // there is a row
+	columns []int // columns of plain readings, by device and field
 	absent  []collector.Absence
 }
 
@@ -171,8 +168,8 @@ func (b *builder) addSource(source *view.Source) {
 	}
 }
 
-// of returns the columns of a reading.
-func (p *position) of(id field.ID) []int {
+// columnsOf returns the columns of a reading.
+func (p *position) columnsOf(id field.ID) []int {
 	first, found := slices.BinarySearchFunc(p.columns, id, func(i int, id field.ID) int {
 		c := &p.Columns[i]
 		return cmp.Or(cmp.Compare(c.Device, p.device), cmp.Compare(c.Field, id))
@@ -184,7 +181,7 @@ func (p *position) of(id field.ID) []int {
 	return p.columns[first:n]
 }
 
-// explanation is why there is no column of a reading, if the source says it.
+// explanation returns the source's explanation for a missing column.
 func (p *position) explanation(id field.ID) (e collector.Explanation, known bool) {
 	i, known := slices.BinarySearchFunc(p.absent, id, func(a collector.Absence, id field.ID) int {
 		return cmp.Or(cmp.Compare(a.Device, p.device), cmp.Compare(a.Field, id))
@@ -211,8 +208,7 @@ func (b *builder) device(name string, d *collector.Device) *device {
 	return &b.devices[i]
 }
 
-// report makes the fields of a device. As on the page, of several sources that have it the
-// first with a fresh sample serves it.
+// report returns a device with its fields. As on the page, the first source with a fresh sample serves it.
 func (d *device) report(b *builder) Device {
 	out := d.Device
 	serving := -1
@@ -240,10 +236,10 @@ func (d *device) report(b *builder) Device {
 
 // has reports whether a source has a column of a reading.
 func (d *device) has(id field.ID) bool {
-	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.of(id)) > 0 })
+	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.columnsOf(id)) > 0 })
 }
 
-// fill adds the values of a field, or why there are none.
+// fill adds the values of a field, or the reason why there are none.
 func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 	if f.Type == field.Label {
 		d.fillLabel(f)
@@ -254,7 +250,7 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 		return
 	}
 	p := &d.in[serving]
-	columns := p.of(reading.ID)
+	columns := p.columnsOf(reading.ID)
 	if len(columns) == 0 {
 		f.Counted, f.Absent = false, d.lacking(p, reading)
 		return
@@ -262,14 +258,14 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 	if f.Counted {
 		return
 	}
-	p.read(f, columns)
+	p.addValues(f, columns)
 	if len(f.Values) == 0 {
 		f.Absent = p.Why(columns[0], p.row.Cells[columns[0]])
 	}
 }
 
-// read adds the values of columns.
-func (p *position) read(f *Field, columns []int) {
+// addValues adds the values of columns.
+func (p *position) addValues(f *Field, columns []int) {
 	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
 	for _, c := range columns {
 		if v := p.row.Cells[c]; !math.IsNaN(v) {
@@ -278,14 +274,14 @@ func (p *position) read(f *Field, columns []int) {
 	}
 }
 
-// fillStale is fill for a device without a fresh sample. As on the page, an XID stays true.
-// What the device does not have at all is not its state's fault.
+// fillStale is fill for a device without a fresh sample. As on the page, an XID stays valid. A field that the device
+// does not support is not blamed on the device's state.
 func (d *device) fillStale(f *Field, reading *field.Descriptor) {
 	f.Counted = false
 	for i := range d.in {
 		p := &d.in[i]
 		if reading.ID == field.XIDErrors && p.any {
-			p.read(f, p.of(reading.ID))
+			p.addValues(f, p.columnsOf(reading.ID))
 			f.Values = slices.DeleteFunc(f.Values, func(v Value) bool { return v.Value == 0 })
 		}
 		if len(f.Values) > 0 {
@@ -312,13 +308,13 @@ func (d *device) fillLabel(f *Field) {
 	}
 }
 
-// lacking is why the source that serves a device has no column of a reading.
+// lacking returns why the device's serving source has no column of a reading.
 func (d *device) lacking(p *position, reading *field.Descriptor) collector.Explanation {
 	if e, known := p.explanation(reading.ID); known {
 		return e
 	}
 	for i := range d.in {
-		if other := &d.in[i]; len(other.of(reading.ID)) > 0 {
+		if other := &d.in[i]; len(other.columnsOf(reading.ID)) > 0 {
 			return collector.Explanation{
 				Reason: collector.ReasonOtherCollector,
 				Detail: fmt.Sprintf("the collector %s has it, and %s serves the device", other.Collector, p.Collector),
@@ -331,7 +327,7 @@ func (d *device) lacking(p *position, reading *field.Descriptor) collector.Expla
 	return collector.Explanation{Reason: collector.ReasonUnknown, Detail: "the collector " + p.Collector + " does not say why"}
 }
 
-// state is why a device without a fresh sample has no values.
+// state returns why a device without a fresh sample has no values.
 func (d *device) state() collector.Explanation {
 	e := collector.Explanation{Reason: collector.ReasonDeviceStalled, Detail: d.Reason}
 	switch {
@@ -361,8 +357,8 @@ func (p position) fresh(o Options) bool {
 	return age < p.StaleAfter(p.device, o.StaleAfter)
 }
 
-// Waits reports whether a field of a device that is up has no value only because it was
-// not read yet, or takes two readings.
+// Waits reports whether a field of a device that is up has no value only because it was not read yet or needs two
+// readings.
 func (r *Report) Waits() bool {
 	return slices.ContainsFunc(r.Devices, func(d Device) bool {
 		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Absent.Reason == collector.ReasonNotDue })

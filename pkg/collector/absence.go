@@ -8,14 +8,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Why a field of a device has no value. What is known when a collector binds its list
-// is an Absence: the device has no column of the field. What changes from row to row
-// is in the cell: a blank is a NaN, and the bits of a NaN that arithmetic does not use
-// say which of the source's explanations holds. So a row needs no further memory, and
-// reasons travel with values to readers in another process. A NaN without such bits is
-// a blank for which no more is known.
+// Why a field of a device has no value. A reason that is known when a collector binds its list is an Absence: the
+// device has no column for the field. A reason that changes from row to row is in the cell: a blank is a NaN, and its
+// payload bits identify one of the source's explanations. So a row needs no further memory, and reasons travel with
+// values to readers in another process. A NaN without such bits is a blank without a known reason.
 
-// Reason is why a field has no value, from a short fixed list, fit for a label.
+// Reason is why a field has no value, from a short fixed list, usable as a label.
 type Reason string
 
 // The reasons.
@@ -26,8 +24,8 @@ const (
 	ReasonOtherCollector Reason = "other_collector" // this collector does not supply it, another one does
 	ReasonBlank          Reason = "blank"           // the library has no value now
 	ReasonImplausible    Reason = "implausible"     // the value is outside of the field's plausible range
-	ReasonNotDue         Reason = "not_due"         // not read yet, or only once and it takes two readings
-	ReasonNotListed      Reason = "not_listed"      // the field list in service does not have it
+	ReasonNotDue         Reason = "not_due"         // not read yet, or read only once where two readings are needed
+	ReasonNotListed      Reason = "not_listed"      // the current field list does not have it
 	ReasonDeviceLost     Reason = "device_lost"
 	ReasonDeviceStalled  Reason = "device_stalled"
 	ReasonDeviceAbsent   Reason = "device_absent"
@@ -35,7 +33,7 @@ const (
 	ReasonUnknown        Reason = "unknown"
 )
 
-// Valid reports whether r is one of the list.
+// Valid reports whether r is in the list.
 func (r Reason) Valid() bool {
 	switch r {
 	case ReasonUnsupported, ReasonNoSymbol, ReasonPermission, ReasonOtherCollector, ReasonBlank, ReasonImplausible, ReasonNotDue,
@@ -45,43 +43,51 @@ func (r Reason) Valid() bool {
 	return false
 }
 
-// Explanation is a reason in both forms.
+// Explanation is a reason for programs and for people.
 type Explanation struct {
 	Reason Reason
-	Detail string // for people: what was asked and answered, and what to do
+	Detail string // for people: the failed attempt and the remedy
 }
 
-// Absence says why a device has no column of a reading.
+// ForeignReading explains a reading that only the devices of another vendor than v have, and
+// returns false for other readings.
+func ForeignReading(d *field.Descriptor, v *field.Vendor) (Explanation, bool) {
+	if d.Vendor == nil || d.Vendor == v {
+		return Explanation{}, false
+	}
+	return Explanation{Reason: ReasonUnsupported, Detail: "only " + d.Vendor.Name + " GPUs have it"}, true
+}
+
+// Absence says why a device has no column for a reading.
 type Absence struct {
 	Device      int // index into Source.Devices
 	Field       field.ID
 	Explanation uint16 // index into Explainer.Explanations
 }
 
-// Explainer is an optional ability of a Source: it says of each reading of the list that
-// a device of the source could have (field.Descriptor.AskedOf) and has no column of, why. Both
-// results are fixed for the life of the source and shared, as Devices is.
+// Explainer is an optional ability of a Source: for each reading of the list that a device of the source could have
+// (field.Descriptor.AskedOf) but has no column for, it says why. Both results are fixed for the life of the source and
+// shared, like Devices.
 type Explainer interface {
-	// Explanations are what Absent and blank cells (Absences.Blank) refer to.
+	// Explanations are referenced by Absent and by blank cells (Absences.Blank).
 	Explanations() []Explanation
-	// Absent has at most one entry for a device and field, and none where there is a column.
+	// Absent has at most one entry per device and field, and none if there is a column.
 	Absent() []Absence
 }
 
-// Bounds of what one source explains.
+// Limits on one source's explanations.
 const (
 	MaxExplanations = 1024
 	MaxDetail       = 256 // bytes
 )
 
-// Absences are what a source explains. It is filled while the source is bound, by one
-// goroutine: Note and Blank, and Complete at the end. A source that embeds it is an
-// Explainer. The zero Absences is empty.
+// Absences collects a source's explanations. One goroutine fills it while the source is bound: Note and Blank, and
+// Complete at the end. A source that embeds it is an Explainer. The zero Absences is empty.
 type Absences struct {
 	explanations []Explanation
 	absent       []Absence
 
-	// While the source is bound.
+	// Used while the source is bound.
 	numbers map[Explanation]uint16
 	noted   map[reading]Explanation
 }
@@ -92,14 +98,14 @@ type reading struct {
 	field  field.ID
 }
 
-// Explanations is Explainer's.
+// Explanations implements Explainer.
 func (a *Absences) Explanations() []Explanation { return a.explanations }
 
-// Absent is Explainer's.
+// Absent implements Explainer.
 func (a *Absences) Absent() []Absence { return a.absent }
 
-// Note keeps why one way of reading a field does not work. Another one may work; if none
-// does, the reason is the first that was noted, with the details of all.
+// Note records why one way of reading a field does not work. If no other way works, the reason is the first that was
+// noted, with the details of all.
 func (a *Absences) Note(device int, id field.ID, e Explanation) {
 	if a.noted == nil {
 		a.noted = make(map[reading]Explanation)
@@ -115,13 +121,13 @@ func (a *Absences) Note(device int, id field.ID, e Explanation) {
 	}
 }
 
-// Blank returns a NaN for cells that are blank for a reason.
+// Blank returns a NaN that carries a reason.
 func (a *Absences) Blank(reason Reason, detail string) float64 {
 	return blank(a.number(Explanation{reason, detail}), 0)
 }
 
-// Complete ends the binding of a source with the devices and columns: of each reading that a
-// device could have and has no column of, the reason is what was noted, or else what rest says.
+// Complete ends the binding of a source. For each reading that a device could have but has no column for, it uses the
+// noted reason, or else the result of rest.
 func (a *Absences) Complete(devices []Device, columns []Column, readings []field.Reading, rest func(device int, d *field.Descriptor) Explanation) {
 	has := make(map[reading]bool, len(columns))
 	for _, c := range columns {
@@ -144,7 +150,7 @@ func (a *Absences) Complete(devices []Device, columns []Column, readings []field
 	a.numbers, a.noted = nil, nil
 }
 
-// number finds or adds an explanation. Beyond the bound all share the last one.
+// number finds or adds an explanation. Above the limit all share the last one.
 func (a *Absences) number(e Explanation) uint16 {
 	if len(e.Detail) > MaxDetail {
 		e.Detail = strings.ToValidUTF8(e.Detail[:MaxDetail], "")
@@ -164,8 +170,8 @@ func (a *Absences) number(e Explanation) uint16 {
 	return n
 }
 
-// The bits of a blank: those of a quiet NaN, a mark that math.NaN and what processors
-// make do not have, a code, and further bits of which the code says what they are.
+// The bits of a blank: a quiet NaN, a mark that neither math.NaN nor processors produce, a code, and bits whose meaning
+// depends on the code.
 const (
 	blankMark = 0x7ffd_0000_0000_0000
 	markBits  = 0xffff_0000_0000_0000
@@ -179,21 +185,21 @@ func blank(code uint16, bits uint32) float64 {
 	return math.Float64frombits(blankMark | uint64(code)<<codeShift | uint64(bits))
 }
 
-// NotSampled is the blank of a cell that was not read yet.
+// NotSampled returns the blank of a cell that was not read yet.
 func NotSampled() float64 { return blank(codeNotSampled, 0) }
 
-// Dropped is the blank of a cell whose value v is outside of its field's plausible range.
+// Dropped returns the blank of a cell whose value v is outside its field's plausible range.
 func Dropped(v float64) float64 { return blank(codeImplausible, math.Float32bits(float32(v))) }
 
-// Blank is what a blank cell says of itself.
+// Blank is the decoded reason of a blank cell.
 type Blank struct {
 	NotSampled  bool
 	Implausible bool
-	Value       float64 // that was implausible, to seven digits
+	Value       float64 // the implausible value, to seven digits
 	Explanation int     // index into Explainer.Explanations; -1: none
 }
 
-// BlankOf reads a blank cell: v is NaN.
+// BlankOf decodes a blank cell: v is NaN.
 func BlankOf(v float64) Blank {
 	b := Blank{Explanation: -1}
 	bits := math.Float64bits(v)

@@ -8,43 +8,39 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// A driver that samples a reading more often than it is asked keeps the samples in a
-// buffer. A source that can read it has, next to the column of the reading, a block of
-// columns with the samples since its last row, oldest first: pairs of the value, in the
-// field's unit, and of the milliseconds that it stands for. Histograms are made of the
-// block if there is one, so that a burst between two rows is in them; nothing else
-// uses it.
+// A driver that samples a reading faster than it is read buffers the samples. A source that can read the buffer has,
+// next to the reading's column, a block of columns with the samples since its last row, oldest first: pairs of the
+// value, in the field's unit, and the milliseconds it applies to. Histograms use the block if there is one, so that
+// they contain a burst between two rows; nothing else uses it.
 
-// The room for samples in a row: what a driver makes in an interval (0: that of the
-// session, which is taken for a second) and some more. What does not fit is merged.
+// Room for samples in a row: the driver's samples per interval (0: the session's interval, assumed to be one second)
+// and some more. Excess samples are merged.
 const (
 	spareSamples = 3
 	mostSamples  = 64
 )
 
-// maxSampleGap is how far apart two samples of a buffer can be, so that the time
-// between them counts as the second one's. The slowest pace seen is a second (power of
-// an idle board: 119 samples in 117.96 s). After a longer gap, because the buffer has
-// overflowed, say, it is not known what was before the first sample.
+// maxSampleGap is the maximum distance of two samples for the second to cover the time between them. The slowest known
+// pace is one per second (power of an idle board: 119 samples in 117.96 s). After a longer gap, for example an overflow
+// of the buffer, the value before the first sample is unknown.
 const maxSampleGap = 1500 * time.Millisecond
 
-// Buffer puts each sample of a driver's buffer once into a row.
+// Buffer writes each sample of a driver's buffer once into a row.
 type Buffer struct {
-	last   int64 // stamp of the newest sample that was added, µs
+	last   int64 // timestamp of the newest added sample, µs
 	n      int
 	values []float64
 	millis []float64
 }
 
-// NewBuffer returns a Buffer for the samples that come at about this pace, read once in
-// an interval.
+// NewBuffer returns a Buffer for samples at about this rate, read once per interval.
 func NewBuffer(perSecond float64, interval time.Duration) *Buffer {
 	n := int(cmp.Or(interval, time.Second).Seconds()*perSecond) + spareSamples
 	n = min(n, mostSamples)
 	return &Buffer{values: make([]float64, n), millis: make([]float64, n)}
 }
 
-// Width is how many columns the block has.
+// Width returns the number of columns in the block.
 func (b *Buffer) Width() int { return 2 * len(b.values) }
 
 // AppendColumns appends the block of a device's field.
@@ -55,16 +51,15 @@ func (b *Buffer) AppendColumns(to []Column, device int, id field.ID) []Column {
 	return to
 }
 
-// Last returns the stamp of the newest sample, 0 before the first.
+// Last returns the timestamp of the newest sample, 0 before the first.
 func (b *Buffer) Last() int64 { return b.last }
 
-// Start forgets what was added and begins at stamp: the first sample after it stands
-// for the time since then.
+// Start drops all samples and begins at stamp: the first sample after it covers the time since then.
 func (b *Buffer) Start(stamp int64) { b.last, b.n = stamp, 0 }
 
-// Add takes the next sample, in the order of their stamps (µs). One that is not newer
-// than the last was there before. The first of all, and one after a gap, only begins:
-// the time before it is unknown. So does a value that is NaN, for the time up to it.
+// Add adds the next sample, in the order of timestamps (µs). A sample that is not newer than the last is a duplicate.
+// The first sample, and one after a gap, only mark a beginning, because the time before is unknown. A NaN value does
+// the same for the time up to it.
 func (b *Buffer) Add(stamp int64, value float64) {
 	d := stamp - b.last
 	if d <= 0 {
@@ -87,7 +82,7 @@ func (b *Buffer) Add(stamp int64, value float64) {
 	b.n++
 }
 
-// halve makes room: each two neighbours become their mean.
+// halve makes room: it replaces each pair of neighbours by their mean.
 func (b *Buffer) halve() {
 	for i := range b.n / 2 {
 		x, y := 2*i, 2*i+1
@@ -102,8 +97,7 @@ func (b *Buffer) halve() {
 	}
 }
 
-// Put writes the samples since the last Put into a block, and blanks the rest of it.
-// Shape: len(block) = Width().
+// Put writes the samples since the last Put into a block and blanks the rest of it. Shape: len(block) = Width().
 func (b *Buffer) Put(block []float64) {
 	for i := range b.n {
 		block[2*i], block[2*i+1] = b.values[i], b.millis[i]

@@ -1,14 +1,11 @@
-// Package collector is the contract between a session and what reads a
-// vendor's library. A collector lives in collectors/<vendor>, is built by a
-// Factory and never imports another collector.
+// Package collector is the contract between a session and the code that reads a vendor's library. A collector lives in
+// collectors/<vendor>, is created by a Factory and never imports another collector.
 //
-// What a session (package session) promises: Open is called once, from one
-// goroutine, with a deadline in ctx. Each Source is sampled by one goroutine,
-// never concurrently with itself; different sources run concurrently. Close is
-// called once, after every Sample and Rescan has returned; if one never returns,
-// Close is never called, and the process that it runs in is ended or left alone.
-// In one process at most one collector of a kind is open at any time. To reload or
-// to rediscover, it is closed and another one from the same Factory is opened.
+// A session (package session) promises: it calls Open once, from one goroutine, with a deadline in ctx. One goroutine
+// samples each Source, never concurrently with itself; different sources run concurrently. It calls Close once, after
+// every Sample and Rescan has returned. If one never returns, it never calls Close, and the process is ended or
+// abandoned. At most one collector of a kind is open in a process at any time. To reload or to rediscover, it is closed
+// and another one from the same Factory is opened.
 package collector
 
 import (
@@ -17,7 +14,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Factory makes an unopened collector. It must not touch hardware or libraries.
+// Factory creates an unopened collector. It must not touch hardware or libraries.
 type Factory func() Collector
 
 // Collector opens one vendor library.
@@ -25,26 +22,23 @@ type Collector interface {
 	// Name is the vendor library's short name: "nvml", "dcgm", "rocm", "fake".
 	Name() string
 
-	// Open loads the library, finds devices and binds fields to each once.
-	// It returns at least one source with columns, or an error that says what was
-	// looked for, where, and what to do. Errors: ErrNotBuiltIn, ErrNotLoaded,
-	// ErrNoDevices, ErrNothingToRead, ErrOutdated, wrapped; anything else is
-	// retried with back-off, too. Nothing stays open after an error.
-	// A single broken device must not fail or delay Open: its source says so.
+	// Open loads the library, finds devices and binds fields to each once. It returns at least one source with columns,
+	// or an error that says what was searched, where, and how to repair it. Errors: ErrNotBuiltIn, ErrNotLoaded,
+	// ErrNoDevices, ErrNothingToRead, ErrOutdated, wrapped; any other error is retried with back-off, too. Nothing
+	// stays open after an error. A single broken device must not fail or delay Open: its source reports it.
 	Open(ctx context.Context, fields field.List) ([]Source, error)
 
-	// Close releases what Open took. It can be called twice.
+	// Close releases everything that Open acquired. It may be called twice.
 	Close() error
 }
 
-// Source is the unit that is sampled alone: one per GPU for NVML and ROCm SMI,
-// one per host engine for DCGM.
+// Source is the unit of sampling: one per GPU for NVML and ROCm SMI, one per host engine for DCGM.
 type Source interface {
-	// Devices are those whose values the source supplies. The result is fixed
-	// for the life of the source, shared, and must not be changed.
+	// Devices returns the devices whose values the source supplies. The result is fixed for the life of the source,
+	// shared, and must not be changed.
 	Devices() []Device
 
-	// Columns says what each cell of a row is. Fixed and shared like Devices.
+	// Columns describes each cell of a row. It is fixed and shared like Devices.
 	Columns() []Column
 
 	// Sample reads the due columns into row.
@@ -62,35 +56,32 @@ type Source interface {
 	Sample(row []float64, due []bool) error
 }
 
-// Dater is an optional ability of a Source whose library keeps what it has read: Dated
-// returns when the values of a device that were read least recently were read, of those
-// that are read most often; Unix ns, 0 if that is not known. It is called after each Sample.
+// Dater is an optional ability of a Source whose library caches values. Dated returns when the oldest of a device's
+// fastest readings was read, Unix ns; 0 if unknown. It is called after each Sample.
 type Dater interface {
 	Dated(device int) int64
 }
 
-// Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Resume
-// gets, before Open, the last field.XIDsUntil of each device by its ID, so that Open's
-// sources begin with the XIDs that no former session has reported.
+// Resumer is an optional ability of a Collector whose library keeps a history of XIDs. Before Open, Resume receives the
+// last field.XIDsUntil of each device by ID, so that the sources start with the XIDs that no earlier session has
+// reported.
 type Resumer interface {
 	Resume(until map[string]int64)
 }
 
-// MaxGPUs is how many GPUs of one library are used, however many it counts: more than a node
-// has. The same goes for switches and network adapters. See Limited.
+// MaxGPUs is the maximum number of GPUs, and likewise of switches and network adapters, that are used per library,
+// however many it counts: more than a node has. See Limited.
 const MaxGPUs = 256
 
-// Limited is an optional ability of a Collector: LeftOut returns how many devices Open did not
-// use because the library counts more than MaxGPUs, or because they cannot be distinguished from
-// others. The session says so, and counts them. It is called after Open has returned, by the
-// same goroutine.
+// Limited is an optional ability of a Collector. LeftOut returns how many devices Open did not use because the library
+// counts more than MaxGPUs or because they are indistinguishable. The session reports that number. It calls LeftOut
+// after Open, from the same goroutine.
 type Limited interface {
 	LeftOut() int
 }
 
-// Rescanner is an optional ability of a Collector: Rescan looks, cheaply and
-// without disturbing the sources, whether Open would now find other devices.
-// It may run concurrently with Sample, never with Close.
+// Rescanner is an optional ability of a Collector: Rescan checks, cheaply and without disturbing the sources, whether
+// Open would now find other devices. It may run concurrently with Sample, never with Close.
 type Rescanner interface {
 	Rescan(ctx context.Context) (changed bool, err error)
 }

@@ -1,58 +1,56 @@
 package collector
 
 import (
+	"slices"
 	"strings"
 
 	"warpgauge/pkg/field"
 )
 
-// Device is one thing that has series: a GPU, an instance of one, a link, a
-// switch, a CPU, a core, a network adapter. Text is raw UTF-8; escaping is done where it is rendered.
-// What a device does not have stays empty. A link and an instance have what their GPU has.
+// Device is an object with series: a GPU, an instance of one, a link, a switch, a CPU, a core, a network adapter. Text
+// is raw UTF-8; the renderer escapes it. Properties that a device lacks are empty. Links and instances have their GPU's
+// properties.
 type Device struct {
-	// ID is stable and unique on the node: the UUID of a GPU,
-	// "<parent>/<instance id>" of an instance, "<parent>/link<n>" of a link.
-	// Owners (pods, jobs) and accumulated values are found by it.
+	// ID is stable and unique on the node: a GPU's UUID, "<parent>/<instance id>" for an instance, "<parent>/link<n>"
+	// for a link. Owners (pods, jobs) and accumulated values are found by it.
 	ID     string
-	Parent string      // ID of the device this one is part of, if any
-	Level  field.Level // which set of labels the series carry
+	Parent string      // ID of the device that this one is part of, if any
+	Level  field.Level // decides the set of labels
 
 	GPU      string // label gpu: the index, "0"
-	UUID     string // label UUID; an instance carries its parent's
+	UUID     string // label UUID; an instance has its parent's
 	PCIBusID string // label pci_bus_id, "00000000:3B:00.0"
 	Node     string // label device, "nvidia0"
 	Model    string // label modelName
 
-	Instance Instance // of a part of a GPU
-	// Alias is a further name of a device, by which Kubernetes knows it if that is
-	// nothing of the above: "amdgpu_xcp_1", the platform device of an AMD partition.
-	// Not a label.
+	Instance Instance // set for a part of a GPU
+	// Alias is Kubernetes' name of a device if it is none of the above: "amdgpu_xcp_1", the platform device of an AMD
+	// partition. Not a label.
 	Alias string
 
-	// Labels are what only the device's level has, in page order: nvlink of a link, after it
-	// nvswitch of a switch's link; nvswitch ("nvswitch0") of a switch; cpu of a CPU; cpucore and
-	// cpu of a core; connectx of a network adapter. Devices are selected by the numbers in them.
+	// Labels are specific to the device's level, in page order: nvlink for a link, followed by nvswitch for a switch's
+	// link; nvswitch ("nvswitch0") for a switch; cpu for a CPU; cpucore and cpu for a core; connectx for a network
+	// adapter. Devices are selected by the numbers in them.
 	Labels []Label
-	// Facts are the values of the list's label fields for this device, named
-	// as the field. Fields that the device does not have are left out.
+	// Facts are the values of the list's label fields for this device, named as the fields. Fields that the device
+	// lacks are omitted.
 	Facts []Label
-	// AMD are labels under the names of AMD's exporter, if the list has those and the device
-	// is one of AMD's (field.AMD).
-	AMD []Label `json:",omitempty"`
+	// Texts are the texts that the list's dialect asks for (field.Dialect), empty ones too, named as their
+	// descriptors. A device without Texts has no names of the dialect.
+	Texts []Label `json:",omitempty"`
 }
 
-// Instance is what a part of a GPU has (MIG, AMD's partitions).
+// Instance identifies a part of a GPU (MIG instance, AMD partition).
 type Instance struct {
 	Profile   string // label GPU_I_PROFILE, "1g.10gb"
 	ID        string // label GPU_I_ID
 	ComputeID string // label GPU_CI_ID
-	// UUID is that of a MIG device ("MIG-…"), by which container runtimes and Kubernetes
-	// know it. Not a label. A GPU instance that is split into several MIG devices has
-	// none; its compute instances have theirs.
+	// UUID is a MIG device's UUID ("MIG-…"), which container runtimes and Kubernetes use. Not a label. A GPU instance
+	// that is split into several MIG devices has none; its compute instances have theirs.
 	UUID string
 }
 
-// Ownable reports whether a device can have users or inherit some.
+// Ownable reports whether a device can have users or inherit them.
 func (d *Device) Ownable() bool {
 	switch d.Level {
 	case field.Switch, field.CPU, field.Core, field.ConnectX:
@@ -61,7 +59,7 @@ func (d *Device) Ownable() bool {
 	return true
 }
 
-// Label returns the value of one of the device's Labels, "" if it has none of that name.
+// Label returns the value of one of the device's Labels, "" if it has no label of that name.
 func (d *Device) Label(name string) string {
 	for _, l := range d.Labels {
 		if l.Name == name {
@@ -71,7 +69,7 @@ func (d *Device) Label(name string) string {
 	return ""
 }
 
-// SysfsPCI is the device's PCI address as the kernel writes it: "0000:3b:00.0".
+// SysfsPCI returns the device's PCI address in the kernel's spelling: "0000:3b:00.0".
 func (d *Device) SysfsPCI() string {
 	address := strings.ToLower(d.PCIBusID)
 	if domain, rest, ok := strings.Cut(address, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {
@@ -80,26 +78,40 @@ func (d *Device) SysfsPCI() string {
 	return address
 }
 
-// AMDLabels returns a device's AMD of its texts, nil if the list does not have AMD's names.
-func AMDLabels(list field.List, texts map[field.ID]string) (out []Label) {
-	for _, l := range list.AMD.Card(texts) {
-		out = append(out, Label(l))
+// DialectTexts returns the Texts of a device, nil if the list has no dialect.
+func DialectTexts(list field.List, texts map[field.ID]string) (out []Label) {
+	if list.Dialect == nil {
+		return nil
+	}
+	for _, id := range list.Dialect.Texts {
+		if d, known := field.ByID(id); known {
+			out = append(out, Label{Name: d.Name, Value: texts[id]})
+		}
 	}
 	return out
+}
+
+// Text returns one of the device's Texts, and whether the device has it.
+func (d *Device) Text(id field.ID) (string, bool) {
+	desc, known := field.ByID(id)
+	i := slices.IndexFunc(d.Texts, func(l Label) bool { return known && l.Name == desc.Name })
+	if i < 0 {
+		return "", false
+	}
+	return d.Texts[i].Value, true
 }
 
 // Label is one label of a series, unescaped.
 type Label struct{ Name, Value string }
 
-// Column says what one cell of a row is: device × field × further labels.
+// Column describes one cell of a row: device × field × further labels.
 type Column struct {
 	Device int      // index into Source.Devices
-	Field  field.ID // one of the list's Readings, or of those that go with field.XIDEvent
+	Field  field.ID // one of the list's Readings, or a field that accompanies field.XIDEvent
 	// Labels distinguish several columns of one device and field (peer_gpu,
 	// health_watch …). Sorted by name.
 	Labels []Label
-	// Buffer numbers the cells of the field's block of buffered samples from 1 (see
-	// Buffer); 0 is the reading itself. Cells of a block are event cells: NaN unless
-	// there is a sample.
+	// Buffer numbers the cells of the field's block of buffered samples from 1 (see Buffer); 0 is the reading itself.
+	// Cells of a block are event cells: NaN unless there is a sample.
 	Buffer int `json:",omitempty"`
 }

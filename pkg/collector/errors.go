@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// What callers branch on.
+// Errors that callers test for.
 var (
 	ErrNotBuiltIn     = errors.New("not built into this binary")        // built without cgo, say
 	ErrNotLoaded      = errors.New("library or driver not found")       // from Open
@@ -14,17 +14,15 @@ var (
 	ErrStalled        = errors.New("device answers without new values") // the vendor's time stamps do not advance
 	ErrColumnsChanged = errors.New("devices or columns changed")        // open again; with ErrNotLoaded, what was open is lost
 
-	// ErrMismatch says that the library and the daemon that it speaks to are of versions
-	// that do not go together. From Open.
+	// ErrMismatch means that the library and its daemon have incompatible versions. From Open.
 	ErrMismatch = errors.New("library and daemon are of different versions")
 
-	// ErrNothingToRead says that the field list asks for nothing that the
-	// collector or its devices supply, so that nothing is kept open. From Open.
+	// ErrNothingToRead means that the collector and its devices supply none of the list's fields, so that nothing stays
+	// open. From Open.
 	ErrNothingToRead = errors.New("nothing to read")
 
-	// ErrOutdated says that what is open no longer fits the driver, which was
-	// reloaded or upgraded. It must be closed before it can be opened again, and if
-	// the library cannot be replaced in a living process it takes a new process: a
+	// ErrOutdated means that the driver was reloaded or upgraded and no longer matches the open library. It must be
+	// closed before it can be opened again. If a living process cannot replace the library, it takes a new process: a
 	// collector in a child process gets that at once. From Open, Sample and Rescan.
 	ErrOutdated = errors.New("the library no longer fits the driver")
 )

@@ -2,9 +2,8 @@ package collector
 
 import "time"
 
-// CallMeter is an optional ability of a Source that can report what each kind of
-// library call costs it, so that users see which of their fields is expensive.
-// A source that only knows the time of a whole Sample leaves it out: the session
+// CallMeter is an optional ability of a Source that can report the cost of each kind of library call, so that users see
+// which of their fields is expensive. A source that only knows the time of a whole Sample omits it: the session
 // measures that anyway.
 type CallMeter interface {
 	// Calls returns the costs since Open, one entry per kind of call, in any
@@ -12,7 +11,7 @@ type CallMeter interface {
 	Calls() []CallCost
 }
 
-// CallCost is what one kind of library call has cost so far.
+// CallCost is the cost of one kind of library call so far.
 type CallCost struct {
 	Call  string // the vendor's function or a group of them: "nvmlDeviceGetFieldValues"
 	Count uint64

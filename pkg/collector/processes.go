@@ -8,78 +8,69 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// How the processes on a device travel in rows of numbers.
-// What reads them (a collector whose sources supply nothing else) and what makes
-// use of them (pkg/owner) share it, and nothing else.
+// The encoding of the processes on a device in rows of numbers. Process collectors, whose sources supply nothing else,
+// write it, and pkg/owner reads it.
 //
-// Each device of such a source has a block of ProcessWidth columns, as AppendProcessColumns
-// makes it: one cell with the number of processes that the library counts, then
-// ProcessSlots slots of four cells. Cells are NaN where there is nothing to say. A
-// Sample writes the block of every device that it could ask, whole, with PutProcesses, or
-// with BlankProcesses where the library answered without a list (no permission, not
-// supported). A device that could not be asked keeps its cells and has its
-// DeviceError: then its stamp in the ring says how old they are.
+// Each device of such a source has a block of ProcessWidth columns, which AppendProcessColumns makes: one cell with the
+// library's number of processes, then ProcessSlots slots of four cells. Cells without a value are NaN. Sample writes
+// the whole block of every device that it could read: with PutProcesses, or with BlankProcesses if the library answered
+// without a list (no permission, not supported). A device that could not be read keeps its cells and has a DeviceError;
+// its stamp in the ring shows how old they are.
 //
-// A process is in one slot per device, however many lists of the library
-// (compute, graphics, MPS) name it, so that nothing is counted twice. On a board
-// with instances, each instance has its own block, where the library tells its
-// processes, and the board lists those that are in none of them.
+// A process has one slot per device, even if several lists of the library (compute, graphics, MPS) have it, so that
+// nothing is counted twice. On a board with instances, each instance has its own block if the library reports its
+// processes, and the board lists the processes outside its instances.
 //
-// The fields of the columns are numbers beyond the catalogue (FirstProcessField), which
-// no CSV can name. A session reads columns of fields that are not in its list
-// at its own interval, and knows no plausible range for them: GetProcesses does. Rows are
-// wide, so a session of such sources should keep few of them
-// (session.Options.RingSpan): only the newest is read.
+// The columns' fields are numbers beyond the catalogue (FirstProcessField), which no CSV can name. A session reads
+// columns whose fields are not in its list at its own interval and without a plausible range; GetProcesses checks the
+// values. Rows are wide, so a session of such sources should keep few of them (session.Options.RingSpan): only the
+// newest is read.
 
-// ProcessSlots is how many processes a row holds for each device. Where there are more,
-// PutProcesses keeps those that use the most memory and the count says that some are missing.
+// ProcessSlots is the number of processes per device in a row. If there are more, PutProcesses keeps those with the
+// most memory, and the count shows that some are missing.
 const ProcessSlots = 64
 
 // The cells of a slot.
 const (
-	cellPID    = iota // as the kernel's initial PID namespace numbers it
+	cellPID    = iota // in the kernel's initial PID namespace
 	cellMemory        // bytes
 	cellBusy          // percent
 	cellFlags
 	slotCells
 )
 
-// ProcessWidth is how many columns a device has.
+// ProcessWidth is the number of columns per device.
 const ProcessWidth = 1 + ProcessSlots*slotCells
 
-// FirstProcessField is the field of the count; that of cell c of slot s is FirstProcessField +
-// 1 + 4s + c.
+// FirstProcessField is the field of the count. Cell c of slot s has field FirstProcessField + 1 + 4s + c.
 const FirstProcessField field.ID = 60000
 
-// ProcessFlags say more about a process.
+// ProcessFlags are further properties of a process.
 type ProcessFlags uint8
 
-// What is known of a process. A process can be on several lists.
+// Properties of a process. A process may have several.
 const (
 	ProcessCompute   ProcessFlags = 1 << iota // has a compute context
 	ProcessGraphics                           // has a graphics context
 	ProcessMPS                                // is a client of the MPS server
-	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy (AMD), not the share of time
+	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy (AMD) instead of the share of time
 
 	allFlags = ProcessCompute | ProcessGraphics | ProcessMPS | ProcessOccupancy
 )
 
-// Process is what a library tells of one process on one device.
+// Process is a library's report of one process on one device.
 type Process struct {
-	// PID is the process's number in the PID namespace of the driver, which is
-	// the machine's first one.
+	// PID is the process ID in the driver's PID namespace, which is the machine's first one.
 	PID    int
 	Memory float64 // of the device, bytes; NaN unknown
-	// Busy is how much of the device it uses, in percent of the whole device:
-	// the part of the time in which its kernels ran (NVIDIA: SM utilisation), or
-	// of the compute units (ProcessOccupancy). NaN unknown; 0 only where the library was
-	// asked, answers for the device and says nothing else of this process.
+	// Busy is the process's usage in percent of the whole device: the share of time in which its kernels ran (NVIDIA:
+	// SM utilisation), or of the compute units (ProcessOccupancy). NaN means unknown; 0 requires that the library
+	// reports usage for the device and nothing for this process.
 	Busy  float64
 	Flags ProcessFlags
 }
 
-// AppendProcessColumns appends the columns of a device, which is an index into
-// Source.Devices.
+// AppendProcessColumns appends the columns of a device, given by its index in Source.Devices.
 func AppendProcessColumns(to []Column, device int) []Column {
 	for i := range field.ID(ProcessWidth) {
 		to = append(to, Column{Device: device, Field: FirstProcessField + i})
@@ -87,11 +78,9 @@ func AppendProcessColumns(to []Column, device int) []Column {
 	return to
 }
 
-// PutProcesses writes what the library tells of a device into its block.
-// Shape: len(block) = ProcessWidth. count is how many processes the library counts,
-// len(list) or more, or negative where some may be missing and it does not say how
-// many (one of several lists failed); list may be sorted by PutProcesses and is not kept. It
-// allocates nothing.
+// PutProcesses writes the processes of a device into its block. Shape: len(block) = ProcessWidth. count is the
+// library's number of processes, at least len(list), or negative if an unknown number may be missing (one of several
+// lists failed). PutProcesses may sort list and does not keep it. It allocates nothing.
 func PutProcesses(block []float64, count int, list []Process) {
 	if len(list) > ProcessSlots {
 		slices.SortFunc(list, byMemory)
@@ -111,14 +100,12 @@ func PutProcesses(block []float64, count int, list []Process) {
 	fill(block[1+len(list)*slotCells:])
 }
 
-// BlankProcesses writes that nothing is known of the processes of a device.
-// Shape: len(block) = ProcessWidth.
+// BlankProcesses marks the processes of a device as unknown. Shape: len(block) = ProcessWidth.
 func BlankProcesses(block []float64) { fill(block) }
 
-// GetProcesses appends the processes of a block to list. count is how many the library
-// counts, negative where it does not say. Whatever the cells hold, the result is
-// in range: a slot that is none is left out, a value that cannot be is NaN. It
-// allocates only what list lacks.
+// GetProcesses appends the processes of a block to list. count is the library's number, negative if unknown. Whatever
+// the cells hold, the result is in range: invalid slots are dropped, invalid values are NaN. It allocates only the
+// growth of list.
 func GetProcesses(list []Process, block []float64) (out []Process, count int) {
 	for i := range ProcessSlots {
 		cells := slot(block, i)
@@ -140,9 +127,8 @@ func GetProcesses(list []Process, block []float64) (out []Process, count int) {
 	return list, count
 }
 
-// ProcessBlocks returns where the block of each device begins in a row, -1 for a device
-// that has none. The columns may have come from another process: it is an error
-// if they are not what AppendProcessColumns makes.
+// ProcessBlocks returns where the block of each device begins in a row, -1 for a device without a block. The columns
+// may come from another process: ProcessBlocks returns an error if they differ from AppendProcessColumns's.
 func ProcessBlocks(devices int, columns []Column) ([]int, error) {
 	starts := make([]int, devices)
 	for i := range starts {
@@ -166,8 +152,7 @@ func ProcessBlocks(devices int, columns []Column) ([]int, error) {
 	return starts, nil
 }
 
-// What can be: Linux's PID_MAX_LIMIT (include/linux/threads.h), and more memory
-// than boards have.
+// Plausible maxima: Linux's PID_MAX_LIMIT (include/linux/threads.h), and more memory than boards have.
 const (
 	mostPID    = 1 << 22
 	mostMemory = 1 << 50
@@ -195,8 +180,8 @@ func flags(v float64) ProcessFlags {
 	return 0
 }
 
-// byMemory sorts the greatest first, what is unknown last, and else by number,
-// so that the choice does not change from row to row.
+// byMemory sorts by memory in descending order, unknown last, and then by PID, so that the choice is the same in every
+// row.
 func byMemory(a, b Process) int {
 	switch {
 	case a.Memory > b.Memory, !math.IsNaN(a.Memory) && math.IsNaN(b.Memory):

@@ -77,11 +77,11 @@ type Config struct {
 	Recorder   Recorder
 	Health     Health
 	Remote     Remote
-	Operator   Operator // AMD's
 	Dump       Dump
 	Log        Log
 
-	sources map[string]Source // by flag name
+	dialects []Dialect
+	sources  map[string]Source // by flag name
 }
 
 // HostEngine says how DCGM is reached.
@@ -136,7 +136,14 @@ type Kubernetes struct {
 	Interval      time.Duration // between two questions to the kubelet
 	ResourceNames []string
 	ProcessValues Tristate
+	Facts         PodFacts
 	AnnotatePod   bool // write which list is in service into the exporter's own pod
+}
+
+// PodFacts is what a dialect shows of pods, from the API server.
+type PodFacts struct {
+	UID    bool
+	Labels []field.NameValue // the name that the dialect has for a label, and that of the pod's label
 }
 
 // ProcessValuesWanted says whether pods that share a device get values of their own
@@ -243,21 +250,26 @@ func Default() *Config {
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
 		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
 		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
-		Health:           Health{KernelLog: KernelLogAuto},
+		Health:           Health{Mode: HealthOn, KernelLog: KernelLogAuto},
 		Remote:           defaultRemote(),
-		Operator:         Operator{gpus: true, pods: true, jobs: true},
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}
 }
 
-// Values of Config.Require.
+// Values of Config.Require next to the names of vendors.
 const (
-	RequireNone   = "none"
-	RequireNVIDIA = "nvidia"
-	RequireAMD    = "amd"
-	RequireAny    = "any"
+	RequireNone = "none"
+	RequireAny  = "any"
 )
+
+// requirable returns the names of the vendors of which --require can ask for a GPU.
+func requirable() (out []string) {
+	for _, v := range field.Vendors() {
+		out = append(out, strings.ToLower(v.Name))
+	}
+	return out
+}
 
 // Values of Config.ExporterMetrics.
 const (
@@ -302,7 +314,7 @@ func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromD
 // Names returns under which names the fields of a list are shown: what the flag or its
 // variable says, else the configuration file as it is now.
 func (c *Config) Names(in *Content) field.Names {
-	if y := in.YAML; y != nil && y.names != "" && c.Source("field-names") <= FromOperator {
+	if y := in.YAML; y != nil && y.names != "" && c.Source("field-names") <= FromExtension {
 		return y.names
 	}
 	return field.Names(c.FieldNames)
@@ -337,6 +349,19 @@ func (c *Config) EffectiveStaleAfter() time.Duration {
 		return c.StaleAfter
 	}
 	return max(30*time.Second, 3*c.Interval)
+}
+
+// nodeNames are the variables with the node's name in Kubernetes: dcgm-exporter's, and that of a GPU operator.
+var nodeNames = [...]string{"NODE_NAME", "DS_NODE_NAME"}
+
+// NodeName returns the node's name in Kubernetes, "" if no variable has it.
+func NodeName(lookup func(string) (string, bool)) string {
+	for _, variable := range nodeNames {
+		if name, _ := lookup(variable); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // Hostname returns the value of the hostname label, by dcgm-exporter's rule:

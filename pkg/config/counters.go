@@ -36,9 +36,8 @@ type Counters struct {
 	configMap func(ctx context.Context, namespace, name string) ([]byte, error)
 	mapName   string // NAMESPACE:NAME; empty: none
 	yaml      string // path of the configuration file; empty: none
-	amd       string // path of that of AMD's exporter; empty: none
-	amdGiven  bool   // by the user, or it was good once: it must be there
-	later     bool   // the first read is over
+	dialects  []Dialect
+	names     []string // of all dialects
 
 	path     string   // of the CSV in use; empty: none was found yet
 	named    bool     // by the user, with a flag or a variable
@@ -53,14 +52,14 @@ type Content struct {
 	CSV  []byte
 	Name string // of the CSV, in messages
 	YAML *YAML  // the configuration file as it is now; nil: none
-	AMD  *AMD   // that of AMD's exporter; nil: none
 
-	yaml, amd []byte
+	yaml     []byte
+	dialects map[string][]byte // files of dialects that are there, by name of the dialect
 }
 
 // Equal reports whether both say the same.
 func (c *Content) Equal(o *Content) bool {
-	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml) && bytes.Equal(c.amd, o.amd)
+	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml) && maps.EqualFunc(c.dialects, o.dialects, bytes.Equal)
 }
 
 // Hash is the SHA-256 of the CSV as sha256sum prints it; with configuration files that of
@@ -69,7 +68,9 @@ func (c *Content) Hash() string {
 	h := sha256.New()
 	h.Write(c.CSV)
 	h.Write(c.yaml)
-	h.Write(c.amd)
+	for _, name := range slices.Sorted(maps.Keys(c.dialects)) {
+		h.Write(c.dialects[name])
+	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
@@ -77,11 +78,10 @@ func (c *Content) Hash() string {
 // the user has configured, else the first default file that exists, else the list built
 // in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
 func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
-	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, amd: c.Operator.File, seen: map[string][]byte{}}
-	out.amdGiven = c.Source(flagAMDConfig) > FromOperator
+	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, names: c.DialectNames(), dialects: c.dialects, seen: map[string][]byte{}}
 	switch {
 	case path != "":
-		out.yaml, out.amd = "", ""
+		out.yaml, out.dialects = "", nil
 	case c.ConfigMap != "":
 		out.mapName, out.named = c.ConfigMap, true
 	case c.CollectorsGiven():
@@ -111,17 +111,22 @@ func (c *Counters) Seen(path string) ([]byte, bool) {
 // another; from the list built in, a default file that has appeared takes over. One that
 // exists but cannot be read is an error.
 func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
-	out := &Content{}
+	out := &Content{dialects: map[string][]byte{}}
 	given := c.path // the user's choice, or a default file that was found
-	if err := c.readAMD(ctx, out); err != nil {
-		return nil, err
+	for _, d := range c.dialects {
+		switch data, err := d.Read(ctx, c.readFile); {
+		case err != nil:
+			return nil, err
+		case data != nil:
+			out.dialects[d.Name()] = data
+		}
 	}
 	if c.yaml != "" {
 		data, err := c.readFile(ctx, c.yaml)
 		if err != nil {
 			return nil, fmt.Errorf("read configuration file: %w", err)
 		}
-		y, err := parseYAML(data, c.yaml)
+		y, err := parseYAML(data, c.yaml, c.names...)
 		if err != nil {
 			return nil, err
 		}
@@ -156,26 +161,6 @@ func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
 	}
 	out.CSV, out.Name = builtIn, builtInName
 	return out, nil
-}
-
-// readAMD reads the configuration of AMD's exporter. The default file need not be there
-// until it was, and need not be good at start, which Operator.Failed reports.
-func (c *Counters) readAMD(ctx context.Context, out *Content) error {
-	if c.amd == "" {
-		return nil
-	}
-	data, err := c.readFile(ctx, c.amd)
-	missing, first := errors.Is(err, fs.ErrNotExist), !c.later
-	c.later = true
-	if err != nil {
-		err = fmt.Errorf("read configuration file of AMD's exporter: %w", err)
-	} else if out.AMD, err = parseAMD(data, c.amd); err == nil {
-		out.amd, c.amdGiven = data, true
-	}
-	if !c.amdGiven && (missing || first) && ctx.Err() == nil {
-		return nil
-	}
-	return err
 }
 
 // readFile reads a file and notes what was read. A default file that is not there is not

@@ -27,7 +27,6 @@ const (
 	GroupHistory    Group = "History and recordings"
 	GroupHealth     Group = "Health of devices"
 	GroupRemote     Group = "Field lists from a server"
-	GroupAMD        Group = "In place of AMD's exporter"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 )
@@ -50,8 +49,7 @@ func (s *Set) Groups() (out []Group) {
 type Origin string
 
 const (
-	Contract Origin = "dcgm-exporter"  // name, variable and meaning are dcgm-exporter's
-	AMDs     Origin = "AMD's exporter" // name and meaning are those of AMD's device-metrics-exporter
+	Contract Origin = "dcgm-exporter" // name, variable and meaning are dcgm-exporter's
 	Own      Origin = "warpgauge"
 )
 
@@ -59,15 +57,15 @@ const (
 type Source uint8
 
 const (
-	FromDefault  Source = iota
-	FromOperator        // what stands in for AMD's exporter has other defaults
-	FromFile            // a configuration file
+	FromDefault   Source = iota
+	FromExtension        // an extension has another default
+	FromFile             // a configuration file
 	FromEnvironment
 	FromCommandLine
 )
 
 func (s Source) String() string {
-	return [...]string{"default", "default for AMD's operator", "configuration file", "environment", "command line"}[s]
+	return [...]string{"default", "default of an extension", "configuration file", "environment", "command line"}[s]
 }
 
 // Flag is one row of the flag table. It is a flag of urfave/cli itself, in place of
@@ -223,6 +221,7 @@ type Set struct {
 	sections []Section
 	config   *Config
 	lookup   func(string) (string, bool)
+	lenient  bool
 }
 
 // NewSet returns the core's flag table over a Config with defaults. lookup reads the
@@ -237,8 +236,6 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	s.Add(Section{Origin: Own, Flags: slices.Concat(
 		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownFake(c)), Check: (*Config).validate})
 	s.Add(Section{Origin: Own, Flags: ownRemote(c), ParentOnly: true})
-	s.Add(Section{Origin: AMDs, Flags: amdFlags(c), ParentOnly: true, Defaults: standIn, Notices: bindNotice})
-	s.Add(Section{Origin: Own, Flags: ownAMD(c), ParentOnly: true})
 	return s
 }
 
@@ -266,6 +263,12 @@ func (s *Set) SetDefault(name, text string, from Source) error {
 	f.sources[name] = from
 	return nil
 }
+
+// AllowUnknown makes flags that the table lacks a warning.
+func (s *Set) AllowUnknown() { s.lenient = true }
+
+// UnknownAllowed reports whether flags that the table lacks are only warned of.
+func (s *Set) UnknownAllowed() bool { return s.lenient }
 
 // Lookup reads the environment.
 func (s *Set) Lookup(name string) (string, bool) { return s.lookup(name) }
@@ -322,7 +325,7 @@ func (s *Set) readFile() error {
 	if err != nil {
 		return fmt.Errorf("read configuration file: %w", err)
 	}
-	if c.YAML, err = parseYAML(data, c.ConfigFile); err != nil {
+	if c.YAML, err = parseYAML(data, c.ConfigFile, c.DialectNames()...); err != nil {
 		return err
 	}
 	for name, text := range c.YAML.flags {

@@ -1,6 +1,11 @@
 package config
 
-import "warpgauge/pkg/field"
+import (
+	"slices"
+	"strings"
+
+	"warpgauge/pkg/field"
+)
 
 // This file holds the flags that dcgm-exporter does not have.
 
@@ -13,7 +18,7 @@ func ownSampling(c *Config) []Flag {
 		{
 			Name: "field-names", Env: "WARPGAUGE_FIELD_NAMES", Group: GroupFields,
 			Value:   OneOf(&c.FieldNames, field.AllNames()...),
-			Metavar: "MODE", Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. amd: AMD's GPUs under the names, labels and units of AMD's exporter, in place of those; new,amd and so on: next to them. A line of the list can have its own, but for amd: names=MODE.",
+			Metavar: "MODE", Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. A line of the list can have its own: names=MODE.",
 		},
 		{
 			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, Value: Duration(&c.SlowInterval),
@@ -90,8 +95,8 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
-			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, RequireNone, RequireNVIDIA, RequireAMD, RequireAny),
-			Metavar: "VENDOR", Usage: "nvidia, amd or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
+			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, slices.Concat([]string{RequireNone}, requirable(), []string{RequireAny})...),
+			Metavar: "VENDOR", Usage: strings.Join(requirable(), ", ") + " or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
 		},
 		{
 			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, Value: OneOf(&c.Isolation, IsolationNone, IsolationProcess),

@@ -8,6 +8,7 @@ import (
 
 // Health is what is kept and served of the devices' health.
 type Health struct {
+	Mode          string   // HealthOn or HealthOff
 	Directory     string   // where verdicts outlive the process; "": in memory only
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER; package health checks them
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
@@ -18,6 +19,12 @@ type Health struct {
 	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
 }
 
+// Values of Health.Mode.
+const (
+	HealthOn  = "on"
+	HealthOff = "off"
+)
+
 // Values of Health.KernelLog that are no path.
 const (
 	KernelLogAuto = "auto"
@@ -27,6 +34,10 @@ const (
 func ownHealth(c *Config) []Flag {
 	h := &c.Health
 	return []Flag{
+		{
+			Name: "health", Env: "WARPGAUGE_HEALTH", Group: GroupHealth, Value: OneOf(&h.Mode, HealthOn, HealthOff),
+			Usage: "Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched.",
+		},
 		{
 			Name: "health-directory", Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: GroupHealth, Value: Text(&h.Directory),
 			Metavar: "DIR", Usage: "Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.",
@@ -67,6 +78,9 @@ func (h *Health) validate() error {
 	errs := []error{
 		socketPath("health-amd-socket", &h.AMDSocket, true),
 		atLeastN("expected-gpus", h.ExpectedGPUs, 0),
+	}
+	if h.Mode == HealthOff && (h.AMDSocket != "" || h.NodeCondition || h.NodeEvents || h.NodeLabels) {
+		errs = append(errs, errors.New("--health is off: --health-amd-socket, --health-node-condition, --health-node-events and --health-node-labels need it"))
 	}
 	if h.Directory != "" && !filepath.IsAbs(h.Directory) {
 		errs = append(errs, fmt.Errorf("--health-directory is %q: write an absolute path", h.Directory))

@@ -186,11 +186,11 @@ func (p pairs) Reset() { *p.at = nil }
 // ParseDelivered reads a list that a server has delivered: a counters CSV, or a YAML
 // configuration. That may have the list and its intervals only; bad names everything else
 // that it has.
-func ParseDelivered(data []byte, name string, isYAML bool) (c *Content, bad []field.Problem, err error) {
+func ParseDelivered(data []byte, name string, isYAML bool, dialects ...string) (c *Content, bad []field.Problem, err error) {
 	if !isYAML {
 		return &Content{CSV: data, Name: name}, nil, nil
 	}
-	y, err := parseYAML(data, name)
+	y, err := parseYAML(data, name, dialects...)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,13 +21,14 @@ import (
 // YAML is a configuration file of dcgm-exporter 4.8.3 and later (--config-file), in
 // version 1 or 2 of its format. Flags and variables that are set beat it.
 type YAML struct {
-	name    string // of this file
-	file    string // the counters CSV that it names; empty: none
-	fields  []yamlField
-	flags   map[string]string // values of flags, by name
-	names   field.Names       // of the list's fields; empty: not said
-	groups  []yamlGroup
-	ignored []string // keys that change nothing here, and why
+	name     string // of this file
+	file     string // the counters CSV that it names; empty: none
+	fields   []yamlField
+	flags    map[string]string // values of flags, by name
+	names    field.Names       // of the list's fields; empty: not said
+	dialects []string          // that names can have
+	groups   []yamlGroup
+	ignored  []string // keys that change nothing here, and why
 }
 
 type yamlField struct {
@@ -124,8 +125,8 @@ func (d *yamlDuration) UnmarshalYAML(n *yaml.Node) error {
 
 // parseYAML reads a configuration file. Its errors name the file, and the line if a line
 // is wrong.
-func parseYAML(data []byte, name string) (*YAML, error) {
-	y := &YAML{name: name, flags: map[string]string{}}
+func parseYAML(data []byte, name string, dialects ...string) (*YAML, error) {
+	y := &YAML{name: name, dialects: dialects, flags: map[string]string{}}
 	var head struct {
 		Version yaml.Node `yaml:"version"`
 	}
@@ -255,7 +256,7 @@ func (y *YAML) metrics(m *yamlMetrics) error {
 		return nil
 	}
 	var err error
-	if y.names, err = field.ParseNames(m.Names); err != nil {
+	if y.names, err = field.ParseNames(m.Names, y.dialects...); err != nil {
 		return fmt.Errorf("metrics.fieldNames: %w", err)
 	}
 	return nil

@@ -1,13 +1,10 @@
-// Package dl opens shared libraries at run time, so that no vendor library is
-// needed to build or start the exporter. It is the only generic cgo; what calls
-// a vendor's functions lies with the vendor's collector.
+// Package dl opens shared libraries at run time, so that no vendor library is needed to build or start the exporter. It
+// is the only generic cgo; calls to a vendor's functions are in the vendor's collector.
 //
-// A Library and its methods may be used by several goroutines. A pointer from
-// Lookup is valid until Close, and calling it after Close crashes the process:
-// who looks up must know when the last call has returned.
+// A Library and its methods may be used by several goroutines. A pointer from Lookup is valid until Close, and calling
+// it after Close crashes the process: the caller must know when its last call has returned.
 //
-// Without cgo, or on another system than Linux, everything compiles and Open
-// answers ErrUnavailable.
+// Without cgo, or on a system other than Linux, everything compiles and Open returns ErrUnavailable.
 package dl
 
 import (
@@ -16,31 +13,29 @@ import (
 	"strings"
 )
 
-// What callers branch on.
+// Errors that callers test for.
 var (
-	// ErrUnavailable is Open's answer in a binary that cannot load libraries.
+	// ErrUnavailable is returned by Open in a binary that cannot load libraries.
 	ErrUnavailable = errors.New("loading libraries needs a linux binary built with cgo")
-	// ErrNoSymbol wraps the loader's text when Lookup finds no such symbol.
+	// ErrNoSymbol wraps the loader's message when Lookup finds no such symbol.
 	ErrNoSymbol = errors.New("symbol not found")
-	// ErrClosed is Lookup's answer after Close.
+	// ErrClosed is returned by Lookup after Close.
 	ErrClosed = errors.New("library is closed")
 )
 
-// Attempt is one name that Open tried, and the loader's own words about it.
+// Attempt is one name that Open tried, with the loader's message.
 type Attempt struct{ Name, Text string }
 
-// Absent reports whether the loader found no file of that name. Otherwise there
-// is one that it cannot use: another architecture, a missing dependency, no
-// permission.
+// Absent reports whether the loader found no file of that name. Otherwise there is a file that it cannot use: another
+// architecture, a missing dependency, no permission.
 //
-// The dynamic loader gives no error numbers, only text; glibc's is compared.
-// It starts with the file that lacks, which for a missing dependency is not
-// the file that was asked for.
+// The dynamic loader returns only text, so Absent compares glibc's message. It begins with the missing file's name,
+// which for a missing dependency differs from the requested name.
 func (a Attempt) Absent() bool {
 	return strings.HasPrefix(a.Text, a.Name+": cannot open shared object file: No such file or directory")
 }
 
-// OpenError says what became of every name that Open tried, in order.
+// OpenError lists every name that Open tried, in order.
 type OpenError struct{ Attempts []Attempt }
 
 func (e *OpenError) Error() string {
@@ -68,8 +63,8 @@ func (e *OpenError) Absent() bool {
 	return true
 }
 
-// checkNames refuses what the loader would take for something else: it opens
-// the program itself for an empty name, and C ends a string at its first NUL.
+// checkNames refuses names that the loader would misread: it opens the program itself for an empty name, and C ends a
+// string at its first NUL.
 func checkNames(names []string) error {
 	if len(names) == 0 {
 		return errors.New("load library: no name given")

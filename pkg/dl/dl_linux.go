@@ -38,10 +38,9 @@ type Library struct {
 	handle unsafe.Pointer // nil after Close
 }
 
-// Open loads the first of names (sonames or paths) that the loader accepts,
-// binding lazily and keeping its symbols to itself. Where none loads, the
-// error is an *OpenError with the loader's text for each.
-// It may take as long as the library's constructors do.
+// Open loads the first of names (sonames or paths) that the loader accepts, with lazy binding and private symbols. If
+// none loads, the error is an *OpenError with the loader's message for each. It may take as long as the library's
+// constructors.
 func Open(names []string) (*Library, error) {
 	if err := checkNames(names); err != nil {
 		return nil, err
@@ -57,11 +56,10 @@ func Open(names []string) (*Library, error) {
 	return nil, &failed
 }
 
-// Path is the file that was loaded, as the loader resolved it.
+// Path returns the loaded file, as the loader resolved it.
 func (l *Library) Path() string { return l.path }
 
-// Lookup returns the address of a symbol, never nil without an error.
-// Errors: ErrNoSymbol, ErrClosed, wrapped.
+// Lookup returns the address of a symbol, never nil without an error. Errors: ErrNoSymbol, ErrClosed, wrapped.
 func (l *Library) Lookup(symbol string) (unsafe.Pointer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +82,8 @@ func (l *Library) Has(symbol string) bool {
 	return err == nil
 }
 
-// Close unloads the library unless it is open elsewhere in the process. It can be called
-// again, also after an error, and does nothing then.
+// Close unloads the library unless it is open elsewhere in the process. It may be called again, even after an error,
+// and does nothing then.
 func (l *Library) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,7 +100,7 @@ func (l *Library) Close() error {
 	return nil
 }
 
-// open pins the thread because the loader keeps its last error per thread.
+// open pins the thread, because the loader keeps its last error per thread.
 func open(name string) (handle unsafe.Pointer, text string) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -121,7 +119,7 @@ func lookup(handle unsafe.Pointer, symbol string) (p unsafe.Pointer, text string
 	defer C.free(unsafe.Pointer(c))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	C.dlerror() // forget what another call left on this thread
+	C.dlerror() // clear an earlier call's error on this thread
 	p = C.dlsym(handle, c)
 	if p == nil {
 		return nil, lastError()
@@ -129,7 +127,7 @@ func lookup(handle unsafe.Pointer, symbol string) (p unsafe.Pointer, text string
 	return p, ""
 }
 
-// lastError is only right on the thread of the call that went wrong.
+// lastError is only valid on the thread of the failed call.
 func lastError() string {
 	if e := C.dlerror(); e != nil {
 		return C.GoString(e)

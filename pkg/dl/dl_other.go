@@ -10,7 +10,7 @@ import (
 // Library is one loaded shared library; a binary like this has none.
 type Library struct{}
 
-// Open answers ErrUnavailable, wrapped.
+// Open returns ErrUnavailable, wrapped.
 func Open(names []string) (*Library, error) {
 	if err := checkNames(names); err != nil {
 		return nil, err
@@ -18,15 +18,15 @@ func Open(names []string) (*Library, error) {
 	return nil, fmt.Errorf("load library %q: %w", names[0], ErrUnavailable)
 }
 
-// Path is empty.
+// Path returns "".
 func (*Library) Path() string { return "" }
 
-// Lookup answers ErrUnavailable, wrapped.
+// Lookup returns ErrUnavailable, wrapped.
 func (*Library) Lookup(symbol string) (unsafe.Pointer, error) {
 	return nil, fmt.Errorf("look up %q: %w", symbol, ErrUnavailable)
 }
 
-// Has reports false.
+// Has returns false.
 func (*Library) Has(string) bool { return false }
 
 // Close does nothing.

@@ -80,10 +80,6 @@ type deviceLabels struct {
 	fixed  []collector.Label
 	owners []Owner
 	bare   map[bareKind][]*labelSet // of columns without labels
-	amd    *field.AMD               // makes labels as AMD's exporter has them; nil: ours
-	names  []string                 // of these labels
-	base   []collector.Label        // the labels of a user
-	user   *Owner
 }
 
 // bareKind is what the labels of such columns depend on.
@@ -110,17 +106,11 @@ func (l *deviceLabels) of(d *collector.Device, f field.ID, column []collector.La
 
 // turn begins the labels of a device.
 func (l *deviceLabels) turn(d *collector.Device) {
-	if l.amd != nil {
-		d = l.b.amd.shown(d)
-	}
 	if l.device == d {
 		return
 	}
 	l.device, l.fixed, l.owners = d, l.b.o.fixedLabels(l.fixed[:0], d), l.b.o.owners(d)
 	l.bare = map[bareKind][]*labelSet{}
-	if l.user = nil; l.amd != nil && len(l.owners) == 0 {
-		l.owners = []Owner{{}}
-	}
 }
 
 func (l *deviceLabels) make(owners []Owner, column []collector.Label, xid bool) []*labelSet {
@@ -136,9 +126,6 @@ func (l *deviceLabels) make(owners []Owner, column []collector.Label, xid bool) 
 
 // one is the label set of a series of one owner.
 func (l *deviceLabels) one(o *Owner, column []collector.Label, xid bool) *labelSet {
-	if l.amd != nil {
-		return l.amdSet(o, column)
-	}
 	labels := labelsOf{fixed: l.fixed, facts: l.device.Facts, column: column, pod: o.PodLabels, owner: o.Labels, xid: xid}
 	set := l.b.intern(labels.set())
 	l.b.layout.stats.labels += labels.dropped

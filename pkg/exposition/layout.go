@@ -11,7 +11,7 @@ import (
 )
 
 // layout is which families and series there are, sorted by name, and where the
-// value of each lies. It is immutable but for what is encoded when first wanted.
+// value of each lies. It is immutable but for what is encoded when first wanted, and computed values.
 type layout struct {
 	view     *view.View
 	store    uint64 // version of the accumulated series
@@ -20,6 +20,7 @@ type layout struct {
 	families []*family
 	sets     []*labelSet
 	encoded  bool // protobuf parts of families and sets are made
+	computed []*computed
 	stats    layoutStats
 }
 
@@ -40,7 +41,6 @@ type builder struct {
 	sets     map[string]*labelSet
 	bounds   map[*float64]*boundTexts
 	claimed  map[identity]int32 // device of the last series with that name and labels
-	amd      *amdNode           // nil: no list asks for AMD's names
 }
 
 // identity is what no two series of a page may share: sets are interned, so
@@ -67,11 +67,7 @@ func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Serie
 	}
 	b.addAccumulated(accumulated)
 	b.addShares(shares)
-	if b.amd = b.newAMDNode(); b.amd != nil {
-		for i, s := range v.Sources {
-			b.addAMD(i, s)
-		}
-	}
+	b.addDialects()
 	return b.finish()
 }
 

@@ -24,9 +24,9 @@ type Owners interface {
 type Owner struct {
 	PodLabels []collector.Label // among the facts; what has a name that is taken is left out
 	Labels    []collector.Label // after everything else
-	// AMD are further labels that only AMD's names show, by the names that they have there:
-	// job_user, job_partition, cluster_name, pod_uuid, and those of field.AMD's PodLabels.
-	AMD []collector.Label
+	// Facts are for dialects only: pod_uid, job_user, job_partition, cluster_name, and labels of the pod that the
+	// owner table was told to keep for them.
+	Facts []collector.Label
 }
 
 // Shares is what each user of a device takes of a reading: series next to those

@@ -40,10 +40,6 @@ type Options struct {
 	Owners Owners            // who uses devices; nil for no owners
 	Self   Self              // our own metrics; nil for none
 
-	// Health is what AMD's name for it shows: 1 if a device is healthy, 0 if not, NaN if that is
-	// not known. nil for no such series. It must not block.
-	Health func(*collector.Device) float64
-
 	Registerer prometheus.Registerer // of metrics about rendering; nil for none
 	Now        func() time.Time      // of a replay, the time that is shown; nil means time.Now
 }
@@ -214,7 +210,6 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	fresh := now.UnixNano() >= r.snap.expires || !r.taken.serve(of, rows, now)
 	if fresh {
 		of.view = r.capture(of.view, now)
-		r.snap.readHealth(r.o.Health)
 	}
 	if r.store != nil {
 		r.store.Lock()
@@ -223,6 +218,9 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	if fresh {
 		r.refresh(of.view, of.owners, of.shares, now)
 		copy(r.snap.shares, of.shares.values())
+		for _, c := range r.layout.computed {
+			c.value = c.of()
+		}
 		of.store = r.storeVersion.Load()
 		r.taken = taken{of, rows, now}
 		r.generation.Add(1)
@@ -364,6 +362,16 @@ func (r *Renderer) Counts() (out []Count) {
 		}
 	}
 	return out
+}
+
+// Series returns how many series the page has room for, as of the last Sync or page; a histogram is one.
+func (r *Renderer) Series() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.layout == nil {
+		return 0
+	}
+	return r.layout.stats.series
 }
 
 // Sync reads all rows that are in the rings now, and builds a new layout if one

@@ -59,9 +59,8 @@ type snapshot struct {
 	// lately and that no source before has it; the second, at roster.event, that it shows
 	// what has happened to it: XIDs are true of a device that is stale, too.
 	live    []bool
-	taken   []bool    // by device: it or one before it with the same ID is live
-	health  []float64 // by device: 1 healthy, 0 not, NaN not known
-	expires int64     // Unix ns at which the next device becomes stale
+	taken   []bool // by device: it or one before it with the same ID is live
+	expires int64  // Unix ns at which the next device becomes stale
 
 	floors []floor
 	xids   map[string]float64 // the last XID of each device, in whichever session it was
@@ -197,8 +196,6 @@ func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) 
 	s.stamps = make([]int64, len(r.first))
 	s.live = make([]bool, 2*len(r.first))
 	s.taken = make([]bool, len(r.first))
-	s.health = make([]float64, len(r.first))
-	s.readHealth(nil)
 }
 
 // floor is the least that a counter shows after a change of the View.
@@ -264,7 +261,7 @@ func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int3
 		shown := metricsByReading(s)
 		for at := range s.Columns {
 			c := &s.Columns[at]
-			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !hasCounter(shown[c.Field]) && !s.Fields.AMD.Counts(c.Field) {
+			if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 || !hasCounter(shown[c.Field]) && !s.Fields.Dialect.Counts(c.Field) {
 				continue
 			}
 			key := counterKey{device: s.Devices[c.Device].ID, field: c.Field}

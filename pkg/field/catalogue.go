@@ -33,21 +33,33 @@ type target struct {
 }
 
 type tables struct {
-	all    []*Descriptor
-	byID   map[ID]*Descriptor
-	byName map[string]target
-	names  []string // for suggestions: the entries' own, then aliases
+	all      []*Descriptor
+	byID     map[ID]*Descriptor
+	byName   map[string]target
+	meanings map[ID][]Meaning
+	names    []string // for suggestions: the entries' own, then aliases
 }
 
 // index is built once, at first use, and read-only from then on.
 var index = sync.OnceValue(func() *tables {
-	t := &tables{byID: make(map[ID]*Descriptor), byName: make(map[string]target)}
-	for _, part := range [][]Descriptor{dcgmFields[:], exporterFields[:], nvidiaFields[:], amdFields[:], amdSMIFields[:]} {
+	t := &tables{byID: make(map[ID]*Descriptor), byName: make(map[string]target), meanings: make(map[ID][]Meaning)}
+	add := func(part []Descriptor) {
 		for i := range part {
 			t.all = append(t.all, &part[i])
 			t.byID[part[i].ID] = &part[i]
 		}
 	}
+	add(dcgmFields[:])
+	add(exporterFields[:])
+	for _, v := range vendors {
+		for _, part := range v.Fields {
+			add(part)
+			for i := range part {
+				part[i].Vendor = v
+			}
+		}
+	}
+	slices.SortFunc(t.all, func(a, b *Descriptor) int { return int(a.ID) - int(b.ID) })
 	for _, d := range []*Descriptor{&xidEvent, &xidsSince, &xidsUntil} {
 		t.byID[d.ID] = d
 	}
@@ -58,8 +70,24 @@ var index = sync.OnceValue(func() *tables {
 	for _, d := range t.all {
 		t.names = append(t.names, d.Aliases...)
 	}
+	t.addMeanings()
 	return t
 })
+
+func (t *tables) addMeanings() {
+	for _, m := range meanings {
+		for rank, name := range m.names {
+			id := t.byName[name].reading.ID
+			t.meanings[id] = append(t.meanings[id], Meaning{Role: m.role, Rank: rank})
+		}
+	}
+	for _, d := range t.all {
+		for i, m := range d.Meanings {
+			m.Rank += ownRank + i
+			t.meanings[d.ID] = append(t.meanings[d.ID], m)
+		}
+	}
+}
 
 func (t *tables) name(d *Descriptor) {
 	to := target{reading: d, scale: 1}

@@ -26,19 +26,19 @@ const (
 // exporterFields are dcgm-exporter's own counters (all six that a CSV can name)
 // by ascending id.
 var exporterFields = [...]Descriptor{
-	{ID: XIDErrorsCount, Name: "DCGM_EXP_XID_ERRORS_COUNT", Kind: Int64, Level: GPU, Max: mostEvents, Help: "XIDs within the last window, by code"},
-	{ID: XIDErrorsTotal, Name: "DCGM_EXP_XID_ERRORS_TOTAL", Kind: Int64, Level: GPU, Max: mostEvents, Help: "XIDs since the exporter's start, by code"},
+	{ID: XIDErrorsCount, Name: "DCGM_EXP_XID_ERRORS_COUNT", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: mostEvents, Help: "XIDs within the last window, by code"},
+	{ID: XIDErrorsTotal, Name: "DCGM_EXP_XID_ERRORS_TOTAL", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: mostEvents, Help: "XIDs since the exporter's start, by code"},
 	{ID: ClockEventsCount, Name: "DCGM_EXP_CLOCK_EVENTS_COUNT", Kind: Int64, Level: GPU, Max: mostEvents, Help: "Clock events within the last window, by reason"},
 	{ID: ClockEventsTotal, Name: "DCGM_EXP_CLOCK_EVENTS_TOTAL", Kind: Int64, Level: GPU, Max: mostEvents, Help: "Clock events since the exporter's start, by reason"},
-	{ID: GPUHealth, Name: "DCGM_EXP_GPU_HEALTH_STATUS", Kind: Int64, Level: GPU, Max: 20, Cost: Slow, Help: "Health by watch: 0 pass, 10 warn, 20 fail"},
-	{ID: P2PStatus, Name: "DCGM_EXP_P2P_STATUS", Kind: Int64, Level: GPU, Max: 6, Cost: Slow, Help: "Whether the GPU reaches a peer over NVLink: 0 yes, else why not"},
+	{ID: GPUHealth, Name: "DCGM_EXP_GPU_HEALTH_STATUS", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: 20, Cost: Slow, Help: "Health by watch: 0 pass, 10 warn, 20 fail"},
+	{ID: P2PStatus, Name: "DCGM_EXP_P2P_STATUS", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: 6, Cost: Slow, Help: "Whether the GPU reaches a peer over NVLink: 0 yes, else why not"},
 }
 
 // mostEvents bounds a count of events, which exact float64 integers hold.
 const mostEvents = 1 << 53
 
 // xidEvent is the reading behind the XID counters. No CSV can name it.
-var xidEvent = Descriptor{ID: XIDEvent, Name: "XID_EVENT", Kind: Int64, Level: ComputeInstance, Max: 100_000, Event: true,
+var xidEvent = Descriptor{ID: XIDEvent, Name: "XID_EVENT", Kind: Int64, Level: ComputeInstance, Vendor: VendorNVIDIA, Max: 100_000, Event: true,
 	Help: "Code of an XID that arrived in this tick"}
 
 // The columns next to those of XIDEvent, with which no XID is lost or counted twice when a
@@ -47,10 +47,10 @@ var (
 	// Of a GPU: from when on its source has all XIDs of it and its instances, Unix µs
 	// of our clock; 0: since the collector's former session, none is missing. A value
 	// that grows says that some may have been missed.
-	xidsSince = Descriptor{ID: XIDsSince, Name: "XIDS_SINCE", Kind: Int64, Level: GPU, Max: mostEvents, Help: "Time from which on all XIDs are reported"}
+	xidsSince = Descriptor{ID: XIDsSince, Name: "XIDS_SINCE", Kind: Int64, Level: GPU, Vendor: VendorNVIDIA, Max: mostEvents, Help: "Time from which on all XIDs are reported"}
 	// Of a device: the time stamp, in Unix µs of the source's own clock, up to which all
 	// its XIDs are in a row. The collector's next session gets it (collector.Resumer).
-	xidsUntil = Descriptor{ID: XIDsUntil, Name: "XIDS_UNTIL", Kind: Int64, Level: ComputeInstance, Max: mostEvents, Help: "Time up to which all XIDs were reported"}
+	xidsUntil = Descriptor{ID: XIDsUntil, Name: "XIDS_UNTIL", Kind: Int64, Level: ComputeInstance, Vendor: VendorNVIDIA, Max: mostEvents, Help: "Time up to which all XIDs were reported"}
 )
 
 // IsXID reports whether a reading is one of those about XIDs: what happened to a device

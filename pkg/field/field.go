@@ -13,16 +13,13 @@ import (
 	"time"
 )
 
-// ID numbers a descriptor. Ids below 9000 are DCGM's field ids, the rest are
-// ours: FirstExporter… are dcgm-exporter's DCGM_EXP_* counters and what they
-// are computed from, FirstAMD… is what only AMD devices have.
+// ID numbers a descriptor. Ids below FirstExporter are DCGM's field ids, the rest are
+// ours. A number above it says nothing else: Descriptor.Vendor tells whose reading it is.
 type ID uint16
 
-// Where our own ids begin.
-const (
-	FirstExporter ID = 9000
-	FirstAMD      ID = 10000
-)
+// FirstExporter is our first id: that of dcgm-exporter's DCGM_EXP_* counters and what they
+// are computed from.
+const FirstExporter ID = 9000
 
 // Kind is the type of value that the vendor's library returns.
 type Kind uint8
@@ -79,6 +76,10 @@ type Descriptor struct {
 	Max     float64 // plausible range of the reading, inclusive; a value outside is dropped and counted
 	Cost    Cost
 	Help    string
+	// Vendor is whose devices alone have the reading; nil: any vendor's may have it.
+	Vendor *Vendor
+	// Meanings are the roles of series of a vendor's own reading. Roles has those of all readings.
+	Meanings []Meaning
 	// Event marks a reading whose cell holds NaN unless something happened in
 	// this tick (an XID code, say). Other cells keep their last value.
 	Event bool

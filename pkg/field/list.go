@@ -16,17 +16,17 @@ type List struct {
 	// Hidden are readings that are taken in addition and shown nowhere: what the health of
 	// devices is judged by, whatever the file asks for. Format leaves them out.
 	Hidden []Reading
-	// AMD is how AMD's devices are shown under the names of AMD's exporter; nil: not so.
-	AMD *AMD
+	// Dialect shows devices of a vendor under the names of another exporter; nil: none does.
+	Dialect *Dialect
 }
 
 // Hides reports whether a reading is taken only because it is one of Hidden, or goes with one,
-// or because a name of AMD's needs it: no field of the list shows it.
+// or because the dialect shows it: no field of the list does.
 func (l List) Hides(id ID) bool {
 	if id == XIDsSince || id == XIDsUntil {
 		id = XIDEvent
 	}
-	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) && !l.AMD.Shows(id) {
+	if !slices.ContainsFunc(l.Hidden, func(r Reading) bool { return r.Desc.ID == id }) && !l.Dialect.Shows(id) {
 		return false
 	}
 	return !slices.ContainsFunc(l.Fields, func(f Field) bool {
@@ -57,11 +57,11 @@ func (f *Field) Changes() bool {
 // of first use. For a field that the exporter computes from another reading (see
 // Input), that reading is listed. Fields that show one reading under several names or
 // in several units share its entry. Next to metrics, labels that change are listed, too, and
-// then what AMD's names need, and last what is Hidden, unless nothing is shown.
+// then what the dialect shows, and last what is Hidden, unless nothing is shown.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
-	named := l.AMD.readings()
+	named := l.Dialect.readings()
 	if len(l.Metrics()) == 0 && len(named) == 0 {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (l List) Readings() []Reading {
 		}
 	}
 	for _, r := range slices.Concat(named, l.Hidden) {
-		if i, seen := at[r.Desc.ID]; seen && l.AMD.Shows(r.Desc.ID) {
+		if i, seen := at[r.Desc.ID]; seen && l.Dialect.Shows(r.Desc.ID) {
 			out[i].Default = true
 		}
 		if _, seen := at[r.Desc.ID]; !seen {

@@ -8,8 +8,8 @@ import (
 
 // Names says under which names fields are shown. DCGM 4.7, and with it dcgm-exporter 4.9,
 // renamed many fields and changed the unit of some; the old names are those of DCGM 4.6 and
-// dcgm-exporter 4.8 and before. AMD's devices can have the names of AMD's exporter in place of
-// them, amd, or next to them: old,amd.
+// dcgm-exporter 4.8 and before. The name of a Dialect may follow, old,DIALECT, or stand alone: then
+// its devices have no other names.
 type Names string
 
 // The Names. Both is the name as written next to those of both generations.
@@ -18,44 +18,49 @@ const (
 	NamesOld       Names = "old"
 	NamesNew       Names = "new"
 	NamesBoth      Names = "both"
-	NamesAMD       Names = "amd"
-
-	andAMD = "," + NamesAMD
 )
 
-// AllNames returns every way to name fields.
-func AllNames() []string {
-	return []string{"as-written", "old", "new", "both", "amd", "as-written,amd", "old,amd", "new,amd", "both,amd"}
-}
-
-// ParseNames reads one of the Names.
-func ParseNames(s string) (Names, error) {
-	if !slices.Contains(AllNames(), s) {
-		return "", fmt.Errorf("bad names %v; write as-written, old, new or both, or amd, alone or behind one of these: new,amd", quoted(s))
+// AllNames returns every way to name fields, with the dialects that there are.
+func AllNames(dialects ...string) []string {
+	own := []string{"as-written", "old", "new", "both"}
+	out := slices.Clone(own)
+	for _, d := range dialects {
+		out = append(out, d)
+		for _, n := range own {
+			out = append(out, n+","+d)
+		}
 	}
-	return Names(s), nil
+	return out
 }
 
-// parseNVIDIA reads those of the Names that a line can have.
-func parseNVIDIA(s string) (Names, error) {
-	n, err := ParseNames(s)
+// ParseNames reads one of AllNames.
+func ParseNames(s string, dialects ...string) (Names, error) {
+	if slices.Contains(AllNames(dialects...), s) {
+		return Names(s), nil
+	}
+	more := ""
+	if len(dialects) > 0 {
+		more = ", or " + strings.Join(dialects, ", ") + ", alone or behind one of these: new," + dialects[0]
+	}
+	return "", fmt.Errorf("bad names %v; write as-written, old, new or both%s", quoted(s), more)
+}
+
+// Split returns the names of the list's fields, and the dialect; "" if there is none.
+func (n Names) Split() (own Names, dialect string) {
+	first, rest, both := strings.Cut(string(n), ",")
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("bad names %v; write as-written, old, new or both", quoted(s))
-	case n.amd():
-		return "", fmt.Errorf("names %v: AMD's names are of AMD's fields and not of lines; --field-names asks for them", quoted(s))
+	case both:
+		return Names(first), rest
+	case !slices.Contains(AllNames(), first):
+		return NamesAsWritten, first // the own names are those of all other devices
 	}
-	return n, nil
+	return n, ""
 }
 
-func (n Names) amd() bool { return n == NamesAMD || strings.HasSuffix(string(n), string(andAMD)) }
-
-// nvidia returns under which of NVIDIA's names fields are shown.
-func (n Names) nvidia() Names {
-	if n == NamesAMD {
-		return NamesAsWritten // of all other devices
-	}
-	return Names(strings.TrimSuffix(string(n), string(andAMD)))
+// InPlace reports whether the names are those of a dialect alone.
+func (n Names) InPlace() bool {
+	_, dialect := n.Split()
+	return dialect != "" && string(n) == dialect
 }
 
 // NewName returns the name that DCGM 4.7 has for the reading d, and by what the reading is
@@ -73,14 +78,15 @@ func (d *Descriptor) NewName() (name string, scale float64) {
 }
 
 // Named returns the list with the names that are wanted: its lines' own Names, else those
-// given. A field with several names is there once for each; all show one reading (see
+// given, without a dialect. A field with several names is there once for each; all show one reading (see
 // Readings). A name is shown once: a line that has it in the file goes before one that is
 // translated to it, and if that has another type, the translated line keeps the name that
 // the file has for it, which the problems say.
 //
 // Histograms keep their names: dcgm-exporter of no generation has any.
 func (l List) Named(names Names, file string) (List, []Problem) {
-	p, wanted := &problems{file: file}, names.nvidia()
+	p := &problems{file: file}
+	wanted, _ := names.Split()
 	shown := make([][]Field, len(l.Fields))
 	owners := map[string]int{} // of names: index of the line
 	for i := range l.Fields {
@@ -107,9 +113,6 @@ func (l List) Named(names Names, file string) (List, []Problem) {
 			owners[f.Name] = i
 			out.Fields = append(out.Fields, f)
 		}
-	}
-	if names.amd() {
-		out, _ = out.WithAMD(AMD{InPlace: names == NamesAMD})
 	}
 	return out, p.sorted()
 }

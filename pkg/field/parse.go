@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -212,7 +213,9 @@ func (p *parser) usable(f *Field, r *record) bool {
 
 // computed reports whether d has no single value for a device: the exporter counts it,
 // or it has further labels.
-func computed(d *Descriptor) bool { return d.ID >= FirstExporter && d.ID < FirstNVIDIA }
+func computed(d *Descriptor) bool {
+	return slices.ContainsFunc(exporterFields[:], func(e Descriptor) bool { return e.ID == d.ID })
+}
 
 // duplicate reports whether an earlier row has the same name. Two names of one
 // field are no duplicates: they become two families.
@@ -274,7 +277,7 @@ func (f *Field) set(name, value string) (err error) {
 			err = fmt.Errorf("option buckets is only for type histogram")
 		}
 	case "names":
-		f.Names, err = parseNVIDIA(value)
+		f.Names, err = ParseNames(value)
 	default:
 		if better, ok := Nearest(name, allOptions); ok {
 			return fmt.Errorf("unknown option %v, did you mean %v?", quoted(name), quoted(better))

@@ -1,11 +1,9 @@
-// Package file reads the files that an operator names: field lists, the web
-// configuration, job files, scripts of simulated GPUs. A path can lead to a FIFO without
-// a writer, a device, a file without an end or a file system whose server is away, by
-// mistake or by an attack. So only regular files are read, no larger than what is
-// expected of them, and by a Reader for no longer than a few seconds.
+// Package file reads the files that an operator names: field lists, the web configuration, job files, scripts of
+// simulated GPUs. By mistake or by an attack a path may lead to a FIFO without a writer, a device, an endless file or a
+// file system whose server does not answer. So the package reads only regular files up to an expected size, and a
+// Reader gives up after a few seconds.
 //
-// A Reader starts one goroutine for each read. It ends with the read, or when the system
-// answers.
+// A Reader starts one goroutine per read. It ends with the read, or when the system answers.
 package file
 
 import (
@@ -19,7 +17,7 @@ import (
 	"time"
 )
 
-// What can be wrong with a file in addition to what the system reports.
+// Errors in addition to the system's.
 var (
 	ErrNotRegular = errors.New("not a regular file")
 	ErrTooLarge   = errors.New("too large")
@@ -27,27 +25,26 @@ var (
 )
 
 const (
-	patience = 5 * time.Second // for the system to open and read a file
-	maxCalls = 8               // of a Reader at a time, and so those that are abandoned
+	patience = 5 * time.Second // limit for the system to open and read a file
+	maxCalls = 8               // maximum running calls of a Reader, abandoned ones included
 )
 
 // Reader reads files of one purpose. It is safe for concurrent use.
 type Reader struct {
 	read  func(path string) ([]byte, error)
-	calls chan struct{} // a token for each call that has not returned
+	calls chan struct{} // holds a token for each running call
 }
 
-// NewReader returns a Reader of files of at most that many bytes.
+// NewReader returns a Reader of files with at most limit bytes.
 func NewReader(limit int64) *Reader {
 	return &Reader{
-		read:  func(path string) ([]byte, error) { return read(disk{}, path, limit) },
+		read:  func(path string) ([]byte, error) { return readRegular(disk{}, path, limit) },
 		calls: make(chan struct{}, maxCalls),
 	}
 }
 
-// Read returns the content of a file. It waits for the system until ctx ends and for no
-// longer than a few seconds; a call that has not returned then is abandoned. While many
-// are, no other is begun.
+// Read returns the content of a file. It waits until ctx ends, at most a few seconds, and then abandons the call. While
+// too many abandoned calls are running, it starts no other.
 func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -76,14 +73,16 @@ func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
 	return nil, fmt.Errorf("%q: %w for %v; is its file system on a network?", path, ErrHangs, patience)
 }
 
-// Hangs reports whether the system has not yet answered a call.
+// Hangs reports whether a call has not returned.
 func (r *Reader) Hangs() bool { return len(r.calls) > 0 }
 
-// ReadIn returns the content of a file below root, or why it is none that can be read. It
-// waits for neither a FIFO nor a device, but for a file system it does.
-func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) { return read(root, name, limit) }
+// ReadIn returns the content of a file below root, or an error. It does not wait for a FIFO or a device, but it does
+// wait for a file system.
+func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
+	return readRegular(root, name, limit)
+}
 
-// directory is where names lead to files: an *os.Root, or disk.
+// directory opens files by name: an *os.Root, or disk.
 type directory interface {
 	Stat(name string) (fs.FileInfo, error)
 	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
@@ -96,8 +95,8 @@ func (disk) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) 
 	return os.OpenFile(name, flag, perm)
 }
 
-// read never waits for a writer, and never opens a device, which can have effects.
-func read(from directory, name string, limit int64) ([]byte, error) {
+// readRegular never waits for a writer, and never opens a device, which could have side effects.
+func readRegular(from directory, name string, limit int64) ([]byte, error) {
 	info, err := from.Stat(name)
 	if err != nil {
 		return nil, err
@@ -109,21 +108,21 @@ func read(from directory, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // read only
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
-	if err := check(info, name, limit); err != nil { // it was replaced meanwhile
+	if err := check(info, name, limit); err != nil { // it was replaced in the meantime
 		return nil, err
 	}
-	_ = f.SetReadDeadline(time.Now().Add(patience)) // of the few files of /proc that wait; others have none
+	_ = f.SetReadDeadline(time.Now().Add(patience)) // a few files of /proc block; other files have no deadline
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fmt.Errorf("%q: %w for %v", name, ErrHangs, patience)
 	case err != nil:
 		return nil, err
-	case int64(len(text)) > limit: // it has grown, or says that it is empty as those of /proc do
+	case int64(len(text)) > limit: // it has grown, or its size is given as 0 as in /proc
 		return nil, fmt.Errorf("%q: %w, it has more than %d bytes", name, ErrTooLarge, limit)
 	}
 	return text, nil
@@ -139,7 +138,7 @@ func check(info fs.FileInfo, name string, limit int64) error {
 	return nil
 }
 
-// kind names what is not a regular file.
+// kind names the type of a file that is not regular.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

@@ -105,7 +105,7 @@ func TestReplacedMeanwhile(t *testing.T) {
 	must(t, os.WriteFile(large, []byte("too much"), 0o644))
 	must(t, syscall.Mkfifo(fifo, 0o644))
 	for second, want := range map[string]error{fifo: ErrNotRegular, "/dev/zero": ErrNotRegular, large: ErrTooLarge} {
-		if _, err := read(replaced{regular, second}, "name", 3); !errors.Is(err, want) {
+		if _, err := readRegular(replaced{regular, second}, "name", 3); !errors.Is(err, want) {
 			t.Errorf("a file that becomes %q: %v, want %v", second, err, want)
 		}
 	}

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// Private is a directory for files that this process writes: other users can put no files
-// or links of theirs where its own are.
+// Private is a directory for this process's own files: other users cannot place files or links there.
 type Private struct {
 	Path string
-	Of   string // what is in it, for messages: "dumps"
-	Flag string // that names it: "dump-directory"
+	Of   string // its content, for messages: "dumps"
+	Flag string // the flag that names it: "dump-directory"
 }
 
-// temporary is the first letter of a file that is not whole yet.
+// temporary begins the name of an incomplete file.
 const temporary = "."
 
-// Open opens the directory, which is made if there is none.
+// Open opens the directory and creates it if needed.
 func (p Private) Open() (*os.Root, error) {
 	if err := os.MkdirAll(p.Path, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of %s (--%s): %w", p.Of, p.Flag, err)
@@ -30,7 +29,7 @@ func (p Private) Open() (*os.Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("examine the directory of %s: %w", p.Of, err)
 	}
-	if uid := ownerOf(link); uid != os.Geteuid() && (uid != 0 || link.IsDir()) { // systemd makes links to its directories
+	if uid := ownerOf(link); uid != os.Geteuid() && (uid != 0 || link.IsDir()) { // systemd creates links to its directories
 		return nil, p.foreign(uid)
 	}
 	root, err := os.OpenRoot(p.Path)
@@ -57,7 +56,7 @@ func (p Private) foreign(uid int) error {
 	return fmt.Errorf("the directory of %s %q belongs to user %d, not to %d: name another with --%s", p.Of, p.Path, uid, os.Geteuid(), p.Flag)
 }
 
-// Read returns a file in the directory, of at most limit bytes; nil if there is none.
+// Read returns a file in the directory with at most limit bytes; nil if there is none.
 func (p Private) Read(name string, limit int64) ([]byte, error) {
 	root, err := p.Open()
 	if err != nil {
@@ -70,8 +69,8 @@ func (p Private) Read(name string, limit int64) ([]byte, error) {
 	return text, errors.Join(err, root.Close())
 }
 
-// Write replaces a file in the directory, as WriteWhole does. It is for the only program that
-// writes this file: what a process that was killed has not finished is removed.
+// Write replaces a file in the directory as WriteWhole does, and removes incomplete files of a killed process. Only one
+// program may write the file.
 func (p Private) Write(name string, text []byte) error {
 	root, err := p.Open()
 	if err != nil {
@@ -83,8 +82,8 @@ func (p Private) Write(name string, text []byte) error {
 	return errors.Join(err, root.Close())
 }
 
-// WriteWhole writes a file of that name in the directory, which appears whole or not at all,
-// whenever the process or the machine stops.
+// WriteWhole writes a file in the directory atomically: whenever the process or the machine stops, the file is complete
+// or does not exist.
 func WriteWhole(root *os.Root, name string, write func(io.Writer) error) error {
 	f, err := root.OpenFile(temporary+name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -92,7 +91,7 @@ func WriteWhole(root *os.Root, name string, write func(io.Writer) error) error {
 	}
 	err = write(f)
 	if err == nil {
-		err = f.Sync() // or the name could be there before the content
+		err = f.Sync() // otherwise the name could be on disk before the content
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = root.Rename(temporary+name, name)
@@ -107,9 +106,8 @@ func WriteWhole(root *os.Root, name string, write func(io.Writer) error) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// List returns the regular files in the directory whose names begin with prefix, by name.
-// Of those that a process which was killed had not finished, it removes the ones that
-// were last written before a time.
+// List returns the regular files in the directory whose names begin with prefix, by name. It removes incomplete files
+// of a killed process that were last written before the given time.
 func List(root *os.Root, prefix string, unfinished time.Time) (out []fs.FileInfo, err error) {
 	all, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
@@ -122,7 +120,7 @@ func List(root *os.Root, prefix string, unfinished time.Time) (out []fs.FileInfo
 		}
 		info, e := f.Info()
 		switch {
-		case e != nil || !info.Mode().IsRegular(): // it has gone meanwhile
+		case e != nil || !info.Mode().IsRegular(): // removed in the meantime
 		case !partial:
 			out = append(out, info)
 		case info.ModTime().Before(unfinished):

@@ -10,27 +10,27 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Bounds of what is taken from an answer of the kubelet.
+// Limits on an answer of the kubelet.
 const (
-	longestName = 1024    // bytes of a name or id; Kubernetes' own names have 253 at most
-	mostIDs     = 1 << 18 // ids and claimed devices
-	mostPods    = 1 << 16 // pods, with devices or without
+	maxNameBytes = 1024    // bytes of a name or ID; Kubernetes' own names have at most 253
+	maxIDs       = 1 << 18 // IDs and claimed devices
+	maxPods      = 1 << 16 // pods, with devices or without
 )
 
-// answer is a list of the kubelet.
+// answer is a decoded list of the kubelet.
 type answer struct {
 	pods    []Pod            // as in Allocations
 	listed  map[PodName]bool // all pods
-	skipped int              // parts that could not be used
-	example string           // the first of them, for the log
+	skipped int              // number of unusable parts
+	example string           // the first unusable part, for the log
 	ids     int
 }
 
-// readAnswer takes from a list what counts. The error is about a list that is too long.
+// readAnswer decodes a list and keeps the resources that keep accepts. It returns an error if the list is too long.
 func readAnswer(list *v1.ListPodResourcesResponse, keep func(resource string) bool) (*answer, error) {
 	a := &answer{listed: map[PodName]bool{}}
-	if n := len(list.GetPodResources()); n > mostPods {
-		return nil, fmt.Errorf("read the kubelet's list: %d pods, more than %d", n, mostPods)
+	if n := len(list.GetPodResources()); n > maxPods {
+		return nil, fmt.Errorf("read the kubelet's list: %d pods, more than %d", n, maxPods)
 	}
 	for _, p := range list.GetPodResources() {
 		pod := Pod{PodName: PodName{p.GetNamespace(), p.GetName()}}
@@ -45,8 +45,8 @@ func readAnswer(list *v1.ListPodResourcesResponse, keep func(resource string) bo
 			slices.SortStableFunc(pod.Containers, func(a, b Container) int { return cmp.Compare(a.Name, b.Name) })
 			a.pods = append(a.pods, pod)
 		}
-		if a.ids > mostIDs {
-			return nil, fmt.Errorf("read the kubelet's list: more than %d device ids", mostIDs)
+		if a.ids > maxIDs {
+			return nil, fmt.Errorf("read the kubelet's list: more than %d device ids", maxIDs)
 		}
 	}
 	sortPods(a.pods)
@@ -57,8 +57,7 @@ func sortPods(pods []Pod) {
 	slices.SortStableFunc(pods, func(a, b Pod) int { return a.PodName.Compare(b.PodName) })
 }
 
-// devices joins the entries of each resource: the kubelet makes one per NUMA node, in
-// any order.
+// devices merges the entries of each resource: the kubelet makes one entry per NUMA node, in any order.
 func (a *answer) devices(pod PodName, c *v1.ContainerResources, keep func(string) bool) (out []Devices) {
 	byResource := map[string][]string{}
 	for _, d := range c.GetDevices() {
@@ -94,9 +93,9 @@ func (a *answer) claims(pod PodName, c *v1.ContainerResources) (out []Claim) {
 	return slices.CompactFunc(out, func(a, b Claim) bool { return a == b })
 }
 
-// usable reports whether all texts can be label values, and counts those that cannot.
+// usable reports whether all texts can be label values, and counts the unusable ones.
 func (a *answer) usable(pod PodName, container string, texts ...string) bool {
-	bad := slices.IndexFunc(texts, func(s string) bool { return !validText(s, longestName) })
+	bad := slices.IndexFunc(texts, func(s string) bool { return !validText(s, maxNameBytes) })
 	if bad < 0 {
 		return true
 	}
@@ -106,7 +105,7 @@ func (a *answer) usable(pod PodName, container string, texts ...string) bool {
 	return false
 }
 
-// deviceKey names a device as the kubelet does.
+// deviceKey identifies a device as the kubelet does.
 type deviceKey struct{ resource, id string }
 
 // holding is a device of a pod.
@@ -115,7 +114,7 @@ type holding struct {
 	device deviceKey
 }
 
-// each calls f with each device of pods. Claims are not among them: they can be shared.
+// each calls f for each device of pods, except claims, because claims can be shared.
 func each(pods []Pod, f func(holding)) {
 	for _, p := range pods {
 		for _, c := range p.Containers {
@@ -128,8 +127,8 @@ func each(pods []Pod, f func(holding)) {
 	}
 }
 
-// without returns pods without the devices that drop names; what has nothing left is
-// left out. It changes nothing in pods.
+// without returns pods without the devices that drop selects, and without pods that have nothing left. It does not
+// change pods.
 func without(pods []Pod, drop func(holding) bool) (out []Pod) {
 	for _, p := range pods {
 		var containers []Container
@@ -152,18 +151,16 @@ func without(pods []Pod, drop func(holding) bool) (out []Pod) {
 	return out
 }
 
-// holders finds out which of several pods has a device. The kubelet gives an id to one
-// pod at a time, but lists a pod that has finished until the pod is deleted, next to the
-// one that has got its device: the pod that came last has it. Pods that were listed
-// together from the start share the device, because it is not known which has it.
+// holders determines which of several pods has a device. The kubelet gives an ID to one pod at a time, but lists a
+// finished pod until it is deleted, next to the pod that now has its device: the pod that was listed later has it. Pods
+// that were listed together from the start share the device, because their order is unknown.
 type holders struct {
-	listed map[holding]bool // in the last answer; nil: there was none
-	former map[holding]bool // those of listed that another pod took over
+	listed map[holding]bool // in the last answer; nil: no answer yet
+	former map[holding]bool // entries of listed that another pod took over
 }
 
-// judge returns pods without devices that other pods have taken over, and the holders
-// for the next answer.
-func (h holders) judge(pods []Pod) ([]Pod, holders) {
+// assign returns pods without devices that other pods have taken over, and the holders for the next answer.
+func (h holders) assign(pods []Pod) ([]Pod, holders) {
 	next, fresh := holders{map[holding]bool{}, map[holding]bool{}}, map[deviceKey]PodName{}
 	each(pods, func(x holding) {
 		next.listed[x] = true
@@ -182,23 +179,21 @@ func (h holders) judge(pods []Pod) ([]Pod, holders) {
 	return without(pods, func(x holding) bool { return next.former[x] }), next
 }
 
-// restart judges the lists of a kubelet that has restarted, see kubeletLimits. Devices
-// come with their pods, because the checkpoint of the device manager is read before the
-// first pod is admitted: a pod that is listed has what is listed, but one that is not
-// may still be there.
+// restart filters the lists of a restarted kubelet, see kubeletLimits. Devices come with their pods, because the
+// kubelet reads the device manager's checkpoint before it admits the first pod: a listed pod has the listed devices,
+// but an unlisted pod may still be running.
 type restart struct {
-	before map[PodName]bool // all pods of the last list that was believed
-	since  time.Time        // the first list of the new kubelet; zero while all is believed
-	listed map[PodName]bool // all pods of the last list since then
-	steady time.Time        // since when that is the same
+	before map[PodName]bool // all pods of the last trusted list
+	since  time.Time        // when the new kubelet's first list came; zero while lists are trusted
+	listed map[PodName]bool // all pods of the newest list since then
+	steady time.Time        // since when that list has not changed
 }
 
-// begin says that the next list comes over a new connection.
+// begin records that the next list comes over a new connection.
 func (r *restart) begin(now time.Time) { r.since, r.listed, r.steady = now, nil, now }
 
-// missing returns the pods of last, as it was published, that are not listed although
-// they may still be there, without devices that pods of now have. It is empty when the
-// list is believed.
+// missing returns the pods in last, as published, that are not listed although they may still be running, without
+// devices that pods in now have. It is empty if the list is trusted.
 func (r *restart) missing(last, now []Pod, listed map[PodName]bool, at time.Time, limits kubeletLimits) []Pod {
 	if r.since.IsZero() {
 		r.before = listed

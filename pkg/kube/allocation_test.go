@@ -90,7 +90,7 @@ func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {
 		var h holders
 		for i, pods := range listed {
 			var got []Pod
-			got, h = h.judge(sorted(pods))
+			got, h = h.assign(sorted(pods))
 			if diff := cmp.Diff(want[i], got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s, answer %d (-want +got):\n%s", name, i, diff)
 			}
@@ -104,7 +104,7 @@ func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {
 	f("two at once", answers{{}, {old, next}}, answers{nil, {next, old}})
 	f("the next one goes first", answers{{old}, {old, next}, {old}}, answers{{old}, {next, rest}, {rest}})
 	f("and the pod has it again", answers{{old}, {old, next}, {}, {old}}, answers{{old}, {next, rest}, nil, {old}})
-	if _, h := (holders{}).judge(nil); h.listed == nil {
+	if _, h := (holders{}).assign(nil); h.listed == nil {
 		t.Error("an empty first answer is not noted")
 	}
 }

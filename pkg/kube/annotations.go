@@ -16,30 +16,29 @@ import (
 )
 
 const (
-	// annotationInterval is how often annotations are compared, at a time of each pod's own: a
-	// change on all nodes at once is spread over it.
+	// annotationInterval is how often annotations are compared. Each pod has its own phase, which spreads a change on
+	// all nodes over the interval.
 	annotationInterval = 30 * time.Second
 	annotationRetry    = 10 * time.Minute // the longest wait after failures
 )
 
-// AnnotationOptions are options of NewAnnotations. All but Log are required.
+// AnnotationOptions configure NewAnnotations. All but Log are required.
 type AnnotationOptions struct {
 	Pod       PodName
 	Want      func() map[string]string // an empty value removes the annotation; called by Run only
 	UserAgent string
-	Log       *zap.Logger // nil logs nothing
+	Log       *zap.Logger // may be nil
 }
 
-// Annotations keeps annotations of one pod as they should be. It reads nothing: it patches
-// the pod when what it wants has changed, for which it needs the right to patch pods in the
-// pod's namespace.
+// Annotations keeps annotations of one pod up to date. It reads nothing: it patches the pod when the wanted annotations
+// change. It needs the right to patch pods in the pod's namespace.
 type Annotations struct {
 	o   AnnotationOptions
 	log *zap.Logger
 	api *APIServer
 }
 
-// NewAnnotations returns Annotations that do nothing until Run runs.
+// NewAnnotations returns Annotations, which do nothing before Run.
 func NewAnnotations(o AnnotationOptions) *Annotations {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -47,7 +46,7 @@ func NewAnnotations(o AnnotationOptions) *Annotations {
 	return &Annotations{o: o, log: o.Log.Named("annotations"), api: NewAPIServer(APIOptions{UserAgent: o.UserAgent})}
 }
 
-// Run writes until ctx ends, and returns nil. Call it once.
+// Run writes until ctx ends, and returns nil. It may be called once.
 func (a *Annotations) Run(ctx context.Context) error {
 	var written map[string]string
 	failing, wait := "", annotationInterval
@@ -81,7 +80,7 @@ func (a *Annotations) Run(ctx context.Context) error {
 
 // patch sets the annotations in one request.
 func (a *Annotations) patch(ctx context.Context, want map[string]string) error {
-	values := map[string]*string{} // nil removes one
+	values := map[string]*string{} // nil removes an annotation
 	for name, value := range want {
 		values[name] = nil
 		if value = clip(value); value != "" {

@@ -80,7 +80,7 @@ func TestList(t *testing.T) {
 
 func TestPartsOfNoUseAreLeftOutAndCounted(t *testing.T) {
 	const gpu = "nvidia.com/gpu"
-	long := strings.Repeat("x", longestName+1)
+	long := strings.Repeat("x", maxNameBytes+1)
 	f := func(name string, skipped int, pods ...*v1.PodResources) {
 		t.Helper()
 		good := pod("ns", "p", container("c", devices(gpu, "GPU-1")))
@@ -113,13 +113,13 @@ func TestPartsOfNoUseAreLeftOutAndCounted(t *testing.T) {
 }
 
 func TestAnswersThatAreTooLong(t *testing.T) {
-	ids := make([]string, mostIDs+1)
+	ids := make([]string, maxIDs+1)
 	for i := range ids {
 		ids[i] = "x"
 	}
 	for name, list := range map[string]*v1.ListPodResourcesResponse{
 		"ids":  listOf(pod("ns", "p", container("c", devices("nvidia.com/gpu", ids...)))),
-		"pods": {PodResources: make([]*v1.PodResources, mostPods+1)},
+		"pods": {PodResources: make([]*v1.PodResources, maxPods+1)},
 	} {
 		if got, err := readAnswer(list, gpus); err == nil || got != nil {
 			t.Errorf("too many %s: %v, %v, want an error", name, got, err)
@@ -146,7 +146,7 @@ func FuzzList(f *testing.F) {
 		}
 		if a, err := readAnswer(&list, gpus); err == nil {
 			check(t, a.pods)
-			current, _ := holders{}.judge(a.pods)
+			current, _ := holders{}.assign(a.pods)
 			check(t, current)
 		}
 	})
@@ -157,7 +157,7 @@ func check(t testing.TB, pods []Pod) {
 	t.Helper()
 	label := func(s ...string) {
 		for _, s := range s {
-			if s == "" || len(s) > longestName || !utf8.ValidString(s) {
+			if s == "" || len(s) > maxNameBytes || !utf8.ValidString(s) {
 				t.Errorf("%q cannot be a label", s)
 			}
 		}

@@ -374,7 +374,7 @@ func startAPI(t *testing.T, s *APIServer, logs *observer.ObservedLogs) *running 
 // newAPI returns an APIServer with a log, for the config of a server.
 func newAPI(o APIOptions, config func() (*rest.Config, error)) (*APIServer, *observer.ObservedLogs) {
 	core, logs := observer.New(zap.DebugLevel)
-	o.Log, o.Vendors = zap.New(core), Vendors{NVIDIA(), AMD()}
+	o.Log = zap.New(core)
 	s := NewAPIServer(o)
 	s.config = config
 	return s, logs

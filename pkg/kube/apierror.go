@@ -14,15 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Reasons of the API server: values of the label reason. ReasonMalformed and ReasonTooLarge are others.
+// Reasons of the API server, for the label reason, in addition to ReasonMalformed and ReasonTooLarge.
 const (
 	ReasonNoNode       = "no_node_name" // APIOptions.Node is empty
-	ReasonNoConfig     = "no_config"    // no service account in this pod, and no KUBECONFIG
-	ReasonUnauthorized = "unauthorized" // the API server does not accept our token or certificate
-	ReasonForbidden    = "forbidden"    // it knows who we are, and a permission is missing
-	ReasonNotServed    = "not_served"   // it does not know the resource, in no version that we know
-	ReasonUnreachable  = "unreachable"  // no answer in time, or one that says "later": 429, 5xx
-	ReasonTLS          = "tls"          // no trust: certificate, authority, or a clock that is wrong
+	ReasonNoConfig     = "no_config"    // neither a service account in this pod nor KUBECONFIG
+	ReasonUnauthorized = "unauthorized" // the API server rejects our token or certificate
+	ReasonForbidden    = "forbidden"    // a permission is missing
+	ReasonNotServed    = "not_served"   // it serves the resource in no version that we know
+	ReasonUnreachable  = "unreachable"  // no answer in time, or "try later": 429, 5xx
+	ReasonTLS          = "tls"          // no trust: certificate, authority, or a wrong clock
 )
 
 func apiReasons() []string {
@@ -41,12 +41,11 @@ var (
 	errNoVersion  = errors.New("the answer is not a list of an API server: it has no resource version")
 )
 
-// undecodable is how client-go marks an event that it could not read. The status it
-// makes up for it is 500.
+// undecodable is client-go's reason for an event that it could not decode; the status it makes up for it is 500.
 const undecodable = "ClientWatchDecoding"
 
-// reasonOf sorts an error by the person who can mend it. All that passes by itself is
-// one reason, so that an outage with many faces is reported once.
+// reasonOf classifies an error by the person who can repair it. All errors that pass by themselves have one reason, so
+// that an outage with many symptoms is reported once.
 func reasonOf(err error) string {
 	var status apierrors.APIStatus
 	hasStatus := errors.As(err, &status)
@@ -77,7 +76,7 @@ func later(code int) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
 }
 
-// isTooLarge says that an answer, or a list, is beyond our limits.
+// isTooLarge reports whether an answer or a list exceeds our limits.
 func isTooLarge(err error) bool {
 	var answer *http.MaxBytesError
 	return errors.Is(err, errTooMany) || errors.As(err, &answer)
@@ -102,10 +101,10 @@ func isNetwork(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// resource is what is read, for messages.
+// resource names the resource in messages.
 type resource struct{ group, name string }
 
-// explain says what was tried and, if a person must help, what to do.
+// explain names the failed attempt and, if a person must help, the remedy.
 func (r resource) explain(verb string, err error) error {
 	did := fmt.Sprintf("%s %s", verb, r.name)
 	switch reasonOf(err) {

@@ -25,64 +25,60 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Metadata is what the API server reported last about this node. It is immutable.
+// Metadata is the API server's latest information about this node. It is immutable.
 type Metadata struct {
-	// Version grows when the content changes. The first answer of each list is a change;
-	// 0: there was none yet.
+	// Version grows when the content changes. The first answer of each list is a change; 0 means no answer yet.
 	Version uint64
-	// PodsTime and SlicesTime are when each list was last confirmed: when it was read, and
-	// by each event of the watch that follows, bookmarks included, about once a minute.
-	// Zero: never.
+	// PodsTime and SlicesTime are when each list was last confirmed: by reading it, or by an event of the following
+	// watch, including bookmarks, which come about once a minute. Zero: never.
 	PodsTime, SlicesTime time.Time
-	// Pods are all pods of this node that the API still has, ended ones included.
+	// Pods holds all pods of this node that the API still has, including ended ones.
 	Pods map[PodName]PodMeta
-	// ByUID finds a pod by each of its uids: the API's, and for a static pod also the one
-	// that the kubelet gave it, which is in the names of its cgroups.
+	// ByUID finds a pod by each of its UIDs: the API's, and for a static pod also the kubelet's, which is in the names
+	// of its cgroups.
 	ByUID map[string]PodName
-	// Slices are the devices of this node's ResourceSlices.
+	// Slices holds the devices of this node's ResourceSlices.
 	Slices map[DeviceName]SliceDevice
-	// Claims are the ResourceClaims that the kubelet listed and that have been asked for, each with the devices that it
-	// only looks at: see Uses. nil: they are not read. ClaimsTime is when the last list was gone through.
+	// Claims holds the ResourceClaims that the kubelet listed and that have been read, each with the devices that it
+	// only observes: see Uses. nil: claims are not read. ClaimsTime is when the last list was processed.
 	Claims     map[ClaimName][]DeviceName
 	ClaimsTime time.Time
 }
 
-// APIOptions are options of NewAPIServer. The zero value is usable and reads nothing.
+// APIOptions configure NewAPIServer. The zero value is usable and reads nothing.
 type APIOptions struct {
-	// Node is the name of this node in the API, as a rule from the environment variable
-	// NODE_NAME, which the downward API fills from spec.nodeName. Empty: nothing is read,
-	// and Health says what to set. It is not taken from the host name: without hostNetwork
-	// that is the pod's, and node names differ from host names.
-	Node    string
-	Pods    bool    // read uids and labels of this node's pods
-	Slices  bool    // read the devices of this node's ResourceSlices
-	Vendors Vendors // whose drivers' slices count
-	// Allocations is the kubelet's answer, never nil, whose claims are read. nil: none is.
+	// Node is the name of this node in the API, normally from the environment variable NODE_NAME, which the downward
+	// API fills from spec.nodeName. If it is empty, nothing is read, and Health says which variable to set. The host
+	// name does not replace it: without hostNetwork that is the pod's name, and node names differ from host names.
+	Node   string
+	Pods   bool // read UIDs and labels of this node's pods
+	Slices bool // read the devices of this node's ResourceSlices
+	// Allocations returns the kubelet's answer, never nil, whose claims are read. nil disables that.
 	Allocations func() *Allocations
-	KeepLabel   func(name string) bool // which labels of pods are kept; nil: none, only uids
+	KeepLabel   func(name string) bool // selects the labels of pods to keep; nil: none, only UIDs
 	UserAgent   string                 // for the API server's audit log; empty: warpgauge
-	OnChange    func()                 // called after new content was published, never twice at a time; must not block; nil: none
-	Log         *zap.Logger            // nil logs nothing
+	OnChange    func()                 // called after new content was published; calls do not overlap; must not block; may be nil
+	Log         *zap.Logger            // may be nil
 }
 
 // APIServer reads metadata of this node's pods and its ResourceSlices from the API server.
 type APIServer struct {
-	Health Healths // one for each list that is read
+	Health Healths // one per list
 
 	o      APIOptions
 	log    *zap.Logger
-	config func() (*rest.Config, error) // asked at the start and again after failures
+	config func() (*rest.Config, error) // called at the start and again after failures
 	feeds  []*feed
 	claims *claimReader // nil: claims are not read
 	newest atomic.Pointer[Metadata]
-	mu     sync.Mutex // one publisher at a time
+	mu     sync.Mutex // serializes publishers
 }
 
-// abandonAfter is how long Run waits at its end for a call that ignores its context, as
-// the credential helper of a kubeconfig does.
+// abandonAfter is how long Run waits at its end for a call that ignores its context, for example a kubeconfig's
+// credential helper.
 const abandonAfter = 2 * time.Second
 
-// NewAPIServer returns an APIServer that reads nothing until Run runs.
+// NewAPIServer returns an APIServer, which reads nothing before Run.
 func NewAPIServer(o APIOptions) *APIServer {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -113,10 +109,10 @@ func (s *APIServer) addFeed(mapping string, l list) {
 	s.feeds, s.Health = append(s.feeds, f), append(s.Health, f.health)
 }
 
-// Snapshot returns the newest one, which may be empty but is never nil. It waits for nothing.
+// Snapshot returns the newest Metadata, which may be empty but is never nil. It does not wait.
 func (s *APIServer) Snapshot() *Metadata { return s.newest.Load() }
 
-// Run reads until ctx ends, and returns nil. Call it once.
+// Run reads until ctx ends, and returns nil. It may be called once.
 func (s *APIServer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, f := range s.feeds {
@@ -142,8 +138,7 @@ func (s *APIServer) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish swaps the snapshot for a copy that edit has worked on. edit returns whether
-// more than times differs.
+// publish replaces the snapshot by a copy that edit has changed. edit reports whether more than times has changed.
 func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,20 +154,20 @@ func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 }
 
 const (
-	qps, burst = 0.5, 10  // requests a second: one list and then a watch every few minutes, however fast a server ends them
-	maxAnswer  = 16 << 20 // bytes of one answer that is read whole: a thousand pods with all their metadata
+	qps, burst = 0.5, 10  // requests per second: one list and then a watch every few minutes, however fast a server ends them
+	maxAnswer  = 16 << 20 // bytes of one answer that is read completely: a thousand pods with all their metadata
 )
 
-// clients are the ways in which we talk to an API server.
+// clients holds the connections to an API server.
 type clients struct {
 	pods     metadata.Interface
 	slices   dynamic.Interface
-	versions func(ctx context.Context, group string) ([]string, error) // of an API group
+	versions func(ctx context.Context, group string) ([]string, error) // versions of an API group
 	close    func()                                                    // closes idle connections
 }
 
-// configFromEnvironment returns how to reach the API server: by the files that
-// KUBECONFIG names if it is set, else with the service account of this pod.
+// configFromEnvironment returns how to reach the API server: with KUBECONFIG's files if it is set, else with this pod's
+// service account.
 func configFromEnvironment() (*rest.Config, error) {
 	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" {
 		rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(files)}
@@ -198,7 +193,7 @@ func configFromEnvironment() (*rest.Config, error) {
 	return config, nil
 }
 
-// dial makes clients. It does not talk to the API server yet.
+// dial creates clients. It does not contact the API server.
 func (s *APIServer) dial() (*clients, error) {
 	c, err := s.newClients(qps, burst)
 	if err != nil {
@@ -213,7 +208,7 @@ func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
 		return nil, err
 	}
 	config := prepared(found, s.o.UserAgent, qps, burst)
-	config.Timeout = 0 // it would end watches too; each call has its own limit
+	config.Timeout = 0 // it would end watches, too; each call has its own limit
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
@@ -235,8 +230,8 @@ func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
 	return c, nil
 }
 
-// Config returns how to reach the API server, as APIServer does, for another client's calls,
-// each of which gets a short answer.
+// Config returns how to reach the API server, as APIServer does, for another client's calls. Their answers must be
+// short.
 func Config(userAgent string) (*rest.Config, error) {
 	found, err := configFromEnvironment()
 	if err != nil {
@@ -245,18 +240,18 @@ func Config(userAgent string) (*rest.Config, error) {
 	return prepared(found, userAgent, qps, burst), nil
 }
 
-// prepared bounds what a client asks for and takes.
+// prepared limits a client's requests and answers.
 func prepared(found *rest.Config, userAgent string, qps float32, burst int) *rest.Config {
 	config := rest.CopyConfig(found)
 	config.UserAgent = userAgent
 	config.QPS, config.Burst = qps, burst
-	config.DisableCompression = true // answers are small, and the API server's time is dearer than bytes in a cluster
+	config.DisableCompression = true // answers are small, and the API server's CPU costs more than bandwidth within a cluster
 	config.WarningHandler = rest.NoWarnings{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return bounded{next} })
 	return config
 }
 
-// versionsOf reads the versions of one group. A cluster's whole discovery is megabytes.
+// versionsOf reads the versions of one group, because a cluster's whole discovery is megabytes.
 func versionsOf(ctx context.Context, c rest.Interface, group string) (versions []string, err error) {
 	body, err := c.Get().AbsPath("/apis", group).SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if err != nil {
@@ -276,8 +271,8 @@ func versionsOf(ctx context.Context, c rest.Interface, group string) (versions [
 	return versions, nil
 }
 
-// bounded limits answers that client-go reads whole into memory. Events of a watch
-// are bounded by its decoder, and their sum must not be.
+// bounded limits answers that client-go reads completely into memory. The decoder limits each event of a watch; their
+// sum must not be limited.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -288,7 +283,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// WrappedRoundTripper lets client-go find the transport whose connections it closes.
+// WrappedRoundTripper lets client-go find the transport to close its connections.
 func (b bounded) WrappedRoundTripper() http.RoundTripper { return b.next }
 
 var (
@@ -296,9 +291,8 @@ var (
 	_ utilnet.RoundTripperWrapper = bounded{}
 )
 
-// RouteKlog makes the messages of client-go, which klog writes to standard error
-// otherwise, messages of log at debug level: Health reports what matters of them. main
-// calls it once, before Run.
+// RouteKlog sends client-go's messages, which klog would write to standard error, to log at debug level: Health reports
+// the important ones. It must be called once, before Run.
 func RouteKlog(log *zap.Logger) {
 	log = log.Named("client-go")
 	klog.SetLogger(funcr.New(func(prefix, args string) {
@@ -309,8 +303,8 @@ func RouteKlog(log *zap.Logger) {
 	}, funcr.Options{}))
 }
 
-// SilenceGRPC drops what gRPC writes to standard error, for which it would wait: Health
-// reports what matters. gRPC wants it to be called before anything else of it.
+// SilenceGRPC drops gRPC's messages to standard error, whose writes would block: Health reports the important ones. It
+// must be called before any other use of gRPC.
 func SilenceGRPC() {
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
 }

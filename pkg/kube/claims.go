@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/field"
+
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,23 +18,23 @@ import (
 type ClaimName struct{ Namespace, Name string }
 
 const (
-	claimQPS, claimBurst = 10, 64          // requests a second: a claim is asked for once, by its name
-	mostClaims           = 1024            // that are asked for; a node has as many as devices, and a few
-	claimRetry           = time.Minute     // until claims that could not be read are asked for again, doubling up to claimRest
-	claimRest            = time.Hour       // without a change of what the kubelet lists
-	claimLimit           = 5 * time.Second // for all of them; owners wait for it
+	claimQPS, claimBurst = 10, 64          // requests per second: a claim is read once, by name
+	maxClaims            = 1024            // maximum number of claims read; a node has about as many as devices
+	claimRetry           = time.Minute     // initial pause before failed claims are read again, doubling up to claimRest
+	claimRest            = time.Hour       // while the kubelet's list does not change
+	claimLimit           = 5 * time.Second // for all claims together; owners wait for it
 )
 
-// claimReader reads the ResourceClaims that the kubelet lists, which does not say whether a claim is one for admin
-// access: such a pod looks at devices that others use (KEP-5018). What is allocated to a claim of a running pod does
-// not change, so each is read once.
+// claimReader reads the ResourceClaims that the kubelet lists. The kubelet does not say whether a claim is for admin
+// access, which only observes devices that others use (KEP-5018). The allocation of a running pod's claim does not
+// change, so each claim is read once.
 type claimReader struct {
 	s        *APIServer
-	list     *sliceList // by whose way the version of the API is picked
+	list     *sliceList // used only to choose the API version
 	poll     poller
 	seen     uint64                     // version of the allocations
-	known    map[ClaimName][]DeviceName // claims that have been read
-	failures int                        // in a row
+	known    map[ClaimName][]DeviceName // claims already read
+	failures int                        // consecutive failures
 	reported bool
 }
 
@@ -41,14 +43,13 @@ func newClaimReader(s *APIServer) *claimReader {
 }
 
 func (r *claimReader) run(ctx context.Context) {
-	r.poll.run(ctx, r.read, func() bool { return r.s.o.Allocations().Version != r.seen })
+	r.poll.run(ctx, r.fetchClaims, func() bool { return r.s.o.Allocations().Version != r.seen })
 }
 
-// read reads the claims that are not known, and publishes. A claim that cannot be read counts as
-// one that uses its devices, as all do without this.
-func (r *claimReader) read(ctx context.Context) time.Duration {
+// fetchClaims reads the unknown claims and publishes. A claim that cannot be read counts as one that uses its devices.
+func (r *claimReader) fetchClaims(ctx context.Context) time.Duration {
 	a := r.s.o.Allocations()
-	names := claimNames(a, r.s.o.Vendors)
+	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
 		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)
 		return !found
@@ -84,8 +85,8 @@ func (r *claimReader) read(ctx context.Context) time.Duration {
 	return min(claimRetry<<min(r.failures-1, 6), claimRest)
 }
 
-// ask reads claims, and returns the first error. After a refusal it asks for no other claim of that namespace:
-// under the GPU Operator only those of its own may be read.
+// ask reads claims and returns the first error. After a refusal it reads no other claim of that namespace: under the
+// GPU Operator only claims of its own namespace may be read.
 func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error) {
 	if len(unread) == 0 {
 		return nil
@@ -103,7 +104,7 @@ func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error)
 	}
 	resource.Resource = "resourceclaims"
 	refused := map[string]bool{} // namespaces
-	for _, name := range unread[:min(len(unread), mostClaims)] {
+	for _, name := range unread[:min(len(unread), maxClaims)] {
 		if refused[name.Namespace] {
 			continue
 		}
@@ -120,7 +121,7 @@ func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error)
 	return first
 }
 
-// looksAt returns the devices to which a claim has admin access.
+// looksAt returns the devices that a claim has admin access to.
 func looksAt(claim *unstructured.Unstructured) (out []DeviceName) {
 	results, _, err := unstructured.NestedSlice(claim.Object, "status", "allocation", "devices", "results")
 	if err != nil {
@@ -136,12 +137,12 @@ func looksAt(claim *unstructured.Unstructured) (out []DeviceName) {
 	return out
 }
 
-// claimNames are the claims of devices that count, sorted, each once.
-func claimNames(a *Allocations, vendors Vendors) (out []ClaimName) {
+// claimNames returns the claims with devices of the vendors, sorted, each once.
+func claimNames(a *Allocations) (out []ClaimName) {
 	for _, p := range a.Pods {
 		for _, c := range p.Containers {
 			for i := range c.Claims {
-				if vendors.Driver(c.Claims[i].Device.Driver) != nil {
+				if field.VendorByDriver(c.Claims[i].Device.Driver) != nil {
 					out = append(out, ClaimName{c.Claims[i].Namespace, c.Claims[i].Name})
 				}
 			}
@@ -153,8 +154,8 @@ func claimNames(a *Allocations, vendors Vendors) (out []ClaimName) {
 
 func (c ClaimName) compare(d ClaimName) int { return PodName(c).Compare(PodName(d)) }
 
-// Uses reports whether a claim gives its device to be used. It does not if it only looks (admin access), and
-// not before the claim has been read.
+// Uses reports whether a claim uses its device. It returns false if the claim only observes the device (admin access),
+// or has not been read yet.
 func (m *Metadata) Uses(c Claim) bool {
 	if m == nil || m.Claims == nil {
 		return true

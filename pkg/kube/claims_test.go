@@ -62,7 +62,7 @@ func TestClaims(t *testing.T) {
 		allocations := atomic.Pointer[Allocations]{}
 		allocations.Store(&Allocations{})
 		core, logs := observer.New(zap.WarnLevel)
-		c := NewAPIServer(APIOptions{Node: "node-1", Vendors: Vendors{NVIDIA()}, Allocations: allocations.Load, Log: zap.New(core)})
+		c := NewAPIServer(APIOptions{Node: "node-1", Allocations: allocations.Load, Log: zap.New(core)})
 		c.config = s.config
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()

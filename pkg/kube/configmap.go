@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ConfigMapKey is the key of a ConfigMap under which dcgm-exporter has the counters CSV.
+// ConfigMapKey is the key of dcgm-exporter's counters CSV in a ConfigMap.
 const ConfigMapKey = "metrics"
 
-// ReadConfigMap asks the API server once for the counters CSV in a ConfigMap, as
-// dcgm-exporter does for -m. It needs the right to get that ConfigMap.
+// ReadConfigMap reads the counters CSV from a ConfigMap once, as dcgm-exporter does for -m. It needs the right to get
+// that ConfigMap.
 func ReadConfigMap(ctx context.Context, namespace, name, userAgent string) ([]byte, error) {
 	return NewAPIServer(APIOptions{UserAgent: userAgent}).readConfigMap(ctx, namespace, name)
 }

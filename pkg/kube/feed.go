@@ -17,30 +17,30 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// A kube-apiserver answers a list of one node within milliseconds, sends the headers of a
-// watch at once, and a bookmark about once a minute.
+// A kube-apiserver answers a list for one node within milliseconds, sends the headers of a watch at once, and a
+// bookmark about once a minute.
 const (
-	answerLimit   = 30 * time.Second // for a list, for the headers of a watch, for the versions of a group
-	watchWorks    = 10 * time.Second // a watch that is open for this long works
-	longestWatch  = 10 * time.Minute // a watch lasts half of this to all of it
-	watchSlack    = 30 * time.Second // for a server to end a watch at the time it was asked to
+	answerLimit   = 30 * time.Second // for a list, for a watch's headers, for the versions of a group
+	watchWorks    = 10 * time.Second // a watch that stays open for this long works
+	longestWatch  = 10 * time.Minute // a watch lasts between half of this and all of it
+	watchSlack    = 30 * time.Second // for a server to end a watch at the requested time
 	shortestWatch = time.Second      // a watch that ends earlier without an event has failed
-	firstDelay    = time.Second      // between a failure and the next attempt, doubling up to
+	firstDelay    = time.Second      // pause after a failure, doubling up to
 	lastDelay     = time.Minute
-	longDelay     = 5 * time.Minute // while the resource is not served, which an upgrade may mend, or there is too much of it
-	healthy       = 2 * time.Minute // after an attempt that lasted this long the delays start from the first
+	longDelay     = 5 * time.Minute // while the resource is not served, which an upgrade may repair, or is too large
+	healthy       = 2 * time.Minute // after an attempt that lasted this long the pauses start over
 )
 
-// list is what a feed keeps up to date. It belongs to the feed's goroutine.
+// list is the target of a feed. It belongs to the feed's goroutine.
 type list interface {
 	resource() resource
 	node() string
-	// version picks the API version. absent: the resource was not found in the last one.
+	// version chooses the API version. absent: the last chosen version did not have the resource.
 	version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error)
 	api(c *clients, r schema.GroupVersionResource) api
 	replace(objects iter.Seq2[runtime.Object, error]) error
 	apply(object runtime.Object, deleted bool) error
-	confirm() // the content is what it was
+	confirm() // the content is unchanged
 	size() int
 }
 
@@ -50,9 +50,9 @@ type api struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// feed keeps a list up to date: it lists, watches from there on, and lists again when the
-// watch fails. Unlike client-go's reflector it limits every call, reports every failure
-// to a Health, and follows the resource to another API version after an upgrade.
+// feed keeps a list up to date: it lists, then watches, and lists again when the watch fails. Unlike client-go's
+// reflector it limits every call, reports every failure to a Health, and follows the resource to another API version
+// after an upgrade.
 type feed struct {
 	list   list
 	health *Health
@@ -60,10 +60,10 @@ type feed struct {
 	dial   func() (*clients, error)
 
 	reading schema.GroupVersionResource
-	at      string // resource version of the newest list or event; empty: the newest there is
-	broken  bool   // watches fail: a list alone is not a success
+	at      string // resource version of the newest list or event; empty: the newest available
+	broken  bool   // watches fail, so a list alone is not a success
 	trusted bool   // a watch has worked since the last refusal
-	absent  bool   // the resource was not found in the version that was picked
+	absent  bool   // the chosen version does not have the resource
 }
 
 // callError is an error of a call to the API server.
@@ -77,10 +77,10 @@ func (e *callError) Unwrap() error { return e.err }
 
 // run reads until ctx ends.
 func (f *feed) run(ctx context.Context) {
-	f.at = "0" // what the API server has in memory
+	f.at = "0" // the API server's cache
 	for failures := 0; ctx.Err() == nil; failures++ {
 		began := time.Now()
-		err := f.read(ctx)
+		err := f.listAndWatch(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -97,8 +97,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// delay is how long to wait after that many failures in a row, half of it by chance: all
-// nodes of a cluster lose the API server at the same time.
+// delay returns the pause after that many consecutive failures. Half of it is random, because all nodes of a cluster
+// lose the API server at the same time.
 func delay(failures int, err error) time.Duration {
 	d := min(lastDelay, firstDelay<<min(failures, 10))
 	if (errors.Is(err, errNotServed) || isTooLarge(err)) && failures > 3 {
@@ -107,8 +107,8 @@ func delay(failures int, err error) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // spreads load
 }
 
-// read lists once and watches until that fails.
-func (f *feed) read(ctx context.Context) *callError {
+// listAndWatch lists once and watches until that fails.
+func (f *feed) listAndWatch(ctx context.Context) *callError {
 	c, err := f.dial()
 	if err != nil {
 		return &callError{"read", err}
@@ -143,12 +143,11 @@ func (f *feed) pick(ctx context.Context, c *clients) error {
 	return nil
 }
 
-// Bounds of a list: far more than a node can have. Of what is kept of the objects there is
-// never more than of one list and one page in memory.
+// Limits on a list: far more than a node can have. At most one list and one page are in memory.
 const (
-	pageSize     = 500      // objects of an answer; API servers before 1.34 ignore it for the first list
-	maxObjects   = 10_000   // of a list: pods, those that have ended included; devices
-	maxLabelText = 32 << 20 // bytes of the labels of pods that are kept
+	pageSize     = 500      // objects per answer; API servers before 1.34 ignore it for the first list
+	maxObjects   = 10_000   // per list: pods, including ended ones; devices
+	maxLabelText = 32 << 20 // bytes of kept pod labels
 )
 
 // replace reads the whole list, page by page.
@@ -157,7 +156,7 @@ func (f *feed) replace(ctx context.Context, a api) error {
 	pages := func(yield func(runtime.Object, error) bool) {
 		o := metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector(), Limit: pageSize}
 		if f.at != "" {
-			o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan // with a limit it would be that very version otherwise
+			o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan // with a limit it would be exactly that version otherwise
 		}
 		for n := 0; ; {
 			objects, m, err := f.page(ctx, a, o)
@@ -202,7 +201,7 @@ func (f *feed) page(ctx context.Context, a api, o metav1.ListOptions) ([]runtime
 	if err != nil {
 		return nil, nil, err
 	}
-	if m.GetResourceVersion() == "" { // it merely looks like an empty list
+	if m.GetResourceVersion() == "" { // it only looks like an empty list
 		return nil, nil, errNoVersion
 	}
 	objects, err := meta.ExtractList(list)
@@ -213,7 +212,7 @@ func (f *feed) selector() string {
 	return fields.OneTermEqualSelector("spec.nodeName", f.list.node()).String()
 }
 
-// follow watches once. It returns nil when the server has ended the watch in time.
+// follow watches once. It returns nil if the server ended the watch in time.
 func (f *feed) follow(ctx context.Context, a api) error {
 	last := longestWatch/2 + rand.N(longestWatch/2) //nolint:gosec // spreads load
 	seconds := int64(last / time.Second)
@@ -256,7 +255,7 @@ func (f *feed) follow(ctx context.Context, a api) error {
 	}
 }
 
-// event takes over one event of a watch.
+// event applies one event of a watch.
 func (f *feed) event(e watch.Event) error {
 	if e.Type == watch.Error {
 		return apierrors.FromObject(e.Object)
@@ -289,41 +288,41 @@ func (f *feed) works() {
 	f.health.Succeeded(f.list.size())
 }
 
-// failed reports a failure, unless the next attempt is expected to mend it.
+// failed reports a failure, unless the next attempt probably repairs it.
 func (f *feed) failed(err *callError) {
 	switch {
 	case f.list.resource().group != "" && apierrors.IsNotFound(err.err):
-		f.absent = true // there are other versions
+		f.absent = true // try the other versions
 		return
 	case apierrors.IsResourceExpired(err.err), apierrors.IsGone(err.err), apierrors.HasStatusCause(err.err, metav1.CauseTypeResourceVersionTooLarge):
-		f.at = "" // it does not have the version from which we read on
+		f.at = "" // it does not have our resource version
 		return
 	case isTooLarge(err.err) && f.at != "":
-		f.at = "" // now in pages, however old the API server is
+		f.at = "" // now in pages, even on an old API server
 		return
 	case apierrors.IsForbidden(err.err) && f.trusted:
-		f.trusted = false // an API server that has just started refuses what it allows when it has read its roles
+		f.trusted = false // an API server that has just started refuses everything until it has read its roles
 		return
 	}
 	f.broken = f.broken || err.verb == "watch"
 	f.health.Failed(reasonOf(err.err), f.list.resource().explain(err.verb, err.err))
 }
 
-// limit bounds a call. done must be called when it has returned.
+// limit bounds a call. The caller must call done when it has returned.
 func (f *feed) limit(ctx context.Context, verb string) (limited context.Context, done func()) {
 	limited, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	overdue := f.overdue(verb)
 	return limited, func() { overdue.Stop(); cancel() }
 }
 
-// overdue reports a call that ignores even its context.
+// overdue reports a call that ignores its context.
 func (f *feed) overdue(verb string) *time.Timer {
 	return time.AfterFunc(answerLimit+watchSlack, func() {
 		f.health.Failed(reasonOf(errNoAnswer), f.list.resource().explain(verb, errNoAnswer))
 	})
 }
 
-// cause returns why ctx ended if that is why a call failed.
+// cause returns why ctx ended if that made the call fail.
 func cause(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errNoAnswer) {
 		return errNoAnswer

@@ -10,16 +10,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// Mappings of this package: values of the label mapping.
+// Mappings of this package, for the label mapping.
 const (
 	MappingPodResources     = "pod_resources"     // the kubelet's pod-resources socket
-	MappingPodMetadata      = "pod_metadata"      // the API server: uids and labels of pods
+	MappingPodMetadata      = "pod_metadata"      // the API server: UIDs and labels of pods
 	MappingResourceSlices   = "resource_slices"   // the API server: devices of dynamic resource allocation
 	MappingContainerRuntime = "container_runtime" // the runtime's socket: names of containers
 )
 
-// Health is the state of one mapping, that is of one background client that says who
-// uses a device. Its methods may be called concurrently.
+// Health is the state of one mapping: a background client that reports who uses a device. It is safe for concurrent
+// use.
 type Health struct {
 	name string
 	log  *zap.Logger
@@ -28,14 +28,13 @@ type Health struct {
 	tried   bool
 	up      bool
 	reason  string
-	err     error // of the last failure
+	err     error // the last failure
 	success time.Time
 	entries int
 	errors  map[string]uint64 // by reason
 }
 
-// NewHealth returns the Health of a mapping. The counters of the given reasons exist
-// from the start. log may be nil.
+// NewHealth returns the Health of a mapping. The counters of the given reasons exist from the start. log may be nil.
 func NewHealth(name string, log *zap.Logger, reasons ...string) *Health {
 	if log == nil {
 		log = zap.NewNop()
@@ -47,8 +46,7 @@ func NewHealth(name string, log *zap.Logger, reasons ...string) *Health {
 	return h
 }
 
-// Succeeded records an answer with that many entries. It logs the first one, and one
-// that follows a failure.
+// Succeeded records an answer with the given number of entries. It logs the first answer and the first after a failure.
 func (h *Health) Succeeded(entries int) {
 	h.mu.Lock()
 	first, recovered, age := !h.tried, h.tried && !h.up, h.age()
@@ -62,8 +60,8 @@ func (h *Health) Succeeded(entries int) {
 	}
 }
 
-// Failed records that no answer came. reason is a short constant, a label value; err
-// says what happened and what to do. It logs when the reason changes.
+// Failed records a failure. reason is a short constant for a label; err names the failure and the remedy. It logs when
+// the reason changes.
 func (h *Health) Failed(reason string, err error) {
 	h.mu.Lock()
 	changed := !h.tried || h.up || h.reason != reason
@@ -80,17 +78,17 @@ func (h *Health) Failed(reason string, err error) {
 	}
 }
 
-// Counted counts n entries that were left out of a good answer. The caller logs them.
+// Counted counts n dropped entries of a good answer. The caller logs them.
 func (h *Health) Counted(reason string, n int) {
 	h.mu.Lock()
 	h.errors[reason] += uint64(n)
 	h.mu.Unlock()
 }
 
-// State is a copy of a Health at one moment.
+// State is a copy of a Health at one time.
 type State struct {
 	Name    string
-	Tried   bool          // there was an answer or a failure
+	Tried   bool          // there has been an answer or a failure
 	Failing string        // reason of the last failure; empty after an answer
 	Problem error         // the last failure; nil after an answer
 	Age     time.Duration // of the last answer
@@ -103,7 +101,7 @@ func (h *Health) State() State {
 	return State{Name: h.name, Tried: h.tried, Failing: h.reason, Problem: h.err, Age: h.age()}
 }
 
-// age wants mu held.
+// age must be called with mu held.
 func (h *Health) age() time.Duration {
 	if h.success.IsZero() {
 		return 0
@@ -122,8 +120,8 @@ var (
 		"Failed attempts to learn who uses which device, by reason.", []string{"mapping", "reason"}, nil)
 )
 
-// Healths are all mappings of a process as one prometheus.Collector: a registry takes
-// a description only once.
+// Healths combines all mappings of a process into one prometheus.Collector, because a registry accepts a description
+// only once.
 type Healths []*Health
 
 // Describe implements prometheus.Collector.

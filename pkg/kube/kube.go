@@ -1,11 +1,10 @@
-// Package kube reads what Kubernetes knows about the devices of a node: which pod has
-// which device (the kubelet's pod-resources socket), uids and labels of pods and
-// the devices of ResourceSlices (the API server), and the names of running
-// containers (the container runtime's socket).
+// Package kube reads Kubernetes' information about the devices of a node: which pod has which device (the kubelet's
+// pod-resources socket), UIDs and labels of pods and the devices of ResourceSlices (the API server), and the names of
+// running containers (the container runtime's socket).
 //
-// Each client runs in the background and publishes immutable snapshots behind an
-// atomic pointer. Reading a snapshot never waits. After a failure the last good
-// snapshot stays, and a Health reports since when and why.
+// Each client has one goroutine, its Run, and publishes immutable snapshots behind an atomic pointer. Reading a
+// snapshot never waits. After a failure the last good snapshot stays, and a Health reports since when and why. Package
+// owner joins the snapshots.
 package kube
 
 import (
@@ -25,7 +24,7 @@ func (p PodName) Compare(q PodName) int {
 	return cmp.Or(cmp.Compare(p.Namespace, q.Namespace), cmp.Compare(p.Name, q.Name))
 }
 
-// failure is why a server gave no answer: a reason for metrics, an error for the log.
+// failure says why a server gave no answer: a reason for metrics and an error for the log.
 type failure struct {
 	reason string
 	err    error
@@ -35,26 +34,25 @@ func fail(reason, format string, args ...any) *failure {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// poller calls a function at the times that the function asks for, and earlier
-// after Suspect.
+// poller calls a function at the times that the function chooses, and earlier after Suspect.
 type poller struct {
 	suspect chan struct{}
-	gap     time.Duration // least time between two calls
+	gap     time.Duration // minimum time between two calls
 }
 
 func newPoller() poller { return poller{suspect: make(chan struct{}, 1), gap: time.Second} }
 
-// Suspect asks for a call soon because something may have changed, and for a second
-// call after that: a pod is listed before it has its devices. It never blocks.
+// Suspect makes the poller call soon because something may have changed, and once more after that: a pod is listed
+// before it has its devices. It never blocks.
 func (p *poller) Suspect() {
 	select {
 	case p.suspect <- struct{}{}:
-	default: // a call is pending already
+	default: // a call is already pending
 	}
 }
 
-// run calls poll until ctx ends. poll returns how long to wait. When changed, which
-// is checked once per gap, returns true, the next call comes early. changed may be nil.
+// run calls poll until ctx ends. poll returns the time to wait. When changed, which is checked once per gap, returns
+// true, the next call comes early. changed may be nil.
 func (p *poller) run(ctx context.Context, poll func(context.Context) time.Duration, changed func() bool) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -89,17 +87,16 @@ func (p *poller) run(ctx context.Context, poll func(context.Context) time.Durati
 	}
 }
 
-// clip bounds a text of another program for the log.
+// clip shortens another program's text for the log.
 func clip(s string) string {
 	const most = 300 // bytes
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "�")
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…" // without half a rune
+	return strings.ToValidUTF8(s[:most], "") + "…" // without an incomplete rune
 }
 
-// validText reports whether a text of another program can be a label value of at most
-// that many bytes.
+// validText reports whether another program's text can be a label value of at most that many bytes.
 func validText(s string, most int) bool {
 	return s != "" && len(s) <= most && utf8.ValidString(s)
 }

@@ -19,36 +19,35 @@ import (
 const (
 	ReasonMalformed  = "malformed"  // an answer that is not a message
 	ReasonRecovering = "recovering" // the kubelet has restarted and does not list all pods yet
-	ReasonSkipped    = "skipped"    // counted only: parts of an answer that cannot be used
+	ReasonSkipped    = "skipped"    // counter only: unusable parts of an answer
 )
 
-// Allocations is what the kubelet reported last. It is immutable.
+// Allocations is the kubelet's latest answer. It is immutable.
 type Allocations struct {
-	// Version grows with each change of content. The first answer is a change; 0 means
-	// that there was none yet.
+	// Version grows with each change of content. The first answer is a change; 0 means no answer yet.
 	Version uint64
 	// Time is when the content was last confirmed; zero before the first answer.
 	Time time.Time
-	Pods []Pod // those with devices or claims that count, by namespace and name
+	Pods []Pod // pods with relevant devices or claims, by namespace and name
 }
 
-// Pod is a pod that has devices. The kubelet does not report its UID.
+// Pod is a pod with devices. The kubelet does not report its UID.
 type Pod struct {
 	PodName
-	Containers []Container // those with devices or claims that count, by name
+	Containers []Container // containers with relevant devices or claims, by name
 }
 
-// Container is a container that has devices.
+// Container is a container with devices.
 type Container struct {
 	Name    string
-	Devices []Devices // by resource, one for each
+	Devices []Devices // one entry per resource, sorted
 	Claims  []Claim   // sorted
 }
 
 // Devices are devices of one resource.
 type Devices struct {
-	Resource string   // such as nvidia.com/gpu
-	IDs      []string // of the device plugin; sorted, unique
+	Resource string   // for example nvidia.com/gpu
+	IDs      []string // the device plugin's IDs; sorted, unique
 }
 
 // Claim is one device of a resource claim (dynamic resource allocation).
@@ -61,45 +60,41 @@ func (c Claim) compare(d Claim) int {
 	return cmp.Or(cmp.Compare(c.Namespace, d.Namespace), cmp.Compare(c.Name, d.Name), c.Device.compare(d.Device))
 }
 
-// DefaultKubeletSocket is where the kubelet listens unless it is configured otherwise.
+// DefaultKubeletSocket is the kubelet's default socket.
 const DefaultKubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
-// KubeletOptions are options of NewKubelet. The zero value is usable.
+// KubeletOptions configure NewKubelet. The zero value is usable.
 type KubeletOptions struct {
-	// Socket is the path of the kubelet's socket, with or without unix:// before
-	// it; empty means DefaultKubeletSocket. In a container mount its directory, not the
-	// socket: a mounted socket stays that of a kubelet that is gone.
+	// Socket is the path of the kubelet's socket, with or without unix://; empty means DefaultKubeletSocket. In a
+	// container mount the socket's directory: a mounted socket keeps belonging to the old kubelet after a restart.
 	Socket string
-	// Period lies between two lists; 0 means 5 s. The kubelet grants all its clients
-	// together a hundred calls per second.
+	// Period is the time between two lists; 0 means 5 s. The kubelet grants all its clients together a hundred calls
+	// per second.
 	Period time.Duration
-	// Keep says which resources count. Claims always count. nil: all.
+	// Keep selects the resources. Claims are always kept. nil: all.
 	Keep     func(resource string) bool
-	OnChange func()      // called after new content was published; must not block; nil: none
-	Log      *zap.Logger // nil logs nothing
+	OnChange func()      // called after new content was published; must not block; may be nil
+	Log      *zap.Logger // may be nil
 }
 
 // kubeletLimits are constants that only tests change.
 type kubeletLimits struct {
 	timeout time.Duration // of a call
-	// A kubelet that has restarted serves before it has found its pods, and lists none,
-	// or only static ones, although all keep running. A pod that it does not list any
-	// more keeps its devices until
-	//   - the kubelet lists half of all pods that it listed before, and its list of
-	//     pods has not changed for steady; or
-	//   - distrust has passed; or
-	//   - another pod has got its devices.
+	// A restarted kubelet serves before it has found its pods, and lists none, or only static ones, although all keep
+	// running. A pod that it no longer lists keeps its devices until
+	//  - the kubelet lists half of all pods that it listed before, and its list of pods has not changed for steady; or
+	//  - distrust has passed; or
+	//  - another pod has got its devices.
 	steady, distrust time.Duration
-	most             int // bytes of an answer; grpc's own default is 4 MiB, and the kubelet's clients take 16
+	maxBytes         int // bytes of an answer; gRPC's default is 4 MiB, and the kubelet's other clients accept 16
 }
 
-// silentCalls is how many calls in a row may time out before another connection is
-// tried. Pings of grpc would be quicker, but a server takes more than one in five
-// minutes for an attack.
+// silentCalls is how many consecutive calls may time out before another connection is tried. gRPC pings would be
+// quicker, but a server treats more than one in five minutes as an attack.
 const silentCalls = 3
 
-// Kubelet asks the kubelet of this node which pod has which device: every Period, after
-// Suspect, and when a restart of the kubelet has replaced its socket.
+// Kubelet reads from the kubelet of this node which pod has which device: every Period, after Suspect, and when a
+// restart of the kubelet has replaced its socket.
 type Kubelet struct {
 	poller
 	Health *Health
@@ -110,12 +105,12 @@ type Kubelet struct {
 	shown   atomic.Pointer[Allocations]
 	connect func(context.Context) (lister, *failure)
 
-	// Of Run's goroutine.
+	// Used by Run's goroutine only.
 	lister  lister      // nil: not connected
-	file    os.FileInfo // of the socket when the last connection was tried; nil: there was none
-	fresh   bool        // the connection has given no list yet
-	silent  int         // calls in a row that timed out
-	skipped int         // parts of the last list that could not be used
+	file    os.FileInfo // the socket's file when the last connection was tried; nil: none
+	fresh   bool        // the connection has not returned a list yet
+	silent  int         // consecutive timed-out calls
+	skipped int         // unusable parts of the last list
 	restart restart
 	holders holders
 }
@@ -126,7 +121,7 @@ type lister interface {
 	close()
 }
 
-// NewKubelet returns a Kubelet that knows nothing until Run runs.
+// NewKubelet returns a Kubelet, which knows nothing before Run.
 func NewKubelet(o KubeletOptions) *Kubelet {
 	o.Socket = cmp.Or(strings.TrimPrefix(o.Socket, "unix://"), DefaultKubeletSocket)
 	o.Period = cmp.Or(o.Period, 5*time.Second)
@@ -142,29 +137,29 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	k := &Kubelet{
 		poller: newPoller(), o: o, log: o.Log.Named("podresources"),
 		Health: NewHealth(MappingPodResources, o.Log, append(socketReasons(), ReasonMalformed, ReasonRecovering, ReasonSkipped)...),
-		limits: kubeletLimits{timeout: 10 * time.Second, steady: 15 * time.Second, distrust: 5 * time.Minute, most: 16 << 20},
+		limits: kubeletLimits{timeout: 10 * time.Second, steady: 15 * time.Second, distrust: 5 * time.Minute, maxBytes: 16 << 20},
 	}
 	k.connect = k.dial
 	k.shown.Store(&Allocations{})
 	return k
 }
 
-// Snapshot returns what was published last, never nil. It waits for nothing.
+// Snapshot returns the last published Allocations, never nil. It does not wait.
 func (k *Kubelet) Snapshot() *Allocations { return k.shown.Load() }
 
-// Run asks until ctx ends, and returns nil. Call it once.
+// Run polls until ctx ends, and returns nil. It may be called once.
 func (k *Kubelet) Run(ctx context.Context) error {
 	defer k.hangUp()
 	k.run(ctx, k.poll, k.replaced)
 	return nil
 }
 
-// poll asks once and publishes the answer. It returns how long to wait.
+// poll lists once and publishes the answer. It returns the time to wait.
 func (k *Kubelet) poll(ctx context.Context) time.Duration {
 	list, f := k.list(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return 0 // Run ends, which is not a failure
+		return 0 // Run is ending, which is not a failure
 	case f != nil && f.reason == ReasonRateLimited:
 		k.Health.Failed(f.reason, f.err)
 		return k.gap + rand.N(k.gap) //nolint:gosec // spreads clients that wait for the same limit
@@ -183,7 +178,7 @@ func (k *Kubelet) poll(ctx context.Context) time.Duration {
 		k.fresh = false
 		k.restart.begin(now)
 	}
-	pods, holders := k.holders.judge(a.pods)
+	pods, holders := k.holders.assign(a.pods)
 	kept := k.restart.missing(last.Pods, pods, a.listed, now, k.limits)
 	if len(kept) == 0 {
 		k.holders = holders
@@ -199,14 +194,14 @@ func (k *Kubelet) poll(ctx context.Context) time.Duration {
 	return k.o.Period
 }
 
-// list asks for pods, over a new connection when there is none or it has ended.
+// list lists the pods, over a new connection if there is none or it has ended.
 func (k *Kubelet) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
 	if k.lister != nil && k.replaced() {
 		k.hangUp()
 	}
 	for reused := k.lister != nil; ; reused = false {
 		if k.lister == nil {
-			// Before connecting: a socket that comes meanwhile is then seen as another one.
+			// Before connecting, so that a socket created meanwhile counts as a new one.
 			k.file, _ = os.Stat(k.o.Socket)
 			l, f := k.connect(ctx)
 			if f != nil {
@@ -231,16 +226,16 @@ func (k *Kubelet) list(ctx context.Context) (*v1.ListPodResourcesResponse, *fail
 		case ReasonClosed, ReasonNotGRPC:
 			k.hangUp()
 			if reused && f.reason == ReasonClosed {
-				continue // the kubelet may have restarted meanwhile
+				continue // the kubelet may have restarted in the meantime
 			}
 		}
 		return nil, f
 	}
 }
 
-// replaced reports whether another socket is at the path. A socket that is gone is not
-// another one: the connection works without its name. The time of change counts too,
-// because file systems reuse the number of a removed file at once.
+// replaced reports whether there is another socket at the path. A missing socket does not count: the connection works
+// without its name. The modification time is compared, too, because file systems reuse the number of a removed file at
+// once.
 func (k *Kubelet) replaced() bool {
 	now, err := os.Stat(k.o.Socket)
 	return err == nil && (k.file == nil || !os.SameFile(now, k.file) || !now.ModTime().Equal(k.file.ModTime()))
@@ -253,7 +248,7 @@ func (k *Kubelet) hangUp() {
 	}
 }
 
-// publish shows a snapshot. One with the content of the last has its Version.
+// publish publishes a snapshot. If the content is unchanged, the Version stays.
 func (k *Kubelet) publish(pods []Pod, confirmed time.Time) {
 	last := k.Snapshot()
 	if last.Version > 0 && reflect.DeepEqual(last.Pods, pods) {
@@ -289,7 +284,7 @@ type kubeletConn struct {
 }
 
 func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
-	s := &socket{path: k.o.Socket, what: "the kubelet", timeout: k.limits.timeout, most: k.limits.most, advice: map[string]string{
+	s := &socket{path: k.o.Socket, what: "the kubelet", timeout: k.limits.timeout, maxBytes: k.limits.maxBytes, advice: map[string]string{
 		ReasonAbsent:        "start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; if that directory was replaced there, restart the pod",
 		ReasonDenied:        "the socket is root's; run as root, and allow it if SELinux or AppArmor confine us",
 		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime makes a directory of what it cannot mount",

@@ -240,7 +240,7 @@ func TestReasonsOfDialing(t *testing.T) {
 func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	kubelet.Set(train("a", "GPU-1"))
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick}, timeout(100*time.Millisecond), func(k *Kubelet) { k.limits.most = 100_000 })
+	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick}, timeout(100*time.Millisecond), func(k *Kubelet) { k.limits.maxBytes = 100_000 })
 	r.owners("ml/a")
 	good := r.Snapshot()
 	f := func(name, reason, part string, misbehave func(), behave func()) {

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// PodMeta is what is kept of a pod's metadata.
+// PodMeta is the kept part of a pod's metadata.
 type PodMeta struct {
 	UID    string            // the API's
-	Labels map[string]string // those that APIOptions.KeepLabel keeps; may be nil
+	Labels map[string]string // the labels that APIOptions.KeepLabel keeps; may be nil
 }
 
-// mirrorOf is the annotation by which the kubelet marks the API's copy of a static
-// pod. Its value is the uid that the kubelet gave the pod itself.
+// mirrorOf is the annotation with which the kubelet marks the API's copy of a static pod. Its value is the kubelet's
+// UID of the pod.
 const mirrorOf = "kubernetes.io/config.mirror"
 
 // podList is the list of this node's pods.
@@ -28,7 +28,7 @@ type podList struct {
 	s      *APIServer
 	pods   map[PodName]podEntry
 	text   int  // bytes of their labels
-	filled bool // a list has come
+	filled bool // a list has been read
 }
 
 type podEntry struct {
@@ -36,7 +36,7 @@ type podEntry struct {
 	own string // the kubelet's uid of a static pod
 }
 
-// size is that of the labels, in bytes.
+// size returns the size of the labels in bytes.
 func (p podEntry) size() (n int) {
 	for name, value := range p.Labels {
 		n += len(name) + len(value)
@@ -68,8 +68,8 @@ func (l *podList) api(c *clients, r schema.GroupVersionResource) api {
 	}
 }
 
-// take returns the little that is kept of a pod.
-func (l *podList) take(object runtime.Object) (PodName, podEntry, error) {
+// decodePod returns the kept part of a pod.
+func (l *podList) decodePod(object runtime.Object) (PodName, podEntry, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok || m.Name == "" || m.UID == "" {
 		return PodName{}, podEntry{}, fmt.Errorf("read pod: %T without name or uid", object)
@@ -93,7 +93,7 @@ func (l *podList) replace(objects iter.Seq2[runtime.Object, error]) error {
 		if err != nil {
 			return err
 		}
-		name, p, err := l.take(object)
+		name, p, err := l.decodePod(object)
 		if err != nil {
 			return err
 		}
@@ -108,9 +108,9 @@ func (l *podList) replace(objects iter.Seq2[runtime.Object, error]) error {
 	return nil
 }
 
-// apply takes over one pod. Most events of a pod change its status only.
+// apply applies an event of one pod. Most events only change the status.
 func (l *podList) apply(object runtime.Object, deleted bool) error {
-	name, p, err := l.take(object)
+	name, p, err := l.decodePod(object)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (l *podList) apply(object runtime.Object, deleted bool) error {
 	changed := !known || !before.equal(p)
 	switch {
 	case deleted:
-		if changed = known && before.UID == p.UID; changed { // else there already is another pod of that name
+		if changed = known && before.UID == p.UID; changed { // otherwise another pod of that name already exists
 			delete(l.pods, name)
 			l.text -= before.size()
 		}
@@ -135,7 +135,7 @@ func (l *podList) apply(object runtime.Object, deleted bool) error {
 
 func (l *podList) confirm() { l.publish(false) }
 
-// publish publishes the pods, or only that they are what they were.
+// publish publishes the pods, or only that they are unchanged.
 func (l *podList) publish(changed bool) {
 	now := time.Now()
 	if !changed {

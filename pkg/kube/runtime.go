@@ -15,31 +15,30 @@ import (
 // ReasonOldAPI means a container runtime before CRI v1.
 const ReasonOldAPI = "v1alpha2"
 
-// Containers are the containers that run on the node. It is immutable.
+// Containers holds the containers that run on the node. It is immutable.
 type Containers struct {
 	Version uint64                      // grows when ByID changes
 	Time    time.Time                   // of the newest answer; zero before the first
 	ByID    map[string]RunningContainer // by id: 64 hexadecimal digits
 }
 
-// RunningContainer says what a container is to Kubernetes.
+// RunningContainer identifies a container in Kubernetes.
 type RunningContainer struct {
 	Pod    PodName
-	PodUID string // as in the names of control groups: of a static pod, the hash in its annotation kubernetes.io/config.hash
+	PodUID string // as in the names of control groups: for a static pod, the hash in its annotation kubernetes.io/config.hash
 	Name   string // in the pod's spec
 }
 
-// RuntimeOptions are options of NewRuntime. Socket is required.
+// RuntimeOptions configure NewRuntime. Socket is required.
 type RuntimeOptions struct {
-	Socket   string      // path of the runtime's socket; "unix://" may be before it
-	OnChange func()      // called after a new Version was published; must not block; nil: none
-	Log      *zap.Logger // nil logs nothing
+	Socket   string      // path of the runtime's socket, with or without "unix://"
+	OnChange func()      // called after a new Version was published; must not block; may be nil
+	Log      *zap.Logger // may be nil
 }
 
-// Runtime asks the container runtime of this node (CRI v1: CRI-O, cri-dockerd, containerd
-// since 1.6) for its containers. The kubelet puts names and uids of pods on each container
-// as labels, so this takes no permissions in the cluster, only the socket. The only calls
-// are ListContainers and, if that is unknown, Version.
+// Runtime lists the containers of this node's container runtime (CRI v1: CRI-O, cri-dockerd, containerd since 1.6). The
+// kubelet labels each container with its pod's name and UID, so this needs only the socket and no permissions in the
+// cluster. It only calls ListContainers and, if that is unknown, Version.
 type Runtime struct {
 	poller
 	Health *Health
@@ -48,10 +47,10 @@ type Runtime struct {
 	socket   socket
 	period   time.Duration
 	snapshot atomic.Pointer[Containers]
-	conn     *conn // of Run's goroutine; nil: not connected
+	conn     *conn // used by Run's goroutine only; nil: not connected
 }
 
-// NewRuntime returns a Runtime that knows nothing until Run runs.
+// NewRuntime returns a Runtime, which knows nothing before Run.
 func NewRuntime(o RuntimeOptions) *Runtime {
 	if o.OnChange == nil {
 		o.OnChange = func() {}
@@ -59,7 +58,7 @@ func NewRuntime(o RuntimeOptions) *Runtime {
 	r := &Runtime{
 		poller: newPoller(), onChange: o.OnChange, period: 10 * time.Second,
 		Health: NewHealth(MappingContainerRuntime, o.Log, append(socketReasons(), ReasonOldAPI)...),
-		socket: socket{path: strings.TrimPrefix(o.Socket, "unix://"), what: "the container runtime", timeout: 5 * time.Second, most: 64 << 20, advice: map[string]string{
+		socket: socket{path: strings.TrimPrefix(o.Socket, "unix://"), what: "the container runtime", timeout: 5 * time.Second, maxBytes: 64 << 20, advice: map[string]string{
 			ReasonAbsent:        "start the runtime, check --container-runtime-socket, and in a pod mount the socket's directory from the host",
 			ReasonDenied:        "the socket is root's: run as root, and allow it if SELinux or AppArmor confine us",
 			ReasonNotASocket:    "it is not a socket, or one of another kind; a container runtime makes a directory of what it cannot mount",
@@ -74,24 +73,24 @@ func NewRuntime(o RuntimeOptions) *Runtime {
 	return r
 }
 
-// Snapshot returns the newest one, never nil. It never waits.
+// Snapshot returns the newest Containers, never nil. It does not wait.
 func (r *Runtime) Snapshot() *Containers { return r.snapshot.Load() }
 
-// Run asks until ctx ends, and returns nil. Call it once.
+// Run polls until ctx ends, and returns nil. It may be called once.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer r.hangUp()
 	r.run(ctx, r.poll, nil)
 	return nil
 }
 
-// poll asks once. After a failure the next call makes a new connection.
+// poll lists once. After a failure the next call makes a new connection.
 func (r *Runtime) poll(ctx context.Context) time.Duration {
 	limited, cancel := context.WithTimeout(ctx, r.socket.timeout)
 	defer cancel()
 	containers, f := r.list(limited)
 	if f != nil {
 		r.hangUp()
-		if !errors.Is(ctx.Err(), context.Canceled) { // else Run ends
+		if !errors.Is(ctx.Err(), context.Canceled) { // otherwise Run is ending
 			r.Health.Failed(f.reason, f.err)
 		}
 		return r.period
@@ -109,7 +108,7 @@ func (r *Runtime) poll(ctx context.Context) time.Duration {
 	return r.period
 }
 
-// list asks for the containers that run.
+// list returns the running containers.
 func (r *Runtime) list(ctx context.Context) (map[string]RunningContainer, *failure) {
 	if r.conn == nil {
 		c, f := r.socket.dial(ctx)
@@ -125,7 +124,7 @@ func (r *Runtime) list(ctx context.Context) (map[string]RunningContainer, *failu
 	}
 	f := r.conn.failure(err)
 	if f.reason == ReasonUnimplemented {
-		// A runtime that is too old? The messages of v1alpha2 are those of v1 (k8s.io/cri-api had both up to 1.25).
+		// An old runtime? The messages of v1alpha2 equal those of v1 (k8s.io/cri-api had both up to 1.25).
 		var v v1.VersionResponse
 		if r.conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &v1.VersionRequest{}, &v) == nil {
 			return nil, fail(ReasonOldAPI, "call %s at %q: %q %q speaks CRI v1alpha2 only (containerd has v1 since 1.6)",
@@ -142,7 +141,7 @@ func (r *Runtime) hangUp() {
 	}
 }
 
-// The labels that the kubelet puts on containers (k8s.io/kubelet/pkg/types/labels.go).
+// Labels that the kubelet sets on containers (k8s.io/kubelet/pkg/types/labels.go).
 const (
 	labelPodUID    = "io.kubernetes.pod.uid"
 	labelNamespace = "io.kubernetes.pod.namespace"
@@ -150,7 +149,7 @@ const (
 	labelContainer = "io.kubernetes.container.name"
 )
 
-// containersOf reads an answer. Containers that the kubelet did not make are left out.
+// containersOf decodes an answer. It skips containers that the kubelet did not create.
 func containersOf(list []*v1.Container) map[string]RunningContainer {
 	out := make(map[string]RunningContainer, len(list))
 	for _, c := range list {

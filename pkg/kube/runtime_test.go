@@ -144,7 +144,7 @@ func TestFailuresHaveReasons(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 		defer cancel()
 		c := NewRuntime(RuntimeOptions{Socket: socket})
-		c.socket.most = most
+		c.socket.maxBytes = most
 		defer c.hangUp()
 		_, err := c.list(ctx)
 		return err

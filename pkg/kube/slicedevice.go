@@ -6,16 +6,18 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"warpgauge/pkg/field"
 )
 
-// DeviceName is what an allocated claim calls a device.
+// DeviceName is the name of a device in an allocated claim.
 type DeviceName struct{ Driver, Pool, Device string }
 
 func (n DeviceName) compare(o DeviceName) int {
 	return cmp.Or(cmp.Compare(n.Driver, o.Driver), cmp.Compare(n.Pool, o.Pool), cmp.Compare(n.Device, o.Device))
 }
 
-// Kind is the kind of a device of a ResourceSlice.
+// Kind is the kind of a device in a ResourceSlice.
 type Kind uint8
 
 // Kinds.
@@ -26,24 +28,23 @@ const (
 	GPUPartition
 )
 
-// SliceDevice is what a ResourceSlice says of a device. An empty text is unknown.
+// SliceDevice is a ResourceSlice's description of a device. Empty texts are unknown.
 type SliceDevice struct {
 	Kind       Kind
 	UUID       string
-	ParentUUID string // of the GPU of a MIG device
-	Profile    string // of a MIG device or partition
-	PCIBusID   string // as published; of a partition its GPU's
-	RenderNode string // DRM render node of a partition that exists: "renderD129"
+	ParentUUID string // UUID of a MIG device's GPU
+	Profile    string // profile of a MIG device or partition
+	PCIBusID   string // as published; for a partition its GPU's
+	RenderNode string // DRM render node of an existing partition: "renderD129"
 }
 
-// readSlice converts a ResourceSlice of any version; false: not of a driver that counts,
-// or without what every slice has. v1beta1 has the field basic around what later
-// versions have in the device itself.
+// readSlice converts a ResourceSlice of any version. It returns false if no vendor's driver published it, or if
+// mandatory fields are missing. v1beta1 wraps in the field basic the fields that later versions have in the device
+// itself.
 //
-// Attribute names are those of https://github.com/NVIDIA/k8s-dra-driver-gpu
-// (cmd/gpu-kubelet-plugin/deviceinfo.go, 25.3.0 to May 2026) and
-// https://github.com/ROCm/k8s-gpu-dra-driver (docs/driver-attributes.md, 0.1 to 1.0).
-func readSlice(object map[string]any, vendors Vendors) (slice, bool) {
+// The attribute names come from https://github.com/NVIDIA/k8s-dra-driver-gpu (cmd/gpu-kubelet-plugin/deviceinfo.go,
+// 25.3.0 to May 2026) and https://github.com/ROCm/k8s-gpu-dra-driver (docs/driver-attributes.md, 0.1 to 1.0).
+func readSlice(object map[string]any) (slice, bool) {
 	spec := child(object, "spec")
 	pool := child(spec, "pool")
 	s := slice{
@@ -51,7 +52,7 @@ func readSlice(object map[string]any, vendors Vendors) (slice, bool) {
 		generation: integer(pool["generation"]),
 		count:      integer(pool["resourceSliceCount"]),
 	}
-	vendor := vendors.Driver(s.pool.driver)
+	vendor := field.VendorByDriver(s.pool.driver)
 	if s.pool.name == "" || vendor == nil {
 		return slice{}, false
 	}
@@ -71,7 +72,7 @@ func readSlice(object map[string]any, vendors Vendors) (slice, bool) {
 	return s, true
 }
 
-func readDevice(v *Vendor, name string, a attributes) SliceDevice {
+func readDevice(v *field.Vendor, name string, a attributes) SliceDevice {
 	d := SliceDevice{
 		UUID:       a.text("uuid"),
 		ParentUUID: a.text("parentUUID"),
@@ -90,8 +91,8 @@ func readDevice(v *Vendor, name string, a attributes) SliceDevice {
 	case kind == v.SlicePartition:
 		d.Kind = GPUPartition
 		render := a.number("renderIndex")
-		// AMD calls what exists gpu-CARD-RENDER. What it makes when a claim is prepared is
-		// gpu-INDEX-COMPUTE-MEMORY, and has no render node yet.
+		// AMD names an existing partition gpu-CARD-RENDER. A partition that is created when a claim is prepared is
+		// gpu-INDEX-COMPUTE-MEMORY and has no render node yet.
 		if parts := strings.Split(name, "-"); render == "" && len(parts) == 3 {
 			render = parts[2]
 		}
@@ -102,14 +103,14 @@ func readDevice(v *Vendor, name string, a attributes) SliceDevice {
 	return d
 }
 
-// attributes of a device. A name without a domain is in the driver's, so that uuid
-// and gpu.nvidia.com/uuid are the same.
+// attributes are the attributes of a device. A name without a domain belongs to the driver's domain, so uuid and
+// gpu.nvidia.com/uuid are the same.
 type attributes struct {
 	driver string
 	all    map[string]any
 }
 
-// value returns a value of that type of the first name that has one.
+// value returns the value of the first name that has one of the given type.
 func (a attributes) value(kind string, names ...string) any {
 	for _, name := range names {
 		for _, key := range []string{name, a.driver + "/" + name} {
@@ -136,11 +137,10 @@ func child(m map[string]any, key string) map[string]any {
 	return c
 }
 
-// maxText bounds what is taken from an attribute or name; the API allows 64 bytes for
-// an attribute and 253 for the longest name.
+// maxText bounds an attribute or name; the API allows 64 bytes for an attribute and 253 for the longest name.
 const maxText = 253
 
-// shortText is empty for what is not a text, not UTF-8 or too long for the API.
+// shortText returns v if it is a UTF-8 text within the API's limits, else "".
 func shortText(v any) string {
 	s, _ := v.(string)
 	if len(s) > maxText || !utf8.ValidString(s) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"warpgauge/pkg/field"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -23,7 +25,7 @@ func readFile(t *testing.T, file string) slice {
 	if err := u.UnmarshalJSON(text); err != nil {
 		t.Fatal(err)
 	}
-	s, ok := readSlice(u.Object, both)
+	s, ok := readSlice(u.Object)
 	if !ok {
 		t.Fatalf("%s is not read", file)
 	}
@@ -31,8 +33,6 @@ func readFile(t *testing.T, file string) slice {
 }
 
 const nvidiaDriver, amdDriver = "gpu.nvidia.com", "gpu.amd.com"
-
-var both = Vendors{NVIDIA(), AMD()}
 
 func TestWhatDriversPublish(t *testing.T) {
 	const gpu, mig = "GPU-a15aaed3-d4e7-dde0-adcd-4432a8caf752", "MIG-9c3fe4f4-b18b-5fd8-8383-b47d7fe47736"
@@ -67,33 +67,33 @@ func TestWhatDriversPublish(t *testing.T) {
 }
 
 func TestAttributesWithAndWithoutADomain(t *testing.T) {
-	f := func(vendor Vendor, name string, of object, want SliceDevice) {
+	f := func(vendor *field.Vendor, name string, of object, want SliceDevice) {
 		t.Helper()
-		got := readDevice(&vendor, name, attributes{vendor.Driver, of})
+		got := readDevice(vendor, name, attributes{vendor.Driver, of})
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", of, diff)
 		}
 	}
 	s := func(v string) object { return object{"string": v} }
-	f(NVIDIA(), "x", object{"uuid": s("a")}, SliceDevice{UUID: "a"})
-	f(NVIDIA(), "x", object{"gpu.nvidia.com/uuid": s("a"), "gpu.nvidia.com/type": s("mig")}, SliceDevice{UUID: "a", Kind: MIGDevice})
-	f(NVIDIA(), "x", object{"gpu.amd.com/uuid": s("a")}, SliceDevice{})
-	f(NVIDIA(), "x", object{"resource.kubernetes.io/pciBusID": s("0000:D8:00.0")}, SliceDevice{PCIBusID: "0000:D8:00.0"})
-	f(NVIDIA(), "x", object{"uuid": object{"int": int64(3)}, "type": s("tpu")}, SliceDevice{})
-	f(NVIDIA(), "x", object{"uuid": s(strings.Repeat("x", 300)), "profile": s("\xff")}, SliceDevice{})
-	f(NVIDIA(), "x", object{"uuid": nil, "type": "gpu", "profile": object{"string": nil}}, SliceDevice{})
-	f(NVIDIA(), "x", nil, SliceDevice{})
+	f(field.VendorNVIDIA, "x", object{"uuid": s("a")}, SliceDevice{UUID: "a"})
+	f(field.VendorNVIDIA, "x", object{"gpu.nvidia.com/uuid": s("a"), "gpu.nvidia.com/type": s("mig")}, SliceDevice{UUID: "a", Kind: MIGDevice})
+	f(field.VendorNVIDIA, "x", object{"gpu.amd.com/uuid": s("a")}, SliceDevice{})
+	f(field.VendorNVIDIA, "x", object{"resource.kubernetes.io/pciBusID": s("0000:D8:00.0")}, SliceDevice{PCIBusID: "0000:D8:00.0"})
+	f(field.VendorNVIDIA, "x", object{"uuid": object{"int": int64(3)}, "type": s("tpu")}, SliceDevice{})
+	f(field.VendorNVIDIA, "x", object{"uuid": s(strings.Repeat("x", 300)), "profile": s("\xff")}, SliceDevice{})
+	f(field.VendorNVIDIA, "x", object{"uuid": nil, "type": "gpu", "profile": object{"string": nil}}, SliceDevice{})
+	f(field.VendorNVIDIA, "x", nil, SliceDevice{})
 	part := s("amdgpu-partition")
-	f(AMD(), "gpu-1-129", object{"type": part}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD129"})
-	f(AMD(), "gpu-1-129", object{"type": part, "renderIndex": object{"int": int64(130)}}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD130"})
-	f(AMD(), "gpu-1-cpx-nps4", object{"type": part}, SliceDevice{Kind: GPUPartition})
-	f(AMD(), "gpu-1-x", object{"type": part, "renderIndex": s("1")}, SliceDevice{Kind: GPUPartition})
-	f(AMD(), "gpu-1-129", object{"type": s("amdgpu"), "computePartition": s("spx"), "memoryPartition": s("nps1")}, SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
+	f(field.VendorAMD, "gpu-1-129", object{"type": part}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD129"})
+	f(field.VendorAMD, "gpu-1-129", object{"type": part, "renderIndex": object{"int": int64(130)}}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD130"})
+	f(field.VendorAMD, "gpu-1-cpx-nps4", object{"type": part}, SliceDevice{Kind: GPUPartition})
+	f(field.VendorAMD, "gpu-1-x", object{"type": part, "renderIndex": s("1")}, SliceDevice{Kind: GPUPartition})
+	f(field.VendorAMD, "gpu-1-129", object{"type": s("amdgpu"), "computePartition": s("spx"), "memoryPartition": s("nps1")}, SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
 }
 
 func TestOnlyKnownDrivers(t *testing.T) {
 	for driver, want := range map[string]bool{nvidiaDriver: true, amdDriver: true, "compute-domain.nvidia.com": false, "gpu.intel.com": false, "": false} {
-		if _, got := readSlice(clone(sliceObject("a", driver, "node-1", 1, 1)), both); got != want {
+		if _, got := readSlice(clone(sliceObject("a", driver, "node-1", 1, 1))); got != want {
 			t.Errorf("driver %q is read: %v", driver, got)
 		}
 	}
@@ -119,7 +119,7 @@ func FuzzSlice(f *testing.F) {
 		if json.Unmarshal(text, &object) != nil {
 			return
 		}
-		s, ok := readSlice(object, both)
+		s, ok := readSlice(object)
 		if !ok {
 			if s.devices != nil {
 				t.Fatal("devices of a slice that is not read")

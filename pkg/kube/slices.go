@@ -19,15 +19,15 @@ import (
 
 const resourceGroup = "resource.k8s.io"
 
-// sliceList is the list of this node's ResourceSlices. The drivers that count publish no
-// slices for several nodes: a GPU is on one node.
+// sliceList is the list of this node's ResourceSlices. The vendors' drivers publish no slices for several nodes,
+// because a GPU is on one node.
 type sliceList struct {
 	s       *APIServer
 	slices  map[string]slice // by name of the object
-	filled  bool             // a list has come
+	filled  bool             // a list has been read
 	devices map[DeviceName]SliceDevice
-	picked  string   // version of the API
-	refused []string // versions that are said to be served, but in which the resource was not found
+	picked  string   // chosen version of the API
+	refused []string // versions that the server announces but in which it does not have the resource
 }
 
 var _ list = (*sliceList)(nil)
@@ -48,9 +48,8 @@ func (l *sliceList) api(c *clients, r schema.GroupVersionResource) api {
 	}
 }
 
-// version picks the version of the API to read: Kubernetes serves v1 from 1.34 on,
-// v1beta2 and v1beta1 before, if they are switched on. It asks which versions there are
-// each time: an upgrade brings some and takes others.
+// version chooses the API version: Kubernetes serves v1 from 1.34 on, and before v1beta2 and v1beta1 if they are
+// enabled. It reads the served versions each time, because an upgrade changes them.
 func (l *sliceList) version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error) {
 	known := []string{"v1", "v1beta2", "v1beta1"}
 	if absent {
@@ -60,7 +59,7 @@ func (l *sliceList) version(ctx context.Context, c *clients, absent bool) (schem
 	switch {
 	case apierrors.IsNotFound(err):
 		served = nil
-	case apierrors.IsForbidden(err): // a cluster may hide its discovery: try them all
+	case apierrors.IsForbidden(err): // a cluster may hide its discovery, so try all versions
 		served = known
 	case err != nil:
 		return schema.GroupVersionResource{}, fmt.Errorf("read which versions of apiGroup %q are served: %w", resourceGroup, err)
@@ -75,13 +74,13 @@ func (l *sliceList) version(ctx context.Context, c *clients, absent bool) (schem
 	return schema.GroupVersionResource{}, errNotServed
 }
 
-// take returns false for slices of drivers that do not count.
-func (l *sliceList) take(object runtime.Object) (string, slice, bool, error) {
+// decodeSlice returns false for slices of other drivers.
+func (l *sliceList) decodeSlice(object runtime.Object) (string, slice, bool, error) {
 	u, ok := object.(*unstructured.Unstructured)
 	if !ok || u.GetName() == "" {
 		return "", slice{}, false, fmt.Errorf("read resource slice: %T without name", object)
 	}
-	converted, counts := readSlice(u.Object, l.s.o.Vendors)
+	converted, counts := readSlice(u.Object)
 	return u.GetName(), converted, counts, nil
 }
 
@@ -91,7 +90,7 @@ func (l *sliceList) replace(objects iter.Seq2[runtime.Object, error]) error {
 		if err != nil {
 			return err
 		}
-		name, converted, counts, err := l.take(object)
+		name, converted, counts, err := l.decodeSlice(object)
 		if err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func (l *sliceList) replace(objects iter.Seq2[runtime.Object, error]) error {
 }
 
 func (l *sliceList) apply(object runtime.Object, deleted bool) error {
-	name, converted, counts, err := l.take(object)
+	name, converted, counts, err := l.decodeSlice(object)
 	if err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func (l *sliceList) apply(object runtime.Object, deleted bool) error {
 
 func (l *sliceList) confirm() { l.publish() }
 
-// publish publishes the devices, or only that they are what they were.
+// publish publishes the devices, or only that they are unchanged.
 func (l *sliceList) publish() {
 	devices := join(l.slices, l.devices)
 	changed := !l.filled || !maps.Equal(l.devices, devices)
@@ -142,11 +141,11 @@ func (l *sliceList) publish() {
 	})
 }
 
-// slice is what is kept of a ResourceSlice.
+// slice is the kept part of a ResourceSlice.
 type slice struct {
 	pool       poolName
 	generation int64
-	count      int64 // slices that the pool consists of at this generation
+	count      int64 // number of slices in the pool at this generation
 	devices    []namedDevice
 }
 
@@ -157,20 +156,18 @@ type namedDevice struct {
 	SliceDevice
 }
 
-// maxWithdrawn bounds how many devices are remembered that no slice names any more:
-// a driver that gives its devices other names at each start must not fill the memory.
+// maxWithdrawn bounds the remembered devices that no slice has any more: a driver that renames its devices at each
+// start must not fill the memory.
 const maxWithdrawn = 1024
 
-// join makes devices out of slices. before is what it returned last.
+// join makes devices out of slices. before is its last result.
 //
-// A driver changes a pool by replacing its slices, one after the other, by some of a
-// higher generation. When all slices of the highest generation are there, they alone
-// count. While some are missing, devices that they do not name are taken from
+// A driver changes a pool by replacing its slices one after the other by slices of a higher generation. When all slices
+// of the highest generation exist, they alone count. While some are missing, devices that they lack are taken from
 // lower generations.
 //
-// A device that was named before and is not now stays, because claims of running pods
-// still name it: the kubelet deletes all slices of a node when it starts, and those of a
-// driver that went away; NVIDIA's driver 25.12 leaves out devices that are not healthy.
+// A device that has disappeared stays, because claims of running pods still name it: the kubelet deletes all slices of
+// a node when it starts, and those of a driver that has gone; NVIDIA's driver 25.12 omits unhealthy devices.
 func join(all map[string]slice, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
 	devices := make(map[DeviceName]SliceDevice, len(before))
 	pools := map[poolName][]slice{}
@@ -197,8 +194,8 @@ func join(all map[string]slice, before map[DeviceName]SliceDevice) map[DeviceNam
 	return devices
 }
 
-// counting returns those of a pool's slices that count, the most important last. They
-// are sorted by name, so that of two slices with one device the same one always counts.
+// counting returns the slices of a pool that count, the most important last. They are sorted by name, so that the same
+// one of two slices with one device always wins.
 func counting(parts []slice) []slice {
 	slices.SortStableFunc(parts, func(a, b slice) int { return cmp.Compare(a.generation, b.generation) })
 	highest, from := parts[len(parts)-1], len(parts)-1

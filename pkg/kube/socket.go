@@ -20,18 +20,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Reasons for which a socket gives no answer: values of the label reason.
+// Reasons why a socket gives no answer, for the label reason.
 const (
 	ReasonAbsent        = "absent"        // nothing at the path
 	ReasonDenied        = "denied"        // no permission
-	ReasonNotASocket    = "not_a_socket"  // a file, a directory, a socket of another kind
+	ReasonNotASocket    = "not_a_socket"  // a file, a directory, or another kind of socket
 	ReasonRefused       = "refused"       // no process listens on the socket
 	ReasonNotGRPC       = "not_grpc"      // the server speaks another protocol
 	ReasonTimeout       = "timeout"       // no answer in time
 	ReasonClosed        = "closed"        // the connection ended during a call
 	ReasonRateLimited   = "rate_limited"  // the server takes no more calls for now
-	ReasonTooLarge      = "too_large"     // an answer beyond our limits
-	ReasonUnimplemented = "unimplemented" // a server without the API
+	ReasonTooLarge      = "too_large"     // the answer exceeds our limits
+	ReasonUnimplemented = "unimplemented" // the server lacks the API
 	ReasonError         = "error"         // any other error of the server
 )
 
@@ -42,16 +42,15 @@ func socketReasons() []string {
 
 // socket is a gRPC server on a Unix socket of this machine.
 type socket struct {
-	path    string
-	what    string            // the server, for messages
-	advice  map[string]string // what to do, by reason
-	timeout time.Duration     // of connecting
-	most    int               // bytes of an answer
+	path     string
+	what     string            // the server's name in messages
+	advice   map[string]string // remedy by reason
+	timeout  time.Duration     // limit for connecting
+	maxBytes int               // maximum bytes of an answer
 }
 
-// conn is one connection to a socket, and never another: when it ends, calls fail with
-// ReasonClosed. So it is the same server all the time, and no back-off of grpc delays
-// the next connection, which the caller makes.
+// conn is one connection to a socket and never reconnects: after it ends, calls fail with ReasonClosed. So it always
+// reaches the same server, and the caller makes the next connection without gRPC's back-off.
 type conn struct {
 	*grpc.ClientConn
 	socket *socket
@@ -60,7 +59,7 @@ type conn struct {
 
 var errOver = errors.New("the connection has ended")
 
-// dial connects; grpc begins to speak with the first call.
+// dial connects; gRPC starts to talk with the first call.
 func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 	dialer := net.Dialer{Timeout: s.timeout}
 	plain, err := dialer.DialContext(ctx, "unix", s.path)
@@ -68,7 +67,7 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 		reason := dialReason(s.path, err)
 		var number syscall.Errno
 		if errors.As(err, &number) {
-			err = number // without the operation and the path, which the message has
+			err = number // without the operation and the path, which the message already has
 		}
 		return nil, fail(reason, "connect to %s at %q: %w%s", s.what, s.path, err, s.hint(reason))
 	}
@@ -83,8 +82,8 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 			return w, nil
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}, MinConnectTimeout: s.timeout}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.most)),
-		grpc.WithIdleTimeout(0), // a connection that ends means a server that ends
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.maxBytes)),
+		grpc.WithIdleTimeout(0), // if the connection ends, the server has ended
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithDisableRetry())
 	if err != nil {
 		_ = plain.Close() // nothing was sent
@@ -95,10 +94,10 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 
 func (c *conn) close() {
 	_ = c.ClientConn.Close()
-	_ = c.wire.Close() // grpc may never have taken it
+	_ = c.wire.Close() // gRPC may never have used it
 }
 
-// failure says why a call got no answer.
+// failure returns the reason and the error of a failed call.
 func (c *conn) failure(err error) *failure {
 	reason, s := c.reason(err), status.Convert(err)
 	return fail(reason, "call %s at %q: %s: %s%s", c.socket.what, c.socket.path, s.Code(), clip(s.Message()), c.socket.hint(reason))
@@ -111,8 +110,8 @@ func (s *socket) hint(reason string) string {
 	return fmt.Sprintf(" (%s)", s.advice[reason])
 }
 
-// dialReason sorts an error of connecting. It checks the path, too: the kernel refuses
-// a connection to a plain file like one to a socket on which no process listens.
+// dialReason classifies a connection error. It checks the path, too: the kernel refuses a connection to a plain file
+// like one to a socket without a listening process.
 func dialReason(path string, err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
@@ -132,7 +131,7 @@ func dialReason(path string, err error) string {
 	return ReasonError
 }
 
-// reason sorts an error of a call.
+// reason classifies the error of a call.
 func (c *conn) reason(err error) string {
 	if c.wire.foreign() {
 		return ReasonNotGRPC
@@ -142,7 +141,7 @@ func (c *conn) reason(err error) string {
 	case codes.DeadlineExceeded, codes.Canceled:
 		return ReasonTimeout
 	case codes.ResourceExhausted:
-		// Only the text tells our limit of an answer from the server's limit of calls.
+		// Only the text distinguishes our limit on answers from the server's limit on calls.
 		if strings.Contains(s.Message(), "larger than max") {
 			return ReasonTooLarge
 		}
@@ -161,8 +160,8 @@ func (c *conn) reason(err error) string {
 	return ReasonError
 }
 
-// wire keeps the first bytes that the server sends: HTTP/2 begins with a SETTINGS frame,
-// 3 bytes of length and then a 4 (RFC 9113, 3.4 and 4.1).
+// wire keeps the first bytes from the server: HTTP/2 begins with a SETTINGS frame, 3 bytes of length and then a 4 (RFC
+// 9113, 3.4 and 4.1).
 type wire struct {
 	net.Conn
 	mu    sync.Mutex
@@ -170,7 +169,7 @@ type wire struct {
 	over  sync.Once
 }
 
-// firstBytes is how many are kept, up to the kind of the frame.
+// firstBytes is the number of kept bytes, up to the frame type.
 const firstBytes = 4
 
 // Read implements net.Conn.
@@ -184,11 +183,11 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn. A server that does not understand grpc answers and closes;
-// grpc may then fail to write before it has read the answer, so what is left is read.
+// Close implements net.Conn. A server that does not understand gRPC answers and closes; gRPC may then fail to write
+// before it has read the answer, so Close reads the rest.
 func (w *wire) Close() error {
 	w.over.Do(func() {
-		_ = w.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // of a closed connection: nothing is left
+		_ = w.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // for a closed connection: nothing is left
 		for !w.complete() {
 			if _, err := w.Read(make([]byte, firstBytes)); err != nil {
 				break
@@ -204,7 +203,7 @@ func (w *wire) complete() bool {
 	return len(w.first) == firstBytes
 }
 
-// foreign reports whether the server speaks something else than HTTP/2.
+// foreign reports whether the server speaks a protocol other than HTTP/2.
 func (w *wire) foreign() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

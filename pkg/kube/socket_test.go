@@ -34,7 +34,7 @@ func shortPath(t *testing.T) string {
 // connect connects to a socket. An answer may have most bytes.
 func connect(t *testing.T, path string, most int) (*conn, error) {
 	t.Helper()
-	c, f := (&socket{path: path, what: "the server", timeout: time.Second, most: most}).dial(t.Context())
+	c, f := (&socket{path: path, what: "the server", timeout: time.Second, maxBytes: most}).dial(t.Context())
 	if f != nil {
 		return nil, f.err
 	}

@@ -2,16 +2,15 @@ package owner
 
 import "strings"
 
-// location is where a process runs, as its control groups say.
+// location is where a process runs, from its control groups.
 type location struct {
 	pod, container, job string
-	// unknown says that the control groups are named relative to our own, and that
-	// this one is ours or below it: that it names no pod does not say that there
-	// is none.
+	// unknown means that the control groups are relative to our own, and that this one is ours or below it: it may
+	// belong to a pod although it names none.
 	unknown bool
 }
 
-// rank says how much of a container is known.
+// rank orders locations by how much they identify.
 func (l location) rank() int {
 	switch {
 	case l.pod != "" && l.container != "":
@@ -24,40 +23,39 @@ func (l location) rank() int {
 	return 0
 }
 
-// surroundings is where we are ourselves, as /proc/self/cgroup says.
+// surroundings are our own control groups, from /proc/self/cgroup.
 type surroundings struct {
-	nested bool                // in a cgroup namespace of our own
-	paths  map[string][]string // by controllers of the hierarchy: the groups of our path, the outermost first
+	nested bool                // we have our own cgroup namespace
+	paths  map[string][]string // by controllers of the hierarchy: the groups in our path, outermost first
 }
 
-// surroundingsOf reads our own /proc/self/cgroup.
+// surroundingsOf parses our own /proc/self/cgroup.
 func surroundingsOf(file []byte, nested bool) surroundings {
 	out := surroundings{nested: nested, paths: map[string][]string{}}
 	eachPath(file, func(controllers, path string) { out.paths[controllers] = groupsOf(path) })
 	return out
 }
 
-// eachPath calls f with each line of /proc/<pid>/cgroup that has a path.
+// eachPath calls f for each line of /proc/<pid>/cgroup with a path.
 func eachPath(file []byte, f func(controllers, path string)) {
 	for line := range strings.Lines(string(file)) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(parts) == 3 && strings.HasPrefix(parts[2], "/") {
-			f(parts[1], strings.TrimSuffix(parts[2], " (deleted)")) // the group of a zombie may be gone
+			f(parts[1], strings.TrimSuffix(parts[2], " (deleted)")) // a zombie's group may be gone
 		}
 	}
 }
 
-// groupsOf takes a path apart. A runtime that was configured for slices but does not use
-// systemd makes one element <slice>:<runtime>:<id> of three.
+// groupsOf splits a path. A runtime that is configured for slices but does not use systemd joins three groups to one:
+// <slice>:<runtime>:<id>.
 func groupsOf(path string) []string {
 	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == ':' })
 }
 
-// parseCgroup reads /proc/<pid>/cgroup, lines of "hierarchy:controllers:path"
-// (cgroups(7)). With cgroup v1 and in hybrid mode a process has a path in each
-// hierarchy, and they differ: systemd may leave a container's processes in the
-// service of its runtime in the unified one, say. The path that says most
-// counts, and of equals the first. ok is false if there is no line at all.
+// parseCgroup parses /proc/<pid>/cgroup, lines of "hierarchy:controllers:path" (cgroups(7)). With cgroup v1 and in
+// hybrid mode a process has a path per hierarchy, and they differ: for example systemd may leave a container's
+// processes in its runtime's service in the unified one. The most informative path counts, the first if several are
+// equal. ok is false if there is no line at all.
 func parseCgroup(file []byte, own surroundings) (best location, ok bool) {
 	outside := false
 	eachPath(file, func(controllers, path string) {
@@ -75,28 +73,24 @@ func parseCgroup(file []byte, own surroundings) (best location, ok bool) {
 	return best, ok
 }
 
-// parsePath finds the outermost pod in the path of a control group and the container right
-// below it, or the outermost container, or the outermost job of Slurm, whichever comes first.
-// Those are what the kubelet, the runtime and slurmd of this machine know. What is further down
-// was made inside of the container or job: systemd's services, another Docker or
-// Kubernetes, or groups with the names of others, which may claim to be anything.
+// parsePath returns the outermost pod in the path of a control group with the container directly below it, or the
+// outermost container, or the outermost Slurm job, whichever comes first. The kubelet, the runtime and slurmd of this
+// machine know these. Groups further down were created inside the container or job: systemd's services, another Docker
+// or Kubernetes, or groups with misleading names.
 //
-// What is around ourselves, too, is not the owner if something of these is further down: an exporter
+// A group that also surrounds ourselves is not the owner if a pod, container or job follows further down: an exporter
 // in a pod of a cluster whose nodes are containers or pods asks the kubelet of such a node.
 //
-// What a user's own service manager makes counts for nothing, unless it is the manager of our
-// own user: the user chooses the names (systemd delegates user@<uid>.service to it).
+// Groups of a user's service manager do not count, unless the manager is our own user's, because the user chooses their
+// names (systemd delegates user@<uid>.service to the user).
 //
-// The kubelet names a pod's group pod<uid> below kubepods (cgroupfs) or
-// kubepods-<class>-pod<uid>.slice (systemd), with a prefix if it has another
-// root (kind: kubelet-kubepods-…), and runtimes name containers' <id> or
-// <runtime>-<id>.scope. From inside of a cgroup namespace, paths begin with "..", and
-// kubepods may not be in sight.
-// Sources: pkg/kubelet/cm of kubernetes (cgroup_manager_linux.go), getCgroupsPath
-// of containerd's CRI plugin, internal/config/cgmgr of cri-o,
+// The kubelet names a pod's group pod<uid> below kubepods (cgroupfs) or kubepods-<class>-pod<uid>.slice (systemd), with
+// a prefix if it has another root (kind: kubelet-kubepods-…). Runtimes name containers <id> or <runtime>-<id>.scope.
+// Inside a cgroup namespace, paths begin with "..", and kubepods may be invisible. Sources: pkg/kubelet/cm of
+// kubernetes (cgroup_manager_linux.go), getCgroupsPath of containerd's CRI plugin, internal/config/cgmgr of cri-o,
 // https://systemd.io/CGROUP_DELEGATION/.
 func parsePath(path, own []string) (l location) {
-	shared := 0 // groups that are around us, too
+	shared := 0 // number of groups that also surround us
 	for shared < min(len(path), len(own)) && path[shared] == own[shared] {
 		shared++
 	}
@@ -104,11 +98,11 @@ func parsePath(path, own []string) (l location) {
 	for len(path) > 0 && path[0] == ".." {
 		path = path[1:]
 	}
-	if len(path) > 0 && path[0] == "user.slice" && shared < 2 { // of another user than ours
+	if len(path) > 0 && path[0] == "user.slice" && shared < 2 { // another user's
 		return location{}
 	}
-	around := true // nothing was found, or what was found is around us, too
-	from := 0      // the first group below that
+	around := true // nothing found yet, or it surrounds us, too
+	from := 0      // the first group below the one found
 	kubepods, monitor, podman := relative, false, false
 	for i, part := range path {
 		pod, job := podOf(part, kubepods), jobOf(path[from:i+1], relative)
@@ -129,14 +123,14 @@ func parsePath(path, own []string) (l location) {
 		if pod != "" || job != "" || id != "" {
 			around, from = around && i < shared, i+1
 		}
-		podman = part == "libpod_parent" // below it is a pod of Podman's, whose id looks like a container's
+		podman = part == "libpod_parent" // a pod of Podman follows, whose ID looks like a container's
 		kubepods = part == "kubepods" || kubepods && (part == "burstable" || part == "besteffort")
 	}
 	return l
 }
 
-// podOf returns the uid in the name of a pod's group, as Kubernetes writes it. plain says
-// that pod<uid> is such a name, too: it is so right below kubepods and its classes only.
+// podOf returns the UID in the name of a pod's group, in Kubernetes' spelling. plain also accepts pod<uid>, a pod's
+// name only directly below kubepods and its classes.
 func podOf(part string, plain bool) string {
 	if slice, ok := strings.CutSuffix(part, ".slice"); ok {
 		i := strings.LastIndexByte(slice, '-')
@@ -149,12 +143,11 @@ func podOf(part string, plain bool) string {
 	if !ok || !plain || !isUID(uid) {
 		return ""
 	}
-	return strings.ReplaceAll(uid, "_", "-") // in the names of slices "-" separates levels
+	return strings.ReplaceAll(uid, "_", "-") // "-" separates levels in the names of slices
 }
 
-// containerOf returns the id in the name of a container's group. monitor says that it is
-// the group of a runtime's own process for a container, as cri-o's and podman's conmon has
-// one; what is in it is in no container.
+// containerOf returns the ID in the name of a container's group. monitor reports that it is the group of the runtime's
+// own process for a container (conmon of cri-o and podman), whose processes are in no container.
 func containerOf(part string) (id string, monitor bool) {
 	part = strings.TrimSuffix(part, ".scope")
 	i := strings.LastIndexByte(part, '-')
@@ -168,12 +161,11 @@ func containerOf(part string) (id string, monitor bool) {
 	return id, false
 }
 
-// jobOf returns the number of the job whose group is the last of these. Slurm's are
-// /slurm/uid_<n>/job_<n>/step_<n>/… (v1; /slurm_<node> if a machine has
-// several slurmd) and /system.slice/slurmstepd.scope/job_<n>/… (v2;
-// <node>_slurmstepd.scope). The same names anywhere else are not Slurm's. relative says that
-// we may be in system.slice ourselves, so that it is not in sight.
-// Source: https://slurm.schedmd.com/cgroup_v2.html
+// jobOf returns the number of the job whose group is the last of groups. Slurm's groups are
+// /slurm/uid_<n>/job_<n>/step_<n>/… (v1; /slurm_<node> if a machine has several slurmd) and
+// /system.slice/slurmstepd.scope/job_<n>/… (v2; <node>_slurmstepd.scope). The same names elsewhere are not Slurm's.
+// relative means that we may be in system.slice ourselves, so that it is invisible. Source:
+// https://slurm.schedmd.com/cgroup_v2.html
 func jobOf(groups []string, relative bool) string {
 	last := len(groups) - 1
 	number, ok := strings.CutPrefix(groups[last], "job_")
@@ -190,8 +182,8 @@ func jobOf(groups []string, relative bool) string {
 	return ""
 }
 
-// isUID reports whether s is a UUID, with "_" for "-" or not, or 32 hexadecimal digits: the
-// hash that the kubelet makes of the manifest of a static pod.
+// isUID reports whether s is a UUID, with "-" or "_", or 32 hexadecimal digits: the kubelet's hash of a static pod's
+// manifest.
 func isUID(s string) bool {
 	const uuid, hash = 36, 32
 	switch len(s) {

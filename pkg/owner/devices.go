@@ -9,24 +9,22 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// devices are those of a View that can have users, by what ids call them.
+// devices indexes the devices of a View that can have users by the names in IDs.
 type devices struct {
-	vendors  kube.Vendors
-	all      []*collector.Device // by id once, in the order of the View
+	all      []*collector.Device // each ID once, in the order of the View
 	byID     map[string]*collector.Device
 	parts    map[string][]*collector.Device // instances of a GPU, compute instances of an instance
 	byUUID   map[string]*collector.Device   // GPUs
 	byMIG    map[string]*collector.Device
 	byNode   map[string]*collector.Device   // GPUs whose device file has a vendor's prefix: "nvidia0"
-	byNum    map[string]*collector.Device   // the same by label gpu: "0"
+	byNum    map[string]*collector.Device   // the same GPUs by label gpu: "0"
 	byPCI    map[string]*collector.Device   // GPUs
 	byName   map[string]*collector.Device   // partitions by their platform device: "amdgpu_xcp_1"
-	byVendor map[string][]*collector.Device // GPUs whose device file has a vendor's prefix
+	byVendor map[string][]*collector.Device // GPUs whose device file has the vendor's prefix
 }
 
-func newDevices(v *view.View, vendors kube.Vendors) *devices {
+func newDevices(v *view.View) *devices {
 	n := &devices{
-		vendors:  vendors,
 		byID:     map[string]*collector.Device{},
 		parts:    map[string][]*collector.Device{},
 		byUUID:   map[string]*collector.Device{},
@@ -39,15 +37,15 @@ func newDevices(v *view.View, vendors kube.Vendors) *devices {
 	}
 	for _, s := range v.Sources {
 		for i := range s.Devices {
-			n.add(&s.Devices[i])
+			n.addDevice(&s.Devices[i])
 		}
 	}
 	return n
 }
 
-// add adds a device unless one with its id is there; several collectors may know
-// one device, and some of them its further names.
-func (n *devices) add(d *collector.Device) {
+// addDevice adds a device unless its ID is present; several collectors may list one device, and some of them its
+// further names.
+func (n *devices) addDevice(d *collector.Device) {
 	if d.ID == "" || !d.Ownable() {
 		return
 	}
@@ -68,7 +66,7 @@ func (n *devices) add(d *collector.Device) {
 func (n *devices) addGPU(d *collector.Device) {
 	first(n.byUUID, foldUUID(d.UUID), d)
 	first(n.byPCI, strings.ToUpper(d.PCIBusID), d)
-	for _, v := range n.vendors {
+	for _, v := range field.Vendors() {
 		if _, is := cutPrefix(d.Node, v.Node); is {
 			first(n.byNode, d.Node, d)
 			first(n.byNum, d.GPU, d)
@@ -77,7 +75,7 @@ func (n *devices) addGPU(d *collector.Device) {
 	}
 }
 
-// first keeps what is there: collectors come in order of priority.
+// first keeps an existing entry: collectors come in order of priority.
 func first(to map[string]*collector.Device, key string, d *collector.Device) {
 	if _, taken := to[key]; !taken && key != "" {
 		to[key] = d
@@ -88,15 +86,15 @@ func isInstance(d *collector.Device) bool {
 	return d.Level == field.Instance || d.Level == field.ComputeInstance
 }
 
-// Why an id of the kubelet names no device: values of the label reason.
+// Reasons why an ID of the kubelet matches no device, for the label reason.
 const (
-	reasonForm     = "form"     // none of the known forms
-	reasonDevice   = "device"   // no device of that name is on the board
-	reasonInstance = "instance" // the GPU is known or may be, which of its instances is not
+	reasonForm     = "form"     // unknown form
+	reasonDevice   = "device"   // no device with that name
+	reasonInstance = "instance" // the GPU is or may be known, but not its instance
 	reasonClaim    = "claim"    // no ResourceSlice describes the claim's device
 )
 
-// find returns the devices that an id names, as a rule one, or why there is none.
+// find returns the devices of an ID, normally one, or why there is none.
 func (n *devices) find(resource string, id deviceID) (found []*collector.Device, reason string) {
 	if id.form == formAll && len(n.byVendor[id.vendor.Name]) > 0 {
 		return n.byVendor[id.vendor.Name], ""
@@ -136,8 +134,7 @@ func (n *devices) one(resource string, id deviceID) (d *collector.Device, reason
 	return d, ""
 }
 
-// instance returns a GPU's instance by its id, or a compute instance of it if
-// one is asked for and there are several.
+// instance returns a GPU's instance by its ID, or its compute instance if one is named and there are several.
 func (n *devices) instance(gpu *collector.Device, instance, compute string) (*collector.Device, string) {
 	if gpu == nil {
 		return nil, reasonDevice
@@ -159,11 +156,10 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 	return nil, reasonInstance
 }
 
-// address returns the GPU at an address, or its first partition, see
-// kube.Vendor.FirstPartition.
+// address returns the GPU at an address, or its first partition, see kube.Vendor.FirstPartition.
 func (n *devices) address(resource, pci string) *collector.Device {
 	d := n.byPCI[pci]
-	for _, v := range n.vendors {
+	for _, v := range field.Vendors() {
 		if d == nil || !v.FirstPartition || !v.Owns(resource) {
 			continue
 		}
@@ -184,9 +180,9 @@ func (n *devices) claimed(s kube.SliceDevice) (d *collector.Device, reason strin
 			return nil, reasonInstance
 		}
 		return d, ""
-	case s.Kind == kube.MIGDevice: // one that is made when a claim asks for it
+	case s.Kind == kube.MIGDevice: // created when a claim needs it
 		return n.onlyPart(n.byUUID[foldUUID(s.ParentUUID)], func(d *collector.Device) bool { return d.Instance.Profile == s.Profile && s.Profile != "" })
-	case s.Kind == kube.GPUPartition: // without a render node, one that is made on demand: it is not known which it became
+	case s.Kind == kube.GPUPartition: // without a render node: created on demand, and the slice does not say as which partition
 		return n.onlyPart(n.byPCI[pciOf(s)], func(d *collector.Device) bool { return d.Node == s.RenderNode && s.RenderNode != "" })
 	}
 	if d = n.byUUID[foldUUID(s.UUID)]; d == nil {
@@ -203,8 +199,8 @@ func pciOf(s kube.SliceDevice) string {
 	return address
 }
 
-// onlyPart returns the GPU's instance that matches, if there is only one: the slice of an
-// instance that is made on demand does not say which it became.
+// onlyPart returns the GPU's matching instance if there is exactly one: the slice of an instance that is created on
+// demand does not identify it.
 func (n *devices) onlyPart(gpu *collector.Device, matches func(*collector.Device) bool) (found *collector.Device, reason string) {
 	if gpu == nil {
 		return nil, reasonDevice

@@ -13,10 +13,10 @@ import (
 
 // TestFind has a row for each form of an id and each place that it may mean.
 func TestFind(t *testing.T) {
-	n := newDevices(boardOf(machine()...).Load(), both)
+	n := newDevices(boardOf(machine()...).Load())
 	f := func(resource, text, want, reason string) {
 		t.Helper()
-		id, ok := parseID(both, text)
+		id, ok := parseID(text)
 		if !ok {
 			t.Fatalf("%q is no id", text)
 		}
@@ -65,9 +65,9 @@ func TestFind(t *testing.T) {
 	f("amd.com/cpx_nps4", "amdgpu_xcp_9", "", reasonDevice)
 	f("amd.com/gpu", "nvidia0", uuid(0), "") // the name says whose it is
 
-	none := newDevices(&view.View{}, both)
+	none := newDevices(&view.View{})
 	for _, text := range []string{"all", "tegra", uuid(0), "nvidia0", "0/vgpu1", "0000:c1:00.0", "amdgpu_xcp_1"} {
-		id, _ := parseID(both, text)
+		id, _ := parseID(text)
 		if found, reason := none.find(nvidia, id); len(found) != 0 || reason != reasonDevice {
 			t.Errorf("without devices %s means %v (%s)", text, found, reason)
 		}
@@ -78,8 +78,8 @@ func TestFind(t *testing.T) {
 // only the second knows is found, too.
 func TestSeveralCollectors(t *testing.T) {
 	plain, known := instance(gpu(0), 4, "1g.10gb", ""), instance(gpu(0), 4, "other", mig(4))
-	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}}, both)
-	id, _ := parseID(both, mig(4))
+	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}})
+	id, _ := parseID(mig(4))
 	found, _ := n.find("nvidia.com/gpu", id)
 	if len(found) != 1 || found[0].Instance.Profile != "1g.10gb" {
 		t.Errorf("found %+v", found)
@@ -90,7 +90,7 @@ func TestSeveralCollectors(t *testing.T) {
 }
 
 func TestClaimed(t *testing.T) {
-	n := newDevices(boardOf(machine()...).Load(), both)
+	n := newDevices(boardOf(machine()...).Load())
 	f := func(name string, d kube.SliceDevice, want, reason string) {
 		t.Helper()
 		found, why := n.claimed(d)
@@ -124,7 +124,7 @@ func TestClaimed(t *testing.T) {
 	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "bad"}, "", reasonDevice)
 
 	twice := append(machine(), instance(gpu(2), 5, "1g.10gb", mig(5)))
-	n = newDevices(boardOf(twice...).Load(), both)
+	n = newDevices(boardOf(twice...).Load())
 	f("gpu-2-mig-1g10gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "1g.10gb"}, "", reasonInstance)
 }
 

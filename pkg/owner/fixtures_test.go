@@ -16,8 +16,6 @@ import (
 	"warpgauge/pkg/view"
 )
 
-var both = kube.Vendors{kube.NVIDIA(), kube.AMD()}
-
 func uuid(i int) string { return fmt.Sprintf("GPU-%08x-1111-2222-3333-44444444444a", i) }
 
 func mig(i int) string { return fmt.Sprintf("MIG-%08x-1111-5222-3333-44444444444a", i) }
@@ -107,7 +105,7 @@ func newRig(change func(o *Options), devices ...collector.Device) *rig {
 	r.cri.Store(&kube.Containers{})
 	r.jobs.Store(&Jobs{})
 	r.used.Store(&Usage{})
-	o := Options{Allocations: r.pods.Load, Metadata: r.meta.Load, Containers: r.cri.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true, Vendors: both}
+	o := Options{Allocations: r.pods.Load, Metadata: r.meta.Load, Containers: r.cri.Load, Jobs: r.jobs.Load, Processes: r.used.Load, Claims: true}
 	if change != nil {
 		change(&o)
 	}

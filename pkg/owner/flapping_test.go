@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 
 	"google.golang.org/grpc/codes"
@@ -29,12 +30,12 @@ func TestAKubeletThatFlapsChangesNoLabel(t *testing.T) {
 	)...)
 	var k *Keeper
 	client := kube.NewKubelet(kube.KubeletOptions{
-		Socket: kubelet.Socket(), Keep: both.Keep(nil), Period: 10 * time.Millisecond,
+		Socket: kubelet.Socket(), Keep: field.OffersGPU, Period: 10 * time.Millisecond,
 		OnChange: func() { k.Notify() },
 	})
 	board := &view.Board{}
 	measure(t, board, machine()[:8]...)
-	k = New(board, Options{Allocations: client.Snapshot, Virtual: true, Vendors: both})
+	k = New(board, Options{Allocations: client.Snapshot, Virtual: true})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running, scrapers sync.WaitGroup
 	running.Go(func() { _ = client.Run(ctx) })

@@ -5,54 +5,54 @@ import (
 	"slices"
 	"strings"
 
-	"warpgauge/pkg/kube"
+	"warpgauge/pkg/field"
 )
 
-// form is how an id names a device.
+// form is the form of a device ID.
 type form uint8
 
-// The forms that device plugins use. Prefixes are those of kube.Vendor.
+// Forms of device plugins' IDs. Prefixes come from field.Vendor.
 const (
 	formUUID      form = iota + 1 // GPU-…
 	formMIG                       // MIG-…, the UUID of a MIG device
 	formMIGLegacy                 // MIG-GPU-…/3/0: GPU, GPU instance, compute instance; drivers before R470
 	formNode                      // nvidia0, nvidia0/gi3: GKE's plugin
 	formIndex                     // 0/vgpu1
-	formPCI                       // 0000:3b:00.0: AMD's plugin, and those that pass GPUs through
+	formPCI                       // 0000:3b:00.0: AMD's plugin, and plugins that pass GPUs through
 	formPartition                 // amdgpu_xcp_1: AMD's plugin
 	formAll                       // all: one device for all GPUs
 )
 
-// deviceID is what a device plugin calls a device, taken apart.
+// deviceID is a parsed ID of a device plugin.
 type deviceID struct {
 	form     form
-	name     string       // in the form in which devices are looked up: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
-	instance string       // id of the GPU instance, if the id names one by number
-	compute  string       // id of the compute instance, likewise
-	replica  string       // which share of the device; empty if it is not shared, or not numbered
-	vendor   *kube.Vendor // of formAll
+	name     string        // as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
+	instance string        // GPU instance ID, if the ID has its number
+	compute  string        // compute instance ID, if the ID has its number
+	replica  string        // number of the share; empty if the device is not shared or its shares are not numbered
+	vendor   *field.Vendor // set for formAll
 }
 
-// What separates the share from the device: that of NVIDIA's plugin and that of GKE's.
+// Separators between device and share: NVIDIA's plugin's and GKE's.
 const (
 	replicaMark = "::"
 	vgpuMark    = "/vgpu"
 )
 
-// parseID takes an id of the kubelet apart. ok is false for an id of no known form.
-func parseID(vendors kube.Vendors, id string) (out deviceID, ok bool) {
+// parseID parses an ID of the kubelet. ok is false for an unknown form.
+func parseID(id string) (out deviceID, ok bool) {
 	if base, replica, found := strings.Cut(id, replicaMark); found {
 		if replica != "" && !isWord(replica) {
 			return deviceID{}, false
 		}
-		out, ok = parseName(vendors, base)
+		out, ok = parseName(base)
 		out.replica = replica
 		return out, ok
 	}
 	if base, replica, found := strings.Cut(id, vgpuMark); found {
 		if isNumber(base) {
 			out, ok = deviceID{form: formIndex, name: base}, true
-		} else if out, ok = parseName(vendors, base); out.form != formNode {
+		} else if out, ok = parseName(base); out.form != formNode {
 			return deviceID{}, false
 		}
 		if isNumber(replica) {
@@ -60,13 +60,13 @@ func parseID(vendors kube.Vendors, id string) (out deviceID, ok bool) {
 		}
 		return out, ok
 	}
-	return parseName(vendors, id)
+	return parseName(id)
 }
 
-// parseName takes an id without a share apart.
-func parseName(vendors kube.Vendors, id string) (deviceID, bool) {
-	for i := range vendors {
-		if out, ok := parseVendorID(&vendors[i], id); ok {
+// parseName parses an ID without a share.
+func parseName(id string) (deviceID, bool) {
+	for _, v := range field.Vendors() {
+		if out, ok := parseVendorID(v, id); ok {
 			return out, true
 		}
 	}
@@ -76,7 +76,7 @@ func parseName(vendors kube.Vendors, id string) (deviceID, bool) {
 	return deviceID{}, false
 }
 
-func parseVendorID(v *kube.Vendor, id string) (deviceID, bool) {
+func parseVendorID(v *field.Vendor, id string) (deviceID, bool) {
 	if rest, found := cutPrefix(id, v.MIG+v.UUID); found && v.MIG != "" && v.UUID != "" {
 		parts := strings.Split(rest, "/")
 		ok := len(parts) == 3 && isUUID(parts[0]) && isNumber(parts[1]) && isNumber(parts[2])
@@ -114,25 +114,23 @@ func cutPrefix(s, prefix string) (string, bool) {
 	return strings.CutPrefix(s, prefix)
 }
 
-// parsePCI returns an address as devices carry it: a domain of eight digits,
-// upper case.
+// parsePCI returns an address in the form of devices: a domain of eight digits, upper case.
 func parsePCI(id string) (string, bool) {
 	domain, rest, found := strings.Cut(id, ":")
 	if !found || len(domain) < 4 || len(domain) > 8 || !isHex(domain) {
 		return "", false
 	}
-	// What follows is bb:dd.f.
+	// The rest is bb:dd.f.
 	if len(rest) != 7 || rest[2] != ':' || rest[5] != '.' || !isHex(rest[:2]) || !isHex(rest[3:5]) || rest[6] < '0' || rest[6] > '7' {
 		return "", false
 	}
 	return strings.ToUpper(fmt.Sprintf("%08s:%s", domain, rest)), true
 }
 
-// foldUUID makes UUIDs comparable, however their digits are written.
+// foldUUID makes UUIDs comparable regardless of case.
 func foldUUID(s string) string { return strings.ToLower(s) }
 
-// isNumber reports whether s is a decimal number of a length that numbers of
-// devices have.
+// isNumber reports whether s is a decimal number of plausible length for a device.
 func isNumber(s string) bool {
 	return s != "" && len(s) <= 9 && strings.Trim(s, "0123456789") == ""
 }
@@ -141,13 +139,13 @@ func isHex(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
-// isUUID is lenient: AMD's have 16 digits without hyphens, and GPUs without a
-// unique id are called by their address.
+// isUUID is lenient: AMD's UUIDs have 16 digits without hyphens, and GPUs without a unique ID have their address
+// instead.
 func isUUID(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "0123456789abcdefABCDEF-:.") == ""
 }
 
-// isWord reports whether s can number a share: any letters of a Kubernetes name.
+// isWord reports whether s can number a share: letters allowed in Kubernetes names.
 func isWord(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r|0x20 >= 'a' && r|0x20 <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')

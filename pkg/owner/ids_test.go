@@ -9,7 +9,7 @@ import (
 func TestParseID(t *testing.T) {
 	f := func(text string, want deviceID) {
 		t.Helper()
-		got, ok := parseID(both, text)
+		got, ok := parseID(text)
 		got.vendor = nil
 		if !ok || got != want {
 			t.Errorf("parseID(%q) = %+v, %v, want %+v", text, got, ok, want)
@@ -61,7 +61,7 @@ func TestParseIDRefuses(t *testing.T) {
 		"amdgpu_xcp_", "amdgpu_xcp_a", "All", "All::1", "renderD128", "card0", "dev-1",
 		strings.Repeat("9", 100), "GPU-" + strings.Repeat("a", 100), "nvidia.com/gpu",
 	} {
-		if got, ok := parseID(both, text); ok {
+		if got, ok := parseID(text); ok {
 			t.Errorf("parseID(%q) = %+v, want none", text, got)
 		}
 	}
@@ -74,7 +74,7 @@ func FuzzParseID(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		id, ok := parseID(both, text)
+		id, ok := parseID(text)
 		if !ok {
 			return
 		}
@@ -102,38 +102,8 @@ func FuzzParseID(f *testing.F) {
 		case id.replica != "":
 			again += replicaMark + id.replica
 		}
-		if back, ok := parseID(both, again); !ok || back != id {
+		if back, ok := parseID(again); !ok || back != id {
 			t.Errorf("parseID(%q) = %+v, parseID(%q) = %+v, %v", text, id, again, back, ok)
 		}
 	})
-}
-
-func TestKeep(t *testing.T) {
-	keep := both.Keep([]string{"example.com/gpu", "nvidia.com/rtx"})
-	f := func(resource string, want bool) {
-		t.Helper()
-		if got := keep(resource); got != want {
-			t.Errorf("%s counts: %v, want %v", resource, got, want)
-		}
-	}
-	for _, r := range []string{
-		"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.shared", "nvidia.com/mig-3g.20gb.me",
-		"amd.com/gpu", "amd.com/spx_nps1", "amd.com/cpx_nps4", "amd.com/dpx_nps2", "amd.com/qpx_nps1", "example.com/gpu", "nvidia.com/rtx",
-	} {
-		f(r, true)
-	}
-	for _, r := range []string{
-		"", "cpu", "gpu", "nvidia.com/", "nvidia.com/gpu-memory", "nvidia.com/gpux", "nvidia.com/pgpu", "nvidia.com/GA102GL_A10", "amd.com/", "amd.com/cpu",
-		"amd.com/cpx", "amd.com/cpx_nps", "amd.com/cpx_npsa", "amd.com/_nps4", "amd.com/ps_nps4", "amd.com/CPX_NPS4", "amd.com/nic", "example.com/gpus", "rdma/hca",
-	} {
-		f(r, false)
-	}
-	if both.Keep(nil)("example.com/gpu") {
-		t.Error("a resource counts that is not configured")
-	}
-	for driver, want := range map[string]bool{"gpu.nvidia.com": true, "gpu.amd.com": true, "compute-domain.nvidia.com": false, "": false, "dra.net": false} {
-		if got := both.Driver(driver) != nil; got != want {
-			t.Errorf("driver %q counts: %v, want %v", driver, got, want)
-		}
-	}
 }

@@ -18,9 +18,9 @@ const aboutPrefix = ".job-"
 // maxAbout bounds such a file.
 const maxAbout = 4 << 10
 
-// about says what a label of a job is called in a file of ours, and in one that the prolog of
-// AMD's exporter writes, one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
-var about = []struct{ label, ours, amd string }{
+// about maps the labels of a job to their names in a file of ours, and in a JSON file, of which the prolog of
+// ROCm's device-metrics-exporter writes one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
+var about = []struct{ label, ours, slurm string }{
 	{"cluster_name", "cluster", "SLURM_CLUSTER_NAME"},
 	{jobPartition, "partition", "SLURM_JOB_PARTITION"},
 	{jobUser, "user", "SLURM_JOB_USER"},
@@ -33,7 +33,7 @@ const (
 	jobUser      = jobPrefix + "user"
 )
 
-// describe adds what is known of a file's jobs.
+// describe adds the labels of a file's jobs.
 func describe(root *os.Root, f *jobFile, of map[string][]collector.Label) {
 	for _, id := range f.jobs {
 		if _, done := of[id]; done {
@@ -49,19 +49,19 @@ func describe(root *os.Root, f *jobFile, of map[string][]collector.Label) {
 	}
 }
 
-// parseAMDJob reads a file of AMD's prolog: one JSON object with texts. One that ends too early
+// parseJSONJob reads a JSON file: one object with texts, named as Slurm's variables. One that ends too early
 // is being written.
-func parseAMDJob(text []byte) content {
+func parseJSONJob(text []byte) content {
 	var said map[string]string
 	if json.Unmarshal(text, &said) != nil {
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	c, id := content{about: []collector.Label{}}, strings.TrimSpace(said["SLURM_JOB_ID"])
-	if c.add(id); len(c.jobs) == 0 || id[0] == '{' {
+	if c.addLine(id); len(c.jobs) == 0 || id[0] == '{' {
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	for _, a := range about {
-		if v := aboutText(said[a.amd]); v != "" {
+		if v := aboutText(said[a.slurm]); v != "" {
 			c.about = append(c.about, collector.Label{Name: a.label, Value: v})
 		}
 	}

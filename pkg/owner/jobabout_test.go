@@ -36,7 +36,7 @@ func TestAMDJobFiles(t *testing.T) {
 	write("5", "{}\n")
 	j := NewJobDirectory(JobOptions{Dir: dir})
 	now := time.Now()
-	j.read(now)
+	j.readDirectory(now)
 	said := j.Snapshot()
 	if diff := cmp.Diff(map[string][]string{"0": {"17"}, "1": {"17"}, "2": {"18"}, "3": {"19", "20"}}, said.ByDevice); diff != "" {
 		t.Errorf("jobs (-want +got):\n%s", diff)
@@ -53,7 +53,7 @@ func TestAMDJobFiles(t *testing.T) {
 	// A file that is cut short keeps its job; one that says another user is a change.
 	write("0", `{ "SLURM_JOB_ID": "17", "SLU`)
 	write("2", job("18", "bertha", "", "2"))
-	j.read(now.Add(time.Second))
+	j.readDirectory(now.Add(time.Second))
 	if next := j.Snapshot(); next.Version != said.Version+1 || len(next.ByDevice["0"]) != 1 || next.About["18"][1].Value != "bertha" {
 		t.Errorf("version %d after %d, jobs %v, labels %v", next.Version, said.Version, next.ByDevice, next.About)
 	}
@@ -61,7 +61,7 @@ func TestAMDJobFiles(t *testing.T) {
 	// Names of AMD's exporter have what is known; ours what is asked for.
 	r := &renderer{about: said.About, jobLabels: []string{"user"}}
 	want2 := []exposition.Owner{
-		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, AMD: want["17"]},
+		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
 	}
 	if diff := cmp.Diff(want2, r.owners(nil, []string{"17", "20"})); diff != "" {

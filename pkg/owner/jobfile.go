@@ -19,37 +19,36 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Bounds on the job directory. They are far above what a node has: 16 GPUs of 8
-// instances are 144 files, and 48 processes can share a GPU under MPS.
+// Limits on the job directory, far above any node: 16 GPUs with 8 instances have 144 files, and 48 processes can share
+// a GPU under MPS.
 const (
 	maxFiles = 1 << 10  // job files
 	maxSize  = 64 << 10 // bytes of a file
-	maxJobs  = 128      // jobs of a device; each is a copy of the device's series
+	maxJobs  = 128      // per device; each is a copy of the device's series
 	maxJobID = 256      // bytes of a job id
 	maxIndex = 1 << 16  // of a GPU or an instance
 )
 
-// jobFile is what is known of one job file.
+// jobFile is the state of one job file.
 type jobFile struct {
-	jobs  []string          // believed
-	about []collector.Label // of the one job, if the file says that itself
-	last  content           // that could not be believed
-	since time.Time         // when last was first read; zero: all is believed
-	doubt time.Time         // since when the file has said nothing that can be believed
+	jobs  []string          // accepted jobs
+	about []collector.Label // labels of the only job, if the file has them
+	last  content           // content that is not accepted yet
+	since time.Time         // when last was first read; zero: everything is accepted
+	doubt time.Time         // since when the file has had no acceptable content
 }
 
-// take believes a content that is complete, and another one when it has not changed for
-// a while.
-func (f *jobFile) take(c content, now time.Time) {
+// update accepts a complete content, and an incomplete one when it has not changed for a while.
+func (f *jobFile) update(c content, now time.Time) {
 	if c.reason == ReasonIO && c.whole {
-		return // the file said nothing: what it said before stays, however long it takes
+		return // unreadable: the accepted content stays as long as that lasts
 	}
 	if !c.open && !c.whole {
 		*f = jobFile{jobs: c.jobs, about: c.about}
 		return
 	}
 	if f.since.IsZero() && f.last.equal(c) && (f.last.open || f.last.whole) {
-		return // it was believed in the end
+		return // it was accepted in the end
 	}
 	if f.doubt.IsZero() {
 		f.doubt = now
@@ -61,28 +60,27 @@ func (f *jobFile) take(c content, now time.Time) {
 	case c.open && now.Sub(f.since) >= jobPatience:
 		*f = jobFile{jobs: c.all(), last: c}
 	case now.Sub(f.doubt) >= jobGrace:
-		// It changes all the time, so that its last line may be half written; or it cannot
-		// be used.
+		// It changes all the time, so that its last line may be incomplete, or it is unusable.
 		*f = jobFile{jobs: c.jobs, last: c}
 	}
 }
 
-// content is what a file says, or why it says nothing.
+// content is a parsed file, or why it cannot be used.
 type content struct {
-	jobs   []string          // of the lines that have an end
-	tail   string            // job of the last line, which has no end: perhaps half written
-	open   bool              // the last line has no end, or there is nothing at all
-	about  []collector.Label // of the one job, if the file says that itself
-	reason string            // why the file, or a line of it, is left out; empty: all is well
-	err    error             // of reason, if the system gave one
-	whole  bool              // reason is about the whole file
+	jobs   []string          // from complete lines
+	tail   string            // job of the last line, which has no line end and may be incomplete
+	open   bool              // the last line has no end, or the file is empty
+	about  []collector.Label // labels of the only job, if the file has them
+	reason string            // why the file or a line was dropped; empty: nothing was
+	err    error             // the system's error for reason, if any
+	whole  bool              // reason concerns the whole file
 }
 
 func (c content) equal(d content) bool {
 	return slices.Equal(c.jobs, d.jobs) && slices.Equal(c.about, d.about) && c.tail == d.tail && c.open == d.open && c.reason == d.reason && c.whole == d.whole
 }
 
-// all returns the jobs of a file that is complete as it is.
+// all returns the jobs of a file that is complete.
 func (c content) all() []string {
 	if c.tail == "" || slices.Contains(c.jobs, c.tail) || len(c.jobs) == maxJobs {
 		return c.jobs
@@ -90,7 +88,7 @@ func (c content) all() []string {
 	return append(slices.Clip(c.jobs), c.tail)
 }
 
-// readJobFile reads a file without ever waiting for a writer of a FIFO or for a device.
+// readJobFile reads a file without waiting for a FIFO's writer or for a device.
 func readJobFile(root *os.Root, name string) content {
 	text, err := file.ReadIn(root, name, maxSize)
 	if err != nil {
@@ -99,16 +97,16 @@ func readJobFile(root *os.Root, name string) content {
 	return parseJobs(text)
 }
 
-// unusable is the content of a file that the system does not let us read.
+// unusable returns the content for a file that cannot be read.
 func unusable(err error) content {
 	c := content{reason: fileReason(err), err: err, whole: true}
 	var errno syscall.Errno
 	switch {
 	case errors.Is(err, file.ErrTooLarge):
 		c.reason = ReasonTooLarge
-	case !errors.As(err, &errno): // not a regular file; or a link that leads out of the directory, which os.Root refuses
+	case !errors.As(err, &errno): // not a regular file; or a link out of the directory, which os.Root refuses
 		c.reason = ReasonNotAFile
-	case errno == syscall.ELOOP, errno == syscall.ENOTDIR, errno == syscall.ENXIO: // a link to nowhere, a socket
+	case errno == syscall.ELOOP, errno == syscall.ENOTDIR, errno == syscall.ENXIO: // a broken link, a socket
 		c.reason = ReasonNotAFile
 	}
 	return c
@@ -121,15 +119,15 @@ func fileReason(err error) string {
 	return ReasonIO
 }
 
-// parseJobs reads a file's text: one job id per line, or a job as AMD's prolog writes it. Blanks around an id, a carriage
-// return and empty lines do not count, nor does a job that was named before.
+// parseJobs parses a file: one job ID per line, or a job as JSON. It ignores blanks around an ID,
+// carriage returns, empty lines and duplicates.
 func parseJobs(text []byte) content {
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
-		// Not a text, or what a crash has left of one: no line of it can be trusted.
+		// Binary, or damaged by a crash: none of its lines can be trusted.
 		return content{reason: ReasonBadContent, whole: true}
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) {
-		return parseAMDJob(text)
+		return parseJSONJob(text)
 	}
 	c := content{open: len(text) == 0}
 	for len(text) > 0 && !c.open {
@@ -137,12 +135,12 @@ func parseJobs(text []byte) content {
 		var ended bool
 		line, text, ended = bytes.Cut(text, []byte{'\n'})
 		c.open = !ended
-		c.add(string(bytes.TrimSpace(line)))
+		c.addLine(string(bytes.TrimSpace(line)))
 	}
 	return c
 }
 
-func (c *content) add(line string) {
+func (c *content) addLine(line string) {
 	switch {
 	case line == "":
 	case len(line) > maxJobID || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }):
@@ -157,8 +155,8 @@ func (c *content) add(line string) {
 	}
 }
 
-// jobNames returns the names of the job files in a directory, those with the lowest
-// numbers if there are too many. Other names take no memory, however many there are.
+// jobNames returns the names of the job files in a directory, those with the lowest numbers if there are too many.
+// Other names take no memory, however many there are.
 func jobNames(root *os.Root, problems map[string]*fileProblem) ([]string, error) {
 	dir, err := root.Open(".")
 	if err != nil {
@@ -173,13 +171,13 @@ func jobNames(root *os.Root, problems map[string]*fileProblem) ([]string, error)
 			case deviceName:
 				out = append(out, name)
 			case badName:
-				note(problems, ReasonBadName, name, nil)
+				countProblem(problems, ReasonBadName, name, nil)
 			case otherName:
 			}
 		}
 		slices.SortFunc(out, compareNames)
 		for ; len(out) > maxFiles; out = out[:len(out)-1] {
-			note(problems, ReasonManyFiles, out[len(out)-1], nil)
+			countProblem(problems, ReasonManyFiles, out[len(out)-1], nil)
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -190,17 +188,17 @@ func jobNames(root *os.Root, problems map[string]*fileProblem) ([]string, error)
 	}
 }
 
-// nameKind says what a name in the directory is.
+// nameKind is the kind of a name in the directory.
 type nameKind int
 
 const (
 	otherName  nameKind = iota // temporary files, notes
-	deviceName                 // of a job file
-	badName                    // of digits, but of no device
+	deviceName                 // a job file
+	badName                    // digits, but not a device
 )
 
-// nameOf recognises job files by their names: digits, and after a dot digits again.
-// Numbers are written as in labels, so 00 is not a GPU.
+// nameOf recognises job files by their names: digits, optionally a dot and digits. Numbers must be written as in
+// labels, so 00 is not a GPU.
 func nameOf(name string) nameKind {
 	gpu, instance, split := strings.Cut(name, ".")
 	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -20,28 +20,28 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// Jobs is what the job directory said last. It is immutable.
+// Jobs is the latest content of the job directory. It is immutable.
 type Jobs struct {
-	Version  uint64                       // grows when another member but Time changes
-	Time     time.Time                    // when the directory was last readable; zero before that
+	Version  uint64                       // grows when a member other than Time changes
+	Time     time.Time                    // when the directory was last read; zero: never
 	ByDevice map[string][]string          // "0" or "3.0" → job ids in file order, unique; devices without jobs are absent
-	About    map[string][]collector.Label // by job id: cluster_name, job_partition, job_user, as far as they are known
+	About    map[string][]collector.Label // by job ID: cluster_name, job_partition, job_user, where known
 }
 
-// MappingJobs is the value of the label mapping for the job directory.
+// MappingJobs is the label mapping of the job directory.
 const MappingJobs = "hpc_jobs"
 
-// Reasons for which the directory cannot be read, or a file is left out.
+// Reasons why the directory cannot be read or a file is dropped.
 const (
 	ReasonMissing    = "missing" // the directory does not exist
 	ReasonDenied     = kube.ReasonDenied
 	ReasonIO         = "io"                // the system could not read the directory, or a file
-	ReasonTimeout    = kube.ReasonTimeout  // reading hangs, as on a network file system whose server is away
-	ReasonNotAFile   = "not_a_file"        // a directory, FIFO, device or socket has the name of a job file, or a link leads out of the directory
-	ReasonBadName    = "bad_name"          // the name is like that of a job file, but no device is called so: 00, 123456
+	ReasonTimeout    = kube.ReasonTimeout  // the read hangs, for example on a network file system whose server does not answer
+	ReasonNotAFile   = "not_a_file"        // the name of a job file, but a directory, FIFO, device or socket, or a link out of the directory
+	ReasonBadName    = "bad_name"          // similar to the name of a job file, but no device has it: 00, 123456
 	ReasonTooLarge   = kube.ReasonTooLarge // a file larger than any list of jobs
 	ReasonBadContent = "bad_content"       // lines that are not job ids: not text, or too long
-	ReasonManyFiles  = "too_many_files"    // more files than a node can have devices
+	ReasonManyFiles  = "too_many_files"    // more files than devices on any node
 	ReasonManyJobs   = "too_many_jobs"     // more jobs in a file than can share a device
 )
 
@@ -50,32 +50,30 @@ func jobReasons() []string {
 		ReasonTooLarge, ReasonBadContent, ReasonManyFiles, ReasonManyJobs}
 }
 
-// JobOptions are options of NewJobDirectory. Dir must be set.
+// JobOptions configure NewJobDirectory. Dir is required.
 type JobOptions struct {
-	Dir      string      // need not exist yet
-	OnChange func()      // called after other jobs were published; must not block; nil: none
-	Log      *zap.Logger // nil logs nothing
+	Dir      string      // may be created later
+	OnChange func()      // called after other jobs were published; must not block; may be nil
+	Log      *zap.Logger // may be nil
 }
 
 const (
-	jobPeriod   = 2 * time.Second        // between two reads when no change is notified, as on network file systems
-	jobGather   = 100 * time.Millisecond // after the last of a burst of events: a writer in place needs milliseconds
-	jobPatience = time.Second            // a file that is empty, or whose last line has no end, must not change for this long
-	jobGrace    = 5 * time.Second        // the longest that the jobs of a file stay that says nothing usable
-	jobHangs    = 10 * time.Second       // a read that takes longer is a failure
+	jobPeriod   = 2 * time.Second        // between two reads without a notification, as on network file systems
+	jobGather   = 100 * time.Millisecond // after the last event of a burst: writing in place takes milliseconds
+	jobPatience = time.Second            // a file that is empty or whose last line has no end must be unchanged for this long
+	jobGrace    = 5 * time.Second        // maximum time that the jobs of an unusable file stay
+	jobHangs    = 10 * time.Second       // a longer read is a failure
 	jobAbandon  = 200 * time.Millisecond // how long Run waits at its end for a read that hangs
-	jobRest     = 10                     // after a read that took t none begins for t × jobRest
+	jobRest     = 10                     // after a read that took t, the next one waits t × jobRest
 )
 
-// JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file
-// per device, named by the GPU's index ("0") or by GPU and instance ("3.0"), with a job id
-// on each line: the job mapping of dcgm-exporter, but in the background. Files as the prolog of
-// AMD's exporter writes them, JSON with one job, are read, too (jobabout.go).
+// JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file per device, named by the GPU's
+// index ("0") or by GPU and instance ("3.0"), with a job ID on each line. It is dcgm-exporter's job mapping, but in the
+// background. It also reads files that are JSON with one job (jobabout.go).
 //
-// A file whose lines are complete is believed at once. An empty one, and one whose last
-// line has no end, may be half written: what it said before stays until it has not
-// changed for a moment. A file that is removed ends its jobs at once. What cannot be read,
-// or is not a job file, costs that device its jobs and nothing else.
+// A file with complete lines is accepted at once. A file that is empty or whose last line has no end may be incomplete:
+// its former content stays until it has not changed for a moment. Removing a file ends its jobs at once. A file that
+// cannot be read or is not a job file only affects its own device.
 type JobDirectory struct {
 	Health *kube.Health
 
@@ -86,23 +84,23 @@ type JobDirectory struct {
 	notify   func() (*fsnotify.Watcher, error)
 	snapshot atomic.Pointer[Jobs]
 	ready    atomic.Bool
-	replaced atomic.Bool // another directory may be at the path
+	replaced atomic.Bool // there may be another directory at the path
 
-	// Of one read at a time.
-	watched  map[string]fs.FileInfo // directories that are watched, by path
+	// Used by one read at a time.
+	watched  map[string]fs.FileInfo // watched directories, by path
 	files    map[string]*jobFile
-	gone     time.Time               // since when there has been no directory; zero: there is one
+	gone     time.Time               // since when the directory is missing; zero: it exists
 	problems map[string]*fileProblem // of the last read, by reason
 }
 
-// fileProblem is what a read found wrong for one reason.
+// fileProblem is a problem of files in one read.
 type fileProblem struct {
 	files int
-	name  string // of the first
+	name  string // the first file's
 	err   error
 }
 
-// NewJobDirectory returns a JobDirectory that has read nothing yet.
+// NewJobDirectory returns a JobDirectory, which reads nothing before Run.
 func NewJobDirectory(o JobOptions) *JobDirectory {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -120,30 +118,30 @@ func NewJobDirectory(o JobOptions) *JobDirectory {
 	return j
 }
 
-// Snapshot returns the newest one, never nil. It never waits.
+// Snapshot returns the newest Jobs, never nil. It does not wait.
 func (j *JobDirectory) Snapshot() *Jobs { return j.snapshot.Load() }
 
-// Ready reports whether the directory was read and all of it is believed.
+// Ready reports whether the directory was read and all its content is accepted.
 func (j *JobDirectory) Ready() bool { return j.ready.Load() }
 
-// Run reads until ctx ends, and returns nil. Call it once. What it started has ended then,
-// except for a read that hangs in the system: that is abandoned.
+// Run reads until ctx ends, and returns nil. It may be called once. It abandons a read that hangs in the system;
+// everything else that it started has ended when it returns.
 func (j *JobDirectory) Run(ctx context.Context) error {
 	watcher, err := j.notify()
 	if err != nil {
 		j.log.Warn("the system does not notify of changes in the job directory; it is polled", zap.Error(err))
 		watcher = &fsnotify.Watcher{} // without channels
 	} else {
-		defer func() { _ = watcher.Close() }() // nothing is kept that could be lost
+		defer func() { _ = watcher.Close() }() // read only
 	}
 	due := time.NewTimer(0)
 	defer due.Stop()
 	stuck := time.NewTimer(time.Hour)
 	defer stuck.Stop()
-	var reading chan time.Duration // of the read in progress; nil: none
-	var begun time.Time            // of the last read
-	var rested time.Time           // no read before
-	var first time.Time            // first of the events that the next read answers; zero: none
+	var reading chan time.Duration // of the running read; nil: none
+	var begun time.Time            // start of the last read
+	var rested time.Time           // no read before this
+	var first time.Time            // first event that the next read covers; zero: none
 	changed := func() {
 		if first.IsZero() {
 			first = time.Now()
@@ -161,7 +159,7 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 			if j.matters(e) {
 				changed()
 			}
-		case <-watcher.Errors: //nolint:errcheck // events were lost, whatever it is
+		case <-watcher.Errors: //nolint:errcheck // events were lost, whatever the error is
 			changed()
 		case <-due.C:
 			begun, first, reading = time.Now(), time.Time{}, make(chan time.Duration, 1)
@@ -170,7 +168,7 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 				if err == nil {
 					j.watch(watcher)
 				}
-				done <- j.read(time.Now())
+				done <- j.readDirectory(time.Now())
 			}(reading)
 		case <-stuck.C:
 			if reading != nil {
@@ -188,7 +186,7 @@ func (j *JobDirectory) Run(ctx context.Context) error {
 	}
 }
 
-// leave waits a moment for a read in progress.
+// leave waits a moment for a running read.
 func (j *JobDirectory) leave(reading <-chan time.Duration) {
 	if reading == nil {
 		return
@@ -200,7 +198,7 @@ func (j *JobDirectory) leave(reading <-chan time.Duration) {
 	}
 }
 
-// matters reports whether an event can change what the directory says.
+// matters reports whether an event can change the content.
 func (j *JobDirectory) matters(e fsnotify.Event) bool {
 	name := filepath.Base(e.Name)
 	if name == filepath.Base(j.o.Dir) {
@@ -210,8 +208,8 @@ func (j *JobDirectory) matters(e fsnotify.Event) bool {
 	return nameOf(name) == deviceName
 }
 
-// watch watches the directory, and the one above it so that it is seen to come and to be
-// replaced. What it misses, the next poll sees.
+// watch watches the directory, and its parent to notice that it is created or replaced. The next poll notices missed
+// events.
 func (j *JobDirectory) watch(watcher *fsnotify.Watcher) {
 	replaced := j.replaced.Swap(false)
 	for _, path := range []string{filepath.Dir(j.o.Dir), j.o.Dir} {
@@ -230,11 +228,11 @@ func (j *JobDirectory) watch(watcher *fsnotify.Watcher) {
 	}
 }
 
-// read reads the directory, publishes what it says, and returns when to read again.
-func (j *JobDirectory) read(now time.Time) time.Duration {
-	root, err := os.OpenRoot(j.o.Dir + "/.") // so that a FIFO is an error, not a wait for its writer
+// readDirectory reads the directory, publishes its content, and returns when to read again.
+func (j *JobDirectory) readDirectory(now time.Time) time.Duration {
+	root, err := os.OpenRoot(j.o.Dir + "/.") // so that a FIFO is an error instead of a wait for its writer
 	if err == nil {
-		defer func() { _ = root.Close() }() // it was only read
+		defer func() { _ = root.Close() }() // read only
 	}
 	problems := map[string]*fileProblem{}
 	var names []string
@@ -253,13 +251,13 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 			f = &jobFile{}
 		}
 		c := readJobFile(root, name)
-		if errors.Is(c.err, fs.ErrNotExist) && c.reason == ReasonIO { // removed since the names were read
+		if errors.Is(c.err, fs.ErrNotExist) && c.reason == ReasonIO { // removed after the names were read
 			continue
 		}
 		if c.reason != "" {
-			note(problems, c.reason, name, c.err)
+			countProblem(problems, c.reason, name, c.err)
 		}
-		f.take(c, now)
+		f.update(c, now)
 		if !f.since.IsZero() {
 			wait, ready = min(wait, jobPatience), false
 		}
@@ -277,8 +275,8 @@ func (j *JobDirectory) read(now time.Time) time.Duration {
 	return wait
 }
 
-// unreadable keeps what was known. A directory that does not exist says that there are no
-// jobs, but only if that lasts: it may be about to be replaced.
+// unreadable keeps the former content. A directory that does not exist means that there are no jobs, but only if that
+// lasts: it may be about to be replaced.
 func (j *JobDirectory) unreadable(err error, now time.Time) time.Duration {
 	j.ready.Store(true)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -296,7 +294,7 @@ func (j *JobDirectory) unreadable(err error, now time.Time) time.Duration {
 	return j.period
 }
 
-// publish stores what the directory says. confirmed is zero when it could not be read.
+// publish stores the content. confirmed is zero if the directory could not be read.
 func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	next := *j.Snapshot()
 	if !confirmed.IsZero() {
@@ -312,8 +310,8 @@ func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	}
 }
 
-// note counts a file that is left out, in whole or in part.
-func note(problems map[string]*fileProblem, reason, name string, err error) {
+// countProblem counts a file that is dropped, in whole or in part.
+func countProblem(problems map[string]*fileProblem, reason, name string, err error) {
 	p := problems[reason]
 	if p == nil {
 		p = &fileProblem{name: name, err: err}
@@ -322,8 +320,7 @@ func note(problems map[string]*fileProblem, reason, name string, err error) {
 	p.files++
 }
 
-// report logs once for each reason that files are left out, and that they no longer are;
-// it counts each file once.
+// report logs once per reason when files are dropped and when they no longer are. It counts each file once.
 func (j *JobDirectory) report(problems map[string]*fileProblem) {
 	for reason, p := range problems {
 		before := 0

@@ -209,12 +209,12 @@ func TestIOErrorIsNoAnswer(t *testing.T) {
 	for reason, want := range map[string][]string{ReasonIO: {"17"}, ReasonDenied: nil} {
 		f := jobFile{jobs: []string{"17"}}
 		c := content{reason: reason, whole: true}
-		f.take(c, now)
-		f.take(c, now.Add(jobGrace-1))
+		f.update(c, now)
+		f.update(c, now.Add(jobGrace-1))
 		if !slices.Equal(f.jobs, []string{"17"}) {
 			t.Errorf("%s: jobs %q at once, want 17", reason, f.jobs)
 		}
-		f.take(c, now.Add(1000*jobGrace))
+		f.update(c, now.Add(1000*jobGrace))
 		if !slices.Equal(f.jobs, want) {
 			t.Errorf("%s: jobs %q after a while, want %q", reason, f.jobs, want)
 		}

@@ -1,52 +1,42 @@
-// Package owner knows who uses which device: pods and their containers, resource
-// claims, batch jobs. It joins the newest answers of the clients of package kube, of the
-// job directory and of the processes on the devices with the devices on the board into an
-// immutable table, from which exposition takes labels.
+// Package owner knows who uses which device: pods and their containers, resource claims, batch jobs. It joins the
+// latest answers of package kube's clients, of the job directory and of the process collectors with the devices on the
+// board into an immutable table, from which exposition reads labels.
 //
-// A Keeper never waits for any of them: it reads their newest snapshots, which are
-// in memory. Run rebuilds the table when one of them has changed; a View that has
-// come meanwhile is joined by the first reader, so that no page shows devices
-// without the owners that they had before. The version of the table grows only if an
-// answer differs. If a client fails, its last snapshot stays, and so do labels. A pod that
-// the API server has deleted keeps its uid and labels until the kubelet no longer lists it,
-// so that all its labels leave together.
+// A Keeper never waits for any of them: it reads their latest snapshots from memory. Run rebuilds the table when one of
+// them has changed. If a new View appears first, its first reader rebuilds the table, so that no page shows devices
+// without their owners. The version of the table grows only if an answer differs. If a client fails, its last snapshot
+// stays, and so do labels. A pod that the API server has deleted keeps its UID and labels until the kubelet no longer
+// lists it, so that all its labels leave together.
 //
-// # Whose is a shared device
+// # Owners of a shared device
 //
-// A device with one container has its labels. One that several containers of a
-// pod share has those of the pod, without container. One that several pods share
-// has none: it belongs to none of them. With Options.Virtual each of the device's
-// series is instead copied for every container that shares it, with vgpu if the
-// id numbers the shares; what the copies show is the whole device.
+// A device with one container has the container's labels. A device that several containers of a pod share has the pod's
+// labels, without container. A device that several pods share has no labels. With Options.Virtual each of the device's
+// series is instead copied for every container that shares it, with label vgpu if the ID numbers the shares; each copy
+// shows the value of the whole device.
 //
-// A GPU that is divided has no labels of the pods on its instances, a GPU instance
-// none of those on its compute instances. A compute instance and a link without
-// owners have those of what they are part of. Instances have no labels of a pod that
-// has the whole GPU.
+// A divided GPU has no labels of the pods on its instances, and a GPU instance has none of the pods on its compute
+// instances. A compute instance and a link without owners have their parent's labels. Instances have no labels of a pod
+// that has the whole GPU.
 //
-// Labels that differ between several claims of a container to one device are left
-// out. Jobs come on top: a copy of each series per job, named by the GPU's index, or
-// by index and instance for an instance; neither is valid for the other. If a
-// machine has GPUs of two vendors, each counts its GPUs from 0, and a file is valid for
-// every GPU of its index.
+// Labels that differ between several claims of a container to one device are omitted. Jobs are added: a copy of each
+// series per job. A job file is named by the GPU's index, or by index and instance for an instance; neither applies to
+// the other. If a machine has GPUs of two vendors, each vendor counts from 0, and a file applies to every GPU with its
+// index.
 //
 // # Values of users
 //
-// With Options.Processes, what several users share in truth (with Virtual several
-// containers, else several pods) shows two readings per user: DCGM_FI_DEV_GPU_UTIL
-// and DCGM_FI_DEV_FB_USED, under every name that the list gives them, except as
-// histograms. The device's own series stays as it is, without owners, and each
-// user's series has pod_uid, so that the two are told apart and no sum counts
-// twice. They come from the processes on the device whose pod the kubelet has given
-// the device to. What processes of others use is in the device's series only.
+// With Options.Processes, a device that several users share (several containers with Virtual, else several pods) shows
+// two readings per user: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, under every name in the list, except as
+// histograms. The device's own series stays unchanged, without owners, and each user's series has pod_uid, so that the
+// two can be told apart and no sum counts twice. The values come from the processes on the device whose pod has the
+// device from the kubelet. Other processes count only in the device's series.
 //
-// A pod whose UID is not known has no such series, and neither has a process whose
-// pod is not known: what is absent is unknown. A pod without a process has 0 only if
-// all processes on the device are known. Containers are told apart if the runtime
-// names them; else a pod with several containers on the device has one series,
-// without container. If some value of a user's processes is not known, the sum is
-// not either. What a library reports for processes in place of time (AMD: the share of
-// compute units that they occupy) stands for their utilisation.
+// A pod without a known UID has no such series, and neither has a process without a known pod: an absent series means
+// unknown. A pod without a process has 0 only if all processes on the device are known. Containers are separate if the
+// runtime names them; else a pod with several containers on the device has one series, without container. If a value of
+// one of a user's processes is unknown, the sum is, too. If a library reports another quantity instead of time (the
+// share of compute units that processes occupy), that counts as utilisation.
 package owner
 
 import (
@@ -69,42 +59,41 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Options of New. The zero value knows no users.
+// Options configure New. The zero value knows no users.
 type Options struct {
-	// The clients' newest answers: method values, as in client.Snapshot. They must not
-	// block. nil: there is no such client.
+	// The clients' latest answers, normally method values such as client.Snapshot. They must not block. nil: there is
+	// no such client.
 	Allocations func() *kube.Allocations
 	Metadata    func() *kube.Metadata
 	Containers  func() *kube.Containers
 	Jobs        func() *Jobs
-	Processes   func() *Usage // with it, users of a shared device have their own values
+	Processes   func() *Usage // gives users of a shared device their own values
 
-	Vendors      kube.Vendors      // whose ids and claims are known
-	Virtual      bool              // series of a shared device are copied for each container, with vgpu
-	Claims       bool              // devices of dynamic resource allocation count; needs Metadata's ResourceSlices
+	Virtual      bool              // copy the series of a shared device for each container, with vgpu
+	Claims       bool              // count devices of dynamic resource allocation; needs Metadata's ResourceSlices
 	PodUID       bool              // label pod_uid; values of processes have it anyway
-	PodLabels    bool              // labels of pods, those that Metadata has
+	PodLabels    bool              // labels of pods, as far as Metadata has them
 	JobLabels    []string          // user, partition: labels job_user, job_partition
-	AMDPodLabels []field.NameValue // labels of pods that only names of AMD's exporter show, with the pod's name for each
-	OldNamespace bool              // labels are called pod_name, pod_namespace, container_name
-	Hostname     string            // name of the label that names the host, which no pod's label may have; "" means "hostname"
+	PodFacts     []field.NameValue // labels of pods that only dialects show: the name of the fact, and that of the pod's label
+	OldNamespace bool              // name the labels pod_name, pod_namespace, container_name
+	Hostname     string            // the label with the host's name, which no pod's label may have; "" means "hostname"
 
-	// Ignore says which pods use no device although they have one: exporters, this one
-	// first of all, that claim every device to read it. nil: none.
+	// Ignore selects pods that use no device although they have one: exporters, including this one, that claim every
+	// device to read it. nil: none.
 	Ignore func(namespace, pod string) bool
 
-	StaleAfter time.Duration         // values of processes that are older are left out; 0 means 30 s
-	Registerer prometheus.Registerer // of metrics about owners; nil for none
-	Log        *zap.Logger           // nil logs nothing
+	StaleAfter time.Duration         // older values of processes are dropped; 0 means 30 s
+	Registerer prometheus.Registerer // for metrics about owners; may be nil
+	Log        *zap.Logger           // may be nil
 }
 
 const (
 	defaultStaleAfter = 30 * time.Second
 	defaultHostname   = "hostname"
-	// checkPeriod is how often Run checks for what no client reports: another View, and
-	// values that have become too old.
+	// checkPeriod is how often Run checks for changes that no client reports: another View, and values that have become
+	// too old.
 	checkPeriod = time.Second
-	// rest is kept between two rebuilds: clients that start report each pod.
+	// rest is the minimum time between two rebuilds: clients that start report each pod.
 	rest = 50 * time.Millisecond
 )
 
@@ -115,23 +104,21 @@ type Keeper struct {
 	log      *zap.Logger
 	metrics  *metrics
 	reserved map[string]bool
-	wake     chan struct{} // holds one
+	wake     chan struct{} // capacity one
 
 	table  atomic.Pointer[table]
 	shares atomic.Pointer[exposition.Shares]
 
-	// mu guards what follows and the publishing of table and shares. It is held for
-	// computing only.
+	// mu guards the fields below and the publishing of table and shares. It is held only for computing.
 	mu        sync.Mutex
-	instances map[string]string // MIG UUID → id of the device that it last meant
+	instances map[string]string // MIG UUID → ID of the device that last had it
 	runtime   runtimeNames
 	unmatched unmatchedLog
 }
 
 var _ exposition.Owners = (*Keeper)(nil)
 
-// New returns a Keeper of the owners of the devices on board. It panics if
-// o.Registerer has the metrics of another one.
+// New returns a Keeper of the owners of the devices on board. It panics if o.Registerer has another Keeper's metrics.
 func New(board *view.Board, o Options) *Keeper {
 	o.StaleAfter = cmp.Or(o.StaleAfter, defaultStaleAfter)
 	o.Hostname = cmp.Or(o.Hostname, defaultHostname)
@@ -147,20 +134,19 @@ func New(board *view.Board, o Options) *Keeper {
 		instances: map[string]string{},
 	}
 	k.metrics = newMetrics(k, o.Registerer)
-	k.table.Store(k.build(board.Load(), k.read(), &table{}))
+	k.table.Store(k.build(board.Load(), k.inputs(), &table{}))
 	return k
 }
 
-// Notify says that a client has published another snapshot. It never blocks;
-// it is what their OnChange hooks call.
+// Notify reports that a client has published another snapshot. The clients' OnChange hooks call it. It never blocks.
 func (k *Keeper) Notify() {
 	select {
 	case k.wake <- struct{}{}:
-	default: // Run has not yet seen the last one
+	default: // Run has not seen the last one yet
 	}
 }
 
-// Run keeps the table up to date until ctx ends, and returns nil. Call it once.
+// Run keeps the table up to date until ctx ends, and returns nil. It may be called once.
 func (k *Keeper) Run(ctx context.Context) error {
 	check := time.NewTicker(checkPeriod)
 	defer check.Stop()
@@ -180,8 +166,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh does at once what Run would do: it joins again if a snapshot or the View
-// has changed, and brings the values of users up to date.
+// Refresh does Run's work at once: it rebuilds the table if a snapshot or the View has changed, and updates the values
+// of users.
 func (k *Keeper) Refresh(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -190,8 +176,8 @@ func (k *Keeper) Refresh(now time.Time) {
 	k.unmatched.update(k.log, k.table.Load().unmatched, now)
 }
 
-// current returns the table of the View that is on the board. If the table is of another
-// View, it is made here and now, from memory, so that no page shows devices without owners.
+// current returns the table for the View on the board. It rebuilds a table for another View at once, from memory, so
+// that no page shows devices without owners.
 func (k *Keeper) current() *table {
 	t, v := k.table.Load(), k.board.Load()
 	if t.from.view == v {
@@ -203,10 +189,9 @@ func (k *Keeper) current() *table {
 	return k.table.Load()
 }
 
-// rebuild joins what is newest, unless the table is of it already. Call it with mu
-// held.
+// rebuild joins the latest inputs, unless the table already matches them. It must be called with mu held.
 func (k *Keeper) rebuild(v *view.View) {
-	last, in := k.table.Load(), k.read()
+	last, in := k.table.Load(), k.inputs()
 	from := in.source(v)
 	if last.from == from {
 		return
@@ -220,12 +205,11 @@ func (k *Keeper) rebuild(v *view.View) {
 	}
 }
 
-// logChanges logs, for people who look for a reason, each device whose users differ from
-// those of the table before, and what the kubelet names and no device has.
+// logChanges logs, for debugging, each device whose users have changed, and the kubelet's IDs without a device.
 func (k *Keeper) logChanges(t, last *table) {
 	for _, d := range t.devices.all {
 		if d.Level == field.Link {
-			continue // which has those of its GPU
+			continue // inherits its GPU's users
 		}
 		if users := t.describe(d); !slices.Equal(users, last.describe(d)) {
 			k.log.Debug("a device has other users", zap.String("device", d.ID), zap.Strings("users", users))
@@ -252,8 +236,8 @@ func (k *Keeper) Split(d *collector.Device, f field.ID) bool {
 // Shares returns the newest values per user; nil if users have none.
 func (k *Keeper) Shares() *exposition.Shares { return k.shares.Load() }
 
-// Describe says in words who uses a device: "pod ml/train-0, container main (share
-// 3, nvidia.com/gpu.shared)", "job 4711". Empty if there is no user.
+// Describe returns the users of a device in words: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
+// "job 4711". It is empty without users.
 func (k *Keeper) Describe(d *collector.Device) []string { return k.current().describe(d) }
 
 func (t *table) describe(d *collector.Device) (out []string) {
@@ -268,11 +252,11 @@ func (t *table) describe(d *collector.Device) (out []string) {
 
 // Owner is a container that has a device, or a job that runs on it.
 type Owner struct {
-	Namespace, Pod, PodUID, Container string // PodUID is empty if it is not known
+	Namespace, Pod, PodUID, Container string // PodUID is empty if unknown
 	Job                               string
 }
 
-// Users returns who uses a device, each once.
+// Users returns the users of a device, each once.
 func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 	t := k.current()
 	perContainer(t.usesOf(d), func(of []use) {
@@ -285,8 +269,8 @@ func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 	return out
 }
 
-// Container names the container of a process, "namespace/pod/container", or the pod if only
-// that is known; empty if neither is.
+// Container returns the name of a process's container, "namespace/pod/container", or the pod if only that is known;
+// empty if neither is.
 func (k *Keeper) Container(podUID, id string) string {
 	if podUID == "" && id == "" {
 		return ""
@@ -308,14 +292,14 @@ func (k *Keeper) Container(podUID, id string) string {
 	return ""
 }
 
-// Unmatched returns the ids of the kubelet that name no device, sorted.
+// Unmatched returns the kubelet's IDs without a device, sorted.
 func (k *Keeper) Unmatched() []Unmatched { return slices.Clone(k.current().unmatched) }
 
-// sureAfter is how long ids must have named no device until the log says so: at the
-// start the kubelet answers before libraries have found their devices.
+// sureAfter is how long IDs must match no device before they are logged: at the start the kubelet answers before
+// libraries have found their devices.
 const sureAfter = 30 * time.Second
 
-// unmatchedLog logs ids that name no device, once per change.
+// unmatchedLog logs IDs without a device, once per change.
 type unmatchedLog struct {
 	seen   []Unmatched // in the last table
 	since  time.Time
@@ -337,7 +321,7 @@ func (l *unmatchedLog) update(log *zap.Logger, unmatched []Unmatched, now time.T
 	log.Warn("the kubelet names devices that are not known: their pods are on no series", zap.Int("ids", len(l.logged)), zap.String("device", examples(l.logged)))
 }
 
-// examples names a few of them.
+// examples returns the first few.
 func examples(list []Unmatched) string {
 	const most = 3
 	var out []string

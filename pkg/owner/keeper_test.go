@@ -167,7 +167,7 @@ func TestNobodyIsAsked(t *testing.T) {
 	}
 	k = New(boardOf(machine()...), Options{Allocations: func() *kube.Allocations {
 		return &kube.Allocations{Version: 1, Pods: podsOf("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: claim=c gpu.nvidia.com p d")}
-	}, Claims: true, PodUID: true, PodLabels: true, Virtual: true, Vendors: both})
+	}, Claims: true, PodUID: true, PodLabels: true, Virtual: true})
 	k.Refresh(time.Now())
 	if n := len(k.Owners(&d)); n != 1 {
 		t.Errorf("%d owners", n)

@@ -10,10 +10,10 @@ import (
 	"warpgauge/pkg/exposition"
 )
 
-// names are what labels are called.
+// names are the names of the owner labels.
 type names struct{ uuid, namespace, pod, container string }
 
-// namesOf returns the names, or those of before dcgm-exporter 2.0.
+// namesOf returns the current names, or those before dcgm-exporter 2.0.
 func namesOf(old bool) names {
 	if old {
 		return names{"uuid", "pod_namespace", "pod_name", "container_name"}
@@ -25,8 +25,8 @@ func namesOf(old bool) names {
 type renderer struct {
 	names     names
 	people    *people
-	about     map[string][]collector.Label // by job id
-	jobLabels []string                     // of them, those that are on all series, without job_
+	about     map[string][]collector.Label // by job ID
+	jobLabels []string                     // the job labels on all series, without job_
 	uid       bool                         // label pod_uid
 	virtual   bool
 }
@@ -47,13 +47,12 @@ func (r *renderer) pods(uses []use) []exposition.Owner {
 		}
 		return out
 	case !samePod(uses):
-		return nil // it belongs to none of them
+		return nil // shared by several pods
 	}
 	return []exposition.Owner{r.owner(uses, r.uid)}
 }
 
-// owner returns one user that all uses, of one pod, are together: with the labels
-// that they have in common.
+// owner returns one user for all uses, which must be of one pod: with the labels that they have in common.
 func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
 	u := &uses[0]
 	labels := make([]collector.Label, 0, 5+len(u.claim))
@@ -73,10 +72,10 @@ func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
 		}
 	}
 	slices.SortFunc(labels, compareLabels)
-	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, AMD: r.people.amd[u.pod]}
+	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, Facts: r.people.facts[u.pod]}
 }
 
-// withJobs copies each owner for each job; without owners the jobs are.
+// withJobs copies each owner for each job; without owners it returns the jobs.
 func (r *renderer) withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
 	if len(jobs) == 0 {
 		return owners
@@ -94,28 +93,27 @@ func (r *renderer) withJobs(owners []exposition.Owner, jobs []string) []expositi
 				}
 			}
 			slices.SortFunc(labels, compareLabels)
-			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels, AMD: slices.Concat(o.AMD, r.about[job])})
+			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels, Facts: slices.Concat(o.Facts, r.about[job])})
 		}
 	}
 	return out
 }
 
-// Bounds of what a pod's labels may cost: each is on every series of its devices.
+// Limits on a pod's labels, because each is on every series of its devices.
 const (
-	mostPodLabels  = 64
-	longestPodText = 1024 // bytes of a value
+	maxPodLabels = 64
+	maxPodText   = 1024 // bytes of a value
 )
 
-// losses counts labels of pods that series do not have as they are.
+// losses counts labels of pods that are dropped or changed.
 type losses struct {
-	reserved  int // the name is one of ours
-	duplicate int // another label of the pod became the same name
+	reserved  int // the name is reserved
+	duplicate int // another label of the pod has the same name
 	many      int // the pod has more than mostPodLabels
 	cut       int // the value was cut
 }
 
-// reservedLabels are names that labels of devices, fields and owners have; the series
-// would say something else than the pod.
+// reservedLabels returns the label names of devices, fields and owners, which a pod's labels must not override.
 func reservedLabels(old bool, hostname string) map[string]bool {
 	out := map[string]bool{
 		"gpu": true, "pci_bus_id": true, "device": true, "modelName": true,
@@ -135,8 +133,8 @@ func reservedLabels(old bool, hostname string) map[string]bool {
 	return out
 }
 
-// podLabels returns a pod's labels under names that a page can carry, by name. Of
-// two that become the same, the one that sorts first wins.
+// podLabels returns a pod's labels with valid names, sorted by name. If two get the same name, the one that sorts first
+// wins.
 func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []collector.Label {
 	if len(of) == 0 {
 		return nil
@@ -146,7 +144,7 @@ func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []c
 	for _, key := range slices.Sorted(maps.Keys(of)) {
 		value, name := of[key], labelName(key)
 		switch {
-		case value == "" || name == "": // to Prometheus, empty is absent
+		case value == "" || name == "": // Prometheus treats empty as absent
 			continue
 		case reserved[name]:
 			lost.reserved++
@@ -154,10 +152,10 @@ func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []c
 		case taken[name]:
 			lost.duplicate++
 			continue
-		case len(out) == mostPodLabels:
+		case len(out) == maxPodLabels:
 			lost.many++
 			continue
-		case len(value) > longestPodText:
+		case len(value) > maxPodText:
 			value = cut(value)
 			lost.cut++
 		}
@@ -168,8 +166,8 @@ func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []c
 	return out
 }
 
-// labelName makes the name of a Prometheus label: what is neither letter, digit nor
-// underscore becomes an underscore, and a digit does not come first.
+// labelName returns a valid Prometheus label name: it replaces every character except letters, digits and underscores
+// by an underscore, and prevents a leading digit.
 func labelName(key string) string {
 	if key == "" {
 		return ""
@@ -183,15 +181,15 @@ func labelName(key string) string {
 	if name[0] >= '0' && name[0] <= '9' {
 		name = "_" + name
 	}
-	if strings.HasPrefix(name, "__") { // Prometheus keeps those for itself
+	if strings.HasPrefix(name, "__") { // Prometheus reserves those
 		name = "_" + strings.TrimLeft(name, "_")
 	}
 	return name
 }
 
-// cut shortens a text to the longest that is allowed, between two characters.
+// cut shortens a text to the maximum length, between two characters.
 func cut(s string) string {
-	end := longestPodText
+	end := maxPodText
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}

@@ -56,16 +56,16 @@ func TestPodLabels(t *testing.T) {
 	f("nothing said", m{"app": "", "": "x"}, nil, losses{})
 	f("text of any kind", m{"a": "q\"\\\n\xff"}, l{{Name: "a", Value: "q\"\\\n\xff"}}, losses{}) // the page escapes
 
-	long := strings.Repeat("x", longestPodText-1)
+	long := strings.Repeat("x", maxPodText-1)
 	f("the longest", m{"a": long + "y"}, l{{Name: "a", Value: long + "y"}}, losses{})
 	f("a longer one", m{"a": long + "é"}, l{{Name: "a", Value: long}}, losses{cut: 1})
 
 	many := m{}
-	for i := range mostPodLabels + 5 {
+	for i := range maxPodLabels + 5 {
 		many[fmt.Sprintf("l%03d", i)] = "v"
 	}
 	var lost losses
-	if got := podLabels(many, k.reserved, &lost); len(got) != mostPodLabels || got[0].Name != "l000" || lost != (losses{many: 5}) {
+	if got := podLabels(many, k.reserved, &lost); len(got) != maxPodLabels || got[0].Name != "l000" || lost != (losses{many: 5}) {
 		t.Errorf("%d labels of %d, lost %+v", len(got), len(many), lost)
 	}
 
@@ -150,7 +150,7 @@ func FuzzPodLabels(f *testing.F) {
 				t.Errorf("%q: label %q = %q after %q", in, l.Name, l.Value, last)
 			}
 			last = l.Name
-			if len(l.Value) > longestPodText || utf8.ValidString(value) && utf8.ValidString(value2) && !utf8.ValidString(l.Value) {
+			if len(l.Value) > maxPodText || utf8.ValidString(value) && utf8.ValidString(value2) && !utf8.ValidString(l.Value) {
 				t.Errorf("%q: value of %d bytes", in, len(l.Value))
 			}
 		}

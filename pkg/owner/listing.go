@@ -10,16 +10,15 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Process is one process on a device, as people want to see it.
+// Process is one process on a device, for people.
 type Process struct {
 	collector.Process
-	Name                     string // of the command; empty if it is not known
+	Name                     string // of the command; empty if unknown
 	PodUID, ContainerID, Job string // where it runs, as in User
 }
 
-// Listing lists the processes on each device when it is asked: the newest rows of the
-// process collectors, with names and control groups from /proc. It runs nothing. Its
-// methods can be called by any goroutine.
+// Listing lists the processes on each device on demand: the newest rows of the process collectors, with names and
+// control groups from /proc. It starts no goroutine. Its methods may be called by any goroutine.
 type Listing struct {
 	board *view.Board
 
@@ -31,7 +30,7 @@ type Listing struct {
 	row       ring.Row
 }
 
-// listingAge is for how long a list is good: processes are sampled once a second.
+// listingAge is how long a list stays valid: processes are sampled once a second.
 const listingAge = 500 * time.Millisecond
 
 // NewListing returns a Listing of the sources on a board of process collectors.
@@ -39,7 +38,7 @@ func NewListing(board *view.Board) *Listing {
 	return &Listing{board: board, locations: newLocations("/proc")}
 }
 
-// Of returns the processes on a device; nil if they are not known.
+// Of returns the processes on a device; nil if unknown.
 func (l *Listing) Of(device string, now time.Time) []Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,7 +51,7 @@ func (l *Listing) Of(device string, now time.Time) []Process {
 func (l *Listing) refresh(now time.Time) {
 	l.read, l.list = now, map[string][]Process{}
 	if l.pidSpace == "" {
-		l.pidSpace, l.locations.own, _ = l.locations.proc.self() // without it processes are numbers
+		l.pidSpace, l.locations.own, _ = l.locations.proc.self() // without it processes are numbers only
 	}
 	for _, s := range l.board.Load().Sources {
 		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
@@ -71,8 +70,7 @@ func (l *Listing) refresh(now time.Time) {
 	l.locations.forget()
 }
 
-// locate finds names and containers, unless processes are numbered by another PID namespace
-// than ours.
+// locate finds names and containers, unless processes are numbered in a PID namespace other than ours.
 func (l *Listing) locate(found []collector.Process, sampled int64, now time.Time) []Process {
 	out := make([]Process, 0, len(found))
 	for _, p := range found {
@@ -88,7 +86,7 @@ func (l *Listing) locate(found []collector.Process, sampled int64, now time.Time
 	return out
 }
 
-// name is the name of a process that find has found, read once.
+// name returns the name of a process that find has found. It reads it once.
 func (l *locations) name(pid int) string {
 	k := l.known[pid]
 	if k.name == "" {

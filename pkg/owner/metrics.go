@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// metrics are the Keeper's own.
+// metrics are the Keeper's own metrics.
 type metrics struct {
 	keeper   *Keeper
 	builds   prometheus.Counter
@@ -41,8 +41,8 @@ func (m *metrics) built(took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-// Labels that name a device are those of its series, without -o. Those of a pod are none that
-// targets have, so that they are the same with honorLabels and without.
+// Labels of a device equal those of its series, without -o. Labels of a pod differ from the labels of scrape targets,
+// so that they are the same with and without honorLabels.
 var (
 	deviceLabels = []string{"gpu", "UUID", "GPU_I_ID", "GPU_CI_ID"}
 
@@ -87,7 +87,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	gauge(descLost, t.losses.many, "too_many")
 	gauge(descLost, t.losses.cut, "too_long")
 
-	once := map[string]bool{} // labels that were sent: a registry takes none twice
+	once := map[string]bool{} // labels that were sent: a registry accepts none twice
 	unique := func(d *prometheus.Desc, v int, labels ...string) {
 		for i := range labels {
 			labels[i] = strings.ToValidUTF8(labels[i], "\uFFFD")
@@ -108,18 +108,18 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 				unique(descOwner, 1, append(named(d), labels...)...)
 			}
 		}
-		if answered { // else a device that has a user would count as free
+		if answered { // otherwise a device with a user could count as free
 			unique(descOwners, t.count(d), named(d)...)
 		}
 	}
 }
 
-// named are the values of deviceLabels.
+// named returns the values of deviceLabels.
 func named(d *collector.Device) []string {
 	return []string{d.GPU, d.UUID, d.Instance.ID, d.Instance.ComputeID}
 }
 
-// ownersOf are the values of the other labels of descOwner.
+// ownersOf returns the values of descOwner's other labels.
 func (t *table) ownersOf(d *collector.Device) [][]string {
 	var out [][]string
 	for _, u := range t.usesOf(d) {

@@ -217,7 +217,7 @@ func TestTooManyUsers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	core, logs := observer.New(zap.InfoLevel)
 	r := newRig(all(virtual, func(o *Options) { o.Registerer, o.Log = registry, zap.New(core) }), machine()...)
-	for _, tt := range []struct{ users, named int }{{mostOwners, mostOwners}, {mostOwners + 1, 0}, {10000, 0}, {1, 1}} {
+	for _, tt := range []struct{ users, named int }{{maxOwners, maxOwners}, {maxOwners + 1, 0}, {10000, 0}, {1, 1}} {
 		lines := []string{"ml/other/main: nvidia.com/gpu " + uuid(1)}
 		for i := range tt.users {
 			lines = append(lines, fmt.Sprintf("ml/pod-%d/main: nvidia.com/gpu %s::%d", i, uuid(0), i))
@@ -256,7 +256,7 @@ func TestTooManyUsers(t *testing.T) {
 	r.schedule(map[string][]string{"0": jobs})
 	r.Refresh(time.Now())
 	if got := len(r.owners(t, uuid(0))); got != 0 {
-		t.Errorf("3 pods and 100 jobs: %d copies of the series, want at most %d, and so none", got, mostOwners)
+		t.Errorf("3 pods and 100 jobs: %d copies of the series, want at most %d, and so none", got, maxOwners)
 	}
 }
 

@@ -18,68 +18,64 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Usage is who used each device at the last poll. It is immutable.
+// Usage is the users of each device at the last poll. It is immutable.
 type Usage struct {
-	Version uint64               // grows when anything but times has changed
+	Version uint64               // grows when anything except times changes
 	Time    time.Time            // of the poll; zero before the first
-	Devices map[string]DeviceUse // by collector.Device.ID: a GPU, or the instance if the library reports it
+	Devices map[string]DeviceUse // by collector.Device.ID: a GPU, or the instance if the library reports per instance
 }
 
-// DeviceUse is what is known of a device. A device is missing if no library reports its
-// processes, or if what it reported is too old.
+// DeviceUse is the use of a device. A device is missing if no library reports its processes, or if the report is too
+// old.
 type DeviceUse struct {
 	Time time.Time // of the sample
-	// Complete says that every process that the library counts on the device is
-	// listed and was located. Only then a container that is not among the Users
-	// has no process on the device.
+	// Complete means that every process which the library counts on the device is listed and located. Only then a
+	// container that is not among the Users has no process on the device.
 	Complete bool
-	// Occupancy says that SM is the share of compute units that waves occupy
-	// (AMD), not the share of time in which kernels run.
+	// Occupancy means that SM is the share of compute units that waves occupy (AMD) instead of the share of time in
+	// which kernels run.
 	Occupancy bool
-	Unplaced  int // processes that are listed and whose container could not be found
-	// Users are sorted, one for each container, job or pod. The one with neither
-	// has the processes outside of all of them.
+	Unplaced  int // listed processes whose container could not be found
+	// Users are sorted, one per container, job or pod. A User with none of them has the processes outside of all.
 	Users []User
 }
 
-// User is the processes of one container on one device.
+// User sums the processes of one container on one device.
 type User struct {
-	PodUID      string // as in the control group: of a static pod, the hash in its annotation kubernetes.io/config.hash
-	ContainerID string // 64 hexadecimal digits; empty outside of containers, and when it could not be read
-	Job         string // of Slurm, "1234"; empty outside of jobs
+	PodUID      string // as in the control group: for a static pod, the hash in its annotation kubernetes.io/config.hash
+	ContainerID string // 64 hexadecimal digits; empty outside containers, and if it could not be read
+	Job         string // Slurm's job number, "1234"; empty outside jobs
 	Processes   int
-	// SM and Memory are sums over the processes: percent of the device and bytes.
-	// NaN if the library does not report one of them, or if it is not known that it
-	// lists all processes, so that a sum might be too small.
+	// SM and Memory are sums over the processes: percent of the device and bytes. NaN if the library does not report
+	// the value or may not list all processes, so that the sum could be too small.
 	SM     float64
 	Memory float64
 }
 
-// MappingProcesses is the value of the label mapping for processes.
+// MappingProcesses is the label mapping of processes.
 const MappingProcesses = "processes"
 
-// Reasons for which the containers of processes are not known.
+// Reasons why the containers of processes are unknown.
 const (
-	ReasonNoHostPID = "no_host_pid" // we have a PID namespace of our own
+	ReasonNoHostPID = "no_host_pid" // we have our own PID namespace
 	ReasonNoProc    = "no_proc"     // /proc cannot be read
 	ReasonNoSource  = "no_source"   // no collector reports processes
-	ReasonStale     = "stale"       // what collectors report is too old
-	ReasonUnplaced  = "unplaced"    // processes that are listed are not in /proc, or their control groups cannot be read
+	ReasonStale     = "stale"       // the collectors' reports are too old
+	ReasonUnplaced  = "unplaced"    // listed processes are not in /proc, or their control groups cannot be read
 )
 
 const (
 	processPeriod   = time.Second
-	processMaxAge   = 10 * time.Second // a device whose last sample is older is left out
-	processPatience = 3                // polls in a row with processes that cannot be located before that is logged: some end between a sample and the poll
+	processMaxAge   = 10 * time.Second // a device with an older sample is omitted
+	processPatience = 3                // consecutive polls with processes that cannot be located before that is logged: some processes end between a sample and the poll
 )
 
-// Processes finds out which containers use each device, and how much of it: it follows the
-// rows of the process collectors (pkg/collector) and finds the pod, the container
-// and the batch job of each process by its control group in /proc.
+// Processes determines which containers use each device, and how much of it: it follows the rows of the process
+// collectors (pkg/collector) and finds the pod, the container and the batch job of each process by its control group in
+// /proc.
 //
-// That takes the PID namespace of the machine (hostPID: true), because drivers number
-// processes as the machine does, and newer NVIDIA drivers hide processes of other
-// namespaces. In a namespace of our own nothing is attributed and no device is complete.
+// That needs the machine's PID namespace (hostPID: true), because drivers number processes in it, and newer NVIDIA
+// drivers hide processes of other namespaces. In another namespace nothing is attributed and no device is complete.
 type Processes struct {
 	Health *kube.Health
 
@@ -88,13 +84,13 @@ type Processes struct {
 	onChange func()
 	usage    atomic.Pointer[Usage]
 
-	// Of Run's goroutine.
+	// Used by Run's goroutine only.
 	locations *locations
 	view      *view.View
 	sources   []*processSource
 	list      []collector.Process
-	pidSpace  string // own PID namespace; empty until it could be read
-	unplaced  int    // polls in a row with processes that could not be located
+	pidSpace  string // our PID namespace; empty until it could be read
+	unplaced  int    // consecutive polls with processes that could not be located
 }
 
 // processSource is a source on the board.
@@ -106,15 +102,15 @@ type processSource struct {
 
 // outcome is the result of a poll.
 type outcome struct {
-	devices  int // that are fresh
+	devices  int // fresh ones
 	stale    int
 	placed   int // processes
 	unplaced int
-	err      error // of one that could not be located
+	err      error // why one could not be located
 }
 
-// NewProcesses returns a Processes that reads the sources on a board of process collectors.
-// onChange is called after a new Version was published; it must not block.
+// NewProcesses returns a Processes for the sources on a board of process collectors. onChange is called after a new
+// Version was published; it must not block.
 func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processes {
 	p := &Processes{
 		Health: kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
@@ -124,10 +120,10 @@ func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processe
 	return p
 }
 
-// Snapshot returns the newest one, never nil. It never waits.
+// Snapshot returns the newest Usage, never nil. It does not wait.
 func (p *Processes) Snapshot() *Usage { return p.usage.Load() }
 
-// Run polls until ctx ends, and returns nil. Call it once.
+// Run polls until ctx ends, and returns nil. It may be called once.
 func (p *Processes) Run(ctx context.Context) error {
 	ticker := time.NewTicker(processPeriod)
 	defer ticker.Stop()
@@ -141,7 +137,7 @@ func (p *Processes) Run(ctx context.Context) error {
 	}
 }
 
-// poll reads the newest rows and publishes what they say.
+// poll reads the newest rows and publishes the result.
 func (p *Processes) poll(now time.Time) {
 	p.follow()
 	before := p.Snapshot()
@@ -168,7 +164,7 @@ func (p *Processes) poll(now time.Time) {
 	}
 }
 
-// follow takes over what is on the board now.
+// follow switches to the board's current View.
 func (p *Processes) follow() {
 	v := p.board.Load()
 	if v == p.view {
@@ -185,8 +181,7 @@ func (p *Processes) follow() {
 	}
 }
 
-// source adds the devices of a source. Of two sources with one device the first
-// on the board counts.
+// source adds the devices of a source. If two sources have one device, the first on the board counts.
 func (p *Processes) source(s *processSource, now time.Time, before, next *Usage, o *outcome) {
 	for i := range s.Devices {
 		id := s.Devices[i].ID
@@ -231,12 +226,12 @@ func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) 
 		o.placed++
 		u := use.user(at)
 		u.Processes++
-		u.SM += process.Busy // NaN makes NaN
+		u.SM += process.Busy // NaN makes the sum NaN
 		u.Memory += process.Memory
 	}
 	whole := count == len(p.list)
 	if !whole {
-		for i := range use.Users { // processes may be missing in the sums
+		for i := range use.Users { // the sums may lack processes
 			use.Users[i].SM, use.Users[i].Memory = math.NaN(), math.NaN()
 		}
 	}
@@ -247,7 +242,7 @@ func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) 
 	return use
 }
 
-// user returns the user at a location, which may be a new one.
+// user returns the user at a location and creates it if needed.
 func (d *DeviceUse) user(at *location) *User {
 	for i := range d.Users {
 		if u := &d.Users[i]; u.ContainerID == at.container && u.PodUID == at.pod && u.Job == at.job {
@@ -258,8 +253,7 @@ func (d *DeviceUse) user(at *location) *User {
 	return &d.Users[len(d.Users)-1]
 }
 
-// errInside is what a cgroup namespace of our own makes of a process in our own
-// container.
+// errInside is the error for a process in our own container, seen from inside our own cgroup namespace.
 var errInside = errors.New("it is in our own control group or below it, and from inside a cgroup namespace that names no pod")
 
 // report reports the result of a poll.
@@ -288,7 +282,7 @@ func (p *Processes) report(err error, o outcome) {
 	}
 }
 
-// sameDevices compares everything but times.
+// sameDevices compares everything except times.
 func sameDevices(a, b map[string]DeviceUse) bool {
 	if len(a) != len(b) {
 		return false

@@ -12,47 +12,46 @@ import (
 	"time"
 )
 
-// errGone says that there is no such process.
+// errGone means that the process does not exist.
 var errGone = errors.New("no such process")
 
-// procfs reads files of processes, only those that the kernel answers from memory without
-// a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
+// procfs reads files of processes, but only files that the kernel answers from memory without a lock that a hung
+// process can hold (stat, cgroup; never cmdline or maps).
 type procfs struct {
 	root string // "/proc"
 	buf  []byte // of the last read
 }
 
-// mostOfFile bounds a file: 14 hierarchies with long paths are 5 KiB.
-const mostOfFile = 32 << 10
+// maxFileBytes bounds a file: 14 hierarchies with long paths need 5 KiB.
+const maxFileBytes = 32 << 10
 
-func newProcfs(root string) *procfs { return &procfs{root: root, buf: make([]byte, mostOfFile)} }
+func newProcfs(root string) *procfs { return &procfs{root: root, buf: make([]byte, maxFileBytes)} }
 
-// read returns the content of a file, valid until the next call. A file that is longer
-// than the buffer is cut behind its last whole line.
-func (p *procfs) read(name string) ([]byte, error) {
+// readFile returns the content of a file, valid until the next call. A file that exceeds the buffer is cut after its
+// last complete line.
+func (p *procfs) readFile(name string) ([]byte, error) {
 	f, err := os.Open(p.root + "/" + name)
 	var n int
 	if err == nil {
 		n, err = io.ReadFull(f, p.buf)
-		_ = f.Close() // it was only read
+		_ = f.Close() // read only
 	}
 	switch {
 	case err == nil:
 		return p.buf[:bytes.LastIndexByte(p.buf, '\n')+1], nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return p.buf[:n], nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH): // at open, at read
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH): // when opened or read
 		return nil, errGone
 	}
 	return nil, err
 }
 
 func (p *procfs) file(pid int, name string) ([]byte, error) {
-	return p.read(strconv.Itoa(pid) + "/" + name)
+	return p.readFile(strconv.Itoa(pid) + "/" + name)
 }
 
-// start returns when a process started, in ticks since the machine's start. With
-// the number it identifies the process.
+// start returns when a process started, in ticks since the machine's start. PID and start identify a process.
 func (p *procfs) start(pid int) (uint64, error) {
 	file, err := p.file(pid, "stat")
 	if err != nil {
@@ -64,11 +63,11 @@ func (p *procfs) start(pid int) (uint64, error) {
 	return 0, fmt.Errorf("read state of process %d: %q has no time of start", pid, file[:min(len(file), 80)])
 }
 
-// ticksPerSecond is USER_HZ, which is 100 on all that Go runs on.
+// ticksPerSecond is USER_HZ, which is 100 on all platforms of Go.
 const ticksPerSecond = 100
 
-// parseStart reads field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second
-// is a name in parentheses that can hold any byte, parentheses and spaces too.
+// parseStart parses field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second field is a name in parentheses that may
+// contain any byte, including parentheses and spaces.
 func parseStart(stat []byte) (uint64, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	const first, start = 3, 22 // number of the first field in fields
@@ -79,9 +78,9 @@ func parseStart(stat []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-// uptime is the time since the machine's start; 0 if it cannot be read.
+// uptime returns the time since the machine's start; 0 if it cannot be read.
 func (p *procfs) uptime() time.Duration {
-	file, err := p.read("uptime")
+	file, err := p.readFile("uptime")
 	if err != nil {
 		return 0
 	}
@@ -93,8 +92,8 @@ func (p *procfs) uptime() time.Duration {
 	return time.Duration(up * float64(time.Second))
 }
 
-// The inode numbers of the machine's first namespaces, which the kernel has
-// fixed (PROC_PID_INIT_INO and PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
+// The inode numbers of the machine's first namespaces, which the kernel has fixed (PROC_PID_INIT_INO and
+// PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
 const (
 	firstPIDNamespace    = "pid:[4026531836]"
 	firstCgroupNamespace = "cgroup:[4026531835]"
@@ -111,7 +110,7 @@ func (p *procfs) self() (pid string, own surroundings, err error) {
 		return "", own, fmt.Errorf("read own cgroup namespace: %w", err)
 	}
 	nested := err == nil && group != firstCgroupNamespace
-	file, err := p.read("self/cgroup")
+	file, err := p.readFile("self/cgroup")
 	if err != nil && !errors.Is(err, errGone) { // a kernel without control groups
 		return "", own, fmt.Errorf("read own control groups: %w", err)
 	}
@@ -119,16 +118,15 @@ func (p *procfs) self() (pid string, own surroundings, err error) {
 }
 
 const (
-	// locationAge is how often the control group of a known process is read again:
-	// pam_slurm_adopt and administrators move living processes.
+	// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators
+	// move running processes.
 	locationAge = 30 * time.Second
-	// startSlack is by how much a process may seem to have started after the sample
-	// that lists it: the sample's time is from before the library call.
+	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the
+	// library call.
 	startSlack = 100 * time.Millisecond
 )
 
-// locations finds where processes run and remembers it. What it holds is bounded by the
-// processes of one poll.
+// locations finds where processes run and caches it. Its size is bounded by the processes of one poll.
 type locations struct {
 	proc   *procfs
 	uptime func() time.Duration
@@ -137,14 +135,14 @@ type locations struct {
 	round  uint64
 }
 
-// located is a process whose location is known.
+// located is a process with a known location.
 type located struct {
-	start     uint64 // ticks; with the number it identifies the process
+	start     uint64 // ticks; PID and start identify the process
 	location  location
-	name      string    // of the command; empty until it is asked for
-	confirmed int64     // Unix ns: it was alive then
+	name      string    // of the command; empty until requested
+	confirmed int64     // Unix ns when it was known to be alive
 	read      time.Time // when location was read
-	round     uint64    // last one that asked for it
+	round     uint64    // last round that needed it
 }
 
 func newLocations(root string) *locations {
@@ -152,9 +150,8 @@ func newLocations(root string) *locations {
 	return &locations{proc: proc, uptime: proc.uptime, known: map[int]*located{}}
 }
 
-// find returns the location of a process that was in a sample of the time given.
-// A process that has ended since is found if it was ever seen: it is what the
-// sample means. Errors: errGone, for a process that never was; others.
+// find returns the location of a process in a sample of the given time. A process that has ended since is found if it
+// was ever seen, because the sample means that process. Errors: errGone for a process that was never seen; others.
 func (l *locations) find(pid int, sampled int64, now time.Time) (*location, error) {
 	k := l.known[pid]
 	if k != nil {
@@ -165,7 +162,7 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 	}
 	start, err := l.proc.start(pid)
 	if err == nil && l.startedAfter(start, sampled, now) {
-		err = errGone // its number was reused
+		err = errGone // its PID was reused
 	}
 	if err == nil && k != nil && k.start == start && now.Sub(k.read) < locationAge {
 		k.confirmed = now.UnixNano()
@@ -173,7 +170,7 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 	}
 	var at location
 	if err == nil {
-		at, err = l.read(pid, start)
+		at, err = l.readLocation(pid, start)
 	}
 	switch {
 	case err != nil && k != nil:
@@ -190,8 +187,8 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 
 var errNoPath = errors.New("no control group")
 
-// read reads a location, and makes sure that it is of the process that started then.
-func (l *locations) read(pid int, start uint64) (location, error) {
+// readLocation reads a location and verifies that it belongs to the process with that start time.
+func (l *locations) readLocation(pid int, start uint64) (location, error) {
 	file, err := l.proc.file(pid, "cgroup")
 	if err != nil {
 		return location{}, err
@@ -207,7 +204,7 @@ func (l *locations) read(pid int, start uint64) (location, error) {
 	return at, err
 }
 
-// startedAfter reports whether a process is younger than the sample.
+// startedAfter reports whether a process started after the sample.
 func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) bool {
 	up := l.uptime()
 	if up == 0 {
@@ -217,7 +214,7 @@ func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) boo
 	return time.Duration(start)*(time.Second/ticksPerSecond) > up-age+startSlack
 }
 
-// forget forgets the processes that no sample has named since the last call.
+// forget drops the processes that no sample has had since the last call.
 func (l *locations) forget() {
 	for pid, k := range l.known {
 		if k.round != l.round {

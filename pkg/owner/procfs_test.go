@@ -49,11 +49,11 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	put("1", strings.Repeat("1:x:/y\n", mostOfFile))
-	put("2", strings.Repeat("x", 2*mostOfFile))
+	put("1", strings.Repeat("1:x:/y\n", maxFileBytes))
+	put("2", strings.Repeat("x", 2*maxFileBytes))
 	put("3", "0::/\n")
 	p := newProcfs(root)
-	if got, err := p.file(1, "cgroup"); err != nil || len(got) == 0 || len(got) > mostOfFile || got[len(got)-1] != '\n' {
+	if got, err := p.file(1, "cgroup"); err != nil || len(got) == 0 || len(got) > maxFileBytes || got[len(got)-1] != '\n' {
 		t.Errorf("a file that is too long: %d bytes, %v", len(got), err)
 	}
 	if got, err := p.file(2, "cgroup"); err != nil || len(got) != 0 {

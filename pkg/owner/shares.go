@@ -12,8 +12,7 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// Readings that are shown per user: DCGM's numbers, which other vendors' devices
-// have, too.
+// Readings that are shown per user, by DCGM's numbers, which other vendors' devices use, too.
 const (
 	gpuUtil field.ID = 203 // DCGM_FI_DEV_GPU_UTIL, percent
 	fbUsed  field.ID = 252 // DCGM_FI_DEV_FB_USED, MiB
@@ -22,7 +21,7 @@ const (
 // mebibyte is the unit of fbUsed. Dividing by it is exact, so sums stay exact.
 const mebibyte = 1 << 20
 
-// share brings the values of users up to date. Call it with mu held.
+// share updates the values of users. It must be called with mu held.
 func (k *Keeper) share(now time.Time) {
 	used := newest(k.o.Processes)
 	if used == nil {
@@ -44,7 +43,7 @@ func (k *Keeper) share(now time.Time) {
 	k.publish(s.series, s.values)
 }
 
-// publish makes the values those that pages show, if they are others.
+// publish publishes the values if they have changed.
 func (k *Keeper) publish(series []exposition.Share, values []float64) {
 	last := k.shares.Load()
 	switch {
@@ -62,7 +61,7 @@ func equalShares(a, b exposition.Share) bool {
 	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
 }
 
-// sharer adds up what users take.
+// sharer sums the usage of users.
 type sharer struct {
 	r       *renderer
 	people  *people
@@ -76,16 +75,16 @@ type sharer struct {
 // usage is the processes of one pod on a device.
 type usage struct {
 	device *collector.Device
-	users  []User // of the pod
-	fresh  bool   // what is known is not too old
-	// idle says that a user without a process here uses nothing, and busy that the library
-	// reports how busy processes are, as far as is known.
+	users  []User // the pod's users
+	fresh  bool   // the data is recent
+	// idle means that a user without a process uses nothing. busy means that the library reports utilisation, as far as
+	// is known.
 	idle, busy bool
 }
 
-// device adds the series of all pods that have the device.
+// device adds the series of all pods on the device.
 func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh bool) {
-	strangers := false // pods whose name is not known
+	unknownPods := false // pods with unknown names
 	of := map[kube.PodName][]User{}
 	busy := len(on.Users) == 0 && !isInstance(d)
 	for _, u := range on.Users {
@@ -93,7 +92,7 @@ func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh boo
 		if known {
 			of[name] = append(of[name], u)
 		}
-		strangers = strangers || !known && u.PodUID != ""
+		unknownPods = unknownPods || !known && u.PodUID != ""
 		busy = busy || u.SM == u.SM
 	}
 	perPod(uses, func(pod []use) {
@@ -101,11 +100,11 @@ func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh boo
 		if s.people.uids[name] == "" {
 			return // its processes cannot be told from those of others
 		}
-		s.pods(pod, usage{device: d, users: of[name], fresh: fresh, idle: on.Complete && !strangers, busy: busy})
+		s.pods(pod, usage{device: d, users: of[name], fresh: fresh, idle: on.Complete && !unknownPods, busy: busy})
 	})
 }
 
-// pod returns whose a process is.
+// pod returns the pod of a process.
 func (s *sharer) pod(u User) (kube.PodName, bool) {
 	if s.meta != nil && u.PodUID != "" {
 		if name, known := s.meta.ByUID[u.PodUID]; known {
@@ -121,7 +120,7 @@ func (s *sharer) pod(u User) (kube.PodName, bool) {
 	if name, known := s.runtime.pods[u.PodUID]; known {
 		return name, true
 	}
-	for name, uid := range s.people.uids { // one that the API server has deleted and the kubelet still lists
+	for name, uid := range s.people.uids { // the API server has deleted it, but the kubelet still lists it
 		if uid == u.PodUID {
 			return name, true
 		}
@@ -133,7 +132,7 @@ func (s *sharer) pod(u User) (kube.PodName, bool) {
 func (s *sharer) pods(uses []use, on usage) {
 	names := s.runtime.containers[uses[0].pod]
 	if slices.ContainsFunc(uses, func(u use) bool { return !names[u.container] }) {
-		s.add(uses, on, on.users)
+		s.addSeries(uses, on, on.users)
 		return
 	}
 	of := map[string][]User{}
@@ -141,18 +140,18 @@ func (s *sharer) pods(uses []use, on usage) {
 		c, _ := s.runtime.container(u.ContainerID)
 		of[c.Name] = append(of[c.Name], u)
 	}
-	on.idle = on.idle && len(of[""]) == 0 // "": one that has just been started
+	on.idle = on.idle && len(of[""]) == 0 // "": a container that has just started
 	perContainer(uses, func(container []use) {
-		s.add(container, on, of[container[0].container])
+		s.addSeries(container, on, of[container[0].container])
 		delete(of, container[0].container)
 	})
-	for _, name := range slices.Sorted(maps.Keys(of)) { // the device was given to others of the pod
-		s.add([]use{{pod: uses[0].pod, container: name}}, on, of[name])
+	for _, name := range slices.Sorted(maps.Keys(of)) { // other containers of the pod have the device
+		s.addSeries([]use{{pod: uses[0].pod, container: name}}, on, of[name])
 	}
 }
 
-// add adds the series of one user, who has the uses together.
-func (s *sharer) add(uses []use, on usage, users []User) {
+// addSeries adds the series of one user with the given uses.
+func (s *sharer) addSeries(uses []use, on usage, users []User) {
 	owner := s.r.owner(uses, true)
 	for _, reading := range []struct {
 		field field.ID
@@ -166,9 +165,8 @@ func (s *sharer) add(uses []use, on usage, users []User) {
 	}
 }
 
-// sum adds up one value of users. That of none is 0 if it is known that they have no
-// process and reported says that the library reports the value; if one is not
-// known, neither is the sum.
+// sum sums one value over users. Without users it is 0 if the pod is known to have no process and the library reports
+// the value (reported). If one value is unknown, the sum is, too.
 func (on *usage) sum(users []User, reported bool, value func(*User) float64) float64 {
 	if !on.fresh || len(users) == 0 && !(on.idle && reported) {
 		return math.NaN()

@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// inputs are the newest snapshots; nil if there is no such client.
+// inputs are the latest snapshots; nil if there is no such client.
 type inputs struct {
 	pods       *kube.Allocations
 	meta       *kube.Metadata
@@ -23,19 +23,19 @@ type inputs struct {
 	jobs       *Jobs
 }
 
-// source says what a table was made from: equal sources make equal tables.
+// source identifies the inputs of a table: equal sources make equal tables.
 type source struct {
 	view                         *view.View
 	pods, meta, containers, jobs uint64
 }
 
-func (k *Keeper) read() inputs {
+func (k *Keeper) inputs() inputs {
 	return inputs{newest(k.o.Allocations), newest(k.o.Metadata), newest(k.o.Containers), newest(k.o.Jobs)}
 }
 
-// answered reports whether all clients that know users have answered at least once.
+// answered reports whether all clients with users have answered at least once.
 func (k *Keeper) answered() bool {
-	in := k.read()
+	in := k.inputs()
 	return (in.pods == nil || !in.pods.Time.IsZero()) &&
 		(in.jobs == nil || !in.jobs.Time.IsZero()) &&
 		(!k.o.Claims || in.meta == nil || !in.meta.SlicesTime.IsZero() && (in.meta.Claims == nil || !in.meta.ClaimsTime.IsZero()))
@@ -65,34 +65,34 @@ func (in *inputs) source(v *view.View) source {
 	return s
 }
 
-// table is who uses which device. It is immutable.
+// table says who uses which device. It is immutable.
 type table struct {
 	from    source
 	version uint64
-	answers map[string]answer // by id of the device; those that say something
+	answers map[string]answer // by device ID; non-empty ones only
 
 	devices   *devices
-	uses      map[string][]use // by id of the device that was given
+	uses      map[string][]use // by device ID
 	jobs      map[string][]string
 	people    people
 	unmatched []Unmatched
 	losses    losses
-	crowded   []string // ids of devices with more than mostOwners
+	crowded   []string // IDs of devices with more than maxOwners users
 }
 
-// mostOwners bounds the copies of a device's series, each with one of its users: far more
-// than can share a GPU. Of a device with more, no user is on the series.
-const mostOwners = 256
+// maxOwners bounds the copies of a device's series, one per user: far more than can share a GPU. Above it, no user is
+// on the series.
+const maxOwners = 256
 
-// answer is what the series of a device show.
+// answer is the owner part of a device's series.
 type answer struct {
 	owners []exposition.Owner
 	split  bool
 }
 
-// build joins. Call it with mu held, or before New returns.
+// build joins the inputs. It must be called with mu held, or before New returns.
 func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
-	t := &table{from: in.source(v), devices: newDevices(v, k.o.Vendors), answers: map[string]answer{}, jobs: map[string][]string{}}
+	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
 	var files map[string][]string
 	if in.jobs != nil {
@@ -103,7 +103,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		j = k.join(t.devices, in)
 	}
 	t.uses, t.unmatched = j.uses, j.unmatched
-	k.runtime.read(in.containers)
+	k.runtime.index(in.containers)
 	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
 	if in.jobs != nil {
@@ -116,7 +116,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 			t.jobs[d.ID] = found
 		}
 		a := answer{r.owners(uses, found), k.splits(uses)}
-		if len(a.owners) > mostOwners {
+		if len(a.owners) > maxOwners {
 			t.crowded = append(t.crowded, d.ID)
 			continue
 		}
@@ -125,7 +125,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		}
 	}
 	if len(t.crowded) > 0 && !slices.Equal(t.crowded, last.crowded) {
-		k.log.Warn("devices have too many users: their series name none", zap.Int("most", mostOwners), zap.Strings("devices", t.crowded))
+		k.log.Warn("devices have too many users: their series name none", zap.Int("most", maxOwners), zap.Strings("devices", t.crowded))
 	}
 	t.version = last.version
 	if !maps.EqualFunc(t.answers, last.answers, equalAnswers) {
@@ -138,7 +138,7 @@ func (k *Keeper) renderer(t *table) *renderer {
 	return &renderer{names: namesOf(k.o.OldNamespace), people: &t.people, jobLabels: k.o.JobLabels, uid: k.o.PodUID, virtual: k.o.Virtual}
 }
 
-// usesOf returns the uses of a device, or those that it inherits.
+// usesOf returns the uses of a device, or the inherited ones.
 func (t *table) usesOf(d *collector.Device) []use {
 	own := t.uses[d.ID]
 	if len(own) == 0 && d.Parent != "" && (d.Level == field.Link || d.Level == field.ComputeInstance) {
@@ -163,24 +163,24 @@ func equalAnswers(a, b answer) bool {
 }
 
 func equalOwners(a, b exposition.Owner) bool {
-	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.AMD, b.AMD)
+	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.Facts, b.Facts)
 }
 
-// Unmatched is an id of the kubelet that names no device.
+// Unmatched is an ID of the kubelet without a device.
 type Unmatched struct {
 	Namespace, Pod, Container string
-	Resource                  string // or driver of the claim
-	ID                        string // or pool/device of the claim
+	Resource                  string // or the claim's driver
+	ID                        string // or the claim's pool/device
 	Reason                    string // form, device, instance or claim
 }
 
-// joined is what the kubelet said, by device.
+// joined is the kubelet's answer by device.
 type joined struct {
-	uses      map[string][]use // by id of the device; sorted, each once
+	uses      map[string][]use // by device ID; sorted, without duplicates
 	unmatched []Unmatched
 }
 
-// join finds the devices that pods have.
+// join finds the devices of pods.
 func (k *Keeper) join(n *devices, in inputs) joined {
 	j := joined{uses: map[string][]use{}}
 	var described map[kube.DeviceName]kube.SliceDevice
@@ -197,7 +197,7 @@ func (k *Keeper) join(n *devices, in inputs) joined {
 				k.joinDevices(&j, n, u, d)
 			}
 			for i := range c.Claims {
-				if k.o.Claims && k.o.Vendors.Driver(c.Claims[i].Device.Driver) != nil && in.meta.Uses(c.Claims[i]) {
+				if k.o.Claims && field.VendorByDriver(c.Claims[i].Device.Driver) != nil && in.meta.Uses(c.Claims[i]) {
 					j.joinClaim(n, u, c.Claims[i], described)
 				}
 			}
@@ -214,7 +214,7 @@ func (k *Keeper) join(n *devices, in inputs) joined {
 func (k *Keeper) joinDevices(j *joined, n *devices, u use, d kube.Devices) {
 	u.source = d.Resource
 	for _, text := range d.IDs {
-		id, ok := parseID(k.o.Vendors, text)
+		id, ok := parseID(text)
 		if !ok {
 			j.miss(u, text, reasonForm)
 			continue
@@ -228,7 +228,7 @@ func (k *Keeper) joinDevices(j *joined, n *devices, u use, d kube.Devices) {
 		}
 		u.replica = id.replica
 		for _, device := range found {
-			j.add(device, u)
+			j.addUse(device, u)
 		}
 	}
 }
@@ -247,10 +247,10 @@ func (j *joined) joinClaim(n *devices, u use, c kube.Claim, described map[kube.D
 		return
 	}
 	u.claim = claimLabels(c, s)
-	j.add(device, u)
+	j.addUse(device, u)
 }
 
-func (j *joined) add(d *collector.Device, u use) { j.uses[d.ID] = append(j.uses[d.ID], u) }
+func (j *joined) addUse(d *collector.Device, u use) { j.uses[d.ID] = append(j.uses[d.ID], u) }
 
 func (j *joined) miss(u use, id, reason string) {
 	j.unmatched = append(j.unmatched, Unmatched{
@@ -258,13 +258,13 @@ func (j *joined) miss(u use, id, reason string) {
 	})
 }
 
-// mostInstances bounds the memory of MIG UUIDs: more than a node has in years.
-const mostInstances = 4096
+// maxInstances bounds the memory for MIG UUIDs: more than a node has in years.
+const maxInstances = 4096
 
-// remember keeps which instance a MIG UUID meant: a collector that takes over may
-// not know it. Call it with mu held.
+// remember records the instance of each MIG UUID, because a collector that takes over may not know it. It must be
+// called with mu held.
 func (k *Keeper) remember(n *devices) {
-	if len(k.instances)+len(n.byMIG) > mostInstances {
+	if len(k.instances)+len(n.byMIG) > maxInstances {
 		clear(k.instances)
 	}
 	for uuid, d := range n.byMIG {
@@ -272,8 +272,8 @@ func (k *Keeper) remember(n *devices) {
 	}
 }
 
-// jobsOf returns the jobs of a device: a file that is named by a GPU's index is
-// valid for the GPU and its links, one that names an instance for the instance.
+// jobsOf returns the jobs of a device: a file named by a GPU's index applies to the GPU and its links, one that names
+// an instance to the instance.
 func jobsOf(d *collector.Device, files map[string][]string) []string {
 	switch {
 	case len(files) == 0 || d.GPU == "":
@@ -292,16 +292,16 @@ func sortUnmatched(list []Unmatched) {
 	})
 }
 
-// runtimeNames are the container runtime's answer by pods.
+// runtimeNames is the container runtime's answer by pods.
 type runtimeNames struct {
 	of         *kube.Containers
-	pods       map[string]kube.PodName          // by uid
-	uids       map[kube.PodName]string          // "" if the runtime knows several pods of the name, one after the other
+	pods       map[string]kube.PodName          // by UID
+	uids       map[kube.PodName]string          // "" if the runtime has several pods of the name, one after the other
 	containers map[kube.PodName]map[string]bool // names
 }
 
-// read sorts an answer by pods, unless that was done.
-func (r *runtimeNames) read(s *kube.Containers) {
+// index indexes an answer by pods, unless that is done.
+func (r *runtimeNames) index(s *kube.Containers) {
 	if s == r.of && r.pods != nil {
 		return
 	}
@@ -324,7 +324,7 @@ func (r *runtimeNames) read(s *kube.Containers) {
 	}
 }
 
-// container returns what the runtime says of a container.
+// container returns the runtime's information about a container.
 func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
 	if r.of == nil || id == "" {
 		return kube.RunningContainer{}, false
@@ -333,29 +333,28 @@ func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
 	return c, known
 }
 
-// people knows pods: their uids and labels.
+// people holds the UIDs and labels of pods.
 type people struct {
 	uids   map[kube.PodName]string
 	labels map[kube.PodName][]collector.Label
-	amd    map[kube.PodName][]collector.Label // that only names of AMD's exporter show
+	facts  map[kube.PodName][]collector.Label // for dialects
 }
 
-// forAMD are the labels of a pod that only names of AMD's exporter show.
-func (k *Keeper) forAMD(uid string, labels map[string]string) (out []collector.Label) {
+// podFacts returns what dialects show of a pod: its uid and the labels of Options.PodFacts.
+func (k *Keeper) podFacts(uid string, labels map[string]string) (out []collector.Label) {
 	if uid != "" {
-		out = append(out, collector.Label{Name: "pod_uuid", Value: uid})
+		out = append(out, collector.Label{Name: "pod_uid", Value: uid})
 	}
-	for _, l := range k.o.AMDPodLabels {
+	for _, l := range k.o.PodFacts {
 		if v := labels[l.Value]; v != "" {
-			out = append(out, collector.Label{Name: strings.ToLower(l.Name), Value: v[:min(len(v), longestPodText)]})
+			out = append(out, collector.Label{Name: strings.ToLower(l.Name), Value: v[:min(len(v), maxPodText)]})
 		}
 	}
 	return out
 }
 
-// people looks up the pods that have devices. The API server comes first: of a static pod
-// the runtime knows another uid. A pod that neither knows any more keeps what it had, see
-// last: its metadata leaves with it, when the kubelet no longer lists it.
+// people looks up the pods with devices. The API server takes precedence: for a static pod the runtime has another UID.
+// A pod that is missing in both keeps its former metadata from last until the kubelet no longer lists it.
 func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people, lost *losses) people {
 	p := people{map[kube.PodName]string{}, map[kube.PodName][]collector.Label{}, map[kube.PodName][]collector.Label{}}
 	for _, list := range uses {
@@ -370,14 +369,14 @@ func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people,
 			}
 			p.uids[name] = uid
 			if meta == nil {
-				p.amd[name] = k.forAMD(uid, nil)
+				p.facts[name] = k.podFacts(uid, nil)
 				continue
 			}
 			pod, known := meta.Pods[name]
-			p.amd[name] = last.amd[name]
+			p.facts[name] = last.facts[name]
 			if known {
 				p.uids[name] = pod.UID
-				p.amd[name] = k.forAMD(pod.UID, pod.Labels)
+				p.facts[name] = k.podFacts(pod.UID, pod.Labels)
 			}
 			switch {
 			case !k.o.PodLabels:

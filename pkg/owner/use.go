@@ -8,14 +8,13 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// use is one use of a device by a container, as the kubelet reports it: one for each
-// share, and for each claim.
+// use is one use of a device by a container in the kubelet's answer: one per share, and one per claim.
 type use struct {
 	pod       kube.PodName
 	container string
 	replica   string
-	source    string            // resource name, or driver of the claim
-	claim     []collector.Label // of dynamic resource allocation, by name; nil: none
+	source    string            // resource name or the claim's driver
+	claim     []collector.Label // labels of dynamic resource allocation, by name; nil: none
 }
 
 func compareUses(a, b use) int {
@@ -28,7 +27,7 @@ func compareUses(a, b use) int {
 	)
 }
 
-// compareReplicas puts 2 before 10.
+// compareReplicas orders 2 before 10.
 func compareReplicas(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
@@ -39,22 +38,22 @@ func compareLabels(a, b collector.Label) int {
 
 func equalUses(a, b use) bool { return compareUses(a, b) == 0 }
 
-// sameContainer reports whether all uses are of one container.
+// sameContainer reports whether all uses belong to one container.
 func sameContainer(uses []use) bool {
 	return samePod(uses) && !slices.ContainsFunc(uses, func(u use) bool { return u.container != uses[0].container })
 }
 
-// samePod reports whether all uses are of one pod.
+// samePod reports whether all uses belong to one pod.
 func samePod(uses []use) bool {
 	return !slices.ContainsFunc(uses, func(u use) bool { return u.pod != uses[0].pod })
 }
 
-// perPod calls f with the uses of one pod after the other. They are sorted.
+// perPod calls f with the uses of each pod in turn. uses must be sorted.
 func perPod(uses []use, f func(of []use)) {
 	grouped(uses, f, func(a, b use) bool { return a.pod == b.pod })
 }
 
-// perContainer calls f with the uses of one container after the other.
+// perContainer calls f with the uses of each container in turn.
 func perContainer(uses []use, f func(of []use)) {
 	grouped(uses, f, func(a, b use) bool { return a.pod == b.pod && a.container == b.container })
 }
@@ -80,7 +79,7 @@ func (u *use) claimLabel(name string) string {
 	return ""
 }
 
-// String says who the use is of.
+// String names the user.
 func (u *use) String() string {
 	out := "pod " + u.pod.Namespace + "/" + u.pod.Name + ", container " + u.container + " ("
 	if u.replica != "" {
@@ -93,7 +92,7 @@ func (u *use) String() string {
 	return out + ")"
 }
 
-// claimLabels are the labels of a claim's device, by name.
+// claimLabels returns the labels of a claim's device, by name.
 func claimLabels(c kube.Claim, s kube.SliceDevice) []collector.Label {
 	out := []collector.Label{
 		{Name: "dra_claim_name", Value: c.Name},

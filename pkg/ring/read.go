@@ -5,7 +5,7 @@ import (
 	"runtime"
 )
 
-// Row is a copy of one row, with buffers that are reused from read to read.
+// Row is a copy of one row. Its buffers are reused from read to read.
 type Row struct {
 	N      uint64 // number of the row, from 0
 	Time   int64  // Unix ns, of the tick
@@ -13,29 +13,28 @@ type Row struct {
 	Cells  []float64
 }
 
-// latestTries bounds Latest. A reader loses a race only while the writer laps
-// the whole ring during one copy, so a second try almost always succeeds.
+// latestTries bounds Latest. A reader loses a race only if the writer laps the whole ring during one copy, so a second
+// try almost always succeeds.
 const latestTries = 8
 
-// Latest copies the newest row into row, growing its buffers once. It reports
-// false, with row's contents undefined, if there is none yet or the writer
-// lapped every try.
+// Latest copies the newest row into row, growing its buffers once. It returns false, with row's contents undefined, if
+// there is no row yet or the writer lapped every try.
 func (r *Ring) Latest(row *Row) bool {
 	for range latestTries {
 		head := r.Head()
 		if head == 0 {
 			return false
 		}
-		if r.read(head-1, row) {
+		if r.copyRow(head-1, row) {
 			return true
 		}
 	}
 	return false
 }
 
-// read copies row n. It reports false if the slot holds another row or is being
-// written. The comment of Append shows both sides.
-func (r *Ring) read(n uint64, row *Row) bool {
+// copyRow copies row n. It returns false if the slot holds another row or is being written. The comment of Append shows
+// both sides.
+func (r *Ring) copyRow(n uint64, row *Row) bool {
 	row.fit(r.stamps, r.cells)
 	s := r.slot(n)
 	if s[slotSeq].Load() != 2*n+2 {
@@ -82,22 +81,21 @@ func (r *Ring) Follow() *Follower {
 	return f
 }
 
-// Skip leaves the rows out that are unread.
+// Skip skips the unread rows.
 func (f *Follower) Skip() { f.next = f.ring.Head() }
 
 // maxLag is more rows than a writer appends in 300 years of 10 ms ticks.
 const maxLag = 1 << 40
 
-// Next copies the next unread row into row. It reports false when there is none.
-// Whatever the words of the block are, and however they change meanwhile, it
-// returns: a block that is shared with another process can hold anything.
+// Next copies the next unread row into row. It returns false when there is none. It always returns, whatever the words
+// of the block are and however they change: a block that is shared with another process can hold anything.
 func (f *Follower) Next(row *Row) bool {
 	for range f.ring.Rows() + 1 {
 		head := f.ring.Head()
 		switch lag := head - f.next; {
 		case head == f.next:
 			return false
-		case head < f.next, lag > maxLag: // the block was made again, or its writer lies
+		case head < f.next, lag > maxLag: // the block was created again, or its writer is faulty
 			f.next = head
 			return false
 		case lag > uint64(f.ring.Rows()):
@@ -106,10 +104,10 @@ func (f *Follower) Next(row *Row) bool {
 		}
 		n := f.next
 		f.next++
-		if f.ring.read(n, row) {
+		if f.ring.copyRow(n, row) {
 			return true
 		}
-		f.overruns++ // overwritten while it was copied
+		f.overruns++ // overwritten during the copy
 	}
 	return false
 }

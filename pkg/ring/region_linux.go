@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals are those without which OpenRegion refuses memory. F_SEAL_SEAL is among them
-// so that no seal against writing is added, which would end the writer.
+// seals lists the seals that OpenRegion requires. F_SEAL_SEAL prevents a later seal against writing, which would crash
+// the writer.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// create returns a descriptor of sealed memory of size bytes.
+// create returns a descriptor of sealed memory with size bytes.
 func create(size int) (int, error) {
 	fd, err := memfd()
 	if err != nil {
@@ -26,8 +26,8 @@ func create(size int) (int, error) {
 	return fd, nil
 }
 
-// memfd asks for memory that cannot be executed first: Linux 6.3 knows the flag
-// and, with vm.memfd_noexec=2, insists on it; older ones answer EINVAL.
+// memfd first asks for memory that cannot be executed: Linux 6.3 knows the flag and, with vm.memfd_noexec=2, requires
+// it; older kernels answer EINVAL.
 func memfd() (int, error) {
 	const name, flags = "warpgauge-ring", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
@@ -44,8 +44,8 @@ func prepare(fd, size int) error {
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return os.NewSyscallError("ftruncate", err)
 	}
-	// A page that does not exist yet is made when it is touched; if there is no
-	// memory then, the kernel can say so only with SIGBUS. So make all of them now.
+	// A missing page is created when it is touched; if there is no memory then, the kernel can only send SIGBUS. So
+	// create all pages now.
 	if err := retry(func() error { return unix.Fallocate(fd, 0, 0, int64(size)) }); err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}
@@ -55,7 +55,7 @@ func prepare(fd, size int) error {
 	return nil
 }
 
-// inspect returns the size, in words, of what another process sent.
+// inspect returns the size, in words, of another process's memory.
 func inspect(fd int) (words int, err error) {
 	got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
@@ -79,8 +79,7 @@ func mapWords(fd, words int) ([]byte, []atomic.Uint64, error) {
 	if err != nil {
 		return nil, nil, os.NewSyscallError("mmap", err)
 	}
-	// A mapping starts on a page, so words are aligned, and atomic.Uint64 is
-	// a uint64.
+	// A mapping starts on a page, so words are aligned, and atomic.Uint64 is a uint64.
 	return b, unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b))), words), nil
 }
 

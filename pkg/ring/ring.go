@@ -43,9 +43,8 @@ const (
 	lineWords = 8 // 64-byte cache line
 )
 
-// Ring is one end of a block. Readers and the writer may share a Ring or attach
-// one each. The dimensions are kept outside the block: nothing that the other
-// process writes there can send us out of bounds.
+// Ring is one end of a block. Readers and the writer may share a Ring or attach one each. The dimensions are kept
+// outside the block, so that nothing the other process writes there can cause an access out of bounds.
 type Ring struct {
 	mem    []atomic.Uint64
 	mask   uint64
@@ -79,7 +78,7 @@ func New(mem []atomic.Uint64, rows, stamps, cells int) *Ring {
 	return r
 }
 
-// Make is New on memory of Go's heap.
+// Make is New on Go's heap.
 func Make(rows, stamps, cells int) *Ring {
 	return New(make([]atomic.Uint64, Words(rows, stamps, cells)), rows, stamps, cells)
 }
@@ -101,13 +100,12 @@ func Attach(mem []atomic.Uint64, rows, stamps, cells int) (*Ring, error) {
 	return r, nil
 }
 
-// Keep makes r hold owner for as long as r is reachable. It is for blocks
-// outside of Go's heap, which mem alone does not keep: owner frees the block when
-// it is collected itself (runtime.AddCleanup). Followers hold their ring. Call it
+// Keep makes r hold owner for as long as r is reachable. It is for blocks outside Go's heap, which mem alone does not
+// keep: owner frees the block when it is collected (runtime.AddCleanup). Followers hold their ring. Keep must be called
 // before r is shared.
 //
-// Each method that touches mem ends with a runtime.KeepAlive of the ring, for a
-// ring is otherwise dead as soon as its last field has been read.
+// Each method that touches mem ends with a runtime.KeepAlive of the ring, because a ring is otherwise dead as soon as
+// its last field has been read.
 func (r *Ring) Keep(owner any) { r.owner = owner }
 
 // Rows returns how many rows the ring holds.

@@ -2,9 +2,9 @@ package selfmetrics
 
 import "slices"
 
-// lean are the families that alerts and most dashboards need: at most 48 samples on a node of
-// 8 GPUs on which all is well, without those of owners and mappings. A page's cost is in its
-// samples, and most of our own are for who looks into one exporter.
+// lean lists the families that alerts and most dashboards need: at most 48 samples on a healthy node of 8 GPUs, without
+// those of owners and mappings. The cost of a page is in its samples, and most of our own metrics only help to debug
+// one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",
 	"process_resident_memory_bytes",

@@ -1,13 +1,11 @@
-// Package selfmetrics keeps warpgauge's own metrics ready as bytes. A Page gathers
-// a Prometheus registry in the background and renders it in every format; a scrape
-// copies the bytes that are there, so that no collector of own metrics, /proc among
-// them, can delay it. The package also makes the registry that the process starts
-// with, and the table of metrics for the documentation.
+// Package selfmetrics keeps warpgauge's own metrics ready as bytes. A Page gathers a Prometheus registry in the
+// background and renders it in every format; a scrape copies the finished bytes, so that no collector of own metrics,
+// /proc included, can delay it. The package also creates the registry of the process and the table of metrics for the
+// documentation. Run is the only goroutine.
 //
-// A gathering costs milliseconds, more than everything else that an exporter does
-// between scrapes. So it is done each second only while scrapes come that often,
-// else after each scrape and every five seconds: what a scrape shows of the
-// process is at most that old.
+// A gathering costs milliseconds, more than everything else that an exporter does between scrapes. So it runs every
+// second only while scrapes come that often, else after each scrape and every five seconds: the own metrics in a scrape
+// are at most that old.
 package selfmetrics
 
 import (
@@ -25,20 +23,19 @@ import (
 
 const (
 	defaultInterval = time.Second
-	// idle is how many intervals pass between gatherings when no scrape comes, or
-	// gathering is expensive.
+	// idle is the number of intervals between gatherings without scrapes, or if gathering is expensive.
 	idle = 5
-	// restPerWork keeps gatherings at 2 % of a core, as far as idle allows.
+	// restPerWork limits gatherings to 2 % of a core, as far as idle allows.
 	restPerWork = 49
 )
 
-// Options of New. The zero value is usable.
+// Options configure New. The zero value is usable.
 type Options struct {
 	CreatedLines bool                  // OpenMetrics says when counters began
 	Lean         bool                  // only the lean set is on the page, see IsLean
-	Interval     time.Duration         // least time between gatherings; 0 means 1 s. Without scrapes it is five times as long
+	Interval     time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
 	Registerer   prometheus.Registerer // for the metrics of the gathering itself; nil means none
-	Logger       *zap.Logger           // nil logs nothing
+	Logger       *zap.Logger           // may be nil
 }
 
 // Page holds the own metrics as of the last gathering. The methods that return
@@ -52,7 +49,7 @@ type Page struct {
 	interval time.Duration
 	log      *zap.Logger
 	failing  bool          // the last gathering had errors
-	asked    chan struct{} // holds a token if there was a scrape since the last gathering
+	asked    chan struct{} // holds a token if a scrape came since the last gathering
 
 	errors   prometheus.Counter
 	duration prometheus.Summary
@@ -105,7 +102,7 @@ func (p *Page) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or earlier if there is a token. It reports false if ctx ends.
+// wait returns after d, or earlier if there is a token. It returns false if ctx ends.
 func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -118,10 +115,10 @@ func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
 	return true
 }
 
-// refresh gathers, renders and publishes. It returns how long that took.
+// refresh gathers, renders and publishes. It returns its duration.
 func (p *Page) refresh() time.Duration {
 	start := time.Now()
-	families, err := p.gatherer.Gather() // with an error, too, come the families that are good
+	families, err := p.gatherer.Gather() // an error still returns the valid families
 	if p.lean {
 		families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !IsLean(f.GetName()) })
 	}
@@ -149,12 +146,11 @@ func (p *Page) report(err error) {
 	p.failing = err != nil
 }
 
-// Version grows with every gathering; it is at least 1. Each scrape calls it, which
-// is how Run knows that there are any.
+// Version grows with every gathering and is at least 1. Each scrape calls it, which tells Run that there are scrapes.
 func (p *Page) Version() uint64 {
 	select {
 	case p.asked <- struct{}{}:
-	default: // Run knows already
+	default: // a token is already there
 	}
 	return p.current.Load().version
 }

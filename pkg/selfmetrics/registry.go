@@ -7,9 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// NewRegistry returns a registry with the metrics that every process has: of the Go
-// runtime, the process, and warpgauge_build_info. Empty arguments are shown as
-// "unknown".
+// NewRegistry returns a registry with the metrics of every process: the Go runtime, the process, and
+// warpgauge_build_info. Empty arguments are shown as "unknown".
 func NewRegistry(version, revision string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(

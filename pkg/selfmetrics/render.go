@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 )
 
-// render encodes the families in every format. A family that one format cannot
-// express is left out of all, so that all say the same. OpenMetrics says when counters began if
-// created is set; protobuf always does. The result may become about as large as last.
+// render encodes the families in every format. It drops a family that one format cannot express from all formats, so
+// that all are equal. OpenMetrics has counter creation times if created is set; protobuf always has them. The buffers
+// are sized like last's.
 func render(families []*dto.MetricFamily, created bool, last *rendering) (*rendering, error) {
 	text, openMetrics, protobuf := bufferLike(last.text), bufferLike(last.openMetrics), bufferLike(last.protobuf)
 	names := make(map[string]bool, len(families))

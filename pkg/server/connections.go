@@ -13,41 +13,39 @@ import (
 	"go.uber.org/zap"
 )
 
-// connections ends connections that make no progress when there are more than the
-// limit, so that clients that send or read nothing cannot keep others out. The victim
-// is one of the address that has the most, of these the one whose state has changed
-// longest ago: nothing has come, part of a header has come, it is kept alive without a
-// request, or its request takes long. It cannot read or write any more, so that
-// net/http closes it, now or when its handler returns. Until then it takes a slot of
-// netutil.LimitListener, which has an eighth more than the limit: handlers that do not
-// end are bounded as well.
+// connections evicts connections without progress when there are more than the limit, so that clients that send or read
+// nothing cannot keep others out. The victim belongs to the address with the most connections, and among those its
+// state has been unchanged for the longest time: nothing was received, part of a header was received, it is idle, or
+// its request takes long. Its reads and writes fail, so that net/http closes it now or when its handler returns. Until
+// then it occupies a slot of netutil.LimitListener, which has an eighth more than the limit, so that handlers that do
+// not end are bounded, too.
 //
-// With TLS, the connections of one address that have sent no request yet have a lower
-// limit: their handshakes take 1 ms of CPU or more each.
+// With TLS, an address has a lower limit of connections without a request, because each handshake takes at least 1 ms
+// of CPU.
 type connections struct {
 	limit   int // MaxConnections
 	evicted prometheus.Counter
 	log     *zap.Logger
 
 	mu      sync.Mutex
-	open    map[net.Conn]*list.Element // nil for one that is being ended
-	order   list.List                  // of *connection, the one whose state has changed longest ago first
-	origins map[netip.Prefix]*origin   // of those in order
-	silent  int                        // limit of connections of an address that have sent no request
+	open    map[net.Conn]*list.Element // nil while being evicted
+	order   list.List                  // of *connection, the longest unchanged state first
+	origins map[netip.Prefix]*origin   // addresses of the connections in order
+	silent  int                        // limit of connections without a request per address
 	warned  time.Time
 }
 
 type connection struct {
 	net.Conn
 	address netip.Prefix
-	active  bool // from the end of a request's header to the end of the answer
-	asked   bool // a request has come
+	active  bool // from the end of a request's header to the end of its answer
+	asked   bool // a request was received
 }
 
 // origin counts the connections of an address.
 type origin struct{ open, silent int }
 
-// warnEvery bounds the log lines about connections that are ended for others.
+// warnEvery bounds the log lines about evicted connections.
 const warnEvery = time.Minute
 
 // maxHandshakes is the limit of TLS connections of one address without a request.
@@ -60,10 +58,10 @@ func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *con
 	}
 }
 
-// useTLS lowers the limit of connections that have sent no request.
+// useTLS lowers the limit of connections without a request.
 func (c *connections) useTLS() { c.silent = min(c.limit, maxHandshakes) }
 
-// slots is the number of connections that the kernel hands to us.
+// slots returns the maximum number of accepted connections.
 func (c *connections) slots() int { return c.limit + c.limit/8 + 1 }
 
 // changed is the servers' ConnState hook.
@@ -102,14 +100,14 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 			}
 		}
 		c.order.MoveToBack(e)
-	case state == http.StateActive: // its header had come before it was to end
+	case state == http.StateActive: // its header was received before the eviction
 		end(conn)
-	default: // idle: net/http sets another deadline after this
+	default: // idle: net/http sets another deadline afterwards
 		closeNow(conn)
 	}
 }
 
-// removeLocked takes a connection out of the order.
+// removeLocked removes a connection from the order.
 func (c *connections) removeLocked(e *list.Element) {
 	v, ok := c.order.Remove(e).(*connection)
 	if !ok {
@@ -125,8 +123,8 @@ func (c *connections) removeLocked(e *list.Element) {
 	}
 }
 
-// largestLocked returns the address with the most connections; of several with as
-// many, that of the connection whose state has changed longest ago.
+// largestLocked returns the address with the most connections. If several have as many, the one whose connection has
+// been unchanged for the longest time wins.
 func (c *connections) largestLocked() netip.Prefix {
 	most := 0
 	for _, o := range c.origins {
@@ -140,8 +138,8 @@ func (c *connections) largestLocked() netip.Prefix {
 	return netip.Prefix{}
 }
 
-// evictLocked ends the first connection of an address, or the first that has sent no
-// request. It stays in open until net/http has closed it.
+// evictLocked evicts the first connection of an address, or its first without a request. The connection stays in open
+// until net/http has closed it.
 func (c *connections) evictLocked(address netip.Prefix, silent bool) {
 	for e := c.order.Front(); e != nil; e = e.Next() {
 		v, ok := e.Value.(*connection)
@@ -161,21 +159,21 @@ func (c *connections) evictLocked(address netip.Prefix, silent bool) {
 	}
 }
 
-// end makes all reading and writing fail. It closes nothing, which would free the slot
-// while a handler is still running.
+// end makes all reads and writes fail. It does not close the connection, which would free the slot while a handler is
+// still running.
 func end(conn net.Conn) {
-	_ = conn.SetDeadline(time.Unix(1, 0)) // an error says that it is closed
+	_ = conn.SetDeadline(time.Unix(1, 0)) // an error means that it is closed
 }
 
 func closeNow(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn() // a TLS connection would wait until its last message is sent
 	}
-	_ = conn.Close() // there is no use for an error
+	_ = conn.Close() // nothing to do about an error
 }
 
-// closeWaiting closes the connections that wait for a request: http.Server.Shutdown
-// gives those that have sent nothing, or half a header, five seconds.
+// closeWaiting closes the connections that wait for a request: http.Server.Shutdown would give those without a complete
+// header five seconds.
 func (c *connections) closeWaiting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +184,7 @@ func (c *connections) closeWaiting() {
 	}
 }
 
-// count is the number of open connections.
+// count returns the number of open connections.
 func (c *connections) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -11,18 +11,16 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// ErrUnknownCollector is wrapped by errors of Options.Release and Resume that
-// concern a name that no collector has.
-var ErrUnknownCollector = errors.New("no such collector is enabled")
+	"warpgauge/pkg/lists"
+)
 
 // command is a path that changes something: POST or PUT, without a body.
 type command struct {
 	path, label string
-	verb, done  string // of answers: "reload: …", "reloaded"
+	verb, done  string // for answers: "reload: …", "reloaded"
 	enabled     bool
-	disabled    string   // the answer if it is not
+	disabled    string   // the answer if it is disabled
 	parameters  []string // of the query: collector=NAME, for=DURATION
 	timeout     time.Duration
 	run         func(ctx context.Context, collector string, limit time.Duration) error
@@ -79,14 +77,13 @@ func (s *Server) reload(ctx context.Context) error {
 	return s.o.Reload(ctx)
 }
 
-// serveCommand runs a command. It does not stop half-way because the client has
-// gone away; the end of the server stops it.
+// serveCommand runs a command. It does not stop when the client leaves, only when the server ends.
 func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request) {
 	if !c.enabled {
 		writeText(w, http.StatusForbidden, c.disabled+"\n")
 		return
 	}
-	// A browser sends a POST for any page that asks it to.
+	// A browser sends a POST for any page that asks for it.
 	err := http.NewCrossOriginProtection().Check(r)
 	if err == nil {
 		err = checkHost(r)
@@ -106,31 +103,29 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	switch err := c.run(ctx, collector, limit); {
 	case err == nil:
 		writeText(w, http.StatusOK, c.done+"\n")
-	case errors.Is(err, ErrUnknownCollector):
+	case errors.Is(err, lists.ErrUnknownCollector):
 		writeText(w, http.StatusNotFound, c.verb+": "+err.Error()+"\n")
 	default:
 		writeText(w, http.StatusInternalServerError, c.verb+": "+err.Error()+"\n")
 	}
 }
 
-// checkHost refuses a browser's request whose Host is a name that is not this
-// machine's. The owner of that name may have pointed it here after serving a page, which
-// is then of the same origin. Other programs may use any name.
+// checkHost refuses a browser's request whose Host is a name of another machine: the owner of that name may have
+// pointed it here after serving a page, which then has the same origin. Other programs may use any name.
 func checkHost(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return nil
 	}
 	host := (&url.URL{Host: r.Host}).Hostname()
-	own, _ := os.Hostname() // without one only addresses are ours
+	own, _ := os.Hostname() // without it only addresses are ours
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || own != "" && strings.EqualFold(host, own) {
 		return nil
 	}
 	return fmt.Errorf("a browser asked for host %q: use an address, localhost or the name of this machine", host)
 }
 
-// parseQuery refuses what a person has misspelt: a release of all collectors
-// instead of one, or for ever instead of a minute, would be the consequence. A
-// limit of 0 in the query is returned as -1.
+// parseQuery refuses misspelt parameters, which would otherwise release all collectors instead of one, or for ever
+// instead of for a minute. A limit of 0 in the query is returned as -1.
 func parseQuery(raw string, known []string) (collector string, limit time.Duration, err error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -160,12 +155,12 @@ func parseQuery(raw string, known []string) (collector string, limit time.Durati
 
 type baseKey struct{}
 
-// baseContext makes the server's context findable in those of its requests.
+// baseContext stores the server's context in the contexts of its requests.
 func baseContext(base context.Context) context.Context {
 	return context.WithValue(base, baseKey{}, base)
 }
 
-// detach returns the server's context for a request's.
+// detach returns the server's context from a request's.
 func detach(ctx context.Context) context.Context {
 	if base, ok := ctx.Value(baseKey{}).(context.Context); ok {
 		return base

@@ -22,17 +22,15 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// logins stands in front of the handlers of exporter-toolkit, which check one password
-// at a time, 50 ms and more each, lets any number of requests wait for that, and
-// forgets good ones when enough bad ones have come (audit S1). It lets through:
+// logins protects the handlers of exporter-toolkit, which check one password at a time, at least 50 ms each, queue any
+// number of requests for that, and forget good passwords when enough bad ones have come (audit S1). It passes on
 //
 //   - requests without a user, which the toolkit answers;
-//   - passwords that were right before: they wait for nothing, and the toolkit
-//     remembers them, since it gets to see no others;
-//   - passwords that it has found right now. Few requests may wait for that, fewer of
-//     one address, and none of an address that has just failed a few times.
+//   - passwords that were right before: they do not wait, and the toolkit remembers them, because it sees no others;
+//   - passwords that it has checked right now. Few requests may wait for a check, fewer of one address, and none of an
+//     address with several recent failures.
 //
-// All others are answered 401, or 429 with Retry-After if the password was not checked.
+// It answers all others with 401, or with 429 and Retry-After if the password was not checked.
 type logins struct {
 	path  string // of the toolkit's file
 	files *file.Reader
@@ -44,23 +42,23 @@ type logins struct {
 
 	mu        sync.Mutex
 	users     *users
-	waiting   int // requests that check a password or wait for that
+	waiting   int // requests that check a password or wait for a check
 	addresses map[netip.Prefix]*attempts
 	warned    time.Time
 }
 
-// users are those of one version of the file.
+// users holds the users of one version of the file.
 type users struct {
-	text   []byte // of the file
+	text   []byte // content of the file
 	hashes map[string]string
-	good   map[[sha256.Size]byte]bool // keys of passwords that were right, at most one for each user
+	good   map[[sha256.Size]byte]bool // keys of right passwords, at most one per user
 	salt   [16]byte
 }
 
-// attempts are the logins from one address.
+// attempts counts the logins from one address.
 type attempts struct {
 	waiting int
-	failed  int       // in a row
+	failed  int       // consecutive
 	until   time.Time // no password is checked before
 }
 
@@ -74,18 +72,17 @@ const (
 	maxPasswordBytes        = 72 // bcrypt ignores the rest
 )
 
-// unknownUserHash is compared with for users that do not exist, so that an answer
-// takes as long as for others. It is that of a random password.
+// unknownUserHash is compared for users that do not exist, so that the answer takes as long as for others. It is the
+// hash of a random password.
 var unknownUserHash = sync.OnceValue(func() string {
 	hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.DefaultCost)
 	if err != nil {
-		panic("hash a random password: " + err.Error()) // it is neither too long nor the cost too high
+		panic("hash a random password: " + err.Error()) // length and cost are valid
 	}
 	return string(hash)
 })
 
-// newLoginStats makes the counter of refused logins and registers it with reg, which
-// may be nil.
+// newLoginStats creates the counter of refused logins and registers it with reg, which may be nil.
 func newLoginStats(reg prometheus.Registerer) *prometheus.CounterVec {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "warpgauge_http_logins_refused_total",
@@ -112,13 +109,13 @@ func newLogins(path string, refused *prometheus.CounterVec, log *zap.Logger) *lo
 	}
 }
 
-// before returns the handler that stands in front of next.
+// before returns a handler that checks logins before next.
 func (l *logins) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { l.serve(next, w, r) })
 }
 
 func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request) {
-	u, err := l.read(r.Context())
+	u, err := l.readUsers(r.Context())
 	if err != nil {
 		if l.mayWarn() {
 			l.log.Error("cannot read the web config file", zap.Error(err))
@@ -149,14 +146,14 @@ func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 		next.ServeHTTP(w, r)
 		return
 	case !checked:
-		return // the client has gone
+		return // the client has left
 	}
 	l.refused.WithLabelValues(reasonWrong).Inc()
 	w.Header().Set("WWW-Authenticate", "Basic")
 	writeText(w, http.StatusUnauthorized, "Unauthorized\n")
 }
 
-// mayWarn bounds the log lines that clients can cause.
+// mayWarn limits the log lines that clients can cause.
 func (l *logins) mayWarn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,10 +183,10 @@ func (l *logins) refuse(w http.ResponseWriter, reason string, retry time.Duratio
 	writeText(w, http.StatusTooManyRequests, "too many logins\n")
 }
 
-// read returns the users of the file as it is now, or, while another request reads it, as
-// it was before: a Reader refuses more than a few at a time. A file that exporter-toolkit
-// cannot use has none: it answers those requests itself.
-func (l *logins) read(ctx context.Context) (*users, error) {
+// readUsers returns the users of the current file, or the former users while another request reads it, because a Reader
+// refuses more than a few reads at a time. A file that exporter-toolkit cannot use has no users: the toolkit answers
+// those requests itself.
+func (l *logins) readUsers(ctx context.Context) (*users, error) {
 	l.mu.Lock()
 	before := l.users
 	l.mu.Unlock()
@@ -227,14 +224,14 @@ func (l *logins) read(ctx context.Context) (*users, error) {
 	return u, nil
 }
 
-// key stands for a user and its password.
+// key identifies a user with a password.
 func (u *users) key(user, password string) [sha256.Size]byte {
 	password = password[:min(len(password), maxPasswordBytes)]
 	return sha256.Sum256(fmt.Appendf(u.salt[:len(u.salt):len(u.salt)], "%d:%s:%s", len(user), user, password))
 }
 
-// begin reports whether a password is known to be right, or the reason why it may not
-// be checked now and how long to wait. If it is neither, end follows.
+// begin reports whether a password is known to be right. Otherwise it may return a reason why it cannot be checked now
+// and how long to wait. Without a reason the caller checks it and calls end.
 func (l *logins) begin(u *users, key [sha256.Size]byte, address netip.Prefix) (known bool, retry time.Duration, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -260,8 +257,8 @@ func (l *logins) begin(u *users, key [sha256.Size]byte, address netip.Prefix) (k
 	return false, 0, ""
 }
 
-// forgetLocked makes room for an address: all that may try again leave, or else the
-// one that may do so first. Those that are waiting stay: they are few.
+// forgetLocked makes room for an address: it drops all addresses that may try again, or else the one that may do so
+// first. Waiting ones stay, because they are few.
 func (l *logins) forgetLocked(now time.Time) {
 	var first netip.Prefix
 	var until time.Time
@@ -279,7 +276,7 @@ func (l *logins) forgetLocked(now time.Time) {
 	}
 }
 
-// check compares a password, after others. It returns early if the client goes away.
+// check compares a password when its turn comes. It returns early if the client leaves.
 func (l *logins) check(ctx context.Context, u *users, user, password string) (right, checked bool) {
 	select {
 	case l.checking <- struct{}{}:
@@ -298,7 +295,7 @@ func (l *logins) check(ctx context.Context, u *users, user, password string) (ri
 	return err == nil && exists, true
 }
 
-// end notes how a check has ended.
+// end records the result of a check.
 func (l *logins) end(u *users, key [sha256.Size]byte, address netip.Prefix, right, checked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,12 +317,11 @@ func (l *logins) end(u *users, key [sha256.Size]byte, address netip.Prefix, righ
 	}
 }
 
-// addressOf returns the address of a client, or its network of 64 bits in IPv6, since
-// one machine has all of that.
+// addressOf returns the address of a client, or its /64 network in IPv6, because one machine has all of that.
 func addressOf(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
-		return netip.Prefix{} // no TCP: all such clients are one
+		return netip.Prefix{} // not TCP: all such clients count as one
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
@@ -336,6 +332,6 @@ func addressOf(remote string) netip.Prefix {
 	if ip.Is6() {
 		bits = 64
 	}
-	p, _ := ip.Prefix(bits) // the length fits
+	p, _ := ip.Prefix(bits) // the length is valid
 	return p
 }

@@ -180,18 +180,18 @@ func TestManyRequestsReadTheFile(t *testing.T) {
 	before := r.logins.users
 	r.users(t, "changed")
 	r.reading <- struct{}{} // another request reads
-	if u, err := r.read(t.Context()); err != nil || u != before {
+	if u, err := r.readUsers(t.Context()); err != nil || u != before {
 		t.Errorf("while another request reads the file: %v, %v; want the users from before", u, err)
 	}
 	<-r.reading
-	if u, err := r.read(t.Context()); err != nil || u == before {
+	if u, err := r.readUsers(t.Context()); err != nil || u == before {
 		t.Errorf("after that: %v, %v; want the users of the file", u, err)
 	}
 }
 
 func TestAddressesOfLoginsAreBounded(t *testing.T) {
 	r := newLoginRig(t, "secret")
-	u, err := r.read(t.Context())
+	u, err := r.readUsers(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

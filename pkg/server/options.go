@@ -10,78 +10,70 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options change how a Server listens and what it offers.
+// Options configure a Server's listeners and endpoints.
 type Options struct {
-	// Addresses to listen on, as net.Listen takes them: ":9400" is all
-	// addresses of both IP versions, "[::1]:9400" one of IPv6, port 0 any free
-	// port. None means ":9400".
+	// Addresses to listen on, in net.Listen's form: ":9400" means all addresses of both IP versions, "[::1]:9400" one
+	// IPv6 address, port 0 any free port. None means ":9400".
 	Addresses []string
-	// SystemdSocket takes the listening sockets from systemd's socket
-	// activation instead of Addresses.
+	// SystemdSocket uses the listening sockets of systemd's socket activation instead of Addresses.
 	SystemdSocket bool
-	// WebConfigFile is the exporter-toolkit file with TLS, basic auth and
-	// further headers; "" means plain HTTP. It is read again for each TLS
-	// handshake and request, so that certificates and users can change.
+	// WebConfigFile is the exporter-toolkit file with TLS, basic auth and further headers; "" means plain HTTP. It is
+	// read again for each TLS handshake and request, so that certificates and users can change.
 	WebConfigFile string
 
 	ReadTimeout  time.Duration // for a request, and at most 5 s of it for the header; 0 means 10s
 	WriteTimeout time.Duration // from the end of the header to the end of the answer; 0 means 30s
-	IdleTimeout  time.Duration // of a kept-alive connection between requests; 0 means 120s
-	DrainTimeout time.Duration // what Run gives requests under way when it ends; 0 means 5s
+	IdleTimeout  time.Duration // of an idle connection between requests; 0 means 120s
+	DrainTimeout time.Duration // time that Run gives running requests when it ends; 0 means 5s
 
-	MaxConnections       int // open connections, those that are being ended apart; 0 means 512
-	MaxConcurrentScrapes int // scrapes at a time, more are answered 503; 0 means no limit
+	MaxConnections       int // open connections, not counting evicted ones; 0 means 512
+	MaxConcurrentScrapes int // concurrent scrapes; more are answered 503; 0 means no limit
 
-	// Status returns what /health and /readyz answer. nil means available and ready.
+	// Status returns the state for /health and /readyz. nil means available and ready.
 	Status func() Status
-	// Reload reads the configuration again; its error is shown to the client.
-	// It is called for one request at a time; its context ends after a minute
-	// or when the server stops, not when the client goes away. nil forbids
-	// /-/reload.
+	// Reload reads the configuration again; the client sees its error. It runs for one request at a time. Its context
+	// ends after a minute or when the server stops, but not when the client leaves. nil forbids /-/reload.
 	Reload func(context.Context) error
-	// Release releases a collector, or all if the name is empty, for a time: 0
-	// means the usual one, a negative one until Resume. It returns when nothing is
-	// held any more; its error says what still is. Its context ends after half a
-	// minute. An error that wraps ErrUnknownCollector is the client's mistake.
-	// nil forbids /-/release and /-/resume.
+	// Release releases a collector, or all if the name is empty, for a limited time: 0 means the default, negative
+	// means until Resume. It returns when everything is released; otherwise its error names the rest. Its context ends
+	// after half a minute. An error that wraps lists.ErrUnknownCollector is the client's mistake. nil forbids
+	// /-/release and /-/resume.
 	Release func(ctx context.Context, collector string, limit time.Duration) error
 	// Resume ends a release.
 	Resume func(collector string) error
-	// PauseProfiling has profiling fields no longer read, for a time as in Release.
-	// It returns when none is read any more. Its context ends after a minute. nil
-	// forbids /-/profiling/pause and /-/profiling/resume.
+	// PauseProfiling stops reading profiling fields for a limited time, as in Release. It returns when no collector
+	// reads them. Its context ends after a minute. nil forbids /-/profiling/pause and /-/profiling/resume.
 	PauseProfiling func(ctx context.Context, limit time.Duration) error
 	// ResumeProfiling ends a pause. Its context ends after a minute.
 	ResumeProfiling func(context.Context) error
-	// Routes are served in addition.
+	// Routes are additional routes.
 	Routes []Route
 	// Pprof serves /debug/pprof/.
 	Pprof bool
 
-	Logger     *zap.Logger           // nil logs nothing
-	Registerer prometheus.Registerer // for the server's own metrics; nil means none
+	Logger     *zap.Logger           // may be nil
+	Registerer prometheus.Registerer // for the server's own metrics; may be nil
 }
 
-// Route is a path that is served in addition to the server's own.
+// Route is an additional path.
 type Route struct {
-	// Pattern is one of http.ServeMux, such as "GET /gpumetrics"; for a Command a path alone.
+	// Pattern is a pattern of http.ServeMux, such as "GET /gpumetrics"; for a Command only a path.
 	Pattern string
 	Handler http.Handler
-	// Labels are what Handler sets the pattern of requests to; requests are counted by them. None:
-	// by the path of Pattern.
+	// Labels are the patterns that Handler sets on requests, for counting. None: requests are counted by Pattern's
+	// path.
 	Labels []string
-	// Close ends answers that last until the client leaves. The Server calls it when it stops. Nil:
-	// there are none.
+	// Close ends answers that otherwise last until the client leaves. The Server calls it when it stops. It may be nil.
 	Close func()
-	// Command is run by POST and PUT in place of Handler, which is nil then.
+	// Command runs on POST and PUT instead of Handler, which is nil then.
 	Command *Command
 }
 
-// Command changes something. As of /-/reload, pages of other sites cannot run it in a browser.
+// Command changes something. As for /-/reload, pages of other sites cannot run it in a browser.
 type Command struct {
-	Verb, Done string // of answers: "record: …", "recording"
-	// Run returns when it is done. Its context ends after half a minute or when the server stops,
-	// not when the client goes away. Nil forbids the command.
+	Verb, Done string // for answers: "record: …", "recording"
+	// Run returns when the change is done. Its context ends after half a minute or when the server stops, but not when
+	// the client leaves. Nil forbids the command.
 	Run      func(context.Context) error
 	Disabled string // the answer if Run is nil
 }
@@ -100,17 +92,17 @@ func (r *Route) path() string {
 	return strings.TrimSuffix(path, "{$}")
 }
 
-// Status is the state of what lies behind the server.
+// Status is the state of the exporter behind the server.
 type Status struct {
 	Available bool     // /metrics has a field list to serve (X-Registry-Available)
-	Reloading bool     // a reload is under way (X-Reload-In-Progress)
-	Unhealthy string   // reason for /health to answer 503; none means healthy
-	NotReady  []string // reasons for /readyz to answer 503; none means ready
+	Reloading bool     // a reload is running (X-Reload-In-Progress)
+	Unhealthy string   // reason for /health to answer 503; empty means healthy
+	NotReady  []string // reasons for /readyz to answer 503; empty means ready
 }
 
 const (
 	maxHeaderBytes    = 16 << 10 // net/http adds 4 KiB
-	maxStreams        = 16       // requests at a time on one HTTP/2 connection
+	maxStreams        = 16       // concurrent requests on one HTTP/2 connection
 	readHeaderTimeout = 5 * time.Second
 	reloadTimeout     = time.Minute // also for pausing profiling
 	releaseTimeout    = 30 * time.Second

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"warpgauge/pkg/lists"
 )
 
 func TestReleaseAndResume(t *testing.T) {
@@ -66,7 +68,7 @@ func TestReleaseAndResume(t *testing.T) {
 	f(full, "POST", "/-/release?a;b", 400, "release: invalid semicolon separator in query\n", "")
 	f(full, "POST", "/-/resume?for=1s", 400, "resume: unknown parameter for\n", "")
 
-	answer = fmt.Errorf("%w: %q", ErrUnknownCollector, "x")
+	answer = fmt.Errorf("%w: %q", lists.ErrUnknownCollector, "x")
 	f(full, "POST", "/-/release?collector=x", 404, "release: no such collector is enabled: \"x\"\n", `release "x" for 0s`)
 	f(full, "POST", "/-/resume?collector=x", 404, "resume: no such collector is enabled: \"x\"\n", `resume "x"`)
 	answer = errors.New("child 7 has not ended")

@@ -26,14 +26,13 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Run serves until ctx ends or a listener breaks, then stops accepting, lets
-// requests under way finish for Options.DrainTimeout and closes what is left.
-// It returns nil after ctx has ended. Run is called once.
+// Run serves until ctx ends or a listener fails, then stops accepting, lets running requests finish for
+// Options.DrainTimeout and closes the rest. It returns nil after ctx has ended. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		return err
 	}
-	// Requests under way may finish after ctx has ended.
+	// Running requests may finish after ctx has ended.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	base = baseContext(base)
@@ -63,8 +62,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return first
 }
 
-// httpServer is the net/http server for one listener. Each listener has its own
-// because exporter-toolkit wraps the handler of the server it is given.
+// httpServer returns the net/http server for one listener. Each listener has its own server because exporter-toolkit
+// wraps its handler.
 func (s *Server) httpServer(base context.Context) *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(s.serve),
@@ -80,7 +79,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 	}
 }
 
-// serveOn serves one listener until its server is shut down, which is no error.
+// serveOn serves one listener until its server is shut down, and returns nil then.
 func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 	defer func() { _ = l.Close() }() // the server may have closed it
 	flags := &web.FlagConfig{
@@ -98,8 +97,8 @@ func (s *Server) serveOn(srv *http.Server, l net.Listener) error {
 	return fmt.Errorf("serve on %s: %w", l.Addr(), err)
 }
 
-// firstAccept calls do before the first connection is accepted: after exporter-toolkit
-// has put its handler into the server, and before that is used.
+// firstAccept calls do before it accepts the first connection: after exporter-toolkit has set the server's handler, and
+// before the handler is used.
 type firstAccept struct {
 	net.Listener
 	once sync.Once
@@ -113,9 +112,8 @@ func (l *firstAccept) Accept() (net.Conn, error) {
 
 // drain shuts all servers down within the drain timeout.
 //
-// net/http waits up to 5 s for a connection that has sent nothing, and for one
-// that has sent half a header until its timeout. Those get a moment, enough for
-// a request that is on its way, and are closed.
+// net/http waits up to 5 s for a connection that has sent nothing, and for an incomplete header until its timeout.
+// drain gives those a moment, enough for a request on its way, and closes them.
 func (s *Server) drain(servers []*http.Server) {
 	s.draining.Store(true)
 	for i := range s.o.Routes {
@@ -133,7 +131,7 @@ func (s *Server) drain(servers []*http.Server) {
 		wg.Go(func() {
 			if srv.Shutdown(ctx) != nil {
 				s.log.Warn("closing requests that did not finish in time")
-				_ = srv.Close() // it closes connections whatever it answers
+				_ = srv.Close() // it closes connections even after an error
 			}
 		})
 	}
@@ -151,9 +149,8 @@ func (s *Server) url(l net.Listener) string {
 	return scheme + "://" + l.Addr().String() + "/metrics"
 }
 
-// httpErrorLog takes what net/http says about single connections. Clients can
-// cause it at will (a failed TLS handshake, say), so it is for debugging; a
-// panic in a handler is our bug and an error.
+// httpErrorLog receives net/http's messages about single connections. Clients can cause them at will, for example with
+// a failed TLS handshake, so they are at debug level; a panic in a handler is our bug and an error.
 func httpErrorLog(l *zap.Logger) *log.Logger { return log.New(errorWriter{l}, "", 0) }
 
 type errorWriter struct{ log *zap.Logger }
@@ -173,15 +170,14 @@ func (w errorWriter) Write(p []byte) (int, error) {
 func toolkitLog(l *zap.Logger) *slog.Logger {
 	core := l.Core()
 	if warnings, err := zapcore.NewIncreaseLevelCore(core, zap.WarnLevel); err == nil {
-		core = warnings // an error says that the core's level is higher already
+		core = warnings // an error means that the core's level is already higher
 	}
 	return slog.New(zapslog.NewHandler(core, zapslog.WithName(l.Name())))
 }
 
-// Listen checks the web config file and opens the listening sockets, so that
-// what a person must put right shows before anything else has started. Run
-// calls it if that has not been done; after Listen, only Run closes the
-// sockets. Clients that connect before Run are answered when it runs.
+// Listen checks the web config file and opens the listening sockets, so that configuration errors appear before
+// anything else starts. Run calls Listen if that has not happened; after Listen, only Run closes the sockets. Clients
+// that connect before Run are answered when it runs.
 func (s *Server) Listen(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +206,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// listen opens all or none.
+// listen opens all sockets or none.
 func listen(ctx context.Context, addresses []string) ([]net.Listener, error) {
 	var (
 		lc   net.ListenConfig
@@ -227,7 +223,7 @@ func listen(ctx context.Context, addresses []string) ([]net.Listener, error) {
 	return open, nil
 }
 
-// listenError says what to do about the errors that are met in practice.
+// listenError adds the remedy to common errors.
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -251,7 +247,7 @@ func systemdListeners() ([]net.Listener, error) {
 	}
 	var open []net.Listener
 	for _, l := range passed {
-		if l != nil { // a socket that is no stream
+		if l != nil { // not a stream socket
 			open = append(open, l)
 		}
 	}
@@ -263,16 +259,15 @@ func systemdListeners() ([]net.Listener, error) {
 
 func closeAll(ls []net.Listener) {
 	for _, l := range ls {
-		_ = l.Close() // closed on the way out of an error
+		_ = l.Close() // an error is being returned already
 	}
 }
 
-// maxWebConfig is far above a list of users with their hashes, in bytes.
+// maxWebConfig is far above the size of a list of users with their hashes, in bytes.
 const maxWebConfig = 1 << 20
 
-// readWebConfig checks the file as exporter-toolkit will read it, certificates
-// and password hashes included, and reports whether it switches TLS on. The toolkit would
-// wait for a FIFO for ever, so all files are read here first.
+// readWebConfig checks the file as exporter-toolkit will read it, including certificates and password hashes, and
+// reports whether it enables TLS. It reads all files itself first, because the toolkit would wait for a FIFO for ever.
 func readWebConfig(path string) (tls bool, err error) {
 	if path == "" {
 		return false, nil
@@ -283,7 +278,7 @@ func readWebConfig(path string) (tls bool, err error) {
 		return false, fmt.Errorf("read web config file: %w", err)
 	}
 	var c web.Config
-	if yaml.Unmarshal(text, &c) == nil { // what is wrong with it, Validate says better
+	if yaml.Unmarshal(text, &c) == nil { // Validate reports errors better
 		c.TLSConfig.SetDirectory(filepath.Dir(path))
 		for _, named := range []string{c.TLSConfig.TLSCertPath, c.TLSConfig.TLSKeyPath, c.TLSConfig.ClientCAs} {
 			if named == "" {
@@ -297,7 +292,7 @@ func readWebConfig(path string) (tls bool, err error) {
 	if err := web.Validate(path); err != nil {
 		return false, fmt.Errorf("read web config file %q: %w", path, err)
 	}
-	// The file is valid, so the only error left is that it has no TLS in it.
+	// The file is valid, so the only remaining error is that TLS is missing in it.
 	_, err = web.ConfigToTLSConfig(&c.TLSConfig)
 	return err == nil, nil
 }

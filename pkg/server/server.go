@@ -1,9 +1,8 @@
-// Package server answers HTTP. A scrape gets bytes that are in memory; no handler
-// waits for a device, and none but /-/reload for a file.
+// Package server answers HTTP. Package exporter calls Run. A scrape gets bytes from memory; no handler waits for a
+// device, and only /-/reload waits for a file.
 //
-// Paths. GET and HEAD work where nothing else is named; other methods answer 405,
-// other paths, /metrics/ too, 404. A request with a body answers 413: no path has a
-// use for one, and waiting for it would hold a connection.
+// Paths. GET and HEAD work where nothing else is named; other methods answer 405, and other paths, including /metrics/,
+// answer 404. A request with a body answers 413: no path needs one, and waiting for it would hold a connection.
 //
 //	/metrics       200: the page. Accept chooses between text 0.0.4, OpenMetrics 1.0
 //	               and protobuf, Accept-Encoding whether it is compressed by gzip.
@@ -58,8 +57,7 @@ import (
 	"warpgauge/pkg/exposition"
 )
 
-// Pages is where pages come from: *exposition.Renderer. Page returns the newest
-// one. It waits for nothing but rendering.
+// Pages supplies pages: *exposition.Renderer. Page returns the newest one. It waits only for rendering.
 type Pages interface {
 	Page(f exposition.Format, gzip bool) []byte
 }
@@ -77,9 +75,9 @@ type Server struct {
 	conns  *connections
 	logins *logins
 
-	scrapes   atomic.Int64 // in the handler
+	scrapes   atomic.Int64 // currently in the handler
 	sending   sending
-	reloading chan struct{} // holds one token while /-/reload is at work
+	reloading chan struct{} // holds one token while /-/reload runs
 	draining  atomic.Bool
 
 	mu        sync.Mutex
@@ -141,7 +139,7 @@ func New(pages Pages, o Options) *Server {
 const (
 	pprofPrefix = "/debug/pprof/"
 	pprofLabel  = "/debug/pprof"
-	otherLabel  = "other" // of what the mux answers by itself
+	otherLabel  = "other" // for answers of the mux itself
 )
 
 // boundProfile refuses profiles that take longer than maxProfile.
@@ -161,11 +159,10 @@ func boundProfile(f http.HandlerFunc) http.HandlerFunc {
 func (s *Server) handle(pattern, label string, f http.HandlerFunc) {
 	s.mux.HandleFunc(pattern, f)
 	s.labels[pattern] = label
-	s.stats.requests.WithLabelValues(label, strconv.Itoa(http.StatusOK)) // there from the start
+	s.stats.requests.WithLabelValues(label, strconv.Itoa(http.StatusOK)) // exists from the start
 }
 
-// Handler returns what the Server answers with, without listening: no TLS, no
-// authentication, no limit of connections.
+// Handler returns the Server's handler without listening: no TLS, no authentication, no connection limit.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -183,8 +180,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.stats.requests.WithLabelValues(label, strconv.Itoa(c.code)).Inc()
 }
 
-// refuseBody answers without reading the body. net/http would read up to 256 KiB of
-// it after the handler, at the client's pace; so no more can be read.
+// refuseBody answers without reading the body. It also makes further reads fail, because net/http would read up to 256
+// KiB of it after the handler, at the client's pace.
 func refuseBody(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
 	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // a recorder has none
@@ -198,7 +195,7 @@ func writeText(w http.ResponseWriter, code int, text string) {
 	_, _ = w.Write([]byte(text)) //nolint:gosec // plain text under nosniff; an error says that the client went away
 }
 
-// codeWriter remembers the status code.
+// codeWriter records the status code.
 type codeWriter struct {
 	http.ResponseWriter
 	code int
@@ -220,8 +217,8 @@ type stats struct {
 	evicted  prometheus.Counter
 }
 
-// newStats registers with reg, which may be nil; open returns the number of open
-// connections. It panics if reg has such metrics already.
+// newStats registers the metrics with reg, which may be nil. open returns the number of open connections. It panics if
+// reg has such metrics already.
 func newStats(reg prometheus.Registerer, open func() float64) *stats {
 	s := &stats{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -289,21 +286,20 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	s.stats.scrape.Observe(time.Since(start).Seconds())
 }
 
-// headerList joins the lines of a header that may be sent in several.
+// headerList joins the lines of a header that clients may send as several.
 func headerList(h http.Header, name string) string { return strings.Join(h[name], ",") }
 
-// maxSendingBytes bounds the memory of the pages that are being sent. Clients that
-// read slowly hold a page each, and the pages of 200 GPUs have 6 MB.
+// maxSendingBytes bounds the memory of pages being sent. Clients that read slowly hold a page each, and the pages of
+// 200 GPUs have 6 MB.
 const maxSendingBytes = 64 << 20
 
-// sending keeps account of the pages that are being sent. When they take too much
-// memory together, the scrapes that have taken longest are cut off. A page that
-// many clients read counts once.
+// sending tracks the pages being sent. When they use too much memory together, it cuts off the longest-running scrapes.
+// A page with many readers counts once.
 type sending struct {
 	mu      sync.Mutex
 	bytes   int
 	readers map[*byte]int // by the first byte of a page
-	scrapes list.List     // of scrape, the one that began first is first
+	scrapes list.List     // of scrape, the oldest first
 }
 
 type scrape struct {
@@ -311,7 +307,7 @@ type scrape struct {
 	cut  func()
 }
 
-// begin notes that page is being sent, until end. It may call cut in between.
+// begin records that page is being sent until end is called. It may call cut in between.
 func (s *sending) begin(page []byte, cut func()) (end func()) {
 	if len(page) == 0 {
 		return func() {}
@@ -335,7 +331,7 @@ func (s *sending) begin(page []byte, cut func()) (end func()) {
 	}
 }
 
-// removeLocked takes a scrape out, unless it was cut off before.
+// removeLocked removes a scrape, unless it was cut off before.
 func (s *sending) removeLocked(e *list.Element) scrape {
 	before := s.scrapes.Len()
 	sc, _ := s.scrapes.Remove(e).(scrape)
@@ -350,8 +346,7 @@ func (s *sending) removeLocked(e *list.Element) scrape {
 	return sc
 }
 
-// serveHealth answers as dcgm-exporter does: 200 unless GPUs are required and missing,
-// the state in headers.
+// serveHealth answers as dcgm-exporter does: 200 unless GPUs are required and missing, with the state in headers.
 func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	st := s.o.Status()
 	w.Header().Set("X-Registry-Available", strconv.FormatBool(st.Available))
@@ -367,8 +362,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, text)
 }
 
-// serveLivez says that the process answers, and no more: restarting it would
-// repair no device.
+// serveLivez only says that the process answers: restarting it would repair no device.
 func serveLivez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {

@@ -11,25 +11,24 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// What a session takes of all its sources: 256 GPUs with the links, instances and
-// cores of the largest node stay below it. What is beyond is left out.
+// Limits on the sources of a session: 256 GPUs with the links, instances and cores of the largest node stay below them.
+// The rest is dropped.
 const (
 	MaxDevices = 64 << 10
 	MaxColumns = 1 << 18
 )
 
-// bound is a source with what is shown of it.
+// bound is a source with its selected devices and columns.
 type bound struct {
 	source   collector.Source
 	devices  []collector.Device
 	columns  []collector.Column
-	keep     *kept // nil if that is all of it
+	keep     *kept // nil if everything is selected
 	reasons  reasons
 	schedule *schedule
 }
 
-// bind selects devices, makes the rings in one block of memory, and prepares a
-// worker for each source.
+// bind selects devices, makes the rings in one block of memory, and prepares a worker for each source.
 func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if err := validate(sources); err != nil {
 		return nil, err
@@ -47,7 +46,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		}
 		b.schedule = newSchedule(b.columns, len(b.devices), s.list, s.o)
 		columns += len(b.columns)
-		shown = shown || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.AMD.Shows(c.Field) })
+		shown = shown || slices.ContainsFunc(b.columns, func(c collector.Column) bool { return !s.list.Hides(c.Field) || s.list.Dialect.Shows(c.Field) })
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
@@ -56,7 +55,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
 	}
-	if !shown { // what only health needs keeps nothing open
+	if !shown { // fields that only health needs keep nothing open
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
 	mem, owner, err := s.o.Memory(words)
@@ -80,8 +79,8 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	return out, nil
 }
 
-// validate refuses sources that would lead readers out of bounds, and those that
-// read nothing: they would be up for ever without a value.
+// validate refuses sources that would lead readers out of bounds, and sources that read nothing: they would be up for
+// ever without a value.
 func validate(sources []collector.Source) error {
 	if len(sources) == 0 {
 		return collector.ErrNoDevices
@@ -102,23 +101,22 @@ func validate(sources []collector.Source) error {
 	return nil
 }
 
-// ringRows keeps a ring within reason: 1,024 rows of 100 cells are 0.8 MiB.
+// ringRows bounds the size of a ring: 1,024 rows of 100 cells take 0.8 MiB.
 func ringRows(span, tick time.Duration) int {
 	return int(min(max(span/tick, 16), 1024))
 }
 
-// kept is what is shown of a source of which some devices or columns are not
-// selected. The others are never due, so they are not read either.
+// kept is the selected part of a source. The other devices and columns are never due, so they are not read either.
 type kept struct {
-	shown   []int // by device of the source: the device that is shown, or -1
-	columns []int // by column that is shown: the column of the source
+	shown   []int // by device of the source: index of the selected device, or -1
+	columns []int // by selected column: column of the source
 
-	// Of the goroutine that samples: as wide as the source.
+	// Used by the sampling goroutine; as wide as the source.
 	row []float64
 	due []bool
 }
 
-// sample reads the due columns into row, which is as wide as what is shown.
+// sample reads the due columns into row, which is as wide as the selection.
 func (k *kept) sample(src collector.Source, row []float64, due []bool) error {
 	for i, c := range k.columns {
 		k.row[c], k.due[c] = row[i], due[i]

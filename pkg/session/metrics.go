@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -10,10 +11,15 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// SampleDuration is the name of the metric of how long samples take, by source.
+// SampleDuration is the metric with the duration of samples, by source.
 const SampleDuration = "warpgauge_sample_duration_seconds"
 
-// metrics are what a session counts about itself.
+const (
+	missedTicks = "warpgauge_missed_ticks_total"
+	callSeconds = "warpgauge_library_call_seconds_total"
+)
+
+// metrics are the session's own metrics.
 type metrics struct {
 	duration     *prometheus.HistogramVec
 	failed       *prometheus.CounterVec
@@ -38,7 +44,7 @@ func newMetrics(r prometheus.Registerer, s *Session) *metrics {
 			ConstLabels: constant,
 		}, []string{"source"}),
 		missed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name:        "warpgauge_missed_ticks_total",
+			Name:        missedTicks,
 			Help:        "Ticks that passed while the source's last sample was still running.",
 			ConstLabels: constant,
 		}, []string{"source"}),
@@ -65,18 +71,60 @@ func newMetrics(r prometheus.Registerer, s *Session) *metrics {
 var (
 	descCalls = prometheus.NewDesc("warpgauge_library_calls_total",
 		"Calls into the vendor library by kind. Only from collectors that count them.", []string{"collector", "call"}, nil)
-	descCallTime = prometheus.NewDesc("warpgauge_library_call_seconds_total",
+	descCallTime = prometheus.NewDesc(callSeconds,
 		"Time spent in them.", []string{"collector", "call"}, nil)
 )
 
-// Family returns what type the metric of that name has, if a session counts it, and
-// the label in addition to collector that distinguishes its series: collector itself
-// if there is one series, "" if no session has the metric.
+// Costs are what a collector's session has spent in the vendor's library since it began.
+type Costs struct {
+	Collector string
+	Sources   map[string]SourceCost
+	Calls     map[string]time.Duration // by kind, if the collector counts calls
+}
+
+// SourceCost is what the samples of a source have cost.
+type SourceCost struct {
+	Samples     uint64
+	Time        time.Duration // in the library
+	MissedTicks uint64
+}
+
+// CostsOf reads the costs from a session's own metrics, which a child sends as well.
+func CostsOf(collector string, families []*dto.MetricFamily) Costs {
+	c := Costs{Collector: collector, Sources: map[string]SourceCost{}, Calls: map[string]time.Duration{}}
+	for _, f := range families {
+		_, label := Family(f.GetName())
+		for _, m := range f.GetMetric() {
+			i := slices.IndexFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == label })
+			if i < 0 {
+				continue
+			}
+			key := m.GetLabel()[i].GetValue()
+			one := c.Sources[key]
+			switch f.GetName() {
+			case SampleDuration:
+				one.Samples, one.Time = m.GetHistogram().GetSampleCount(), seconds(m.GetHistogram().GetSampleSum())
+				c.Sources[key] = one
+			case missedTicks:
+				one.MissedTicks = uint64(m.GetCounter().GetValue())
+				c.Sources[key] = one
+			case callSeconds:
+				c.Calls[key] = seconds(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return c
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// Family returns the type of a session metric, and the label that distinguishes its series in addition to collector.
+// The label is collector itself if there is one series, and "" if no session has the metric.
 func Family(name string) (kind dto.MetricType, label string) {
 	switch name {
 	case SampleDuration:
 		return dto.MetricType_HISTOGRAM, "source"
-	case "warpgauge_sample_errors_total", "warpgauge_missed_ticks_total":
+	case "warpgauge_sample_errors_total", missedTicks:
 		return dto.MetricType_COUNTER, "source"
 	case "warpgauge_implausible_values_total":
 		return dto.MetricType_COUNTER, "field"
@@ -84,13 +132,13 @@ func Family(name string) (kind dto.MetricType, label string) {
 		return dto.MetricType_COUNTER, "collector"
 	case "warpgauge_devices_left_out":
 		return dto.MetricType_GAUGE, "collector"
-	case "warpgauge_library_calls_total", "warpgauge_library_call_seconds_total":
+	case "warpgauge_library_calls_total", callSeconds:
 		return dto.MetricType_COUNTER, "call"
 	}
 	return 0, ""
 }
 
-// calls reports what library calls cost.
+// calls reports the cost of library calls.
 type calls struct{ s *Session }
 
 func (c calls) Describe(ch chan<- *prometheus.Desc) {
@@ -191,8 +239,8 @@ func CollectStates(ch chan<- prometheus.Metric, st CollectorStatus) {
 	gauge(descExpected, float64(expected), st.Name)
 }
 
-// IsBoard reports whether a device is hardware of its own: a GPU, a switch or a
-// network adapter. Instances and links come and go by configuration.
+// IsBoard reports whether a device is separate hardware: a GPU, a switch or a network adapter. Instances and links come
+// and go with the configuration.
 func IsBoard(d collector.Device) bool {
 	return d.Parent == "" && (d.Level == field.GPU || d.Level == field.Switch || d.Level == field.ConnectX)
 }

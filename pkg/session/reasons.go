@@ -7,14 +7,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// maxAbsent bounds what one source says of absent fields.
+// maxAbsent bounds a source's explanations of absent fields.
 const maxAbsent = MaxColumns
 
-// reasons are what a source explains of the devices that are shown.
+// reasons holds a source's explanations for the selected devices.
 type reasons struct {
 	explanations []collector.Explanation
 	absent       []collector.Absence
-	known        map[reasonKey]bool // of those that the session adds
+	known        map[reasonKey]bool // explanations that the session adds
 }
 
 type reasonKey struct {
@@ -22,8 +22,8 @@ type reasonKey struct {
 	field  field.ID
 }
 
-// reasonsOf takes them from a source; shown is by device the one that is shown, or -1.
-// What refers to nothing is left out.
+// reasonsOf copies the explanations of a source. shown maps its devices to selected devices, or -1. It drops invalid
+// references.
 func reasonsOf(src collector.Source, shown []int) (r reasons) {
 	e, ok := src.(collector.Explainer)
 	if !ok {
@@ -48,15 +48,15 @@ func reasonsOf(src collector.Source, shown []int) (r reasons) {
 	return r
 }
 
-// add says why a column of a shown device is not shown.
-func (r *reasons) add(device int, id field.ID, e collector.Explanation) {
+// addReason records why a column of a selected device is not shown.
+func (r *reasons) addReason(device int, id field.ID, e collector.Explanation) {
 	key := reasonKey{device, id}
 	if r.known[key] || len(r.absent) >= maxAbsent {
 		return
 	}
 	n := slices.Index(r.explanations, e)
 	if n < 0 {
-		// The numbers that cells have stay what they are.
+		// The numbers in cells must stay valid.
 		if n = len(r.explanations); n >= collector.MaxExplanations {
 			return
 		}

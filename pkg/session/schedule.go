@@ -7,25 +7,24 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// schedule says which columns of a source are due on which tick. It belongs to
-// the source's goroutine.
+// schedule decides which columns of a source are due on which tick. It belongs to the source's goroutine.
 type schedule struct {
-	tick    time.Duration // shortest interval of any column: some column is due on each tick
+	tick    time.Duration // shortest interval of any column, so that every tick has due columns
 	groups  []dueGroup
 	due     []bool // by column; rewritten by at
 	devices []bool // by device: a column of it is due; rewritten by at
 }
 
-// dueGroup is the columns that share an interval.
+// dueGroup is a set of columns that share an interval.
 type dueGroup struct {
 	every   uint64 // ticks
-	next    uint64 // number of the tick on which they are due
+	next    uint64 // next tick on which they are due
 	columns []int
 	devices []int
 }
 
-// newSchedule gives each column the interval that the list asks for, or else
-// the default of its reading's cost class. Intervals are rounded to whole ticks.
+// newSchedule gives each column the interval in the list, or else the default of its reading's cost class. Intervals
+// are rounded to whole ticks.
 func newSchedule(columns []collector.Column, devices int, fields field.List, o Options) *schedule {
 	wanted := make(map[field.ID]time.Duration)
 	for _, r := range fields.Readings() {
@@ -42,7 +41,7 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 			s.tick = intervals[i]
 		}
 	}
-	if s.tick == 0 { // a source without columns has the state of its devices only
+	if s.tick == 0 { // a source without columns only has device states
 		s.tick = o.Interval
 		s.groups = []dueGroup{{every: 1}}
 	}
@@ -77,7 +76,7 @@ func newSchedule(columns []collector.Column, devices int, fields field.List, o O
 	return s
 }
 
-// every returns by device how often one of its columns is due.
+// every returns, by device, the interval of its fastest column.
 func (s *schedule) every() []time.Duration {
 	out := make([]time.Duration, len(s.devices))
 	for i := range s.groups {
@@ -91,12 +90,12 @@ func (s *schedule) every() []time.Duration {
 	return out
 }
 
-// IntervalOf is how often sessions with these options take a reading.
+// IntervalOf returns the interval at which sessions with these options read a reading.
 func (o Options) IntervalOf(r field.Reading) time.Duration {
 	return max(interval(r, o.withDefaults()), MinInterval)
 }
 
-// interval returns the shortest interval that any field with this reading wants.
+// interval returns the shortest interval of the list's fields with this reading.
 func interval(r field.Reading, o Options) time.Duration {
 	switch {
 	case r.Interval == 0:
@@ -119,8 +118,8 @@ func defaultInterval(d *field.Descriptor, o Options) time.Duration {
 	return o.Interval
 }
 
-// at returns the columns due on tick n. Ticks may be skipped but not repeated;
-// what was due on a skipped tick is due on the next.
+// at returns the columns due on tick n. Ticks may be skipped but not repeated; columns due on a skipped tick are due on
+// the next.
 func (s *schedule) at(n uint64) []bool {
 	clear(s.devices)
 	for i := range s.groups {
@@ -139,8 +138,8 @@ func (s *schedule) at(n uint64) []bool {
 	return s.due
 }
 
-// retry makes everything due again on the next tick: after a failed call the
-// slow columns would otherwise wait for their next turn without a value.
+// retry makes everything due on the next tick: after a failed call the slow columns would otherwise stay without a
+// value until their next turn.
 func (s *schedule) retry() {
 	for i := range s.groups {
 		s.groups[i].next = 0

@@ -13,31 +13,30 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Selector chooses devices of one kind by number, as --devices, --switch-devices
-// and --cpu-devices do: config.Selector.
+// Selector chooses devices of one kind by number, as --devices, --switch-devices and --cpu-devices do. config.Selector
+// implements it.
 type Selector interface {
 	MatchWhole(n int) bool        // a GPU, switch or CPU; n is -1 if it has no number
 	MatchPart(n int) bool         // an instance of a GPU, a link of a switch, a core of a CPU
-	Named() (wholes, parts []int) // the numbers that the user wrote
-	Flexible() bool               // instances instead of their GPU for what they report themselves
+	Named() (wholes, parts []int) // the numbers in the flag
+	Flexible() bool               // where instances report a reading, use them instead of their GPU
 	String() string
 }
 
-// Selection is which devices a session shows. The zero value shows all; otherwise
-// all three are set.
+// Selection selects the devices that a session shows. The zero value selects all; otherwise all three must be set.
 type Selection struct{ GPUs, Switches, CPUs Selector }
 
-// selecting is a selection over the sources of one Open.
+// selecting applies a selection to the sources of one Open.
 type selecting struct {
 	Selection
-	instances map[string]fieldSet // readings that the MIG instances of a GPU supply, by the GPU's id
+	instances map[string]fieldSet // readings that the MIG instances of a GPU supply, by the GPU's ID
 	log       *zap.Logger
 
-	taken   map[string]bool // ids of devices that are bound
-	columns int             // that are bound
-	leftOut int             // devices that cannot be shown, those of the collector included
-	why     []string        // of some of them
-	cut     int             // columns beyond MaxColumns
+	taken   map[string]bool // IDs of bound devices
+	columns int             // number of bound columns
+	leftOut int             // number of devices that cannot be shown, including the collector's own count
+	why     []string        // examples
+	cut     int             // number of columns beyond MaxColumns
 }
 
 func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting {
@@ -49,7 +48,7 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 	for _, src := range sources {
 		devices := src.Devices()
 		for i := range devices {
-			note(present, &devices[i])
+			notePresent(present, &devices[i])
 		}
 		for _, c := range src.Columns() {
 			d := &devices[c.Device]
@@ -68,8 +67,8 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 	return out
 }
 
-// note adds the names of a device that a user may have written.
-func note(present map[string]bool, d *collector.Device) {
+// notePresent adds the names that may select a device.
+func notePresent(present map[string]bool, d *collector.Device) {
 	for kind, name := range map[string]string{
 		"GPU": d.GPU, "MIG instance": d.Instance.ID, "switch": strings.TrimPrefix(d.Label("nvswitch"), "nvswitch"),
 		"CPU": d.Label("cpu"), "core": d.Label("cpucore"),
@@ -80,7 +79,7 @@ func note(present map[string]bool, d *collector.Device) {
 	}
 }
 
-// missing names what the user has selected and no device is.
+// missing returns the selected names that no device has.
 func (s Selection) missing(present map[string]bool) (out []string) {
 	for _, k := range []struct {
 		by          Selector
@@ -126,7 +125,7 @@ func (s *selecting) matches(d *collector.Device) bool {
 	return true
 }
 
-// number reads that of "3" or "nvswitch3". Without one it is -1.
+// number returns the number in "3" or "nvswitch3", -1 if there is none.
 func number(name string) int {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, "nvswitch"))
 	if err != nil {
@@ -135,16 +134,15 @@ func number(name string) int {
 	return n
 }
 
-// repeats reports whether a column says of a whole GPU what its instances say of
-// their shares. With a flexible selector the instances replace the GPU there;
-// what they do not have (temperature, power, clocks …) stays with the GPU, once;
-// and so does an XID that concerns the whole GPU.
+// repeats reports whether a column of a GPU repeats its instances' columns. With a flexible selector the instances
+// replace the GPU for such readings. Readings that instances do not have (temperature, power, clocks …) and XIDs of the
+// whole GPU stay with the GPU.
 func (s *selecting) repeats(c collector.Column, d *collector.Device) bool {
 	return s.GPUs != nil && s.GPUs.Flexible() && d.Level == field.GPU && s.instances[d.ID][c.Field] &&
 		!field.IsXID(c.Field)
 }
 
-// bind returns what is shown of src; ok is false if nothing is.
+// bind returns the selected part of src; ok is false if nothing is selected.
 func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	devices, columns := src.Devices(), src.Columns()
 	k := &kept{shown: make([]int, len(devices)), row: make([]float64, len(columns)), due: make([]bool, len(columns))}
@@ -163,10 +161,10 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 		switch {
 		case at < 0:
 		case s.repeats(c, &devices[c.Device]):
-			b.reasons.add(at, c.Field, collector.Explanation{Reason: collector.ReasonOtherCollector, Detail: "the instances of the GPU report it"})
+			b.reasons.addReason(at, c.Field, collector.Explanation{Reason: collector.ReasonOtherCollector, Detail: "the instances of the GPU report it"})
 		case s.columns == MaxColumns:
 			s.cut++
-			b.reasons.add(at, c.Field, collector.Explanation{Reason: collector.ReasonUnknown, Detail: "there are more columns than a session takes"})
+			b.reasons.addReason(at, c.Field, collector.Explanation{Reason: collector.ReasonUnknown, Detail: "there are more columns than a session takes"})
 		default:
 			s.columns++
 			c.Device, c.Labels = at, cleanLabels(c.Labels)
@@ -180,7 +178,7 @@ func (s *selecting) bind(src collector.Source) (b bound, ok bool) {
 	return b, len(b.devices) > 0
 }
 
-// nothing is the error for a selection that leaves nothing.
+// nothing returns the error for a selection that matches nothing.
 func (s *selecting) nothing(sources []collector.Source) error {
 	n := 0
 	for _, src := range sources {
@@ -193,8 +191,7 @@ func (s *selecting) nothing(sources []collector.Source) error {
 		collector.ErrNoDevices, n, s.GPUs, s.Switches, s.CPUs)
 }
 
-// first reports whether d is the first device with its id. A second one is left
-// out: nothing could distinguish their series.
+// first reports whether d is the first device with its ID. Others are dropped, because their series would be identical.
 func (s *selecting) first(d *collector.Device) bool {
 	const some = 4
 	switch {
@@ -213,7 +210,7 @@ func (s *selecting) first(d *collector.Device) bool {
 	return false
 }
 
-// report says once what is left out.
+// report logs the dropped devices and columns once.
 func (s *selecting) report() {
 	if s.leftOut > 0 || s.cut > 0 {
 		s.log.Warn("what the library reports is not possible, some of it is left out",
@@ -221,7 +218,7 @@ func (s *selecting) report() {
 	}
 }
 
-// clean makes all texts of a device such as labels must be.
+// clean makes all texts of a device valid for labels.
 func clean(d collector.Device) collector.Device {
 	for _, text := range []*string{
 		&d.ID, &d.Parent, &d.GPU, &d.UUID, &d.PCIBusID, &d.Node, &d.Model, &d.Alias,
@@ -229,11 +226,11 @@ func clean(d collector.Device) collector.Device {
 	} {
 		*text = sound(*text)
 	}
-	d.Labels, d.Facts = cleanLabels(d.Labels), cleanLabels(d.Facts)
+	d.Labels, d.Facts, d.Texts = cleanLabels(d.Labels), cleanLabels(d.Facts), cleanLabels(d.Texts)
 	return d
 }
 
-// cleanLabels is clean for labels, which are shared with the collector.
+// cleanLabels is clean for labels, which the collector shares.
 func cleanLabels(labels []collector.Label) []collector.Label {
 	if !slices.ContainsFunc(labels, func(l collector.Label) bool { return sound(l.Name) != l.Name || sound(l.Value) != l.Value }) {
 		return labels
@@ -245,14 +242,14 @@ func cleanLabels(labels []collector.Label) []collector.Label {
 	return out
 }
 
-// maxText is how many bytes a text of a library may have; vendors' buffers have 256 at most.
+// maxText is the maximum number of bytes in a library's text; vendors' buffers have at most 256.
 const maxText = 256
 
-// sound makes a text valid UTF-8 without NUL, and of a length that libraries have.
+// sound makes a text valid UTF-8 without NUL, with at most maxText bytes.
 func sound(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) <= maxText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxText], "") // without the first part of a rune
+	return strings.ToValidUTF8(text[:maxText], "") // removes an incomplete rune at the end
 }

@@ -1,12 +1,9 @@
-// Package session is one life of a collector: open the library, bind one field
-// list to the devices found, sample each source on a goroutine of its own into
-// rings, close. A session never changes its list, its devices or its library; if
-// any of them has to change, the session ends and package supervisor starts the
-// next one.
+// Package session is one life of a collector: open the library, bind one field list to the devices found, sample each
+// source on its own goroutine into rings, close. A session never changes its list, its devices or its library; if one
+// of them has to change, the session ends and package supervisor, which owns sessions, starts the next one.
 //
-// Run blocks until every library call has returned and the collector is closed.
-// Status and the metrics can be read from any goroutine at any time; neither
-// waits for a library call.
+// Run blocks until every library call has returned and the collector is closed. Status and the metrics can be read from
+// any goroutine at any time; neither waits for a library call.
 package session
 
 import (
@@ -32,34 +29,33 @@ const MinInterval = 10 * time.Millisecond
 const (
 	// StaticInterval is how often readings of cost class field.Static are due.
 	StaticInterval = 5 * time.Minute
-	// OpenTimeout is the deadline in the context that Open and Rescan get.
+	// OpenTimeout is the deadline in the context of Open and Rescan.
 	OpenTimeout = 30 * time.Second
-	// ChangeSpacing is the shortest life of a session that a change of devices ends.
+	// ChangeSpacing is the minimum life of a session that a change of devices ends.
 	ChangeSpacing = 10 * time.Second
 
-	// scanSpacing is the shortest time between two scans for devices.
+	// scanSpacing is the minimum time between two scans for devices.
 	scanSpacing = time.Second
 	// maxBackOff is the longest pause of a source whose calls fail.
 	maxBackOff = 30 * time.Second
 )
 
-// Options of New. The zero value is usable.
+// Options configure New. The zero value is usable.
 type Options struct {
 	Interval       time.Duration // tick of field.EachTick readings; 0 means 1 s, at least MinInterval
 	SlowInterval   time.Duration // of field.Slow readings; 0 means 30 s, at least Interval
 	Deadline       time.Duration // a library call that takes longer makes its devices stalled; 0 means 5 s
 	RescanInterval time.Duration // how often to scan for other devices; 0 means 1 min
-	RingSpan       time.Duration // what a ring should hold; 0 means 1 min. At least 16, at most 1024 rows
-	Select         Selection     // the devices to show; the zero value shows all
-	// Until is up to when the XIDs of each device were reported by former sessions, for a
-	// collector.Resumer.
+	RingSpan       time.Duration // minimum time that a ring holds; 0 means 1 min. A ring has 16 to 1024 rows
+	Select         Selection     // selected devices; the zero value selects all
+	// Until holds, by device, up to when earlier sessions have reported XIDs, for a collector.Resumer.
 	Until  map[string]int64
-	Logger *zap.Logger // nil logs nothing
+	Logger *zap.Logger // may be nil
 
-	// Memory returns zeroed memory of so many words for all rings of the session, and
-	// what has to stay reachable as long as the memory is in use. Nil means Go's heap.
+	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
+	// stay reachable while the memory is in use. Nil uses Go's heap.
 	Memory func(words int) (mem []atomic.Uint64, owner any, err error)
-	// Publish gets the sources once, when they are bound. It must not block. Nil means that only Sources returns them.
+	// Publish receives the sources once, when they are bound. It must not block. Nil leaves them to Sources.
 	Publish func([]*view.Source)
 }
 
@@ -81,7 +77,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Session is one life of a collector. Make it with New.
+// Session is one life of a collector. New creates one.
 type Session struct {
 	collector collector.Collector
 	name      string
@@ -91,18 +87,18 @@ type Session struct {
 	metrics   *metrics
 	born      time.Time
 	notices   chan error    // from workers: ErrColumnsChanged, ErrDeviceLost, ErrOutdated
-	changed   chan struct{} // the sources are bound, or the status of a device has changed
+	changed   chan struct{} // receives when the sources are bound or a device's status changes
 
 	bound atomic.Pointer[binding] // nil until the sources are bound
 }
 
-// binding is the sources of a session and the goroutines that sample them.
+// binding holds the sources of a session and the goroutines that sample them.
 type binding struct {
 	workers []*worker
 	sources []*view.Source
 }
 
-// New prepares a session. Nothing is opened before Run.
+// New prepares a session. It opens nothing before Run.
 func New(open collector.Factory, list field.List, o Options) *Session {
 	c := open()
 	s := &Session{
@@ -114,10 +110,9 @@ func New(open collector.Factory, list field.List, o Options) *Session {
 	return s
 }
 
-// Run opens, samples and closes. It returns nil if ctx ended, and otherwise why
-// the session had to end: an error of Open, ErrColumnsChanged or ErrOutdated.
-// Everything that it started has ended when it returns, however long a library
-// call takes. Call it once.
+// Run opens, samples and closes. It returns nil if ctx ended, and otherwise why the session had to end: an error of
+// Open, ErrColumnsChanged or ErrOutdated. When it returns, everything that it started has ended, however long a library
+// call takes. It may be called once.
 func (s *Session) Run(ctx context.Context) error {
 	if r, ok := s.collector.(collector.Resumer); ok {
 		r.Resume(s.o.Until)
@@ -137,7 +132,7 @@ func (s *Session) Run(ctx context.Context) error {
 	}
 	wctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Before the first row, which wakes readers that then look for its source.
+	// Before the first row, because a row wakes readers that look for its source.
 	s.bound.Store(b)
 	s.o.Publish(b.sources)
 	select {
@@ -157,7 +152,7 @@ func (s *Session) Run(ctx context.Context) error {
 	return err
 }
 
-// watch returns when the session has to end: nil if ctx has ended.
+// watch returns when the session must end; nil if ctx has ended.
 func (s *Session) watch(ctx context.Context) error {
 	rescan := time.NewTicker(s.o.RescanInterval)
 	defer rescan.Stop()
@@ -165,9 +160,9 @@ func (s *Session) watch(ctx context.Context) error {
 	end.Stop()
 	defer end.Stop()
 	var scanning sync.WaitGroup
-	defer scanning.Wait() // a scan in progress must end before Close
+	defer scanning.Wait() // a running scan must end before Close
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which ends it, if it can
+	defer cancel() // asks the scan to end
 	scans := make(chan scanned, 1)
 	busy, last := false, time.Time{}
 	scan := func() {
@@ -206,7 +201,7 @@ func (s *Session) watch(ctx context.Context) error {
 		case errors.Is(err, collector.ErrOutdated):
 			return err
 		case errors.Is(err, collector.ErrColumnsChanged) && errors.Is(err, collector.ErrNotLoaded):
-			return collector.ErrColumnsChanged // there is nothing to wait with
+			return collector.ErrColumnsChanged // there is no reason to wait
 		case errors.Is(err, collector.ErrColumnsChanged):
 			end.Reset(max(0, ChangeSpacing-time.Since(s.born)))
 		case errors.Is(err, collector.ErrDeviceLost):
@@ -215,14 +210,14 @@ func (s *Session) watch(ctx context.Context) error {
 	}
 }
 
-// scanned is the answer of a Rescan.
+// scanned is the result of a Rescan.
 type scanned struct {
 	changed bool
 	err     error
 }
 
-// notify is called by workers. A notice that comes while one waits adds nothing:
-// the source reports it again on the next tick.
+// notify is called by workers. It drops a notice while another one waits, because the source reports it again on the
+// next tick.
 func (s *Session) notify(err error) {
 	select {
 	case s.notices <- err:
@@ -230,13 +225,11 @@ func (s *Session) notify(err error) {
 	}
 }
 
-// Changed receives a value after the sources were bound or the status of a device
-// has changed. A device
-// whose call does not return is found by calling Status.
+// Changed receives a value when the sources are bound or the status of a device changes. A call that hangs sends
+// nothing; Status reports it.
 func (s *Session) Changed() <-chan struct{} { return s.changed }
 
-// Sources returns what is sampled, nil until the sources are bound. The result is
-// shared and must not be changed.
+// Sources returns the sampled sources, nil until they are bound. The result is shared and must not be changed.
 func (s *Session) Sources() []*view.Source {
 	if b := s.bound.Load(); b != nil {
 		return b.sources
@@ -261,6 +254,6 @@ func (s *Session) Status() CollectorStatus {
 	return st
 }
 
-// Metrics are what the session counts about itself: durations, failures, missed
-// ticks, implausible values, costs of library calls. They start at zero with it.
+// Metrics returns the session's own metrics: durations, failures, missed ticks, implausible values, costs of library
+// calls. They start at zero with the session.
 func (s *Session) Metrics() prometheus.Gatherer { return s.registry }

@@ -13,9 +13,9 @@ type State uint8
 // States of a device.
 const (
 	Up       State = iota // the last sample succeeded
-	Stalled               // a call does not return, or returns no values; the device is still there as far as is known
-	Lost                  // the library says that it is gone
-	Absent                // it was there, and discovery no longer finds it
+	Stalled               // a call hangs or returns no values; the device may still exist
+	Lost                  // the library reports it as gone
+	Absent                // discovery no longer finds it
 	Released              // not sampled: an operator has released the collector
 
 	LastState = Released
@@ -23,34 +23,33 @@ const (
 
 func (s State) String() string { return [...]string{"up", "stalled", "lost", "absent", "released"}[s] }
 
-// Cause is a reason from a short fixed list, fit for a label.
+// Cause is a reason from a short fixed list, usable as a label.
 type Cause string
 
 // Causes.
 const (
 	CauseNone      Cause = ""
 	CauseStarting  Cause = "starting"     // not sampled yet
-	CauseHung      Cause = "hung_call"    // the library call in progress is over the deadline
-	CauseFrozen    Cause = "stale_values" // the vendor's time stamps do not advance
+	CauseHung      Cause = "hung_call"    // the current library call exceeds the deadline
+	CauseFrozen    Cause = "stale_values" // the vendor's timestamps do not advance
 	CauseError     Cause = "error"        // the library returned an error
-	CauseLost      Cause = "lost"         // the library says that the device is lost
+	CauseLost      Cause = "lost"         // the library reports the device as lost
 	CauseVanished  Cause = "vanished"     // discovery no longer finds the device
 	CauseNotBuilt  Cause = "not_built_in"
 	CauseNotLoaded Cause = "not_loaded"
-	CauseMismatch  Cause = "version_mismatch" // of a library and its daemon
+	CauseMismatch  Cause = "version_mismatch" // library and daemon are incompatible
 	CauseNoDevices Cause = "no_devices"
 	CauseOpening   Cause = "opening"  // Open has not returned
-	CauseOutdated  Cause = "outdated" // what was open no longer fits the driver
+	CauseOutdated  Cause = "outdated" // the open library no longer matches the driver
 	CauseNothing   Cause = "nothing_to_read"
 	CauseChanged   Cause = "changed"      // devices have changed: the session ends and the next one follows
 	CauseReleased  Cause = "released"     // an operator has released it
 	CauseStandby   Cause = "standby"      // another collector serves its devices
-	CauseChild     Cause = "child_exited" // the process that samples has ended; another is started
-	CauseStuck     Cause = "child_stuck"  // the process that samples was killed and does not end
+	CauseChild     Cause = "child_exited" // the sampling process has ended; another one is started
+	CauseStuck     Cause = "child_stuck"  // the sampling process was killed and does not end
 )
 
-// Quiet reports whether the cause says that this machine has nothing for the
-// collector, which is no fault.
+// Quiet reports whether the cause means that this machine has nothing for the collector, which is not a fault.
 func (c Cause) Quiet() bool {
 	switch c {
 	case CauseNotBuilt, CauseNotLoaded, CauseNoDevices, CauseNothing:
@@ -62,11 +61,27 @@ func (c Cause) Quiet() bool {
 // CollectorStatus is the state of one collector.
 type CollectorStatus struct {
 	Name    string
-	Up      bool      // opened and bound; its devices may be stalled all the same
+	Up      bool      // opened and bound; its devices may still be stalled
 	Cause   Cause     // why it is not up, or why a change waits
-	Reason  string    // the same in words: the last error of Open
+	Reason  string    // the cause in words: the last error of Open
 	Since   time.Time // when the session in service began to serve; zero if there is none
 	Devices []DeviceStatus
+}
+
+// Opened reports whether every collector has been opened or reports why not, and every device has been sampled or reports
+// why not.
+func Opened(all []CollectorStatus) bool {
+	for _, c := range all {
+		if !c.Up && c.Cause == CauseOpening {
+			return false
+		}
+		for _, d := range c.Devices {
+			if d.Cause == CauseStarting {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // DeviceStatus is the state of one device.
@@ -75,11 +90,11 @@ type DeviceStatus struct {
 	State      State
 	Cause      Cause
 	Reason     string    // in words, empty when up
-	LastSample time.Time // of the last success; zero if never
+	LastSample time.Time // of the last success; zero if there was none
 }
 
-// outcome is what one call said of one device. Outcomes are made when a state
-// changes, not each tick, and are immutable.
+// outcome is the result of one call for one device. Outcomes are created when a state changes rather than on each tick,
+// and are immutable.
 type outcome struct {
 	state  State
 	cause  Cause
@@ -92,7 +107,7 @@ var (
 	outcomeStarting = &outcome{state: Stalled, cause: CauseStarting, reason: "not sampled yet"}
 )
 
-// same reports whether e says nothing new.
+// same reports whether e repeats the outcome.
 func (o *outcome) same(e error) bool {
 	return o.err != nil && (errors.Is(e, o.err) || e.Error() == o.err.Error())
 }
@@ -129,8 +144,7 @@ func CauseOf(err error) Cause {
 	return CauseError
 }
 
-// ErrorOf returns the error of package collector that CauseOf turns into the
-// cause; nil if there is none.
+// ErrorOf is the inverse of CauseOf: it returns the error of package collector for a cause, nil if there is none.
 func ErrorOf(c Cause) error {
 	switch c {
 	case CauseOutdated:

@@ -17,42 +17,42 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// worker samples one source. Its goroutine is the only caller of the source and
-// the only writer of the ring; everything that others read is atomic.
+// worker samples one source. Its goroutine is the only caller of the source and the only writer of the ring; everything
+// that others read is atomic.
 type worker struct {
 	source   collector.Source
 	view     *view.Source
-	dated    collector.Dater // nil if the source keeps no values
-	keep     *kept           // nil if all of the source is shown
+	dated    collector.Dater // nil if the source has no cache
+	keep     *kept           // nil if the whole source is selected
 	schedule *schedule
 	deadline time.Duration
-	phase    time.Duration // when in a tick this source samples, to spread the load
+	phase    time.Duration // offset of this source's samples within a tick, to spread the load
 
-	// Of the goroutine alone, sized once.
+	// Used by the goroutine only, sized once.
 	row    []float64
 	stamps []int64
 	errs   []error // by device, of the current tick
-	events []int   // columns that are NaN unless something happened
+	events []int   // columns that are NaN unless an event occurs
 	xids   []int   // other columns of XIDs
 	min    []float64
 	max    []float64
 
-	labels  []labelled // what is in labels, too
-	checked time.Time  // when labels were compared last, or the session began
+	labels  []labelled // columns whose values are also labels
+	checked time.Time  // when the labels were last compared, or the session began
 
-	outdated bool // the library no longer fits the driver and must not be called again
+	outdated bool // the library no longer matches the driver and must not be called again
 
-	epoch     time.Time    // of callStart; monotonic, so that a clock step hangs nothing
-	callStart atomic.Int64 // when the library call in progress began, ns since epoch; 0 between calls
+	epoch     time.Time    // of callStart; monotonic, so that a clock step does not look like a hang
+	callStart atomic.Int64 // when the running library call began, ns since epoch; 0 between calls
 	outcomes  []atomic.Pointer[outcome]
-	lastGood  []atomic.Int64 // Unix ns, by device; 0 never
+	lastGood  []atomic.Int64 // Unix ns, by device; 0: never
 
 	duration    prometheus.Observer
 	failed      prometheus.Counter
 	missed      prometheus.Counter
 	implausible []prometheus.Counter // by column
 
-	notify  func(error) // gets ErrColumnsChanged, ErrDeviceLost and ErrOutdated; must not block
+	notify  func(error) // receives ErrColumnsChanged, ErrDeviceLost and ErrOutdated; must not block
 	changed chan struct{}
 }
 
@@ -81,7 +81,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 		label := "unknown"
 		if d, ok := field.ByID(c.Field); ok {
 			label = d.Name
-			if c.Buffer%2 == 1 || c.Buffer == 0 { // else a time
+			if c.Buffer%2 == 1 || c.Buffer == 0 { // the other cells of a block hold times
 				w.min[i], w.max[i] = d.Min, d.Max
 			}
 			if d.Event || c.Buffer > 0 {
@@ -100,7 +100,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 	return w
 }
 
-// labelled is a column whose value is in a label of its device, too.
+// labelled is a column whose value is also in a label of its device.
 type labelled struct {
 	column int
 	name   string
@@ -108,7 +108,7 @@ type labelled struct {
 	scale  field.Scale
 }
 
-// labelsOf finds the labels of a source that can change.
+// labelsOf returns the labels of a source that can change.
 func labelsOf(v *view.Source) (out []labelled) {
 	for i := range v.Fields.Fields {
 		f := &v.Fields.Fields[i]
@@ -117,7 +117,7 @@ func labelsOf(v *view.Source) (out []labelled) {
 		}
 		for j, c := range v.Columns {
 			if v.Devices[c.Device].Parent != "" {
-				continue // its labels are those of its GPU
+				continue // its labels come from its GPU
 			}
 			at := slices.IndexFunc(v.Devices[c.Device].Facts, func(l collector.Label) bool { return l.Name == f.Name })
 			if c.Field != f.Desc.ID || c.Buffer > 0 || at < 0 {
@@ -131,14 +131,14 @@ func labelsOf(v *view.Source) (out []labelled) {
 	return out
 }
 
-// checkLabels asks for another session, with new labels, if one has another value now.
+// checkLabels requests another session if a label has another value now.
 func (w *worker) checkLabels(now time.Time) {
 	if len(w.labels) == 0 || now.Sub(w.checked) < field.LabelInterval {
 		return
 	}
 	w.checked = now
 	for _, l := range w.labels {
-		if v := l.scale.Of(w.row[l.column]); math.Abs(v-l.value) > 1e-9*math.Abs(l.value) { // NaN is not greater
+		if v := l.scale.Of(w.row[l.column]); math.Abs(v-l.value) > 1e-9*math.Abs(l.value) { // false for NaN
 			w.notify(fmt.Errorf("%w: label %q was %v and is %v", collector.ErrColumnsChanged, l.name, l.value, v))
 			return
 		}
@@ -153,8 +153,8 @@ func sourceID(devices []collector.Device) string {
 	return devices[0].ID
 }
 
-// run samples until ctx ends. The first sample is taken at once, later ones on a
-// grid, so that a slow call makes ticks missed, not late for ever.
+// run samples until ctx ends. It takes the first sample at once and later ones on a grid, so that a slow call causes
+// missed ticks instead of a permanent delay.
 func (w *worker) run(ctx context.Context) {
 	tick := w.schedule.tick
 	grid := time.Now().Add(w.phase - tick) // tick 1 comes phase after tick 0
@@ -187,8 +187,8 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// backOff returns how many ticks to leave out after so many failed calls in a
-// row: none for the first three, then 1, 2, 4 … up to maxBackOff.
+// backOff returns how many ticks to skip after consecutive failed calls: none for the first three, then 1, 2, 4 … up to
+// maxBackOff.
 func (w *worker) backOff(failures uint64) uint64 {
 	if failures <= 3 {
 		return 0
@@ -197,13 +197,12 @@ func (w *worker) backOff(failures uint64) uint64 {
 	return min(uint64(1)<<min(failures-4, 30), max(limit, 1)-1)
 }
 
-// tick takes the row of tick n.
-func (w *worker) tick(n uint64, now time.Time) bool { return w.take(w.schedule.at(n), now) }
+// tick samples the row of tick n.
+func (w *worker) tick(n uint64, now time.Time) bool { return w.sampleRow(w.schedule.at(n), now) }
 
-// take reads the due cells and appends a row. It reports whether the call
-// worked. A row is appended after a failure too: its stamps say how old the cells
-// are.
-func (w *worker) take(due []bool, now time.Time) bool {
+// sampleRow reads the due cells and appends a row. It reports whether the call worked. It also appends a row after a
+// failure: its stamps show how old the cells are.
+func (w *worker) sampleRow(due []bool, now time.Time) bool {
 	for _, i := range w.events {
 		w.row[i] = math.NaN()
 	}
@@ -219,13 +218,12 @@ func (w *worker) take(due []bool, now time.Time) bool {
 	w.duration.Observe(time.Since(now).Seconds())
 	w.dropImplausible(due)
 	w.checkLabels(now)
-	ok := w.judge(start, err)
+	ok := w.recordOutcomes(start, err)
 	w.view.Ring.Append(start, w.stamps, w.row)
 	return ok
 }
 
-// last takes a row with the events since the last tick: the next session does not
-// see them.
+// last samples a row with the events since the last tick, which the next session would miss.
 func (w *worker) last(now time.Time) {
 	if len(w.events)+len(w.xids) == 0 || w.outdated {
 		return
@@ -239,13 +237,13 @@ func (w *worker) last(now time.Time) {
 			w.schedule.devices[w.view.Columns[i].Device] = true
 		}
 	}
-	w.take(due, now)
+	w.sampleRow(due, now)
 }
 
-// judge turns the error of a call into the stamps and outcomes of the devices. A
-// device of which nothing was due keeps its stamp: nothing was learned of it. It
-// reports whether the call worked, if only to say that values do not advance.
-func (w *worker) judge(start int64, err error) (worked bool) {
+// recordOutcomes turns the error of a call into the stamps and outcomes of the devices. A device without due columns
+// keeps its old stamp, because nothing was read from it. It reports whether the call worked; a call that reports frozen
+// values counts as working.
+func (w *worker) recordOutcomes(start int64, err error) (worked bool) {
 	anyOK := false
 	if err != nil {
 		w.failed.Inc()
@@ -254,7 +252,7 @@ func (w *worker) judge(start int64, err error) (worked bool) {
 	for i := range w.errs {
 		if e := w.errs[i]; e != nil {
 			w.errs[i] = nil
-			// A device that fails in the same way each tick costs one outcome.
+			// A device that fails in the same way on each tick needs one outcome.
 			if old := w.outcomes[i].Load(); !old.same(e) {
 				w.setOutcome(i, outcomeOf(e))
 			}
@@ -278,7 +276,7 @@ func (w *worker) judge(start int64, err error) (worked bool) {
 	return worked || anyOK
 }
 
-// stamp is when the values of a device that was sampled at start were read.
+// stamp returns when the values of a device that was sampled at start were read.
 func (w *worker) stamp(device int, start int64) int64 {
 	if w.dated == nil {
 		return start
@@ -309,10 +307,10 @@ func (w *worker) dropImplausible(due []bool) {
 	}
 }
 
-// assign spreads the error of a Sample over the devices: a DeviceError concerns
-// one, an error joined of several with a DeviceError among them each of its parts,
-// anything else all. ErrColumnsChanged concerns none, the values are good, and it only
-// asks for another session; with ErrNotLoaded, of a connection that is lost, all fail.
+// assign applies the error of a Sample to the devices. A DeviceError concerns one device, joined errors that include a
+// DeviceError concern the device of each part, and any other error concerns all. ErrColumnsChanged alone concerns none:
+// the values are good, and it only requests another session. With ErrNotLoaded, which means a lost connection, all
+// devices fail.
 func (w *worker) assign(err error) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		parts := joined.Unwrap()
@@ -337,7 +335,7 @@ func (w *worker) assign(err error) {
 	if i, ok := deviceOf(err); ok && i >= 0 && i < len(w.source.Devices()) {
 		if w.keep != nil {
 			if i = w.keep.shown[i]; i < 0 {
-				return // of a device that is not shown
+				return // the device is not selected
 			}
 		}
 		w.errs[i] = err
@@ -348,8 +346,8 @@ func (w *worker) assign(err error) {
 	}
 }
 
-// deviceOf returns the device that err names. A bare DeviceError, which a lost
-// board gives on each tick, costs no allocation.
+// deviceOf returns the device of an error. A bare DeviceError, which a lost board returns on each tick, costs no
+// allocation.
 func deviceOf(err error) (int, bool) {
 	if one, ok := err.(*collector.DeviceError); ok { //nolint:errorlint // the fast path; wrapped ones come next
 		return one.Device, true
@@ -365,7 +363,7 @@ func wrappedDevice(err error) (int, bool) {
 	return 0, false
 }
 
-// inCall returns how long the call in progress has taken, 0 between calls.
+// inCall returns how long the running call has taken, 0 between calls.
 func (w *worker) inCall(now time.Time) time.Duration {
 	start := w.callStart.Load()
 	if start == 0 {
@@ -374,7 +372,7 @@ func (w *worker) inCall(now time.Time) time.Duration {
 	return now.Sub(w.epoch) - time.Duration(start)
 }
 
-// device reports the state of device i. Called from any goroutine.
+// device returns the status of device i. It may be called from any goroutine.
 func (w *worker) device(i int, now time.Time) DeviceStatus {
 	o := w.outcomes[i].Load()
 	st := DeviceStatus{Device: w.view.Devices[i], State: o.state, Cause: o.cause, Reason: o.reason}

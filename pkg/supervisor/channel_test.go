@@ -89,7 +89,7 @@ func exampleView() *viewMessage {
 			},
 			Columns:      []collector.Column{{Device: 1, Field: 150, Labels: []collector.Label{{Name: "peer_gpu", Value: "1"}}}, {Field: 203}},
 			Explanations: []collector.Explanation{{Reason: collector.ReasonUnsupported, Detail: "kein Lüfter"}, {Reason: collector.ReasonNoSymbol, Detail: "driver 470"}},
-			Absent:       []collector.Absence{{Device: 1, Field: 191, Explanation: 0}, {Device: 0, Field: field.FirstAMD + 40, Explanation: 1}},
+			Absent:       []collector.Absence{{Device: 1, Field: 191, Explanation: 0}, {Device: 0, Field: field.AMDPartition, Explanation: 1}},
 		},
 		{Rows: 2, Interval: time.Minute, Devices: devices{{ID: "y", Level: field.GPU}}, Columns: []collector.Column{{Field: 150}}},
 	}}

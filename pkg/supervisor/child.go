@@ -81,13 +81,13 @@ const self = "/proc/self/exe"
 
 // input is the first line of a child's standard input.
 type input struct {
-	Until map[string]int64
-	AMD   *field.AMD `json:",omitempty"`
+	Until   map[string]int64
+	Dialect *field.Dialect `json:",omitempty"`
 }
 
 // inputOf encodes the input that ReadInput decodes.
 func inputOf(list field.List, until map[string]int64) []byte {
-	first, err := json.Marshal(input{until, list.AMD})
+	first, err := json.Marshal(input{until, list.Dialect})
 	if err != nil {
 		panic(fmt.Sprintf("supervisor: write the input of a child: %v", err)) // of numbers and texts
 	}
@@ -262,7 +262,7 @@ func (m *viewMessage) validate() error {
 				return fmt.Errorf("source %d: device id %q is empty or not unique", i, id)
 			}
 			seen[id] = true
-			if !legal(s.Devices[j].Facts) || !legal(s.Devices[j].AMD) {
+			if !legal(s.Devices[j].Facts) || !legal(s.Devices[j].Texts) {
 				return fmt.Errorf("source %d: device %q has a fact that is no label", i, id)
 			}
 		}

@@ -162,7 +162,7 @@ func (c *inside) counts(s *session.Session) {
 	_ = c.to.send(kindMetrics, b.Bytes(), -1)
 }
 
-// ReadInput reads a Supervisor's input for a child: a line of JSON with session.Options.Until and AMD's names, then the
+// ReadInput reads a Supervisor's input for a child: a line of JSON with session.Options.Until and the dialect, then the
 // field list.
 func ReadInput(from *os.File) (list field.List, until map[string]int64, err error) {
 	lines := bufio.NewReader(from)
@@ -177,8 +177,6 @@ func ReadInput(from *os.File) (list field.List, until map[string]int64, err erro
 	if err != nil {
 		return field.List{}, nil, fmt.Errorf("read field list from standard input: %w", err)
 	}
-	if in.AMD != nil {
-		list, _ = list.WithAMD(*in.AMD)
-	}
+	list.Dialect = in.Dialect
 	return list, in.Until, nil
 }

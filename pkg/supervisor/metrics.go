@@ -162,6 +162,15 @@ func (s *Supervisor) SampleTimes(report func(source string, count uint64, second
 	}
 }
 
+// Costs returns what the session in service has spent in the vendor's library.
+func (s *Supervisor) Costs() session.Costs {
+	life := s.counts.snapshot().life
+	if life == nil {
+		return session.Costs{Collector: s.o.Name}
+	}
+	return session.CostsOf(s.o.Name, life.metrics())
+}
+
 // Examples is a collector of the metrics that a Supervisor has only while a child runs, so that the generated
 // documentation can list them.
 func Examples(name string) prometheus.Collector { return examples(name) }

@@ -333,7 +333,8 @@ func TestInputOfAChild(t *testing.T) {
 	}
 	defer func() { _ = r.Close() }()
 	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
-	given, _ := fieldsOf(t, temperature).WithAMD(field.AMD{Prefix: "amd_", Fields: []string{"GPU_CLOCK"}, Labels: []string{"GPU_UUID"}, InPlace: true})
+	given := fieldsOf(t, temperature)
+	given.Dialect = &field.Dialect{InPlace: true, Readings: []field.ID{155, 10001}, Texts: []field.ID{50}}
 	if _, err := w.Write(inputOf(given, sent)); err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +342,7 @@ func TestInputOfAChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, until, err := ReadInput(r)
-	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.AMD, given.AMD) {
+	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.Dialect, given.Dialect) {
 		t.Errorf("got %v, %v, %v", list, until, err)
 	}
 }

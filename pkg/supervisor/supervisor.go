@@ -196,7 +196,7 @@ func (s *Supervisor) routine() zapcore.Level {
 
 // sameList reports whether two lists are the same one: lists are immutable.
 func sameList(a, b field.List) bool {
-	return a.AMD == b.AMD && len(a.Fields) == len(b.Fields) && (len(a.Fields) == 0 || &a.Fields[0] == &b.Fields[0])
+	return a.Dialect == b.Dialect && len(a.Fields) == len(b.Fields) && (len(a.Fields) == 0 || &a.Fields[0] == &b.Fields[0])
 }
 
 // answer reports a result to the waiters for versions up to v.

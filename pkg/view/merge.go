@@ -2,24 +2,23 @@ package view
 
 import "sync"
 
-// Merger makes one Board out of what several supervisors have in service. The zero
-// Merger is ready for use.
+// Merger merges the sources of several supervisors into one Board. The zero Merger is ready for use.
 type Merger struct {
 	board Board
 	mu    sync.Mutex
 	parts []*Part
 }
 
-// Part is what one publisher has on the merged Board.
+// Part is one publisher's share of the merged Board.
 type Part struct {
 	merger  *Merger
 	sources []*Source // guarded by merger.mu
 }
 
-// Board is the merged one. Only the parts store on it.
+// Board returns the merged Board. Only the parts store on it.
 func (m *Merger) Board() *Board { return &m.board }
 
-// Part adds a part behind those there are: parts are made in order of priority.
+// Part adds a part after the existing ones; the order is the order of priority.
 func (m *Merger) Part() *Part {
 	p := &Part{merger: m}
 	m.mu.Lock()
@@ -28,8 +27,8 @@ func (m *Merger) Part() *Part {
 	return p
 }
 
-// Publish replaces the sources of this part; none takes it away. sources must not
-// be changed afterwards. It waits for nothing but other calls, which copy pointers.
+// Publish replaces the sources of this part; nil removes them. sources must not be changed afterwards. It waits only
+// for other Publish calls, which copy pointers.
 func (p *Part) Publish(sources []*Source) {
 	m := p.merger
 	m.mu.Lock()

@@ -1,8 +1,6 @@
-// Package view is what readers see of the sessions: which sources there are,
-// what their columns mean, and the rings that hold their rows. A supervisor
-// publishes a new View when a session ends or begins; exposition and
-// accumulate read it. Everything reachable from a View is immutable except the
-// rows in the rings, which are read lock-free.
+// Package view is the readers' side of the sessions: the sources, the meaning of their columns, and the rings that hold
+// their rows. A supervisor publishes a new View when a session ends or begins. Everything reachable from a View is
+// immutable except the rows in the rings, which are read lock-free. The package starts no goroutine.
 package view
 
 import (
@@ -23,33 +21,32 @@ type Source struct {
 	Fields    field.List
 	Devices   []collector.Device
 	Columns   []collector.Column
-	// Ring holds a row per tick: len(Devices) stamps (the time, in Unix
-	// nanoseconds, at which the device was last sampled with success; 0 never)
-	// and len(Columns) cells (unit of the column's Descriptor, NaN = blank).
+	// Ring holds a row per tick: len(Devices) stamps (Unix nanoseconds of the device's last successful sample; 0:
+	// never) and len(Columns) cells (in the unit of the column's Descriptor, NaN = blank).
 	Ring *ring.Ring
 	// Interval is the time between two rows.
 	Interval time.Duration
-	// Every says by device how often something of it is read; nil: in every row.
+	// Every holds, by device, the interval of its fastest reading; nil: every row has every device.
 	Every []time.Duration
-	// Explanations say why cells are blank (see Why), and Absent why devices have no columns.
+	// Explanations say why cells are blank (see Why), and Absent why devices lack columns.
 	Explanations []collector.Explanation
 	Absent       []collector.Absence
 }
 
-// WellFormed reports whether the rows have the shape that the source promises.
+// WellFormed reports whether the rows have the source's shape.
 func (s *Source) WellFormed() bool {
 	return s.Ring != nil && s.Ring.Stamps() == len(s.Devices) && s.Ring.Cells() == len(s.Columns) &&
 		!slices.ContainsFunc(s.Columns, func(c collector.Column) bool { return c.Device < 0 || c.Device >= len(s.Devices) })
 }
 
-// StaleAfter is how old the newest sample of a device may be, given the limit for devices that
-// are read in every row. A device of which only slow fields are read has three of their
-// intervals: it must not leave the page between two readings.
+// StaleAfter returns the maximum age of a device's newest sample, given the limit for devices that are read in every
+// row. A device with only slow fields has three of their intervals, so that it does not leave the page between two
+// readings.
 func (s *Source) StaleAfter(device int, limit time.Duration) time.Duration {
 	return max(limit, 3*s.IntervalOf(device))
 }
 
-// Why says why a cell of a column is blank: v is NaN.
+// Why returns why a cell of a column is blank: v is NaN.
 func (s *Source) Why(column int, v float64) collector.Explanation {
 	b := collector.BlankOf(v)
 	switch d, known := field.ByID(s.Columns[column].Field); {
@@ -66,7 +63,7 @@ func (s *Source) Why(column int, v float64) collector.Explanation {
 	return collector.Explanation{Reason: collector.ReasonBlank, Detail: "the library has no value now"}
 }
 
-// IntervalOf is how often something of a device is read.
+// IntervalOf returns the interval of a device's fastest reading.
 func (s *Source) IntervalOf(device int) time.Duration {
 	if device < len(s.Every) {
 		return s.Every[device]
@@ -80,18 +77,17 @@ type View struct {
 	Version uint64 // grows with every change
 	Sources []*Source
 
-	former  atomic.Pointer[View] // on the Board before this one
-	readers int32                // of the Board that read all Views, when it was stored
-	seen    atomic.Int32         // by so many of them
+	former  atomic.Pointer[View] // the View before this one on the Board
+	readers int32                // number of the Board's AddReader readers when this View was stored
+	seen    atomic.Int32         // number of readers that have asked for it
 }
 
-// maxFormer is how many Views a reader of all can be behind: reloads come a few a second.
+// maxFormer is how many Views an AddReader reader may be behind: there are a few reloads per second.
 const maxFormer = 32
 
-// After returns the Views that were on the Board after last, in order, of which v is the
-// last one, and forgets those before v if all readers (AddReader) have asked. With it a
-// reader of every row sees also those of sources that were on the Board between two of its
-// readings. A reader calls it once for a View.
+// After returns the Views that were on the Board after last, in order, up to v, and forgets those before v if all
+// AddReader readers have asked. With it such a reader also sees the rows of sources that were on the Board between two
+// of its readings. A reader must call it once for each View.
 func (v *View) After(last *View) []*View {
 	out := []*View{v}
 	for f := v.former.Load(); f != nil && f != last && len(out) < maxFormer; f = f.former.Load() {
@@ -110,8 +106,7 @@ type Board struct {
 	readers atomic.Int32
 }
 
-// AddReader says that there is a reader more that calls After for the Views of this Board.
-// It must do so until the end.
+// AddReader registers a reader that calls After for every View of this Board until the end.
 func (b *Board) AddReader() { b.readers.Add(1) }
 
 // Load returns the current View, never nil.
@@ -122,7 +117,7 @@ func (b *Board) Load() *View {
 	return &empty
 }
 
-// Store replaces the View. v must not be changed afterwards. One call at a time.
+// Store replaces the View. v must not be changed afterwards. Calls must not overlap.
 func (b *Board) Store(v *View) {
 	v.readers = b.readers.Load()
 	v.former.Store(b.p.Load())
@@ -132,7 +127,7 @@ func (b *Board) Store(v *View) {
 		f = f.former.Load()
 	}
 	if f != nil {
-		f.former.Store(nil) // if no reader follows the Views
+		f.former.Store(nil) // no reader follows the Views
 	}
 }
 

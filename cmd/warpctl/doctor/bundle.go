@@ -34,7 +34,7 @@ type BundleOptions struct {
 	Recordings Recorder // nil: none. They cannot be redacted
 }
 
-const bundleReadme = `What warpgauge doctor has found, for those who help.
+const bundleReadme = `What warpctl doctor has found, for those who help.
 
 report.txt, report.json   findings, and what to do
 facts.json                kernel, drivers, libraries, device nodes and their permissions, sockets

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -70,6 +71,10 @@ var checks = []struct {
 var firstDay = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func checkClock(f *Facts, out *findings) {
+	if runtime.GOOS != "linux" {
+		out.add(Note, "run warpctl doctor on the node", "this machine is not examined: doctor examines Linux nodes only, this is %s", runtime.GOOS)
+		return
+	}
 	switch set := f.Host.Synchronized; {
 	case f.Time.Before(firstDay):
 		out.add(Problem, "set the clock, and see that chronyd or systemd-timesyncd runs", "the system's clock says %s, which is in the past", f.Time.Format(time.DateOnly))

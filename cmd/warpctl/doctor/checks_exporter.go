@@ -18,7 +18,7 @@ func checkExporter(f *Facts, out *findings) {
 	switch {
 	case e.other != "":
 		out.add(Problem, "stop the other program, or give warpgauge another --address", "%s answers at %s, which is not warpgauge", e.other, e.url)
-	case e.devices != nil && !e.sampled:
+	case e.devices != nil:
 		v := e.devices.Version
 		if v != f.Version {
 			out.add(Note, "nothing; restart the exporter if it was meant to be this version", "the exporter at %s is version %s, doctor %s", e.url, v, f.Version)
@@ -28,10 +28,7 @@ func checkExporter(f *Facts, out *findings) {
 	case e.err != nil && strings.Contains(e.err.Error(), apiv1.ErrNoAPI.Error()):
 		out.add(Problem, "upgrade the exporter, or see that --web-page is not off", "the exporter at %s has no JSON API: it is too old, or the API is off", e.url)
 	case e.err != nil:
-		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run", "%v", e.err)
-	}
-	if e.sampled {
-		out.add(Note, "", "as no exporter answers, what follows on collectors and devices was sampled by doctor itself, as user %s", cmp.Or(f.Host.User, "?"))
+		out.add(Problem, "start it (systemctl start warpgauge), or name it with --url; its log says why it does not run. Without an exporter warpgauge devices reads the devices", "%v", e.err)
 	}
 }
 

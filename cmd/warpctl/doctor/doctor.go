@@ -1,7 +1,7 @@
 // Package doctor finds out what is wrong with an exporter and the machine below it, says
 // so in words with what to do, and makes a support bundle of what it has read. It works
 // without an exporter, without root and without GPUs: what it cannot read it names. It is
-// used by the command warpgauge doctor only.
+// used by the command warpctl doctor only. It examines Linux machines; elsewhere it examines the exporter only.
 //
 // Every probe has a limit of time. One that hangs, as a driver or a file system can, is
 // abandoned and ends with the process.
@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,16 +24,6 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 )
-
-// Settings are those of the exporter's configuration that doctor checks.
-type Settings struct {
-	Flags         []string // that were set, as --name=value
-	KubeletSocket string   // "" if pods are not asked for
-	RuntimeSocket string   // "" if it is not asked
-	JobDirectory  string   // "" if it is not read
-	HostEngine    string   // address, "" if DCGM is embedded
-	DriverRoots   []string
-}
 
 // Exporter is what an *api.Client answers.
 type Exporter interface {
@@ -48,14 +39,10 @@ type Exporter interface {
 // Options say what to examine.
 type Options struct {
 	Version  string
-	Settings Settings
 	Root     string   // of the file system; "" means /
 	Environ  []string // as os.Environ returns it
-	Exporter Exporter // nil: none is asked
-	// Sample calls f with what answers as an exporter does, from samples of this process.
-	// Nil: there is nothing to sample.
-	Sample func(ctx context.Context, f func(Exporter) error) error
-	Limit  time.Duration // of sampling; other probes have less
+	Exporter Exporter
+	Limit    time.Duration // of the exporter's answers
 
 	// For tests; nil means those of the system.
 	access  func(path string, open bool) error
@@ -89,38 +76,25 @@ func Run(ctx context.Context, o Options) *Result {
 		o.journal = journal
 	}
 	s := &system{root: o.Root, access: o.access}
-	r := &Result{facts: Facts{Version: o.Version, Time: time.Now().UTC(), settings: o.Settings}, redactor: newRedactor()}
+	r := &Result{facts: Facts{Version: o.Version, Time: time.Now().UTC()}, redactor: newRedactor()}
 	var passwd, resolv string
-	probes := []probe{
-		{"system", probeLimit, s.host},
-		{"clock", probeLimit, clock},
-		{"NVIDIA", probeLimit, s.nvidia(o.Settings.DriverRoots)},
-		{"AMD", probeLimit, s.amd},
-		{"exporter", o.Limit + 2*probeLimit, o.ask},
-		{"log", probeLimit, o.log(s)},
-		{"names", probeLimit, func(context.Context) (func(*Facts), error) {
+	configured := probe{"settings", probeLimit, func(context.Context) (func(*Facts), error) {
+		settings := s.settings(o.Environ)
+		return func(f *Facts) { f.settings = settings }, nil
+	}}
+	if apply, err := configured.limited(ctx); err == nil {
+		apply(&r.facts)
+	} else {
+		r.facts.Unread = append(r.facts.Unread, Unread{configured.name, err.Error()})
+	}
+	probes := []probe{{"exporter", 2 * o.Limit, o.ask}}
+	if runtime.GOOS == "linux" {
+		probes = append(probes, o.machine(s, &r.facts.settings)...)
+		probes = append(probes, probe{"names", probeLimit, func(context.Context) (func(*Facts), error) {
 			users, domains := s.text("/etc/passwd"), s.text("/etc/resolv.conf")
 			host := s.text("/etc/hostname")
 			return func(*Facts) { passwd, resolv = users, domains; r.redactor.host(host) }, nil
-		}},
-	}
-	for _, socket := range []struct{ name, address string }{
-		{"kubelet", o.Settings.KubeletSocket}, {"container runtime", strings.TrimPrefix(o.Settings.RuntimeSocket, "unix://")}, {"DCGM host engine", o.Settings.HostEngine},
-	} {
-		if socket.address == "" {
-			continue
-		}
-		network, address := "unix", strings.TrimPrefix(socket.address, "unix://")
-		if !strings.HasPrefix(address, "/") {
-			network, address = "tcp", strings.TrimPrefix(address, "tcp://")
-			if !strings.Contains(address, ":") {
-				address += ":5555" // DCGM's port
-			}
-		}
-		probes = append(probes, probe{socket.name, probeLimit, s.dial(socket.name, network, address)})
-	}
-	if dir := o.Settings.JobDirectory; dir != "" {
-		probes = append(probes, probe{"job directory", probeLimit, s.directory(dir)})
+		}})
 	}
 	applies := make([]func(*Facts), len(probes))
 	errs := make([]error, len(probes))
@@ -146,6 +120,37 @@ func Run(ctx context.Context, o Options) *Result {
 	return r
 }
 
+// machine returns the probes of this machine: of drivers and devices, of the servers that the exporter asks, and of
+// the exporter's log.
+func (o *Options) machine(s *system, settings *Settings) []probe {
+	out := []probe{
+		{"system", probeLimit, s.host},
+		{"clock", probeLimit, clock},
+		{"NVIDIA", probeLimit, s.nvidia(settings.DriverRoots)},
+		{"AMD", probeLimit, s.amd},
+		{"log", probeLimit, o.log(s)},
+	}
+	for _, socket := range []struct{ name, address string }{
+		{"kubelet", settings.KubeletSocket}, {"container runtime", strings.TrimPrefix(settings.RuntimeSocket, "unix://")}, {"DCGM host engine", settings.HostEngine},
+	} {
+		if socket.address == "" {
+			continue
+		}
+		network, address := "unix", strings.TrimPrefix(socket.address, "unix://")
+		if !strings.HasPrefix(address, "/") {
+			network, address = "tcp", strings.TrimPrefix(address, "tcp://")
+			if !strings.Contains(address, ":") {
+				address += ":5555" // DCGM's port
+			}
+		}
+		out = append(out, probe{socket.name, probeLimit, s.dial(socket.name, network, address)})
+	}
+	if dir := settings.JobDirectory; dir != "" {
+		out = append(out, probe{"job directory", probeLimit, s.directory(dir)})
+	}
+	return out
+}
+
 // directory finds out whether a directory can be read.
 func (s *system) directory(name string) func(context.Context) (func(*Facts), error) {
 	return func(context.Context) (func(*Facts), error) {
@@ -159,23 +164,13 @@ func (s *system) directory(name string) func(context.Context) (func(*Facts), err
 	}
 }
 
-// ask asks the exporter, or what is sampled here if none answers.
+// ask asks the exporter.
 func (o *Options) ask(ctx context.Context) (func(*Facts), error) {
-	var e exporter
-	if o.Exporter != nil {
-		limited, cancel := context.WithTimeout(ctx, probeLimit)
-		e.url = o.Exporter.URL()
-		e.err = e.from(limited, o.Exporter)
-		if e.err != nil {
-			e.other = other(limited, o.Exporter)
-		}
-		cancel()
-	}
-	if e.devices == nil && o.Sample != nil {
-		e.sampled = true
-		if err := o.Sample(ctx, func(x Exporter) error { return e.from(ctx, x) }); err != nil {
-			return func(f *Facts) { keepLog(f, &e) }, fmt.Errorf("sample the devices: %w", err)
-		}
+	ctx, cancel := context.WithTimeout(ctx, o.Limit)
+	defer cancel()
+	e := exporter{url: o.Exporter.URL()}
+	if e.err = e.from(ctx, o.Exporter); e.err != nil {
+		e.other = other(ctx, o.Exporter)
 	}
 	return func(f *Facts) { keepLog(f, &e) }, nil
 }
@@ -198,11 +193,9 @@ func (e *exporter) from(ctx context.Context, x Exporter) error {
 	e.health, _ = x.Health(ctx)
 	e.list, _ = x.List(ctx)
 	e.events, _ = x.Events(ctx, time.Time{}, 1000)
-	if !e.sampled {
-		page := limitedBuffer{limit: maxPage}
-		if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err == nil || page.Len() > 0 {
-			e.own = ownMetrics(page.String())
-		}
+	page := limitedBuffer{limit: maxPage}
+	if err := x.Page(ctx, "text/plain;version=0.0.4", &page); err == nil || page.Len() > 0 {
+		e.own = ownMetrics(page.String())
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,9 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/config"
 )
 
 // tree makes a root of a file system. A name with -> is a symbolic link.
@@ -91,15 +95,14 @@ type fakeExporter struct {
 	events  *apiv1.Events
 	page    string
 	err     error
-	hangs   bool
+	hangs   chan struct{}
 }
 
 func (e *fakeExporter) URL() string { return "http://localhost:9400" }
 
 func answer[T any](ctx context.Context, e *fakeExporter, v *T) (*T, error) {
-	if e.hangs {
-		<-ctx.Done()
-		return nil, ctx.Err()
+	if e.hangs != nil {
+		<-e.hangs
 	}
 	if e.err != nil {
 		return nil, e.err
@@ -316,9 +319,11 @@ func TestFaults(t *testing.T) {
 	f("profiling field taken", healthy, absent("permission", "in use [DCGM -33]"), "absent values", Problem, "Nsight")
 	f("as it should be", healthy, absent("unsupported", "no such sensor"), "absent values", OK)
 
-	socket := func(change func(*Settings)) func(*Options) { return func(o *Options) { change(&o.Settings) } }
-	f("kubelet's socket not mounted", healthy, socket(func(s *Settings) { s.KubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock" }), "kubelet and other servers", Problem, "there is no /var/lib/kubelet/pod-resources/kubelet.sock", "mount")
-	f("kubelet's socket dead", with(healthy, "k.sock", ""), socket(func(s *Settings) { s.KubeletSocket = "/k.sock" }), "kubelet and other servers", Problem, "kubelet at /k.sock does not answer: connection refused")
+	exporting := func(args ...string) map[string]string { // a machine on which the exporter runs with these flags
+		return with(healthy, "proc/77/comm", "warpgauge\n", "proc/77/cmdline", strings.Join(append([]string{"/usr/bin/warpgauge"}, args...), "\x00")+"\x00")
+	}
+	f("kubelet's socket not mounted", exporting("-k"), nil, "kubelet and other servers", Problem, "there is no /var/lib/kubelet/pod-resources/kubelet.sock", "mount")
+	f("kubelet's socket dead", with(exporting("--kubernetes=true", "--pod-resources-kubelet-socket", "/k.sock"), "k.sock", ""), nil, "kubelet and other servers", Problem, "kubelet at /k.sock does not answer: connection refused")
 	f("mapping down", healthy, exporter(func(e *fakeExporter) {
 		e.page += "warpgauge_mapping_up{mapping=\"pod_metadata\"} 0\nwarpgauge_mapping_up{mapping=\"processes\"} 1\n"
 	}),
@@ -328,13 +333,13 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := closed.Addr().String()
-	f("host engine", healthy, socket(func(s *Settings) { s.HostEngine = address }), "kubelet and other servers", OK, "DCGM host engine at "+address+" answers")
+	f("host engine", exporting("-r", address), nil, "kubelet and other servers", OK, "DCGM host engine at "+address+" answers")
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f("no host engine", healthy, socket(func(s *Settings) { s.HostEngine = address }), "kubelet and other servers", Problem, "DCGM host engine", "connection refused", "nvidia-dcgm")
-	f("no job directory", healthy, socket(func(s *Settings) { s.JobDirectory = "/jobs" }), "kubelet and other servers", Problem, "job directory: there is no /jobs", "prolog")
-	f("job directory", with(healthy, "jobs/0", "77"), socket(func(s *Settings) { s.JobDirectory = "/jobs" }), "kubelet and other servers", OK, "/jobs")
+	f("no host engine", exporting("-r", address), nil, "kubelet and other servers", Problem, "DCGM host engine", "connection refused", "nvidia-dcgm")
+	f("no job directory", healthy, func(o *Options) { o.Environ = []string{"DCGM_HPC_JOB_MAPPING_DIR=/jobs"} }, "kubelet and other servers", Problem, "job directory: there is no /jobs", "prolog")
+	f("job directory", with(exporting("--hpc-job-mapping-dir=/jobs"), "jobs/0", "77"), nil, "kubelet and other servers", OK, "/jobs")
 
 	f("no journal", healthy, func(o *Options) {
 		o.journal = func(context.Context) ([]byte, error) { return nil, errors.New("there is no journalctl here") }
@@ -345,6 +350,39 @@ func TestFaults(t *testing.T) {
 			return []byte("x ERROR nvml: first\ny ERROR nvml: second\n"), nil
 		}
 	}, "log", Note, "2 errors", "nvml: second")
+}
+
+// TestNVIDIANodes counts findings: a node that cannot be opened, or GPUs without a node, must not read as OK, and nodes
+// that the exporter does not need must not count.
+func TestNVIDIANodes(t *testing.T) {
+	f := func(what string, want []Finding, change func(*Facts)) {
+		t.Helper()
+		facts := &Facts{Host: Host{User: "7"}, NVIDIA: NVIDIA{
+			GPUs: []PCI{{Address: "a"}, {Address: "b"}}, Module: "550.54.15",
+			Nodes: []Node{{Path: "/dev/nvidiactl", Access: "ok"}, {Path: "/dev/nvidia0", Access: "ok"}, {Path: "/dev/nvidia1", Access: "ok"}, {Path: "/dev/nvidia-uvm", Access: "permission denied"}},
+		}}
+		change(facts)
+		out := findings{check: "nodes"}
+		checkNVIDIANodes(facts, &out)
+		if diff := cmp.Diff(want, out.all, cmpopts.IgnoreFields(Finding{}, "Check", "Do"), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: findings differ (-want +got):\n%s", what, diff)
+		}
+	}
+	found := func(s Severity, text string) Finding { return Finding{Severity: s, Finding: text} }
+	f("all nodes", []Finding{found(OK, "device nodes of 2 NVIDIA GPUs can be opened")}, func(*Facts) {})
+	f("no driver", nil, func(f *Facts) { f.NVIDIA.Module = "" })
+	f("a GPU without a node", []Finding{found(Note, "2 NVIDIA GPUs on the PCI bus, device nodes of 1"), found(OK, "device nodes of 1 NVIDIA GPU can be opened")},
+		func(f *Facts) { f.NVIDIA.Nodes = f.NVIDIA.Nodes[:2] })
+	f("the control node only", []Finding{found(Problem, "there is no /dev/nvidia0 or other GPU's device node")}, func(f *Facts) { f.NVIDIA.Nodes = f.NVIDIA.Nodes[:1] })
+	f("no control node", []Finding{found(Problem, "the driver is loaded, but there is no /dev/nvidiactl")}, func(f *Facts) { f.NVIDIA.Nodes = f.NVIDIA.Nodes[1:3] })
+	f("a closed node", []Finding{found(Problem, "user 7 cannot open /dev/nvidia1: permission denied (c 0:0)")},
+		func(f *Facts) { f.NVIDIA.Nodes[2] = Node{"/dev/nvidia1", "c", "0:0", "permission denied"} })
+	f("two reasons", []Finding{
+		found(Problem, "user 7 cannot open /dev/nvidiactl: operation not permitted ( )"), found(Problem, "user 7 cannot open /dev/nvidia0, /dev/nvidia1: permission denied ( )"),
+	}, func(f *Facts) {
+		f.NVIDIA.Nodes[0].Access = "operation not permitted"
+		f.NVIDIA.Nodes[1].Access, f.NVIDIA.Nodes[2].Access = "permission denied", "permission denied"
+	})
 }
 
 func TestClockCheck(t *testing.T) {
@@ -364,20 +402,48 @@ func TestClockCheck(t *testing.T) {
 	f(Facts{Time: now, Host: Host{Synchronized: &yes}}, OK, "synchronized")
 }
 
-// Without an exporter doctor samples by itself, and says so.
-func TestSampled(t *testing.T) {
-	r := examine(t, healthy, func(o *Options) {
-		o.Exporter = &fakeExporter{err: apiv1.ErrNoAnswer}
-		o.Sample = func(_ context.Context, f func(Exporter) error) error { return f(serving()) }
+// Without an exporter doctor says how to start one, and how to read the devices without.
+func TestNoExporter(t *testing.T) {
+	r := examine(t, healthy, func(o *Options) { o.Exporter = &fakeExporter{err: apiv1.ErrNoAnswer} })
+	want(t, "no exporter", r, "exporter", Problem, "no exporter answers", "systemctl start warpgauge", "warpgauge devices")
+	want(t, "no exporter", r, "NVIDIA driver", OK, "550.54.15")
+}
+
+// TestSettings checks the order of precedence, and that flags and variables are those of the exporter.
+func TestSettings(t *testing.T) {
+	proc := func(pid string, args ...string) map[string]string {
+		return map[string]string{"proc/" + pid + "/comm": "warpgauge\n", "proc/" + pid + "/cmdline": strings.Join(append([]string{"warpgauge"}, args...), "\x00") + "\x00"}
+	}
+	f := func(what string, files map[string]string, environ []string, want Settings) {
+		t.Helper()
+		s := &system{root: tree(t, files)}
+		if diff := cmp.Diff(want, s.settings(environ)); diff != "" {
+			t.Errorf("%s: settings differ (-want +got):\n%s", what, diff)
+		}
+	}
+	f("nothing", nil, []string{"HOME=/root"}, Settings{})
+	f("variables", nil, []string{"DCGM_EXPORTER_KUBERNETES=true", "DCGM_REMOTE_HOSTENGINE_INFO=e:1", "WARPGAUGE_NVML_DRIVER_ROOT=/a,/b"}, Settings{
+		Flags:         []string{"DCGM_EXPORTER_KUBERNETES=true", "DCGM_REMOTE_HOSTENGINE_INFO=e:1", "WARPGAUGE_NVML_DRIVER_ROOT=/a,/b"},
+		KubeletSocket: defaultKubelet, HostEngine: "e:1", DriverRoots: []string{"/a", "/b"},
 	})
-	want(t, "sampled", r, "exporter", Note, "sampled by doctor itself, as user 1000")
-	want(t, "sampled", r, "exporter", Problem, "no exporter answers")
-	want(t, "sampled", r, "devices", OK, "1 GPU")
-	r = examine(t, healthy, func(o *Options) {
-		o.Exporter = nil
-		o.Sample = func(context.Context, func(Exporter) error) error { return errors.New("bad list") }
+	f("a flag wins", proc("5", "--kubernetes=false", "--container-runtime-socket", "/c.sock"), []string{"DCGM_EXPORTER_KUBERNETES=true"}, Settings{
+		Flags: []string{"--kubernetes=false", "--container-runtime-socket", "/c.sock", "DCGM_EXPORTER_KUBERNETES=true"}, RuntimeSocket: "/c.sock",
 	})
-	want(t, "cannot sample", r, "probes", Unknown, "sample the devices: bad list")
+	f("DCGM is off", proc("5", "-r", "e:1", "--enable-dcgm=false"), nil, Settings{Flags: []string{"-r", "e:1", "--enable-dcgm=false"}})
+	two := proc("5", "-k")
+	maps.Copy(two, proc("6", "child", "-k"))
+	f("a child", two, nil, Settings{Flags: []string{"-k"}, KubeletSocket: defaultKubelet})
+	maps.Copy(two, proc("7", "-k"))
+	f("two exporters", two, nil, Settings{})
+
+	all := config.NewSet(func(string) (string, bool) { return "", false }).Flags()
+	for _, known := range []flag{flagKubernetes, flagKubelet, flagRuntime, flagJobs, flagHostEngine, flagDCGM, flagRoots} {
+		if !slices.ContainsFunc(all, func(f *config.Flag) bool {
+			return f.Name == known.name && f.Env == known.variable && (known.short == "" || slices.Contains(f.Aliases, known.short))
+		}) {
+			t.Errorf("the exporter has no flag %+v", known)
+		}
+	}
 }
 
 // Whatever hangs is abandoned, and named.
@@ -388,8 +454,7 @@ func TestHangs(t *testing.T) {
 		r := examine(t, healthy, func(o *Options) {
 			o.access = func(string, bool) error { <-never; return nil }
 			o.journal = func(context.Context) ([]byte, error) { <-never; return nil, nil }
-			o.Exporter = &fakeExporter{hangs: true}
-			o.Sample = func(context.Context, func(Exporter) error) error { <-never; return nil }
+			o.Exporter = &fakeExporter{hangs: never}
 		})
 		if took := time.Since(began); took > 12*time.Second {
 			t.Errorf("it took %v", took)

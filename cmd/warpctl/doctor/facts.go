@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"warpgauge/extensions/live/apiv1"
 )
 
@@ -95,12 +93,11 @@ type Socket struct {
 	missing bool
 }
 
-// exporter is what a running exporter says, or what was sampled here.
+// exporter is the answers of the exporter.
 type exporter struct {
 	url      string
 	err      error  // why none answers
 	other    string // what answers in its place
-	sampled  bool   // here, as none answers
 	devices  *apiv1.Devices
 	fields   *apiv1.Fields
 	health   *apiv1.Health
@@ -264,28 +261,13 @@ func (s *system) nodes(patterns ...string) (out []Node) {
 		if info.IsDir() {
 			continue
 		}
-		n := Node{Path: name, Mode: info.Mode().String(), Access: "ok"}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			n.Owner = fmt.Sprintf("%d:%d", st.Uid, st.Gid)
-		}
+		n := Node{Path: name, Mode: info.Mode().String(), Owner: ownerOf(info), Access: "ok"}
 		if err := s.access(s.path(name), filepath.Base(name) == "nvidiactl"); err != nil {
 			n.Access = reason(err)
 		}
 		out = append(out, n)
 	}
 	return out
-}
-
-// access is the access of this process to a device node.
-func access(path string, open bool) error {
-	if err := unix.Access(path, unix.R_OK|unix.W_OK); err != nil || !open {
-		return err
-	}
-	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = unix.Close(fd)
-	}
-	return err
 }
 
 // reason is an error of the system in words, without the path.
@@ -366,17 +348,6 @@ func (s *system) amd(context.Context) (func(*Facts), error) {
 		a.Module = "loaded"
 	}
 	return func(f *Facts) { f.AMD = a }, nil
-}
-
-// clock finds out whether the system's clock is set.
-func clock(context.Context) (func(*Facts), error) {
-	var t unix.Timex
-	state, err := unix.Adjtimex(&t)
-	if err != nil {
-		return nil, err
-	}
-	set := state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
-	return func(f *Facts) { f.Host.Synchronized = &set }, nil
 }
 
 // dial finds out whether a server answers.

@@ -54,10 +54,9 @@ func plant(o *Options) map[string]string {
 	e.events = &apiv1.Events{Events: []apiv1.Event{{Kind: "xid", Text: "XID 13 by process " + p["process"] + " of job " + p["job"]}}}
 	e.page = "warpgauge_build_info{hostname=\"" + p["host"] + "\",pod=\"" + p["other pod"] + "\"} 1\n"
 	o.Exporter = e
-	o.Settings = Settings{
-		Flags:         []string{"--web-config-file=/home/" + p["home"] + "/web.yml", "--remote-hostengine-info=" + p["other host"] + "." + p["domain"] + ":5555"},
-		KubeletSocket: "/home/" + p["home"] + "/kubelet.sock", JobDirectory: "/jobs/" + p["user"],
-	}
+	files = with(files, "proc/77/comm", "warpgauge\n", "proc/77/cmdline", strings.Join([]string{"warpgauge", "-k",
+		"--web-config-file=/home/" + p["home"] + "/web.yml", "--remote-hostengine-info=" + p["other host"] + "." + p["domain"] + ":5555",
+		"--pod-resources-kubelet-socket=/home/" + p["home"] + "/kubelet.sock", "--hpc-job-mapping-dir=/jobs/" + p["user"]}, "\x00")+"\x00")
 	o.journal = func(context.Context) ([]byte, error) {
 		lines := []string{
 			"2026-05-04T12:00:00+0000 " + p["host"] + " warpgauge[77]: INFO owners: mapping {\"pod\": \"" + p["other pod"] + "\", \"namespace\": \"" + p["namespace"] + "\"}",
@@ -219,6 +218,34 @@ func TestRedactor(t *testing.T) {
 	} {
 		if got := r.text(in); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Names that the API or the environment has in a place of their own are replaced wherever they stand, without a key beside them.
+func TestNamesOfTheAPI(t *testing.T) {
+	r := newRedactor()
+	f := &Facts{}
+	f.exporter.devices = &apiv1.Devices{Hostname: "n1", Devices: []apiv1.Device{{
+		Users:     []apiv1.User{{Namespace: "space-u", Pod: "pod-u", PodUID: "uid-u", Container: "box-u", Job: "sweep-u"}},
+		Processes: []apiv1.Process{{Name: "tool-p", Job: "sweep-p", Pod: "space-p/load-p/box-p"}},
+		Labels:    map[string]string{"hpc_job": "sweep-l"}, Facts: map[string]string{"slurm_job_id": "sweep-f", "model": "keep-f"},
+	}}}
+	f.exporter.fields = &apiv1.Fields{Devices: []apiv1.DeviceFields{{Fields: []apiv1.Field{{Labels: map[string]string{"exported_job": "sweep-x"}}}}}}
+	r.learn(f, []string{"POD_NAME=load-e", "POD_NAMESPACE=space-e", "LOGNAME=lou", "HOST=h9.example.com"}, "", "")
+	for _, name := range []string{
+		"space-u", "pod-u", "uid-u", "box-u", "sweep-u", "tool-p", "sweep-p", "space-p", "load-p", "box-p", "sweep-l", "sweep-f", "sweep-x", "load-e", "space-e", "lou", "h9", "n1",
+	} {
+		if got := r.text("slow: " + name + "!"); strings.Contains(got, name) {
+			t.Errorf("%q stays in %q", name, got)
+		}
+	}
+	if got := r.text("slow: keep-f!"); got != "slow: keep-f!" {
+		t.Errorf("a model becomes %q", got)
+	}
+	for name, kind := range map[string]string{"sweep-u": "job", "sweep-p": "job", "sweep-l": "job", "tool-p": "process", "box-p": "container"} {
+		if got := r.text(name); !strings.HasPrefix(got, kind+"-") {
+			t.Errorf("%s %q becomes %q", kind, name, got)
 		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/field"
 )
 
 // noon is when the tests' nodes answer.
@@ -45,10 +47,21 @@ func (n *fakeNode) Fields(_ context.Context, devices, patterns []string) (*apiv1
 			d.Fields = slices.DeleteFunc(slices.Clone(d.Fields), func(f apiv1.Field) bool {
 				return len(patterns) > 0 && !slices.Contains(patterns, f.Name)
 			})
+			for i := range d.Fields {
+				addRole(&d.Fields[i])
+			}
 			f.Devices = append(f.Devices, d)
 		}
 	}
 	return copied(f), n.ask(fmt.Sprintf("fields of %d devices", len(devices)))
+}
+
+// addRole adds what an exporter says of a series' role.
+func addRole(f *apiv1.Field) {
+	if d, _, ok := field.ByName(f.Name); ok {
+		m, _ := d.RoleOf(slices.Collect(maps.Values(f.Labels))...)
+		f.Role, f.Rank = string(m.Role), m.Rank
+	}
 }
 
 func (n *fakeNode) Health(context.Context) (*apiv1.Health, error) {
@@ -176,7 +189,7 @@ func watch(t *testing.T, width, height int, nodes ...Node) (*model, *sources) {
 	t.Helper()
 	s := &sources{nodes: nodes, last: make([]*state, len(nodes))}
 	s.poll(noon)
-	m := newModel(s, blocks, true, time.Second, "")
+	m := newModel(s, blocks, true, time.Second)
 	m.width, m.height = width, height
 	m.Update(tick(noon))
 	return m, s

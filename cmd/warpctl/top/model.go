@@ -43,7 +43,6 @@ type model struct {
 	from     source
 	glyphs   *glyphs
 	color    bool
-	notice   string        // of the whole, in the second line
 	interval time.Duration // of polls
 
 	now           time.Time
@@ -70,8 +69,8 @@ type model struct {
 	span    int
 }
 
-func newModel(from source, g *glyphs, color bool, interval time.Duration, notice string) *model {
-	m := &model{from: from, glyphs: g, color: color, interval: interval, notice: clean(notice), only: -1, histories: map[key]*history{}, width: 80, height: 24}
+func newModel(from source, g *glyphs, color bool, interval time.Duration) *model {
+	m := &model{from: from, glyphs: g, color: color, interval: interval, only: -1, histories: map[key]*history{}, width: 80, height: 24}
 	m.take(time.Now())
 	if len(m.states) == 1 {
 		m.screen = devicesScreen

@@ -118,6 +118,7 @@ func amd() *fakeNode {
 		reading("DCGM_FI_DEV_POWER_USAGE", "W", 700), reading("DCGM_FI_DEV_POWER_MGMT_LIMIT", "W", 750),
 		labelled(reading("amd_gpu_temperature_celsius", "celsius", 71), "sensor", "junction"),
 		labelled(reading("amd_gpu_clock_hertz", "Hz", 2.1e9), "clock", "gfx"),
+		labelled(reading("amd_gpu_throttle_active", "bool", 1), "reason", "power"), labelled(reading("amd_gpu_throttle_active", "bool", 0), "reason", "thermal"),
 	}}}
 	return n
 }
@@ -144,6 +145,10 @@ func TestQuantities(t *testing.T) {
 		util: 97, tensor: 62, dram: 40, memoryUsed: 61000 << 20, memoryFree: 20000 << 20, memoryReserved: 559 << 20, memoryTotal: 81559 << 20,
 		power: 612, powerLimit: 700, temperature: 64, smClock: 1980, throttle: 4,
 	})
+	s, err := amd().Fields(t.Context(), nil, names())
+	if got := rowsOf(&amd().devices, s)[0].heldDown(); err != nil || got != "power" {
+		t.Errorf("AMD's GPU is held down by %q, want power", got)
+	}
 	f(hopper(), 5, nil) // read 35 s ago
 	f(hopper(), 6, nil) // lost
 }

@@ -34,65 +34,29 @@ const (
 	quantities
 )
 
-// origin is a reading of the catalogue that a quantity can be taken from.
-type origin struct {
-	name   string  // any name of it
-	label  string  // value that one of the series' labels must have; "" for a series without
-	factor float64 // from the reading's unit
+// roles are the roles of the quantities.
+var roles = [quantities]field.Role{
+	util: field.RoleActivity, tensor: field.RoleTensorActivity, dram: field.RoleMemoryActivity,
+	memoryUsed: field.RoleMemoryUsed, memoryFree: field.RoleMemoryFree, memoryReserved: field.RoleMemoryReserved, memoryTotal: field.RoleMemoryTotal,
+	power: field.RolePower, powerLimit: field.RolePowerLimit,
+	temperature: field.RoleTemperature, memoryTemperature: field.RoleMemoryTemperature,
+	smClock: field.RoleClock, memoryClock: field.RoleMemoryClock, throttle: field.RoleClockEvents,
 }
 
-// origins are in order of preference. MIG instances have no DCGM_FI_DEV_GPU_UTIL. AMD
-// GPUs have readings by NVIDIA's names and by names of their own; a list can have either.
-var origins = [quantities][]origin{
-	util:              {{"DCGM_FI_DEV_GPU_UTIL", "", 1}, {"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 100}},
-	tensor:            {{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "", 100}},
-	dram:              {{"DCGM_FI_PROF_DRAM_ACTIVE", "", 100}, {"DCGM_FI_DEV_MEM_COPY_UTIL", "", 1}},
-	memoryUsed:        {{"DCGM_FI_DEV_FB_USED", "", 1 << 20}, {"amd_gpu_memory_used_bytes", "vram", 1}},
-	memoryFree:        {{"DCGM_FI_DEV_FB_FREE", "", 1 << 20}},
-	memoryReserved:    {{"DCGM_FI_DEV_FB_RESERVED", "", 1 << 20}},
-	memoryTotal:       {{"DCGM_FI_DEV_FB_TOTAL", "", 1 << 20}, {"amd_gpu_memory_size_bytes", "vram", 1}},
-	power:             {{"DCGM_FI_DEV_POWER_USAGE", "", 1}, {"DCGM_FI_DEV_POWER_USAGE_INSTANT", "", 1}},
-	powerLimit:        {{"DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "", 1}, {"DCGM_FI_DEV_POWER_MGMT_LIMIT", "", 1}},
-	temperature:       {{"DCGM_FI_DEV_GPU_TEMP", "", 1}, {"amd_gpu_temperature_celsius", "edge", 1}, {"amd_gpu_temperature_celsius", "junction", 1}},
-	memoryTemperature: {{"DCGM_FI_DEV_MEMORY_TEMP", "", 1}, {"amd_gpu_temperature_celsius", "mem", 1}},
-	smClock:           {{"DCGM_FI_DEV_SM_CLOCK", "", 1}, {"amd_gpu_clock_hertz", "gfx", 1e-6}},
-	memoryClock:       {{"DCGM_FI_DEV_MEM_CLOCK", "", 1}, {"amd_gpu_clock_hertz", "mem", 1e-6}},
-	throttle:          {{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", 1}},
-}
-
-// names are all names under which lists have the readings of origins.
+// names are all names under which lists have readings with a role.
 var names = sync.OnceValue(func() (out []string) {
-	for _, q := range origins {
-		for _, o := range q {
-			d, _, _ := field.ByName(o.name)
-			out = append(append(out, d.Name), d.Aliases...)
-			for _, id := range d.Scaled {
-				s, _ := field.ByID(id)
-				out = append(append(out, s.Name), s.Aliases...)
-			}
+	for _, d := range field.All() {
+		if len(d.Roles()) == 0 {
+			continue
+		}
+		out = append(append(out, d.Name), d.Aliases...)
+		for _, id := range d.Scaled {
+			s, _ := field.ByID(id)
+			out = append(append(out, s.Name), s.Aliases...)
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-})
-
-// taken is a quantity that a series is an origin of.
-type taken struct {
-	quantity
-	rank   int
-	label  string
-	factor float64
-}
-
-var byReading = sync.OnceValue(func() map[field.ID][]taken {
-	out := map[field.ID][]taken{}
-	for q, list := range origins {
-		for rank, o := range list {
-			d, _, _ := field.ByName(o.name)
-			out[d.ID] = append(out[d.ID], taken{quantity(q), rank, o.label, o.factor})
-		}
-	}
-	return out
 })
 
 // values are a device's quantities, NaN if not known, each with the name of the field
@@ -101,9 +65,27 @@ type values struct {
 	of     [quantities]float64
 	field  [quantities]string
 	factor [quantities]float64
+	// limits are the reasons that a device reports one by one (field.RoleThrottling), each with
+	// whether it holds the device down now.
+	limits map[string]bool
+}
+
+// heldDown names what holds the device's clocks down now.
+func (v *values) heldDown() string {
+	if mask := v.of[throttle]; !math.IsNaN(mask) || v.limits == nil {
+		return reasons(mask)
+	}
+	var out []string
+	for _, reason := range slices.Sorted(maps.Keys(v.limits)) {
+		if v.limits[reason] {
+			out = append(out, strings.ReplaceAll(reason, "_", " "))
+		}
+	}
+	return cmp.Or(strings.Join(out, ", "), "nothing")
 }
 
 func (v *values) reset() {
+	v.limits = nil
 	for i := range v.of {
 		v.of[i], v.field[i] = math.NaN(), ""
 	}
@@ -119,17 +101,20 @@ func (v *values) take(fields []apiv1.Field, interval float64) {
 		if f.Value == nil || old(f, interval) {
 			continue
 		}
-		d, scale, ok := field.ByName(f.Name)
-		if !ok {
+		if field.Role(f.Role) == field.RoleThrottling {
+			if v.limits == nil {
+				v.limits = map[string]bool{}
+			}
+			for _, reason := range f.Labels {
+				v.limits[reason] = *f.Value > 0
+			}
+		}
+		q := quantity(slices.Index(roles[:], field.Role(f.Role)))
+		if q >= quantities || v.field[q] != "" && rank[q] <= f.Rank {
 			continue
 		}
-		for _, t := range byReading()[d.ID] {
-			if !hasLabel(f.Labels, t.label) || v.field[t.quantity] != "" && rank[t.quantity] <= t.rank {
-				continue
-			}
-			q, factor := t.quantity, t.factor/scale
-			v.of[q], v.field[q], v.factor[q], rank[q] = *f.Value*factor, f.Name, factor, t.rank
-		}
+		factor := field.UnitFactor(f.Unit, roles[q].Unit())
+		v.of[q], v.field[q], v.factor[q], rank[q] = *f.Value*factor, f.Name, factor, f.Rank
 	}
 	if used, free := v.of[memoryUsed], v.of[memoryFree]; math.IsNaN(v.of[memoryTotal]) && !math.IsNaN(used+free) {
 		v.of[memoryTotal] = used + free
@@ -143,18 +128,6 @@ func (v *values) take(fields []apiv1.Field, interval float64) {
 // five seconds.
 func old(f *apiv1.Field, interval float64) bool {
 	return f.Age != nil && *f.Age > max(5, 3*cmp.Or(f.Interval, interval))
-}
-
-func hasLabel(labels map[string]string, value string) bool {
-	if value == "" {
-		return len(labels) == 0
-	}
-	for _, v := range labels {
-		if v == value {
-			return true
-		}
-	}
-	return false
 }
 
 // row is a device with what is shown of it.
@@ -199,8 +172,8 @@ func (r *row) number() string {
 // its GPUs.
 func (r *row) model() string {
 	name := r.Model
-	for _, vendor := range []string{"NVIDIA ", "AMD "} {
-		name = strings.TrimPrefix(name, vendor)
+	for _, v := range field.Vendors() {
+		name = strings.TrimPrefix(name, v.Name+" ")
 	}
 	if r.Instance != nil && r.Instance.Profile != "" {
 		name = "MIG " + r.Instance.Profile

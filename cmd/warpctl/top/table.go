@@ -133,7 +133,7 @@ func deviceColumns(states []*state) []column[row] {
 		{title: "TEMP", width: 4, right: true, rank: 3, text: whole(temperature, "C"), value: of(temperature)},
 		{title: "MHZ", width: 4, right: true, rank: 6, text: whole(smClock, ""), value: of(smClock)},
 		{title: "USER", width: 8, grow: true, rank: 5, text: (*row).users},
-		{title: "HELD DOWN BY", width: 14, rank: 10, text: func(r *row) string { return reasons(r.of[throttle]) }},
+		{title: "HELD DOWN BY", width: 14, rank: 10, text: func(r *row) string { return r.heldDown() }},
 	}
 	if len(states) > 1 {
 		node := column[row]{title: "NODE", width: 10, grow: true, text: func(r *row) string { return states[r.node].name }}

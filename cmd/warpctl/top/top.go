@@ -1,7 +1,7 @@
 // Package top shows what nodes are doing in a terminal: their GPUs, one GPU with plots and
 // all its fields, processes and owners. It asks exporters through their JSON API, or
 // what answers as one does, each over one connection and one question at a time, and
-// holds a few minutes of what it has seen. It is used by the command warpgauge top only.
+// holds a few minutes of what it has seen. It is used by the command warpctl top only.
 //
 // Update and View of the model neither wait nor ask: one goroutine per node does, and
 // they take its newest answer. Run ends all that it has started.
@@ -23,7 +23,6 @@ import (
 // Options say how to show nodes.
 type Options struct {
 	Interval time.Duration // between two questions to a node
-	Notice   string        // what a user should know of the whole
 	Environ  []string      // as os.Environ returns it: TERM, NO_COLOR, the locale
 }
 
@@ -44,7 +43,7 @@ func Run(ctx context.Context, targets []Target, out io.Writer, o Options) error 
 	wg.Go(func() { f.run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	m := newModel(f, characters(o.Environ), variable(o.Environ, "NO_COLOR") == "", o.Interval, o.Notice)
+	m := newModel(f, characters(o.Environ), variable(o.Environ, "NO_COLOR") == "", o.Interval)
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out), tea.WithEnvironment(o.Environ)).Run()
 	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
 		return nil

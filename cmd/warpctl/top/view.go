@@ -178,12 +178,12 @@ func (m *model) title() string {
 	if len(m.states) == 1 {
 		parts = append(parts, m.states[0].condition())
 	}
-	left := "warpgauge top  "
+	left := "warpctl top  "
 	switch {
 	case simulated == len(m.states):
-		left = "warpgauge top (simulated)  "
+		left = "warpctl top (simulated)  "
 	case simulated > 0:
-		left = fmt.Sprintf("warpgauge top (%d simulated)  ", simulated)
+		left = fmt.Sprintf("warpctl top (%d simulated)  ", simulated)
 	}
 	left += strings.Join(parts, ", ")
 	right := m.now.Format(time.TimeOnly)
@@ -218,7 +218,7 @@ func (m *model) second() string {
 	if m.reverse {
 		parts = append(parts, "reversed")
 	}
-	return strings.Join(append(parts, m.notice), "   ")
+	return strings.Join(parts, "   ")
 }
 
 // keys are those that work here.
@@ -329,7 +329,7 @@ func (m *model) detail(height int) (out []string) {
 			uuid, profile = cmp.Or(r.Instance.UUID, uuid), r.Instance.Profile
 		}
 		add(join("  ", uuid, profile, r.PCIBusID, r.Node, "through "+r.Collector))
-		add("used by: " + r.users() + "   held down by: " + reasons(r.of[throttle]))
+		add("used by: " + r.users() + "   held down by: " + r.heldDown())
 	}
 	lines := max(min((height-len(out)-6)/len(plots), 4), 1)
 	for _, p := range plots {

@@ -15,18 +15,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-)
 
-// Vendors of GPUs.
-const (
-	NVIDIA = "nvidia"
-	AMD    = "amd"
+	"warpgauge/pkg/field"
 )
 
 // Board is a GPU or an NVSwitch on the bus.
 type Board struct {
 	Address Address
-	Vendor  string
+	Vendor  *field.Vendor
 	Switch  bool
 	Driver  string // kernel module that it is bound to; "": none
 	Slot    string // name of the slot that it is in, or that what it is behind is in; "": not known
@@ -51,7 +47,7 @@ type Bus struct{ root string }
 // NewBus returns a Bus of the sysfs and procfs below root; "" is "/".
 func NewBus(root string) Bus { return Bus{filepath.Join("/", root)} }
 
-// Boards lists the GPUs and NVSwitches of NVIDIA and AMD, in the order of their addresses. Errors: that there
+// Boards lists the GPUs and switches of known vendors, in the order of their addresses. Errors: that there
 // is no bus, or that it cannot be read.
 func (b Bus) Boards() ([]Board, error) {
 	devices := filepath.Join(b.root, "sys/bus/pci/devices")
@@ -70,8 +66,8 @@ func (b Bus) Boards() ([]Board, error) {
 		if !strings.HasPrefix(class, "0x03") && !strings.HasPrefix(class, "0x1200") && !strings.HasPrefix(class, "0x0680") {
 			continue
 		}
-		board := Board{name: e.Name(), Address: a, Vendor: map[string]string{"0x10de": NVIDIA, "0x1002": AMD}[text(dir, "vendor")]}
-		if board.Switch = strings.HasPrefix(class, "0x0680"); board.Vendor == "" || board.Switch && board.Vendor != NVIDIA {
+		board := Board{name: e.Name(), Address: a, Vendor: field.VendorByPCI(text(dir, "vendor")), Switch: strings.HasPrefix(class, "0x0680")}
+		if board.Vendor == nil || board.Switch && !board.Vendor.Switches {
 			continue
 		}
 		b.describe(&board, dir)
@@ -92,15 +88,15 @@ func (b Bus) describe(board *Board, dir string) {
 	_, err := os.Lstat(filepath.Join(dir, "physfn"))
 	board.Virtual = err == nil
 	board.Display = text(dir, "boot_vga") == "1"
-	if board.Vendor == NVIDIA {
-		about := text(filepath.Join(b.root, "proc/driver/nvidia/gpus", filepath.Base(dir)), "information")
+	if v := board.Vendor; v.About != "" {
+		about := text(filepath.Join(b.root, "proc", v.About, filepath.Base(dir)), "information")
 		for l := range strings.Lines(about) {
 			name, value, _ := strings.Cut(l, ":")
 			switch value = strings.TrimSpace(value); name {
 			case "GPU Excluded", "Blacklisted":
 				board.Hidden = board.Hidden || value == "Yes"
 			case "Device Minor":
-				_, err := os.Lstat(filepath.Join(b.root, "dev/nvidia"+filepath.Base(value)))
+				_, err := os.Lstat(filepath.Join(b.root, "dev", v.Node+filepath.Base(value)))
 				board.Hidden = board.Hidden || err != nil
 			}
 		}
@@ -139,9 +135,8 @@ func (b Bus) place(board *Board, slots map[Address]string) {
 }
 
 // Module reports whether the driver's kernel module of a vendor is loaded.
-func (b Bus) Module(vendor string) bool {
-	name := map[string]string{NVIDIA: "nvidia", AMD: "amdgpu"}[vendor]
-	_, err := os.Stat(filepath.Join(b.root, "sys/module", name))
+func (b Bus) Module(v *field.Vendor) bool {
+	_, err := os.Stat(filepath.Join(b.root, "sys/module", v.Module))
 	return err == nil
 }
 

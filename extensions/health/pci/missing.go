@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"warpgauge/pkg/field"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
@@ -33,7 +35,7 @@ const (
 type Serving struct {
 	// Complete are the vendors all of whose GPUs are served, as far as the driver has them: a
 	// collector is up, and neither the user's selection nor the container hides any.
-	Complete map[string]bool
+	Complete map[*field.Vendor]bool
 	GPUs     map[Address]bool // boards that are served, or released by an operator
 	Others   int              // GPUs that are served and have no address
 	Known    []Address        // GPUs that were served at some time and have not been written off
@@ -145,8 +147,7 @@ func (m *Missing) elsewhere(boards []Board, s *Serving) bool {
 // another driver, such as vfio-pci, was given away; the machine's display without any is nothing that
 // computes.
 func (b *Board) expected() bool {
-	own := map[string]string{NVIDIA: "nvidia", AMD: "amdgpu"}[b.Vendor]
-	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == own || b.Driver == "" && !b.Display)
+	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == b.Vendor.Module || b.Driver == "" && !b.Display)
 }
 
 func (b *Board) text() string {

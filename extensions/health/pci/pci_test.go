@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/field"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
@@ -143,14 +145,14 @@ func TestBoards(t *testing.T) {
 	got, err := NewBus(m.root).Boards()
 	must(t, err)
 	want := []Board{
-		{Address: Address{Bus: 0, Device: 2}, Vendor: AMD, Display: true},
-		{Address: Address{Bus: 0x05}, Vendor: NVIDIA, Switch: true, Driver: "nvidia-nvswitch"},
-		{Address: Address{Bus: 0x18}, Vendor: NVIDIA, Driver: "nvidia", Slot: "5", Port: Address{Bus: 0x17}},
-		{Address: Address{Bus: 0x3b}, Vendor: NVIDIA, Driver: "nvidia", Slot: "7-1", Port: Address{Bus: 0x37, Device: 1}},
-		{Address: Address{Bus: 0x4c}, Vendor: NVIDIA, Driver: "nvidia", Port: Address{Bus: 0x48, Device: 1}, Hidden: true},
-		{Address: Address{Bus: 0xc1}, Vendor: AMD, Driver: "amdgpu"},
-		{Address: Address{Bus: 0xc2}, Vendor: AMD, Driver: "vfio-pci"},
-		{Address: Address{Bus: 0xd1, Function: 4}, Vendor: NVIDIA, Driver: "nvidia", Virtual: true},
+		{Address: Address{Bus: 0, Device: 2}, Vendor: field.VendorAMD, Display: true},
+		{Address: Address{Bus: 0x05}, Vendor: field.VendorNVIDIA, Switch: true, Driver: "nvidia-nvswitch"},
+		{Address: Address{Bus: 0x18}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Slot: "5", Port: Address{Bus: 0x17}},
+		{Address: Address{Bus: 0x3b}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Slot: "7-1", Port: Address{Bus: 0x37, Device: 1}},
+		{Address: Address{Bus: 0x4c}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Port: Address{Bus: 0x48, Device: 1}, Hidden: true},
+		{Address: Address{Bus: 0xc1}, Vendor: field.VendorAMD, Driver: "amdgpu"},
+		{Address: Address{Bus: 0xc2}, Vendor: field.VendorAMD, Driver: "vfio-pci"},
+		{Address: Address{Bus: 0xd1, Function: 4}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Virtual: true},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Board{})); diff != "" {
 		t.Errorf("boards (-want +got):\n%s", diff)
@@ -169,7 +171,7 @@ type node struct {
 }
 
 func newNode(t *testing.T, expected int) *node {
-	n := &node{machine: newMachine(t), serving: Serving{Complete: map[string]bool{NVIDIA: true}}}
+	n := &node{machine: newMachine(t), serving: Serving{Complete: map[*field.Vendor]bool{field.VendorNVIDIA: true}}}
 	n.serve(0x18, 0x3b, 0x4c)
 	n.missing = New(Options{
 		Bus: NewBus(n.root), Expected: expected, Logger: zap.NewNop(), Serving: func() Serving { return n.serving },
@@ -234,7 +236,7 @@ func TestMissing(t *testing.T) {
 		n.want("missing", 2*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
 		n.serving.Complete = nil
 		n.want("its collector starts again", 3*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
-		n.serving.Complete = map[string]bool{NVIDIA: true}
+		n.serving.Complete = map[*field.Vendor]bool{field.VendorNVIDIA: true}
 		n.bind(first, "")
 		n.want("no driver is bound", time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
 		n.bind(first, "nvidia")
@@ -267,7 +269,7 @@ func TestNotMissing(t *testing.T) {
 	}, none)
 	f("the display without a driver", func(n *node) { n.bind(first, ""); n.file("sys/devices/"+first+"/boot_vga", "1") }, none)
 	f("a virtual function", func(n *node) { n.file("sys/devices/"+first+"/physfn", "") }, none)
-	f("deselected, or hidden from the container", func(n *node) { n.serving.Complete[NVIDIA] = false })
+	f("deselected, or hidden from the container", func(n *node) { n.serving.Complete[field.VendorNVIDIA] = false })
 	f("the driver is not loaded", func(n *node) {
 		must(n.t, os.RemoveAll(filepath.Join(n.root, "sys/module/nvidia")))
 		n.serve()
@@ -285,10 +287,10 @@ func TestReloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 3)
 		for range 5 {
-			n.serving.Complete[NVIDIA] = false
+			n.serving.Complete[field.VendorNVIDIA] = false
 			n.serve()
 			n.want("no driver", 90*time.Second, "basis=flag 0")
-			n.serving.Complete[NVIDIA] = true
+			n.serving.Complete[field.VendorNVIDIA] = true
 			for served := range 3 {
 				n.serve([]uint8{0x18, 0x3b, 0x4c}[:served+1]...)
 				time.Sleep(10 * time.Second) // of the bubble
@@ -312,7 +314,7 @@ func TestExpected(t *testing.T) {
 		n.want("it leaves the bus, and was known before", 3*time.Minute, "basis=last_known pci_bus_id=00000000:4C:00.0 1", "basis=flag 0", none)
 		n.serving.Known = nil
 		n.want("it is written off", 3*time.Minute, "basis=flag 1", none)
-		n.serving.Complete[NVIDIA] = false
+		n.serving.Complete[field.VendorNVIDIA] = false
 		n.serve()
 		n.serving.Others = 0
 		n.want("nothing is served at all", 3*time.Minute, "basis=flag 8")

@@ -52,10 +52,8 @@ type Options struct {
 	Health func() *verdict.Snapshot
 	// NotReady says why /readyz answers 503, in words; none: it is ready.
 	NotReady func() []string
-	// List is the field list in service, without its Fields.
-	List func() apiv1.List
-	// Fields is the same list's fields.
-	Fields func() field.List
+	// Lists says which field list is in service; nil: it is not known.
+	Lists Lists
 	// Interval is how often a reading is taken.
 	Interval func(field.Reading) time.Duration
 	// Counts are the series that the exporter counts from what happens.

@@ -106,8 +106,8 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 // list is the one in service, or that of the sources if it is not known.
 func (n *node) list() field.List {
 	switch {
-	case n.o.Fields != nil:
-		return n.o.Fields()
+	case n.o.Lists != nil:
+		return n.o.Lists.Status().InService.Fields
 	case len(n.view.Sources) > 0:
 		return n.view.Sources[0].Fields
 	}
@@ -141,6 +141,16 @@ func newForms(o *Options, list field.List) *forms {
 	return out
 }
 
+// roleOf returns the role of a series and its rank.
+func roleOf(f *field.Field, labels []collector.Label) (string, int) {
+	values := make([]string, 0, 4)
+	for _, l := range labels {
+		values = append(values, l.Value)
+	}
+	m, _ := f.Desc.RoleOf(values...)
+	return string(m.Role), m.Rank
+}
+
 func (x *forms) of(f *field.Field, collector string) apiv1.Field {
 	interval := x.intervals[readingOf(f)]
 	out := apiv1.Field{
@@ -164,6 +174,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *absence.Device, f *absence.
 	for _, v := range f.Values {
 		one := form
 		one.Labels, one.Value = pairs(v.Labels), number(v.Value)
+		one.Role, one.Rank = roleOf(f.Field, v.Labels)
 		// The time is that of the last reading of the device. Of a field that is read less often
 		// it is not known when that was.
 		if age := n.now.Sub(v.Time); age >= 0 && one.Interval > 0 && one.Interval <= every.Seconds() {
@@ -180,6 +191,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *absence.Device, f *absence.
 			to = append(to, one)
 		}
 	case f.Absent != collector.Explanation{}:
+		form.Role, form.Rank = roleOf(f.Field, nil)
 		form.Absent = &apiv1.Absence{Reason: string(f.Absent.Reason), Detail: f.Absent.Detail}
 		to = append(to, form)
 	case f.Text != "":

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"strings"
 	"time"
 
@@ -155,26 +154,6 @@ func deviceHealth(v *verdict.Verdict) apiv1.DeviceHealth {
 		out.Unjudged = append(out.Unjudged, apiv1.HealthUnjudged{Rule: u.Rule, Why: string(u.Why)})
 	}
 	return out
-}
-
-// list makes the answer of /api/v1/list.
-func (o *Options) list() (*apiv1.List, error) {
-	if o.List == nil || o.Fields == nil {
-		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
-	}
-	out := o.List()
-	list := o.Fields()
-	out.Fields = make([]apiv1.ListField, 0, len(list.Fields))
-	intervals := o.intervals(list)
-	for i := range list.Fields {
-		f := &list.Fields[i]
-		l := apiv1.ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
-		if f.Type != field.Label {
-			l.Metric = f.Name
-		}
-		out.Fields = append(out.Fields, l)
-	}
-	return &out, nil
 }
 
 // timeOf is a time as answers have it.

@@ -17,6 +17,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/pkg/lists"
+
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
@@ -114,8 +116,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	w.options = Options{
 		Hostname: "node-1", Version: "1.2.3", States: w.since,
 		View: w.board.Load, Status: w.status,
-		List:     func() apiv1.List { return apiv1.List{Source: "counters.csv", Hash: "abc", Applied: start} },
-		Fields:   func() field.List { return w.list },
+		Lists:    w,
 		Interval: session.Options{}.IntervalOf,
 		Health: func() *verdict.Snapshot {
 			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: fewRules, Logger: zap.NewNop()}, w.clock())
@@ -306,3 +307,8 @@ func (recorder) Open(name string) (io.ReadSeekCloser, error) {
 type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
+
+// Status implements Lists.
+func (w *world) Status() lists.Status {
+	return lists.Status{InService: lists.List{Origin: "counters.csv", Hash: "abc", Fields: w.list}, Applied: start}
+}

@@ -104,6 +104,8 @@ type Field struct {
 	Help      string            `json:"help,omitempty"`
 	Type      string            `json:"type"` // gauge, counter, histogram, untyped, label
 	Unit      string            `json:"unit,omitempty"`
+	Role      string            `json:"role,omitempty"`           // what it says of the device, whatever its name: temperature, memory_used …
+	Rank      int               `json:"role_rank,omitempty"`      // of several series of a device with one role, the one with the lowest rank counts
 	Window    float64           `json:"window_seconds,omitempty"` // over which the driver averages
 	Interval  float64           `json:"interval_seconds,omitempty"`
 	Collector string            `json:"collector,omitempty"`
@@ -212,15 +214,25 @@ type HealthEvidence struct {
 
 // List is the answer of /api/v1/list: the field list in service.
 type List struct {
-	Source    string      `json:"source"`             // path, ConfigMap, "built in" or the URL of a server
-	Hash      string      `json:"hash"`               // SHA-256 of its bytes
-	Revision  string      `json:"revision,omitempty"` // what the server calls it
-	Applied   time.Time   `json:"applied"`
-	Until     *time.Time  `json:"until,omitempty"`      // when the former list returns
-	LastError string      `json:"last_error,omitempty"` // of the last reload
-	FailedAt  *time.Time  `json:"failed_at,omitempty"`
-	Remote    *RemoteList `json:"remote,omitempty"` // not with --remote-config=off
-	Fields    []ListField `json:"fields"`
+	Source    string         `json:"source"`             // path, ConfigMap, "built in" or the URL of a server
+	Hash      string         `json:"hash"`               // SHA-256 of its bytes
+	Revision  string         `json:"revision,omitempty"` // what the server calls it
+	Applied   time.Time      `json:"applied"`
+	Until     *time.Time     `json:"until,omitempty"`      // when the former list returns
+	LastError string         `json:"last_error,omitempty"` // of the last reload
+	FailedAt  *time.Time     `json:"failed_at,omitempty"`
+	Remote    *RemoteList    `json:"remote,omitempty"`    // not with --remote-config=off
+	Proposals []ListProposal `json:"proposals,omitempty"` // the last one of each kind, newest first
+	Fields    []ListField    `json:"fields"`
+}
+
+// ListProposal is a change that somebody wanted, and the answer.
+type ListProposal struct {
+	By     string    `json:"by"`   // SIGHUP, "POST /-/reload", "file change", the URL of a server
+	What   string    `json:"what"` // reload, list, profiling, release
+	At     time.Time `json:"at"`
+	Answer string    `json:"answer"` // applied, unchanged, waiting, reported, refused, failed, ended
+	Text   string    `json:"text,omitempty"`
 }
 
 // RemoteList is what became of the list that a server delivered last.
@@ -250,6 +262,14 @@ type ListField struct {
 	Help     string  `json:"help,omitempty"`
 	Unit     string  `json:"unit,omitempty"`
 	Interval float64 `json:"interval_seconds,omitempty"`
+	Roles    []Role  `json:"roles,omitempty"`
+}
+
+// Role is what series of a field say of a device, whatever the field's name.
+type Role struct {
+	Role  string `json:"role"`
+	Label string `json:"label,omitempty"` // value of one of the series' labels; left out: the series has none; "*": all series of the field
+	Rank  int    `json:"rank"`            // of several series of a device with one role, the one with the lowest rank counts
 }
 
 // /api/v1/stream?device=ID&field=PATTERN&interval=SECONDS sends server-sent events until

@@ -53,7 +53,7 @@ var views = []shown{
 	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer", "12 crc flit", "4 links"}, []string{"NaN", "undefined", "null"}},
 	{"sixteen", func() *node { return h100(16) }, 16, []string{"16 up", "GPU 15"}, []string{"NaN", "undefined", "null"}},
 	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
-	{"amd", amd, 8, []string{"AMD Instinct MI300X", "/ 750 W", "▲ power", "7 links, ■ 1 down"}, []string{"Tensor", "NaN", "undefined", "null"}},
+	{"amd", amd, 8, []string{"AMD Instinct MI300X", "/ 750 W", "62 °C · memory 51", "100.0 / 192.0 GiB", "SM 2,100 MHz · memory 1,300", "▲ power", "7 links, ■ 1 down"}, []string{"Tensor", "NaN", "undefined", "null"}},
 	{"lost", func() *node {
 		n := h100(8).past()
 		n.changed = make(chan struct{})
@@ -298,10 +298,10 @@ func TestBrowserLost(t *testing.T) {
 	p.Wait(`document.getElementById('events').innerText.includes('XID 79: GPU has fallen off the bus')`)
 	p.Wait(`document.title.startsWith('▲ 1')`)
 	// Its readings become unknown, not 0, and the others continue.
-	p.Wait(`document.querySelectorAll('.tile')[3].querySelector('.util dd').innerText === '–'`)
+	p.Wait(`document.querySelectorAll('.tile')[3].querySelector('.of-activity dd').innerText === '–'`)
 	var rows float64
 	p.Eval("warpgauge.model.rows", &rows)
-	p.Wait(fmt.Sprintf("warpgauge.model.rows > %f && document.querySelectorAll('.tile')[2].querySelector('.util dd').innerText.includes('%%')", rows))
+	p.Wait(fmt.Sprintf("warpgauge.model.rows > %f && document.querySelectorAll('.tile')[2].querySelector('.of-activity dd').innerText.includes('%%')", rows))
 	check(t, p, "a lost GPU", []string{"NaN", "undefined"})
 	if got := p.Problems(url); got != nil {
 		t.Errorf("%q", got)
@@ -322,8 +322,8 @@ func TestBrowserReconnect(t *testing.T) {
 			var asked int
 			n.change(func() { n.down, asked = true, n.requests })
 			p.Wait(`!document.getElementById('banner').hidden && /does not answer. Last data at \d\d:\d\d:\d\d, \d+ s ago/.test(document.getElementById('banner').innerText) && document.body.classList.contains('stale')`)
-			p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`) // the last reading stays
-			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                      // some rows are missed
+			p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`) // the last reading stays
+			p.Wait(`Date.now() - warpgauge.link.answered > 5000`)                             // some rows are missed
 			var last float64
 			p.Eval("warpgauge.model.newest", &last)
 			n.change(func() { n.down, asked = false, n.requests-asked })
@@ -369,7 +369,7 @@ func TestBrowserHidden(t *testing.T) {
 
 // noGap is true if the samples since a little before a time have no gap.
 const noGap = `(() => {
-	const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'util');
+	const { ring } = warpgauge.model.pick('GPU-fa4e0001', 'activity');
 	for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
 	return true;
 })()`
@@ -429,7 +429,7 @@ func TestBrowserReload(t *testing.T) {
 		n.events = append(n.events, apiv1.Event{Time: n.now(), Kind: "reload", Text: "field list reloaded"})
 	})
 	p.Wait(`warpgauge.model.columns.length > 0 && !warpgauge.model.columns.some((c) => c.field.includes('TENSOR'))`)
-	p.Wait(`document.querySelector('.tile .util dd').innerText.includes('%')`)
+	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%')`)
 	if got := p.Problems(url); got != nil {
 		t.Errorf("%q", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/field"
 )
 
 // reading is a field of the made-up node: its value for the nth device at a time in seconds.
@@ -229,7 +230,13 @@ func (n *node) healthAnswer(*http.Request) any {
 func (n *node) listAnswer(*http.Request) any {
 	out := apiv1.List{Source: "/etc/warpgauge/counters.csv", Hash: strings.Repeat("ab", 32), Applied: n.began}
 	for _, f := range n.fields {
-		out.Fields = append(out.Fields, apiv1.ListField{Name: f.name, Metric: f.name, Type: "gauge", Unit: f.unit})
+		l := apiv1.ListField{Name: f.name, Metric: f.name, Type: "gauge", Unit: f.unit}
+		if d, _, ok := field.ByName(f.name); ok {
+			for _, m := range d.Roles() {
+				l.Roles = append(l.Roles, apiv1.Role{Role: string(m.Role), Label: m.Label, Rank: m.Rank})
+			}
+		}
+		out.Fields = append(out.Fields, l)
 	}
 	return out
 }
@@ -436,8 +443,7 @@ func mig() *node {
 // amd is a node with AMD's GPUs and XGMI.
 func amd() *node {
 	n := &node{devices: gpus(8, "AMD Instinct MI300X (simulated)")[:8]}
-	keep := map[string]bool{"DCGM_FI_DEV_GPU_UTIL": true, "DCGM_FI_PROF_DRAM_ACTIVE": true, "DCGM_FI_DEV_BOARD_POWER_WATTS": true, "DCGM_FI_DEV_GPU_TEMP": true,
-		"DCGM_FI_DEV_MEMORY_TEMP": true, "DCGM_FI_DEV_SM_CLOCK": true, "DCGM_FI_DEV_FB_USED": true, "DCGM_FI_DEV_FB_TOTAL": true}
+	keep := map[string]bool{"DCGM_FI_DEV_GPU_UTIL": true, "DCGM_FI_PROF_DRAM_ACTIVE": true, "DCGM_FI_DEV_BOARD_POWER_WATTS": true}
 	for _, f := range nvidiaReadings() {
 		if keep[f.name] {
 			n.fields = append(n.fields, f)
@@ -450,7 +456,20 @@ func amd() *node {
 		links = append(links, map[string]string{"link": link, "direction": "read"}, map[string]string{"link": link, "direction": "write"})
 	}
 	reasons := []map[string]string{{"reason": "power"}, {"reason": "thermal"}}
+	of := func(label string, values ...string) (out []map[string]string) {
+		for _, v := range values {
+			out = append(out, map[string]string{label: v})
+		}
+		return out
+	}
+	each := func(values ...float64) func(int, float64) float64 {
+		return func(d int, _ float64) float64 { return values[d%31] }
+	}
 	n.fields = append(n.fields,
+		reading{name: "amd_gpu_temperature_celsius", unit: "celsius", labels: of("sensor", "vrsoc", "junction", "mem"), value: each(99, 62, 51)},
+		reading{name: "amd_gpu_memory_used_bytes", unit: "bytes", labels: of("memory", "gtt", "vram"), value: each(1<<20, 100<<30)},
+		reading{name: "amd_gpu_memory_size_bytes", unit: "bytes", labels: of("memory", "gtt", "vram"), value: each(1<<40, 192<<30)},
+		reading{name: "amd_gpu_clock_hertz", unit: "Hz", labels: of("clock", "soc", "gfx", "mem"), value: each(5e8, 2.1e9, 1.3e9)},
 		reading{name: "DCGM_FI_DEV_POWER_MGMT_LIMIT", unit: "W", value: func(int, float64) float64 { return 750 }},
 		reading{name: "amd_gpu_throttle_active", unit: "bool", labels: reasons, value: func(d int, t float64) float64 {
 			if d%31 == 0 && load(d, t) > 0.9 {

@@ -31,15 +31,16 @@ import (
 //	# HELP warpgauge_recording HEADER
 //	the families of the page
 //	warpgauge_recording_reading{…}, the readings that the page does not show
-//	# HELP warpgauge_recording_series TRAILER
+//	# HELP warpgauge_recording_series INDEX
 //	# EOF
 //
-// The trailer leads from the series of the text to those of the header. A blank reading has no sample.
+// The index has for each series of the text its number in the header, or -1 if an earlier one has the same reading. A blank
+// reading has no sample.
 const (
-	headPrefix    = "# HELP warpgauge_recording "
-	trailerPrefix = "# HELP warpgauge_recording_series "
-	readingHead   = "# HELP warpgauge_recording_reading Readings that no series of the page shows, in the catalogue's unit.\n# TYPE warpgauge_recording_reading gauge\n"
-	end           = "# EOF\n"
+	headPrefix  = "# HELP warpgauge_recording "
+	indexPrefix = "# HELP warpgauge_recording_series "
+	readingHead = "# HELP warpgauge_recording_reading Readings that no series of the page shows, in the catalogue's unit.\n# TYPE warpgauge_recording_reading gauge\n"
+	end         = "# EOF"
 )
 
 // format is the version of the parts in JSON. Files of version 1 had another form.
@@ -50,9 +51,7 @@ const (
 	maxFile    = 256 << 20 // bytes of a file
 	maxLine    = 32 << 20  // bytes of a line
 	maxContent = 4 << 30   // bytes of all lines
-	maxSamples = 8 << 20   // of all series
-	maxSeries  = 1 << 17
-	maxDevices = 1 << 14
+	maxLines   = 32 << 20
 	maxWindow  = 16 << 20 // bytes that the decoder looks back
 	maxSpan    = 24 * time.Hour
 )
@@ -78,12 +77,6 @@ type Device struct {
 	List      int              `json:"list"` // index into Header.Lists
 	Interval  time.Duration    `json:"interval_ns"`
 	Device    collector.Device `json:"device"`
-}
-
-// trailer is the end of a file.
-type trailer struct {
-	Series  []int `json:"series"`             // by series of the text: index into Header.Series, or -1 for a reading that another series of the text has, too
-	LeftOut int   `json:"left_out,omitempty"` // series without all their samples, because there are too many
 }
 
 // Sample is one of a series. Its time is in Unix ms.
@@ -126,80 +119,45 @@ func (h *Header) view(lists []field.List) (v *view.View, series [][]int) {
 	return v, series
 }
 
-// writer writes the samples of a recording.
-type writer struct {
-	h       *Header
-	samples func(history.Series) iter.Seq2[int64, float64]
-	left    int          // samples that may follow
-	cut     map[int]bool // series that lack some
-	trailer trailer
-}
-
-// write writes a recording: of each series, its samples from the header's time From to before Until. lists are the
-// header's. It returns how many series are not whole, because there are too many samples.
-func write(to io.Writer, h *Header, lists []field.List, page exposition.Options, samples func(history.Series) iter.Seq2[int64, float64]) (leftOut int, err error) {
+// write writes a recording: of each series, its samples from the header's time From to before Until. lists are the header's.
+func write(to io.Writer, h *Header, lists []field.List, page exposition.Options, samples func(history.Series) iter.Seq2[int64, float64]) error {
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	b := bufio.NewWriterSize(&limited{to: z, left: maxContent}, 64<<10)
-	b.WriteString(comment(headPrefix, h)) //nolint:errcheck,gosec // Flush returns it, here and below
-	w := writer{h: h, samples: samples, left: maxSamples, cut: make(map[int]bool), trailer: trailer{Series: []int{}}}
+	b := bufio.NewWriterSize(&limited{to: z, left: maxContent}, 64<<10) // Flush returns the first error
+	fmt.Fprint(b, comment(headPrefix, h))                               //nolint:errcheck // as said
 	v, series := h.view(lists)
-	shown := make(map[int]bool)
-	for _, a := range exposition.WriteArchive(b, v, page, func(source, column int) iter.Seq2[int64, float64] { return w.bounded(series[source][column]) }) {
+	index, shown := []int{}, make(map[int]bool)
+	for _, a := range exposition.WriteArchive(b, v, page, func(source, column int) iter.Seq2[int64, float64] { return samples(h.Series[series[source][column]]) }) {
 		at := series[a.Source][a.Column]
 		if _, known := scaleOf(&v.Sources[a.Source].Fields, a.Family); !known || a.Repeated {
 			at = -1 // a name without a row of the list cannot be read back
 		}
 		shown[at] = true
-		w.trailer.Series = append(w.trailer.Series, at)
+		index = append(index, at)
 	}
-	w.readings(b, shown)
-	w.trailer.LeftOut = len(w.cut)
-	b.WriteString(comment(trailerPrefix, &w.trailer)) //nolint:errcheck,gosec // as above
-	b.WriteString(end)                                //nolint:errcheck,gosec // as above
-	return len(w.cut), errors.Join(b.Flush(), z.Close())
-}
-
-// bounded returns the samples of a series, while there are not too many.
-func (w *writer) bounded(series int) iter.Seq2[int64, float64] {
-	return func(yield func(int64, float64) bool) {
-		for at, v := range w.samples(w.h.Series[series]) {
-			if w.left--; w.left < 0 {
-				w.cut[series] = true
-				return
-			}
-			if !yield(at, v) {
-				return
-			}
-		}
-	}
-}
-
-// readings writes the series that are not shown. Events of one instant are 1 ms apart, as Prometheus has one sample of a
-// series at a time.
-func (w *writer) readings(b *bufio.Writer, shown map[int]bool) {
 	line, head := []byte(nil), readingHead
-	for i := range w.h.Series {
+	for i := range h.Series {
 		if shown[i] {
 			continue
 		}
-		begin, last := readingText(&w.h.Series[i]), int64(math.MinInt64)
-		for at, v := range w.bounded(i) {
+		begin, last := readingText(&h.Series[i]), int64(math.MinInt64)
+		for at, v := range samples(h.Series[i]) {
 			if math.IsNaN(v) {
 				continue
 			}
 			if last == math.MinInt64 {
-				w.trailer.Series = append(w.trailer.Series, i)
+				index = append(index, i)
 			}
-			last = max(at, last+1)
-			b.WriteString(head) //nolint:errcheck,gosec // write's Flush returns it
+			last = max(at, last+1) // Prometheus has one sample of a series at a time, and a device several events
+			line = exposition.AppendSample(append(append(line[:0], head...), begin...), v, last)
 			head = ""
-			line = exposition.AppendSample(append(line[:0], begin...), v, last)
-			b.Write(line) //nolint:errcheck,gosec // as above
+			b.Write(line) //nolint:errcheck,gosec // as said
 		}
 	}
+	fmt.Fprint(b, comment(indexPrefix, index), end, "\n") //nolint:errcheck // as said
+	return errors.Join(b.Flush(), z.Close())
 }
 
 // readingText returns name and labels of a series that the page does not show.
@@ -208,19 +166,15 @@ func readingText(s *history.Series) string {
 	if d, ok := field.ByID(s.Field); ok {
 		name = d.Name
 	}
-	var labels []string
-	for _, l := range s.Labels {
-		labels = append(labels, l.Name+"="+l.Value)
-	}
-	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace
-	text := fmt.Sprintf(`warpgauge_recording_reading{device="%s",field="%s"`, escape(s.Device), name)
-	if len(labels) > 0 {
-		text += fmt.Sprintf(`,labels="%s"`, escape(strings.Join(labels, " ")))
-	}
+	labels := append([]collector.Label{{Name: "device", Value: s.Device}, {Name: "field", Value: name}}, s.Labels...)
 	if s.Buffered {
-		text += `,buffered="true"`
+		labels = append(labels, collector.Label{Name: "buffered", Value: "true"})
 	}
-	return text + "} "
+	var text []string
+	for _, l := range labels {
+		text = append(text, l.Name+`="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(l.Value)+`"`)
+	}
+	return "warpgauge_recording_reading{" + strings.Join(text, ",") + "} "
 }
 
 // comment returns a line with JSON whose escapes are all of the form \uXXXX, which OpenMetrics leaves as they are.
@@ -258,11 +212,9 @@ func (l *limited) Write(p []byte) (int, error) {
 
 // reader reads the lines of a file of any origin, within limits.
 type reader struct {
+	*bufio.Scanner
 	z    *zstd.Decoder
-	r    *bufio.Reader
 	line int
-	left int
-	text []byte
 }
 
 func newReader(from io.Reader) (*reader, error) {
@@ -270,38 +222,25 @@ func newReader(from io.Reader) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read recording: %w", err)
 	}
-	return &reader{z: z, r: bufio.NewReaderSize(z, 64<<10), left: maxContent}, nil
+	r := &reader{Scanner: bufio.NewScanner(io.LimitReader(z, maxContent)), z: z}
+	r.Buffer(nil, maxLine)
+	r.Split(func(data []byte, _ bool) (int, []byte, error) { return bufio.ScanLines(data, false) }) // a line that is cut off is none
+	return r, nil
 }
 
-func (r *reader) close() { r.z.Close() }
-
-// next returns the next line without its end, until the next call.
+// next returns the next line, until the next call.
 func (r *reader) next() ([]byte, error) {
-	r.line++
-	r.text = r.text[:0]
-	for {
-		part, err := r.r.ReadSlice('\n')
-		r.text = append(r.text, part...)
-		r.left -= len(part)
-		switch {
-		case len(r.text) > maxLine || r.left < 0:
-			return nil, r.fail(errors.New("it is larger than a recording can be"))
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return nil, r.fail(io.ErrUnexpectedEOF)
-		case err != nil:
-			return nil, r.fail(err)
-		}
-		return r.text[:len(r.text)-1], nil
+	if r.line++; r.line > maxLines || !r.Scan() {
+		return nil, r.fail(cmp.Or(r.Err(), io.ErrUnexpectedEOF))
 	}
+	return r.Bytes(), nil
 }
 
 func (r *reader) fail(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("read recording: it ends within line %d: the file is not whole", r.line)
-	case r.line == 1 && (errors.Is(err, zstd.ErrMagicMismatch) || errors.Is(err, zstd.ErrCRCMismatch)):
+	case r.line == 1 && errors.Is(err, zstd.ErrMagicMismatch):
 		return fmt.Errorf("read recording: the file is not one: %w", err)
 	}
 	return fmt.Errorf("read recording: line %d: %w", r.line, err)
@@ -313,7 +252,7 @@ func ReadHeader(from io.Reader) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
+	defer r.z.Close()
 	return r.header()
 }
 
@@ -335,8 +274,8 @@ func (r *reader) header() (*Header, error) {
 		return nil, fmt.Errorf("read recording: its format is %d, this version of warpgauge reads %d", h.Format, format)
 	}
 	span := h.Until.Sub(h.From)
-	if span <= 0 || span > maxSpan || len(h.Devices) > maxDevices || len(h.Lists) > len(h.Devices) || len(h.Series) > maxSeries {
-		return nil, r.fail(fmt.Errorf("%v with %d devices, %d lists and %d series is not what a recording can be", span, len(h.Devices), len(h.Lists), len(h.Series)))
+	if span <= 0 || span > maxSpan || len(h.Lists) > len(h.Devices) {
+		return nil, r.fail(fmt.Errorf("%v with %d devices and %d lists is not what a recording can be", span, len(h.Devices), len(h.Lists)))
 	}
 	devices := make(map[string]bool, len(h.Devices))
 	for i := range h.Devices {
@@ -366,7 +305,7 @@ func Read(from io.Reader) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
+	defer r.z.Close()
 	h, err := r.header()
 	if err != nil {
 		return nil, err
@@ -379,107 +318,90 @@ func Read(from io.Reader) (*Recording, error) {
 		}
 		out.Fields = append(out.Fields, list)
 	}
-	parts, t, err := r.parts(out.From.UnixMilli(), out.Until.UnixMilli())
-	if err != nil {
+	if err := out.read(r); err != nil {
 		return nil, err
-	}
-	if len(t.Series) != len(parts) {
-		return nil, r.fail(fmt.Errorf("there should be %d series, there are %d", len(t.Series), len(parts)))
-	}
-	if err := out.join(parts, t); err != nil {
-		return nil, r.fail(err)
 	}
 	return out, nil
 }
 
-// parts reads all lines after the first one, whose times are from a time to before another.
-func (r *reader) parts(from, until int64) (parts []part, t trailer, err error) {
+// read reads all lines after the first one.
+func (r *Recording) read(from *reader) error {
+	var parts []part
 	var current []byte // name and labels
-	for samples := 0; ; {
-		line, err := r.next()
+	var index []int
+	for {
+		line, err := from.next()
 		if err != nil {
-			return nil, t, err
+			return err
 		}
-		if text, ok := bytes.CutPrefix(line, []byte(trailerPrefix)); ok {
-			if err := json.Unmarshal(text, &t); err != nil {
-				return nil, t, r.fail(err)
+		if text, ok := bytes.CutPrefix(line, []byte(indexPrefix)); ok {
+			err = json.Unmarshal(text, &index)
+		} else if string(line) == end {
+			break
+		} else if !bytes.HasPrefix(line, []byte("#")) {
+			var series []byte
+			var s Sample
+			if series, s, err = parseSample(line); err == nil {
+				if !bytes.Equal(series, current) {
+					current = append(current[:0], series...)
+					name, _, _ := bytes.Cut(series, []byte("{"))
+					parts = append(parts, part{metric: string(name)})
+				}
+				p := &parts[len(parts)-1]
+				p.samples = append(p.samples, s)
 			}
-			continue
 		}
-		if string(line) == strings.TrimSuffix(end, "\n") {
-			if _, err := r.r.ReadByte(); !errors.Is(err, io.EOF) { // which has the decoder check the sum
-				return nil, t, r.fail(cmp.Or(err, errors.New("something follows the end")))
-			}
-			return parts, t, nil
+		if err != nil {
+			return from.fail(err)
 		}
-		if len(line) > 0 && line[0] == '#' {
-			continue
-		}
-		series, s, ok := parseSample(line)
-		if !ok || s.Time < from || s.Time >= until+maxShift || samples == maxSamples || len(parts) > 2*maxSeries {
-			return nil, t, r.fail(fmt.Errorf("%.100q is not a sample of the recorded time, or one too many", line))
-		}
-		samples++
-		if !bytes.Equal(series, current) {
-			current = append(current[:0], series...)
-			name, _, _ := bytes.Cut(series, []byte("{"))
-			parts = append(parts, part{metric: string(name)})
-		}
-		p := &parts[len(parts)-1]
-		p.samples = append(p.samples, s)
 	}
+	if from.Scan() || from.Err() != nil { // which has the decoder check the sum
+		return from.fail(cmp.Or(from.Err(), errors.New("something follows the end")))
+	}
+	if err := r.join(parts, index); err != nil {
+		return from.fail(err)
+	}
+	return nil
 }
 
-// maxShift is how far after its end a recording may have an event, ms: one of several of the last instant.
-const maxShift = 1000
-
 // parseSample splits a line.
-func parseSample(line []byte) (series []byte, s Sample, ok bool) {
+func parseSample(line []byte) (series []byte, s Sample, err error) {
 	at := bytes.LastIndexByte(line, ' ')
 	value := bytes.LastIndexByte(line[:max(at, 0)], ' ')
 	if value < 0 {
-		return nil, s, false
+		return nil, s, fmt.Errorf("%.100q is not a sample", line)
 	}
 	v, err := strconv.ParseFloat(string(line[value+1:at]), 64)
 	seconds, errAt := strconv.ParseFloat(string(line[at+1:]), 64)
-	s = Sample{int64(math.Round(seconds * 1000)), v}
-	return line[:value], s, err == nil && errAt == nil && math.Abs(seconds) < 1<<40
+	if err = cmp.Or(err, errAt); err == nil && !(math.Abs(seconds) < 1<<40) {
+		err = fmt.Errorf("%v is not a time", seconds)
+	}
+	return line[:value], Sample{int64(math.Round(seconds * 1000)), v}, err
 }
 
 // join gives each series of the header its samples. The XIDs of a device are several series of the text.
-func (r *Recording) join(parts []part, t trailer) error {
+func (r *Recording) join(parts []part, index []int) error {
+	if len(index) != len(parts) {
+		return fmt.Errorf("there should be %d series, there are %d", len(index), len(parts))
+	}
 	lists := make(map[string]*field.List, len(r.Devices))
 	for i := range r.Devices {
 		lists[r.Devices[i].Device.ID] = &r.Fields[r.Devices[i].List]
 	}
-	joined := make(map[int]bool)
-	for i, at := range t.Series {
+	for i, at := range index {
+		if at < -1 || at >= len(r.Series) {
+			return fmt.Errorf("series %d of the text is said to be number %d of %d", i, at, len(r.Series))
+		}
 		if at == -1 {
 			continue
 		}
-		if at < 0 || at >= len(r.Series) {
-			return fmt.Errorf("series %d of the text is said to be number %d of %d", i, at, len(r.Series))
-		}
 		scale, _ := scaleOf(lists[r.Series[at].Device], parts[i].metric)
-		for k := range parts[i].samples {
-			s := &parts[i].samples[k]
-			s.Value = scale.Reading(s.Value)
+		for _, s := range parts[i].samples {
+			r.Samples[at] = append(r.Samples[at], Sample{s.Time, scale.Reading(s.Value)})
 		}
-		if r.Samples[at] == nil {
-			r.Samples[at] = parts[i].samples
-			continue
-		}
-		r.Samples[at] = append(r.Samples[at], parts[i].samples...)
-		joined[at] = true
 	}
-	for at, samples := range r.Samples {
-		byTime := func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) }
-		if joined[at] {
-			slices.SortStableFunc(samples, byTime)
-		}
-		if !slices.IsSortedFunc(samples, byTime) {
-			return fmt.Errorf("samples of %q are not in their order", r.Series[at].Device)
-		}
+	for _, samples := range r.Samples {
+		slices.SortStableFunc(samples, func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) })
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func TestNamesOfARecording(t *testing.T) {
 		"# HELP DCGM_FI_DEV_SM_CLOCK Clock\n# TYPE DCGM_FI_DEV_SM_CLOCK gauge\nDCGM_FI_DEV_SM_CLOCK" + labels + `namespace="ns",pod="p"} 1980 1000000000.000` + "\n",
 		"DCGM_FI_DEV_SM_CLOCK_HERTZ" + labels + `namespace="ns",pod="p"} 1981000000 1000000001.000` + "\n",
 		`DCGM_FI_DEV_XID_ERRORS` + labels + `err_code="79",err_msg="` + field.XIDText(79) + `",namespace="ns",pod="p"} 79 1000000002.001` + "\n",
-		`warpgauge_recording_reading{device="GPU-a",field="DCGM_FI_DEV_POWER_USAGE",labels="l=a \"b\" \\",buffered="true"} 99.5 1000000000.100` + "\n",
+		`warpgauge_recording_reading{device="GPU-a",field="DCGM_FI_DEV_POWER_USAGE",l="a \"b\" \\",buffered="true"} 99.5 1000000000.100` + "\n",
 		`warpgauge_recording_reading{device="GPU-a",field="DCGM_FI_DEV_GPU_TEMP"} 40 1000000000.000` + "\n",
 		`a \u0022quoted\u0022 text with a \u005c and\u000aa second line`,
 	} {
@@ -126,20 +126,5 @@ func TestPrometheusReadsARecording(t *testing.T) {
 	}
 	if got := bytes.Count(dump, []byte("\n")); got != want {
 		t.Errorf("Prometheus has %d samples, the recording %d:\n%s\n%s", got, want, dump, all)
-	}
-}
-
-// TestSamplesAreBounded: what is beyond the limit is left out, and the rest is a recording.
-func TestSamplesAreBounded(t *testing.T) {
-	h, samples := example()
-	w := writer{h: h, samples: samplesOf(h, samples), left: 2500, cut: make(map[int]bool)}
-	n := 0
-	for i := range h.Series {
-		for range w.bounded(i) {
-			n++
-		}
-	}
-	if n != 2500 || len(w.cut) != 18 {
-		t.Errorf("%d samples, %d series are cut", n, len(w.cut))
 	}
 }

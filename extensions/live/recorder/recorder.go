@@ -375,10 +375,6 @@ func (r *Recorder) write(p *pending, now time.Time) (*Header, error) {
 	h := r.header(p, now, now.Sub(p.began))
 	from, until := h.From.UnixMilli(), h.Until.UnixMilli()
 	all := slices.DeleteFunc(r.o.History.Series(history.Match{}), func(s history.Series) bool { return s.Last < from })
-	if n := len(all) - maxSeries; n > 0 {
-		r.log.Warn("recording lacks series, because there are too many", zap.Int("series", n))
-		all = all[:maxSeries]
-	}
 	lists := r.addSeries(h, all)
 	root, err := r.directory.Open()
 	if err != nil {
@@ -386,13 +382,9 @@ func (r *Recorder) write(p *pending, now time.Time) (*Header, error) {
 	}
 	defer func() { _ = root.Close() }() // files are closed on their own
 	return h, file.WriteWhole(root, h.Name, func(w io.Writer) error {
-		cut, err := write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, lists, r.o.Page, func(s history.Series) iter.Seq2[int64, float64] {
+		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, lists, r.o.Page, func(s history.Series) iter.Seq2[int64, float64] {
 			return r.o.History.Samples(s, from, until)
 		})
-		if cut > 0 {
-			r.log.Warn("recording lacks samples, because there are too many", zap.Int("series", cut), zap.Int("limit", maxSamples))
-		}
-		return err
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/selfmetrics"
@@ -81,7 +82,6 @@ func NewReplay(r *Recording, version string, judge Judge, at time.Duration) (*Re
 	}, func() float64 { return float64(p.now().UnixMilli()) / 1000 }))
 	p.self = selfmetrics.New(registry, selfmetrics.Options{Logger: zap.NewNop()})
 
-	list := r.list()
 	log := api.NewLog(p.now)
 	for _, e := range r.Events {
 		log.Add(e)
@@ -90,48 +90,34 @@ func NewReplay(r *Recording, version string, judge Judge, at time.Duration) (*Re
 		Hostname: r.Hostname, Version: version, Recording: r.Name,
 		View: func() *view.View { return p.showing.Load().view }, Status: p.status,
 		Health:    func() *verdict.Snapshot { return p.judge(p.showing.Load().view, p.status(), p.now()) },
-		List:      func() apiv1.List { return apiv1.List{Source: "the recording", Applied: r.From} },
-		Fields:    func() field.List { return list },
+		Lists:     r,
 		Users:     func(d *collector.Device) []apiv1.User { return p.users[d.ID].Users },
 		Processes: func(d *collector.Device) []apiv1.Process { return p.users[d.ID].Processes },
-		Events:    log, History: p.history(), HistoryAge: r.Until.Sub(r.From), Now: p.now,
+		Events:    log, History: r.history(), HistoryAge: r.Until.Sub(r.From), Now: p.now,
 	})
 	p.seek(at)
 	return p, nil
 }
 
-// list returns the fields of all lists: there is another one after a reload, and none if there was no device.
-func (r *Recording) list() (out field.List) {
-	seen := make(map[string]bool)
+// Status implements api.Lists, with the fields of all lists: there is another one after a reload, and none if there was no
+// device.
+func (r *Recording) Status() lists.Status {
+	var all field.List
 	for _, list := range r.Fields {
 		for _, f := range list.Fields {
-			if !seen[f.Name] {
-				seen[f.Name] = true
-				out.Fields = append(out.Fields, f)
+			if !slices.ContainsFunc(all.Fields, func(g field.Field) bool { return g.Name == f.Name }) {
+				all.Fields = append(all.Fields, f)
 			}
 		}
 	}
-	return out
+	return lists.Status{InService: lists.List{Origin: "the recording", Fields: all}, Applied: r.From}
 }
 
-// history returns the history that the recording is. A reading is blank at the times at which others of its device are not.
-func (p *Replay) history() *history.History {
+// history returns the history that the recording is.
+func (r *Recording) history() *history.History {
 	h := history.New(history.Options{Rows: rows.New(new(view.Board), nil), MaxBytes: math.MaxInt64})
-	sampled := make(map[int]iter.Seq2[int64, float64])
-	for i := range p.tracks {
-		t := &p.tracks[i]
-		for c, at := range t.series {
-			if !isEvent(t.source.Columns[c].Field) {
-				sampled[at] = t.column(c)
-			}
-		}
-	}
-	for i, s := range p.recording.Series {
-		samples := sampled[i]
-		if samples == nil {
-			samples = each(p.recording.Samples[i])
-		}
-		h.Load(s, samples)
+	for i, s := range r.Series {
+		h.Load(s, each(r.Samples[i]))
 	}
 	return h
 }
@@ -269,7 +255,7 @@ func (m *moment) feed(tracks []track, until time.Time) (fed bool) {
 }
 
 // maxCells bounds what a replay keeps in memory.
-const maxCells = 4 * maxSamples
+const maxCells = 32 << 20
 
 // tracksOf makes the rows of each device: one for each time at which it was sampled. Events are in the first row after
 // them. Samples of a driver's buffer are in the history only.
@@ -312,19 +298,6 @@ func (t *track) fill(r *Recording) {
 			}
 			if row < len(t.times) {
 				t.cells[row][c] = s.Value
-			}
-		}
-	}
-}
-
-// column returns the samples of a column from the first one on, with blanks between them.
-func (t *track) column(c int) iter.Seq2[int64, float64] {
-	return func(yield func(int64, float64) bool) {
-		known := false
-		for i, at := range t.times {
-			v := t.cells[i][c]
-			if known = known || !math.IsNaN(v); known && !yield(at, v) {
-				return
 			}
 		}
 	}

@@ -238,6 +238,29 @@ func TestOneBadReport(t *testing.T) {
 	s.until("done", time.Hour, func() bool { return s.state() == Done })
 }
 
+// A stage is a share of the agents that are there, and has none that has said it stops.
+func TestAgentsThatLeftTakeNoPart(t *testing.T) {
+	s := newSim(t, 200, "")
+	s.stable()
+	gone := map[UID]bool{}
+	for _, n := range s.nodes[:100] {
+		n.sequence++
+		s.core.report(&report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, leaving: true}, s.now)
+		n.away, gone[n.uid] = true, true
+	}
+	s.offerList(listB)
+	s.run(5 * time.Second)
+	members := s.rollout().members
+	if s.rollout().Stage != 1 || len(members) != 1 {
+		t.Errorf("stage %d has %d agents, want 1 of the 100 that are there", s.rollout().Stage, len(members))
+	}
+	for uid := range members {
+		if gone[uid] {
+			t.Errorf("%s takes part, but has left", uid)
+		}
+	}
+}
+
 // A paused rollout changes nothing: neither for nodes that have the list nor for others, whatever they report.
 func TestPauseFreezes(t *testing.T) {
 	s := newSim(t, 200, "")

@@ -20,7 +20,8 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/extensions/remote/transport"
+	"warpgauge/pkg/lists"
 )
 
 // Options are how an Agent reaches its server.
@@ -29,14 +30,20 @@ type Options struct {
 	Transport http.RoundTripper // adds credentials
 	Interval  time.Duration     // between two polls, give or take a fifth
 	MaxBytes  int64             // of a list
-	Node      *remote.Node
-	// Failed hears what is wrong with the server, Answered of each good answer, Refused why no
-	// list can be taken from an offer. They log what is new to them.
-	Failed   func(error)
-	Answered func()
-	Refused  func(error)
-	Ignored  *prometheus.CounterVec // of offers that are ignored, by name; label: offer
-	Logger   *zap.Logger
+	Identity  Identity
+	Node      Node
+	Desk      Desk
+	Ignored   *prometheus.CounterVec // offers that are ignored, by name; label: offer
+	Logger    *zap.Logger
+}
+
+// Desk decides on what the server offers. Its methods log what is new to them.
+type Desk interface {
+	// Deliver returns when a list is in service or refused.
+	Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome
+	Answered()             // the server has sent a good answer
+	Unreachable(err error) // the server cannot be used
+	Refused(err error)     // no list can be taken from an offer
 }
 
 // Times and rates. All bounds hold whatever the server sends.
@@ -55,7 +62,7 @@ const (
 	minMessage   = 4 << 20 // bytes that a message may have; more if a list may
 )
 
-// Agent is a remote.Source: an OpAMP server.
+// Agent reports to an OpAMP server and takes lists from it.
 type Agent struct {
 	o       Options
 	log     *zap.Logger
@@ -91,12 +98,12 @@ type Agent struct {
 
 // New returns an Agent. Only Run connects.
 func New(o Options) (*Agent, error) {
-	id, err := uuid.Parse(o.Node.InstanceID)
+	id, err := uuid.Parse(o.Identity.InstanceID)
 	if err != nil {
 		return nil, fmt.Errorf("instance id: %w", err)
 	}
 	u := *o.URL
-	origin := remote.Origin("opamp+" + u.String())
+	origin := transport.Origin("opamp+" + u.String())
 	if u.Path == "" {
 		u.Path = "/v1/opamp"
 	}
@@ -123,12 +130,12 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run implements remote.Source. In addition to its own there is a goroutine while a list is delivered,
+// Run asks the server until ctx ends. In addition to its own there is a goroutine while a list is delivered,
 // and one that reads a WebSocket.
-func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
+func (a *Agent) Run(ctx context.Context) error {
 	type result struct {
 		of  *offer
-		out *remote.Outcome
+		out *lists.Outcome
 	}
 	results := make(chan result, 1)
 	defer func() {
@@ -159,7 +166,7 @@ func (a *Agent) Run(ctx context.Context, deliver remote.Deliver) error {
 		case <-a.due:
 			o := a.waiting
 			a.due, a.waiting, a.busy, a.tried = nil, nil, true, time.Now()
-			go func() { results <- result{o, deliver(ctx, o.list)} }()
+			go func() { results <- result{o, a.o.Desk.Deliver(ctx, o.list)} }()
 		case r := <-results:
 			a.busy = false
 			a.delivered(r.of, r.out)
@@ -210,7 +217,7 @@ func (a *Agent) tick(ctx context.Context) {
 		a.fail(fmt.Errorf("the server has not answered %d messages", a.unanswered))
 		return
 	}
-	a.poll = now.Add(remote.Jitter(a.o.Interval))
+	a.poll = now.Add(transport.Jitter(a.o.Interval))
 	b, err := proto.Marshal(m)
 	if err != nil {
 		a.fail(err)
@@ -223,7 +230,7 @@ func (a *Agent) tick(ctx context.Context) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.fail(err)
-		if e := (*remote.ServerError)(nil); errors.As(err, &e) && e.Code == http.StatusRequestEntityTooLarge {
+		if e := (*transport.ServerError)(nil); errors.As(err, &e) && e.Code == http.StatusRequestEntityTooLarge {
 			a.known = sums // the same message must not be sent again
 		}
 	case answer == nil:
@@ -264,12 +271,12 @@ func (a *Agent) fail(err error) {
 	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
 		wait = upTo(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
 	}
-	if e := (*remote.ServerError)(nil); errors.As(err, &e) {
+	if e := (*transport.ServerError)(nil); errors.As(err, &e) {
 		wait = max(wait, e.After+upTo(e.After/5))
 	}
 	a.failed = time.Now()
 	a.poll = a.failed.Add(wait)
-	a.o.Failed(err)
+	a.o.Desk.Unreachable(err)
 }
 
 // receive does what a message of the server says, as far as it may.
@@ -292,7 +299,7 @@ func (a *Agent) receive(b []byte) {
 		return
 	}
 	a.failures, a.unanswered = 0, 0
-	a.o.Answered()
+	a.o.Desk.Answered()
 	for _, name := range others {
 		a.o.Ignored.WithLabelValues(name).Inc()
 		if !a.named[name] {
@@ -319,9 +326,9 @@ func (a *Agent) receive(b []byte) {
 
 // reportedError is what the server says is wrong.
 func reportedError(e *protobufs.ServerErrorResponse) error {
-	return &remote.ServerError{
+	return &transport.ServerError{
 		Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
-		After: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(remote.MaxRetryAfter))),
+		After: time.Duration(min(e.GetRetryInfo().GetRetryAfterNanoseconds(), uint64(transport.MaxRetryAfter))),
 	}
 }
 
@@ -370,14 +377,14 @@ func (a *Agent) schedule() {
 
 // refuse reports an offer without a list that could be tried.
 func (a *Agent) refuse(o *offer) {
-	a.o.Refused(o.err)
+	a.o.Desk.Refused(o.err)
 	a.status = failed(o.hash, o.err.Error(), a.o.Node.Facts().ListHash)
 	a.wake(soon)
 }
 
 // delivered reports what became of a list, if it still is the newest one. Deliver has
 // logged it.
-func (a *Agent) delivered(o *offer, out *remote.Outcome) {
+func (a *Agent) delivered(o *offer, out *lists.Outcome) {
 	if !bytes.Equal(o.hash, a.status.GetLastRemoteConfigHash()) {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/pkg/lists"
 )
 
 // statusText is a status in short.
@@ -129,7 +129,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 		p.mu.Unlock()
 		b.change(func() {
 			b.facts.SampleSeconds, b.facts.Series = -1, 0
-			b.facts.Devices = []remote.Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Status: "stalled", Error: "no answer for 30s"}}
+			b.facts.Devices = []Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Status: "stalled", Error: "no answer for 30s"}}
 		})
 		elapse(changeDelay)
 		m, _ := p.view()
@@ -152,15 +152,15 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 func TestOfferIsAcknowledged(t *testing.T) {
 	running := "the list in service stays, SHA-256 ca11ab1e"
 	for name, c := range map[string]struct {
-		out  remote.Outcome
+		out  lists.Outcome
 		want string
 		text []string
 	}{
-		"applied":   {remote.Outcome{Status: remote.Applied}, "r1 APPLIED", nil},
-		"unchanged": {remote.Outcome{Status: remote.Unchanged}, "r1 APPLIED", nil},
-		"reported":  {remote.Outcome{Status: remote.Reported, Running: "ca11ab1e"}, "r1 FAILED", []string{ReportOnly, running}},
+		"applied":   {lists.Outcome{Answer: lists.Applied}, "r1 APPLIED", nil},
+		"unchanged": {lists.Outcome{Answer: lists.Unchanged}, "r1 APPLIED", nil},
+		"reported":  {lists.Outcome{Answer: lists.Reported, Running: "ca11ab1e"}, "r1 FAILED", []string{ReportOnly, running}},
 		"failed": {
-			remote.Outcome{Status: remote.Failed, Running: "ca11ab1e", Err: errors.New("the guard refuses 1 line"), Refused: []remote.Refusal{{Line: 3, Text: "interval 1ms is too short"}}},
+			lists.Outcome{Answer: lists.Failed, Running: "ca11ab1e", Err: errors.New("the guard refuses 1 line"), Refused: []lists.Refusal{{Line: 3, Text: "interval 1ms is too short"}}},
 			"r1 FAILED", []string{"the guard refuses 1 line", "line 3: interval 1ms is too short", running},
 		},
 	} {
@@ -168,7 +168,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 			inBubble(t, func(t *testing.T, scheme string) {
 				p := &peer{reply: offering(config("r1", ConfigName, "text/csv", csv))}
 				b := startPeer(t, scheme, p, nil)
-				b.decides(func(*remote.Offer) *remote.Outcome { time.Sleep(15 * time.Second); return &c.out })
+				b.decides(func(*lists.Offer) *lists.Outcome { time.Sleep(15 * time.Second); return &c.out })
 				elapse(spread + 2*time.Second)
 				if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLYING" {
 					t.Errorf("while it is delivered: status %v", m.RemoteConfigStatus)
@@ -185,7 +185,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				if n > 4 {
 					t.Errorf("%d messages for one offer", n)
 				}
-				if diff := cmp.Diff([]*remote.Offer{{Origin: "opamp+" + scheme + "://fleet.example/v1/opamp", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
+				if diff := cmp.Diff([]*lists.Offer{{Origin: "opamp+" + scheme + "://fleet.example/v1/opamp", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -198,8 +198,7 @@ func TestRestartIsNoNewOffer(t *testing.T) {
 	inBubble(t, func(t *testing.T, scheme string) {
 		p := &peer{reply: offering(config("r1", "", "text/csv", csv))}
 		b := startPeer(t, scheme, p, func(o *Options) {
-			kept := &remote.Offer{Origin: "opamp+" + o.URL.String(), Revision: "7231", Content: []byte(csv)}
-			o.Node.Effective = func() *remote.Offer { return kept }
+			o.Node.(*node).effective = &lists.Offer{Origin: "opamp+" + o.URL.String(), Revision: "7231", Content: []byte(csv)}
 		})
 		elapse(2 * interval)
 		m, _ := p.view()
@@ -304,7 +303,7 @@ func TestServerCapabilitiesAreKept(t *testing.T) {
 		}}
 		b := startPeer(t, "http", p, nil)
 		elapse(2 * interval)
-		b.change(func() { b.effective = &remote.Offer{Content: []byte("other")} })
+		b.change(func() { b.effective = &lists.Offer{Content: []byte("other")} })
 		elapse(2 * interval)
 		if m, _ := p.view(); string(m.EffectiveConfig.ConfigMap.ConfigMap[ConfigName].Body) != csv {
 			t.Error("the effective configuration was sent to a server that does not accept it")
@@ -319,9 +318,9 @@ func TestEndWhileAListIsDelivered(t *testing.T) {
 		h, c := p.handler(t)
 		b := start(t, "http", h, c, nil)
 		ended := make(chan struct{})
-		b.decides(func(*remote.Offer) *remote.Outcome {
+		b.decides(func(*lists.Offer) *lists.Outcome {
 			<-ended
-			return &remote.Outcome{Status: remote.Failed, Err: context.Canceled}
+			return &lists.Outcome{Answer: lists.Failed, Err: context.Canceled}
 		})
 		elapse(spread + soon)
 		stopped := make(chan struct{})

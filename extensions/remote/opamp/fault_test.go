@@ -19,7 +19,8 @@ import (
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"google.golang.org/protobuf/proto"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/extensions/remote/transport"
+	"warpgauge/pkg/lists"
 )
 
 // answer makes a handler of a message.
@@ -147,7 +148,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 					t.Errorf("the second request came %s after the first one, want at least %s", gap, c.least)
 				}
 				for i := 1; i < n; i++ {
-					if gap := requests[i].Sub(requests[i-1]); gap > remote.MaxRetryAfter*5/4 {
+					if gap := requests[i].Sub(requests[i-1]); gap > transport.MaxRetryAfter*5/4 {
 						t.Errorf("%s between two requests", gap)
 					}
 				}
@@ -164,7 +165,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				if !named || len(failures[0]) > 500 {
 					t.Errorf("the fault is called %.600q, want %q", failures[0], c.want)
 				}
-				elapse(2*remote.MaxRetryAfter + time.Minute)
+				elapse(2*transport.MaxRetryAfter + time.Minute)
 				if m, _ := p.view(); m == nil || statusText(m.RemoteConfigStatus) != "good APPLIED" {
 					t.Errorf("when the server is well: %v", m)
 				}
@@ -275,8 +276,8 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 			t.Errorf("%d messages, status %v", n, m.RemoteConfigStatus)
 		}
 		// What failed may succeed later.
-		b.outcome = func(*remote.Offer) *remote.Outcome {
-			return &remote.Outcome{Status: remote.Failed, Err: errors.New("busy")}
+		b.outcome = func(*lists.Offer) *lists.Outcome {
+			return &lists.Outcome{Answer: lists.Failed, Err: errors.New("busy")}
 		}
 		p.set(func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			return &protobufs.ServerToAgent{RemoteConfig: config("r2", "", "", csv)}
@@ -483,7 +484,7 @@ func FuzzReceive(f *testing.F) {
 			if a.waiting != nil && (a.waiting.list == nil || !bytes.Contains(slices.Concat(first, []byte{0}, second), a.waiting.list.Content)) {
 				t.Fatalf("%+v is to be delivered", a.waiting)
 			}
-			if wait := time.Until(a.poll); wait > remote.MaxRetryAfter*6/5 {
+			if wait := time.Until(a.poll); wait > transport.MaxRetryAfter*6/5 {
 				t.Fatalf("the next message is in %s", wait)
 			}
 		}

@@ -24,7 +24,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/proto"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/pkg/lists"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -158,11 +158,11 @@ func (p *peer) set(reply func(int, *protobufs.AgentToServer) *protobufs.ServerTo
 // node is the exporter as the agent sees it.
 type node struct {
 	mu        sync.Mutex
-	facts     remote.Facts
-	effective *remote.Offer
+	facts     Facts
+	effective *lists.Offer
 	changed   chan struct{}
-	delivered []*remote.Offer
-	outcome   func(*remote.Offer) *remote.Outcome
+	delivered []*lists.Offer
+	outcome   func(*lists.Offer) *lists.Outcome
 	failures  []string
 	refusals  []string
 	answers   int
@@ -176,7 +176,45 @@ func (n *node) change(f func()) {
 	n.changed = make(chan struct{})
 }
 
-func (n *node) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
+// Facts implements Node, as the next two do.
+func (n *node) Facts() Facts {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.facts
+}
+
+func (n *node) Effective() *lists.Offer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.effective
+}
+
+func (n *node) Changed() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.changed
+}
+
+// Unreachable implements Desk, as the next three do.
+func (n *node) Unreachable(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failures = append(n.failures, err.Error())
+}
+
+func (n *node) Refused(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refusals = append(n.refusals, err.Error())
+}
+
+func (n *node) Answered() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.answers++
+}
+
+func (n *node) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	n.mu.Lock()
 	outcome := n.outcome
 	n.delivered = append(n.delivered, o)
@@ -185,11 +223,11 @@ func (n *node) deliver(_ context.Context, o *remote.Offer) *remote.Outcome {
 		return outcome(o)
 	}
 	n.change(func() { n.effective = o })
-	return &remote.Outcome{Status: remote.Applied}
+	return &lists.Outcome{Answer: lists.Applied}
 }
 
 // decides sets what becomes of lists.
-func (n *node) decides(outcome func(*remote.Offer) *remote.Outcome) {
+func (n *node) decides(outcome func(*lists.Offer) *lists.Outcome) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.outcome = outcome
@@ -212,7 +250,7 @@ func (n *node) lists() []string {
 	return all
 }
 
-func (n *node) offers() []*remote.Offer {
+func (n *node) offers() []*lists.Offer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.delivered)
@@ -234,14 +272,14 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 	s := &http.Server{Handler: h, ConnContext: connContext}
 	go func() { _ = s.Serve(network) }()
 	n := &node{
-		facts: remote.Facts{
+		facts: Facts{
 			GPUs: 2, Models: []string{"NVIDIA H200"}, Drivers: []string{"570.86.15"},
-			Collectors: []remote.Component{{Name: "nvml", Healthy: true, Status: "up"}},
-			Devices:    []remote.Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Healthy: true, Status: "up"}},
-			List:       remote.Component{Healthy: true, Status: "applied"},
+			Collectors: []Component{{Name: "nvml", Healthy: true, Status: "up"}},
+			Devices:    []Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Healthy: true, Status: "up"}},
+			List:       Component{Healthy: true, Status: "applied"},
 			ListHash:   "5ca1ab1e", SampleSeconds: 0.015, Series: 120, AppliedSeconds: 1767225600,
 		},
-		effective: &remote.Offer{Origin: "/etc/warpgauge/counters.csv", Content: []byte(csv)},
+		effective: &lists.Offer{Origin: "/etc/warpgauge/counters.csv", Content: []byte(csv)},
 		changed:   make(chan struct{}),
 	}
 	u, err := url.Parse(scheme + "://fleet.example/v1/opamp")
@@ -252,16 +290,10 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 	o := Options{
 		URL: u, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
 		Transport: &http.Transport{DialContext: network.dial, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
-		Node: &remote.Node{
-			InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"},
-			Facts:     func() remote.Facts { n.mu.Lock(); defer n.mu.Unlock(); return n.facts },
-			Effective: func() *remote.Offer { n.mu.Lock(); defer n.mu.Unlock(); return n.effective },
-			Changed:   func() <-chan struct{} { n.mu.Lock(); defer n.mu.Unlock(); return n.changed },
-		},
-		Failed:   func(err error) { n.mu.Lock(); n.failures = append(n.failures, err.Error()); n.mu.Unlock() },
-		Answered: func() { n.mu.Lock(); n.answers++; n.mu.Unlock() },
-		Refused:  func(err error) { n.mu.Lock(); n.refusals = append(n.refusals, err.Error()); n.mu.Unlock() },
-		Ignored:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
+		Identity:  Identity{InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"}},
+		Node:      n,
+		Desk:      n,
+		Ignored:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	}
 	if edit != nil {
 		edit(&o)
@@ -272,7 +304,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx, n.deliver) }()
+	go func() { done <- a.Run(ctx) }()
 	var once sync.Once
 	b := &bench{node: n, agent: a, logs: logs, ignored: o.Ignored, stop: func() {
 		once.Do(func() {
@@ -363,12 +395,10 @@ func (e *endless) Read(b []byte) (int, error) {
 // quietAgent is an agent that does not run.
 func quietAgent(t testing.TB) *Agent {
 	t.Helper()
+	n := &node{}
 	a, err := New(Options{
 		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Transport: http.DefaultTransport, Interval: interval, Logger: zap.NewNop(),
-		Node: &remote.Node{
-			InstanceID: uid, Facts: func() remote.Facts { return remote.Facts{} }, Effective: func() *remote.Offer { return nil },
-		},
-		Failed: func(error) {}, Answered: func() {}, Refused: func(error) {},
+		Identity: Identity{InstanceID: uid}, Node: n, Desk: n,
 		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/coder/websocket"
 	"golang.org/x/time/rate"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/extensions/remote/transport"
 )
 
 // link is the way to a server. Only one goroutine uses it.
@@ -74,11 +74,11 @@ func (p *plain) exchange(ctx context.Context, message []byte, id string) ([]byte
 	r.Header.Set("OpAMP-Instance-UID", id)
 	answer, err := p.client.Do(r)
 	if err != nil {
-		return nil, remote.WithoutURL(err)
+		return nil, transport.WithoutURL(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, remote.Fault(answer)
+		return nil, transport.Fault(answer)
 	}
 	// What follows the limit is not read: the connection is closed with it.
 	body, err := io.ReadAll(io.LimitReader(answer.Body, p.limit+1))
@@ -138,10 +138,10 @@ func (s *socket) open(ctx context.Context, id string) error {
 		if answer != nil {
 			_ = answer.Body.Close()
 			if answer.StatusCode != http.StatusSwitchingProtocols {
-				return remote.Fault(answer)
+				return transport.Fault(answer)
 			}
 		}
-		return remote.WithoutURL(err)
+		return transport.WithoutURL(err)
 	}
 	conn.SetReadLimit(s.limit)
 	// Not of ctx, which ends with this message.

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/pkg/lists"
 )
 
 // Bounds of what a server sends, next to that of a whole message.
@@ -103,8 +103,8 @@ func fields(b []byte, f func(n protowire.Number, whole, value []byte) error) err
 type offer struct {
 	hash []byte // the server's
 	sum  [sha256.Size]byte
-	list *remote.Offer // nil: err
-	err  error         // why no list can be taken from it
+	list *lists.Offer // nil: err
+	err  error        // why no list can be taken from it
 }
 
 // newOffer takes the list out of a configuration.
@@ -129,7 +129,7 @@ func newOffer(c *protobufs.AgentRemoteConfig, origin string) *offer {
 }
 
 // list finds the field list among the files of a configuration. The others are ignored.
-func list(files map[string]*protobufs.AgentConfigFile) (*remote.Offer, error) {
+func list(files map[string]*protobufs.AgentConfigFile) (*lists.Offer, error) {
 	accepted := fmt.Sprintf("name the field list %q, or leave its name empty", ConfigName)
 	file, ok := files[ConfigName]
 	if !ok {
@@ -149,7 +149,7 @@ func list(files map[string]*protobufs.AgentConfigFile) (*remote.Offer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remote.Offer{Content: file.GetBody(), YAML: yaml}, nil
+	return &lists.Offer{Content: file.GetBody(), YAML: yaml}, nil
 }
 
 // isYAML says which of the two forms a list has. A list in YAML has a version.

@@ -13,7 +13,7 @@ import (
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"google.golang.org/protobuf/proto"
 
-	"warpgauge/extensions/remote"
+	"warpgauge/pkg/lists"
 )
 
 // Bounds of what is reported.
@@ -73,15 +73,15 @@ func differs(m proto.Message, known [sha256.Size]byte, sum *[sha256.Size]byte) b
 	return *sum != known
 }
 
-func (a *Agent) description(f *remote.Facts) *protobufs.AgentDescription {
+func (a *Agent) description(f *Facts) *protobufs.AgentDescription {
 	d := &protobufs.AgentDescription{
 		IdentifyingAttributes: []*protobufs.KeyValue{
 			attribute("service.name", ServiceName),
 			attribute("service.instance.id", a.id.String()),
-			attribute("service.version", a.o.Node.Version),
+			attribute("service.version", a.o.Identity.Version),
 		},
 		NonIdentifyingAttributes: []*protobufs.KeyValue{
-			attribute("host.name", a.o.Node.Hostname),
+			attribute("host.name", a.o.Identity.Hostname),
 			attribute("os.type", runtime.GOOS),
 		},
 	}
@@ -89,7 +89,7 @@ func (a *Agent) description(f *remote.Facts) *protobufs.AgentDescription {
 		d.NonIdentifyingAttributes = append(d.NonIdentifyingAttributes, kv)
 	}
 	// Without a GPU and with a collector that is not up, there may be GPUs.
-	if f.GPUs > 0 || !slices.ContainsFunc(f.Collectors, func(c remote.Component) bool { return !c.Healthy }) {
+	if f.GPUs > 0 || !slices.ContainsFunc(f.Collectors, func(c Component) bool { return !c.Healthy }) {
 		add(number(AttributeGPUs, int64(f.GPUs)))
 	}
 	if len(f.Models) > 0 {
@@ -98,14 +98,14 @@ func (a *Agent) description(f *remote.Facts) *protobufs.AgentDescription {
 	if len(f.Drivers) > 0 {
 		add(texts(AttributeDrivers, f.Drivers))
 	}
-	for _, name := range slices.Sorted(maps.Keys(a.o.Node.Labels)) {
-		add(attribute(LabelPrefix+name, a.o.Node.Labels[name]))
+	for _, name := range slices.Sorted(maps.Keys(a.o.Identity.Labels)) {
+		add(attribute(LabelPrefix+name, a.o.Identity.Labels[name]))
 	}
 	return d
 }
 
 // health is the tree of components. The root is as healthy as its parts.
-func (a *Agent) health(f *remote.Facts, running *remote.Offer) *protobufs.ComponentHealth {
+func (a *Agent) health(f *Facts, running *lists.Offer) *protobufs.ComponentHealth {
 	list := component(&f.List)
 	list.ComponentHealthMap = map[string]*protobufs.ComponentHealth{}
 	add := func(name, v string) {
@@ -134,7 +134,7 @@ func (a *Agent) health(f *remote.Facts, running *remote.Offer) *protobufs.Compon
 }
 
 // components is a group of single components.
-func components(all []remote.Component) *protobufs.ComponentHealth {
+func components(all []Component) *protobufs.ComponentHealth {
 	m := make(map[string]*protobufs.ComponentHealth, len(all))
 	for i := range all[:min(len(all), maxComponents)] {
 		m[text(all[i].Name, maxText)] = component(&all[i])
@@ -158,7 +158,7 @@ func group(parts map[string]*protobufs.ComponentHealth) *protobufs.ComponentHeal
 	return g
 }
 
-func component(c *remote.Component) *protobufs.ComponentHealth {
+func component(c *Component) *protobufs.ComponentHealth {
 	h := &protobufs.ComponentHealth{Healthy: c.Healthy, Status: text(c.Status, maxText), LastError: text(c.Error, maxText)}
 	if c.Healthy {
 		return h // without a time: that of a device's last sample is never the same twice
@@ -178,7 +178,7 @@ func value(v string) *protobufs.ComponentHealth {
 }
 
 // gates are numbers, each as the status of a component. What is not known is absent.
-func (a *Agent) gates(f *remote.Facts) *protobufs.ComponentHealth {
+func (a *Agent) gates(f *Facts) *protobufs.ComponentHealth {
 	m := map[string]*protobufs.ComponentHealth{}
 	add := func(name, v string) { m[name] = value(v) }
 	add(GateStalled, strconv.Itoa(f.Stalled))
@@ -199,7 +199,7 @@ func (a *Agent) gates(f *remote.Facts) *protobufs.ComponentHealth {
 }
 
 // effective is the list in service; nil if it is not known, too long or not wanted.
-func (a *Agent) effective(running *remote.Offer) *protobufs.EffectiveConfig {
+func (a *Agent) effective(running *lists.Offer) *protobufs.EffectiveConfig {
 	unwanted := a.server != 0 && a.server&uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsEffectiveConfig) == 0
 	if running == nil || len(running.Content) > maxEffective || unwanted {
 		return nil
@@ -226,18 +226,18 @@ func failed(hash []byte, why, running string) *protobufs.RemoteConfigStatus {
 }
 
 // statusOf says what became of a list.
-func statusOf(hash []byte, out *remote.Outcome) *protobufs.RemoteConfigStatus {
-	switch out.Status {
-	case remote.Applied, remote.Unchanged:
+func statusOf(hash []byte, out *lists.Outcome) *protobufs.RemoteConfigStatus {
+	switch out.Answer {
+	case lists.Applied, lists.Unchanged:
 		return applied(hash)
-	case remote.Reported:
+	case lists.Reported:
 		return failed(hash, ReportOnly+": it would be applied", out.Running)
 	}
 	return failed(hash, reason(out), out.Running)
 }
 
 // reason is why a list was refused, with what is wrong in which line.
-func reason(out *remote.Outcome) string {
+func reason(out *lists.Outcome) string {
 	parts := []string{out.Err.Error()}
 	for _, r := range out.Refused {
 		if !strings.Contains(parts[0], r.Text) {

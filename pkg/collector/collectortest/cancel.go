@@ -21,9 +21,9 @@ func checkCancel(tb *subtest) {
 	}
 }
 
-// checkCancelMidway lets the context end at each moment at which Open looks at
-// it: what it returns is the error, or all that it returns to others. A select
-// between a result and the context takes either, so that a late look is not enough.
+// checkCancelMidway ends the context at each moment at which Open checks it. Open must return the context's error, or
+// the same result as without cancellation. A select between a result and the context may choose either, so checking
+// late is not enough.
 func checkCancelMidway(tb *subtest) {
 	h := tb.h
 	rig := h.New(tb)
@@ -92,7 +92,7 @@ func (f *fickle) Err() error {
 	return f.Context.Err()
 }
 
-// shape is what a source has at Open.
+// shape is the devices and columns of a source in Open.
 type shape struct {
 	Devices []collector.Device
 	Columns []collector.Column

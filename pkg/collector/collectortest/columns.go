@@ -90,8 +90,8 @@ func checkUnknownField(tb *subtest) {
 	}
 }
 
-// checkFixed wants Devices and Columns to stay what they were at Open, and to
-// be the same slices: callers keep and share them.
+// checkFixed requires that Devices and Columns stay unchanged after Open and return the same slices: callers keep and
+// share them.
 func checkFixed(tb *subtest) {
 	sources := open(tb)
 	for i, s := range sources {

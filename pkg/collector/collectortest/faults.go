@@ -200,8 +200,8 @@ func within(d time.Duration, c <-chan error) (error, bool) {
 	}
 }
 
-// board picks the device that the fault checks break: the last board, so that
-// what is wired to the first alone is noticed.
+// board picks the device that the fault checks break: the last board, so that code which only handles the first one
+// fails.
 func board(tb testing.TB, sources []collector.Source) string {
 	tb.Helper()
 	for _, s := range slices.Backward(sources) {

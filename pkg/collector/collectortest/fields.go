@@ -25,8 +25,8 @@ func Fields() field.List {
 	return l
 }
 
-// withHistograms returns l with histograms of what drivers keep samples of:
-// DCGM_FI_DEV_POWER_USAGE and DCGM_FI_DEV_GPU_UTIL.
+// withHistograms returns l with histograms of readings that drivers buffer: DCGM_FI_DEV_POWER_USAGE and
+// DCGM_FI_DEV_GPU_UTIL.
 func withHistograms(l field.List) field.List {
 	for i := range l.Fields {
 		if id := l.Fields[i].Desc.ID; id == 155 || id == 203 {

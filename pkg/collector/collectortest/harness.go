@@ -23,13 +23,12 @@ import (
 
 // Harness says which collector is tested.
 type Harness struct {
-	// Name is what Collector.Name must return.
+	// Name is the expected result of Collector.Name.
 	Name string
 	// New supplies hardware, real or simulated, for one subtest. It must be
 	// free of faults. Clean up with tb.Cleanup.
 	New func(tb testing.TB) Rig
-	// Fields is what collectors are opened with; the zero List means Fields(), two
-	// of them as histograms.
+	// Fields is the list for Open; the zero List means Fields(), with two fields as histograms.
 	Fields field.List
 	// Patience is how long the suite waits for a call that must return, before
 	// it says that it hangs; 0 means eventually.Patience. It bounds a failing run only.
@@ -67,7 +66,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// subtest is what a check gets: where to report, and what to test.
+// subtest is the environment of a check: the reporter and the tested collector.
 type subtest struct {
 	testing.TB
 	h Harness

@@ -109,7 +109,7 @@ func checkLeaks(tb *subtest) {
 			tb.Errorf("close: %v", err)
 		}
 	}
-	cycle() // what a library keeps for the life of the process after its first load is no leak
+	cycle() // a library may keep resources of its first load for the life of the process; that is not a leak
 	before, files := goleak.IgnoreCurrent(), openFiles(tb)
 	const cycles = 4
 	for range cycles {
@@ -125,7 +125,7 @@ func checkLeaks(tb *subtest) {
 	}
 }
 
-// openFiles counts this process's descriptors by what they refer to.
+// openFiles counts this process's descriptors by their targets.
 func openFiles(tb testing.TB) map[string]int {
 	tb.Helper()
 	const dir = "/proc/self/fd"

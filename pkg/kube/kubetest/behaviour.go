@@ -16,12 +16,11 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Behaviour is what happens at a call instead of the API's answer. It may call
-// answer to get that. ctx ends with the call or with the kubelet. What it returns
-// is the API's message or Raw.
+// Behaviour replaces the API's answer to a call. It may call answer to get the normal one. ctx ends with the call or
+// with the kubelet. It returns an API message or Raw.
 type Behaviour func(ctx context.Context, answer func() any) (any, error)
 
-// Raw is a message as it goes over the wire, whatever it contains.
+// Raw is a message in wire format, whatever it contains.
 type Raw []byte
 
 // Silence never answers.
@@ -51,12 +50,12 @@ func Fail(code codes.Code, message string) Behaviour {
 	return func(context.Context, func() any) (any, error) { return nil, status.Error(code, message) }
 }
 
-// Say answers with a message that need not be one.
+// Say answers with bytes that need not be a valid message.
 func Say(message []byte) Behaviour {
 	return func(context.Context, func() any) (any, error) { return Raw(message), nil }
 }
 
-// interceptor counts, limits and misbehaves.
+// interceptor counts, limits and applies Behaviours.
 func (s *Server) interceptor(in *instance) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		behave, allowed := s.count(Method(path.Base(info.FullMethod)))
@@ -113,7 +112,7 @@ func (a api) Get(_ context.Context, r *v1.GetPodResourcesRequest) (*v1.GetPodRes
 	return &v1.GetPodResourcesResponse{PodResources: p}, nil
 }
 
-// codec is grpc's own, which lets Raw through.
+// codec is gRPC's own codec, with Raw passed through.
 type codec struct{}
 
 // Name implements encoding.CodecV2.
@@ -132,7 +131,7 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return encoding.GetCodecV2("proto").Unmarshal(data, v)
 }
 
-// shuffled are devices with one entry each, in any order.
+// shuffled splits devices into one entry each, in random order.
 func shuffled(devices []*v1.ContainerDevices) []*v1.ContainerDevices {
 	var out []*v1.ContainerDevices
 	for _, d := range devices {

@@ -11,7 +11,7 @@ func Pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodRe
 	return &v1.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
 
-// Container is a container that has what is named.
+// Container returns a container with the given resources.
 func Container(name string, has ...Resource) *v1.ContainerResources {
 	c := &v1.ContainerResources{Name: name}
 	for _, r := range has {
@@ -20,7 +20,7 @@ func Container(name string, has ...Resource) *v1.ContainerResources {
 	return c
 }
 
-// Resource is what a container can have: Devices or a Claim.
+// Resource is a resource of a container: Devices or a Claim.
 type Resource interface {
 	give(to *v1.ContainerResources)
 }
@@ -36,7 +36,7 @@ func Devices(resource string, ids ...string) DevicesOf {
 	return DevicesOf{Resource: resource, IDs: ids}
 }
 
-// Entry is d as the API has it, for SetAllocatable.
+// Entry returns d as the API has it, for SetAllocatable.
 func (d DevicesOf) Entry() *v1.ContainerDevices {
 	return &v1.ContainerDevices{ResourceName: d.Resource, DeviceIds: d.IDs}
 }
@@ -75,9 +75,8 @@ func (c Claimed) give(to *v1.ContainerResources) {
 	to.DynamicResources = append(to.DynamicResources, d)
 }
 
-// Many are n pods of a dense node, with an init-like side-car each, exclusive CPUs
-// and memory. The first withGPU of them have one id of nvidia.com/gpu,
-// GPU-<k>::<replica> over 8 GPUs.
+// Many returns n pods of a dense node, each with a side-car, exclusive CPUs and memory. The first withGPU of them have
+// one ID of nvidia.com/gpu, GPU-<k>::<replica> over 8 GPUs.
 func Many(n, withGPU int) []*v1.PodResources {
 	pods := make([]*v1.PodResources, 0, n)
 	for i := range n {

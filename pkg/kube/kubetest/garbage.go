@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// Garbage listens on a socket at path and sends bytes to each client, as
-// something does that is not a kubelet. Without bytes it says nothing. Connections
-// stay open until the test ends.
+// Garbage listens on a socket at path and sends bytes to each client, like a program that is not a kubelet. Without
+// bytes it sends nothing. Connections stay open until the test ends.
 func Garbage(tb testing.TB, path string, bytes []byte) {
 	tb.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {

@@ -1,13 +1,11 @@
-// Package kubetest is a kubelet for tests: the real pod-resources API on a
-// unix socket, doing what a test tells it to do.
+// Package kubetest is a kubelet for tests: the real pod-resources API on a Unix socket, controlled by the test.
 //
 //	kubelet := kubetest.Start(t)
 //	kubelet.Set(kubetest.Pod("ml", "train-0",
 //		kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", "GPU-1"))))
 //	client := kube.NewKubelet(kube.KubeletOptions{Socket: kubelet.Socket()})
 //
-// It listens, restarts and limits the rate as the kubelet of Kubernetes 1.36 does.
-// Its methods may be called concurrently.
+// It listens, restarts and limits the rate like the kubelet of Kubernetes 1.36. Its methods may be called concurrently.
 package kubetest
 
 import (
@@ -31,7 +29,7 @@ import (
 // Method is a call of the API.
 type Method string
 
-// The calls that there are.
+// The calls of the API.
 const (
 	List        Method = "List"
 	Allocatable Method = "GetAllocatableResources"
@@ -69,8 +67,8 @@ type instance struct {
 	once   sync.Once
 }
 
-// Start returns a kubelet that serves on a socket in a temporary directory, lists
-// no pods and can hand out no devices. It ends with the test.
+// Start returns a kubelet that serves on a socket in a temporary directory, with no pods and no allocatable devices. It
+// ends with the test.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s := At(tb, SocketPath(tb))
@@ -89,8 +87,8 @@ func At(tb testing.TB, path string) *Server {
 	return s
 }
 
-// SocketPath is a path for a socket in a temporary directory of the test. A
-// socket's path has 107 bytes at most, which the name of a test may use up.
+// SocketPath returns a path for a socket in a temporary directory of the test. A socket's path has at most 107 bytes,
+// which a long test name may exceed.
 func SocketPath(tb testing.TB) string {
 	tb.Helper()
 	const longest = 107
@@ -108,30 +106,28 @@ func SocketPath(tb testing.TB) string {
 // Socket is the path of the socket.
 func (s *Server) Socket() string { return s.socket }
 
-// Set says which pods there are from now on, with devices or without.
+// Set sets the pods, with or without devices.
 func (s *Server) Set(pods ...*v1.PodResources) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pods = slices.Clone(pods)
 }
 
-// SetAllocatable says which devices could be handed out from now on.
+// SetAllocatable sets the allocatable devices.
 func (s *Server) SetAllocatable(devices ...*v1.ContainerDevices) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.allocatable = slices.Clone(devices)
 }
 
-// Shuffle makes the answers as the kubelet's: one entry for each device, in an
-// order that is another each time.
+// Shuffle makes the answers like the kubelet's: one entry per device, in an order that changes each time.
 func (s *Server) Shuffle(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shuffle = on
 }
 
-// On sets what happens at each call of a method from now on; nil is the API's
-// answer.
+// On sets the behaviour of a method; nil restores the API's answer.
 func (s *Server) On(m Method, b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +145,7 @@ func (s *Server) Limit(qps float64, burst int) {
 	}
 }
 
-// Exhaust takes all that the rate limit would let through now, as other clients
-// of the kubelet can.
+// Exhaust uses up the current rate limit, as other clients of the kubelet may.
 func (s *Server) Exhaust() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,22 +153,21 @@ func (s *Server) Exhaust() {
 	}
 }
 
-// Calls is how many calls of a method have come, rejected ones included.
+// Calls returns the number of calls of a method, including rejected ones.
 func (s *Server) Calls(m Method) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[m]
 }
 
-// Connections is how many connections were accepted, over all restarts.
+// Connections returns the number of accepted connections, over all restarts.
 func (s *Server) Connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.connections
 }
 
-// Await waits until n more calls of a method have come than there were when it
-// was called.
+// Await waits until a method has received n more calls.
 func (s *Server) Await(m Method, n int) {
 	s.tb.Helper()
 	late := time.NewTimer(30 * time.Second)
@@ -193,8 +187,8 @@ func (s *Server) Await(m Method, n int) {
 	}
 }
 
-// Serve starts the kubelet: it makes the socket's directory, removes what is at
-// its path and puts a new socket there, under another name first.
+// Serve starts the kubelet: it creates the socket's directory, removes a file at the path and creates the new socket
+// under another name first.
 func (s *Server) Serve() {
 	s.tb.Helper()
 	l, err := listen(s.socket)
@@ -238,8 +232,8 @@ func (in *instance) kill() {
 	<-in.served
 }
 
-// Restart is Kill and Serve with other pods: none, for a kubelet that has not
-// found its pods again. What it can hand out stays; see SetAllocatable.
+// Restart is Kill and Serve with other pods: none, for a kubelet that has not found its pods again. The allocatable
+// devices stay; see SetAllocatable.
 func (s *Server) Restart(pods ...*v1.PodResources) {
 	s.tb.Helper()
 	s.Kill()
@@ -289,7 +283,7 @@ func (l countingListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// count counts a call and says what is to happen.
+// count counts a call and returns the behaviour for it.
 func (s *Server) count(m Method) (b Behaviour, allowed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,7 @@
 // Tests of the page's modules, run by TestBrowserModules. Each returns what is wrong.
 
 import { Ring } from '../page/ring.js';
-import { absence, amount, factor, number, reasons, roleUnit, seconds } from '../page/fields.js';
+import { absence, amount, factor, number, plainUnit, reasons, seconds } from '../page/fields.js';
 import { Clock, Model, nameOf } from '../page/model.js';
 import { HEAD, StripChart, View, colours, nice, readColours, ticks } from '../page/chart.js';
 import { collect } from '../page/links.js';
@@ -10,6 +10,19 @@ const wrong = [];
 let name = '';
 const equal = (got, want, what = '') => {
   if (!Object.is(got, want) && JSON.stringify(got) !== JSON.stringify(want)) wrong.push(`${name}: ${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`);
+};
+
+// listed is a model with a list as the exporter describes it.
+const listed = () => {
+  const m = new Model(), field = (name, ...roles) => ({ name, roles: roles.map(([role, rank, label]) => ({ role, rank, label })) });
+  m.setList({ fields: [
+    field('DCGM_FI_DEV_GPU_UTIL', ['activity', 0]), field('DCGM_FI_DEV_GPU_UTIL_RATIO', ['activity', 0]), field('DCGM_FI_PROF_GR_ENGINE_ACTIVE', ['activity', 1]),
+    field('DCGM_FI_PROF_DRAM_ACTIVE', ['memory_activity', 0]), field('DCGM_FI_DEV_FB_USED', ['memory_used', 0]), field('DCGM_FI_DEV_SM_CLOCK_HERTZ', ['clock', 0]),
+    field('amd_gpu_temperature_celsius', ['temperature', 10, 'edge'], ['temperature', 11, 'junction'], ['memory_temperature', 12, 'mem']),
+    field('amd_gpu_memory_used_bytes', ['memory_used', 10, 'vram']), field('amd_gpu_throttle_active', ['throttling', 10, '*']),
+    field('DCGM_FI_DEV_FAN_SPEED'), field('DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION', ['energy', 0]), field('new_gpu_thing', ['a role of a newer exporter', 0]),
+  ] });
+  return m;
 };
 
 const tests = {
@@ -69,61 +82,75 @@ const tests = {
     }
   },
   units() {
-    equal(factor('ratio', roleUnit('DCGM_FI_PROF_DRAM_ACTIVE', 'ratio')), 100, 'ratio');
-    equal(factor('bytes', roleUnit('DCGM_FI_DEV_FB_USED_BYTES', 'bytes')) * 2 ** 30, 1, 'bytes');
+    const m = listed();
+    equal(factor('ratio', m.unitOf('DCGM_FI_PROF_DRAM_ACTIVE', 'ratio')), 100, 'ratio');
+    equal(factor('bytes', m.unitOf('amd_gpu_memory_used_bytes', 'bytes')) * 2 ** 30, 1, 'bytes');
     equal(factor('MiB', 'GiB') * 1024, 1, 'MiB');
-    equal(factor('Hz', roleUnit('DCGM_FI_DEV_SM_CLOCK_HERTZ', 'Hz')) * 1e6, 1, 'Hz');
-    equal(roleUnit('DCGM_FI_DEV_FAN_SPEED', '%'), '%', 'no role');
-    equal(roleUnit('x', 'celsius'), '°C', 'celsius');
+    equal(factor('Hz', m.unitOf('DCGM_FI_DEV_SM_CLOCK_HERTZ', 'Hz')) * 1e6, 1, 'Hz');
+    equal([m.unitOf('DCGM_FI_DEV_FAN_SPEED', '%'), m.unitOf('new_gpu_thing', 'W')], ['%', 'W'], 'no role');
+    equal([m.unitOf('x', 'celsius'), plainUnit('celsius')], ['°C', '°C'], 'celsius');
   },
   texts() {
     equal([amount(1234567, 'bytes'), amount(0, 'bytes/s'), amount(2.5e10, 'bytes/s')], ['1.23 MB', '0 B/s', '25.0 GB/s'], 'bytes');
     equal([amount(59.177, '%'), amount(3, ''), amount(12345.6, 'W'), amount(NaN, 'W'), amount(0.00012, '')], ['59.18 %', '3', '12,346 W', '–', '0.00012'], 'amounts');
     equal([number(NaN), number(undefined), number(0), number(1980)], ['–', '–', '0', '1,980'], 'unknown is no 0');
     equal([seconds(0.2), seconds(3), seconds(90), seconds(600), seconds(8000), seconds(1e6), seconds(NaN)], ['200 ms', '3 s', '90 s', '10 min', '2 h', '12 d', '–'], 'durations');
-    equal(reasons(0x4 | 0x20).map((r) => [r.text, r.bad]), [['power cap', false], ['thermal slowdown', true]], 'reasons');
+    equal(reasons(0x4 | 0x20).map((r) => [r.text, r.bad]), [['power cap', false], ['thermal slowdown', true]], 'clock_events');
     equal(reasons(0x1000)[0].text, '0x1000', 'an unknown bit');
     equal([absence({ reason: 'permission' }), absence({ reason: 'x', detail: 'y' }), absence({ reason: 'new' })], ['not permitted', 'y', 'new'], 'absence');
   },
   modelTakesRows() {
-    const m = new Model();
+    const m = listed();
     m.setDevices({ devices: [{ id: 'a', kind: 'gpu', gpu: '0', state: 'up', interval_seconds: 1 }, { id: 'a/1', kind: 'instance', parent: 'a', gpu: '0', state: 'up', instance: { profile: '1g.10gb', id: '7' } }] });
     m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_PROF_DRAM_ACTIVE', unit: 'ratio' }, { device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }] });
     m.takeRows({ rows: [{ t: 1000, first: 0, v: [0.5, null] }, { t: 1100, first: 1, v: [7] }] });
-    equal([m.value('a', 'dram', 1500), m.value('a', 'util', 1500), m.value('a', 'power', 1500)], [50, 7, NaN], 'values');
-    equal(m.value('a', 'dram', 9000), NaN, 'a value that is too old');
+    equal([m.value('a', 'memory_activity', 1500), m.value('a', 'activity', 1500), m.value('a', 'power', 1500)], [50, 7, NaN], 'values');
+    equal(m.value('a', 'memory_activity', 9000), NaN, 'a value that is too old');
     equal(m.pick('a', 'power'), null, 'a role without a series');
     m.takeRows({ rows: [{ t: 2000, first: 1, v: [null] }] });
-    equal(m.value('a', 'util', 2100), 7, 'not read, but none was due');
+    equal(m.value('a', 'activity', 2100), 7, 'not read, but none was due');
     m.takeRows({ rows: [{ t: 3000, first: 1, v: [null] }] });
-    equal(m.value('a', 'util', 3100), NaN, 'blank when one was due');
+    equal(m.value('a', 'activity', 3100), NaN, 'blank when one was due');
     equal(m.tiles().map((d) => nameOf(d, m)), ['GPU 0', 'GPU 0 · 1g.10gb #7'], 'tiles');
     m.takeRows({ rows: null });
     m.setColumns({ columns: null });
   },
   modelPrefersWhatHasValues() {
-    const m = new Model();
+    const m = listed();
     m.setDevices({ devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
     m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }, { device: 'a', field: 'DCGM_FI_PROF_GR_ENGINE_ACTIVE', unit: 'ratio' }] });
     m.takeRows({ rows: [{ t: 1, first: 0, v: [null, 0.25] }] });
-    equal(m.value('a', 'util', 2), 25, 'the second name');
+    equal(m.value('a', 'activity', 2), 25, 'the second name');
     m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL_RATIO', unit: 'ratio' }] });
     m.takeRows({ rows: [{ t: 2, first: 0, v: [0.75] }] });
-    equal(m.value('a', 'util', 3), 75, 'the newer generation of names');
+    equal(m.value('a', 'activity', 3), 75, 'the newer generation of names');
+  },
+  modelTakesAnyVendorsNames() {
+    const m = listed(), column = (field, unit, ...labels) => ({ device: 'a', field, unit, labels: labels.length ? { x: labels[0] } : undefined });
+    m.setDevices({ devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
+    equal(m.wanted().length, 9, 'names with a role');
+    m.setColumns({ columns: [
+      column('amd_gpu_temperature_celsius', 'celsius', 'vrsoc'), column('amd_gpu_temperature_celsius', 'celsius', 'junction'), column('amd_gpu_temperature_celsius', 'celsius', 'mem'),
+      column('amd_gpu_memory_used_bytes', 'bytes', 'gtt'), column('amd_gpu_memory_used_bytes', 'bytes', 'vram'),
+      column('amd_gpu_throttle_active', 'bool', 'power'), column('amd_gpu_throttle_active', 'bool', 'thermal'),
+    ] });
+    m.takeRows({ rows: [{ t: 1, first: 0, v: [90, 61, 52, 1, 2 ** 31, 1, 0] }] });
+    equal(['temperature', 'memory_temperature', 'memory_used'].map((r) => m.value('a', r, 2)), [61, 52, 2], 'values');
+    equal(m.pick('a', 'throttling').map((s) => s.labels.x), ['power', 'thermal'], 'a role with many');
   },
   modelFillsGaps() {
-    const m = new Model();
+    const m = listed();
     m.setDevices({ devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
     m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB' }] });
     m.takeRows({ rows: [{ t: 10000, first: 0, v: [1024] }] });
     m.takeSamples({ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB', series: [{ times: [8000, 9000, 10000], values: [2048, null, 4096] }, { buffered: true, times: [9500], values: [1] }] });
-    const { ring } = m.pick('a', 'used');
+    const { ring } = m.pick('a', 'memory_used');
     equal([...Array(ring.length).keys()].map((i) => [ring.time(i), ring.value(i)]), [[8000, 2], [9000, NaN], [10000, 1]], 'samples');
     m.takeSamples({ device: 'a', field: 'DCGM_FI_DEV_FB_USED', unit: 'MiB', step: 1000, series: [{ times: [5000], min: [1024], max: [3072], mean: [2048] }] });
     equal([ring.time(0), ring.value(0), ring.time(1), ring.value(1)], [5000, 1, 5500, 3], 'lowest and highest of a span');
   },
   modelWhenTimeGoesBack() {
-    const m = new Model(), row = (t) => ({ rows: [{ t, first: 0, v: [5] }] });
+    const m = listed(), row = (t) => ({ rows: [{ t, first: 0, v: [5] }] });
     const begin = (recording) => {
       m.setDevices({ recording, devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
       m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }] });
@@ -132,11 +159,11 @@ const tests = {
     m.takeRows(row(100000));
     equal(m.takeRows(row(101000)), false, 'onwards');
     equal(m.takeRows(row(40000)), true, 'a clock that was set back');
-    equal([m.newest, m.value('a', 'util', 40500), m.pick('a', 'util').ring.length], [40000, 5, 1], 'after it');
+    equal([m.newest, m.value('a', 'activity', 40500), m.pick('a', 'activity').ring.length], [40000, 5, 1], 'after it');
     begin('recording-1');
     m.takeRows(row(90000));
     equal(m.takeRows(row(50000)), true, 'a replay begins again');
-    equal(m.pick('a', 'util').ring.last, 90000, 'its samples stay');
+    equal(m.pick('a', 'activity').ring.last, 90000, 'its samples stay');
   },
   modelEvents() {
     const m = new Model(), event = (time, text) => ({ time, kind: 'xid', device: 'a', text });

@@ -3,7 +3,7 @@
 
 import { ChartBox } from './chartbox.js';
 import { h, level, put, replace, sign } from './dom.js';
-import { absence, amount, date, factor, plainUnit, roleUnit, seconds } from './fields.js';
+import { absence, amount, date, factor, plainUnit, seconds } from './fields.js';
 import { nameOf, usersOf } from './model.js';
 import { PROCESS_COLUMNS, eventTable, processRows, table } from './sections.js';
 import { gapOf, lanesOf, signature, stateOf } from './tiles.js';
@@ -60,7 +60,7 @@ export class Detail {
     this.made = signature(app, id);
     const lanes = lanesOf(app, id, true);
     for (const field of this.plotted) {
-      const unit = roleUnit(field, this.answer?.fields.find((f) => f.name === field)?.unit);
+      const unit = app.model.unitOf(field, this.answer?.fields.find((f) => f.name === field)?.unit);
       const all = app.model.find(id, field).slice(0, 8);
       lanes.push({ label: field, unit, height: 70, lines: (all.length ? all : [null]).map((s, i) => ({ name: s ? Object.values(s.labels).join(' ') || field : field, series: () => s, colour: `line-${i}`, style: 'line' })) });
     }
@@ -127,7 +127,7 @@ export class Detail {
     if (replace(this.fields, key + this.plotted, () => this.#table(shown))) this.cells = [...this.fields.querySelectorAll('tbody tr')];
     shown.forEach((f, i) => { // only what changes with each answer
       const [, value, , , age] = this.cells[i].children;
-      put(value, this.app.model.devices.get(this.id)?.facts?.[f.name] ?? valueText(f));
+      put(value, this.app.model.devices.get(this.id)?.facts?.[f.name] ?? valueText(f, this.app.model));
       put(age, f.absent ? '' : seconds(f.age_seconds));
     });
   }
@@ -154,8 +154,8 @@ export class Detail {
   }
 }
 
-function valueText(f) {
+function valueText(f, model) {
   if (f.absent) return absence(f.absent);
-  const unit = roleUnit(f.name, f.unit);
+  const unit = model.unitOf(f.name, f.unit);
   return amount(f.value * factor(f.unit, unit), unit === f.unit ? plainUnit(f.unit) : unit);
 }

@@ -1,38 +1,29 @@
-// What the page knows of fields: which names, of any vendor and generation, are the same
-// reading, what units mean, and how values are written.
+// What the page knows of fields: the roles that it shows, what units mean, and how values are
+// written. Which field has which role, of any vendor, the exporter says.
 
-// Each role lists names by preference, the unit that the page uses, and its own label.
+// Each role has the unit that the page uses and its own label. A role with many has several series.
 export const ROLES = {
-  util: { label: 'GPU', unit: '%', names: ['DCGM_FI_DEV_GPU_UTIL', 'DCGM_FI_DEV_GPU_UTIL_RATIO', 'dcgm_gpu_utilization', 'DCGM_FI_PROF_GR_ENGINE_ACTIVE', 'DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO', 'dcgm_fi_prof_gr_engine_active'] },
-  sm: { label: 'SM', unit: '%', names: ['DCGM_FI_PROF_SM_ACTIVE', 'DCGM_FI_PROF_SM_UTIL_RATIO', 'dcgm_fi_prof_sm_active'] },
-  tensor: { label: 'Tensor', unit: '%', names: ['DCGM_FI_PROF_PIPE_TENSOR_ACTIVE', 'DCGM_FI_PROF_TENSOR_UTIL_RATIO', 'dcgm_fi_prof_pipe_tensor_active'] },
-  dram: { label: 'DRAM', unit: '%', names: ['DCGM_FI_PROF_DRAM_ACTIVE', 'DCGM_FI_PROF_DRAM_UTIL_RATIO', 'dcgm_fi_prof_dram_active', 'DCGM_FI_DEV_MEM_COPY_UTIL', 'DCGM_FI_DEV_MEMORY_UTIL_RATIO', 'dcgm_mem_copy_utilization'] },
-  power: { label: 'Power', unit: 'W', names: ['DCGM_FI_DEV_POWER_USAGE', 'DCGM_FI_DEV_BOARD_POWER_WATTS', 'dcgm_power_usage', 'DCGM_FI_DEV_POWER_USAGE_INSTANT', 'DCGM_FI_DEV_BOARD_POWER_RAW_WATTS'] },
-  limit: { label: 'Power limit', unit: 'W', names: ['DCGM_FI_DEV_ENFORCED_POWER_LIMIT', 'DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS', 'DCGM_FI_DEV_POWER_MGMT_LIMIT', 'DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS'] },
-  temp: { label: 'GPU', unit: '°C', names: ['DCGM_FI_DEV_GPU_TEMP', 'DCGM_FI_DEV_GPU_TEMP_CELSIUS', 'dcgm_gpu_temp'] },
-  memtemp: { label: 'Memory', unit: '°C', names: ['DCGM_FI_DEV_MEMORY_TEMP', 'DCGM_FI_DEV_MEMORY_TEMP_CELSIUS', 'dcgm_memory_temp'] },
-  slowdown: { label: 'slows down at', unit: '°C', names: ['DCGM_FI_DEV_SLOWDOWN_TEMP', 'DCGM_FI_DEV_GPU_TEMP_SLOWDOWN_CELSIUS'] },
-  shutdown: { label: 'shuts down at', unit: '°C', names: ['DCGM_FI_DEV_SHUTDOWN_TEMP', 'DCGM_FI_DEV_GPU_TEMP_SHUTDOWN_CELSIUS'] },
-  clock: { label: 'SM', unit: 'MHz', names: ['DCGM_FI_DEV_SM_CLOCK', 'DCGM_FI_DEV_SM_CLOCK_HERTZ', 'dcgm_sm_clock'] },
-  memclock: { label: 'Memory', unit: 'MHz', names: ['DCGM_FI_DEV_MEM_CLOCK', 'DCGM_FI_DEV_MEMORY_CLOCK_HERTZ', 'dcgm_memory_clock'] },
-  maxclock: { label: 'Highest SM clock', unit: 'MHz', names: ['DCGM_FI_DEV_MAX_SM_CLOCK', 'DCGM_FI_DEV_SM_MAX_CLOCK_HERTZ'] },
-  reasons: { label: 'Clock events', unit: '', names: ['DCGM_FI_DEV_CLOCKS_EVENT_REASONS', 'DCGM_FI_DEV_CLOCK_THROTTLE_REASONS'] },
-  throttle: { label: 'Throttling', unit: '', names: ['amd_gpu_throttle_active'], many: true },
-  used: { label: 'Memory', unit: 'GiB', names: ['DCGM_FI_DEV_FB_USED', 'DCGM_FI_DEV_FB_USED_BYTES', 'dcgm_fb_used'] },
-  free: { label: 'Free', unit: 'GiB', names: ['DCGM_FI_DEV_FB_FREE', 'DCGM_FI_DEV_FB_FREE_BYTES', 'dcgm_fb_free'] },
-  reserved: { label: 'Reserved', unit: 'GiB', names: ['DCGM_FI_DEV_FB_RESERVED', 'DCGM_FI_DEV_FB_RESERVED_BYTES'] },
-  total: { label: 'Total', unit: 'GiB', names: ['DCGM_FI_DEV_FB_TOTAL', 'DCGM_FI_DEV_FB_CAPACITY_BYTES'] },
-  fabric: { label: 'NVLink or XGMI', unit: 'bytes/s', names: ['DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL', 'DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL', 'DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND', 'dcgm_nvlink_bandwidth_total'] },
+  activity: { label: 'GPU', unit: '%' },
+  sm_activity: { label: 'SM', unit: '%' },
+  tensor_activity: { label: 'Tensor', unit: '%' },
+  memory_activity: { label: 'DRAM', unit: '%' },
+  power: { label: 'Power', unit: 'W' },
+  power_limit: { label: 'Power limit', unit: 'W' },
+  temperature: { label: 'GPU', unit: '°C' },
+  memory_temperature: { label: 'Memory', unit: '°C' },
+  slowdown_temperature: { label: 'slows down at', unit: '°C' },
+  shutdown_temperature: { label: 'shuts down at', unit: '°C' },
+  clock: { label: 'SM', unit: 'MHz' },
+  memory_clock: { label: 'Memory', unit: 'MHz' },
+  max_clock: { label: 'Highest SM clock', unit: 'MHz' },
+  clock_events: { label: 'Clock events', unit: '' },
+  throttling: { label: 'Throttling', unit: '', many: true },
+  memory_used: { label: 'Memory', unit: 'GiB' },
+  memory_free: { label: 'Free', unit: 'GiB' },
+  memory_reserved: { label: 'Reserved', unit: 'GiB' },
+  memory_total: { label: 'Total', unit: 'GiB' },
+  link_throughput: { label: 'NVLink or XGMI', unit: 'bytes/s' },
 };
-
-const byName = new Map();
-for (const role of Object.values(ROLES)) for (const name of role.names) byName.set(name, role);
-
-// roleUnit returns the unit that the page shows a field in: that of its role, or its own.
-export const roleUnit = (name, unit) => byName.get(name)?.unit || plainUnit(unit);
-
-// isRole says whether a field is one of those above.
-export const isRole = (name) => byName.has(name);
 
 // LINK_FIELDS are patterns of what the table of links needs.
 export const LINK_FIELDS = [

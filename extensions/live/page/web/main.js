@@ -160,8 +160,8 @@ class App {
 
   // fill asks for the samples between the last that is there and the stream's first.
   #fill() {
-    const done = new Set(), order = Object.values(ROLES).flatMap((r) => r.names);
-    const columns = this.model.columns.slice().sort((a, b) => order.indexOf(a.field) - order.indexOf(b.field));
+    const done = new Set(), order = Object.keys(ROLES), of = (s) => order.indexOf(this.model.roleOf(s.field));
+    const columns = this.model.columns.slice().sort((a, b) => of(a) - of(b));
     for (const s of columns) {
       const k = `${s.device}\n${s.field}`;
       if (done.has(k)) continue;

@@ -1,7 +1,7 @@
 // What the page knows: devices, series with their samples, events. No part of it draws.
 
 import { KEPT, Ring } from './ring.js';
-import { ROLES, factor, isRole, roleUnit } from './fields.js';
+import { ROLES, factor, plainUnit } from './fields.js';
 
 const EVENTS = 500;
 // Causes that say that a machine has nothing for a collector, or that another one serves it.
@@ -9,11 +9,11 @@ const NOTHING_HERE = new Set(['not_built_in', 'not_loaded', 'no_devices', 'nothi
 
 // A Series is one column of the stream. Values are in the unit that the page shows.
 export class Series {
-  constructor(device, field, labels, unit) {
+  constructor(device, field, labels, unit, shown) {
     this.device = device;
     this.field = field;
     this.labels = labels || {};
-    this.unit = roleUnit(field, unit);
+    this.unit = shown;
     this.scale = factor(unit, this.unit);
     this.ring = new Ring();
   }
@@ -48,6 +48,7 @@ export class Model {
     this.info = {}; // Devices without its devices
     this.health = null;
     this.list = new Map(); // ListField by name
+    this.origins = new Map(); // by role: fields of the list that have it, with their labels, by rank
     this.series = new Map(); // by key
     this.columns = [];
     this.roles = new Map(); // of pick, until columns change
@@ -73,10 +74,20 @@ export class Model {
 
   setList(answer) {
     this.list = new Map((answer.fields || []).map((f) => [f.name, f]));
+    this.origins = new Map(Object.keys(ROLES).map((r) => [r, []]));
+    for (const f of this.list.values()) for (const r of f.roles || []) this.origins.get(r.role)?.push({ ...r, name: f.name });
+    for (const all of this.origins.values()) all.sort((a, b) => a.rank - b.rank);
+    this.roles.clear();
   }
 
+  // roleOf returns the first role that the page shows of a field; undefined if there is none.
+  roleOf(name) { return this.list.get(name)?.roles?.find((r) => r.role in ROLES)?.role; }
+
+  // unitOf returns the unit that the page shows a field in: that of its role, or its own.
+  unitOf(name, unit) { return ROLES[this.roleOf(name)]?.unit || plainUnit(unit); }
+
   // wanted are the names of the list that tiles show.
-  wanted() { return [...this.list.keys()].filter(isRole); }
+  wanted() { return [...this.list.keys()].filter((name) => this.roleOf(name)); }
 
   // tiles are the devices that get a tile: GPUs, each followed by its instances.
   tiles() {
@@ -101,7 +112,7 @@ export class Model {
   #series(device, field, labels, unit) {
     const k = key(device, field, labels);
     let s = this.series.get(k);
-    if (!s) this.series.set(k, s = new Series(device, field, labels, unit));
+    if (!s) this.series.set(k, s = new Series(device, field, labels, unit, this.unitOf(field, unit)));
     return s;
   }
 
@@ -150,7 +161,7 @@ export class Model {
         const k = `${id}\n${f.name}`;
         if (f.absent) this.absent.set(k, f.absent);
         else this.absent.delete(k);
-        if (f.value === undefined || !isRole(f.name)) continue;
+        if (f.value === undefined || !this.roleOf(f.name)) continue;
         const s = this.#series(id, f.name, f.labels, f.unit);
         if (!s.ring.length) s.ring.push(time - (f.age_seconds || 0) * 1000, f.value * s.scale);
       }
@@ -193,14 +204,18 @@ export class Model {
     return [...this.series.values()].filter((s) => s.device === device && s.field === field);
   }
 
-  // pick returns the series of a device for a role: the first name that has a value, or
+  // pick returns the series of a device for a role: the first that has a value, by rank, or
   // null. A role with many has an array.
   pick(device, role) {
     const k = `${device}\n${role}`;
     let found = this.roles.get(k);
     if (found !== undefined) return found;
-    const { names, many } = ROLES[role];
-    const all = names.flatMap((name) => this.find(device, name)).filter((s) => s.ring.length);
+    const has = ({ labels }, label) => { // as field.Descriptor.RoleOf
+      const values = Object.values(labels);
+      return label === '*' || (label ? values.includes(label) : !values.length);
+    };
+    const { many } = ROLES[role], origins = this.origins.get(role) || [];
+    const all = origins.flatMap((o) => this.find(device, o.name).filter((s) => has(s, o.label))).filter((s) => s.ring.length);
     found = many ? all : all.find((s) => !Number.isNaN(s.ring.value(s.ring.length - 1))) || all[0] || null;
     if (all.length) this.roles.set(k, found); // else it is looked for again
     return all.length ? found : null;

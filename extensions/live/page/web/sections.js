@@ -25,7 +25,7 @@ export class Summary {
     };
     const up = gpus.filter((d) => d.state === 'up').length, facts = [['GPUs', up === gpus.length ? `${up} up` : `${up} of ${gpus.length} up`]];
     if (tiles.length > gpus.length) facts.push(['Instances', `${tiles.length - gpus.length}`]);
-    const util = sum('util'), power = sum('power'), limit = sum('limit'), used = sum('used'), of = (x) => x.n < gpus.length ? ` (${x.n} of ${gpus.length})` : '';
+    const util = sum('activity'), power = sum('power'), limit = sum('power_limit'), used = sum('memory_used'), of = (x) => x.n < gpus.length ? ` (${x.n} of ${gpus.length})` : '';
     if (util.n) facts.push(['Mean utilisation', `${number(util.sum / util.n)} %${of(util)}`]);
     if (power.n) facts.push(['Power', `${power.sum >= 1e4 ? `${number(power.sum / 1000, 1)} kW` : `${number(power.sum)} W`}${limit.n === power.n ? ` of ${number(limit.sum)} W` : ''}${of(power)}`]);
     if (used.n) facts.push(['Memory in use', `${number(used.sum, 0)} GiB${of(used)}`]);
@@ -47,8 +47,11 @@ export class Summary {
   }
 }
 
-const COMPARED = ['util', 'tensor', 'dram', 'power', 'temp', 'clock', 'used', 'fabric'];
-const LABELS = { util: 'Utilisation', tensor: 'Tensor activity', dram: 'DRAM activity', power: 'Power', temp: 'Temperature', clock: 'SM clock', used: 'Memory in use', fabric: 'NVLink or XGMI' };
+const COMPARED = ['activity', 'tensor_activity', 'memory_activity', 'power', 'temperature', 'clock', 'memory_used', 'link_throughput'];
+const LABELS = {
+  activity: 'Utilisation', tensor_activity: 'Tensor activity', memory_activity: 'DRAM activity', power: 'Power', temperature: 'Temperature', clock: 'SM clock',
+  memory_used: 'Memory in use', link_throughput: 'NVLink or XGMI',
+};
 
 // Comparison draws one reading of several devices in one chart.
 export class Comparison {
@@ -208,13 +211,13 @@ export class Heat {
   }
 
   update() {
-    const { app } = this, tiles = app.model.tiles(), maps = [['util', 'Utilisation', '100 %'], ['power', 'Power', 'limit']];
+    const { app } = this, tiles = app.model.tiles(), maps = [['activity', 'Utilisation', '100 %'], ['power', 'Power', 'limit']];
     const has = maps.map(([role]) => tiles.filter((d) => app.model.pick(d.id, role)));
     show(this.element, has.some((d) => d.length));
     replace(this.body, JSON.stringify(has.map((m) => m.map((d) => d.id))), () => {
       this.rows = [];
       return maps.map(([role, title, top], i) => has[i].length ? h('div', { class: 'map' },
-        h('h3', {}, title, h('span', { class: 'ramp', 'aria-hidden': 'true' }, '0', h('i'), role === 'power' && !has[i].some((d) => app.model.pick(d.id, 'limit')) ? 'highest' : top)),
+        h('h3', {}, title, h('span', { class: 'ramp', 'aria-hidden': 'true' }, '0', h('i'), role === 'power' && !has[i].some((d) => app.model.pick(d.id, 'power_limit')) ? 'highest' : top)),
         has[i].map((d) => {
           const name = nameOf(d, app.model), cells = h('canvas', { class: 'cells', 'aria-hidden': 'true' }), bars = h('canvas', { class: 'bars', 'aria-hidden': 'true' }), text = h('span', { class: 'n' });
           this.rows.push({ id: d.id, role, cells, bars, text });
@@ -233,7 +236,7 @@ export class Heat {
     }
     const stats = series?.ring.stats(left, right);
     put(text, stats ? `mean ${reading(stats.mean, unit)} · highest ${reading(stats.max, unit)}` : 'no samples');
-    const limit = role === 'power' ? model.value(id, 'limit', app.time()) : 100, top = limit > 0 ? limit : stats?.max || 1;
+    const limit = role === 'power' ? model.value(id, 'power_limit', app.time()) : 100, top = limit > 0 ? limit : stats?.max || 1;
     const every = Math.max(view.span / Math.max(1, Math.floor(cells.width / (4 * ratio))), series ? model.every(series) : 0), n = Math.max(1, Math.floor(view.span / every)), sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
     // Cells begin at whole multiples of their span, so that they do not flicker as time passes.
     const start = Math.ceil(left / every) * every;

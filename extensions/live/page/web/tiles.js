@@ -10,54 +10,54 @@ export function lanesOf(app, id, all) {
   const { model } = app, series = (role) => () => model.pick(id, role);
   const level = (role) => model.value(id, role, app.time());
   const lanes = [];
-  if (['util', 'tensor', 'dram'].some((role) => model.pick(id, role))) {
+  if (['activity', 'tensor_activity', 'memory_activity'].some((role) => model.pick(id, role))) {
     lanes.push({
       label: 'Activity', unit: '%', max: 100, height: all ? 90 : 60,
       lines: [
-        { name: 'GPU', series: series('util'), colour: 'blue', style: 'area' },
-        { name: 'Tensor', series: series('tensor'), colour: 'orange', style: 'line' },
-        { name: 'DRAM', series: series('dram'), colour: 'teal', style: 'thin' },
+        { name: 'GPU', series: series('activity'), colour: 'blue', style: 'area' },
+        { name: 'Tensor', series: series('tensor_activity'), colour: 'orange', style: 'line' },
+        { name: 'DRAM', series: series('memory_activity'), colour: 'teal', style: 'thin' },
       ],
     });
   }
   if (model.pick(id, 'power')) {
     lanes.push({
-      label: 'Power', unit: 'W', height: all ? 70 : 36, max: () => level('limit') * 1.08,
-      text: () => level('limit') > 0 ? `limit ${reading(level('limit'), 'W')}` : '',
+      label: 'Power', unit: 'W', height: all ? 70 : 36, max: () => level('power_limit') * 1.08,
+      text: () => level('power_limit') > 0 ? `limit ${reading(level('power_limit'), 'W')}` : '',
       lines: [
         { name: 'Power', series: series('power'), colour: 'blue', style: 'area' },
-        { name: 'Limit', series: series('limit'), colour: 'red', mark: true },
+        { name: 'Limit', series: series('power_limit'), colour: 'red', mark: true },
       ],
     });
   }
   if (!all) return lanes;
-  if (model.pick(id, 'temp') || model.pick(id, 'memtemp')) {
+  if (model.pick(id, 'temperature') || model.pick(id, 'memory_temperature')) {
     lanes.push({
       label: 'Temperature', unit: '°C', height: 60,
       lines: [
-        { name: 'GPU', series: series('temp'), colour: 'orange', style: 'line' },
-        { name: 'Memory', series: series('memtemp'), colour: 'purple', style: 'thin' },
-        { name: 'Slows down', series: series('slowdown'), colour: 'red', mark: true },
+        { name: 'GPU', series: series('temperature'), colour: 'orange', style: 'line' },
+        { name: 'Memory', series: series('memory_temperature'), colour: 'purple', style: 'thin' },
+        { name: 'Slows down', series: series('slowdown_temperature'), colour: 'red', mark: true },
       ],
     });
   }
   if (model.pick(id, 'clock')) {
     lanes.push({
-      label: 'Clocks', unit: 'MHz', height: 60, max: () => level('maxclock'),
+      label: 'Clocks', unit: 'MHz', height: 60, max: () => level('max_clock'),
       lines: [
         { name: 'SM', series: series('clock'), colour: 'blue', style: 'line' },
-        { name: 'Memory', series: series('memclock'), colour: 'teal', style: 'thin' },
+        { name: 'Memory', series: series('memory_clock'), colour: 'teal', style: 'thin' },
       ],
     });
   }
-  if (model.pick(id, 'used')) {
+  if (model.pick(id, 'memory_used')) {
     lanes.push({
       label: 'Memory', unit: 'GiB', height: 50, max: () => memory(app, id, app.time()).total,
-      lines: [{ name: 'Used', series: series('used'), colour: 'teal', style: 'area' }],
+      lines: [{ name: 'Used', series: series('memory_used'), colour: 'teal', style: 'area' }],
     });
   }
-  if (model.pick(id, 'fabric')) {
-    lanes.push({ label: 'NVLink or XGMI', unit: 'bytes/s', height: 50, lines: [{ name: 'Data', series: series('fabric'), colour: 'purple', style: 'area' }] });
+  if (model.pick(id, 'link_throughput')) {
+    lanes.push({ label: 'NVLink or XGMI', unit: 'bytes/s', height: 50, lines: [{ name: 'Data', series: series('link_throughput'), colour: 'purple', style: 'area' }] });
   }
   return lanes;
 }
@@ -68,8 +68,8 @@ export const gapOf = (app) => (series) => series ? Math.max(3.5 * app.model.ever
 // memory is used and total in GiB, the latter NaN if it is not known.
 function memory(app, id, t) {
   const value = (role) => app.model.value(id, role, t);
-  const used = value('used'), free = value('free'), reserved = value('reserved');
-  let total = value('total');
+  const used = value('memory_used'), free = value('memory_free'), reserved = value('memory_reserved');
+  let total = value('memory_total');
   if (total !== total) total = used + free + (reserved === reserved ? reserved : 0);
   return { used, total };
 }
@@ -122,10 +122,10 @@ export class Tile {
   #make() {
     const { app, id } = this, has = (role) => app.model.pick(id, role), value = (role) => app.model.value(id, role, app.time());
     const activity = h('dl', { class: 'activity' });
-    for (const [role, style] of [['util', 'area'], ['tensor', 'line'], ['dram', 'thin']]) {
+    for (const [role, style] of [['activity', 'area'], ['tensor_activity', 'line'], ['memory_activity', 'thin']]) {
       if (!has(role)) continue;
       const v = h('dd'), m = meter();
-      activity.append(h('div', { class: role }, h('dt', {}, h('i', { class: `key ${style}` }), ROLES[role].label), v, m));
+      activity.append(h('div', { class: `of-${role}` }, h('dt', {}, h('i', { class: `key ${style}` }), ROLES[role].label), v, m));
       this.rows.push(() => {
         const x = value(role);
         put(v, reading(x, '%'));
@@ -141,19 +141,19 @@ export class Tile {
     };
     if (has('power')) {
       row('Power', (v, m) => {
-        const power = value('power'), limit = value('limit');
+        const power = value('power'), limit = value('power_limit');
         put(v, limit === limit ? `${number(power)} / ${number(limit)} W` : reading(power, 'W'));
         show(m, limit > 0);
         fill(m, power / limit);
         this.#explain(v, 'power', power);
       }, true);
     }
-    if (has('temp') || has('memtemp')) {
+    if (has('temperature') || has('memory_temperature')) {
       row('Temperature', (v, m) => {
-        const temp = value('temp'), mem = value('memtemp'), slow = value('slowdown'), stop = value('shutdown');
+        const temp = value('temperature'), mem = value('memory_temperature'), slow = value('slowdown_temperature'), stop = value('shutdown_temperature');
         const parts = [], most = slow === slow ? slow : stop;
-        if (has('temp')) parts.push(`${temp >= slow ? '▲ ' : ''}${most === most ? `${number(temp)} / ${number(most)} °C` : reading(temp, '°C')}`);
-        if (has('memtemp')) parts.push(`memory ${number(mem)}${has('temp') ? '' : ' °C'}`);
+        if (has('temperature')) parts.push(`${temp >= slow ? '▲ ' : ''}${most === most ? `${number(temp)} / ${number(most)} °C` : reading(temp, '°C')}`);
+        if (has('memory_temperature')) parts.push(`memory ${number(mem)}${has('temperature') ? '' : ' °C'}`);
         put(v, parts.join(' · '));
         const why = most === most ? `The GPU ${slow === slow ? 'slows down' : 'shuts down'} at ${number(most)} °C` : '';
         if (v.title !== why) v.title = why;
@@ -164,20 +164,20 @@ export class Tile {
     }
     if (has('clock')) {
       row('Clocks', (v) => {
-        const sm = value('clock'), mem = value('memclock'), max = value('maxclock');
+        const sm = value('clock'), mem = value('memory_clock'), max = value('max_clock');
         const parts = [`SM ${number(sm)}${max === max ? ` of ${number(max)}` : ''} MHz`];
-        if (has('memclock')) parts.push(`memory ${number(mem)}`);
+        if (has('memory_clock')) parts.push(`memory ${number(mem)}`);
         put(v, parts.join(' · '));
       });
     }
-    if (has('reasons') || has('throttle')) {
+    if (has('clock_events') || has('throttling')) {
       row('Throttle', (v) => {
         const names = this.#throttled();
         put(v, names === null ? '–' : names.length ? names.map((r) => r.bad ? `▲ ${r.text}` : r.text).join(', ') : 'none');
         v.classList.toggle('warn', !!names?.some((r) => r.bad));
       });
     }
-    if (has('used')) {
+    if (has('memory_used')) {
       row('Memory', (v, m) => {
         const { used, total } = memory(app, id, app.time());
         put(v, total === total ? `${number(used, 1)} / ${number(total, 1)} GiB` : reading(used, 'GiB'));
@@ -191,9 +191,9 @@ export class Tile {
   // throttled names what holds the clocks down now; null if that is not known.
   #throttled() {
     const { app, id } = this, t = app.time();
-    const mask = app.model.value(id, 'reasons', t);
+    const mask = app.model.value(id, 'clock_events', t);
     if (mask === mask) return reasons(mask);
-    const all = app.model.pick(id, 'throttle') || [];
+    const all = app.model.pick(id, 'throttling') || [];
     const known = all.map((s) => [s, app.model.valueOf(s, t)]).filter(([, v]) => v === v);
     return known.length ? known.filter(([, v]) => v > 0).map(([s]) => ({ text: Object.values(s.labels).join(' '), bad: true })) : null;
   }

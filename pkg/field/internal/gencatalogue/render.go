@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"go/format"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // render writes the entries as Go source.
@@ -33,6 +36,9 @@ func renderEntry(b *bytes.Buffer, e entry) {
 		fmt.Fprintf(b, ", Renamed: %q", e.renamed)
 	}
 	fmt.Fprintf(b, ", Kind: %s, Level: %s, Cost: %s", e.kind, e.level, e.cost)
+	if nvidiaOnly(e) {
+		b.WriteString(", Vendor: VendorNVIDIA")
+	}
 	if e.unit != "" {
 		fmt.Fprintf(b, ", Unit: %q", e.unit)
 	}
@@ -56,6 +62,23 @@ func renderEntry(b *bytes.Buffer, e entry) {
 		b.WriteString("}")
 	}
 	b.WriteString("},\n")
+}
+
+// nvidiaWords are parts of names of DCGM's fields about what other vendors' GPUs do not have.
+var nvidiaWords = []string{
+	"_NVLINK_", "_NVSWITCH_", "_CONNECTX_", "_C2C_", "_FABRIC_", "_IMEX_", "_VGPU_", "_GRID_", "_MIG_", "_NVDEC", "_NVJPG", "_NVOFA",
+	"_XID_", "_INFOROM_", "_CUDA_", "_NVML_VERSION", "_GPM_", "_SYNC_BOOST", "_PWR_SMOOTHING_", "_REMAP_ROWS_", "_ROW_REMAP_", "_REMAPPED_ROWS",
+	"_THRESHOLD_SRM", "_MEMORY_UNREPAIRABLE_", "_GPU_RECOVERY_ACTION",
+}
+
+// shared are the exceptions: rows that could not be remapped, and data over all links or over one
+// link, which are NVLinks or another vendor's.
+var shared = []int{395, 449, 843, 897, 1011, 1012, 1529, 1530, 1531}
+
+// nvidiaOnly reports whether only NVIDIA's devices have an entry.
+func nvidiaOnly(e entry) bool {
+	id := cmp.Or(e.of, e.id)
+	return !slices.Contains(shared, id) && slices.ContainsFunc(nvidiaWords, func(word string) bool { return strings.Contains(e.name, word) })
 }
 
 func number64(f float64) string {

@@ -1,12 +1,11 @@
-// Package apitest is as much of an API server as says which pods and
-// ResourceSlices a node has, over HTTP, for tests of whole programs.
+// Package apitest is a minimal API server with the pods and ResourceSlices of one node, over HTTP, for tests of whole
+// programs.
 //
 //	api := apitest.Start(t, "node-1")
 //	api.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train"}))
 //	cmd.Env = append(cmd.Env, "KUBECONFIG="+api.Kubeconfig())
 //
-// What it serves is set before the first request: watches stay silent. Its methods may
-// be called concurrently.
+// Its content must be set before the first request: watches stay silent. Its methods may be called concurrently.
 package apitest
 
 import (
@@ -21,7 +20,7 @@ import (
 	"testing"
 )
 
-// Object is one of the API's, as in JSON.
+// Object is an object of the API as JSON.
 type Object map[string]any
 
 // Server is the API server.
@@ -38,8 +37,7 @@ type Server struct {
 	asked    map[string]int
 }
 
-// Start returns an API server that knows of no pods and slices of the node and
-// serves resource.k8s.io/v1. It ends with the test.
+// Start returns an API server without pods and slices that serves resource.k8s.io/v1. It ends with the test.
 func Start(tb testing.TB, node string) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, node: node, versions: []string{"v1"}, asked: map[string]int{}}
@@ -75,16 +73,16 @@ current-context: test
 	return s
 }
 
-// Kubeconfig is a file that leads to the server.
+// Kubeconfig returns a kubeconfig file for the server.
 func (s *Server) Kubeconfig() string { return s.kubeconfig }
 
-// Pods says which pods the node has.
+// Pods sets the node's pods.
 func (s *Server) Pods(pods ...Object) { s.set(func() { s.pods = pods }) }
 
-// Slices says which ResourceSlices the node has.
+// Slices sets the node's ResourceSlices.
 func (s *Server) Slices(all ...Object) { s.set(func() { s.slices = all }) }
 
-// Versions says which versions of resource.k8s.io are served, the preferred first.
+// Versions sets the served versions of resource.k8s.io, the preferred one first.
 func (s *Server) Versions(versions ...string) { s.set(func() { s.versions = versions }) }
 
 // Refuse answers everything with 403, as without a ClusterRole.
@@ -96,14 +94,14 @@ func (s *Server) set(f func()) {
 	f()
 }
 
-// Requests is how often a path was asked for.
+// Requests returns how often a path was requested.
 func (s *Server) Requests(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked[path]
 }
 
-// guard counts requests, and refuses them if it is to.
+// guard counts requests, and refuses them after Refuse.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -127,7 +125,7 @@ func (s *Server) serves(version string) bool {
 	return slices.Contains(s.versions, version)
 }
 
-// group says which versions there are.
+// group answers with the served versions.
 func (s *Server) group(w http.ResponseWriter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,0 +1,416 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/field"
+)
+
+func compareCommand(a *app) *cli.Command {
+	return &cli.Command{
+		Name:      "compare",
+		Usage:     "Compare two pages of one node, as for a move from dcgm-exporter",
+		ArgsUsage: "OLD NEW",
+		Description: `OLD and NEW are addresses of pages, files in the text format, or - for standard input.
+DCGM_ families are matched by what they measure, so names of DCGM 4.6 and older
+match those of 4.7, and values are compared in the old one's unit. Series are matched
+by device, instance, link and the labels that only some families have; values that
+differ by more than the tolerance are listed. Families of the exporters themselves
+are left out.
+
+Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
+2: a page could not be read, or a flag is wrong.`,
+		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
+			return &cmdline.ExitError{Code: 2, Err: cmdline.UsageError(ctx, cmd, err, sub)}
+		},
+		Flags: append([]cli.Flag{
+			&cli.FloatFlag{Name: "tolerance", Value: 0.1, Usage: "What a value may differ by, as a share of the larger one."},
+			cmdline.OutputFlag(),
+		}, cmdline.TrustFlags()...), // OLD and NEW are in the place of --url
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			tolerance := cmd.Float("tolerance")
+			form := cmd.String("output")
+			err := cmdline.CheckOutput(form)
+			switch {
+			case err != nil:
+			case cmd.Args().Len() != 2:
+				err = errors.New("compare takes two pages, OLD and NEW; see warpctl compare --help")
+			case !(tolerance >= 0 && tolerance < 1):
+				err = fmt.Errorf("--tolerance is %v: write a number from 0 to less than 1", tolerance)
+			}
+			if err != nil {
+				return &cmdline.ExitError{Code: 2, Err: err}
+			}
+			trust, err := cmdline.Trust(ctx, cmd)
+			if err != nil {
+				return &cmdline.ExitError{Code: 2, Err: err}
+			}
+			var pages [2]map[string]*dto.MetricFamily
+			for i, name := range cmd.Args().Slice() {
+				if pages[i], err = cmdline.ReadPage(ctx, name, os.Stdin, trust); err != nil {
+					return &cmdline.ExitError{Code: 2, Err: err}
+				}
+			}
+			c := comparePages(pages[0], pages[1], tolerance)
+			if err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
+				return &cmdline.ExitError{Code: 2, Err: err}
+			}
+			if c.bad() {
+				return cmdline.ErrReported
+			}
+			return nil
+		},
+	}
+}
+
+// comparison is what differs between two pages of a node.
+type comparison struct {
+	Findings []finding `json:"findings"`
+	Series   int       `json:"series"` // on the old page
+	Same     int       `json:"same"`   // of these
+}
+
+// finding is one difference.
+type finding struct {
+	Kind    findingKind `json:"kind"`
+	Old     string      `json:"old,omitempty"` // family, label or series of the old page
+	New     string      `json:"new,omitempty"`
+	Values  string      `json:"values,omitempty"` // old -> new, in the old one's unit
+	Meaning string      `json:"meaning"`
+}
+
+type findingKind string
+
+// The kinds of finding, in the order in which they are listed.
+const (
+	familyMissing findingKind = "family missing"
+	seriesMissing findingKind = "series missing"
+	valueDiffers  findingKind = "value differs"
+	typeDiffers   findingKind = "type differs"
+	labelMissing  findingKind = "label missing"
+	familyRenamed findingKind = "family renamed"
+	labelRenamed  findingKind = "label renamed"
+	familyAdded   findingKind = "family added"
+	seriesAdded   findingKind = "series added"
+	labelAdded    findingKind = "label added"
+)
+
+var findingOrder = []findingKind{
+	familyMissing, seriesMissing, valueDiffers, typeDiffers, labelMissing,
+	familyRenamed, labelRenamed, familyAdded, seriesAdded, labelAdded,
+}
+
+// bad reports whether dashboards and alerts of the old page would miss something.
+func (c *comparison) bad() bool {
+	return c.Series == 0 || slices.ContainsFunc(c.Findings, func(f finding) bool {
+		return slices.Index(findingOrder, f.Kind) <= slices.Index(findingOrder, labelMissing)
+	})
+}
+
+// quantity is a family of a page, by what it measures.
+type quantity struct {
+	family *dto.MetricFamily
+	scale  float64 // of its unit over that of the reading
+	series map[string][]*dto.Metric
+}
+
+// quantities are the DCGM families of a page by name.
+func quantities(page map[string]*dto.MetricFamily) map[string]*quantity {
+	out := map[string]*quantity{}
+	for name, family := range page {
+		if !strings.HasPrefix(name, "DCGM_") && !strings.HasPrefix(name, "dcgm_") {
+			continue
+		}
+		q := &quantity{family: family, scale: 1, series: map[string][]*dto.Metric{}}
+		if _, scale, ok := field.ByName(name); ok {
+			q.scale = scale
+		}
+		for _, m := range family.GetMetric() {
+			id := seriesKey(m)
+			q.series[id] = append(q.series[id], m)
+		}
+		out[name] = q
+	}
+	return out
+}
+
+// readingOf is the name of what a name of a family or label means, in whatever unit.
+func readingOf(name string) string {
+	if d, _, ok := field.ByName(name); ok {
+		return d.Name
+	}
+	return name
+}
+
+// renamed returns the first of others that means what name does, and "" if none does.
+func renamed(name string, others []string) string {
+	i := slices.IndexFunc(others, func(o string) bool { return readingOf(o) == readingOf(name) })
+	if i < 0 {
+		return ""
+	}
+	return others[i]
+}
+
+// identity are the labels that tell devices and series of one device apart. Others
+// describe them.
+var identity = []string{
+	"UUID", "GPU_I_ID", "nvlink", "nvswitch", "cpu", "cpucore", "connectx", "xid",
+	"clock_event", "health_watch", "peer_gpu", "vgpu", "pod_uid",
+}
+
+func seriesKey(m *dto.Metric) string {
+	values := map[string]string{}
+	for _, l := range m.GetLabel() {
+		name := l.GetName()
+		if name == "uuid" || name == "gpu_uuid" {
+			name = "UUID"
+		}
+		values[name] = l.GetValue()
+	}
+	var parts []string
+	for _, name := range identity {
+		if v, ok := values[name]; ok {
+			parts = append(parts, name+"="+strconv.Quote(v))
+		}
+	}
+	return "{" + strings.Join(parts, ",") + "}"
+}
+
+func comparePages(oldPage, newPage map[string]*dto.MetricFamily, tolerance float64) *comparison {
+	c := &comparison{Findings: []finding{}}
+	olds, news := quantities(oldPage), quantities(newPage)
+	oldNames, newNames := slices.Sorted(maps.Keys(olds)), slices.Sorted(maps.Keys(news))
+	matched := map[string]bool{} // of newNames
+	for _, name := range oldNames {
+		o, n := olds[name], news[name]
+		if n == nil {
+			n = news[renamed(name, newNames)]
+		}
+		c.Series += len(o.family.GetMetric())
+		if n == nil {
+			c.add(finding{Kind: familyMissing, Old: name, Meaning: whyMissing(o)})
+			continue
+		}
+		matched[n.family.GetName()] = true
+		c.compareFamilies(o, n, tolerance)
+	}
+	for _, name := range newNames {
+		if !matched[name] {
+			c.add(finding{Kind: familyAdded, New: name, Meaning: "only on the new page"})
+		}
+	}
+	c.compareLabels(labelNames(olds), labelNames(news))
+	slices.SortStableFunc(c.Findings, func(a, b finding) int {
+		return cmp.Compare(slices.Index(findingOrder, a.Kind), slices.Index(findingOrder, b.Kind))
+	})
+	return c
+}
+
+func (c *comparison) add(f finding) { c.Findings = append(c.Findings, f) }
+
+func (c *comparison) compareFamilies(o, n *quantity, tolerance float64) {
+	oldName, newName := o.family.GetName(), n.family.GetName()
+	if oldName != newName {
+		meaning := "the same in the same unit: queries need the new name"
+		if o.scale != n.scale {
+			meaning = fmt.Sprintf("the same in another unit: new value = old value × %v; queries and thresholds change", n.scale/o.scale)
+		}
+		c.add(finding{Kind: familyRenamed, Old: oldName, New: newName, Meaning: meaning})
+	}
+	if o.family.GetType() != n.family.GetType() {
+		c.add(finding{
+			Kind: typeDiffers, Old: oldName, New: newName,
+			Values:  strings.ToLower(o.family.GetType().String() + " -> " + n.family.GetType().String()),
+			Meaning: "rate() and histogram_quantile() depend on it: write the old type in the list",
+		})
+	}
+	for _, id := range slices.Sorted(maps.Keys(o.series)) {
+		om, nm := o.series[id], n.series[id]
+		if len(nm) == 0 {
+			c.add(finding{Kind: seriesMissing, Old: oldName + id, Meaning: whyMissing(&quantity{family: o.family, series: map[string][]*dto.Metric{id: om}})})
+			continue
+		}
+		c.compareSeries(o, n, id, tolerance)
+	}
+	for _, id := range slices.Sorted(maps.Keys(n.series)) {
+		if o.series[id] == nil {
+			c.add(finding{Kind: seriesAdded, New: newName + id, Meaning: "only on the new page"})
+		}
+	}
+}
+
+// compareSeries compares the series of one device. Several that share all that
+// identifies them, those of two pods on a GPU for example, are compared in the order of
+// their values.
+func (c *comparison) compareSeries(o, n *quantity, id string, tolerance float64) {
+	olds, news := sortedValues(o.series[id], 1), sortedValues(n.series[id], o.scale/n.scale)
+	if len(olds) != len(news) {
+		c.add(finding{
+			Kind: valueDiffers, Old: o.family.GetName() + id, New: n.family.GetName() + id,
+			Values: fmt.Sprintf("%d series -> %d series", len(olds), len(news)), Meaning: "one per pod or process on one page only: see the options for shared GPUs",
+		})
+		return
+	}
+	for i := range olds {
+		if near(olds[i], news[i], tolerance) {
+			c.Same++
+			continue
+		}
+		c.add(finding{
+			Kind: valueDiffers, Old: o.family.GetName() + id, New: n.family.GetName() + id,
+			Values: fmt.Sprintf("%v -> %v", olds[i], news[i]), Meaning: whyDifferent(o.family, olds[i]),
+		})
+	}
+}
+
+// sortedValues are the values of series in another unit, smallest first. A histogram has
+// none that two exporters could share.
+func sortedValues(series []*dto.Metric, scale float64) []float64 {
+	var out []float64
+	for _, m := range series {
+		switch {
+		case m.GetGauge() != nil:
+			out = append(out, m.GetGauge().GetValue()*scale)
+		case m.GetCounter() != nil:
+			out = append(out, m.GetCounter().GetValue()*scale)
+		case m.GetUntyped() != nil:
+			out = append(out, m.GetUntyped().GetValue()*scale)
+		default:
+			out = append(out, math.NaN())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func near(a, b, tolerance float64) bool {
+	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= tolerance*max(math.Abs(a), math.Abs(b))
+}
+
+// isBlank reports whether a value is one of DCGM's blanks (dcgm_structs.h:
+// DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK and what follows them).
+func isBlank(v float64) bool {
+	return v >= 0x7ffffff0 && v <= 0x7fffffff || v >= 0x7ffffffffffffff0 || v == 140737488355328
+}
+
+// whyMissing explains a family or series that the new page lacks.
+func whyMissing(q *quantity) string {
+	zero := true
+	for _, series := range q.series {
+		for _, v := range sortedValues(series, 1) {
+			switch {
+			case isBlank(v):
+				return "the old page shows a blank of DCGM as a number; a value that is not known is left out here"
+			case v != 0:
+				zero = false
+			}
+		}
+	}
+	name := q.family.GetName()
+	switch {
+	case strings.HasPrefix(name, "DCGM_FI_PROF_"):
+		return "profiling: not in the new list, or no source supplies it: warpgauge check, warpgauge devices"
+	case strings.HasPrefix(name, "DCGM_EXP_"):
+		return "counts are there when something has been counted: docs/compatibility.md"
+	case zero:
+		return "0 on the old page may be an error shown as 0; here it is left out: warpgauge check says whether the device supplies it"
+	}
+	return "not in the new list, or not supplied: warpgauge check -f LIST"
+}
+
+// whyDifferent explains a value that differs.
+func whyDifferent(f *dto.MetricFamily, oldValue float64) string {
+	switch name := f.GetName(); {
+	case isBlank(oldValue):
+		return "the old page shows a blank of DCGM as a number"
+	case strings.HasPrefix(name, "DCGM_EXP_") && strings.HasSuffix(name, "_COUNT"):
+		return "events are counted here, not samples: docs/compatibility.md"
+	case f.GetType() == dto.MetricType_COUNTER:
+		return "totals should agree: compare again, then look for a difference in the list"
+	}
+	return "values of a moment differ if they were sampled at different times: compare again"
+}
+
+// labelNames are the names of labels that describe, on any series of a page.
+func labelNames(page map[string]*quantity) map[string]bool {
+	out := map[string]bool{}
+	for _, q := range page {
+		for _, m := range q.family.GetMetric() {
+			for _, l := range m.GetLabel() {
+				out[l.GetName()] = true
+			}
+		}
+	}
+	return out
+}
+
+// otherLabels are labels that are no fields and have another name: dcgm-exporter 4.8.3
+// renamed the host; pages outside of Kubernetes have a small uuid.
+var otherLabels = map[string]string{"Hostname": "hostname", "uuid": "UUID", "gpu_uuid": "UUID"}
+
+func (c *comparison) compareLabels(olds, news map[string]bool) {
+	meaning := func(name string) string { return cmp.Or(otherLabels[name], readingOf(name)) }
+	added := map[string][]string{} // by meaning
+	for _, name := range slices.Sorted(maps.Keys(news)) {
+		if !olds[name] {
+			added[meaning(name)] = append(added[meaning(name)], name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(olds)) {
+		is := added[meaning(name)]
+		if also := renamed(name, slices.Sorted(maps.Keys(news))); also != "" && len(is) == 0 {
+			is = []string{also} // which both pages have
+		}
+		switch {
+		case news[name]:
+		case len(is) > 0:
+			c.add(finding{Kind: labelRenamed, Old: name, New: is[0], Meaning: "joins and by() clauses need the new name"})
+			added[meaning(name)] = is[1:]
+		default:
+			c.add(finding{Kind: labelMissing, Old: name, Meaning: "by() clauses and selectors that use it match nothing: add a row of type label, or the option that supplies it"})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(news)) {
+		if slices.Contains(added[meaning(name)], name) {
+			c.add(finding{Kind: labelAdded, New: name, Meaning: "only on the new page"})
+		}
+	}
+}
+
+func (c *comparison) writeTable(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if len(c.Findings) > 0 {
+		fmt.Fprintln(t, "FINDING\tOLD\tNEW\tVALUES\tMEANING")
+	}
+	for _, f := range c.Findings {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Kind, cmp.Or(f.Old, "-"), cmp.Or(f.New, "-"), cmp.Or(f.Values, "-"), f.Meaning)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "the same: %d of %d series\n", c.Same, c.Series)
+	return err
+}
+
+func (c *comparison) rows() [][]string {
+	rows := [][]string{{"finding", "old", "new", "values", "meaning"}}
+	for _, f := range c.Findings {
+		rows = append(rows, []string{string(f.Kind), f.Old, f.New, f.Values, f.Meaning})
+	}
+	return rows
+}

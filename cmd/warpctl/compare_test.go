@@ -1,0 +1,242 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"warpgauge/pkg/cmdline"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What dcgm-exporter 4.8.2 prints, its labels in its order, with a blank of DCGM.
+const oldPage = `# HELP DCGM_FI_DEV_GPU_TEMP GPU temperature (in C).
+# TYPE DCGM_FI_DEV_GPU_TEMP gauge
+DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-a",pci_bus_id="00000000:3B:00.0",device="nvidia0",modelName="A, \"b\" {c}",Hostname="n1"} 41
+DCGM_FI_DEV_GPU_TEMP{gpu="1",UUID="GPU-b",pci_bus_id="00000000:3C:00.0",device="nvidia1",modelName="A",Hostname="n1"} 50
+# TYPE DCGM_FI_DEV_SM_CLOCK gauge
+DCGM_FI_DEV_SM_CLOCK{gpu="0",UUID="GPU-a",Hostname="n1"} 1980
+# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="1",UUID="GPU-b",GPU_I_ID="7",Hostname="n1"} 0.250000
+# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{gpu="0",UUID="GPU-a",Hostname="n1"} 5e+06
+# TYPE DCGM_FI_DEV_VGPU_LICENSE_STATUS gauge
+DCGM_FI_DEV_VGPU_LICENSE_STATUS{gpu="0",UUID="GPU-a",Hostname="n1"} 9223372036854775794
+go_goroutines 7
+`
+
+// The same node seconds later through an exporter with the names of DCGM 4.7.
+const newPage = `# TYPE DCGM_FI_DEV_GPU_TEMP_CELSIUS gauge
+DCGM_FI_DEV_GPU_TEMP_CELSIUS{hostname="n1",UUID="GPU-a",gpu="0"} 42
+DCGM_FI_DEV_GPU_TEMP_CELSIUS{hostname="n1",UUID="GPU-b",gpu="1"} 80
+# TYPE DCGM_FI_DEV_SM_CLOCK_HERTZ gauge
+DCGM_FI_DEV_SM_CLOCK_HERTZ{hostname="n1",UUID="GPU-a",gpu="0"} 1.98e+09
+# TYPE DCGM_FI_PROF_GR_ENGINE_ACTIVE gauge
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{hostname="n1",UUID="GPU-b",gpu="1",GPU_I_ID="8"} 0.25
+# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION gauge
+DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{hostname="n1",UUID="GPU-a",gpu="0"} 5e+06
+# TYPE DCGM_FI_DEV_FB_FREE gauge
+DCGM_FI_DEV_FB_FREE{hostname="n1",UUID="GPU-a",gpu="0"} 9
+`
+
+func TestCompareFindings(t *testing.T) {
+	o := execute(t, "compare", "--output=csv", tempFile(t, "page", oldPage), tempFile(t, "page", newPage))
+	code, out, text := o.code, o.out, o.err
+	if code != 1 || text != "" {
+		t.Fatalf("exit code %d, error %q", code, text)
+	}
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range rows[1:] {
+		if r[4] == "" {
+			t.Errorf("%v has no meaning", r)
+		}
+		got = append(got, strings.Join(r[:4], " | "))
+	}
+	want := []string{
+		`family missing | DCGM_FI_DEV_VGPU_LICENSE_STATUS |  | `,
+		`series missing | DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="GPU-b",GPU_I_ID="7"} |  | `,
+		`value differs | DCGM_FI_DEV_GPU_TEMP{UUID="GPU-b"} | DCGM_FI_DEV_GPU_TEMP_CELSIUS{UUID="GPU-b"} | 50 -> 80`,
+		`type differs | DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION | DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION | counter -> gauge`,
+		`label missing | device |  | `,
+		`label missing | modelName |  | `,
+		`label missing | pci_bus_id |  | `,
+		`family renamed | DCGM_FI_DEV_GPU_TEMP | DCGM_FI_DEV_GPU_TEMP_CELSIUS | `,
+		`family renamed | DCGM_FI_DEV_SM_CLOCK | DCGM_FI_DEV_SM_CLOCK_HERTZ | `,
+		`label renamed | Hostname | hostname | `,
+		`family added |  | DCGM_FI_DEV_FB_FREE | `,
+		`series added |  | DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="GPU-b",GPU_I_ID="8"} | `,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("findings (-want +got):\n%s", d)
+	}
+	for kind, part := range map[string]string{"family missing": "blank of DCGM", "family renamed": "new value = old value × 1e+06", "label renamed": "by()"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("no finding of kind %q says %q:\n%s", kind, part, out)
+		}
+	}
+}
+
+// What a switch to new names changes is no loss, and neither are more families.
+func TestCompareEqualPages(t *testing.T) {
+	const old = `# TYPE DCGM_FI_DEV_SM_CLOCK gauge
+DCGM_FI_DEV_SM_CLOCK{UUID="GPU-a",Hostname="n1",pod="p"} 1980
+DCGM_FI_DEV_SM_CLOCK{UUID="GPU-a",Hostname="n1",pod="q"} 1000
+# TYPE DCGM_FI_DEV_GPU_UTIL histogram
+DCGM_FI_DEV_GPU_UTIL_bucket{UUID="GPU-a",Hostname="n1",pod="p",le="+Inf"} 3
+DCGM_FI_DEV_GPU_UTIL_sum{UUID="GPU-a",Hostname="n1",pod="p"} 3
+DCGM_FI_DEV_GPU_UTIL_count{UUID="GPU-a",Hostname="n1",pod="p"} 3
+`
+	const latest = `# TYPE DCGM_FI_DEV_SM_CLOCK_HERTZ gauge
+DCGM_FI_DEV_SM_CLOCK_HERTZ{uuid="GPU-a",hostname="n1",pod="q"} 1.01e9
+DCGM_FI_DEV_SM_CLOCK_HERTZ{uuid="GPU-a",hostname="n1",pod="p"} 1.97e9
+# TYPE DCGM_FI_DEV_GPU_UTIL histogram
+DCGM_FI_DEV_GPU_UTIL_bucket{uuid="GPU-a",hostname="n1",pod="p",le="+Inf"} 99
+DCGM_FI_DEV_GPU_UTIL_sum{uuid="GPU-a",hostname="n1",pod="p"} 9
+DCGM_FI_DEV_GPU_UTIL_count{uuid="GPU-a",hostname="n1",pod="p"} 99
+`
+	o := execute(t, "compare", "--output=json", tempFile(t, "page", old), tempFile(t, "page", latest))
+	code, out := o.code, o.out
+	var got comparison
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if code != 0 || got.Series != 3 || got.Same != 3 || len(got.Findings) != 3 {
+		t.Errorf("exit code %d, %d of %d series the same, findings %v; want 0, 3 of 3 and one family, two labels renamed", code, got.Same, got.Series, got.Findings)
+	}
+	if o := execute(t, "compare", "--tolerance=0.001", tempFile(t, "page", old), tempFile(t, "page", latest)); o.code != 1 || !strings.Contains(o.out, "1980 -> 1970") {
+		t.Errorf("with a small tolerance: exit code %d\n%s", o.code, o.out)
+	}
+	if o := execute(t, "compare", tempFile(t, "page", old), tempFile(t, "page", old)); o.code != 0 || o.out != "the same: 3 of 3 series\n" {
+		t.Errorf("a page and itself: exit code %d\n%s", o.code, o.out)
+	}
+}
+
+// TestCompareBothGenerations: a page with the names of both generations has all that pages
+// of either have, and says what else it has; without one of them it is renamed.
+func TestCompareBothGenerations(t *testing.T) {
+	page := func(names ...string) string {
+		text := ""
+		for _, n := range names {
+			value := map[string]string{"SM_CLOCK": "1980", "SM_CLOCK_HERTZ": "1.98e9", "GPU_TEMP": "40", "GPU_TEMP_CELSIUS": "40"}[strings.TrimPrefix(n, "DCGM_FI_DEV_")]
+			if value == "" {
+				continue
+			}
+			labels := `UUID="GPU-a"`
+			for _, l := range names {
+				if strings.HasSuffix(l, "_VERSION") {
+					labels += "," + l + `="570"`
+				}
+			}
+			text += "# TYPE " + n + " gauge\n" + n + "{" + labels + "} " + value + "\n"
+		}
+		return tempFile(t, "page", text)
+	}
+	old := page("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DRIVER_VERSION")
+	latest := page("DCGM_FI_DEV_GPU_TEMP_CELSIUS", "DCGM_FI_DEV_SM_CLOCK_HERTZ", "DCGM_FI_SYSTEM_DRIVER_VERSION")
+	both := page("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_SM_CLOCK_HERTZ",
+		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_SYSTEM_DRIVER_VERSION")
+	f := func(from, to string, want ...string) {
+		t.Helper()
+		o := execute(t, "compare", "--output=csv", from, to)
+		var got []string
+		for line := range strings.Lines(o.out) {
+			cells := strings.Split(line, ",")
+			got = append(got, strings.TrimSpace(strings.Join(cells[:3], " ")))
+		}
+		if d := cmp.Diff(want, got[1:]); d != "" || o.code != 0 {
+			t.Errorf("exit code %d, findings (-want +got):\n%s", o.code, d)
+		}
+	}
+	f(old, both, "family added  DCGM_FI_DEV_GPU_TEMP_CELSIUS", "family added  DCGM_FI_DEV_SM_CLOCK_HERTZ", "label added  DCGM_FI_SYSTEM_DRIVER_VERSION")
+	f(latest, both, "family added  DCGM_FI_DEV_GPU_TEMP", "family added  DCGM_FI_DEV_SM_CLOCK", "label added  DCGM_FI_DRIVER_VERSION")
+	f(old, latest, "family renamed DCGM_FI_DEV_GPU_TEMP DCGM_FI_DEV_GPU_TEMP_CELSIUS", "family renamed DCGM_FI_DEV_SM_CLOCK DCGM_FI_DEV_SM_CLOCK_HERTZ",
+		"label renamed DCGM_FI_DRIVER_VERSION DCGM_FI_SYSTEM_DRIVER_VERSION")
+	f(both, latest, "family renamed DCGM_FI_DEV_GPU_TEMP DCGM_FI_DEV_GPU_TEMP_CELSIUS", "family renamed DCGM_FI_DEV_SM_CLOCK DCGM_FI_DEV_SM_CLOCK_HERTZ",
+		"label renamed DCGM_FI_DRIVER_VERSION DCGM_FI_SYSTEM_DRIVER_VERSION")
+}
+
+func TestComparePagesThatCannotBeRead(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+		case "/site":
+			_, _ = w.Write([]byte("<!doctype html>"))
+			return
+		case "/text":
+			_, _ = w.Write([]byte("warpgauge unknown: /metrics\n"))
+			return
+		default:
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = w.Write([]byte(oldPage))
+	}))
+	defer server.Close()
+	page := tempFile(t, "page", oldPage)
+	if o := execute(t, "compare", page, server.URL+"/metrics"); o.code != 0 {
+		t.Errorf("by HTTP: exit code %d\n%s", o.code, o.out)
+	}
+	for _, address := range []string{"http://u:secret@127.0.0.1:1/metrics", "http://u:secret%zz@127.0.0.1:1/metrics"} {
+		if o := execute(t, "compare", address, page); o.code != 2 || strings.Contains(o.err, "secret") {
+			t.Errorf("%s: exit code %d, standard error %q, want 2 and no password", address, o.code, o.err)
+		}
+	}
+	secure := httptest.NewTLSServer(server.Config.Handler)
+	defer secure.Close()
+	if o := execute(t, "compare", "--insecure", page, secure.URL+"/metrics"); o.code != 0 {
+		t.Errorf("--insecure: exit code %d, %s", o.code, o.err)
+	}
+	for want, args := range map[string][]string{
+		"404":                           {page, server.URL + "/elsewhere"},
+		"no such file":                  {page, page + "x"},
+		"no metrics":                    {tempFile(t, "page", "\n"), page},
+		"text format parsing":           {page, tempFile(t, "page", "<html>\n")},
+		"two pages":                     {page},
+		"--tolerance is 2":              {"--tolerance=2", page, page},
+		"web site":                      {page, server.URL + "/site"},
+		"http://HOST:9400/metrics":      {page, server.URL + "/text"},
+		"http://localhost:9400/metrics": {page, "localhost:9400"},
+		`--tolerance is "x"`:            {"--tolerance=x", page, page},
+		"unknown flag --tol":            {"--tol=1", page, page},
+		"--output is":                   {"--output=xml", page, page},
+	} {
+		o := execute(t, append([]string{"compare"}, args...)...)
+		code, out, text := o.code, o.out, o.err
+		if code != 2 || out != "" || !strings.Contains(text, want) {
+			t.Errorf("%q: exit code %d, output %q, error %q; want 2 and %q", args, code, out, text, want)
+		}
+	}
+	// A page without GPUs proves nothing.
+	if o := execute(t, "compare", tempFile(t, "page", "go_goroutines 7\n"), page); o.code != 1 {
+		t.Errorf("an old page without GPUs: exit code %d, want 1", o.code)
+	}
+}
+
+func FuzzComparePages(f *testing.F) {
+	f.Add(oldPage, newPage)
+	f.Add("DCGM_FI_DEV_GPU_TEMP 1\ndcgm_fi_x{UUID=\"\\\"\"} NaN\n", "DCGM_FI_DEV_GPU_TEMP_CELSIUS +Inf\n")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		old, err := cmdline.ReadPage(t.Context(), "-", strings.NewReader(a), nil)
+		if err != nil {
+			return
+		}
+		latest, err := cmdline.ReadPage(t.Context(), "-", strings.NewReader(b), nil)
+		if err != nil {
+			return
+		}
+		if c := comparePages(old, latest, 0.1); c.Same > c.Series {
+			t.Errorf("%d of %d series are the same", c.Same, c.Series)
+		}
+		if c := comparePages(old, old, 0); len(c.Findings) > 0 || c.Same != c.Series {
+			t.Errorf("a page and itself: %d of %d the same, %v", c.Same, c.Series, c.Findings)
+		}
+	})
+}

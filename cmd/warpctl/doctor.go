@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/cmd/warpctl/doctor"
+	"warpgauge/cmd/warpctl/top"
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/file"
+)
+
+func doctorCommand(a *app) *cli.Command {
+	return &cli.Command{
+		Name:  "doctor",
+		Usage: "Say what is wrong with the exporter and the machine below it, and what to do",
+		Description: "Asks the exporter that runs on this machine, or the one at --url, and examines drivers, device\n" +
+			"nodes, libraries and servers here; machines of other systems than Linux are not examined. It\n" +
+			"finds the servers by the flags of the exporter that runs here and by the exporter's variables,\n" +
+			"and says what it could not read. Ends with code 1 if something is wrong.\n" +
+			"--bundle writes what a support case needs, with names and secrets replaced.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "url", Value: a.local, Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT."},
+			&cli.StringFlag{Name: "bundle", Usage: "Support bundle to write: FILE.tar.gz; - is standard output, in place of the findings."},
+			&cli.BoolFlag{Name: "no-redact", Usage: "Leave names of pods, jobs, users and hosts, addresses and secrets in the bundle."},
+			&cli.BoolFlag{Name: "recordings", Usage: "Add the newest recordings of the flight recorder. They cannot be redacted: needs --no-redact."},
+			cmdline.OutputFlag(), cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for the exporter."),
+		}, cmdline.TrustFlags()...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
+				return err
+			}
+			if cmd.Bool("recordings") && (!cmd.Bool("no-redact") || cmd.String("bundle") == "") {
+				return errors.New("--recordings needs --bundle, and --no-redact: recordings cannot be redacted")
+			}
+			return a.examine(ctx, cmd)
+		},
+	}
+}
+
+func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
+	c, err := a.client(ctx, cmd, cmd.String("url"))
+	if err != nil {
+		return err
+	}
+	r := doctor.Run(ctx, doctor.Options{Version: a.build.Version, Environ: a.environ, Exporter: c, Limit: cmd.Duration("timeout")})
+	if cmd.String("bundle") != "-" {
+		if err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()}); err != nil {
+			return err
+		}
+	}
+	b := doctor.BundleOptions{NoRedact: cmd.Bool("no-redact")}
+	if cmd.Bool("recordings") {
+		b.Recordings = c
+	}
+	if err := a.writeBundle(ctx, cmd.String("bundle"), r, b); err != nil {
+		return fmt.Errorf("write the bundle: %w", err)
+	}
+	if r.Wrong() {
+		return cmdline.ErrReported
+	}
+	return nil
+}
+
+// writeBundle writes a support bundle, if one is asked for.
+func (a *app) writeBundle(ctx context.Context, path string, r *doctor.Result, o doctor.BundleOptions) error {
+	switch {
+	case path == "":
+		return nil
+	case path == "-" && top.Terminal(a.out):
+		return errors.New("standard output is a terminal: redirect it, or name a file")
+	case path == "-":
+		return r.Bundle(ctx, a.out, o)
+	}
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }() // what was written in it is whole by now
+	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(ctx, w, o) })
+	if err == nil {
+		cmdline.Notice(a.err, "warpctl", "wrote %s; look through it before you send it", path)
+	}
+	return err
+}

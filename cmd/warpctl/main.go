@@ -1,0 +1,100 @@
+// Command warpctl asks exporters: what nodes are doing, what is wrong with one, and how its page compares with
+// another. It samples nothing and links no vendor's library. See docs/warpctl.md.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
+)
+
+const defaultURL = "http://localhost:9400" // the exporter of this machine
+
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args, os.Stdout, os.Stderr, os.Environ(), defaultURL)
+	stop()
+	os.Exit(code)
+}
+
+// app is what the commands share.
+type app struct {
+	out, err io.Writer
+	environ  []string
+	local    string // the exporter that is asked if none is named
+	build    cmdline.Build
+}
+
+// run is the whole program but for its exit. args begin with the program's name.
+func run(ctx context.Context, args []string, out, errs io.Writer, environ []string, local string) int {
+	a := &app{out: out, err: errs, environ: environ, local: local, build: cmdline.ReadBuild(version)}
+	return cmdline.ExitCode(errs, "warpctl", a.root().Run(ctx, args))
+}
+
+func (a *app) root() *cli.Command {
+	root := &cli.Command{
+		Name:      "warpctl",
+		Usage:     "Ask warpgauge exporters",
+		Version:   a.build.Version,
+		Writer:    a.out,
+		ErrWriter: a.err,
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if word := cmd.Args().First(); word != "" {
+				return cmdline.UnknownCommand(cmd, word)
+			}
+			return cli.ShowRootCommandHelp(cmd)
+		},
+		Commands: []*cli.Command{
+			topCommand(a), doctorCommand(a), compareCommand(a),
+			a.build.VersionCommand(a.out, ""),
+			cmdline.ManCommand(a.out, "warpctl", func() cmdline.Manual {
+				return cmdline.Manual{Version: a.build.Version, Head: manualHead, Tail: manualTail}
+			}),
+		},
+	}
+	root.CustomRootCommandHelpTemplate = helpHead + cmdline.CommandList(root)
+	cmdline.Prepare(root, "")
+	return root
+}
+
+const helpHead = `warpctl asks warpgauge exporters, on this machine or others.
+
+Usage:
+  warpctl COMMAND [flags]           see below; warpctl COMMAND --help says more
+
+Commands:
+`
+
+const manualHead = `.SH SYNOPSIS
+.B warpctl
+.I command
+.RI [ flags ]
+.SH DESCRIPTION
+warpctl asks exporters (warpgauge) through their JSON API. It reads no GPU itself: warpgauge devices and warpgauge once do,
+on machines without a running exporter.
+`
+
+const manualTail = `.SH EXIT STATUS
+0 when all is well. 1 when something is wrong or does not answer. What else a command says with its code is in its description.
+.SH SEE ALSO
+.BR warpgauge (1)
+`
+
+// client returns a client of the exporter at an address, with the settings of cmdline.TrustFlags.
+func (a *app) client(ctx context.Context, cmd *cli.Command, address string) (*apiv1.Client, error) {
+	trust, err := cmdline.Trust(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpctl/" + a.build.Version})
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"warpgauge/cmd/warpctl/doctor"
+	"warpgauge/cmd/warpctl/top"
+	"warpgauge/extensions/live/apiv1"
+)
+
+// outcome is what a run left behind.
+type outcome struct {
+	code     int
+	out, err string
+}
+
+// execute runs the program in this process.
+func execute(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), append([]string{"warpctl"}, args...), &out, &errs, nil, "http://127.0.0.1:1")
+	return outcome{code, out.String(), errs.String()}
+}
+
+func (o outcome) want(t *testing.T, code int, texts ...string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("exit code %d, want %d\noutput: %s\nerrors: %s", o.code, code, o.out, o.err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(o.out+o.err, text) {
+			t.Errorf("output lacks %q\noutput: %s\nerrors: %s", text, o.out, o.err)
+		}
+	}
+}
+
+func tempFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answering is an exporter with two GPUs and a part of one.
+func answering(t *testing.T) http.Handler {
+	value := 41.0
+	fields := []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP", Unit: "celsius", Value: &value}}
+	var mux http.ServeMux
+	for path, answer := range map[string]any{
+		"devices": apiv1.Devices{Hostname: "node-1", Version: "v1", Simulated: true, Collectors: []apiv1.Collector{{Name: "fake", Up: true}}, Devices: []apiv1.Device{
+			{ID: "GPU-1", Kind: "gpu", GPU: "0", Model: "A\x1b[2Jmodel", State: "up", Collector: "fake", Simulated: true},
+			{ID: "GPU-2", Kind: "gpu", GPU: "1", Model: "Amodel", State: "lost", Reason: "fell off the bus", Collector: "fake", Simulated: true},
+		}},
+		"fields": apiv1.Fields{Devices: []apiv1.DeviceFields{{ID: "GPU-1", Fields: fields}}},
+		"health": apiv1.Health{State: "failed", Ready: true}, "list": apiv1.List{Source: "built in"}, "events": apiv1.Events{},
+		"recordings": apiv1.Recordings{},
+	} {
+		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if err := json.NewEncoder(w).Encode(answer); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("warpgauge_build_info 1\n")) // the client sees an error
+	})
+	return &mux
+}
+
+func TestTopOnce(t *testing.T) {
+	s := httptest.NewServer(answering(t))
+	defer s.Close()
+	o := execute(t, "top", "--url="+s.URL) // a buffer is no terminal
+	o.want(t, 0, "GPU  MODEL", "up     ", "lost", "fell off the bus")
+	if strings.Contains(o.out, "\x1b") {
+		t.Errorf("table:\n%q", o.out)
+	}
+	var got top.Report
+	if err := json.Unmarshal([]byte(execute(t, "top", "--url="+s.URL, "--output=json").out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Nodes) != 1 || got.Nodes[0].Node != "node-1" || len(got.Devices) != 2 || got.Devices[0].Temperature == nil {
+		t.Errorf("report %+v", got)
+	}
+	file := tempFile(t, "urls", "# all\n"+s.URL+" # the first\n\n"+s.URL+"\n127.0.0.1:1\n")
+	o = execute(t, "top", "--once", "--urls-file="+file, "--url="+s.URL)
+	o.want(t, 1, "http://127.0.0.1:1 does not answer: no exporter answers")
+	if strings.Count(o.out, "Amodel") != 1 {
+		t.Errorf("the exporter is listed twice:\n%s", o.out)
+	}
+	execute(t, "top", "--output=csv", "--url="+s.URL, "--url=127.0.0.1:1").want(t, 1, "node,gpu,id", "warpctl: no exporter answers at http://127.0.0.1:1: connection refused\n")
+
+	for _, c := range []struct{ args, text string }{
+		{"--interval=1ms", "at least 250ms"},
+		{"--output=xml", "table, json or csv"},
+		{"--urls-file=" + filepath.Join(t.TempDir(), "absent"), "--urls-file: "},
+		{"--urls-file=" + tempFile(t, "empty", "# none\n"), "has no URL"},
+		{"--url=ftp://x", "http://HOST:PORT"},
+		{"x", `unexpected argument "x"; see warpctl top --help`},
+		{"--enable-fake", "unknown flag --enable-fake"},
+	} {
+		execute(t, "top", "--once", c.args).want(t, 1, c.text)
+	}
+}
+
+// Nothing answers on this machine: top says what to do.
+func TestTopWithoutExporter(t *testing.T) {
+	execute(t, "top").want(t, 1, "no exporter answers at http://127.0.0.1:1", "start warpgauge", "--url", "warpgauge devices")
+}
+
+func TestTLS(t *testing.T) {
+	s := httptest.NewTLSServer(answering(t))
+	defer s.Close()
+	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	execute(t, "top", "--url="+s.URL).want(t, 1, "not trusted")
+	execute(t, "top", "--url="+s.URL, "--insecure").want(t, 0, "Amodel")
+	execute(t, "top", "--url="+s.URL, "--ca-file="+ca).want(t, 0, "Amodel")
+	execute(t, "top", "--url="+s.URL, "--ca-file="+tempFile(t, "x", "x")).want(t, 1, "no certificate in PEM")
+}
+
+func TestDoctor(t *testing.T) {
+	s := httptest.NewServer(answering(t))
+	defer s.Close()
+	o := execute(t, "doctor", "--url="+s.URL, "--output=json")
+	var got doctor.Result
+	if err := json.Unmarshal([]byte(o.out), &got); err != nil {
+		t.Fatalf("%v\n%s%s", err, o.out, o.err)
+	}
+	found := false
+	for _, f := range got.Findings {
+		found = found || f.Check == "devices" && strings.Contains(f.Finding, "lost: GPU 1: fell off the bus")
+	}
+	if !found || !got.Wrong() || o.code != 1 {
+		t.Errorf("code %d, findings %+v", o.code, got.Findings)
+	}
+	path := filepath.Join(t.TempDir(), "b.tar.gz")
+	execute(t, "doctor", "--url="+s.URL, "--bundle="+path).want(t, 1, "wrote "+path, "PROBLEM  devices")
+	if o := execute(t, "doctor", "--url="+s.URL, "--bundle=-"); !strings.HasPrefix(o.out, "\x1f\x8b") {
+		t.Errorf("the bundle on standard output begins with %.20q", o.out)
+	}
+	execute(t, "doctor", "--url="+s.URL, "--bundle="+filepath.Join(path, "x")).want(t, 1, "write the bundle")
+	execute(t, "doctor", "--url="+s.URL, "--recordings", "--no-redact", "--bundle="+path).want(t, 1, "wrote "+path)
+	execute(t, "doctor", "--recordings").want(t, 1, "--no-redact")
+	execute(t, "doctor", "--timeout=0s").want(t, 1, "write a duration above 0")
+	execute(t, "doctor").want(t, 1, "no exporter answers at http://127.0.0.1:1")
+}
+
+func TestRoot(t *testing.T) {
+	execute(t).want(t, 0, "Usage:", "  top ", "  doctor ", "  compare ", "  completion ")
+	execute(t, "dokter").want(t, 1, "unknown command \"dokter\" (did you mean doctor?); see warpctl --help")
+	execute(t, "version").want(t, 0, "warpctl ", "revision ", "go1.")
+	execute(t, "completion", "bash").want(t, 0, "--generate-shell-completion")
+	execute(t, "man").want(t, 0, ".TH WARPCTL 1", ".SS compare OLD NEW", `\fB\-\-urls\-file\fP`, ".SS completion")
+	for _, command := range []string{"top", "doctor", "compare"} {
+		o := execute(t, command, "--help")
+		o.want(t, 0, "warpctl "+command+" [flags]", "--ca-file")
+		for line := range strings.Lines(o.out) {
+			if n := len([]rune(line)); n > 101 {
+				t.Errorf("line of %d columns: %q", n-1, line)
+			}
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/cmd/warpctl/top"
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/file"
+)
+
+const (
+	maxNodes       = 1000
+	minTopInterval = 250 * time.Millisecond
+)
+
+func topCommand(a *app) *cli.Command {
+	return &cli.Command{
+		Name:  "top",
+		Usage: "Show what this node, or many, are doing, in the terminal",
+		Description: "Asks the exporter that runs on this machine, or those at --url and in --urls-file, once a\n" +
+			"second. ? explains the keys.\n" +
+			"With --once, or if the output is no terminal, it writes a table once and ends with code 1\n" +
+			"if a node does not answer or there is no device.",
+		Flags: append([]cli.Flag{
+			&cli.StringSliceFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; any number of times. Default: " + a.local + "."},
+			&cli.StringFlag{Name: "urls-file", Usage: "File with a URL per line; # begins a comment."},
+			&cli.DurationFlag{Name: "interval", Value: time.Second, Usage: "How often to ask each exporter."},
+			&cli.BoolFlag{Name: "once", Usage: "Write a table once and end."},
+			cmdline.OutputFlag(),
+		}, cmdline.TrustFlags()...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
+				return err
+			}
+			if i := cmd.Duration("interval"); i < minTopInterval {
+				return fmt.Errorf("--interval is %v: at least %v", i, minTopInterval)
+			}
+			targets, err := a.targets(ctx, cmd)
+			if err != nil {
+				return err
+			}
+			return a.show(ctx, cmd, targets)
+		},
+	}
+}
+
+// targets returns the exporters to ask: those of --url and --urls-file, each once, or else the one of this machine, which
+// must answer.
+func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, err error) {
+	urls := cmd.StringSlice("url")
+	if path := cmd.String("urls-file"); path != "" {
+		text, err := file.NewReader(1<<20).Read(ctx, path)
+		if err != nil {
+			return nil, fmt.Errorf("--urls-file: %w", err)
+		}
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(line, "#")
+			if line = strings.TrimSpace(line); line != "" {
+				urls = append(urls, line)
+			}
+		}
+		if len(urls) == 0 {
+			return nil, fmt.Errorf("--urls-file: %q has no URL", path)
+		}
+	}
+	named := len(urls) > 0
+	if !named {
+		urls = []string{a.local}
+	}
+	for i, u := range urls {
+		if slices.Contains(urls[:i], u) {
+			continue
+		}
+		c, err := a.client(ctx, cmd, u)
+		if err != nil {
+			return nil, err
+		}
+		if !named {
+			if _, err := c.Devices(ctx); errors.Is(err, apiv1.ErrNoAnswer) {
+				return nil, fmt.Errorf("%w; start warpgauge, name another exporter with --url, or read the devices of this machine without an exporter: warpgauge devices", err)
+			}
+		}
+		out = append(out, top.Target{Name: c.URL(), Node: c})
+	}
+	if len(out) > maxNodes {
+		return nil, fmt.Errorf("%d exporters: at most %d", len(out), maxNodes)
+	}
+	return out, nil
+}
+
+// show shows the nodes on a terminal, or writes once what they say.
+func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) error {
+	form := cmd.String("output")
+	if !cmd.Bool("once") && !cmd.IsSet("output") && top.Terminal(a.out) {
+		return top.Run(ctx, targets, a.out, top.Options{Interval: cmd.Duration("interval"), Environ: a.environ})
+	}
+	r := top.Once(ctx, targets)
+	if form == "csv" { // which has lines of devices only
+		for _, n := range r.Nodes {
+			if n.Error != "" {
+				cmdline.Notice(a.err, "warpctl", "%s", n.Error)
+			}
+		}
+	}
+	err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: r.Table, JSON: r, CSV: r.Rows()})
+	if err == nil && (r.Silent() || len(r.Devices) == 0) {
+		err = cmdline.ErrReported
+	}
+	return err
+}

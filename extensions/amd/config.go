@@ -1,0 +1,259 @@
+package amd
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+)
+
+// configFile is a configuration file of AMD's exporter (--amd-config). Names are read again at each reload, the log's level
+// too; the rest counts at start. Keys are as AMD's exporter has them
+// (pkg/exporter/proto/exporterconfig.proto of https://github.com/ROCm/device-metrics-exporter),
+// in any case; those that it does not know it ignores.
+type configFile struct {
+	names    Settings // not yet checked
+	level    string   // of the log; "": not said
+	unused   []string // keys without a meaning here, each with the reason
+	problems []string // what is left out because it is wrong
+
+	name     string
+	port     int               // 0: not said
+	noHealth bool              // the health service is off
+	flags    map[string]string // values of flags that count at start, by name
+}
+
+// fileKey is what is done with a key of the file. One with neither read nor none has keys inside.
+type fileKey struct {
+	name string // behind those around it, with dots
+	want string // what to write
+	read func(f *configFile, data []byte) error
+	none string // why it has no meaning here
+}
+
+// fileKeys are all keys that AMD's exporter or its documentation has.
+var fileKeys = []fileKey{
+	{name: "ServerPort", want: "a port", read: into(func(f *configFile, port uint16) { f.port = int(port) })},
+	{name: "CommonConfig"},
+	{name: "CommonConfig.MetricsFieldPrefix", want: "a text", read: into(func(f *configFile, prefix string) { f.names.Prefix = prefix })},
+	{name: "CommonConfig.HealthService"},
+	{name: "CommonConfig.HealthService.Enable", want: "true or false", read: into(func(f *configFile, on bool) { f.noHealth = !on })},
+	{name: "CommonConfig.HealthService.PollingRate", none: "health is judged every second"},
+	{name: "CommonConfig.Logging"},
+	{name: "CommonConfig.Logging.Level", want: "a text", read: into((*configFile).readLevel)},
+	{name: "CommonConfig.Logging.MaxFileSizeMB", none: logToStderr},
+	{name: "CommonConfig.Logging.MaxSizeMB", none: logToStderr},
+	{name: "CommonConfig.Logging.MaxBackups", none: logToStderr},
+	{name: "CommonConfig.Logging.MaxAgeDays", none: logToStderr},
+	{name: "CommonConfig.Logging.LogRotationDisable", none: logToStderr},
+	{name: "CommonConfig.Debug"},
+	{name: "CommonConfig.Debug.EnableAPI", want: "true or false", read: into(func(f *configFile, on bool) {
+		if on {
+			f.flags["enable-pprof"] = "true"
+		}
+	})},
+	{name: "CommonConfig.ProfilerConfig", none: profilerUnread},
+	{name: "GPUConfig"},
+	{name: "GPUConfig.Selector", want: "a text", read: into((*configFile).selector)},
+	{name: "GPUConfig.Fields", want: "a list of names", read: into(func(f *configFile, names []string) { f.names.Fields = names })},
+	{name: "GPUConfig.Labels", want: "a list of names", read: into(func(f *configFile, names []string) { f.names.Labels = names })},
+	{name: "GPUConfig.CustomLabels", want: "names with texts", read: into(func(f *configFile, labels map[string]string) { f.names.Custom = sortedPairs(labels) })},
+	{name: "GPUConfig.ExtraPodLabels", want: "names with texts", read: into(func(f *configFile, labels map[string]string) { f.names.PodLabels = sortedPairs(labels) })},
+	{name: "GPUConfig.HealthThresholds", want: "names with numbers, and GPU_CPER_MAX_AGE with a duration", read: into((*configFile).thresholds)},
+	{name: "GPUConfig.ProfilerMetrics", none: profilerUnread},
+	{name: "GPUConfig.ProfilerConfig", none: profilerUnread},
+	{name: "NICConfig", none: networkUnread},
+	{name: "IFOEConfig", none: networkUnread},
+}
+
+// into returns a read function that decodes a value and passes it to store.
+func into[T any](store func(*configFile, T)) func(*configFile, []byte) error {
+	return func(f *configFile, data []byte) error {
+		var v T
+		if err := json.Unmarshal(data, &v); err != nil {
+			return err
+		}
+		store(f, v)
+		return nil
+	}
+}
+
+// parseFile reads a configuration file of AMD's exporter. Its error names the file, where it is
+// wrong, and what to write.
+func parseFile(data []byte, name string) (*configFile, error) {
+	f := &configFile{name: name, flags: map[string]string{}}
+	var whole json.RawMessage
+	if err := json.Unmarshal(data, &whole); err != nil {
+		where := ""
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			before := data[:min(int(syntax.Offset), len(data))]
+			where = fmt.Sprintf("line %d, character %d: ", bytes.Count(before, []byte{'\n'})+1, len(before)-bytes.LastIndexByte(before, '\n')-1)
+		}
+		return nil, fmt.Errorf("configuration file %q: %sit is no JSON: %w", name, where, err)
+	}
+	if err := f.object("", whole); err != nil {
+		return nil, fmt.Errorf("configuration file %q: %w", name, err)
+	}
+	return f, nil
+}
+
+// object reads the keys of an object; prefix ends in a dot.
+func (f *configFile) object(prefix string, data []byte) error {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(data, &keys); err != nil {
+		return fmt.Errorf("%s: write keys and values in braces", cmp.Or(strings.TrimSuffix(prefix, "."), "the file"))
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		name, value := prefix+key, keys[key]
+		i := slices.IndexFunc(fileKeys, func(k fileKey) bool { return strings.EqualFold(k.name, name) })
+		switch {
+		case i < 0:
+			f.unknown(name)
+		case string(value) == "null":
+		case fileKeys[i].none != "":
+			f.unused = append(f.unused, fileKeys[i].name+": "+fileKeys[i].none)
+		case fileKeys[i].read == nil:
+			if err := f.object(fileKeys[i].name+".", value); err != nil {
+				return err
+			}
+		case fileKeys[i].read(f, value) != nil:
+			return fmt.Errorf("%s: write %s", fileKeys[i].name, fileKeys[i].want)
+		}
+	}
+	return nil
+}
+
+func (f *configFile) problem(format string, args ...any) {
+	f.problems = append(f.problems, fmt.Sprintf(format, args...))
+}
+
+func (f *configFile) unknown(name string) {
+	var known []string
+	for _, k := range fileKeys {
+		known = append(known, k.name)
+	}
+	if near, ok := field.Nearest(name, known); ok {
+		f.problem("key %q is unknown and has no effect; did you mean %s?", name, near)
+		return
+	}
+	f.problem("key %q is unknown and has no effect", name)
+}
+
+func (f *configFile) readLevel(text string) {
+	text = strings.ToLower(text)
+	if text == "fatal" {
+		text = "error"
+	}
+	if !slices.Contains([]string{"", "debug", "info", "warn", "error"}, text) {
+		f.problem("CommonConfig.Logging.Level is %q: write debug, info, warn or error", text)
+		return
+	}
+	f.level = text
+}
+
+func (f *configFile) selector(text string) {
+	if text == "" {
+		return
+	}
+	if _, err := config.ParseSelector("g:" + text); err != nil {
+		f.problem("GPUConfig.Selector is %q, so all GPUs are reported: write a list such as 0,2-3", text)
+		return
+	}
+	f.flags["devices"] = "g:" + text
+}
+
+// sortedPairs are the entries of an object, by name.
+func sortedPairs(of map[string]string) (out []Pair) {
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, Pair{Name: name, Value: of[name]})
+	}
+	return out
+}
+
+const eccThreshold = "GPU_ECC_UNCORRECT_"
+
+// thresholds become those of the rules ras_uncorrected and cper_fatal. AMD's are the most errors that a block
+// may have; those of a rule the fewest that are too many.
+func (f *configFile) thresholds(all map[string]json.RawMessage) {
+	rules := []string{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		block, ok := strings.CutPrefix(strings.ToUpper(name), eccThreshold)
+		most, err := strconv.ParseUint(string(all[name]), 10, 32)
+		switch {
+		case strings.EqualFold(name, "GPU_CPER_MAX_AGE"):
+			age, err := cperAge(all[name])
+			switch {
+			case err != nil:
+				f.problem("GPUConfig.HealthThresholds.GPU_CPER_MAX_AGE: write a duration such as 1h")
+			case age > 0:
+				rules = append(rules, "cper_fatal="+strconv.FormatFloat(age.Seconds(), 'f', -1, 64))
+			}
+		case !ok || block == "TOTAL" || !slices.ContainsFunc(Metrics(), func(m Metric) bool { return strings.EqualFold(m.Field, name) }):
+			f.problem("key %q is unknown and has no effect", "GPUConfig.HealthThresholds."+name)
+		case err != nil:
+			f.problem("GPUConfig.HealthThresholds.%s: write a whole number that is not negative", name)
+		case most > 0:
+			rules = append(rules, fmt.Sprintf("ras_uncorrected.%s=%d", kernelBlock(strings.ToLower(block)), most+1))
+		}
+	}
+	if len(rules) > 0 {
+		f.flags["health-rules"] = strings.Join(rules, ",")
+	}
+}
+
+// cperAge is an age of the firmware's records; 0: it was not said.
+func cperAge(data []byte) (time.Duration, error) {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil || text == "" {
+		return 0, err
+	}
+	age, err := time.ParseDuration(text)
+	if err == nil && age < 0 {
+		err = strconv.ErrRange
+	}
+	return age, err
+}
+
+// kernelBlock is what the kernel calls a block of a GPU.
+func kernelBlock(name string) string {
+	if name == "bif" {
+		return "pcie_bif"
+	}
+	return name
+}
+
+// restart lists what differs from another file and counts at start only.
+func (f *configFile) restart(from *configFile) (out []string) {
+	if from == nil {
+		from = &configFile{}
+	}
+	if f.port != from.port {
+		out = append(out, "ServerPort")
+	}
+	if f.noHealth != from.noHealth {
+		out = append(out, "CommonConfig.HealthService.Enable")
+	}
+	for _, p := range []struct{ flag, key string }{
+		{"enable-pprof", "CommonConfig.Debug.EnableAPI"},
+		{"devices", "GPUConfig.Selector"},
+		{"health-rules", "GPUConfig.HealthThresholds"},
+	} {
+		if f.flags[p.flag] != from.flags[p.flag] {
+			out = append(out, p.key)
+		}
+	}
+	if !slices.Equal(f.names.PodLabels, from.names.PodLabels) {
+		out = append(out, "GPUConfig.ExtraPodLabels")
+	}
+	return out
+}

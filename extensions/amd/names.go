@@ -1,0 +1,269 @@
+package amd
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/verdict"
+)
+
+// Settings are what a configuration of AMD's exporter says of names and labels. With zero Settings everything is as in
+// that exporter without a configuration.
+type Settings struct {
+	Prefix    string   // of each metric's name
+	Fields    []string // as its configuration names them, GPU_CLOCK; nil: all
+	Labels    []string // optional labels as its configuration names them, GPU_UUID; those that are always there need not be listed
+	Custom    []Pair   // further labels with their values
+	PodLabels []Pair   // name of a label, and the key of the pod's label that is its value
+}
+
+// Pair is a name and what belongs to it.
+type Pair struct{ Name, Value string }
+
+// Names shows AMD's devices under the names of AMD's device-metrics-exporter, whose metrics are all gauges
+// (https://github.com/ROCm/device-metrics-exporter, v1.5.2). It is an exposition.Dialect.
+type Names struct {
+	Settings
+	metrics  []*Metric
+	verdicts func() *verdict.Snapshot // of devices; nil: there are none
+}
+
+// NewNames returns the names that s asks for, without what cannot be served, and why of each. verdicts may be nil.
+func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) {
+	s, why := s.check()
+	n := &Names{Settings: s, verdicts: verdicts}
+	for i := range Metrics() {
+		m := &Metrics()[i]
+		if m.Absent == "" && (len(s.Fields) == 0 || listed(s.Fields, m.Field)) {
+			n.metrics = append(n.metrics, m)
+		}
+	}
+	return n, why
+}
+
+// Dialect returns what a list needs for the names.
+func (n *Names) Dialect(inPlace bool) *field.Dialect {
+	d := &field.Dialect{Vendor: field.VendorAMD, InPlace: inPlace, Names: n}
+	for _, m := range n.metrics {
+		for _, s := range m.Sources {
+			if !slices.Contains(d.Readings, s.ID) {
+				d.Readings = append(d.Readings, s.ID)
+			}
+		}
+	}
+	for _, l := range labelTable {
+		for _, id := range []field.ID{l.text, l.otherwise} {
+			if id != 0 && n.has(&l) && !slices.Contains(d.Texts, id) {
+				d.Texts = append(d.Texts, id)
+			}
+		}
+	}
+	return d
+}
+
+func listed(all []string, name string) bool {
+	return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, name) })
+}
+
+// has reports whether every series of a device has a label.
+func (n *Names) has(l *label) bool { return l.always || l.absent == "" && listed(n.Labels, l.name) }
+
+// labelNames returns the names of the labels that every series of a device has, sorted.
+func (n *Names) labelNames() (out []string) {
+	for i := range labelTable {
+		if n.has(&labelTable[i]) {
+			out = append(out, strings.ToLower(labelTable[i].name))
+		}
+	}
+	for _, l := range slices.Concat(n.PodLabels, n.Custom) {
+		out = append(out, l.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// custom returns the value that the configuration gives to a label.
+func (s *Settings) custom(name string) (string, bool) {
+	for _, l := range s.Custom {
+		if l.Name == name {
+			return l.Value, true
+		}
+	}
+	return "", false
+}
+
+// deviceText returns the value of a label that a text of the device has, and whether there is such a label.
+func (n *Names) deviceText(name string, d *collector.Device) (string, bool) {
+	i := slices.IndexFunc(labelTable, func(l label) bool { return l.text != 0 && strings.EqualFold(l.name, name) })
+	if i < 0 || !n.has(&labelTable[i]) {
+		return "", false
+	}
+	l := &labelTable[i]
+	text, known := d.Text(l.text)
+	if text == "" && l.otherwise != 0 {
+		text, _ = d.Text(l.otherwise)
+	}
+	if l.mode && known {
+		text = strings.ToLower(cmp.Or(text, "none"))
+	}
+	return text, true
+}
+
+// Limits of the labels of each kind that a configuration can add, as in AMD's exporter, and of the length of
+// texts that each series repeats, in bytes.
+const (
+	maxCustomLabels = 10
+	maxPodLabels    = 20
+	maxText         = 256
+)
+
+// legalName is the form of names of metrics and labels, without the colon of metrics.
+var legalName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// check returns the Settings without what cannot be served, and says why of each.
+func (s Settings) check() (_ Settings, why []string) {
+	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	if s.Prefix != "" && !legalName.MatchString(s.Prefix) || len(s.Prefix) > maxText {
+		say("prefix %v cannot begin the name of a metric: names have none", strconv.Quote(s.Prefix))
+		s.Prefix = ""
+	}
+	asked := len(s.Fields) > 0
+	s.Fields = keep(s.Fields, fieldProblem, say)
+	if asked && len(s.Fields) == 0 {
+		say("no field is left: all are served")
+	}
+	s.Labels = keep(s.Labels, optionalProblem, say)
+	s.PodLabels = s.keepLabels("label of a pod", s.PodLabels, maxPodLabels, say)
+	s.Custom = s.keepLabels("custom label", s.Custom, maxCustomLabels, say)
+	for _, l := range s.PodLabels {
+		if _, taken := s.custom(l.Name); taken {
+			say("label %v: the custom label of that name is shown, not the pod's", strconv.Quote(l.Name))
+		}
+	}
+	return s, why
+}
+
+func keep(all []string, problem func(string) string, say func(string, ...any)) (kept []string) {
+	for _, name := range all {
+		if p := problem(name); p != "" {
+			say("%s: %s", strconv.Quote(name), p)
+		} else if !listed(kept, name) {
+			kept = append(kept, strings.ToUpper(name))
+		}
+	}
+	return kept
+}
+
+func fieldProblem(name string) string {
+	var known []string
+	for i := range Metrics() {
+		m := &Metrics()[i]
+		known = append(known, m.Field)
+		if prefix, all := strings.CutSuffix(m.Field, "*"); strings.EqualFold(m.Field, name) || all && strings.HasPrefix(strings.ToUpper(name), prefix) {
+			return m.Absent
+		}
+	}
+	if near, ok := field.Nearest(name, known); ok {
+		return "AMD's exporter has no field of that name; did you mean " + near + "?"
+	}
+	return "AMD's exporter has no field of that name"
+}
+
+func optionalProblem(name string) string {
+	for _, l := range labelTable {
+		if strings.EqualFold(l.name, name) {
+			return l.absent
+		}
+	}
+	return "AMD's exporter has no label of that name"
+}
+
+func (s *Settings) keepLabels(kind string, all []Pair, limit int, say func(string, ...any)) (kept []Pair) {
+	for _, l := range all {
+		l.Name = strings.ToLower(l.Name)
+		p := s.labelProblem(l.Name)
+		switch {
+		case p != "":
+		case slices.ContainsFunc(kept, func(k Pair) bool { return k.Name == l.Name }):
+			p = "it is there twice"
+		case len(l.Name) > maxText || len(l.Value) > maxText:
+			p = fmt.Sprintf("it is longer than %d bytes", maxText)
+		case len(kept) == limit:
+			p = fmt.Sprintf("it is one more than the %d that are allowed", limit)
+		default:
+			kept = append(kept, l)
+			continue
+		}
+		say("%s %v: %s", kind, strconv.Quote(l.Name), p)
+	}
+	return kept
+}
+
+// labelProblem says why a configuration cannot add a label of that name. AMD's exporter
+// forbids those of its labels that identify a GPU.
+func (s *Settings) labelProblem(name string) string {
+	switch {
+	case !legalName.MatchString(name):
+		return "it is no name of a label: letters, digits and underscores, and no digit first"
+	case strings.HasPrefix(name, "__"):
+		return "names with two underscores first are Prometheus' own"
+	case name == "le" || name == "quantile":
+		return "Prometheus gives it another meaning"
+	case name == "hostname":
+		return "it says which node a series is of"
+	case slices.ContainsFunc(labelTable, func(l label) bool { return l.gpu && strings.EqualFold(l.name, name) }):
+		return "it says which GPU a series is of"
+	}
+	for i := range Metrics() {
+		for _, source := range Metrics()[i].Sources {
+			if source.Index.To == name || slices.ContainsFunc(source.Add, func(l Pair) bool { return l.Name == name }) {
+				return "series of " + Metrics()[i].Name("") + " are distinguished by it"
+			}
+		}
+	}
+	return ""
+}
+
+// label is a label of AMD's exporter.
+type label struct {
+	name      string   // as its configuration has it
+	always    bool     // on every series, be it empty
+	gpu       bool     // no custom label can have its name
+	text      field.ID // the reading that has it; 0: it is known otherwise
+	otherwise field.ID // if that is empty
+	mode      bool     // in small letters, and none if there is none
+	absent    string   // why it is not served
+}
+
+// labelTable has all labels: MetricLabel and GPUMetricLabel of exporterconfig.proto, and
+// gpuMandatoryLables of gpuagent_gpu_metrics.go.
+var labelTable = []label{
+	{name: "GPU_ID", always: true, gpu: true},
+	{name: "GPU_PARTITION_ID", always: true, gpu: true},
+	{name: "GPU_COMPUTE_PARTITION_TYPE", always: true, gpu: true, text: field.AMDComputePartition, mode: true},
+	{name: "GPU_MEMORY_PARTITION_TYPE", always: true, gpu: true, text: field.AMDMemoryPartition, mode: true},
+	{name: "DEPLOYMENT_MODE", always: true, gpu: true, text: field.AMDDeployment},
+	{name: "SERIAL_NUMBER", always: true, text: idSerial},
+	{name: "CARD_MODEL", always: true, text: field.AMDModelNumber, otherwise: idName},
+	{name: "HOSTNAME", always: true},
+	{name: "POD", always: true},
+	{name: "NAMESPACE", always: true},
+	{name: "CONTAINER", always: true},
+	{name: "JOB_ID", always: true},
+	{name: "JOB_USER", always: true},
+	{name: "JOB_PARTITION", always: true},
+	{name: "GPU_UUID", gpu: true, text: field.AMDUUID},
+	{name: "CARD_SERIES", text: idName},
+	{name: "CARD_VENDOR", text: field.AMDVendor},
+	{name: "DRIVER_VERSION", text: idDriver},
+	{name: "VBIOS_VERSION", text: idVBIOS},
+	{name: "CLUSTER_NAME"},
+	{name: "POD_UUID"},
+	{name: "KFD_PROCESS_ID", gpu: true, absent: "each process would make new series; /api/v1/devices lists the processes of a GPU"},
+}

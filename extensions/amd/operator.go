@@ -1,0 +1,232 @@
+package amd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
+)
+
+// What AMD's GPU Operator sets, and where it puts things (internal/metricsexporter of
+// https://github.com/ROCm/gpu-operator and cmd/exporter of https://github.com/ROCm/device-metrics-exporter).
+const (
+	operatorPort    = "METRICS_EXPORTER_PORT"
+	operatorRelaxed = "AMD_EXPORTER_RELAXED_FLAGS_PARSING"
+
+	flagConfig          = "amd-config"
+	flagBind            = "bind"
+	operatorDefaultPort = "5000"
+	defaultConfig       = "/etc/metrics/config.json"
+	pluginSocket        = "/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket"
+	jobDirectory        = "/var/run/exporter"
+)
+
+// Headings and origin of the flags in help and documentation.
+const (
+	group  config.Group  = "In place of AMD's exporter"
+	origin config.Origin = "AMD's exporter" // name and meaning are those of AMD's device-metrics-exporter
+)
+
+// Why flags and keys have no effect.
+const (
+	networkUnread  = "network cards are not read"
+	profilerUnread = "the profiler is not read"
+	logToStderr    = "the log goes to standard error"
+)
+
+// Flags adds the flags of AMD's exporter, and --amd-config. AMD's -s, the socket of its agent, is dcgm-exporter's
+// --switch-devices here.
+func (e *Extension) Flags(s *config.Set) {
+	e.set = s
+	e.gpus, e.pods, e.jobs = true, true, true
+	without := func(name, metavar string, v config.Value, usage, why string) config.Flag {
+		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Usage: usage, NoEffect: why}
+	}
+	off := func(name, usage, why string) config.Flag {
+		return without(name, "", config.Bool(new(false)), usage, why)
+	}
+	s.AddDialect(e, "amd: AMD's GPUs under the names, labels and units of AMD's exporter, in place of those; new,amd and so on: next to them.")
+	s.Add(config.Section{Origin: origin, ParentOnly: true, Defaults: e.setDefaults, Notices: e.notices, Flags: []config.Flag{
+		{
+			Name: flagBind, Group: group, Value: config.Text(&e.bind),
+			Metavar: "HOST", Usage: "Host part of the address to listen on, if --address is not set. The port is $" + operatorPort + ", that of the file of --amd-config, or --address's.",
+			ShownDefault: "all addresses",
+		},
+		{
+			Name: "monitor-gpu", Group: group, Value: config.Bool(&e.gpus),
+			Usage: "false is the same as --enable-rocm=false.",
+		},
+		{
+			Name: "enable-k8s-scl", Group: group, Value: config.Bool(&e.pods),
+			Usage: "false: --kubernetes is not set by AMD's operator.",
+		},
+		{
+			Name: "enable-slurm-scl", Group: group, Value: config.Bool(&e.jobs),
+			Usage: "false: --hpc-job-mapping-dir is not set by AMD's operator.",
+		},
+		off("monitor-nic", "Read network cards.", networkUnread),
+		off("monitor-ifoe", "Read IFOE network cards.", networkUnread),
+		off("sriov-enable", "Read GPUs of a host of virtual machines.", "only GPUs with the amdgpu driver are read"),
+		off("exit-on-agent-down", "Exit if the agent does not answer.", "there is no agent; what fails is tried again"),
+		off("exit-on-rocpctl-error", "Exit if the profiler does not answer.", profilerUnread),
+		without("enable-k8s", "", config.Bool(new(true)), "Use the API server of Kubernetes.", "it is asked only for what other flags want of it"),
+		without("enable-cri", "", config.Bool(new(true)), "Ask the container runtime.", networkUnread+"; see --container-runtime-socket"),
+		without("agent-grpc-port", "PORT", config.Int(new(0)), "Port of the agent.", "there is no agent"),
+		without("log-file-path", "FILE", config.Text(new("/var/log/exporter.log")), "Where to write the log.", logToStderr),
+	}})
+	s.Add(config.Section{Origin: config.Own, ParentOnly: true, Flags: []config.Flag{{
+		Name: flagConfig, Aliases: []string{"amd-metrics-config"}, Env: "WARPGAUGE_AMD_CONFIG", Group: group, Value: config.Text(&e.path),
+		Metavar: "FILE", Usage: "config.json of AMD's exporter. Names, labels and the log's level are read again when it changes, the rest at start. It makes as-written,amd the default of --field-names.",
+		ShownDefault: defaultConfig + " if AMD's operator has started this, else none",
+	}}})
+	if relaxed(s.Lookup) {
+		s.AllowUnknown()
+	}
+}
+
+// relaxed reports whether AMD's operator wants unknown flags to be warned of only.
+func relaxed(lookup func(string) (string, bool)) bool {
+	v, _ := lookup(operatorRelaxed)
+	return v != ""
+}
+
+// setDefaults sets the flags that nobody has set as AMD's operator and the configuration of AMD's exporter say.
+func (e *Extension) setDefaults(s *config.Set) error {
+	port, _ := s.Lookup(operatorPort)
+	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
+		port = ""
+	}
+	e.operator = port != "" || relaxed(s.Lookup)
+	var errs []error
+	set := func(name, text string, from config.Source) { errs = append(errs, s.SetDefault(name, text, from)) }
+	if !e.gpus {
+		set("enable-rocm", "false", config.FromCommandLine)
+	}
+	if e.operator {
+		set(flagConfig, defaultConfig, config.FromExtension)
+	}
+	c := s.Settings()
+	e.given = c.Source(flagConfig) > config.FromExtension
+	if err := e.readAtStart(); err != nil {
+		return err
+	}
+	if e.path != "" {
+		set("field-names", string(field.NamesAsWritten)+","+Dialect, config.FromExtension)
+	}
+	if f := e.start; f != nil {
+		for name, text := range f.flags {
+			set(name, text, config.FromFile)
+		}
+		if f.level != "" {
+			set("log-level", f.level, config.FromFile)
+		}
+		c.Kubernetes.Facts = f.names.podFacts()
+	}
+	if e.operator {
+		if e.start == nil || !e.start.noHealth {
+			set("health-amd-socket", pluginSocket, config.FromExtension)
+		}
+		if e.jobs {
+			set("hpc-job-mapping-dir", jobDirectory, config.FromExtension)
+		}
+		if e.pods && hasKubelet(&c.Kubernetes) {
+			set("kubernetes", "true", config.FromExtension)
+		}
+	}
+	errs = append(errs, e.setAddress(s, port))
+	return errors.Join(errs...)
+}
+
+// podFacts returns what the names show of pods.
+func (s *Settings) podFacts() (out config.PodFacts) {
+	for _, l := range s.PodLabels {
+		out.Labels = append(out.Labels, field.NameValue(l))
+	}
+	out.UID = listed(s.Labels, "POD_UUID")
+	return out
+}
+
+// hasKubelet reports whether the kubelet's directory is there. Its socket may come later.
+func hasKubelet(k *config.Kubernetes) bool {
+	_, err := os.Stat(filepath.Dir(strings.TrimPrefix(k.Socket, "unix://")))
+	return err == nil
+}
+
+// readAtStart reads the configuration of AMD's exporter. The operator's file may be missing, and if it is
+// wrong, this does not prevent the start: it is read again when it changes.
+func (e *Extension) readAtStart() error {
+	if e.path == "" {
+		return nil
+	}
+	data, err := file.NewReader(field.MaxFileBytes).Read(context.Background(), e.path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil {
+		e.start, err = parseFile(data, e.path)
+	} else {
+		err = readError(err)
+	}
+	switch {
+	case e.given:
+		return err
+	case !missing:
+		e.failed = err
+	}
+	return nil
+}
+
+func readError(err error) error {
+	return fmt.Errorf("read configuration file of AMD's exporter: %w", err)
+}
+
+// setAddress sets the address, unless it was given: the host of --bind, and the port of AMD's
+// operator, of the file, or AMD's.
+func (e *Extension) setAddress(s *config.Set, port string) error {
+	c := s.Settings()
+	if c.Source("address") != config.FromDefault {
+		return nil
+	}
+	host, own, err := net.SplitHostPort(c.Web.Address)
+	if err != nil {
+		return err
+	}
+	from := config.FromExtension
+	switch f := e.start; {
+	case port != "":
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return fmt.Errorf("environment variable %s is %q: write a number from 0 to 65535", operatorPort, port)
+		}
+		own, from = port, config.FromEnvironment
+	case f != nil && f.port != 0:
+		own, from = strconv.Itoa(f.port), config.FromFile
+	case e.operator:
+		own = operatorDefaultPort
+	}
+	if src := c.Source(flagBind); src != config.FromDefault {
+		host, from = e.host(), src
+	}
+	if address := net.JoinHostPort(host, own); address != c.Web.Address {
+		return s.SetDefault("address", address, from)
+	}
+	return nil
+}
+
+// notices says that --bind is not used, if it is not.
+func (e *Extension) notices(c *config.Config) (out []config.Notice) {
+	src := c.Source(flagBind)
+	if host, _, err := net.SplitHostPort(c.Web.Address); src == config.FromDefault || err == nil && host == e.host() {
+		return nil
+	}
+	return []config.Notice{{Flag: flagBind, Source: src, Text: "--bind is not used: --address is " + c.Web.Address}}
+}
+
+// host returns --bind without the brackets of an IPv6 address.
+func (e *Extension) host() string { return strings.Trim(e.bind, "[]") }

@@ -1,0 +1,284 @@
+package amd
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
+)
+
+var _ exposition.Dialect = (*Names)(nil)
+
+// node numbers the GPUs of all sources, and the partitions of divided GPUs, as AMD's exporter does. What belongs to a
+// whole board is shown under the board's first partition.
+type node struct {
+	id    map[string]int               // gpu_id of a board, which is that of its first partition
+	first map[string]*collector.Device // of a divided board, its first partition
+	parts map[string]map[field.ID]bool // of a divided board, what its partitions have themselves
+	board string                       // ID of the board whose source shows the number of GPUs
+	count float64                      // of GPUs, partitions each as one
+}
+
+// newNode returns nil if no board of the view has AMD's names.
+func newNode(v *view.View) *node {
+	n := &node{id: map[string]int{}, first: map[string]*collector.Device{}, parts: map[string]map[field.ID]bool{}}
+	var boards []*collector.Device
+	parts := map[string]int{}
+	for _, s := range v.Sources {
+		for i := range s.Devices {
+			switch d := &s.Devices[i]; {
+			case !hasNames(s, d):
+			case d.Level == field.GPU && !slices.ContainsFunc(boards, func(o *collector.Device) bool { return o.ID == d.ID }):
+				boards = append(boards, d)
+			case d.Level == field.Instance:
+				parts[d.Parent] = max(parts[d.Parent], number(d.Instance.ID)+1)
+				if n.parts[d.Parent] == nil {
+					n.parts[d.Parent] = map[field.ID]bool{}
+				}
+				if number(d.Instance.ID) == 0 {
+					n.first[d.Parent] = d
+				}
+			}
+		}
+		for i := range s.Columns {
+			if c := &s.Columns[i]; c.Device >= 0 && c.Device < len(s.Devices) && n.parts[s.Devices[c.Device].Parent] != nil {
+				n.parts[s.Devices[c.Device].Parent][c.Field] = true
+			}
+		}
+	}
+	if len(boards) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(boards, func(x, y *collector.Device) int { return cmp.Compare(number(x.GPU), number(y.GPU)) })
+	next := 0
+	for at, d := range boards {
+		share := max(parts[d.ID], 1)
+		if at == 0 || number(d.GPU) > number(boards[at-1].GPU)+1 { // boards that are not selected have numbers, too
+			next = max(next, number(d.GPU)*share)
+		}
+		n.id[d.ID] = next
+		next += share
+		n.count += float64(share)
+	}
+	n.board = boards[0].ID
+	return n
+}
+
+func number(s string) int {
+	n, _ := strconv.Atoi(s)
+	return n
+}
+
+// hasNames reports whether a device of a source has AMD's names.
+func hasNames(s *view.Source, d *collector.Device) bool {
+	if s.Fields.Dialect == nil || len(d.Texts) == 0 {
+		return false
+	}
+	_, amd := s.Fields.Dialect.Names.(*Names)
+	return amd
+}
+
+// shownAs returns the device under which the series of d are shown.
+func (n *node) shownAs(d *collector.Device) *collector.Device {
+	if first := n.first[d.ID]; first != nil {
+		return first
+	}
+	return d
+}
+
+// layout collects the series of a page.
+type layout struct {
+	*Names
+	node     *node
+	hostname string
+	owners   func(*collector.Device) []exposition.Owner
+	labels   []string // names of the labels that every series of a device has
+	series   []exposition.Series
+
+	// Of the last device.
+	device *collector.Device
+	users  [][]collector.Label
+}
+
+// Series returns the series of all sources of v with these Names.
+func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Device) []exposition.Owner) []exposition.Series {
+	l := &layout{Names: n, node: newNode(v), hostname: hostname, owners: owners, labels: n.labelNames()}
+	if l.node == nil {
+		return nil
+	}
+	families := map[string]*field.Field{}
+	for _, m := range n.metrics {
+		families[m.Field] = &field.Field{Name: m.Name(n.Prefix), Type: field.Gauge, Help: m.help(), Scale: 1}
+	}
+	shown := map[field.ID][]shownReading{}
+	for _, m := range n.metrics {
+		for i := range m.Sources {
+			f := *families[m.Field]
+			f.Scale = m.Sources[i].Scale
+			shown[m.Sources[i].ID] = append(shown[m.Sources[i].ID], shownReading{&f, &m.Sources[i]})
+		}
+	}
+	for i, s := range v.Sources {
+		if s.Fields.Dialect != nil && s.Fields.Dialect.Names == n {
+			l.addKnown(i, s, families)
+			l.addColumns(i, s, shown)
+		}
+	}
+	return l.series
+}
+
+// shownReading is a reading under a name of AMD's.
+type shownReading struct {
+	field  *field.Field
+	source *Source
+}
+
+// addKnown adds what the exporter knows of devices without a reading.
+func (l *layout) addKnown(source int, s *view.Source, families map[string]*field.Field) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if !hasNames(s, d) || d.Level == field.Link {
+			continue
+		}
+		if f := families[Nodes]; f != nil && d.ID == l.node.board {
+			pairs := []collector.Label{{Name: "hostname", Value: l.hostname}}
+			for _, c := range l.Custom {
+				pairs = append(slices.DeleteFunc(pairs, func(p collector.Label) bool { return p.Name == c.Name }), collector.Label(c))
+			}
+			count := l.node.count
+			l.series = append(l.series, exposition.Series{
+				Field: f, Labels: sorted(pairs), Source: source, Device: i, Always: true,
+				Value: func() float64 { return count },
+			})
+		}
+		if f := families[Health]; f != nil && l.verdicts != nil && l.node.shownAs(d) == d {
+			l.add(d, nil, exposition.Series{Field: f, Source: source, Device: i, Value: func() float64 { return health(l.verdicts(), d) }})
+		}
+	}
+}
+
+// addColumns adds what the columns of a source show.
+func (l *layout) addColumns(source int, s *view.Source, shown map[field.ID][]shownReading) {
+	for i := range s.Columns {
+		c := &s.Columns[i]
+		if c.Device < 0 || c.Device >= len(s.Devices) || c.Buffer > 0 {
+			continue
+		}
+		d := &s.Devices[c.Device]
+		if !hasNames(s, d) || l.node.parts[d.ID][c.Field] {
+			continue
+		}
+		for _, r := range shown[c.Field] {
+			if more, ok := r.source.labels(c.Labels); ok {
+				l.add(d, more, exposition.Series{Field: r.field, Source: source, Device: c.Device, Column: i})
+			}
+		}
+	}
+}
+
+// add adds a series for each user of a device, with labels of its own.
+func (l *layout) add(d *collector.Device, more []collector.Label, s exposition.Series) {
+	if d = l.node.shownAs(d); d != l.device {
+		l.device, l.users = d, l.labelsOf(d)
+	}
+	for _, labels := range l.users {
+		s.Labels = sorted(slices.Concat(labels, more))
+		l.series = append(l.series, s)
+	}
+}
+
+// labelsOf returns the labels of a device's series for each of its users. All labels are there, be they empty, as in
+// AMD's exporter.
+func (l *layout) labelsOf(d *collector.Device) (out [][]collector.Label) {
+	users := l.owners(d)
+	if len(users) == 0 {
+		users = []exposition.Owner{{}}
+	}
+	for i := range users {
+		var labels []collector.Label
+		for _, name := range l.labels {
+			labels = append(labels, collector.Label{Name: name, Value: l.value(name, d, &users[i])})
+		}
+		if !slices.ContainsFunc(out, func(o []collector.Label) bool { return slices.Equal(o, labels) }) {
+			out = append(out, labels)
+		}
+	}
+	return out
+}
+
+func sorted(labels []collector.Label) []collector.Label {
+	slices.SortFunc(labels, func(x, y collector.Label) int { return strings.Compare(x.Name, y.Name) })
+	return labels
+}
+
+// value returns the value of a label of a device with an owner.
+func (l *layout) value(name string, d *collector.Device, o *exposition.Owner) string {
+	if v, custom := l.custom(name); custom {
+		return v
+	}
+	part := number(d.Instance.ID)
+	switch name {
+	case "gpu_id":
+		return strconv.Itoa(l.node.id[cmp.Or(d.Parent, d.ID)] + part)
+	case "gpu_partition_id":
+		return strconv.Itoa(part)
+	case "hostname":
+		return l.hostname
+	}
+	if text, ok := l.deviceText(name, d); ok {
+		return text
+	}
+	// By the name in the page's own labels, and that of before dcgm-exporter 2.0.
+	own := map[string]string{"job_id": "hpc_job", "pod_uuid": "pod_uid"}
+	for _, p := range slices.Concat(o.Facts, o.Labels) {
+		if p.Name == name || p.Name == own[name] || p.Name == name+"_name" || p.Name == "pod_"+name {
+			return p.Value
+		}
+	}
+	return ""
+}
+
+// health returns 1 for a healthy device and 0 if it or the GPU that it is a part of has failed; NaN if neither is known.
+func health(s *verdict.Snapshot, d *collector.Device) float64 {
+	out := math.NaN()
+	for i := range s.Verdicts {
+		v := &s.Verdicts[i]
+		switch {
+		case v.Device.ID != d.ID && v.Device.ID != d.Parent:
+		case v.State == verdict.Failed:
+			return 0
+		case v.State != verdict.Unknown:
+			out = 1
+		}
+	}
+	return out
+}
+
+// labels returns the further labels of a series that shows a column; false if the source does not show the column.
+func (s *Source) labels(column []collector.Label) (more []collector.Label, ok bool) {
+	if len(column) != len(s.Where)+min(len(s.Index.From), 1) {
+		return nil, false
+	}
+	for _, w := range s.Where {
+		if !slices.Contains(column, collector.Label(w)) {
+			return nil, false
+		}
+	}
+	for _, l := range s.Add {
+		more = append(more, collector.Label(l))
+	}
+	for _, l := range column {
+		digits, has := strings.CutPrefix(l.Value, s.Index.Prefix)
+		if n, err := strconv.Atoi(digits); l.Name == s.Index.From && has && err == nil {
+			return append(more, collector.Label{Name: s.Index.To, Value: strconv.Itoa(n + s.Index.Plus)}), true
+		}
+	}
+	return more, s.Index.From == ""
+}

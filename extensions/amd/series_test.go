@@ -1,0 +1,339 @@
+package amd
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/encoding/protodelim"
+
+	"warpgauge/internal/testkit/golden"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
+)
+
+// feed is a source under a test's control, on a node with a clock of its own.
+type feed struct {
+	*view.Source
+	stamps []int64
+	row    []float64
+}
+
+func newFeed(fields field.List, devices []collector.Device, columns []collector.Column) *feed {
+	return &feed{
+		&view.Source{Collector: "test", Fields: fields, Devices: devices, Columns: columns, Ring: ring.Make(16, len(devices), len(columns))},
+		make([]int64, len(devices)), make([]float64, len(columns)),
+	}
+}
+
+// tick appends the row, with every device sampled now.
+func (f *feed) tick(now time.Time) {
+	for i := range f.stamps {
+		f.stamps[i] = now.UnixNano()
+	}
+	f.Ring.Append(now.UnixNano(), f.stamps, f.row)
+}
+
+func boardOf(version uint64, feeds ...*feed) *view.Board {
+	v, b := &view.View{Version: version}, &view.Board{}
+	for _, f := range feeds {
+		v.Sources = append(v.Sources, f.Source)
+	}
+	b.Store(v)
+	return b
+}
+
+// pageClock is a time that goes on by a second each time that it is read, so that each page is made of the newest rows.
+type pageClock struct{ time.Time }
+
+func (c *pageClock) now() time.Time {
+	c.Time = c.Add(time.Second)
+	return c.Time
+}
+
+func pageOf(t testing.TB, board *view.Board, o exposition.Options, f exposition.Format) string {
+	t.Helper()
+	return string(exposition.New(board, o).Page(f, false))
+}
+
+// leftOut returns what the layout of a page had no room for.
+func leftOut(t testing.TB, reg *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	all, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, f := range all {
+		if f.GetName() == "warpgauge_exposition_left_out" {
+			for _, m := range f.Metric {
+				if v := m.Gauge.GetValue(); v > 0 {
+					out[m.Label[0].GetValue()] = v
+				}
+			}
+		}
+	}
+	return out
+}
+
+// amdList is a counter and a gauge of ours, with AMD's names next to them.
+func amdList(t testing.TB, csv string, n *Names, inPlace bool) field.List {
+	t.Helper()
+	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{Strict: true})
+	if err != nil {
+		t.Fatal(problems, err)
+	}
+	list.Dialect = n.Dialect(inPlace)
+	return list
+}
+
+func amdGPU(i int) collector.Device {
+	d := gpu(i)
+	d.Texts = collector.DialectTexts(field.List{Dialect: &field.Dialect{Texts: []field.ID{field.AMDModelNumber, idSerial}}},
+		map[field.ID]string{field.AMDModelNumber: "102-G30211-00", idSerial: fmt.Sprint("S", i)})
+	return d
+}
+
+func gpu(i int) collector.Device {
+	id := fmt.Sprintf("GPU-%08x-2222-3333-4444-555555555555", i)
+	return collector.Device{
+		ID: id, Level: field.GPU, GPU: fmt.Sprint(i), UUID: id, PCIBusID: fmt.Sprintf("00000000:%02X:00.0", i),
+		Node: fmt.Sprintf("nvidia%d", i), Model: "NVIDIA H100 80GB HBM3",
+	}
+}
+
+const amdCounters = "DCGM_FI_DEV_GPU_UTIL, gauge, Use.\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy.\n"
+
+var amdFields = []string{"GPU_GFX_ACTIVITY", "GPU_ENERGY_CONSUMED", "GPU_ECC_CORRECT_GFX", "GPU_NODES_TOTAL", "GPU_HEALTH"}
+
+// amdFeed is two GPUs of AMD and one of another vendor.
+func amdFeed(list field.List) *feed {
+	ras := func(block string) []collector.Label {
+		return []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ce"}}
+	}
+	f := newFeed(list, []collector.Device{amdGPU(0), amdGPU(1), gpu(2)}, []collector.Column{
+		{Device: 0, Field: 203}, {Device: 0, Field: 156}, {Device: 0, Field: field.AMDRASErrors, Labels: ras("gfx")}, {Device: 0, Field: field.AMDRASErrors, Labels: ras("umc")},
+		{Device: 1, Field: 203}, {Device: 1, Field: 156}, {Device: 2, Field: 203}, {Device: 2, Field: 156},
+	})
+	copy(f.row, []float64{70, 5_000_001, 3, 4, 50, math.NaN(), 10, 9})
+	return f
+}
+
+// TestFormats: both dialects on one page, in each format; AMD's are gauges, counters too.
+func TestFormats(t *testing.T) {
+	f := amdFeed(field.List{})
+	verdicts := &verdict.Snapshot{Verdicts: []verdict.Verdict{{Device: f.Devices[0], State: verdict.Failed}, {Device: f.Devices[1], State: verdict.Unknown}}}
+	names, _ := NewNames(Settings{Fields: amdFields}, func() *verdict.Snapshot { return verdicts })
+	f.Fields = amdList(t, amdCounters, names, false)
+	f.tick(time.Now())
+	reg := prometheus.NewRegistry()
+	r := exposition.New(boardOf(1, f), exposition.Options{Hostname: "node-1", HostnameLabel: "Hostname", Registerer: reg})
+	page := func(f exposition.Format) string { return string(r.Page(f, false)) }
+	golden.Check(t, filepath.Join("testdata", "amd.prom"), page(exposition.Text))
+	golden.Check(t, filepath.Join("testdata", "amd.openmetrics"), page(exposition.OpenMetrics))
+	golden.Check(t, filepath.Join("testdata", "amd.protobuf.txt"), describe(t, page(exposition.Protobuf)))
+	if got := leftOut(t, reg); len(got) > 0 {
+		t.Errorf("left out: %v", got)
+	}
+	verdicts = &verdict.Snapshot{Verdicts: []verdict.Verdict{{Device: f.Devices[0], State: verdict.OK}, {Device: f.Devices[1], State: verdict.Degraded}}}
+	f.tick(time.Now())
+	if got := pageOf(t, boardOf(1, f), exposition.Options{}, exposition.Text); strings.Count(got, "gpu_health{") != 2 || strings.Contains(got, `serial_number="S0"} 0`) {
+		t.Errorf("healthy and degraded devices:\n%s", got)
+	}
+}
+
+// describe writes a page of protobuf messages, one line for each family and metric.
+func describe(t *testing.T, page string) string {
+	t.Helper()
+	line := func(m interface{ String() string }) string {
+		return strings.Join(strings.Fields(m.String()), " ") + "\n"
+	}
+	var b strings.Builder
+	for in := strings.NewReader(page); in.Len() > 0; {
+		var f dto.MetricFamily
+		if err := protodelim.UnmarshalFrom(in, &f); err != nil {
+			t.Fatal(err)
+		}
+		metrics := f.Metric
+		f.Metric = nil
+		b.WriteString(line(&f))
+		for _, m := range metrics {
+			b.WriteString("  " + line(m))
+		}
+	}
+	return b.String()
+}
+
+// TestInPlace: a device of AMD has AMD's names only, any other has ours.
+func TestInPlace(t *testing.T) {
+	f := amdFeed(amdList(t, amdCounters, namesOf(t, Settings{Prefix: "amd_", Fields: amdFields}), true))
+	f.tick(time.Now())
+	page := pageOf(t, boardOf(1, f), exposition.Options{}, exposition.Text)
+	for _, line := range strings.Split(page, "\n") {
+		if ours := strings.HasPrefix(line, "DCGM_"); ours && !strings.Contains(line, `gpu="2"`) || strings.HasPrefix(line, "gpu_") {
+			t.Errorf("%s\nis on the page:\n%s", line, page)
+		}
+	}
+	for _, want := range []string{"DCGM_FI_DEV_GPU_UTIL{", "amd_gpu_gfx_activity{", "amd_gpu_nodes_total{hostname=\"\"} 2"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s on the page:\n%s", want, page)
+		}
+	}
+	if strings.Contains(page, "gpu_health") {
+		t.Errorf("health without a source of it:\n%s", page)
+	}
+}
+
+// TestFloor: a counter that the next source has read earlier stays in both dialects, also
+// if ours is not shown.
+func TestFloor(t *testing.T) {
+	for _, csv := range []string{amdCounters, "DCGM_FI_DEV_GPU_UTIL, gauge, Use.\n"} {
+		list := amdList(t, csv, namesOf(t, Settings{Fields: amdFields}), false)
+		c := &pageClock{time.Now()}
+		board := &view.Board{}
+		r := exposition.New(board, exposition.Options{Now: c.now})
+		for i, energy := range []float64{5000, 4000, 6000} {
+			f := amdFeed(list)
+			f.row[1] = energy
+			f.tick(c.Time)
+			board.Store(boardOf(uint64(i+2), f).Load())
+			want := max(energy, 5000)
+			page := string(r.Page(exposition.Text, false))
+			ours := strings.Contains(csv, "ENERGY")
+			if !strings.Contains(page, fmt.Sprintf(`serial_number="S0"} %.0f`, want*1000)) || ours && !strings.Contains(page, fmt.Sprintf("} %.0f\n", want)) {
+				t.Errorf("after %v mJ: want %v mJ on\n%s", energy, want, page)
+			}
+		}
+	}
+}
+
+// testOwners has the users of devices by ID.
+type testOwners map[string][]exposition.Owner
+
+func (testOwners) Version() uint64                                 { return 1 }
+func (o testOwners) Owners(d *collector.Device) []exposition.Owner { return o[d.ID] }
+func (testOwners) Split(*collector.Device, field.ID) bool          { return false }
+func (testOwners) Shares() *exposition.Shares                      { return nil }
+
+// TestParts: partitions are numbered through, what is of the board is shown under its first
+// partition and with its owner, and what partitions have is not shown of the board.
+func TestParts(t *testing.T) {
+	list := amdList(t, amdCounters, namesOf(t, Settings{Fields: []string{"GPU_GFX_ACTIVITY", "GPU_TOTAL_VRAM", "GPU_NODES_TOTAL"}, PodLabels: []Pair{{Name: "team", Value: "t"}}}), false)
+	part := func(i, p int) collector.Device {
+		d := amdGPU(i)
+		d.Level, d.Parent, d.Instance.ID = field.Instance, d.ID, fmt.Sprint(p)
+		d.ID += "/" + d.Instance.ID
+		return d
+	}
+	source := func(i int, parts ...collector.Device) *feed {
+		columns := []collector.Column{{Device: 0, Field: 203}, {Device: 0, Field: 250}}
+		for p := range parts {
+			columns = append(columns, collector.Column{Device: p + 1, Field: 250})
+		}
+		f := newFeed(list, append([]collector.Device{amdGPU(i)}, parts...), columns)
+		for c := range f.row {
+			f.row[c] = float64(100*i + c)
+		}
+		f.tick(time.Now())
+		return f
+	}
+	one, two := source(3, part(3, 0), part(3, 1)), source(4)
+	owners := testOwners{
+		one.Devices[1].ID: {{Labels: []collector.Label{{Name: "hpc_job", Value: "7"}, {Name: "pod_name", Value: "a"}}, Facts: []collector.Label{{Name: "team", Value: "blue"}}}},
+		one.Devices[2].ID: {{Labels: []collector.Label{{Name: "pod", Value: "b"}}}},
+	}
+	page := pageOf(t, boardOf(1, two, one), exposition.Options{Hostname: "n", Owners: owners}, exposition.Text)
+	var got []string
+	for _, line := range strings.Split(page, "\n") {
+		if strings.HasPrefix(line, "gpu_") {
+			for _, empty := range []string{"card_model=\"102-G30211-00\",", "container=\"\",", "deployment_mode=\"\",", "gpu_compute_partition_type=\"\",", "gpu_memory_partition_type=\"\",",
+				"hostname=\"n\",", "job_partition=\"\",", "job_user=\"\",", "namespace=\"\",", "job_id=\"\",", "pod=\"\",", ",team=\"\""} {
+				line = strings.Replace(line, empty, "", 1)
+			}
+			got = append(got, line)
+		}
+	}
+	want := []string{
+		`gpu_gfx_activity{gpu_id="8",gpu_partition_id="0",serial_number="S4"} 400`,
+		`gpu_gfx_activity{gpu_id="6",gpu_partition_id="0",job_id="7",pod="a",serial_number="S3",team="blue"} 300`,
+		`gpu_nodes_total{hostname="n"} 3`,
+		`gpu_total_vram{gpu_id="8",gpu_partition_id="0",serial_number="S4"} 401`,
+		`gpu_total_vram{gpu_id="6",gpu_partition_id="0",job_id="7",pod="a",serial_number="S3",team="blue"} 302`,
+		`gpu_total_vram{gpu_id="7",gpu_partition_id="1",pod="b",serial_number="S3"} 303`,
+	}
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
+
+// TestCollision: a prefix that makes a name of ours leaves that name alone.
+func TestCollision(t *testing.T) {
+	f := amdFeed(amdList(t, amdCounters, namesOf(t, Settings{Prefix: "DCGM_FI_DEV_", Fields: []string{"GPU_GFX_ACTIVITY"}}), false))
+	clash := field.Field{Desc: f.Fields.Fields[0].Desc, Name: "DCGM_FI_DEV_gpu_gfx_activity", Type: field.Gauge, Scale: 1}
+	f.Fields.Fields = append(f.Fields.Fields, clash)
+	f.tick(time.Now())
+	reg := prometheus.NewRegistry()
+	page := pageOf(t, boardOf(1, f), exposition.Options{Registerer: reg}, exposition.Text)
+	if got := leftOut(t, reg); got["misfit_series"] != 2 || strings.Contains(page, "serial_number") { // of two GPUs
+		t.Errorf("%v\n%s", got, page)
+	}
+}
+
+// FuzzNames: whatever a configuration says, the page can be read and every name on it is legal.
+func FuzzNames(f *testing.F) {
+	f.Add("amd_", "GPU_CLOCK,GPU_HEALTH", "GPU_UUID", "rack", "a", "team", "example.com/team")
+	f.Add("9", "", "KFD_PROCESS_ID,POD", "gpu_id", "\xff\n\"", "__x", "")
+	f.Add("DCGM_FI_DEV_", "gpu_gfx_activity", "", "clock_type", "\x00", "le", "k")
+	f.Fuzz(func(t *testing.T, prefix, fields, labels, custom, value, pod, key string) {
+		split := func(s string) []string {
+			if s == "" {
+				return nil
+			}
+			return strings.Split(s, ",")
+		}
+		n, _ := NewNames(Settings{
+			Prefix: prefix, Fields: split(fields), Labels: split(labels), Custom: []Pair{{Name: custom, Value: value}}, PodLabels: []Pair{{Name: pod, Value: key}},
+		}, nil)
+		feed := amdFeed(amdList(t, amdCounters, n, false))
+		feed.tick(time.Now())
+		reg := prometheus.NewRegistry()
+		page := pageOf(t, boardOf(1, feed), exposition.Options{Hostname: "n", Registerer: reg}, exposition.Text)
+		familiesOf(t, []byte(page))
+		if got := leftOut(t, reg); got["label"] > 0 {
+			t.Errorf("%v labels dropped that were said to be served", got)
+		}
+	})
+}
+
+// TestAllocations: a page with both dialects costs no allocation more.
+func TestAllocations(t *testing.T) {
+	allocations := func(list field.List) float64 {
+		f, c := amdFeed(list), &pageClock{time.Now()}
+		r := exposition.New(boardOf(1, f), exposition.Options{Hostname: "node-1", Now: c.now})
+		render := func() {
+			f.tick(c.Time)
+			r.Page(exposition.Text, false)
+		}
+		for range 4 {
+			render()
+		}
+		return testing.AllocsPerRun(100, render)
+	}
+	verdicts := &verdict.Snapshot{}
+	names, _ := NewNames(Settings{}, func() *verdict.Snapshot { return verdicts })
+	both := amdList(t, amdCounters, names, false)
+	ours := both
+	ours.Dialect = nil
+	if a, b := allocations(ours), allocations(both); b > a {
+		t.Errorf("%v allocations a page with both dialects, %v without", b, a)
+	}
+}

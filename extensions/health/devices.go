@@ -1,0 +1,191 @@
+package health
+
+import (
+	"slices"
+	"time"
+
+	"warpgauge/pkg/verdict"
+
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/health/pci"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+)
+
+// updateDevices applies the states of devices.
+func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
+	for i := range all {
+		for j := range all[i].Devices {
+			w.updateDevice(&all[i], &all[i].Devices[j], now)
+		}
+	}
+	kept := w.devices[:0]
+	for _, t := range w.devices {
+		switch {
+		case t.status != nil && t.round == w.round:
+			w.state(t, now)
+		case !w.absent(t, all, now):
+			w.forget(t)
+			continue
+		}
+		t.status = nil
+		kept = append(kept, t)
+	}
+	clear(w.devices[len(kept):])
+	w.devices = kept
+}
+
+// updateDevice records the status of a device. Of two collectors that know it, the one counts
+// that supplies values, of these the one for which it is up.
+func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
+	if d.Device.Level == field.Link || d.Device.Level == field.Core {
+		return
+	}
+	t := w.byID[d.Device.ID]
+	if t == nil {
+		if t = w.trackDevice(&d.Device, c.Name); t == nil {
+			return
+		}
+	}
+	rank := 1
+	if w.supplies[supplied{c.Name, d.Device.ID}] {
+		rank += 2
+	}
+	if d.State == session.Up {
+		rank++
+	}
+	if t.round == w.round && rank <= t.rank {
+		return
+	}
+	if t.restored || t.collector != c.Name || t.device.PCIBusID != d.Device.PCIBusID || t.device.GPU != d.Device.GPU {
+		w.bindDevice(t, &d.Device, c.Name)
+	}
+	t.round, t.rank, t.status, t.seen = w.round, rank, d, now
+}
+
+// trackDevice tracks a device.
+func (w *Watch) trackDevice(d *collector.Device, of string) *tracked {
+	if len(w.devices) >= maxDevices {
+		return nil
+	}
+	t := &tracked{device: *d, collector: of, dirty: true}
+	w.devices = append(w.devices, t)
+	w.byID[d.ID] = t
+	w.bindDevice(t, d, of)
+	return t
+}
+
+// bindDevice gives a device what a collector knows of it. What was known of the board by its
+// address alone is this one's now, and another device that was there before has gone.
+func (w *Watch) bindDevice(t *tracked, d *collector.Device, of string) {
+	t.device, t.collector, t.restored, t.dirty = *d, of, false, true
+	w.regrouped = true
+	at := address(d.PCIBusID)
+	if at == (pci.Address{}) || d.Parent != "" || of == "" {
+		return
+	}
+	if before := w.byPCI[at]; before != nil && before != t {
+		if before.collector == "" {
+			moved := before.conditions
+			before.conditions = nil
+			for _, c := range moved {
+				if c.active && t.has(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
+					t.conditions = append(t.conditions, c)
+				}
+			}
+		}
+		before.seen = time.Time{} // forgotten, unless a collector still has it
+	}
+	w.byPCI[at] = t
+}
+
+func (w *Watch) forget(t *tracked) {
+	if t.device.Parent == "" && t.collector != "" {
+		w.log.Info("device is forgotten: it was replaced, deselected or missing for a week, or its collector is off", zap.String("device", t.device.ID), zap.String("gpu", t.device.GPU))
+	}
+	if w.byID[t.device.ID] == t {
+		delete(w.byID, t.device.ID)
+	}
+	if at := address(t.device.PCIBusID); w.byPCI[at] == t {
+		delete(w.byPCI, at)
+	}
+	w.regrouped, w.unsaved = true, true
+}
+
+// setCondition sees or unsees a rule of states.
+func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time, why string) {
+	i, on := w.order[name]
+	if !on {
+		return
+	}
+	switch c := t.has(name); {
+	case holds:
+		c = t.condition(&w.o.Rules[i])
+		e := verdict.Evidence{}
+		if why != "" && c.wants(now) {
+			e = verdict.Evidence{Time: now, Source: t.collector, Text: why}
+		}
+		t.see(c, now, e)
+	case c == nil:
+	case c.rule.End == WhenTold: // the state tells
+		t.end(c)
+		c.evidence = nil
+	default:
+		t.unsee(c, now)
+		if !c.active {
+			c.evidence = nil
+		}
+	}
+}
+
+// state judges a device by what its collector says.
+func (w *Watch) state(t *tracked, now time.Time) {
+	d := t.status
+	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
+		t.valued, t.dirty = true, true
+	}
+	starting := d.State == session.Stalled && d.Cause == session.CauseStarting
+	stalled := d.State == session.Stalled && !starting
+	w.setCondition(t, ruleStarting, starting, now, "")
+	why := d.Reason
+	if d.State == session.Up && t.blank {
+		why = "the library answers, and no reading has a value"
+	}
+	w.setCondition(t, ruleStalled, stalled || d.State == session.Up && t.blank, now, why)
+	w.setCondition(t, ruleHung, stalled, now, d.Reason)
+	w.setCondition(t, ruleLost, d.State == session.Lost, now, d.Reason)
+	w.setCondition(t, ruleMissing, d.State == session.Absent, now, d.Reason)
+	w.setCondition(t, ruleReleased, d.State == session.Released, now, d.Reason)
+	w.setCondition(t, ruleNotServed, false, now, "")
+}
+
+// absent judges a device of which no collector has a state. It reports false for one that
+// is to be forgotten.
+func (w *Watch) absent(t *tracked, all []session.CollectorStatus, now time.Time) bool {
+	if t.collector == "" { // known by its address alone
+		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })
+	}
+	if slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return !c.Up && c.Cause == session.CauseOpening }) {
+		w.setCondition(t, ruleStarting, true, now, "")
+		return true
+	}
+	i := slices.IndexFunc(all, func(c session.CollectorStatus) bool { return c.Name == t.collector })
+	switch {
+	case i < 0, t.device.Parent != "", t.device.Level != field.GPU, now.Sub(t.seen) > forgetAfter:
+		// Of a collector that is off, or what comes and goes by configuration.
+		return false
+	case !all[i].Up && all[i].Cause == session.CauseStandby:
+		w.setCondition(t, ruleMissing, true, now, "the collector in service does not find it")
+	case !all[i].Up && all[i].Cause == session.CauseReleased:
+		w.setCondition(t, ruleReleased, true, now, all[i].Reason)
+	case !all[i].Up:
+		w.setCondition(t, ruleNotServed, true, now, all[i].Reason)
+	default:
+		w.setCondition(t, ruleStarting, false, now, "")
+		w.setCondition(t, ruleNotServed, false, now, "")
+		w.setCondition(t, ruleMissing, true, now, "the driver does not have it")
+	}
+	return true
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"net/http"
+
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+)
+
+// Lists says which field list is in service. *lists.Desk implements it.
+type Lists interface {
+	Status() lists.Status
+}
+
+// list returns the answer of /api/v1/list.
+func (o *Options) list() (*apiv1.List, error) {
+	if o.Lists == nil {
+		return nil, &apiv1.Problem{Status: http.StatusNotFound, Detail: "no field list is known: this is a recording"}
+	}
+	s := o.Lists.Status()
+	now := &s.InService
+	out := &apiv1.List{
+		Source: now.Origin, Hash: now.Hash, Revision: now.Revision, Applied: s.Applied, Until: known(now.Until), LastError: s.LastError, FailedAt: known(s.FailedAt),
+		Remote: remoteList(&s), Proposals: make([]apiv1.ListProposal, 0, len(s.Proposals)), Fields: make([]apiv1.ListField, 0, len(now.Fields.Fields)),
+	}
+	for _, p := range s.Proposals {
+		out.Proposals = append(out.Proposals, apiv1.ListProposal{By: p.By, What: p.What, At: p.At, Answer: string(p.Answer), Text: p.Text})
+	}
+	intervals := o.intervals(now.Fields)
+	for i := range now.Fields.Fields {
+		f := &now.Fields.Fields[i]
+		l := apiv1.ListField{Name: f.Name, Type: f.Type.String(), Help: f.Help, Unit: unitOf(f), Interval: intervals[readingOf(f)].Seconds()}
+		if f.Type != field.Label {
+			l.Metric = f.Name
+			for _, m := range f.Desc.Roles() {
+				l.Roles = append(l.Roles, apiv1.Role{Role: string(m.Role), Label: m.Label, Rank: m.Rank})
+			}
+		}
+		out.Fields = append(out.Fields, l)
+	}
+	return out, nil
+}
+
+// remoteList returns what became of the list of a server; nil if no server is asked.
+func remoteList(s *lists.Status) *apiv1.RemoteList {
+	d := s.Delivery
+	if d == nil {
+		return nil
+	}
+	out := &apiv1.RemoteList{
+		Mode: d.Mode, Status: string(d.Condition()), Text: d.Text, Since: timeOf(d.Since),
+		Hash: d.Tried, Unreachable: d.Down, Unkept: d.Unkept, Local: s.Local.Hash,
+	}
+	for _, r := range d.Refused {
+		out.Refused = append(out.Refused, apiv1.Refusal(r))
+	}
+	return out
+}

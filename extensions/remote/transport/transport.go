@@ -1,0 +1,228 @@
+// Package transport makes requests to the servers that deliver field lists: credentials that rotate, few redirects, errors
+// without secrets.
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"warpgauge/pkg/file"
+)
+
+// Credentials are files: what this node shows to a server, and which servers it believes.
+// An empty path is none, of CAFile the system's certificates.
+type Credentials struct {
+	TokenFile string // a bearer token
+	CAFile    string // PEM
+	CertFile  string
+	KeyFile   string
+}
+
+// Limits of a Transport.
+const (
+	maxCredential  = 1 << 20
+	dialTimeout    = 10 * time.Second
+	answerTimeout  = 15 * time.Second // until the head of the answer
+	maxAnswerHead  = 64 << 10
+	idleConnection = 90 * time.Second
+)
+
+// Transport makes requests to one server with Credentials, whose files it reads again
+// before each request. It is safe for concurrent use.
+type Transport struct {
+	c      Credentials
+	server *url.URL
+	files  *file.Reader
+
+	mu     sync.Mutex
+	read   [3][]byte // CA, certificate and key of transport
+	inside *http.Transport
+}
+
+// New returns a Transport for the server of a URL, of which only scheme and host
+// count. The token goes to no other.
+func New(server *url.URL, c Credentials) *Transport {
+	return &Transport{c: c, server: server, files: file.NewReader(maxCredential)}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	inside, err := t.renew(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if r.URL.Scheme == t.server.Scheme && r.URL.Host == t.server.Host {
+		token, err := t.token(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		if token != "" {
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+	}
+	return inside.RoundTrip(r)
+}
+
+// CloseIdleConnections closes connections that are not in use.
+func (t *Transport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.inside != nil {
+		t.inside.CloseIdleConnections()
+	}
+}
+
+// token returns the token as it is now; "" if there is no file for it.
+func (t *Transport) token(ctx context.Context) (string, error) {
+	if t.c.TokenFile == "" {
+		return "", nil
+	}
+	text, err := t.files.Read(ctx, t.c.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 || bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("%q has no token: write one line of printable characters", t.c.TokenFile)
+	}
+	return string(text), nil
+}
+
+// renew reads the files and makes another transport if one has changed. Connections with
+// the former certificates are closed when they are idle.
+func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
+	var now [3][]byte
+	for i, path := range []string{t.c.CAFile, t.c.CertFile, t.c.KeyFile} {
+		if path == "" {
+			continue
+		}
+		var err error
+		if now[i], err = t.files.Read(ctx, path); err != nil {
+			return nil, fmt.Errorf("read certificates: %w", err)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	same := true
+	for i := range now {
+		same = same && bytes.Equal(now[i], t.read[i])
+	}
+	if t.inside != nil && same {
+		return t.inside, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.c.CAFile != "" {
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(now[0]) {
+			return nil, fmt.Errorf("%q has no certificate in PEM", t.c.CAFile)
+		}
+	}
+	if t.c.CertFile != "" {
+		pair, err := tls.X509KeyPair(now[1], now[2])
+		if err != nil {
+			return nil, fmt.Errorf("%q and %q: %w", t.c.CertFile, t.c.KeyFile, err)
+		}
+		if leaf := pair.Leaf; leaf != nil && time.Now().After(leaf.NotAfter) {
+			return nil, fmt.Errorf("the certificate %q has expired on %s", t.c.CertFile, leaf.NotAfter.UTC().Format(time.RFC3339))
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if t.inside != nil {
+		defer t.inside.CloseIdleConnections()
+	}
+	t.read = now
+	t.inside = &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:        c,
+		TLSHandshakeTimeout:    dialTimeout,
+		ResponseHeaderTimeout:  answerTimeout,
+		MaxResponseHeaderBytes: maxAnswerHead,
+		MaxIdleConns:           2,
+		IdleConnTimeout:        idleConnection,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // what is decompressed must be bounded, so nothing is
+	}
+	return t.inside, nil
+}
+
+// ServerError is a server that says it cannot help.
+type ServerError struct {
+	Text  string
+	Code  int           // HTTP status; 0: the fault was in a message
+	After time.Duration // when to ask again, at most MaxRetryAfter; 0: as usual
+}
+
+func (e *ServerError) Error() string { return e.Text }
+
+// MaxRetryAfter is how long a server can keep an exporter from asking again.
+const MaxRetryAfter = time.Hour
+
+// Fault is an answer that is not what was asked for.
+func Fault(r *http.Response) *ServerError {
+	e := &ServerError{Code: r.StatusCode, Text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
+	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
+		e.Text += ": check the token and the certificate"
+	}
+	text := r.Header.Get("Retry-After")
+	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
+		e.After = min(time.Duration(n)*time.Second, MaxRetryAfter)
+	} else if at, err := http.ParseTime(text); err == nil {
+		e.After = min(max(0, time.Until(at)), MaxRetryAfter)
+	}
+	return e
+}
+
+// WithoutURL takes the URL out of an error of a request: it can have secrets.
+func WithoutURL(err error) error {
+	if e := new(url.Error); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// Jitter is about d, give or take a fifth: nodes that started together do not ask together.
+func Jitter(d time.Duration) time.Duration {
+	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // spreads load
+}
+
+// maxRedirects is how many an answer may take.
+const maxRedirects = 3
+
+// errDowngrade is why a redirect from TLS to none is not followed.
+var errDowngrade = errors.New("the server redirects from https to http, which is not followed")
+
+// Redirect is http.Client's CheckRedirect: few, and never to a connection without TLS.
+func Redirect(next *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
+	case via[0].URL.Scheme == "https" && next.URL.Scheme != "https", via[len(via)-1].URL.Scheme == "https" && next.URL.Scheme != "https":
+		return errDowngrade
+	case next.URL.Scheme != "https" && next.URL.Scheme != "http":
+		return fmt.Errorf("the server redirects to a URL of scheme %q", next.URL.Scheme)
+	}
+	return nil
+}
+
+// Origin is a URL as it is shown: without user, password, query and fragment, which can
+// have secrets.
+func Origin(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", "", false
+	return u.String()
+}

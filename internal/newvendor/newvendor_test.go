@@ -1,0 +1,195 @@
+package newvendor_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/internal/testkit/programtest"
+	"warpgauge/pkg/field"
+	kubelet "warpgauge/pkg/kube/kubetest"
+)
+
+// Lines of the two tables to which a vendor adds its row, and what the toys add after them.
+var rows = []struct{ file, after, row string }{
+	{"pkg/field/vendor.go", "vendors = []*Vendor{", "VendorToy, "},
+	{"cmd/warpgauge/collectors.go", "import (\n", "\t\"os\"\n\t\"warpgauge/collectors/toy\"\n"},
+	{"cmd/warpgauge/collectors.go", "return []vendor{\n", `		{
+			name: toy.Name, setting: config.Auto, maker: field.VendorToy, supplies: toy.Supplies,
+			open: func() collector.Collector { return toy.New(toy.Directory(os.Getenv("TOY_GPUS"))) },
+		},
+`},
+}
+
+// overlay returns the file for go's flag -overlay that adds the toys to the tree: the folders below
+// testdata, and the rows.
+func overlay(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	must(t, err)
+	replace := map[string]string{}
+	must(t, filepath.WalkDir("testdata", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel("testdata", path)
+		if err != nil {
+			return err
+		}
+		replace[filepath.Join(root, name)], err = filepath.Abs(path)
+		return err
+	}))
+	for _, r := range rows {
+		file := filepath.Join(root, r.file)
+		from := file
+		if changed, ok := replace[file]; ok {
+			from = changed
+		}
+		text, err := os.ReadFile(from)
+		must(t, err)
+		if !strings.Contains(string(text), r.after) {
+			t.Fatalf("%s has no line with %q", r.file, r.after)
+		}
+		to := filepath.Join(t.TempDir(), filepath.Base(file))
+		must(t, os.WriteFile(to, []byte(strings.Replace(string(text), r.after, r.after+r.row, 1)), 0o600))
+		replace[file] = to
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "overlay.json")
+	must(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// goTool runs go without cgo, which is quicker; no collector of a vendor's library takes part.
+func goTool(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), programtest.Find(t, "go"), args...) //nolint:gosec // ours
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir = "../.."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A vendor that is added by a folder, two rows and its descriptors is served as any is: page, owners,
+// devices, reasons, verdicts and readiness know it, and it knows nothing of the other vendors.
+func TestToys(t *testing.T) {
+	files := overlay(t)
+	exe := filepath.Join(t.TempDir(), "warpgauge")
+	goTool(t, "build", "-buildvcs=false", "-overlay="+files, "-o", exe, "./cmd/warpgauge")
+
+	gpus := t.TempDir()
+	ids := []string{"TOY-00000000-1111-2222-3333-000000000000", "TOY-00000000-1111-2222-3333-000000000001"}
+	for i, id := range ids {
+		must(t, os.WriteFile(filepath.Join(gpus, id), fmt.Appendf(nil, "%d\n", 40+i), 0o600))
+	}
+	list := filepath.Join(t.TempDir(), "counters.csv")
+	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\ntoy_gpu_wheel_speed_rpm, gauge, w\nDCGM_FI_DEV_XID_ERRORS, gauge, x\namd_gpu_voltage_volts, gauge, v\n"), 0o600))
+	k := kubelet.Start(t)
+	k.Set(
+		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("toy.example/gpu", ids[1]))),
+		kubelet.Pod("ml", "network", kubelet.Container("main", kubelet.Devices("toy.example/nic", ids[0]))))
+	p := programtest.Start(t, exe, []string{
+		"--address=127.0.0.1:0", "--collectors=" + list, "--require=toy", "--web-page=full",
+		"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "--process-values=false",
+	}, programtest.Options{Env: append(os.Environ(), "TOY_GPUS="+gpus)})
+	url := p.AwaitReady(t, "/readyz") // --require=toy
+
+	p.Await(t, "the page", func() error {
+		page := get(t, url+"/metrics")
+		for _, want := range []string{
+			fmt.Sprintf("\nDCGM_FI_DEV_GPU_TEMP{gpu=%q,UUID=%q,", "0", ids[0]),
+			fmt.Sprintf("\ntoy_gpu_wheel_speed_rpm{gpu=%q,UUID=%q,", "1", ids[1]),
+			`container="main",namespace="ml",pod="train-0"`,
+		} {
+			if !strings.Contains(page, want) {
+				return fmt.Errorf("no %s in %s", want, page)
+			}
+		}
+		if strings.Contains(page, `pod="network"`) {
+			return fmt.Errorf("a network adapter has a GPU: %s", page)
+		}
+		return nil
+	})
+
+	var fields apiv1.Fields
+	decode(t, url+"/api/v1/fields?device="+ids[0], &fields)
+	for _, f := range fields.Devices[0].Fields {
+		switch want := map[string]string{"DCGM_FI_DEV_XID_ERRORS": "only NVIDIA GPUs have it", "amd_gpu_voltage_volts": "only AMD GPUs have it"}[f.Name]; {
+		case want == "" && (f.Value == nil || f.Absent != nil), want != "" && (f.Absent == nil || f.Absent.Detail != want):
+			t.Errorf("%s is %v, absent %+v, want %q", f.Name, f.Value, f.Absent, want)
+		}
+	}
+
+	var health apiv1.Health
+	p.Await(t, "verdicts", func() error {
+		health = apiv1.Health{}
+		if decode(t, url+"/api/v1/health", &health); len(health.Devices) != 2 || health.State != "ok" {
+			return fmt.Errorf("%d verdicts, %s", len(health.Devices), health.State)
+		}
+		return nil
+	})
+	for _, d := range health.Devices {
+		if d.State != "ok" {
+			t.Errorf("%s is %s: %s", d.ID, d.State, d.Text)
+		}
+		for _, u := range d.Unjudged {
+			if slices.Contains([]string{"recovery_reset", "fabric_failed", "nvlink_crc_errors", "health_watch_failed", "cper_fatal", "ras_uncorrected", "bad_pages_failed", "xgmi_link_down"}, u.Rule) {
+				t.Errorf("%s is not judged by %s, which is of another vendor", d.ID, u.Rule)
+			}
+		}
+		if len(d.Unjudged) > 9 {
+			t.Errorf("%s is not judged by %+v", d.ID, d.Unjudged)
+		}
+	}
+	if field.VendorByName("toy") != nil {
+		t.Error("the toys are in the product")
+	}
+}
+
+// The collector passes the suite, and the table of vendors its tests.
+func TestToyConformance(t *testing.T) {
+	files, exe := overlay(t), filepath.Join(t.TempDir(), "toy.test")
+	goTool(t, "test", "-c", "-buildvcs=false", "-vet=off", "-overlay="+files, "-o", exe, "./collectors/toy") // its folder is not there to run it in
+	if out, err := exec.CommandContext(t.Context(), exe).CombinedOutput(); err != nil {
+		t.Errorf("the suite: %v\n%s", err, out)
+	}
+	goTool(t, "test", "-buildvcs=false", "-vet=off", "-overlay="+files, "-run=Vendor|Name|Catalogue|All", "./pkg/field")
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s: %s", url, resp.Status)
+	}
+	return string(text)
+}
+
+func decode(t *testing.T, url string, to any) {
+	t.Helper()
+	must(t, json.Unmarshal([]byte(get(t, url)), to))
+}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"context"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/field"
+)
+
+// Dialect is an extension's names of another exporter (field.Dialect). It may have a configuration file of its own,
+// which is read whenever the field list is read.
+type Dialect interface {
+	// Name is what --field-names calls the dialect.
+	Name() string
+	// Read returns the content of the dialect's file, nil if there is none. Changes of files that readFile was asked for
+	// lead to a reload. One call at a time.
+	Read(ctx context.Context, readFile func(ctx context.Context, path string) ([]byte, error)) ([]byte, error)
+	// Apply returns the list with the dialect as file says, which is of Read, or nil for the file that was used last.
+	// The problems are warnings.
+	Apply(list field.List, inPlace bool, file []byte) (field.List, []field.Problem)
+	// Use tells the dialect that a list is used that was read together with file. level is the log's; nil: it does not
+	// change.
+	Use(file []byte, log *zap.Logger, level *zap.AtomicLevel)
+}
+
+// AddDialect adds a way to name fields, alone and behind those of the list's fields. usage is a sentence for --field-names.
+func (s *Set) AddDialect(d Dialect, usage string) {
+	s.config.dialects = append(s.config.dialects, d)
+	f := s.find("field-names")
+	f.Value = OneOf(&s.config.FieldNames, field.AllNames(s.config.DialectNames()...)...)
+	f.Usage += " " + usage
+}
+
+// DialectNames returns the names of all dialects.
+func (c *Config) DialectNames() (out []string) {
+	for _, d := range c.dialects {
+		out = append(out, d.Name())
+	}
+	return out
+}
+
+// Named returns the list with the names that are wanted for it, and what cannot be shown under them.
+func (c *Config) Named(list field.List, in *Content) (field.List, []field.Problem) {
+	names := c.Names(in)
+	list, problems := list.Named(names, in.Name)
+	_, wanted := names.Split()
+	if i := slices.IndexFunc(c.dialects, func(d Dialect) bool { return d.Name() == wanted }); i >= 0 {
+		var more []field.Problem
+		list, more = c.dialects[i].Apply(list, names.InPlace(), in.dialects[wanted])
+		problems = append(problems, more...)
+	}
+	return list, problems
+}
+
+// Use tells all dialects that the list of in is used.
+func (c *Config) Use(in *Content, log *zap.Logger, level *zap.AtomicLevel) {
+	for _, d := range c.dialects {
+		if file := in.dialects[d.Name()]; file != nil {
+			d.Use(file, log, level)
+		}
+	}
+}

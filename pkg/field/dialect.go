@@ -1,0 +1,47 @@
+package field
+
+import "slices"
+
+// Dialect is the names of another exporter for the devices of one vendor. An extension makes it, and a List shows the
+// devices under them, next to its own names or in their place. A Dialect must not be changed.
+type Dialect struct {
+	InPlace  bool // its devices do not have the names of the list's fields
+	Readings []ID // what the series show
+	Texts    []ID // what labels of the series show, see collector.Device.Texts
+
+	// A child process, which only samples, has none of these.
+	Vendor *Vendor `json:"-"` // the vendor of the devices that have the names
+	Names  any     `json:"-"` // makes the series: an exposition.Dialect
+}
+
+// NameValue is a name and what belongs to it.
+type NameValue struct{ Name, Value string }
+
+// Shows reports whether a series of the dialect shows a reading. Nil shows none.
+func (d *Dialect) Shows(id ID) bool { return d != nil && slices.Contains(d.Readings, id) }
+
+// Counts reports whether a series of the dialect shows a reading that only goes up.
+func (d *Dialect) Counts(id ID) bool {
+	if !d.Shows(id) {
+		return false
+	}
+	desc, known := ByID(id)
+	if !known {
+		return false
+	}
+	use, _ := desc.Use()
+	return use == Counter
+}
+
+// readings returns what the series show, each reading once.
+func (d *Dialect) readings() (out []Reading) {
+	if d == nil {
+		return nil
+	}
+	for _, id := range d.Readings {
+		if desc, known := ByID(id); known && !slices.ContainsFunc(out, func(r Reading) bool { return r.Desc == desc }) {
+			out = append(out, Reading{Desc: desc, Default: true})
+		}
+	}
+	return out
+}

@@ -1,0 +1,113 @@
+package field
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Vendor is a row of the table of vendors: what the kernel, the PCI bus and Kubernetes call the
+// GPUs of one maker, and the readings that only its GPUs have. Whoever has to tell vendors
+// apart reads the row. An empty field means that the vendor has no such thing. Rows are
+// read-only.
+type Vendor struct {
+	Name   string         // as it writes itself: "NVIDIA"
+	Fields [][]Descriptor // readings that only its devices have; Descriptor.Vendor of each is this row
+
+	// The system.
+	PCI       string   // vendor id as sysfs writes it: "0x10de"
+	Module    string   // kernel module; also the name of its driver on the bus
+	Nodes     []string // patterns of device nodes
+	Control   []string // patterns of those without which no GPU can be used
+	About     string   // folder of procfs with a file "information" for each PCI address
+	Switches  bool     // its switches between GPUs are bridges on the PCI bus
+	Visible   string   // environment variable in which a container is told which GPUs it has
+	Libraries []string // names of shared libraries, without version
+
+	// Kubernetes. Domain is the domain of the extended resources, "nvidia.com". Resources are
+	// patterns, see path.Match, of their names in it.
+	Domain    string
+	Resources []string
+
+	// Driver is the driver of dynamic resource allocation. SliceGPU, SliceMIG and
+	// SlicePartition are values of the attribute type in its ResourceSlices.
+	Driver, SliceGPU, SliceMIG, SlicePartition string
+
+	// Forms of the device plugin's ids.
+	UUID      string   // prefix of the UUID of a GPU
+	MIG       string   // prefix of the UUID of a MIG device
+	Node      string   // prefix of the name of a GPU's device node, followed by a number
+	Partition string   // prefix of a partition's platform device, followed by a number
+	All       []string // ids that stand for all GPUs
+	// FirstPartition means that the plugin names the first partition of a divided GPU
+	// by the GPU's PCI address.
+	FirstPartition bool
+}
+
+// The rows of vendors. A new vendor is one more.
+var (
+	VendorNVIDIA = &Vendor{
+		Name: "NVIDIA", Fields: [][]Descriptor{nvidiaFields[:]},
+		PCI: "0x10de", Module: "nvidia", About: "driver/nvidia/gpus", Switches: true, Visible: "NVIDIA_VISIBLE_DEVICES",
+		Nodes: []string{"/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg"}, Control: []string{"/dev/nvidiactl"},
+		Libraries: []string{"libnvidia-ml", "libdcgm"},
+		// Names of the device plugin, also GKE's.
+		Domain: "nvidia.com", Resources: []string{"gpu", "gpu.shared", "mig-*"},
+		Driver: "gpu.nvidia.com", SliceGPU: "gpu", SliceMIG: "mig",
+		UUID: "GPU-", MIG: "MIG-", Node: "nvidia",
+		All: []string{"all", "tegra"}, // on WSL, where one device is all GPUs; on Tegra, likewise
+	}
+	// With the naming strategy "mixed" the plugin has a resource for each kind of
+	// partition: spx_nps1, cpx_nps4.
+	VendorAMD = &Vendor{
+		Name: "AMD", Fields: [][]Descriptor{amdFields[:], amdSMIFields[:]},
+		PCI: "0x1002", Module: "amdgpu",
+		Nodes: []string{"/dev/kfd", "/dev/dri/*"}, Control: []string{"/dev/kfd"},
+		Libraries: []string{"librocm_smi64", "libamd_smi"},
+		Domain:    "amd.com", Resources: []string{"gpu", "[a-z]px_nps[0-9]"},
+		Driver: "gpu.amd.com", SliceGPU: "amdgpu", SlicePartition: "amdgpu-partition",
+		Partition: "amdgpu_xcp_", FirstPartition: true,
+	}
+	vendors = []*Vendor{VendorNVIDIA, VendorAMD}
+)
+
+// Vendors returns the rows of all vendors.
+func Vendors() []*Vendor { return slices.Clone(vendors) }
+
+// VendorByName returns the row with that name, in any case; nil if there is none.
+func VendorByName(name string) *Vendor {
+	return vendor(func(v *Vendor) bool { return strings.EqualFold(v.Name, name) })
+}
+
+// VendorByPCI returns the row with a PCI vendor id as sysfs writes it; nil if there is none.
+func VendorByPCI(id string) *Vendor {
+	return vendor(func(v *Vendor) bool { return v.PCI == id && id != "" })
+}
+
+// VendorByDriver returns the row with that DRA driver; nil if there is none.
+func VendorByDriver(name string) *Vendor {
+	return vendor(func(v *Vendor) bool { return v.Driver == name && name != "" })
+}
+
+func vendor(is func(*Vendor) bool) *Vendor {
+	if i := slices.IndexFunc(vendors, is); i >= 0 {
+		return vendors[i]
+	}
+	return nil
+}
+
+// Owns reports whether an extended resource is in the vendor's domain.
+func (v *Vendor) Owns(resource string) bool { return v.Domain != "" && path.Dir(resource) == v.Domain }
+
+// OffersGPU reports whether an extended resource is one of the vendor's GPUs, or a part of one.
+func (v *Vendor) OffersGPU(resource string) bool {
+	return v.Owns(resource) && slices.ContainsFunc(v.Resources, func(pattern string) bool {
+		match, err := path.Match(pattern, path.Base(resource))
+		return match && err == nil
+	})
+}
+
+// OffersGPU reports whether an extended resource is a GPU of some vendor, or a part of one.
+func OffersGPU(resource string) bool {
+	return slices.ContainsFunc(vendors, func(v *Vendor) bool { return v.OffersGPU(resource) })
+}

@@ -1,0 +1,68 @@
+package field
+
+import "testing"
+
+// A row can be told by everything that a part of the program knows of a vendor.
+func TestVendorsDiffer(t *testing.T) {
+	for i, v := range Vendors() {
+		for _, o := range Vendors()[:i] {
+			if v.Name == o.Name || v.PCI == o.PCI || v.Module == o.Module || v.Domain == o.Domain {
+				t.Errorf("%s and %s have something in common", v.Name, o.Name)
+			}
+		}
+		if VendorByName(v.Name) != v || VendorByPCI(v.PCI) != v || v.Driver != "" && VendorByDriver(v.Driver) != v {
+			t.Errorf("%s is not found", v.Name)
+		}
+	}
+	if VendorByName("") != nil || VendorByPCI("") != nil || VendorByDriver("") != nil {
+		t.Error("nothing has a vendor")
+	}
+}
+
+// A reading is its vendor's, or anybody's.
+func TestVendorOfReadings(t *testing.T) {
+	f := func(name string, want *Vendor) {
+		t.Helper()
+		d, _, ok := ByName(name)
+		if !ok || d.Vendor != want {
+			t.Errorf("%s is of %v, want %v", name, d.Vendor, want)
+		}
+	}
+	f("amd_gpu_memory_free_bytes", VendorAMD)
+	f("amd_gpu_cper_records", VendorAMD)
+	f("nvidia_nvlink_bytes_total", VendorNVIDIA)
+	f("DCGM_FI_DEV_XID_ERRORS", VendorNVIDIA)
+	f("DCGM_EXP_GPU_HEALTH_STATUS", VendorNVIDIA)
+	f("DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY", VendorNVIDIA)
+	f("DCGM_FI_DEV_GPU_TEMP", nil)
+	f("DCGM_FI_DEV_ROW_REMAP_FAILURE", nil)
+	f("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", nil)
+	f("DCGM_EXP_CLOCK_EVENTS_COUNT", nil)
+}
+
+// Of what a node can offer, GPUs and parts of them count.
+func TestOffersGPU(t *testing.T) {
+	f := func(resource string, want bool) {
+		t.Helper()
+		if got := OffersGPU(resource); got != want {
+			t.Errorf("%s counts: %v, want %v", resource, got, want)
+		}
+	}
+	for _, r := range []string{
+		"nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-1g.5gb.shared", "nvidia.com/mig-3g.20gb.me",
+		"amd.com/gpu", "amd.com/spx_nps1", "amd.com/cpx_nps4", "amd.com/dpx_nps2", "amd.com/qpx_nps1",
+	} {
+		f(r, true)
+	}
+	for _, r := range []string{
+		"", "cpu", "example.com/gpu", "nvidia.com/rtx", "gpu", "nvidia.com/", "nvidia.com/gpu-memory", "nvidia.com/gpux", "nvidia.com/pgpu", "nvidia.com/GA102GL_A10", "amd.com/", "amd.com/cpu",
+		"amd.com/cpx", "amd.com/cpx_nps", "amd.com/cpx_npsa", "amd.com/_nps4", "amd.com/ps_nps4", "amd.com/CPX_NPS4", "amd.com/nic", "example.com/gpus", "rdma/hca",
+	} {
+		f(r, false)
+	}
+	for driver, want := range map[string]bool{"gpu.nvidia.com": true, "gpu.amd.com": true, "compute-domain.nvidia.com": false, "": false, "dra.net": false} {
+		if got := VendorByDriver(driver) != nil; got != want {
+			t.Errorf("driver %q counts: %v, want %v", driver, got, want)
+		}
+	}
+}

@@ -1,0 +1,294 @@
+// Package lists holds the Desk: everything that changes which fields are read is proposed to it. Files, ConfigMaps and
+// signals propose the local list, a server proposes a list in its place, people pause profiling fields and release
+// collectors. The Desk puts one change after the other into service, answers each, and keeps one Status of all of them,
+// which the API, the metrics, the pod's annotations and OpAMP show.
+//
+// Desk.Run starts goroutines and ends them. All other methods may be called by any goroutine.
+package lists
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/field"
+)
+
+// changeTimeout bounds a change that no client waits for. What is not done by then continues in the background.
+const changeTimeout = time.Minute
+
+// errEmpty refuses a list that would empty the page.
+var errEmpty = errors.New("the counters file asks for nothing")
+
+// Local supplies the list of this node, which serves unless a server's list does. *Files implements it.
+type Local interface {
+	Read(ctx context.Context) (*config.Content, error)
+	Parse(in *config.Content) *Parsed
+	ParseDelivered(content []byte, origin string, isYAML bool) *Parsed // the list of a server
+	// Accept logs the warnings of a parsed list, or returns its errors.
+	Accept(p *Parsed, log *zap.Logger) (field.List, error)
+}
+
+// Engine reads what the Desk puts into service. The engine of package main implements it.
+type Engine interface {
+	// Reload gives all collectors a list and returns when it is in service. After an error single collectors may not
+	// have it.
+	Reload(ctx context.Context, list field.List) error
+	// Release returns when nothing of a collector is held; an empty name means all collectors.
+	Release(ctx context.Context, collector string) error
+	Resume(collector string) // does not wait
+	Names() []string         // of the collectors
+}
+
+// Desk decides which list is in service. A change holds the queue from its first look at the list in service until it
+// has its answer.
+type Desk struct {
+	local  Local
+	engine Engine
+	events *events.Bus
+	usual  time.Duration // how long pauses and releases last by default; 0: until somebody ends them
+	log    *zap.Logger
+
+	queue    chan struct{} // has one value while somebody holds a Turn
+	asked    chan string   // causes of reloads that wait for Run
+	changing atomic.Bool   // a list is being put into service
+	ends     ends          // of pauses and releases
+
+	// For the holder of the Turn.
+	content   *config.Content // of the local list
+	partial   bool            // not every collector has the list in service
+	delivered bool            // a server's list is in service
+	wanted    field.List      // last list given to the engine, with its profiling fields
+	paused    bool
+
+	mu     sync.Mutex
+	status Status
+}
+
+// Options of New.
+type Options struct {
+	Local  Local
+	Engine Engine
+	Events *events.Bus   // gets an event for each list; nil: nothing does
+	Usual  time.Duration // how long pauses and releases last by default; 0: until somebody ends them
+	Logger *zap.Logger
+}
+
+// New returns a Desk. first is the local list, which the engine begins with.
+func New(first *Parsed, o Options) *Desk {
+	d := &Desk{
+		local: o.Local, engine: o.Engine, events: o.Events, usual: o.Usual, log: o.Logger,
+		queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: ends{at: map[string]*ending{}},
+		content: first.Content, wanted: first.Fields,
+	}
+	local := first.list()
+	d.status = Status{Local: local, InService: local, Applied: stamp(time.Now()), good: true, succeeded: time.Now()}
+	return d
+}
+
+// Restore puts a list that a server has delivered before into service. It must be called before the engine runs.
+func (d *Desk) Restore(ctx context.Context, l *List) {
+	d.delivered, d.wanted = true, l.Fields
+	// The engine has the list when Reload returns, although nothing samples yet.
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = d.engine.Reload(ctx, l.Fields)
+	d.serve(*l)
+}
+
+// Turn is the right to change what is in service. There is one at a time.
+type Turn struct{ d *Desk }
+
+// Begin waits for the Turn. The caller must end it.
+func (d *Desk) Begin(ctx context.Context) (*Turn, error) {
+	select {
+	case d.queue <- struct{}{}:
+		return &Turn{d}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// End gives the Turn to the next one in the queue.
+func (t *Turn) End() { <-t.d.queue }
+
+// Serve puts a server's list into service, or the local list if l is nil. After an error the former list is in service,
+// in as many collectors as can have it.
+func (t *Turn) Serve(ctx context.Context, l *List) error {
+	d := t.d
+	d.changing.Store(true)
+	defer d.changing.Store(false)
+	now := d.Status()
+	if l != nil && d.delivered && now.InService.Hash == l.Hash {
+		d.update(func(s *Status) { s.InService.Revision = l.Revision })
+		return nil
+	}
+	next := now.Local
+	if l != nil {
+		next = *l
+	}
+	if err := d.apply(ctx, next.Fields); err != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err() // the exporter is stopping
+		}
+		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+		defer cancel()
+		again := d.apply(back, now.InService.Fields)
+		d.partial = again != nil
+		return errors.Join(err, again) // the caller reports it: the counters CSV is good
+	}
+	d.partial, d.delivered = false, l != nil
+	d.serve(next)
+	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, count(len(next.Fields.Fields), "field")), false)
+	return nil
+}
+
+// ParseDelivered parses the list of a server. The caller holds the Turn, or the Desk does not run yet.
+func (d *Desk) ParseDelivered(content []byte, origin string, isYAML bool) *Parsed {
+	return d.local.ParseDelivered(content, origin, isYAML)
+}
+
+// apply has the engine read a list, without its profiling fields during a pause. The caller holds the Turn.
+func (d *Desk) apply(ctx context.Context, list field.List) error {
+	d.wanted = list
+	if d.paused {
+		list.Fields = slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return strings.HasPrefix(f.Desc.Name, "DCGM_FI_PROF_") })
+	}
+	return d.engine.Reload(ctx, list)
+}
+
+// Reload reads the local list and puts it into service. A server's list stays in service; then the local list is read and
+// checked, and waits. An error leaves the list in service as it is, unless single collectors could not use the new one.
+func (d *Desk) Reload(ctx context.Context, cause string) error {
+	t, err := d.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.End()
+	d.changing.Store(true)
+	defer d.changing.Store(false)
+
+	log := d.log.Named("reload").With(zap.String("cause", cause))
+	in, err := d.local.Read(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err() // the exporter is stopping, or the request was abandoned
+	}
+	if err != nil {
+		return d.fail(log, cause, "counters not reloaded, the list in service stays", err)
+	}
+	csv := log // Accept adds the name itself
+	log = log.With(zap.String("file", in.Name))
+	if in.Equal(d.content) && (!d.partial || d.delivered) {
+		d.content = in
+		d.reloaded(in, d.Status().Local.Fields, cause, Unchanged)
+		log.Info("counters are unchanged")
+		return nil
+	}
+	list, err := d.local.Accept(d.local.Parse(in), csv)
+	if err == nil && len(list.Fields) == 0 {
+		err = errEmpty // accepted at start; here the file is probably being written
+	}
+	if err != nil {
+		return d.fail(log, cause, "counters not reloaded, the list in service stays", err)
+	}
+	if d.delivered {
+		d.content = in
+		d.reloaded(in, list, cause, Waiting)
+		log.Info("counters read; they wait, because a server's list is in service", zap.Int("fields", len(list.Fields)))
+		return nil
+	}
+	err = d.apply(ctx, list)
+	d.content, d.partial = in, err != nil
+	d.setLocal(in, list)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err() // the exporter is stopping, which is not a failure
+	}
+	d.serve(d.Status().Local)
+	if err != nil {
+		return d.fail(log, cause, "counters reloaded, but not in every collector", err)
+	}
+	d.reloaded(in, list, cause, Applied)
+	d.publish(fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field")), false)
+	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
+	return nil
+}
+
+// fail counts, records and logs why the local list is not in service. Each bad line of a CSV is logged on its own.
+func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
+	now := stamp(time.Now())
+	d.update(func(s *Status) {
+		s.LastError, s.FailedAt, s.good = err.Error(), now, false
+		s.errors++
+		s.propose(Proposal{cause, kindReload, now, Failed, err.Error()})
+	})
+	d.publish(message+": "+err.Error(), true)
+	var bad *ProblemsError
+	if !errors.As(err, &bad) {
+		log.Error(message, zap.Error(err))
+		return err
+	}
+	for _, p := range bad.problems {
+		log.Error(p.Message, place(p)...)
+	}
+	log.Error(message, zap.Int("errors", len(bad.problems)))
+	return err
+}
+
+// publish says what became of a list.
+func (d *Desk) publish(text string, bad bool) {
+	d.events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
+}
+
+// Changing reports whether a list is being put into service.
+func (d *Desk) Changing() bool { return d.changing.Load() }
+
+// RequestReload makes Run reload soon. Requests that wait at the same time are one, because the file has not been read yet.
+func (d *Desk) RequestReload(cause string) {
+	select {
+	case d.asked <- cause:
+	default:
+	}
+}
+
+// Signals are the signals of the process that change what is in service.
+type Signals struct {
+	Reload, Release, Resume <-chan os.Signal
+}
+
+// Run reloads, releases and resumes on requests and signals until ctx ends. After that no pause or release ends by itself.
+func (d *Desk) Run(ctx context.Context, s Signals) error {
+	var wg sync.WaitGroup
+	defer d.ends.clear()
+	defer wg.Wait()
+	wg.Go(func() { d.runReleases(ctx, s) }) // a release or a reload that takes long does not delay the other
+	for {
+		cause := "SIGHUP"
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.Reload:
+		case cause = <-d.asked:
+		}
+		rctx, cancel := context.WithTimeout(ctx, changeTimeout)
+		_ = d.Reload(rctx, cause) // it has logged and counted the error
+		cancel()
+	}
+}
+
+// count writes "1 error" and "2 errors".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,149 @@
+package lists
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// releaseTimeout bounds how long a release by signal waits before the log names what is still held. The release
+// continues in the background.
+const releaseTimeout = 30 * time.Second
+
+// ErrUnknownCollector is wrapped by errors of Release and Resume about a name that no collector has.
+var ErrUnknownCollector = errors.New("no such collector is enabled")
+
+// Release releases a collector, or all collectors if the name is empty, and returns when nothing of it is held. The release
+// ends after limit; 0 means the usual time, a negative limit never. A release changes no list, so it does not wait for
+// its turn.
+func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, cause string) error {
+	names, err := d.names(name)
+	if err != nil {
+		return err
+	}
+	if limit == 0 {
+		limit = d.usual
+	}
+	log := d.log.Named("release").With(zap.Strings("collector", names), zap.String("cause", cause))
+	log.Info("releasing", zap.Duration("for", max(limit, 0)))
+	d.scheduleResume(names, limit)
+	begin := time.Now()
+	err = d.engine.Release(ctx, name)
+	d.answer(cause, kindRelease, "released "+strings.Join(names, ", "), err)
+	if err != nil {
+		log.Warn("not everything is released", zap.Error(err))
+		return err
+	}
+	log.Info("released: nothing is held", zap.Duration("took", time.Since(begin)))
+	return nil
+}
+
+// Resume ends a release.
+func (d *Desk) Resume(name, cause string) error {
+	names, err := d.names(name)
+	if err != nil {
+		return err
+	}
+	d.scheduleResume(names, 0)
+	d.log.Named("release").Info("resuming", zap.Strings("collector", names), zap.String("cause", cause))
+	d.engine.Resume(name)
+	d.answer(cause, kindRelease, "resumed "+strings.Join(names, ", "), nil)
+	return nil
+}
+
+// names returns the collectors that a name means.
+func (d *Desk) names(name string) ([]string, error) {
+	all := d.engine.Names()
+	switch {
+	case name == "":
+		return all, nil
+	case slices.Contains(all, name):
+		return []string{name}, nil
+	}
+	return nil, fmt.Errorf("%w: %q; there are %q", ErrUnknownCollector, name, all)
+}
+
+// scheduleResume replaces the times at which collectors resume by themselves.
+func (d *Desk) scheduleResume(names []string, limit time.Duration) {
+	for _, name := range names {
+		d.ends.schedule(name, limit, func(e *ending) {
+			d.ends.claim(name, e, func() {
+				d.log.Named("release").Warn("the release was not resumed and ends by itself", zap.String("collector", name), zap.Duration("after", limit))
+				d.engine.Resume(name)
+				d.answer("end of the release", kindRelease, "resumed "+name, nil)
+			})
+		})
+	}
+}
+
+// runReleases releases and resumes all collectors on signals until ctx ends. A release that takes long does not delay
+// the signal that ends it.
+func (d *Desk) runReleases(ctx context.Context, s Signals) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Release:
+			wg.Go(func() {
+				rctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+				defer cancel()
+				_ = d.Release(rctx, "", 0, "SIGUSR1") // it has logged the error
+			})
+		case <-s.Resume:
+			_ = d.Resume("", "SIGUSR2") // an empty name is never unknown
+		}
+	}
+}
+
+// ends holds the times at which pauses and releases end by themselves, by collector.
+type ends struct {
+	mu sync.Mutex
+	at map[string]*ending
+}
+
+// ending is one such time. Its address tells it from the one that replaces it: the timer may fire before it is stored.
+type ending struct{ timer *time.Timer }
+
+// schedule replaces the time of key. A limit that is not positive means never.
+func (s *ends) schedule(key string, limit time.Duration, f func(*ending)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.at[key]; e != nil {
+		e.timer.Stop()
+		delete(s.at, key)
+	}
+	if limit > 0 {
+		e := new(ending)
+		e.timer = time.AfterFunc(limit, func() { f(e) })
+		s.at[key] = e
+	}
+}
+
+// claim removes e and calls f, unless another time has replaced e. A request that replaces it waits until f returns.
+func (s *ends) claim(key string, e *ending, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at[key] != e {
+		return false
+	}
+	delete(s.at, key)
+	f()
+	return true
+}
+
+func (s *ends) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.at {
+		e.timer.Stop()
+	}
+	clear(s.at)
+}

@@ -1,0 +1,89 @@
+package lists
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAForgottenReleaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(csvA)
+		after := func(wait time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(wait)
+			synctest.Wait()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			var got []string
+			for _, name := range slices.Sorted(maps.Keys(b.released)) {
+				if b.released[name] {
+					got = append(got, name)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("after %v: released are %q, want %q", wait, got, want)
+			}
+		}
+		must(t, b.Release(t.Context(), "", 0, "test"))
+		after(0, "dcgm", "nvml")
+		after(9*time.Minute, "dcgm", "nvml")
+		must(t, b.Release(t.Context(), "nvml", time.Hour, "test")) // begins again
+		after(50*time.Minute, "nvml")
+		after(11 * time.Minute)
+
+		must(t, b.Release(t.Context(), "", -1, "test")) // for ever
+		after(24*time.Hour, "dcgm", "nvml")
+		must(t, b.Resume("dcgm", "test"))
+		after(0, "nvml")
+
+		must(t, b.Release(t.Context(), "", time.Minute, "test"))
+		must(t, b.Resume("", "test"))
+		must(t, b.Release(t.Context(), "", -1, "test")) // the minute is no more
+		after(time.Hour, "dcgm", "nvml")
+		if err := b.Resume("rocm", "test"); !errors.Is(err, ErrUnknownCollector) {
+			t.Errorf("resume of a collector that is not enabled: %v", err)
+		}
+		if err := b.Release(t.Context(), "rocm", 0, "test"); !errors.Is(err, ErrUnknownCollector) {
+			t.Errorf("release of a collector that is not enabled: %v", err)
+		}
+		b.refuse = errors.New("a call hangs")
+		if err := b.Release(t.Context(), "dcgm", -1, "test"); !errors.Is(err, b.refuse) {
+			t.Errorf("release = %v", err)
+		}
+		if p := b.Status().Proposals[0]; p.What != kindRelease || p.Answer != Failed || p.Text != "a call hangs" {
+			t.Errorf("proposal = %+v", p)
+		}
+	})
+}
+
+// A release does not wait for a reload, nor the signal that ends it for the release.
+func TestReleaseBySignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(csvA)
+		letGo, resume := make(chan os.Signal, 1), make(chan os.Signal, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx, Signals{Release: letGo, Resume: resume}) }()
+		turn, err := b.Begin(t.Context()) // a reload that hangs
+		must(t, err)
+		letGo <- os.Interrupt
+		synctest.Wait()
+		if !b.released["dcgm"] || !b.released["nvml"] {
+			t.Errorf("released are %v", b.released)
+		}
+		resume <- os.Interrupt
+		synctest.Wait()
+		if b.released["dcgm"] || b.released["nvml"] {
+			t.Errorf("released are %v", b.released)
+		}
+		turn.End()
+		cancel()
+		must(t, <-done)
+	})
+}

@@ -1,0 +1,192 @@
+package lists
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+)
+
+// List is a field list that can be in service. It must not be changed.
+type List struct {
+	Origin   string    // path, ConfigMap, "built-in …" or a URL without secrets
+	Revision string    // what a server calls it
+	Hash     string    // SHA-256, hex
+	Until    time.Time // when the former list returns; zero: it stays
+	Fields   field.List
+}
+
+// Answer says what became of a proposal. The texts are labels.
+type Answer string
+
+// Answers.
+const (
+	Waiting     Answer = "waiting" // nothing was proposed yet, or a server's list is in service
+	Applied     Answer = "applied"
+	Unchanged   Answer = "unchanged" // it is in service already
+	Reported    Answer = "reported"  // compared only, with --remote-config=report
+	Refused     Answer = "refused"   // by the parser or the guard
+	Failed      Answer = "failed"    // it could not be put into service
+	Ended       Answer = "ended"     // its time is over
+	Unreachable Answer = "unreachable"
+)
+
+// Refusal is one thing that is wrong with a server's list.
+type Refusal struct {
+	Line int // from 1; 0: the whole list
+	Text string
+}
+
+// Delivery is how lists come from a server: its last proposal, and what became of it.
+type Delivery struct {
+	Mode    string // of --remote-config
+	Origin  string // of the server
+	Status  Answer
+	Text    string    // why, or what was found, in words
+	Tried   string    // hash of the last list
+	Refused []Refusal // of that list
+	Since   time.Time // of Status and Text
+	Unkept  string    // why the list in service is not kept on disk; "": it is
+	Down    string    // why the server cannot be reached; "": it can
+}
+
+// Condition returns Unreachable while the server is, else the status.
+func (d *Delivery) Condition() Answer {
+	if d.Down != "" {
+		return Unreachable
+	}
+	return d.Status
+}
+
+// Bad reports whether the answer tells somebody to act.
+func (a Answer) Bad() bool { return a == Refused || a == Failed }
+
+// Proposal is what somebody wanted of the Desk, and the answer.
+type Proposal struct {
+	By     string // a signal, a request, a server's URL
+	What   string // reload, list, profiling or release
+	At     time.Time
+	Answer Answer
+	Text   string // why, in words
+}
+
+// Kinds of proposals.
+const (
+	kindReload    = "reload"
+	kindList      = "list"
+	kindProfiling = "profiling"
+	kindRelease   = "release"
+)
+
+// Status says which list is in service, who has proposed what, and with which answer.
+type Status struct {
+	InService List      // with the fields that a pause leaves out
+	Applied   time.Time // since when
+	Local     List      // serves unless a server's list does
+	LastError string    // of the last reload; "": it was good
+	FailedAt  time.Time
+	Paused    bool       // profiling fields are not read
+	Delivery  *Delivery  // nil: no server is asked
+	Proposals []Proposal // the last one of each kind
+
+	good                         bool // the last reload was
+	succeeded                    time.Time
+	successes, unchanged, errors uint64
+}
+
+// Status returns a copy of the status.
+func (d *Desk) Status() Status {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.status
+}
+
+func (d *Desk) update(change func(*Status)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(&d.status)
+}
+
+// propose records a proposal in place of the last one of its kind.
+func (s *Status) propose(p Proposal) {
+	s.Proposals = append([]Proposal{p}, slices.DeleteFunc(slices.Clone(s.Proposals), func(o Proposal) bool { return o.What == p.What })...)
+}
+
+// SetDelivery replaces what is known of a server's lists.
+func (d *Desk) SetDelivery(v Delivery) {
+	var was Delivery
+	d.update(func(s *Status) {
+		if s.Delivery != nil {
+			was = *s.Delivery
+		}
+		if v.Status != Waiting && !was.Since.Equal(v.Since) {
+			s.propose(Proposal{v.Origin, kindList, stamp(v.Since), v.Status, v.Text})
+		}
+		s.Delivery = &v
+	})
+	if was.Since.Equal(v.Since) || !v.Status.Bad() && !was.Status.Bad() {
+		return
+	}
+	text := cmp.Or(v.Text, "it is in service")
+	if len(v.Refused) > 0 && v.Refused[0].Text != v.Text {
+		text += "; " + v.Refused[0].String()
+	}
+	d.publish("list of the server is "+string(v.Status)+": "+text, v.Status.Bad())
+}
+
+// serve records that a list is in service since now. That ends the error of an earlier reload.
+func (d *Desk) serve(l List) {
+	l.Until = stamp(l.Until)
+	d.update(func(s *Status) {
+		s.InService, s.Applied = l, stamp(time.Now())
+		s.LastError, s.FailedAt = "", time.Time{}
+	})
+}
+
+// setLocal records the local list.
+func (d *Desk) setLocal(in *config.Content, list field.List) {
+	d.update(func(s *Status) { s.Local = List{Origin: in.Name, Hash: in.Hash(), Fields: list} })
+}
+
+// reloaded records that the local list was good when it was read.
+func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Answer) {
+	now := time.Now()
+	d.setLocal(in, list)
+	d.update(func(s *Status) {
+		s.LastError, s.FailedAt, s.good, s.succeeded = "", time.Time{}, true, now
+		if !d.delivered {
+			s.InService = s.Local // its name can be another
+		}
+		if a == Unchanged {
+			s.unchanged++
+		} else {
+			s.successes++
+		}
+		s.propose(Proposal{cause, kindReload, stamp(now), a, ""})
+	})
+}
+
+// Annotations say for the exporter's pod which list is in service, and what is wrong with a later one.
+func (d *Desk) Annotations() map[string]string {
+	s := d.Status()
+	problem := s.LastError
+	if s.Delivery != nil && s.Delivery.Condition().Bad() {
+		problem = s.Delivery.Text
+	}
+	return map[string]string{
+		"warpgauge/list-hash":    s.InService.Hash,
+		"warpgauge/list-origin":  s.InService.Origin,
+		"warpgauge/list-applied": s.Applied.Format(time.RFC3339),
+		"warpgauge/list-error":   problem,
+	}
+}
+
+// stamp is a time as the status shows it.
+func stamp(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Millisecond)
+}

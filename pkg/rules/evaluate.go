@@ -1,0 +1,119 @@
+package rules
+
+import (
+	"math"
+	"time"
+)
+
+// Outcome is what a reading says of a condition. The higher wins: of several links one is
+// enough.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Silent Outcome = iota // no value, or nothing to compare it with
+	Well
+	Unwell
+)
+
+// State is what an evaluation remembers of one reading. The zero State has seen no value.
+type State struct {
+	Reached bool   // of Falls: the value was at the threshold before
+	Growth  Growth // of Rises
+}
+
+// Evaluate judges a value that was read at a time.
+func (c *Condition) Evaluate(s *State, v float64, at time.Time) Outcome {
+	if math.IsNaN(v) {
+		return Silent
+	}
+	bad := false
+	switch c.Test {
+	case AtLeast:
+		bad = v >= c.Threshold
+	case AtMost:
+		bad = v <= c.Threshold
+	case Equal:
+		bad = v == c.Threshold
+	case Falls:
+		if bad = v < c.Threshold; bad && !s.Reached {
+			return Silent // it was never up, as far as is known
+		}
+		s.Reached = true
+	case Rises:
+		grown := s.Growth.Add(c.Within, at, v)
+		if math.IsNaN(grown) {
+			return Silent
+		}
+		bad = grown >= c.Threshold
+	default:
+		return Silent
+	}
+	if bad {
+		return Unwell
+	}
+	return Well
+}
+
+// Growth is the recent past of a counter. It reaches back for the span and maxLate, since
+// readings may be half a minute apart.
+type Growth struct {
+	points [growthPoints]point // the oldest first
+	n      int
+}
+
+type point struct {
+	at time.Time
+	v  float64
+}
+
+const (
+	growthPoints = 9
+	maxLate      = 15 * time.Second
+)
+
+// Add adds the counter's value and returns by how much the counter has grown within the span;
+// if readings are further apart, by how much on average in a span since the last one. NaN
+// means that this is not known: v is blank, or it is the first value and not 0.
+func (g *Growth) Add(span time.Duration, at time.Time, v float64) float64 {
+	if math.IsNaN(v) {
+		return v
+	}
+	if g.n > 0 && (v < g.points[g.n-1].v || at.Before(g.points[g.n-1].at)) {
+		g.n = 0 // the counter was reset, or the clock was set back
+	}
+	reach := span + min(span/4, maxLate)
+	for g.n > 1 && at.Sub(g.points[0].at) > reach {
+		g.n = copy(g.points[:], g.points[1:g.n])
+	}
+	if g.n == 0 {
+		g.keep(at, v)
+		if v == 0 {
+			return 0
+		}
+		return math.NaN()
+	}
+	first := g.points[0]
+	if at.Sub(g.points[g.n-1].at) >= span/6 {
+		g.keep(at, v)
+	}
+	grown := v - first.v
+	if since := at.Sub(first.at); since > reach {
+		grown *= float64(span) / float64(since)
+	}
+	return grown
+}
+
+// Restart forgets the past: growth counts from this value on.
+func (g *Growth) Restart(at time.Time, v float64) {
+	g.n = 0
+	g.keep(at, v)
+}
+
+func (g *Growth) keep(at time.Time, v float64) {
+	if g.n == growthPoints {
+		g.n = copy(g.points[:], g.points[1:])
+	}
+	g.points[g.n] = point{at, v}
+	g.n++
+}

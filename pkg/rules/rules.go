@@ -1,0 +1,126 @@
+// Package rules is the one table of what readings show when something is wrong with a device:
+// the reading, the threshold and the time, each with its source. NVML's health watches, the
+// verdicts and early signs of extensions/health, and the flight recorder's triggers refer to
+// its conditions, so that no two of them judge one reading by different limits.
+//
+// Evaluate is the only evaluation. What a condition means (a watch fails, a verdict, an
+// action) is said where it is used.
+package rules
+
+import (
+	"time"
+
+	"warpgauge/pkg/field"
+)
+
+// Condition is what readings show, each for itself, when something is wrong.
+type Condition struct {
+	Readings  []field.ID
+	Test      Test
+	Threshold float64
+	Within    time.Duration // in which a counter Rises
+}
+
+// Test is how a reading is judged.
+type Test uint8
+
+// Tests.
+const (
+	Observed Test = iota // there is no reading
+	OfState              // the state of a device or its collector, as sessions have it
+	AtLeast              // the value is the threshold or more
+	AtMost               // an age is the threshold or less; without one it ends as what is Observed does
+	Equal                // the value is the threshold
+	Rises                // the counter has grown by the threshold or more Within a time
+	Falls                // the value is below the threshold, and was not before
+)
+
+func flag(id field.ID) Condition {
+	return Condition{Readings: []field.ID{id}, Test: AtLeast, Threshold: 1}
+}
+
+func equals(id field.ID, v float64) Condition {
+	return Condition{Readings: []field.ID{id}, Test: Equal, Threshold: v}
+}
+
+// CRCErrorsPerSecond is from where on CRC errors of links matter, as NVIDIA's driver
+// developers told those of DCGM.
+const CRCErrorsPerSecond = 100
+
+// EffectiveBER is the bit error rate of a link that DCGM accepts.
+const EffectiveBER = 1e-12
+
+// Memory. The limits are those of DCGM (common/DcgmGPUHardwareLimits.h).
+var (
+	RowRemapFailed         = flag(field.RowRemapFailure)
+	RowRemapPending        = flag(field.RowRemapPending)
+	MemoryUnrepairable     = flag(field.MemoryUnrepairable)
+	SRAMThreshold          = flag(field.SRAMThresholdExceeded)
+	UncorrectedErrors      = flag(field.UncorrectedErrors)
+	PageRetirementPending  = flag(field.RetiredPagesPending)
+	ManyUncorrectablePages = Condition{Readings: []field.ID{field.RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
+	ManyRemappedRows       = Condition{Readings: []field.ID{field.RemappedRows}, Test: AtLeast, Threshold: 512}
+	// NewUncorrectedErrors is each new error that the memory could not correct.
+	NewUncorrectedErrors = Condition{
+		Readings: []field.ID{field.UncorrectedErrors, field.UncorrectedErrorsLife, field.RemappedRows, field.RetiredPagesUncorrected},
+		Test:     Rises, Threshold: 1, Within: time.Minute,
+	}
+	NoSpareRows = Condition{Readings: []field.ID{field.SpareRowsNone}, Test: AtLeast, Threshold: 1}
+)
+
+// What the driver says is to be done (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
+var (
+	RecoveryReset      = equals(field.RecoveryAction, 1)
+	RecoveryReboot     = equals(field.RecoveryAction, 2)
+	RecoveryDrainP2P   = equals(field.RecoveryAction, 3)
+	RecoveryDrainReset = equals(field.RecoveryAction, 4)
+)
+
+// Links and switches.
+var (
+	LinkCRCErrors = Condition{
+		Readings: []field.ID{field.NVLinksFlitErrors, field.NVLinksDataErrors}, Test: Rises, Threshold: 60 * CRCErrorsPerSecond, Within: time.Minute,
+	}
+	LinkCRCError = Condition{Readings: LinkCRCErrors.Readings, Test: Rises, Threshold: 1, Within: time.Minute}
+	LinkReplay   = Condition{Readings: []field.ID{field.NVLinksReplays, field.NVLinksRecoveries}, Test: Rises, Threshold: 1, Within: time.Minute}
+	LinkErrorNow = Condition{Readings: []field.ID{field.NVLinksCRCRate, field.NVLinksRecoverRate, field.NVLinksReplayRate}, Test: AtLeast, Threshold: 1}
+	Link5Error   = Condition{
+		Readings: []field.ID{
+			field.NVLinks5Malformed, field.NVLinks5Overruns, field.NVLinks5Errors, field.NVLinks5RemoteErrors, field.NVLinks5GeneralErrors,
+			field.NVLinks5IntegrityErrors, field.NVLinks5Recoveries, field.NVLinks5SymbolErrors, field.NVLinks5EffectiveErrors, field.NVLinks5UncorrectedErrors,
+		},
+		Test: Rises, Threshold: 1, Within: time.Minute,
+	}
+	Link5RecoveryFailed = flag(field.NVLinks5RecoveriesFailed)
+	Link5Recovered      = flag(field.NVLinks5Recovered)
+	// LinkBurst is a burst of errors of any kind, of a link or of all links of a GPU.
+	LinkBurst = Condition{
+		Readings: []field.ID{
+			field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries,
+			field.PerLinkFlitErrors, field.PerLinkDataErrors, field.PerLinkReplays, field.PerLinkRecoveries,
+			field.NVLinks5Errors, field.NVLinks5SymbolErrors, field.NVLinks5EffectiveErrors,
+		},
+		Test: Rises, Threshold: 100, Within: time.Minute,
+	}
+	SwitchFatalError = flag(field.SwitchFatalErrors)
+	SwitchPortError  = equals(field.SwitchLinkStatus, 3)
+	FabricFailed     = equals(field.FabricManagerStatus, 4)
+	FabricNotStarted = equals(field.FabricManagerStatus, 1)
+	FabricUnhealthy  = equals(field.FabricHealthSummary, 2)
+	FabricLimited    = equals(field.FabricHealthSummary, 3)
+)
+
+// Heat, power and the board.
+var (
+	InfoROMCorrupt = equals(field.InfoROMValid, 0)
+	Hot            = Condition{Readings: []field.ID{field.GPUTemperature}, Test: AtLeast, Threshold: 95}
+	SlowedByHeat   = Condition{Readings: []field.ID{field.ThermalViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
+	SlowedByPower  = Condition{Readings: []field.ID{field.PowerViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
+	// SlowedByHeatLong is a quarter of the time, ns.
+	SlowedByHeatLong = Condition{Readings: []field.ID{field.ThermalViolation}, Test: Rises, Threshold: 900e9, Within: time.Hour}
+)
+
+// ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown,
+// sw_thermal, hw_thermal and hw_power_brake. The others are idleness and settings, or a limit
+// at which a busy GPU always runs.
+const ThrottlingReasons = 1<<3 | 1<<5 | 1<<6 | 1<<7

@@ -1,0 +1,111 @@
+package rules
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/field"
+)
+
+var (
+	start = time.Unix(1_700_000_000, 0)
+	nan   = math.NaN()
+)
+
+func TestEvaluate(t *testing.T) {
+	id := []field.ID{field.PowerUsage}
+	f := func(what string, c Condition, every time.Duration, values []float64, want string) {
+		t.Helper()
+		var s State
+		var got []string
+		for i, v := range values {
+			got = append(got, [...]string{"-", "well", "bad"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: values %v are %q, want %q", what, values, got, want)
+		}
+	}
+	f("at least", Condition{id, AtLeast, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "well bad bad -")
+	f("at most", Condition{id, AtMost, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "bad bad well -")
+	f("equal", Condition{id, Equal, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "well bad well -")
+	f("a link that never was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, nan, 0}, "- - -")
+	f("a link that was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, 1, nan, 0, 0, 1}, "- well - bad bad well")
+	f("growth", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "- well bad bad well well well")
+	f("a counter that is 0", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{0, 10}, "well bad")
+	f("a counter that was reset", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{100, 5, 9, 15}, "- - well bad")
+	f("readings far apart", Condition{id, Rises, 10, time.Minute}, 2*time.Minute, []float64{100, 119, 139, 140}, "- well bad well")
+	f("what is seen elsewhere", Condition{id, Observed, 1, 0}, time.Second, []float64{5}, "-")
+}
+
+// TestGrowthIsBounded: whatever the rate of readings, the past is a span and at most a quarter more.
+func TestGrowthIsBounded(t *testing.T) {
+	for _, every := range []time.Duration{10 * time.Millisecond, time.Second, 7 * time.Second, 30 * time.Second} {
+		for _, span := range []time.Duration{time.Minute, time.Hour} {
+			var g Growth
+			n := int(3 * span / every)
+			var last float64
+			for i := range n {
+				last = g.Add(span, start.Add(time.Duration(i)*every), float64(i)) // grows by one each time
+			}
+			per := float64(span / every)
+			if last < per*0.8 || last > per*1.25 {
+				t.Errorf("readings each %v, span %v: growth %v, want about %v", every, span, last, per)
+			}
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { var g Growth; g.Add(time.Minute, start, 1) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	var g Growth
+	g.Add(time.Minute, start, 0)
+	g.Restart(start.Add(time.Second), 500)
+	if got := g.Add(time.Minute, start.Add(2*time.Second), 501); got != 1 {
+		t.Errorf("growth after a restart: %v, want 1", got)
+	}
+	if got := g.Add(time.Minute, start.Add(-time.Hour), 502); !math.IsNaN(got) {
+		t.Errorf("growth after the clock was set back: %v, want none", got)
+	}
+}
+
+// TestReadingsHaveNames: each constant is the reading that it is named for.
+func TestReadingsHaveNames(t *testing.T) {
+	for id, part := range map[field.ID]string{
+		field.InfoROMValid: "INFOROM", field.SMClock: "SM_CLOCK", field.GPUTemperature: "GPU_TEMP", field.PowerUsage: "POWER_USAGE", field.TotalEnergy: "TOTAL_ENERGY",
+		field.FabricManagerStatus: "FABRIC_MANAGER_STATUS", field.FabricHealthMask: "FABRIC_HEALTH_MASK", field.FabricHealthSummary: "FABRIC_HEALTH_SUMMARY",
+		field.PCIeReplays: "PCIE_REPLAY", field.GPUUtilization: "GPU_UTIL", field.PCIeGeneration: "LINK_GEN", field.PCIeWidth: "LINK_WIDTH",
+		field.PowerViolation: "POWER_VIOLATION", field.ThermalViolation: "THERMAL_VIOLATION", field.CorrectedErrors: "ECC_SBE_VOL_TOTAL",
+		field.UncorrectedErrors: "ECC_DBE_VOL_TOTAL", field.CorrectedErrorsLife: "ECC_SBE_AGG_TOTAL", field.UncorrectedErrorsLife: "ECC_DBE_AGG_TOTAL",
+		field.SRAMThresholdExceeded: "THRESHOLD_SRM", field.SpareRowsLow: "AVAIL_LOW", field.SpareRowsNone: "AVAIL_NONE", field.RetiredPagesCorrected: "RETIRED_SBE",
+		field.RetiredPagesUncorrected: "RETIRED_DBE", field.RetiredPagesPending: "RETIRED_PENDING", field.RemappedRows: "UNCORRECTABLE_REMAPPED_ROWS",
+		field.RowRemapFailure: "ROW_REMAP_FAILURE", field.RowRemapPending: "ROW_REMAP_PENDING", field.SwitchFatalErrors: "NVSWITCH_FATAL_ERRORS",
+		field.SwitchLinkStatus: "NVSWITCH_LINK_STATUS", field.EngineActive: "GR_ENGINE_ACTIVE", field.SMActive: "SM_ACTIVE", field.TensorActive: "TENSOR_ACTIVE",
+		field.MemoryUnrepairable: "MEMORY_UNREPAIRABLE", field.RecoveryAction: "RECOVERY_ACTION",
+		field.NVLinksFlitErrors: "CRC_FLIT_ERROR_COUNT_TOTAL", field.NVLinksDataErrors: "CRC_DATA_ERROR_COUNT_TOTAL", field.NVLinksReplays: "REPLAY_ERROR_COUNT_TOTAL",
+		field.NVLinksRecoveries: "RECOVERY_ERROR_COUNT_TOTAL", field.NVLinksCRCRate: "DL_CRC", field.NVLinksRecoverRate: "DL_RECOVERY", field.NVLinksReplayRate: "DL_REPLAY",
+		field.NVLinks5Malformed: "MALFORMED", field.NVLinks5Overruns: "OVERRUN", field.NVLinks5Errors: "RX_ERRORS", field.NVLinks5RemoteErrors: "REMOTE_ERRORS",
+		field.NVLinks5GeneralErrors: "GENERAL_ERRORS", field.NVLinks5IntegrityErrors: "INTEGRITY", field.NVLinks5Recovered: "RECOVERY_SUCCESSFUL",
+		field.NVLinks5RecoveriesFailed: "RECOVERY_FAILED", field.NVLinks5Recoveries: "RECOVERY_EVENTS", field.NVLinks5SymbolErrors: "SYMBOL_ERRORS",
+		field.NVLinks5SymbolBERCode: "COUNT_SYMBOL_BER", field.NVLinks5SymbolBER: "SYMBOL_BER_FLOAT", field.NVLinks5EffectiveBERCode: "COUNT_EFFECTIVE_BER",
+		field.NVLinks5EffectiveBER: "EFFECTIVE_BER_FLOAT", field.NVLinks5EffectiveErrors: "EFFECTIVE_ERRORS", field.NVLinks5UncorrectedErrors: "ECC_DATA_ERROR",
+		field.PerLinkFlitErrors: "CRC_FLIT_ERROR_PER_LINK", field.PerLinkDataErrors: "CRC_DATA_ERROR_PER_LINK", field.PerLinkReplays: "REPLAY_ERROR_PER_LINK",
+		field.PerLinkRecoveries: "RECOVERY_ERROR_PER_LINK",
+	} {
+		if d, ok := field.ByID(id); !ok || !strings.Contains(d.Name, part) {
+			t.Errorf("reading %d is %s, want one with %s", id, fmt.Sprint(d), part)
+		}
+	}
+}
+
+// TestOneLimitOfCRCErrors: the rate of a second and that of a minute are one fact.
+func TestOneLimitOfCRCErrors(t *testing.T) {
+	if LinkCRCErrors.Threshold != 6000 || LinkCRCErrors.Within != time.Minute || !slices.Equal(LinkCRCError.Readings, LinkCRCErrors.Readings) {
+		t.Errorf("got %+v", LinkCRCErrors)
+	}
+}
