@@ -58,7 +58,7 @@ func newRoot(a *exporter.Program) *cli.Command {
 		Writer:    a.Out,
 		ErrWriter: a.Log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a),
 			a.Build.VersionCommand(a.Out, notice), manCommand(a), childCommand(a),
 		},
 	}

@@ -17,6 +17,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rules"
 	"warpgauge/pkg/server"
@@ -82,12 +83,18 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	case past == nil:
 		c.Log.Warn("nothing is recorded, because there is no history", zap.String("directory", r.Directory))
 	default:
+		names := exposition.Options{
+			Hostname: c.Hostname, HostnameLabel: c.Config.HostnameLabel, OldNamespace: c.Config.OldNamespace, ReplaceBlanksInModel: c.Config.ReplaceBlanks,
+		}
+		if c.Owners != nil && e.Page != PageAnonymous { // a nil *Keeper in the interface would not be nil
+			names.Owners = c.Owners
+		}
 		c.Rows.Follow(&rules.Occurrences{})
 		rec := recorder.New(recorder.Options{
 			Directory: r.Directory, Before: r.Before, After: r.After, Files: r.Files, Bytes: r.Bytes,
 			Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), History: past, Events: c.Events, Log: log,
 			Node: func() *apiv1.Devices { return answers.Devices() }, Health: func() *apiv1.Health { return answers.Health() },
-			Registerer: c.Registry, Logger: c.Log,
+			Page: names, Registerer: c.Registry, Logger: c.Log,
 		})
 		if e.Page == PageFull {
 			o.Recorder = rec
