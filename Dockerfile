@@ -41,12 +41,13 @@ ARG VERSION=unknown
 ARG SOURCE_DATE_EPOCH
 RUN . /out/env && mkdir /out/bin /out/doc \
     && deploy/build /out/bin/warpgauge "${VERSION}" \
+    && deploy/build /out/bin/warpctl "${VERSION}" ./cmd/warpctl \
     && deploy/build /out/bin/warpgauge-fleet "${VERSION}" ./cmd/warpgauge-fleet \
     && ln -s warpgauge /out/bin/dcgm-exporter
 # The licences of what is linked in, and a bill of materials (SBOM) as CycloneDX.
 RUN cp LICENSE /out/doc/ && CGO_ENABLED=0 go build -C test/tools/supply -o /tmp/supply . \
     && /tmp/supply -version "${VERSION}" -licenses /out/doc/THIRD_PARTY_LICENSES \
-        -sbom /out/doc/warpgauge.cdx.json /out/bin/warpgauge /out/bin/warpgauge-fleet
+        -sbom /out/doc/warpgauge.cdx.json /out/bin/warpgauge /out/bin/warpctl /out/bin/warpgauge-fleet
 
 # Said although it is the default: in buildah 1.28 the stage above would decide.
 FROM --platform=${TARGETPLATFORM} ${RUN_IMAGE}
@@ -58,7 +59,7 @@ LABEL org.opencontainers.image.title="warpgauge" \
       org.opencontainers.image.base.name="${RUN_IMAGE}" \
       org.opencontainers.image.version="${VERSION}"
 # dcgm-exporter is a link: manifests that name that command start this one. warpgauge-fleet is
-# the server of field lists, a program of its own.
+# the server of field lists, warpctl asks exporters: programs of their own.
 COPY --from=build /out/bin/ /usr/bin/
 COPY etc/*.csv /etc/warpgauge/
 # Where the manifests of dcgm-exporter and the GPU Operator look for them.

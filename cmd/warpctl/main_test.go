@@ -54,7 +54,7 @@ func tempFile(t *testing.T, name, content string) string {
 // answering is an exporter with two GPUs and a part of one.
 func answering(t *testing.T) http.Handler {
 	value := 41.0
-	fields := []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP", Unit: "celsius", Role: "temperature", Value: &value}}
+	fields := []apiv1.Field{{Name: "DCGM_FI_DEV_GPU_TEMP", Role: "temperature", Unit: "celsius", Value: &value}}
 	var mux http.ServeMux
 	for path, answer := range map[string]any{
 		"devices": apiv1.Devices{Hostname: "node-1", Version: "v1", Simulated: true, Collectors: []apiv1.Collector{{Name: "fake", Up: true}}, Devices: []apiv1.Device{

@@ -57,7 +57,7 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, des
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
 			Hostname: p.hostname, Version: version,
-			Board: p.engine.Board(), History: p.history, Log: p.events, Node: func() *apiv1.Devices { return out.Devices() },
+			Board: p.engine.Board(), History: p.history, Events: p.bus, Log: p.events, Node: func() *apiv1.Devices { return out.Devices() },
 			Health:     func() *apiv1.Health { return out.Health() },
 			Registerer: p.registry, Logger: log,
 		})

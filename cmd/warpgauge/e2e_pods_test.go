@@ -321,7 +321,7 @@ func testOperator(t *testing.T, exe string) {
 	for _, mapping := range []string{"pod_resources", "pod_metadata", "resource_slices"} {
 		n := 0
 		for line := range strings.Lines(log) {
-			if strings.Contains(line, "mapping fails") && strings.Contains(line, mapping) {
+			if strings.Contains(line, "mapping failed") && strings.Contains(line, mapping) {
 				n++
 			}
 		}

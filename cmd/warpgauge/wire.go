@@ -22,6 +22,7 @@ import (
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/server"
 	"warpgauge/pkg/session"
@@ -78,6 +79,9 @@ func newPipeline(a *app, cfg *config.Config, all []vendor, list field.List, log 
 	}
 	p.rows = rows.New(p.engine.Board(), p.bus)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.rows})
+	if cfg.Recorder.Directory != "" {
+		p.rows.Follow(&rules.Occurrences{})
+	}
 	p.registry.MustRegister(p.store)
 	if p.health, err = p.newHealth(a, list); err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func (d *discovery) without(k entityKind, err error) {
 	if isStatus(err, statusNotSupported, statusNoModule, statusNoData) {
 		return
 	}
-	d.o.Log.Warn("entities cannot be listed and are left out", zap.Stringer("source", k), zap.Error(err))
+	d.o.Log.Warn("cannot list entities; skipping them", zap.Stringer("source", k), zap.Error(err))
 }
 
 // Field numbers that identify a device (dcgm_fields.h).

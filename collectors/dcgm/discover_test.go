@@ -108,7 +108,7 @@ func TestOldEngine(t *testing.T) {
 		if want := 18 + 4*32; links && got != want || !links && got != 0 {
 			t.Errorf("%s: %d links", version, got)
 		}
-		if n := c.logs.FilterMessageSnippet("links are left out").Len(); n != 0 && links || n != 1 && !links {
+		if n := c.logs.FilterMessageSnippet("skipping NVLinks").Len(); n != 0 && links || n != 1 && !links {
 			t.Errorf("%s: %d lines say that links are left out", version, n)
 		}
 	}
@@ -203,7 +203,7 @@ func TestNoAdapters(t *testing.T) {
 		if got := len(devices(c)); got != 1 {
 			t.Errorf("code %d: %d devices, want the GPU", code, got)
 		}
-		if got := c.logs.FilterMessageSnippet("entities cannot be listed").Len(); got != lines {
+		if got := c.logs.FilterMessageSnippet("cannot list entities").Len(); got != lines {
 			t.Errorf("code %d: logged %d times, want %d", code, got, lines)
 		}
 	}

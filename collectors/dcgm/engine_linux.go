@@ -74,7 +74,7 @@ func connect(o Options) (*engine, error) {
 		return nil, err
 	}
 	version, _ := e.version()
-	o.Log.Info("host engine answers", zap.String("file", e.path), zap.String("source", o.engineName()), zap.String("version", shortVersion(version)))
+	o.Log.Info("connected to the host engine", zap.String("file", e.path), zap.String("source", o.engineName()), zap.String("version", shortVersion(version)))
 	return e, nil
 }
 

@@ -24,7 +24,7 @@ var linksSince = [2]int{4, 3}
 // linkStates lists the links of all GPUs and switches.
 func (d *discovery) linkStates() []links {
 	if version, err := d.engine.version(); err == nil && older(shortVersion(version), linksSince) {
-		d.o.Log.Warn("links are left out: before DCGM 4.3 links of different GPUs have the same number; update the host engine",
+		d.o.Log.Warn("skipping NVLinks: DCGM before 4.3 reuses link IDs across GPUs; upgrade nv-hostengine",
 			zap.String("version", shortVersion(version)))
 		return nil
 	}

@@ -94,7 +94,7 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, er
 	switch err := e.watchHealth(h.group, healthSystems, every, healthKeep); {
 	case unsupported(err):
 		e.destroyGroup(h.group)
-		o.Log.Info("host engine does not watch health, it is left out", zap.String("field", "DCGM_EXP_GPU_HEALTH_STATUS"), zap.Error(err))
+		o.Log.Info("host engine cannot watch health; skipping the field", zap.String("field", "DCGM_EXP_GPU_HEALTH_STATUS"), zap.Error(err))
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("watch health: %w", err)
@@ -134,7 +134,7 @@ func (h *health) sample(row []float64, due []bool) error {
 		return err
 	}
 	if err != nil && !h.failed {
-		h.log.Warn("health is unknown", zap.Error(err))
+		h.log.Warn("cannot read GPU health", zap.Error(err))
 	}
 	if h.failed = err != nil; !h.failed {
 		h.chooseIncidents()
@@ -172,7 +172,7 @@ func (h *health) chooseIncidents() {
 		w.chosen = slices.Index(w.reasons, reasonUnknown)
 		if !h.unknown[in.code] && len(h.unknown) < len(errorCodes) {
 			h.unknown[in.code] = true
-			h.log.Warn("health has a reason without its own label, it is shown as DCGM_FR_UNKNOWN", zap.Uint32("device", in.entity.id),
+			h.log.Warn("health reason has no label; reporting DCGM_FR_UNKNOWN", zap.Uint32("device", in.entity.id),
 				zap.String("field", errorName(in.code)), zap.String("err", h.answer.message(i)))
 		}
 	}

@@ -80,7 +80,7 @@ func TestHealthReasons(t *testing.T) {
 			}
 		}
 	}
-	if n := c.logs.FilterMessageSnippet("shown as DCGM_FR_UNKNOWN").Len(); n != 1 {
+	if n := c.logs.FilterMessageSnippet("reporting DCGM_FR_UNKNOWN").Len(); n != 1 {
 		t.Errorf("%d lines about the unknown reason, want one", n)
 	}
 	e.Healthy()
@@ -106,8 +106,8 @@ func TestHealthUnknown(t *testing.T) {
 			t.Error("no temperature")
 		}
 	}
-	if n := c.logs.FilterMessage("health is unknown").Len(); n != 1 {
-		t.Errorf("%d lines say that health is unknown, want one", n)
+	if n := c.logs.FilterMessage("cannot read GPU health").Len(); n != 1 {
+		t.Errorf("%d lines say that cannot read GPU health, want one", n)
 	}
 	e.Return("dcgmHealthCheck", 0)
 	c.mustSample(t)
@@ -125,7 +125,7 @@ func TestHealthNotOffered(t *testing.T) {
 		if has := slices.ContainsFunc(c.sources[0].Columns(), func(col collector.Column) bool { return col.Field == field.GPUHealth }); has {
 			t.Errorf("code %d: there are columns of health", code)
 		}
-		if n := c.logs.FilterMessage("host engine does not watch health, it is left out").Len(); n != 1 {
+		if n := c.logs.FilterMessage("host engine cannot watch health; skipping the field").Len(); n != 1 {
 			t.Errorf("code %d: logged %d times, want once", code, n)
 		}
 		if n := e.Counts().Groups; n != 1 { // of the temperature

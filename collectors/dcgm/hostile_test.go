@@ -91,11 +91,11 @@ func TestAHostileEngine(t *testing.T) {
 			t.Errorf("column %+v has %v", src.Columns[c], v)
 		}
 	}
-	lines := logs.FilterMessageSnippet("what the library reports is not possible").All()
+	lines := logs.FilterMessageSnippet("library reports impossible").All()
 	if len(lines) != 1 || lines[0].ContextMap()["devices"].(int64) < math.MaxUint32-collector.MaxGPUs {
 		t.Errorf("log %v, want one line", lines)
 	}
-	if n := logs.FilterMessageSnippet("health has a reason").Len(); n > len(errorCodes) {
+	if n := logs.FilterMessageSnippet("health reason has no label").Len(); n > len(errorCodes) {
 		t.Errorf("%d lines about reasons", n)
 	}
 	if _, err := s.Metrics().Gather(); err != nil {

@@ -42,7 +42,7 @@ func newPeers(e *engine, n *node, list []field.Reading, o Options) *peers {
 		return nil
 	}
 	if !e.has(call) {
-		o.Log.Info("library lacks "+call+", peers are left out", zap.String("field", "DCGM_EXP_P2P_STATUS"))
+		o.Log.Info("library lacks "+call+"; skipping NVLink peer status", zap.String("field", "DCGM_EXP_P2P_STATUS"))
 		return nil
 	}
 	p := &peers{engine: e, log: o.Log, answer: e.newPeersAnswer(), cost: cost{call: call}}
@@ -80,7 +80,7 @@ func (p *peers) sample(row []float64, due []bool) error {
 		return err
 	}
 	if err != nil && !p.failed {
-		p.log.Warn("peers are unknown", zap.Error(err))
+		p.log.Warn("cannot read NVLink peer status", zap.Error(err))
 	}
 	p.failed = err != nil
 	for i, pair := range p.pairs {

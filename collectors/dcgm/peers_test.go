@@ -26,7 +26,7 @@ func TestPeersUnknown(t *testing.T) {
 			t.Errorf("peers without an answer: %v", got)
 		}
 	}
-	if n := c.logs.FilterMessage("peers are unknown").Len(); n != 1 {
+	if n := c.logs.FilterMessage("cannot read NVLink peer status").Len(); n != 1 {
 		t.Errorf("logged %d times, want once", n)
 	}
 	e.Return("dcgmGetNvLinkP2PStatus", 0)
@@ -44,7 +44,7 @@ func TestPeersNotOffered(t *testing.T) {
 	if has := slices.ContainsFunc(c.sources[0].Columns(), func(col collector.Column) bool { return col.Field == field.P2PStatus }); has {
 		t.Error("there are columns of peers")
 	}
-	if n := c.logs.FilterMessage("library lacks dcgmGetNvLinkP2PStatus, peers are left out").Len(); n != 1 {
+	if n := c.logs.FilterMessage("library lacks dcgmGetNvLinkP2PStatus; skipping NVLink peer status").Len(); n != 1 {
 		t.Errorf("logged %d times, want once", n)
 	}
 }

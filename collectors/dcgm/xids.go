@@ -241,7 +241,7 @@ func (x *xids) fetch() error {
 		return fmt.Errorf("read the history of XIDs: %w", err)
 	}
 	if err != nil && !x.failed {
-		x.log.Warn("XIDs cannot be read and are not counted meanwhile", zap.Error(err))
+		x.log.Warn("cannot read XIDs; counting them after the next successful read", zap.Error(err))
 	}
 	if x.failed = err != nil; x.failed {
 		return nil
@@ -257,7 +257,7 @@ func (x *xids) fetch() error {
 			d.whole = float64(x.now().UnixMicro())
 			if !d.lost {
 				d.lost = true
-				x.log.Warn("more XIDs than rows can hold, some are not counted", zap.Uint32("device", d.number))
+				x.log.Warn("too many XIDs for the rows; some are not counted", zap.Uint32("device", d.number))
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func TestHistoryFails(t *testing.T) {
 	for range 2 {
 		wantEvents(t, "without a history", events(t, c), nil)
 	}
-	if n := c.logs.FilterMessageSnippet("XIDs cannot be read").Len(); n != 1 {
+	if n := c.logs.FilterMessageSnippet("cannot read XIDs").Len(); n != 1 {
 		t.Errorf("logged %d times, want once", n)
 	}
 	e.Return("dcgmGetValuesSince_v2", 0)

@@ -153,7 +153,7 @@ type board struct {
 	vbios, imageVersion              string
 }
 
-// modelSuffix ends every simulated model name, so that nobody takes the numbers for real ones.
+// modelSuffix ends every simulated model name, so that the numbers cannot be mistaken for measurements.
 const modelSuffix = " (simulated)"
 
 // Driver versions also end in a simulation mark.

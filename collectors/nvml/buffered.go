@@ -96,7 +96,7 @@ func bufferedOf(read samplesReader, fields []field.Reading, supplied map[columnI
 		case isFatal(code):
 			return nil, fatal(code)
 		case newest == 0:
-			log.Info("the driver keeps no samples, so the histogram is made of the readings", zap.String("field", r.Desc.Name), zap.Error(code))
+			log.Info("driver buffers no samples; the histogram uses polled readings", zap.String("field", r.Desc.Name), zap.Error(code))
 			continue
 		}
 		b.Start(newest)
@@ -195,10 +195,10 @@ func (p *bufferedPart) logState(b *driverBuffer, code nvml.Return) {
 		name = d.Name
 	}
 	if code == nvml.SUCCESS {
-		p.log.Info("samples for a histogram are available again", zap.String("field", name))
+		p.log.Info("reading buffered samples for a histogram again", zap.String("field", name))
 		return
 	}
-	p.log.Warn("no samples for a histogram", zap.String("field", name), zap.Error(code))
+	p.log.Warn("cannot read buffered samples for a histogram", zap.String("field", name), zap.Error(code))
 }
 
 func (p *bufferedPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }

@@ -110,7 +110,7 @@ func (c *Collector) abandon() {
 		defer close(closed)
 		c.pending.wait()
 		if err := lib.close(); err != nil {
-			c.o.Log.Warn("library is not closed", zap.Error(err))
+			c.o.Log.Warn("cannot close NVML", zap.Error(err))
 		}
 	}()
 	select {

@@ -80,7 +80,7 @@ func newXIDs(l *library, g *gpu, fields []field.Reading, log *zap.Logger) *xids 
 	}
 	x, err := openXIDs(func() (eventSet, error) { return openEvents(l.has, l.api, g.handle) }, log)
 	if err != nil {
-		log.Info("no XID events of this GPU", zap.Error(err))
+		log.Info("GPU reports no XID events", zap.Error(err))
 		return nil
 	}
 	return x
@@ -182,7 +182,7 @@ func (x *xids) fail(now time.Time, err error) {
 	if code := nvml.SUCCESS; errors.As(err, &code) && lost(code) {
 		level = zap.DebugLevel // the device's state reports it
 	}
-	x.log.Log(level, "XIDs of this GPU are not seen until an event set opens again", zap.Error(err))
+	x.log.Log(level, "missing the XIDs of this GPU until its event set can be opened again", zap.Error(err))
 }
 
 // drain reads the pending events, at most maxWaiting at a time.
@@ -355,7 +355,7 @@ func (p *eventsPart) fillEvents(row []float64, due []bool) {
 	}
 	p.waiting = slices.Delete(p.waiting, 0, n)
 	if p.lost > p.logged {
-		p.log.Warn("XIDs came faster than rows can hold them, some are not counted", zap.Uint64("lost", p.lost-p.logged))
+		p.log.Warn("too many XIDs for the rows; some are not counted", zap.Uint64("lost", p.lost-p.logged))
 		p.logged = p.lost
 	}
 }

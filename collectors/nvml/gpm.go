@@ -195,10 +195,10 @@ func (p *gpmPart) logState(s *gpmSubject, code nvml.Return) {
 		log = log.With(zap.Int("instance", s.instance))
 	}
 	if code == nvml.SUCCESS {
-		log.Info("profiling samples are available again")
+		log.Info("reading profiling samples again")
 		return
 	}
-	log.Warn("no profiling samples", zap.Error(code))
+	log.Warn("cannot read profiling samples", zap.Error(code))
 }
 
 func (p *gpmPart) calls() []collector.CallCost {

@@ -174,7 +174,7 @@ func load(o Options) (*library, error) {
 			if err = l.bind(); err == nil {
 				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.versions().driver))
 				if lacks := slices.DeleteFunc(symbols(), l.has); len(lacks) > 0 {
-					o.Log.Debug("the driver lacks functions, and fields that need them are absent", zap.Strings("lacks", lacks))
+					o.Log.Debug("driver lacks functions; the fields that need them are absent", zap.Strings("lacks", lacks))
 				}
 				return l, nil
 			}

@@ -191,11 +191,11 @@ func (s *processSubject) logState(lists nvml.Return) {
 	s.state = now
 	switch {
 	case lists != nvml.SUCCESS:
-		s.log.Info("processes are not known", zap.Error(lists))
+		s.log.Info("cannot list processes", zap.Error(lists))
 	case busy != nvml.SUCCESS:
-		s.log.Info("memory of processes is known, not how busy they are", zap.Error(busy))
+		s.log.Info("listing processes without their utilization", zap.Error(busy))
 	default:
-		s.log.Info("processes are known")
+		s.log.Info("listing processes")
 	}
 }
 

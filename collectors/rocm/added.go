@@ -79,7 +79,7 @@ func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Dur
 	a := &added{lib: lib, log: o.Log, every: every, tried: make(chan struct{}), ready: make(chan struct{}), firstTurn: make(chan struct{}), stop: stop}
 	a.ended.Go(func() { a.run(run, gpus) })
 	if !within(ctx, a.tried) {
-		o.Log.Warn("AMD SMI has not started yet: what it adds to the values of /sys is missing until it has", zap.String("file", lib.Path()), zap.Duration("waited", startPatience))
+		o.Log.Warn("AMD SMI has not started yet; using /sys only until then", zap.String("file", lib.Path()), zap.Duration("waited", startPatience))
 	}
 	return a, nil
 }
@@ -126,7 +126,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		}
 		if said != err.Error() {
 			said = err.Error()
-			a.log.Warn("AMD SMI does not start: what it adds to the values of /sys is missing", zap.String("file", a.lib.Path()), zap.Error(err))
+			a.log.Warn("cannot start AMD SMI; using /sys only", zap.String("file", a.lib.Path()), zap.Error(err))
 		}
 		if first {
 			first = false
@@ -143,7 +143,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		}
 		close(a.tried)
 	}
-	a.log.Info("AMD SMI adds to the values of /sys", zap.String("file", a.lib.Path()), zap.Stringer("version", a.lib.Version()))
+	a.log.Info("reading AMD SMI in addition to /sys", zap.String("file", a.lib.Path()), zap.Stringer("version", a.lib.Version()))
 	select {
 	case <-a.ready:
 	case <-ctx.Done():
@@ -160,7 +160,7 @@ func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 		sleep(ctx, a.every)
 	}
 	if err := a.lib.Stop(); err != nil {
-		a.log.Warn("AMD SMI does not stop", zap.Error(err))
+		a.log.Warn("cannot stop AMD SMI", zap.Error(err))
 	}
 }
 
@@ -239,9 +239,9 @@ func (a *added) logChange(g *addedGPU, about int, err error) {
 		return
 	}
 	if g.said[about] = text; err != nil {
-		a.log.Warn("AMD SMI cannot read all of a gpu", zap.String("device", g.pci), zap.Error(err))
+		a.log.Warn("AMD SMI cannot read some values of a gpu", zap.String("device", g.pci), zap.Error(err))
 	} else {
-		a.log.Info("AMD SMI reads again", zap.String("device", g.pci))
+		a.log.Info("AMD SMI reads all values of a gpu again", zap.String("device", g.pci))
 	}
 }
 

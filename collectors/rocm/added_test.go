@@ -181,7 +181,7 @@ func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
 	if v, ok := s.value(uuidOf(tree.GPUs[0]), "DCGM_FI_DEV_GPU_TEMP", ""); !ok || !(v > 0) {
 		t.Errorf("%s: temperature %v", library, v)
 	}
-	if all := logs.All(); len(all) != 1 || !strings.Contains(all[0].Message, "AMD SMI is not used") || !strings.Contains(fmt.Sprint(all[0].ContextMap()["error"]), why) {
+	if all := logs.All(); len(all) != 1 || !strings.Contains(all[0].Message, "cannot load AMD SMI") || !strings.Contains(fmt.Sprint(all[0].ContextMap()["error"]), why) {
 		t.Errorf("log %v, want one line with %q", all, why)
 	}
 }

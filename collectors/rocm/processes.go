@@ -196,10 +196,10 @@ func (s *processSource) logState(what string) {
 		return
 	}
 	if s.said = what; what == "" {
-		s.log.Info("processes are known again")
+		s.log.Info("listing processes again")
 		return
 	}
-	s.log.Info("processes are not known", zap.String("reason", what))
+	s.log.Info("cannot list processes", zap.String("reason", what))
 }
 
 // Calls returns the cost of reading KFD's files.

@@ -92,7 +92,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	if c.o.Source == SourceAMDSMI {
 		switch c.added, err = startAdded(ctx, c.o, found.GPUs, addedInterval(fields)); {
 		case errors.Is(err, collector.ErrNotLoaded):
-			c.o.Log.Warn("AMD SMI is not used: what it adds to the values of /sys is missing", zap.Error(err))
+			c.o.Log.Warn("cannot load AMD SMI; using /sys only", zap.Error(err))
 		case err != nil:
 			return nil, fmt.Errorf("start AMD SMI, which --rocm-source=amdsmi asks for: %w", err)
 		}
@@ -133,7 +133,7 @@ func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, err
 		return sysfs.Found{}, noGPU(files, o.Root)
 	}
 	for _, card := range found.LeftOut {
-		o.Log.Info("gpu is left out", zap.String("card", card))
+		o.Log.Info("skipping a gpu", zap.String("card", card))
 	}
 	return found, nil
 }
@@ -263,7 +263,7 @@ func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Rea
 	}
 	r, ok := c.smi.open(files, g, wanted)
 	if !ok {
-		c.o.Log.Warn("reading a gpu from /sys: ROCm SMI does not list it", zap.String("device", g.PCI))
+		c.o.Log.Warn("ROCm SMI does not list a gpu; reading it from /sys", zap.String("device", g.PCI))
 		return files
 	}
 	return r

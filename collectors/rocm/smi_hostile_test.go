@@ -75,7 +75,7 @@ func TestAHostileSMI(t *testing.T) {
 			}
 		}
 	}
-	lines := logs.FilterMessageSnippet("what the library reports is not possible").All()
+	lines := logs.FilterMessageSnippet("library reports impossible").All()
 	if len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(1) {
 		t.Errorf("log %v, want one line, for one device", lines)
 	}

@@ -222,9 +222,9 @@ func (s *source) logState(about int, what string) {
 	device := zap.String("device", s.devices[0].ID)
 	switch {
 	case what == "":
-		s.log.Info("reads again", device, zap.String("after", before))
+		s.log.Info("reading all fields of a gpu again", device, zap.String("after", before))
 	case about == sayPower:
-		s.log.Info("gpu is suspended: it is not read, so as not to wake it", device)
+		s.log.Info("gpu is suspended; not reading it, because that would wake it", device)
 	default:
 		s.log.Warn("cannot read some fields of a gpu", device, zap.String("err", what))
 	}

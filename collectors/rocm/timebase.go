@@ -25,7 +25,7 @@ const (
 	stampUnit    = 10          // ns
 	compareSpan  = nanos(1e9)  // long enough to ignore the age of the table
 	tolerance    = 20          // a twentieth
-	frozenForNow = nanos(10e9) // a stamp that stands still for this long means that the firmware does not measure
+	frozenForNow = nanos(10e9) // a stamp that is frozen for this long means that the firmware does not measure
 )
 
 // reset begins a new era: earlier counts cannot be compared.

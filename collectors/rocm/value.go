@@ -151,7 +151,7 @@ func (b *bound) elements(m *gpumetrics.Metrics) float64 {
 }
 
 // rate returns the growth of the term's counters, or of their mean, per second. The first sample of an era has none.
-// While the firmware's time stands still, the last rate holds.
+// While the firmware's time is frozen, the last rate holds.
 func (b *bound) rate(f *frame) float64 {
 	d, seconds, ok := b.sum.grow(f, b)
 	switch {

@@ -39,6 +39,6 @@ there() { [[ -e $dir/root$1 || -L $dir/root$1 ]] || fail "$1 is not there"; }
 # nothing_left checks that no file of ours has been added to the root file system, but for those that match a pattern.
 nothing_left() {
 	local f
-	f=$(find "$dir/changed" -name '*warpgauge*' ! -type c -printf './%P\n' | grep -vE "${1:-^$}" || true)
+	f=$(find "$dir/changed" \( -name '*warpgauge*' -o -name '*warpctl*' \) ! -type c -printf './%P\n' | grep -vE "${1:-^$}" || true)
 	[[ -z $f ]] || fail "left behind: $f"
 }

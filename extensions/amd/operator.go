@@ -132,7 +132,7 @@ func (e *Extension) setDefaults(s *config.Set) error {
 		c.Kubernetes.Facts = f.names.podFacts()
 	}
 	if e.operator {
-		if e.start == nil || !e.start.noHealth {
+		if (e.start == nil || !e.start.noHealth) && e.flag("health") != "off" {
 			set("health-amd-socket", pluginSocket, config.FromExtension)
 		}
 		if e.jobs {

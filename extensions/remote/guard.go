@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Guard is what a list of a server may not exceed. It comes from flags, never from a list.
+// Guard holds the limits of a server's list. Flags set them, never a list.
 type Guard struct {
 	Bytes          int64
 	Fields         int
@@ -23,7 +23,7 @@ type Guard struct {
 	ChangingLabels bool          // allowed: labels whose values change all the time
 }
 
-// maxRefusals bounds what is said about one list.
+// maxRefusals bounds the refusals of one list.
 const maxRefusals = 100
 
 // Parser parses the list of a server. *lists.Files and *lists.Desk implement it.
@@ -54,7 +54,7 @@ func (g *Guard) Parse(o *lists.Offer, parser Parser) *lists.Parsed {
 	return p
 }
 
-// Examine returns what is wrong with a list on a node with the devices of a View. An error says that the list cannot be
+// Examine returns the faults of a list on a node with the devices of a View. An error says that the list cannot be
 // applied.
 func (g *Guard) Examine(p *lists.Parsed, v *view.View) (refused []lists.Refusal, err error) {
 	for i := range p.Problems {
@@ -71,7 +71,7 @@ func (g *Guard) Examine(p *lists.Parsed, v *view.View) (refused []lists.Refusal,
 	return refused[:min(len(refused), maxRefusals)], err
 }
 
-// check returns what is wrong with the fields of a list.
+// check returns the refusals of a list's fields.
 func (g *Guard) check(list field.List, v *view.View) (out []lists.Refusal) {
 	if n := len(list.Fields); n > g.Fields {
 		out = append(out, lists.Refusal{Line: 0, Text: fmt.Sprintf("%d fields are more than %d (--remote-limit fields)", n, g.Fields)})
@@ -141,7 +141,7 @@ func newInventory(v *view.View) *inventory {
 
 func (n *inventory) knows() bool { return len(n.levels) > 0 }
 
-// all is how many series a list makes at most, and which field most of them.
+// all returns how many series a list makes at most, and which field makes most of them.
 func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	most := -1
 	for i := range list.Fields {
@@ -153,8 +153,8 @@ func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	return series, widest
 }
 
-// series is how many series a field makes. What is read already is counted; of the rest
-// each device that can have it counts.
+// series returns how many series a field makes at most. It counts the columns of readings in service; for other readings
+// it counts every device that can have them.
 func (n *inventory) series(f *field.Field) int {
 	if f.Type == field.Label {
 		return 0
@@ -186,8 +186,8 @@ func (n *inventory) series(f *field.Field) int {
 	return count
 }
 
-// What a node has at most of what is only found once a list asks for it: links of a GPU and
-// the ports at their other ends; switches, CPUs, cores and network adapters of a node.
+// Upper bounds for devices that a collector finds only once a list asks for them: links of a GPU with the ports at their
+// other ends; switches, CPUs, cores and network adapters of a node.
 const (
 	linksOfGPU   = 72
 	mostSwitches = 18
@@ -197,8 +197,7 @@ const (
 	codes        = 64 // XIDs of a device that have series
 )
 
-// perDevice is how many series a device has at most of readings with further labels. What
-// exceeds it is seen in service.
+// perDevice bounds the series per device of readings with further labels. The page's count finds a device that exceeds it.
 var perDevice = map[field.ID]int{
 	field.GPUHealth:   12,
 	field.NVLinkBytes: 2, field.NVLinkPackets: 2, field.NVLinkErrors: 9, field.NVLinkRecoveries: 2, field.NVLinkBER: 2, field.NVLinkFEC: 16,
@@ -228,14 +227,14 @@ func (n *inventory) devices(l field.Level) int {
 	return 0
 }
 
-// Measured is what a list costs and makes, once it is in service.
+// Measured holds the series and the cost of the list in service.
 type Measured struct {
 	Series int
-	Spent  map[string]time.Duration // in the library since its session began, by source
+	Spent  map[string]time.Duration // in the library since the session began, by source
 	Calls  map[string]time.Duration // the same by kind of call, of collectors that know it
 }
 
-// cost is what was spent between two measurements, in seconds per second, and on what most.
+// cost returns the library time between two measurements, in seconds per second, and the calls that took most of it.
 func (m *Measured) cost(before *Measured, took time.Duration) (float64, string) {
 	total := since(m.Spent, before.Spent, nil)
 	by := map[string]time.Duration{}
@@ -252,7 +251,7 @@ func (m *Measured) cost(before *Measured, took time.Duration) (float64, string) 
 	return total.Seconds() / took.Seconds(), strings.Join(most, ", ")
 }
 
-// since adds what counters have grown; one that went back is of another session.
+// since sums the growth of counters. A counter that went back belongs to another session, so all of it counts.
 func since(now, before, by map[string]time.Duration) (total time.Duration) {
 	for name, d := range now {
 		if was := before[name]; was <= d {

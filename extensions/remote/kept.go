@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// List is a list of a server that is or was in service.
+// List is a server's list that is or was in service.
 type List struct {
 	lists.Offer
 	Hash    string     // SHA-256 of the content, hex
@@ -34,14 +34,14 @@ func (l *List) service() *lists.List {
 	return &lists.List{Origin: l.Origin, Revision: l.Revision, Hash: l.Hash, Until: l.Until, Fields: l.Fields}
 }
 
-// kept is what outlives the process.
+// kept holds the lists that outlive the process.
 type kept struct {
 	Lasting *List  // the last good one without an end
 	Passing *List  // in service until its end; nil: none
 	Timed   []span // of lists with an end: delivering one again does not prolong it
 }
 
-// span is the time that a list has, by its hash.
+// span is the time in which a list may serve, by the list's hash.
 type span struct {
 	Hash    string
 	Applied time.Time
@@ -73,11 +73,11 @@ func (d directory) private() file.Private {
 	return file.Private{Path: string(d), Of: "lists", Flag: "remote-directory"}
 }
 
-// errSum says that a file is not as it was written.
+// errSum means that a file has changed since it was written.
 var errSum = errors.New("it is truncated or damaged")
 
-// read returns what was kept. A file begins with the SHA-256 of the rest.
-func (d directory) read() (k kept, err error) {
+// load returns the kept lists. A file begins with the SHA-256 of the rest.
+func (d directory) load() (k kept, err error) {
 	if d == "" {
 		return k, nil
 	}
@@ -97,7 +97,7 @@ func (d directory) read() (k kept, err error) {
 	return k, nil
 }
 
-// write replaces what is kept.
+// write replaces the kept lists.
 func (d directory) write(k *kept) error {
 	if d == "" {
 		return nil
@@ -112,8 +112,8 @@ func (d directory) write(k *kept) error {
 // maxID is the length of an identifier as text.
 const maxID = 64
 
-// InstanceID returns the identifier of this node's exporter, a UUID: the one that is kept in
-// the directory, else one made of what stays the same: names that tell it from other exporters.
+// InstanceID returns the identifier of this node's exporter, a UUID. It is the one in the directory; without one it is made
+// of the machine's id and of names that tell this exporter from others.
 func InstanceID(ctx context.Context, path string, names ...string) string {
 	d := directory(path)
 	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // there may be none
@@ -131,7 +131,7 @@ func InstanceID(ctx context.Context, path string, names ...string) string {
 	return made
 }
 
-// span returns the time of a list with an end that was delivered before.
+// span returns the time of a list with an end that the server has delivered before.
 func (k *kept) span(hash string) (span, bool) {
 	for _, s := range k.Timed {
 		if s.Hash == hash {

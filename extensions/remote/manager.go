@@ -23,7 +23,7 @@ type Meter interface {
 	Measure() Measured
 }
 
-// managerOptions are what a Manager decides with.
+// managerOptions are the limits and the parts of the exporter that a Manager uses.
 type managerOptions struct {
 	Mode      string // of --remote-config
 	Report    bool   // lists are checked and compared, not applied
@@ -54,7 +54,7 @@ type Manager struct {
 	trial   trial             // of the list in service
 	back    *returning        // the list in service has to go; nil: it stays
 	changes []time.Time       // the last ones
-	costly  map[string]string // by hash: why a list was refused by what it did in service
+	costly  map[string]string // by hash: why a list was taken back from service
 	failure failure
 
 	saving sync.Mutex // held while kept is written
@@ -91,7 +91,7 @@ func (m *Manager) restore(ctx context.Context) {
 	if m.o.Report {
 		return
 	}
-	k, err := directory(m.o.Directory).read()
+	k, err := directory(m.o.Directory).load()
 	if err != nil {
 		m.log.Warn("no list is kept from before", zap.Error(err))
 		m.update(func(s *lists.Delivery) { s.Unkept = err.Error() })
@@ -105,8 +105,7 @@ func (m *Manager) restore(ctx context.Context) {
 	}
 }
 
-// former returns which of the kept lists is to be in service, and sets its end; nil: the
-// local one.
+// former returns the kept list that has to serve, and sets its end; nil means the local list.
 func (m *Manager) former() *List {
 	m.end = end{}
 	for _, l := range []*List{m.kept.Passing, m.kept.Lasting} {
@@ -122,7 +121,7 @@ func (m *Manager) former() *List {
 	return nil
 }
 
-// revive prepares a kept list for service: limits may be others now, and its time over.
+// revive prepares a kept list for service. The limits may have changed, and its time may be over.
 func (m *Manager) revive(l *List) error {
 	if l.Origin != m.o.Origin {
 		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.o.Origin)
@@ -146,7 +145,7 @@ func (m *Manager) revive(l *List) error {
 	return nil
 }
 
-// backward is how far a wall clock may be set back before a list's end can no longer be told.
+// backward is how far the wall clock may be set back before the end of a list is unknown.
 const backward = time.Minute
 
 // left returns when a list that was applied before ends.
@@ -167,7 +166,7 @@ func (m *Manager) left(s span) (end, error) {
 	return e, nil
 }
 
-// errEnded says what to do about a list whose time is over.
+// errEnded tells the server's operator what to do about a list whose time is over.
 var errEnded = errors.New("deliver another list, or this one with another comment")
 
 // parse parses a list and logs its warnings, unless it is the list of before: a refused list comes with each request.
@@ -187,7 +186,7 @@ func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
 	return p
 }
 
-// maxWarnings bounds what is logged about one list.
+// maxWarnings bounds the warnings that are logged about one list.
 const maxWarnings = 20
 
 // Deliver hands over an offer and returns when its list is in service or refused. Calls are served one after the other.
@@ -309,7 +308,7 @@ func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision s
 	}
 }
 
-// timed sets when a list ends. One that was delivered before keeps its end.
+// timed sets when a list ends. A list that was delivered before keeps its end.
 func (m *Manager) timed(l *List) (end, error) {
 	if s, known := m.kept.span(l.Hash); known {
 		l.Applied, l.Until, l.For = s.Applied, s.Until, s.For
@@ -332,8 +331,8 @@ type failure struct {
 	err   error
 }
 
-// tooOften bounds what a server that cannot decide costs, and a list that no session can be
-// opened with: each change begins a session of every collector.
+// tooOften refuses a change after too many others, and a list that no collector could use a short time ago: each change begins
+// a session of every collector.
 func (m *Manager) tooOften(list string) error {
 	now := time.Now()
 	if f := &m.failure; f.list != list {
@@ -349,7 +348,7 @@ func (m *Manager) tooOften(list string) error {
 	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", maxChanges, changesIn)
 }
 
-// refuseAgain notes that a list was refused by what it did in service: it is not tried again.
+// refuseAgain records that a list did harm in service, so that it is not tried again.
 func (m *Manager) refuseAgain(list, why string) {
 	if len(m.costly) >= maxTimed {
 		clear(m.costly)
@@ -427,7 +426,7 @@ func (m *Manager) keep(k *kept, change uint64) {
 	})
 }
 
-// poke fills a channel that holds one value.
+// poke wakes the reader of a channel that holds one value.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -435,7 +434,7 @@ func poke(c chan struct{}) {
 	}
 }
 
-// difference says what a list would change.
+// difference says in words how a list differs from the list in service.
 func (m *Manager) difference(list field.List) string {
 	now := m.o.Desk.Status().InService.Fields
 	lines := func(l field.List) map[string]string {
@@ -477,7 +476,7 @@ func some(names []string) string {
 	return strings.Join(names, " ")
 }
 
-// trial is the time after a change in which its cost is measured.
+// trial measures the cost of a list after its change.
 type trial struct {
 	list             string // hash; "": there is none
 	began            time.Time
@@ -485,7 +484,7 @@ type trial struct {
 	passing, lasting *List // what was kept before
 }
 
-// returning says that the list in service has to go, and why.
+// returning means that the list in service has to go.
 type returning struct {
 	answer lists.Answer
 	why    string
@@ -520,7 +519,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// check does what is due and returns when to check again; 0: when a list was applied.
+// check ends the list in service if its time is over or it costs too much. It returns when to check again; 0 means when the
+// next list is applied.
 func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration) {
 	l := m.inService.Load()
 	if l == nil {
@@ -558,7 +558,7 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 	return next
 }
 
-// overBudget measures the cost of the list in service and ends the trial if it is good.
+// overBudget ends the trial of the list in service. It returns why the list costs too much, or nothing.
 func (m *Manager) overBudget(now time.Time) string {
 	t := &m.trial
 	measured := m.o.Meter.Measure()

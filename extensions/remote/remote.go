@@ -1,6 +1,6 @@
 // Package remote is the extension that takes field lists from a server. It checks each list against the guard, proposes
 // it to the Desk, keeps the last good one on disk, takes back a list that costs too much, and ends a list whose time is
-// over. The server is a web server (URL) or an OpAMP server, for which package opamp has the agent. Package fleet is the
+// over. The server is a web server (URL) or an OpAMP server (package opamp). Package fleet is the
 // reference server and not a part of the exporter.
 package remote
 
@@ -90,7 +90,7 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 // newAgent returns the agent of the OpAMP server at u.
 func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport.Credentials) (*opamp.Agent, error) {
 	cfg := r.o.Config
-	// A WebSocket begins with an HTTP request, which is what the transport sees.
+	// A WebSocket begins with an HTTP request, and the transport sees only that.
 	request := *u
 	request.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
 	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{

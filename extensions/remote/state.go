@@ -42,7 +42,7 @@ func (m *Manager) update(change func(*lists.Delivery)) {
 	m.o.Desk.SetDelivery(m.delivery)
 }
 
-// maxText bounds what is kept of a message.
+// maxText bounds a message, in bytes.
 const maxText = 4 << 10
 
 func bounded(text string) string {

@@ -153,7 +153,7 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string,
 	}, etag, modified, nil
 }
 
-// plain is an error of a request as people read it.
+// plain returns an error of a request without secrets.
 func plain(err error) error {
 	if err = transport.WithoutURL(err); errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
@@ -161,7 +161,7 @@ func plain(err error) error {
 	return err
 }
 
-// checkDigest compares the content with what the server says of it (RFC 9530).
+// checkDigest compares the content with the digests in the header (RFC 9530).
 func checkDigest(h http.Header, content []byte) error {
 	for _, name := range []string{"Repr-Digest", "Content-Digest"} {
 		for _, item := range strings.Split(strings.Join(h.Values(name), ","), ",") {
@@ -185,7 +185,7 @@ func checkDigest(h http.Header, content []byte) error {
 	return nil
 }
 
-// maxHeader bounds what is kept of a header.
+// maxHeader bounds the header values that are kept, in bytes.
 const maxHeader = 256
 
 // printable returns a header that can be sent back and shown, else "".
@@ -196,7 +196,7 @@ func printable(s string) string {
 	return s
 }
 
-// revision is what the server calls the list.
+// revision returns the server's name for the list.
 func revision(etag, modified string) string {
 	if t, err := http.ParseTime(modified); etag == "" && err == nil {
 		return t.UTC().Format(time.RFC3339)
@@ -204,7 +204,7 @@ func revision(etag, modified string) string {
 	return strings.Trim(strings.TrimPrefix(etag, "W/"), `"`)
 }
 
-// isYAML goes by the content type, and by the name if that says nothing.
+// isYAML decides by the content type, and by the file name if the type is neither.
 func isYAML(a *http.Response) bool {
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type")) // one that cannot be read says nothing
 	if strings.HasSuffix(kind, "yaml") {

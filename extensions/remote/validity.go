@@ -22,8 +22,8 @@ type validity struct {
 	length time.Duration // zero: until counts
 }
 
-// readValidity reads the marked lines among the comments at the top of a list. A line that is
-// not understood is refused: a debugging list must not stay because of a slip.
+// readValidity reads the marked lines among the comments at the top of a list. It refuses a line that it cannot read, because
+// a list for debugging must not stay after a slip.
 func readValidity(content []byte) (v validity, refused []lists.Refusal) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	number := 0
@@ -80,14 +80,12 @@ type end struct {
 	wall    time.Time // by the wall clock, if that counts
 }
 
-// over reports whether a list's time is over. A wall clock that is set back prolongs nothing:
-// the time that has passed counts as well.
+// over reports whether a list's time is over. A wall clock that is set back prolongs nothing, because elapsed time counts too.
 func (e end) over(now, wall time.Time) bool {
 	return !e.elapsed.IsZero() && (!now.Before(e.elapsed) || !e.wall.IsZero() && !wall.Before(e.wall))
 }
 
-// ends returns when a list ends that is applied now, and the same for people and for the
-// next start of the exporter.
+// ends returns the end of a list that is applied now, and the same end for people and for the next start of the exporter.
 func (v validity) ends(now, wall time.Time) (e end, until time.Time) {
 	switch {
 	case v.length > 0:

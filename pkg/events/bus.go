@@ -28,6 +28,9 @@ const (
 	Failover       Kind = "failover"
 	Recording      Kind = "recording"
 	Health         Kind = "health"
+
+	UncorrectedError Kind = "uncorrected_error" // of memory
+	LinkErrors       Kind = "link_errors"       // many at a time
 )
 
 // Event is something that has happened. It is immutable.

@@ -65,12 +65,12 @@ func (a *Annotations) Run(ctx context.Context) error {
 				return nil
 			case err != nil:
 				if reason := reasonOf(err); reason != failing {
-					a.log.Warn("the pod's annotations cannot be written", zap.Error(err))
+					a.log.Warn("cannot write the pod's annotations", zap.Error(err))
 					failing = reason
 				}
 				wait = min(2*wait, annotationRetry)
 			default:
-				a.log.Debug("the pod's annotations are written")
+				a.log.Debug("wrote the pod's annotations")
 				written, failing, wait = want, "", annotationInterval
 			}
 		}

@@ -133,7 +133,7 @@ func (s *APIServer) Run(ctx context.Context) error {
 	select {
 	case <-over:
 	case <-limit.C:
-		s.log.Warn("a call to the API server does not end and is abandoned")
+		s.log.Warn("abandoning a call to the API server that does not return")
 	}
 	return nil
 }

@@ -244,7 +244,7 @@ func TestCredentialHelperThatHangs(t *testing.T) {
 			if took := time.Since(began); took != abandonAfter {
 				t.Errorf("Run ended %v after its context, want %v", took, abandonAfter)
 			}
-			if said := c.said(); len(said) != 2 || !strings.Contains(said[1], "abandoned") {
+			if said := c.said(); len(said) != 2 || !strings.Contains(said[1], "abandoning") {
 				t.Errorf("said %q", said)
 			}
 			close(helper)

@@ -78,7 +78,7 @@ func (r *claimReader) fetchClaims(ctx context.Context) time.Duration {
 	}
 	if !r.reported {
 		r.reported = true
-		r.s.log.Warn("some resource claims cannot be read, so pods that only look at devices by them (admin access) count as users; "+
+		r.s.log.Warn("cannot read some resource claims, so pods that only observe devices (admin access) count as users; "+
 			"grant the verb get on resource \"resourceclaims\" in apiGroup \"resource.k8s.io\" to this service account", zap.Error(err))
 	}
 	r.failures++

@@ -137,7 +137,7 @@ func (f *feed) pick(ctx context.Context, c *clients) error {
 		return cause(ctx, err)
 	}
 	if last := f.reading; last != version && !last.Empty() {
-		f.log.Info("reads another version", zap.String("resource", version.Resource), zap.String("version", version.Version))
+		f.log.Info("switched API version", zap.String("resource", version.Resource), zap.String("version", version.Version))
 	}
 	f.reading = version
 	return nil

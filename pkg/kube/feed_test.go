@@ -93,7 +93,7 @@ func TestPodsComeAndGo(t *testing.T) {
 		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
 			t.Errorf("pods (-want +got):\n%s", diff)
 		}
-		if got := c.said(); !slices.Equal(got, []string{"mapping is in use"}) {
+		if got := c.said(); !slices.Equal(got, []string{"mapping works"}) {
 			t.Errorf("said %q", got)
 		}
 	})
@@ -167,7 +167,7 @@ func TestRefusals(t *testing.T) {
 				if got := c.health.State().Failing; got != test.want {
 					t.Fatalf("failing for %q, want %q; said %q", got, test.want, c.lastError())
 				}
-				warnings := c.logs.FilterMessageSnippet("mapping fails").All()
+				warnings := c.logs.FilterMessageSnippet("mapping failed").All()
 				if len(warnings) != 1 {
 					t.Errorf("told %d times, want once", len(warnings))
 				}
@@ -187,7 +187,7 @@ func TestRefusals(t *testing.T) {
 				if got := c.health.State().Failing; got != "" {
 					t.Errorf("still failing for %q", got)
 				}
-				if said := c.said(); !slices.Contains(said, "mapping is up to date again") {
+				if said := c.said(); !slices.Contains(said, "mapping works again") {
 					t.Errorf("said %q", said)
 				}
 			})
@@ -205,7 +205,7 @@ func TestOutageOfHalfAnHour(t *testing.T) {
 		s.setDown(true)
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
-		if got := c.said(); !slices.Equal(got, []string{"mapping fails, the last one is kept"}) {
+		if got := c.said(); !slices.Equal(got, []string{"mapping failed; keeping the last answer"}) {
 			t.Errorf("said %q", got)
 		}
 		if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || now.PodsTime.Sub(good.PodsTime) > time.Second {
@@ -218,7 +218,7 @@ func TestOutageOfHalfAnHour(t *testing.T) {
 		if _, ok := c.Snapshot().Pods[PodName{"ml", "train-1"}]; !ok {
 			t.Error("a pod that came during the outage is missing after it")
 		}
-		if got := c.said(); !slices.Equal(got, []string{"mapping is up to date again"}) {
+		if got := c.said(); !slices.Equal(got, []string{"mapping works again"}) {
 			t.Errorf("said %q", got)
 		}
 	})
@@ -335,7 +335,7 @@ func TestBrokenWatches(t *testing.T) {
 				if got := len(c.Snapshot().Pods); got != 2 {
 					t.Errorf("%d pods, want 2: lists continue", got)
 				}
-				if n := c.logs.FilterMessageSnippet("mapping fails").Len(); n > 1 {
+				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n > 1 {
 					t.Errorf("told %d times", n)
 				}
 				t.Logf("%d requests, failing for %q", len(s.asked()), c.health.State().Failing)
@@ -735,7 +735,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		s.answerFirst(nil) // ends watches, nothing else
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if said := c.said(); !slices.Equal(said, []string{"reads another version"}) {
+		if said := c.said(); !slices.Equal(said, []string{"switched API version"}) {
 			t.Errorf("a version that takes over from another is told as %q", said)
 		}
 		// An upgrade that takes DRA away takes nothing from us.

@@ -54,9 +54,9 @@ func (h *Health) Succeeded(entries int) {
 	h.mu.Unlock()
 	switch {
 	case first:
-		h.log.Info("mapping is in use", zap.Int("entries", entries))
+		h.log.Info("mapping works", zap.Int("entries", entries))
 	case recovered:
-		h.log.Info("mapping is up to date again", zap.Int("entries", entries), zap.Duration("age_before", age))
+		h.log.Info("mapping works again", zap.Int("entries", entries), zap.Duration("age_before", age))
 	}
 }
 
@@ -72,9 +72,9 @@ func (h *Health) Failed(reason string, err error) {
 	switch {
 	case !changed:
 	case had:
-		h.log.Warn("mapping fails, the last one is kept", zap.String("reason", reason), zap.Int("entries", entries), zap.Duration("age", age), zap.Error(err))
+		h.log.Warn("mapping failed; keeping the last answer", zap.String("reason", reason), zap.Int("entries", entries), zap.Duration("age", age), zap.Error(err))
 	default:
-		h.log.Warn("mapping fails, there is none yet", zap.String("reason", reason), zap.Error(err))
+		h.log.Warn("mapping failed; no answer yet", zap.String("reason", reason), zap.Error(err))
 	}
 }
 

@@ -263,9 +263,9 @@ func (k *Kubelet) reportSkipped(a *answer) {
 	k.Health.Counted(ReasonSkipped, a.skipped)
 	switch {
 	case a.skipped > 0 && k.skipped == 0:
-		k.log.Warn("parts of the kubelet's list cannot be used and are left out", zap.Int("parts", a.skipped), zap.String("first", a.example))
+		k.log.Warn("skipping invalid entries of the kubelet's pod-resources list", zap.Int("parts", a.skipped), zap.String("first", a.example))
 	case a.skipped == 0 && k.skipped > 0:
-		k.log.Info("all of the kubelet's list can be used again")
+		k.log.Info("all entries of the kubelet's pod-resources list are valid again")
 	}
 	k.skipped = a.skipped
 }

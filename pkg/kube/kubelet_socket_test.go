@@ -157,7 +157,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 				t.Errorf("snapshot %v, want one without an answer", s)
 			}
 			// The line follows the state, so it may come a moment later than the failure is seen.
-			lines := func() int { return r.logs.FilterMessageSnippet("mapping fails").Len() }
+			lines := func() int { return r.logs.FilterMessageSnippet("mapping failed").Len() }
 			eventually.True(t, "the failure is logged", func() bool { return lines() > 0 })
 			if n := lines(); n != 1 {
 				t.Errorf("%d lines in the log, want 1", n)
@@ -269,7 +269,7 @@ func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	f("too large", ReasonTooLarge, "100000", func() { kubelet.Set(kubetest.Many(2000, 2000)...) }, func() { kubelet.Set(train("a", "GPU-1")) })
 	f("down", ReasonRefused, "refused", kubelet.Kill, kubelet.Serve)
 	f("gone", ReasonAbsent, "no such file", func() { kubelet.Kill(); kubelet.Remove() }, kubelet.Serve)
-	if n := r.logs.FilterMessage("mapping is up to date again").Len(); n != 10 {
+	if n := r.logs.FilterMessage("mapping works again").Len(); n != 10 {
 		t.Errorf("%d recoveries in the log, want 10", n)
 	}
 }
@@ -282,7 +282,7 @@ func TestPartsThatCannotBeUsed(t *testing.T) {
 	kubelet.Await(kubetest.List, 3)
 	kubelet.Set()
 	r.owners()
-	lines := r.logs.FilterMessageSnippet("of the kubelet's list").All()
+	lines := r.logs.FilterMessageSnippet("of the kubelet's pod-resources list").All()
 	if len(lines) != 2 || !strings.Contains(lines[0].ContextMap()["first"].(string), `pod "p"`) {
 		t.Errorf("log: %v", lines)
 	}

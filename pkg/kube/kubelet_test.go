@@ -141,7 +141,7 @@ func TestSilenceOfAMinute(t *testing.T) {
 		if got := s.Health.State().Failing; got != ReasonTimeout {
 			t.Errorf("failing for %q, want %q", got, ReasonTimeout)
 		}
-		if n := s.logs.FilterMessageSnippet("mapping fails").Len(); n != 1 {
+		if n := s.logs.FilterMessageSnippet("mapping failed").Len(); n != 1 {
 			t.Errorf("%d lines in the log, want 1", n)
 		}
 		if s.dials != 2 {

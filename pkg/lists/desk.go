@@ -106,7 +106,7 @@ func (d *Desk) Restore(ctx context.Context, l *List) {
 	d.serve(*l)
 }
 
-// Turn is the right to change what is in service. There is one at a time.
+// Turn is the right to change the list in service. Only one caller holds it at a time.
 type Turn struct{ d *Desk }
 
 // Begin waits for the Turn. The caller must end it.
@@ -260,7 +260,7 @@ func (d *Desk) RequestReload(cause string) {
 	}
 }
 
-// Signals are the signals of the process that change what is in service.
+// Signals are the process's signals that reload lists and release collectors.
 type Signals struct {
 	Reload, Release, Resume <-chan os.Signal
 }

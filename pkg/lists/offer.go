@@ -13,7 +13,7 @@ type Offer struct {
 	YAML     bool
 }
 
-// Outcome is what became of an Offer.
+// Outcome is the answer to an Offer.
 type Outcome struct {
 	Answer  Answer
 	Tried   string    // SHA-256 of the Offer's content, hex

@@ -18,7 +18,7 @@ type List struct {
 	Fields   field.List
 }
 
-// Answer says what became of a proposal. The texts are labels.
+// Answer is the result of a proposal. The texts are labels.
 type Answer string
 
 // Answers.
@@ -33,18 +33,18 @@ const (
 	Unreachable Answer = "unreachable"
 )
 
-// Refusal is one thing that is wrong with a server's list.
+// Refusal is one fault of a server's list.
 type Refusal struct {
 	Line int // from 1; 0: the whole list
 	Text string
 }
 
-// Delivery is how lists come from a server: its last proposal, and what became of it.
+// Delivery is the state of the lists from a server: its last proposal, and the answer.
 type Delivery struct {
 	Mode    string // of --remote-config
 	Origin  string // of the server
 	Status  Answer
-	Text    string    // why, or what was found, in words
+	Text    string    // the reason or the finding, in words
 	Tried   string    // hash of the last list
 	Refused []Refusal // of that list
 	Since   time.Time // of Status and Text
@@ -63,7 +63,7 @@ func (d *Delivery) Condition() Answer {
 // Bad reports whether the answer tells somebody to act.
 func (a Answer) Bad() bool { return a == Refused || a == Failed }
 
-// Proposal is what somebody wanted of the Desk, and the answer.
+// Proposal is a change that somebody asked the Desk for, and the answer.
 type Proposal struct {
 	By     string // a signal, a request, a server's URL
 	What   string // reload, list, profiling or release
@@ -114,7 +114,7 @@ func (s *Status) propose(p Proposal) {
 	s.Proposals = append([]Proposal{p}, slices.DeleteFunc(slices.Clone(s.Proposals), func(o Proposal) bool { return o.What == p.What })...)
 }
 
-// SetDelivery replaces what is known of a server's lists.
+// SetDelivery replaces the state of a server's lists.
 func (d *Desk) SetDelivery(v Delivery) {
 	var was Delivery
 	d.update(func(s *Status) {

@@ -129,7 +129,7 @@ func (j *JobDirectory) Ready() bool { return j.ready.Load() }
 func (j *JobDirectory) Run(ctx context.Context) error {
 	watcher, err := j.notify()
 	if err != nil {
-		j.log.Warn("the system does not notify of changes in the job directory; it is polled", zap.Error(err))
+		j.log.Warn("cannot watch the job directory; polling it", zap.Error(err))
 		watcher = &fsnotify.Watcher{} // without channels
 	} else {
 		defer func() { _ = watcher.Close() }() // read only
@@ -194,7 +194,7 @@ func (j *JobDirectory) leave(reading <-chan time.Duration) {
 	select {
 	case <-reading:
 	case <-time.After(jobAbandon):
-		j.log.Warn("reading the job directory hangs in the system and is abandoned", zap.String("file", j.o.Dir))
+		j.log.Warn("abandoning a read of the job directory that does not return", zap.String("file", j.o.Dir))
 	}
 }
 
@@ -327,14 +327,14 @@ func (j *JobDirectory) report(problems map[string]*fileProblem) {
 		if old := j.problems[reason]; old != nil {
 			before = old.files
 		} else {
-			j.log.Warn("job files are left out, in whole or in part", zap.String("reason", reason),
+			j.log.Warn("skipping job files, in whole or in part", zap.String("reason", reason),
 				zap.Int("files", p.files), zap.String("file", p.name), zap.Error(p.err))
 		}
 		j.Health.Counted(reason, max(0, p.files-before))
 	}
 	for reason := range j.problems {
 		if problems[reason] == nil {
-			j.log.Info("job files are in use again, or gone", zap.String("reason", reason))
+			j.log.Info("no job files are skipped for this reason any more", zap.String("reason", reason))
 		}
 	}
 	j.problems = problems

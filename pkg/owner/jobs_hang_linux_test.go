@@ -34,7 +34,7 @@ func TestHang(t *testing.T) {
 	fail, _ = hungfs.Mount(t, dir)
 	eventually.True(t, "the next hang is reported", func() bool { return r.Health.State().Failing == ReasonTimeout })
 	r.stop()
-	if lines := strings.Join(r.logged(), "\n"); !strings.Contains(lines, "abandoned") {
+	if lines := strings.Join(r.logged(), "\n"); !strings.Contains(lines, "abandoning") {
 		t.Errorf("log %q does not say what was abandoned", lines)
 	}
 	fail() // so that the goroutine that was left behind ends, too

@@ -132,7 +132,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 		}
 		lines := r.logged()
 		slices.Sort(lines)
-		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, "the system does not notify of changes in the job directory; it is polled", ReasonManyJobs, ReasonTooLarge}
+		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, "cannot watch the job directory; polling it", ReasonManyJobs, ReasonTooLarge}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, lines); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)

@@ -212,11 +212,11 @@ func (k *Keeper) logChanges(t, last *table) {
 			continue // inherits its GPU's users
 		}
 		if users := t.describe(d); !slices.Equal(users, last.describe(d)) {
-			k.log.Debug("a device has other users", zap.String("device", d.ID), zap.Strings("users", users))
+			k.log.Debug("users of a device changed", zap.String("device", d.ID), zap.Strings("users", users))
 		}
 	}
 	if !slices.Equal(t.unmatched, last.unmatched) {
-		k.log.Debug("ids of the kubelet that name no device", zap.Int("ids", len(t.unmatched)), zap.String("device", examples(t.unmatched)))
+		k.log.Debug("the kubelet lists ids without a device", zap.Int("ids", len(t.unmatched)), zap.String("device", examples(t.unmatched)))
 	}
 }
 
@@ -315,10 +315,10 @@ func (l *unmatchedLog) update(log *zap.Logger, unmatched []Unmatched, now time.T
 	}
 	l.logged = l.seen
 	if len(l.logged) == 0 {
-		log.Info("every device that the kubelet names is known")
+		log.Info("the kubelet lists only known devices again")
 		return
 	}
-	log.Warn("the kubelet names devices that are not known: their pods are on no series", zap.Int("ids", len(l.logged)), zap.String("device", examples(l.logged)))
+	log.Warn("the kubelet lists unknown devices; their pods are on no series", zap.Int("ids", len(l.logged)), zap.String("device", examples(l.logged)))
 }
 
 // examples returns the first few.

@@ -264,7 +264,7 @@ func TestLog(t *testing.T) {
 	r.Refresh(now.Add(sureAfter - 1))
 	said("at first libraries may not have found it yet")
 	r.Refresh(now.Add(sureAfter))
-	said("then", "the kubelet names devices that are not known: their pods are on no series")
+	said("then", "the kubelet lists unknown devices; their pods are on no series")
 	r.Refresh(now.Add(10 * sureAfter))
 	said("once")
 	r.set("ml/a/main: nvidia.com/gpu "+uuid(9), "ml/b/main: nvidia.com/gpu "+uuid(0))
@@ -274,7 +274,7 @@ func TestLog(t *testing.T) {
 	r.set()
 	r.Refresh(now.Add(14 * sureAfter))
 	r.Refresh(now.Add(15 * sureAfter))
-	said("no longer", "every device that the kubelet names is known")
+	said("no longer", "the kubelet lists only known devices again")
 }
 
 // At level debug it is logged which device has which users, when that changes.
@@ -286,7 +286,7 @@ func TestUsersAreLogged(t *testing.T) {
 		t.Helper()
 		r.Refresh(time.Now())
 		var got []string
-		for _, e := range logs.FilterMessage("a device has other users").All() {
+		for _, e := range logs.FilterMessage("users of a device changed").All() {
 			got = append(got, fmt.Sprint(e.ContextMap()["device"], " ", e.ContextMap()["users"]))
 		}
 		logs.TakeAll()

@@ -32,7 +32,7 @@ type DeviceUse struct {
 	// Complete means that every process which the library counts on the device is listed and located. Only then a
 	// container that is not among the Users has no process on the device.
 	Complete bool
-	// Occupancy means that SM is the share of compute units that waves occupy (AMD) instead of the share of time in
+	// Occupancy means that SM is the share of compute units that waves occupy instead of the share of time in
 	// which kernels run.
 	Occupancy bool
 	Unplaced  int // listed processes whose container could not be found
@@ -174,7 +174,7 @@ func (p *Processes) follow() {
 	for _, s := range v.Sources {
 		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
 		if err != nil {
-			p.log.Error("source of processes is left out", zap.String("collector", s.Collector), zap.Error(err))
+			p.log.Error("skipping an invalid source of processes", zap.String("collector", s.Collector), zap.Error(err))
 			continue
 		}
 		p.sources = append(p.sources, &processSource{Source: s, blocks: blocks})
@@ -261,7 +261,7 @@ func (p *Processes) report(err error, o outcome) {
 	if o.unplaced == 0 {
 		p.unplaced = 0
 	} else if p.unplaced++; p.unplaced == processPatience && o.placed > 0 {
-		p.log.Warn("the containers of some processes on GPUs cannot be found: who uses these devices is not complete",
+		p.log.Warn("cannot find the containers of some GPU processes; the users of these devices are incomplete",
 			zap.Int("processes", o.unplaced), zap.Error(o.err))
 	}
 	switch {

@@ -192,7 +192,7 @@ func TestOwnPIDNamespace(t *testing.T) {
 	if got := w.health.State().Failing; got != ReasonNoHostPID {
 		t.Errorf("failing: %q, want %q", got, ReasonNoHostPID)
 	}
-	if w.logs.FilterMessageSnippet("mapping fails").Len() != 1 {
+	if w.logs.FilterMessageSnippet("mapping failed").Len() != 1 {
 		t.Errorf("log: %v", w.logs.All())
 	}
 }
@@ -236,7 +236,7 @@ func TestProcessesThatCannotBeLocated(t *testing.T) {
 		if got := w.health.State().Failing; got != want {
 			t.Errorf("%d looks at %v: failing %q, want %q", looks, list, got, want)
 		}
-		if got := w.logs.FilterMessageSnippet("some processes").Len(); got != lines {
+		if got := w.logs.FilterMessageSnippet("containers of some GPU processes").Len(); got != lines {
 			t.Errorf("%d looks at %v: %d lines, want %d", looks, list, got, lines)
 		}
 	}
@@ -296,7 +296,7 @@ func TestColumnsOfAStrangerAreLeftOut(t *testing.T) {
 	w.sample(1, 0, 0)
 	w.wants(w.look(), map[string]DeviceUse{"GPU-1": {Complete: true}})
 	w.look()
-	if n := w.logs.FilterMessageSnippet("left out").Len(); n != 1 {
+	if n := w.logs.FilterMessageSnippet("skipping an invalid source").Len(); n != 1 {
 		t.Errorf("%d lines in the log, want 1", n)
 	}
 }

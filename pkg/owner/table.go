@@ -125,7 +125,7 @@ func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 		}
 	}
 	if len(t.crowded) > 0 && !slices.Equal(t.crowded, last.crowded) {
-		k.log.Warn("devices have too many users: their series name none", zap.Int("most", maxOwners), zap.Strings("devices", t.crowded))
+		k.log.Warn("devices have too many users; their series show none", zap.Int("most", maxOwners), zap.Strings("devices", t.crowded))
 	}
 	t.version = last.version
 	if !maps.EqualFunc(t.answers, last.answers, equalAnswers) {

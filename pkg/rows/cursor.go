@@ -3,6 +3,7 @@ package rows
 import (
 	"time"
 
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
@@ -35,6 +36,16 @@ type Row struct {
 	XIDs    []XID    // XIDs of the row that no row before had
 	Masks   []Mask   // clock event masks that changed, or that are the first of a binding
 	Gaps    int      // devices whose XIDs are missing between the last row and this one
+
+	reader *Reader // nil: of a Cursor
+}
+
+// Report reports an event that a Follower has found in the row. The Reader publishes it when
+// its Followers have returned.
+func (r *Row) Report(e events.Event) {
+	if r.reader != nil {
+		r.reader.add(e)
+	}
 }
 
 // Device is what a row has of one device.

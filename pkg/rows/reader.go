@@ -67,6 +67,7 @@ type Reader struct {
 // events that are found, from the goroutine of Run; nil: nothing does.
 func New(board *view.Board, publisher Publisher) *Reader {
 	r := &Reader{publisher: publisher, wake: make(chan struct{}, 1), pause: maxPause}
+	r.row.reader = r
 	if board != nil {
 		r.Join(board)
 	}
@@ -173,23 +174,29 @@ func (r *Reader) read() {
 // queue keeps the events of the row for Run.
 func (r *Reader) queue() {
 	s := &r.cursor.sources[r.row.Source]
-	add := func(kind events.Kind, device, code int, reason string) {
-		if len(r.found) == maxQueue {
-			r.dropped.Add(1)
-			return
-		}
-		r.found = append(r.found, events.Event{
-			Kind: kind, Source: s.Collector, Device: &s.Devices[device], Time: time.Unix(0, r.row.Time), Code: code, Reason: reason,
-		})
-	}
+	e := events.Event{Source: s.Collector, Time: time.Unix(0, r.row.Time)}
 	for _, x := range r.row.XIDs {
-		add(events.XID, x.Device, CodeOf(x.Code), "")
+		e.Kind, e.Device, e.Code = events.XID, &s.Devices[x.Device], CodeOf(x.Code)
+		r.add(e)
 	}
+	e.Kind, e.Code = events.Clock, 0
 	for _, m := range r.row.Masks {
 		for began := m.Began; began != 0; began &= began - 1 {
-			reason, _ := field.ClockReason(bits.TrailingZeros64(began))
-			add(events.Clock, m.Device, 0, reason)
+			e.Device = &s.Devices[m.Device]
+			e.Reason, _ = field.ClockReason(bits.TrailingZeros64(began))
+			r.add(e)
 		}
+	}
+}
+
+// add keeps an event for Run. The caller holds the lock.
+func (r *Reader) add(e events.Event) {
+	switch {
+	case r.publisher == nil:
+	case len(r.found) == maxQueue:
+		r.dropped.Add(1)
+	default:
+		r.found = append(r.found, e)
 	}
 }
 

@@ -104,6 +104,9 @@ func (g *Growth) Add(span time.Duration, at time.Time, v float64) float64 {
 	return grown
 }
 
+// Since returns by how much a value is above the oldest one.
+func (g *Growth) Since(v float64) float64 { return v - g.points[0].v }
+
 // Restart forgets the past: growth counts from this value on.
 func (g *Growth) Restart(at time.Time, v float64) {
 	g.n = 0

@@ -34,7 +34,7 @@ func TestEvaluate(t *testing.T) {
 	f("equal", Condition{id, Equal, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "well bad well -")
 	f("a link that never was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, nan, 0}, "- - -")
 	f("a link that was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, 1, nan, 0, 0, 1}, "- well - bad bad well")
-	f("growth", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "- well bad bad well well well")
+	f("growth", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "- well bad bad bad well well")
 	f("a counter that is 0", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{0, 10}, "well bad")
 	f("a counter that was reset", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{100, 5, 9, 15}, "- - well bad")
 	f("readings far apart", Condition{id, Rises, 10, time.Minute}, 2*time.Minute, []float64{100, 119, 139, 140}, "- well bad well")

@@ -139,9 +139,9 @@ func (p *Page) report(err error) {
 	}
 	switch failing := err != nil; {
 	case failing && !p.failing:
-		p.log.Warn("some of the own metrics are missing", zap.Error(err))
+		p.log.Warn("cannot gather some of the exporter's own metrics", zap.Error(err))
 	case !failing && p.failing:
-		p.log.Info("the own metrics are complete again")
+		p.log.Info("gathering all of the exporter's own metrics again")
 	}
 	p.failing = err != nil
 }

@@ -62,7 +62,7 @@ func (s Selection) over(sources []collector.Source, log *zap.Logger) *selecting 
 		}
 	}
 	if missing := s.missing(present); len(missing) > 0 {
-		log.Warn("selected devices do not exist (yet)", zap.String("device", strings.Join(missing, ", ")))
+		log.Warn("selected devices do not exist yet", zap.String("device", strings.Join(missing, ", ")))
 	}
 	return out
 }
@@ -213,7 +213,7 @@ func (s *selecting) first(d *collector.Device) bool {
 // report logs the dropped devices and columns once.
 func (s *selecting) report() {
 	if s.leftOut > 0 || s.cut > 0 {
-		s.log.Warn("what the library reports is not possible, some of it is left out",
+		s.log.Warn("library reports impossible devices or columns; skipping them",
 			zap.Int("devices", s.leftOut), zap.Strings("among_them", s.why), zap.Int("columns", s.cut))
 	}
 }

@@ -36,7 +36,7 @@ func (b *boundLog) logBound(log *zap.Logger, sources []*view.Source) {
 		fields := []zap.Field{zap.Int("fields", len(without)), zap.String("field", some(without, namesInSummary))}
 		if text := fmt.Sprint(fields); text != b.last {
 			b.last = text
-			log.Info("fields of the list that no device has: warpgauge check says why", fields...)
+			log.Info("no device has some fields of the list; run warpgauge check for the reasons", fields...)
 		}
 	} else {
 		b.last = ""
@@ -89,7 +89,7 @@ func logDetails(log *zap.Logger, sources []*view.Source) {
 			ids = append(ids, s.Devices[j].ID)
 		}
 		if i < detailLines {
-			log.Debug("source is bound", zap.String("devices", some(ids, namesInSummary)), zap.Int("columns", len(s.Columns)), zap.Duration("interval", s.Interval))
+			log.Debug("bound a source", zap.String("devices", some(ids, namesInSummary)), zap.Int("columns", len(s.Columns)), zap.Duration("interval", s.Interval))
 		}
 		for _, a := range s.Absent {
 			e := s.Explanations[a.Explanation]

@@ -150,9 +150,9 @@ func (c *child) run() {
 	<-read
 	c.conn.close()
 	if n := endLeftovers(c.pid, c.mark); n < 0 {
-		c.log.Warn("processes that a child's library has started do not end")
+		c.log.Warn("processes started by a child's library do not end")
 	} else if n > 0 {
-		c.log.Info("processes that a child's library had started were ended with it", zap.Int("processes", n))
+		c.log.Info("ended processes that a child's library had started", zap.Int("processes", n))
 	}
 	c.output.flush()
 	st := c.cmd.ProcessState
@@ -468,7 +468,7 @@ func (c *child) stop(grace time.Duration) {
 		select {
 		case <-c.end:
 		case <-timer.C:
-			c.log.Warn("child does not stop when asked to and is killed")
+			c.log.Warn("killing a child that does not stop")
 			c.kill(ReasonHung, "did not stop when asked to")
 		}
 	}()
@@ -502,7 +502,7 @@ func (c *child) check(now time.Time) {
 	killed, why := c.killed, c.why
 	c.mu.Unlock()
 	if !killed.IsZero() && now.Sub(killed) > killGrace && !c.stuck.Swap(true) {
-		c.log.Error("child does not end after SIGKILL and is abandoned; no other is started before it is gone")
+		c.log.Error("child does not end after SIGKILL; waiting for it before starting another one")
 	}
 	if u, err := readUsage(c.pid); err == nil {
 		c.cost.Store(&u)

@@ -364,7 +364,7 @@ func TestChildrenThatMisbehave(t *testing.T) {
 			t.Parallel()
 			v := supervise(t, mode, o)
 			eventually.True(t, "two restarts", func() bool { return v.restarts(reason) >= 2 })
-			ends := v.logs.FilterMessage("session ended, another is started").All()
+			ends := v.logs.FilterMessage("session ended; starting another one").All()
 			if len(ends) == 0 || !strings.Contains(fmt.Sprint(ends[0].ContextMap()["reason"]), text) || ends[0].ContextMap()["cause"] != reason {
 				t.Errorf("log %v, want cause %s and a reason with %q", ends, reason, text)
 			}
@@ -467,7 +467,7 @@ func TestAnOutdatedChildIsReplaced(t *testing.T) {
 	v := supervise(t, "outdated", Options{})
 	eventually.True(t, "a restart", func() bool { return v.restarts(ReasonOutdated) == 1 })
 	v.await()
-	if pause := v.logs.FilterMessage("session ended, another is started").All()[0].ContextMap()["pause"]; pause != time.Duration(0) {
+	if pause := v.logs.FilterMessage("session ended; starting another one").All()[0].ContextMap()["pause"]; pause != time.Duration(0) {
 		t.Errorf("the pause was %v, want none", pause)
 	}
 }
@@ -697,7 +697,7 @@ func TestAChattyChild(t *testing.T) {
 	}})
 	v.await()
 	eventually.True(t, "the number of entries that were dropped", func() bool {
-		return v.logs.FilterMessage("log entries of a child were dropped").Len() > 0
+		return v.logs.FilterMessage("dropped log entries of a child").Len() > 0
 	})
 	if entries := v.logs.FilterMessage("output of a library").Len(); entries >= chattyLines {
 		t.Errorf("%d entries were written, want about %d", entries, linesPerTick)

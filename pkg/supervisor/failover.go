@@ -210,9 +210,9 @@ func (f *Failover) runStandby(ctx context.Context) {
 		if f.o.Standby == nil || rest == resting {
 			continue
 		}
-		f.log.Debug("standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
+		f.log.Debug("changing the standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
 		if err := f.o.Standby(ctx, rest); err != nil && ctx.Err() == nil {
-			f.log.Warn("standby of a collector", zap.Bool("standby", rest), zap.Error(err))
+			f.log.Warn("changing the standby of a collector", zap.Bool("standby", rest), zap.Error(err))
 		}
 		resting = rest
 	}
@@ -274,7 +274,7 @@ func (f *Failover) measure(now time.Time) {
 	patience := f.patience(f.primary)
 	if late := f.seen && (!known || age > f.tolerance()); late != f.late {
 		f.late = late
-		f.log.Debug("values of the GPUs advance or not", zap.String("collector", f.o.Primary), zap.Bool("advance", !late), zap.Duration("age", age),
+		f.log.Debug("progress of the GPUs' values changed", zap.String("collector", f.o.Primary), zap.Bool("advance", !late), zap.Duration("age", age),
 			zap.Duration("tolerance", f.tolerance()), zap.Duration("behind", f.behind), zap.Duration("patience", patience))
 	}
 	switch {
@@ -359,7 +359,7 @@ func (f *Failover) change(next serving, now time.Time) {
 		f.log.Info("collector serves the GPUs again", zap.String("collector", name))
 		return
 	}
-	f.log.Warn("values of the GPUs do not advance, another collector takes over",
+	f.log.Warn("stale values, failing over to another collector",
 		zap.String("collector", f.o.Primary), zap.Duration("behind", f.behind), zap.String("by", name))
 }
 

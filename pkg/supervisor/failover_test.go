@@ -485,7 +485,7 @@ func TestDecideNow(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.DecideNow()
 		f.DecideNow()
-		if late := logs.FilterMessage("values of the GPUs advance or not").All(); len(late) != 1 || late[0].ContextMap()["advance"] != false || late[0].ContextMap()["age"] == nil {
+		if late := logs.FilterMessage("progress of the GPUs' values changed").All(); len(late) != 1 || late[0].ContextMap()["advance"] != false || late[0].ContextMap()["age"] == nil {
 			t.Errorf("the log says of values that are old: %v, want one line", late)
 		}
 	})

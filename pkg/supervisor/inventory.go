@@ -64,13 +64,13 @@ func (v *inventory) update(sources, shown []*view.Source, before []session.Devic
 			v.absent = make(map[string]departed)
 		}
 		v.absent[id] = departed{st, now, eventsOf(shown, id)}
-		log.Warn("device is absent: it was there before and is no longer found",
+		log.Warn("device has disappeared",
 			zap.String("device", id), zap.String("gpu", st.Device.GPU), zap.String("pci_bus_id", st.Device.PCIBusID), lastSample(st.LastSample))
 	}
 	v.parted = nil
 	for id, d := range v.absent {
 		if present[id] {
-			log.Info("device is found again", zap.String("device", id), zap.String("gpu", d.status.Device.GPU))
+			log.Info("device is back", zap.String("device", id), zap.String("gpu", d.status.Device.GPU))
 		}
 		if present[id] || now.Sub(d.since) > absentFor {
 			delete(v.absent, id)

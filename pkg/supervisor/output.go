@@ -85,7 +85,7 @@ func (o *output) tick() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.dropped > 0 {
-		o.log.Warn("log entries of a child were dropped", zap.String("collector", o.collector), zap.Int("entries", o.dropped))
+		o.log.Warn("dropped log entries of a child", zap.String("collector", o.collector), zap.Int("entries", o.dropped))
 	}
 	o.taken, o.dropped = 0, 0
 	if o.ticks++; o.ticks == shownTicks {
@@ -96,7 +96,7 @@ func (o *output) tick() {
 // showAgain renews the allowance of library lines.
 func (o *output) showAgain() {
 	if o.hidden > 0 {
-		o.log.Info("libraries have written more, which is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", o.hidden))
+		o.log.Info("more output of libraries is logged at level debug", zap.String("collector", o.collector), zap.Int("lines", o.hidden))
 	}
 	o.ticks, o.shown, o.hidden = 0, 0, 0
 }

@@ -91,7 +91,7 @@ func TestOutputIsBounded(t *testing.T) {
 		}
 		o.tick()
 		last := logs.All()[logs.Len()-1]
-		if last.Message != "log entries of a child were dropped" || last.ContextMap()["entries"].(int64) < linesPerTick {
+		if last.Message != "dropped log entries of a child" || last.ContextMap()["entries"].(int64) < linesPerTick {
 			t.Errorf("the last entry is %v, want the number of those dropped", last)
 		}
 	}

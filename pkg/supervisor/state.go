@@ -182,6 +182,6 @@ func (q *quiet) next(longest time.Duration) time.Duration {
 func (q *quiet) found(log *zap.Logger, level zapcore.Level, reason string) {
 	if q.reason != reason {
 		q.reason = reason
-		log.Log(level, "collector has nothing to sample, looking again from time to time", zap.String("reason", reason))
+		log.Log(level, "collector found nothing to sample; looking again from time to time", zap.String("reason", reason))
 	}
 }

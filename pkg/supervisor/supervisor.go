@@ -388,7 +388,7 @@ func (s *Supervisor) after(t *turn) {
 	case t.planned: // another state is wanted
 		s.setHandover()
 	case e.err != nil && errors.Is(e.err, collector.ErrColumnsChanged):
-		s.log.Info("devices have changed, opening again")
+		s.log.Info("devices changed; starting a new session")
 		s.setHandover()
 	case e.reason == "" && session.CauseOf(e.err).Quiet():
 		s.onQuiet(t, e)
@@ -448,10 +448,10 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	err := fmt.Errorf("collector %q: %s", s.o.Name, e.text)
 	if !published && s.goodList != 0 && lists != s.goodList {
 		s.refused, s.notBefore = lists, time.Now()
-		s.log.Warn("the new list cannot be opened, the former one stays in service", fields...)
+		s.log.Warn("cannot apply the new list; keeping the former one", fields...)
 		err = fmt.Errorf("collector %q cannot be opened with the new list, the former one stays in service: %s", s.o.Name, e.text)
 	} else if old := s.now.Load(); published || old.cause != cause || old.reason != e.text {
-		s.log.Warn("session ended, another is started", fields...)
+		s.log.Warn("session ended; starting another one", fields...)
 	}
 	s.setProblem(cause, e.text)
 	s.answerTurn(r, err)

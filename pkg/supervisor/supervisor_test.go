@@ -474,7 +474,7 @@ func TestInventory(t *testing.T) {
 		l.set(func() { l.ids = []string{"a", "b", "c"} })
 		pass(12 * time.Second)
 		numbers("a0 b1 c2")
-		if st := b.state("b"); st.State != session.Up || b.count("device is found again") != 1 {
+		if st := b.state("b"); st.State != session.Up || b.count("device is back") != 1 {
 			t.Errorf("the GPU that is back is %+v", st)
 		}
 		// While a GPU is released it is not missed; it is when the release ends.

@@ -6,6 +6,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 // device is what is kept of a device through all sessions that sample it.
@@ -25,7 +26,7 @@ type device struct {
 	low, none float64 // banks with few spare rows, and without; -1: not known
 	links     links   // of a link, or of all links of a GPU together
 	throttled [field.ClockReasons]hour
-	slowed    hour // by at least one of slowing
+	slowed    hour // by at least one of rules.ThrottlingReasons
 	means     means
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
@@ -182,9 +183,7 @@ func (b *bucket) add(by float64, at int64) {
 // driver developers). DCGM calls a replay or another error in the last minute critical: that
 // budget is spent if this is so in each minute of an hour; that of recoveries, each of which
 // stops the link, in every sixth. The ratio is DCGM's limit of the effective error rate.
-var linkBudgets = [linkKinds]float64{100 * 3600, 60, 10}
-
-const budgetBER = 1e-12
+var linkBudgets = [linkKinds]float64{rules.CRCErrorsPerSecond * 3600, 60, 10}
 
 // Kinds of errors of links.
 const (
@@ -209,7 +208,7 @@ type links struct {
 
 // sum brings the share up to date.
 func (l *links) sum(now int64) {
-	l.share, l.kind = l.ber/budgetBER, linkBER
+	l.share, l.kind = l.ber/rules.EffectiveBER, linkBER
 	for k := range l.of {
 		l.of[k].advance(now)
 		if share := l.of[k].total / linkBudgets[k]; share > l.share {
@@ -232,12 +231,10 @@ func (d *device) linkName() string {
 	return "all"
 }
 
-// Reasons for which clocks are held down. Those of slowing are faults if they last: hw_slowdown,
-// sw_thermal, hw_thermal and hw_power_brake; a busy GPU may always run at the power limit, and
-// at the clocks of its group. The others are idleness and settings.
 const (
-	slowing    = 1<<3 | 1<<5 | 1<<6 | 1<<7
-	throttling = slowing | 1<<2 | 1<<4
+	// throttling are the reasons that are shown: those that are faults if they last, and the
+	// power limit and the clocks of a group, at which a busy GPU may always run.
+	throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
 
 	mostSlowed = 15 * 60 // seconds of an hour
 )
@@ -253,7 +250,7 @@ func (d *device) mask(value float64, at int64, seconds float64) {
 			d.throttled[i].add(at, seconds)
 		}
 	}
-	if bits&slowing == 0 {
+	if bits&rules.ThrottlingReasons == 0 {
 		seconds = 0
 	}
 	d.slowed.add(at, seconds)

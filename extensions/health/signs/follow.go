@@ -54,28 +54,25 @@ const (
 	useMean
 )
 
-// Corrected errors since the driver was loaded, and in the life of a GPU, for those that have no
+// targets are by reading. Corrected errors in the life of a GPU are for those that have no
 // other reading.
-const (
-	correctedVolatile  field.ID = 310
-	correctedAggregate field.ID = 312
-)
-
-// targets are by the catalogue's numbers.
 var targets = map[field.ID]target{
-	correctedVolatile: {use: useCorrected}, correctedAggregate: {use: useCorrected},
-	388: {use: useBanksLow}, 389: {use: useBanksNone},
+	field.CorrectedErrors: {use: useCorrected}, field.CorrectedErrorsLife: {use: useCorrected},
+	field.SpareRowsLow: {use: useBanksLow}, field.SpareRowsNone: {use: useBanksNone},
 	field.ClockEventReasons: {use: useReasons},
 
 	// Of links.
-	1525: {useLinkErrors, linkCRC}, 1526: {useLinkErrors, linkCRC}, 1527: {useLinkErrors, linkOther}, 1528: {useLinkErrors, linkRecovery},
+	field.PerLinkFlitErrors: {useLinkErrors, linkCRC}, field.PerLinkDataErrors: {useLinkErrors, linkCRC},
+	field.PerLinkReplays: {useLinkErrors, linkOther}, field.PerLinkRecoveries: {useLinkErrors, linkRecovery},
 	field.NVLinkErrors: {useLinkErrors, linkOther}, field.NVLinkRecoveryEvents: {useLinkErrors, linkRecovery}, field.NVLinkBER: {use: useLinkBER},
 	// Of all links of a GPU.
-	409: {useLinkErrors, linkCRC}, 419: {useLinkErrors, linkCRC}, 429: {useLinkErrors, linkOther}, 439: {useLinkErrors, linkRecovery},
-	1206: {useLinkErrors, linkOther}, 1219: {useLinkErrors, linkOther}, 1213: {useLinkErrors, linkRecovery}, 1218: {use: useLinkBER},
+	field.NVLinksFlitErrors: {useLinkErrors, linkCRC}, field.NVLinksDataErrors: {useLinkErrors, linkCRC},
+	field.NVLinksReplays: {useLinkErrors, linkOther}, field.NVLinksRecoveries: {useLinkErrors, linkRecovery},
+	field.NVLinks5Errors: {useLinkErrors, linkOther}, field.NVLinks5EffectiveErrors: {useLinkErrors, linkOther},
+	field.NVLinks5Recoveries: {useLinkErrors, linkRecovery}, field.NVLinks5EffectiveBER: {use: useLinkBER},
 
-	100: {useMean, meanClock}, 155: {useMean, meanPower}, 150: {useMean, meanTemperature},
-	203: {useMean, meanBusy}, 1001: {useMean, meanEngine}, 1002: {useMean, meanSM}, 1004: {useMean, meanTensor},
+	field.SMClock: {useMean, meanClock}, field.PowerUsage: {useMean, meanPower}, field.GPUTemperature: {useMean, meanTemperature},
+	field.GPUUtilization: {useMean, meanBusy}, field.EngineActive: {useMean, meanEngine}, field.SMActive: {useMean, meanSM}, field.TensorActive: {useMean, meanTensor},
 }
 
 // linkKindsRead are the values of label kind that count: other errors are corrected, or of the
@@ -90,7 +87,7 @@ func (f *follow) connect() {
 		if t.use == useNothing || c.Buffer > 0 || f.devices[c.Device].device == nil {
 			continue
 		}
-		if c.Field == correctedAggregate && slices.ContainsFunc(f.source.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == correctedVolatile }) {
+		if c.Field == field.CorrectedErrorsLife && slices.ContainsFunc(f.source.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.CorrectedErrors }) {
 			continue
 		}
 		kind := slices.IndexFunc(c.Labels, func(l collector.Label) bool { return l.Name == "kind" })

@@ -60,7 +60,10 @@ func NewLog(now func() time.Time) *Log {
 }
 
 // Subscribe makes the Log keep what is published on a bus. It is called before Run.
-func (l *Log) Subscribe(bus *events.Bus) { l.bus = bus.Subscribe(maxPublished) }
+func (l *Log) Subscribe(bus *events.Bus) {
+	l.bus = bus.Subscribe(maxPublished, events.XID, events.KernelLog, events.Clock, events.DeviceState, events.CollectorState,
+		events.Reload, events.Failover, events.Recording, events.Health)
+}
 
 // Run adds the events of the bus until ctx ends.
 func (l *Log) Run(ctx context.Context) error {

@@ -26,6 +26,7 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/view"
@@ -42,6 +43,7 @@ type Options struct {
 	Board   *view.Board
 	History *history.History
 	Node    func() *apiv1.Devices // states, users and processes of devices
+	Events  *events.Bus           // what sets off recordings
 	Log     *api.Log              // what happens; recordings are added to it
 	Health  func() *apiv1.Health  // verdicts on devices; nil: none
 
@@ -56,6 +58,8 @@ const (
 	// samePause, so that what happens again and again does not push out what was before it.
 	pause     = time.Minute
 	samePause = 10 * time.Minute
+	// maxWaiting is how many events wait for the next second.
+	maxWaiting = 1024
 	// What has no sample any more is forgotten after so long.
 	forget = 2 * time.Hour
 	// leftover is how old a file is that a process which was killed had not finished.
@@ -73,15 +77,14 @@ type Recorder struct {
 	log       *zap.Logger
 	directory file.Private
 	asked     chan chan error
+	events    *events.Subscription
 	list      atomic.Pointer[[]apiv1.Recording]
 
 	written            *prometheus.CounterVec
 	failed, suppressed prometheus.Counter
 
 	// Of the goroutine of Run.
-	watch   watch
 	known   map[string]knownDevice // by ID
-	event   uint64                 // number of the last one seen
 	pending *pending
 	began   time.Time // of the last recording
 	started time.Time // of Run: there are no samples of before
@@ -118,6 +121,7 @@ func New(o Options) *Recorder {
 		o: o, log: o.Logger.Named("recorder"),
 		directory: file.Private{Path: o.Directory, Of: "recordings", Flag: "recorder-directory"},
 		asked:     make(chan chan error),
+		events:    o.Events.Subscribe(maxWaiting, slices.Collect(maps.Keys(causeOf))...),
 		written: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "warpgauge_recordings_total", Help: "Recordings that were written, by what set them off.",
 		}, []string{"cause"}),
@@ -127,7 +131,7 @@ func New(o Options) *Recorder {
 		suppressed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "warpgauge_recordings_suppressed_total", Help: "Causes of a recording for which none was begun, because the last one was too short a time ago.",
 		}),
-		watch: newWatch(), known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]apiv1.Recording),
+		known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]apiv1.Recording),
 	}
 	r.list.Store(&[]apiv1.Recording{})
 	for _, c := range causes {
@@ -204,25 +208,21 @@ func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 // step looks at what has happened since the last one.
 func (r *Recorder) step(now time.Time) {
 	r.remember(now)
-	events, last := r.o.Log.After(r.event)
-	r.event = last
-	for i := range events {
-		if t, ok := triggerOf(&events[i]); ok {
+	for len(r.events.C) > 0 {
+		e := <-r.events.C
+		if t, ok := triggerOf(&e); ok {
 			_ = r.begin(t, now) // suppressed ones are counted
 		}
 	}
-	for _, t := range r.watch.scan(r.o.History, now) {
-		_ = r.begin(t, now)
-	}
-	r.judge(now)
+	r.recordFailures(now)
 	if r.pending != nil && now.Sub(r.pending.began) >= r.o.After+catchUp {
 		r.finish(now)
 	}
 }
 
-// judge begins a recording when a device's health has become failed, unless that is in one
+// recordFailures begins a recording when a device's health has become failed, unless that is in one
 // which has begun.
-func (r *Recorder) judge(now time.Time) {
+func (r *Recorder) recordFailures(now time.Time) {
 	if r.o.Health == nil {
 		return
 	}

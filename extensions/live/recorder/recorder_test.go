@@ -30,9 +30,11 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/view"
 )
 
@@ -54,6 +56,8 @@ const (
 type node struct {
 	t       testing.TB
 	board   view.Board
+	bus     events.Bus
+	rows    *rows.Reader
 	history *history.History
 	log     *api.Log
 	src     *view.Source
@@ -68,7 +72,10 @@ func newNode(t testing.TB, directory string) *node {
 		t.Fatal(err)
 	}
 	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
-	n.history = history.New(history.Options{Rows: rows.New(&n.board, nil)})
+	n.log.Subscribe(&n.bus)
+	n.rows = rows.New(&n.board, &n.bus)
+	n.rows.Follow(&rules.Occurrences{})
+	n.history = history.New(history.Options{Rows: n.rows})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
 	for gpu := range 2 {
 		n.src.Devices = append(n.src.Devices, collector.Device{ID: fmt.Sprint("GPU-", gpu), GPU: fmt.Sprint(gpu), Level: field.GPU})
@@ -79,7 +86,7 @@ func newNode(t testing.TB, directory string) *node {
 	n.board.Store(&view.View{Sources: []*view.Source{n.src}})
 	n.Recorder = New(Options{
 		Directory: directory, Before: time.Minute, After: 30 * time.Second, Files: 5, Bytes: 64 << 20, Hostname: "node", Version: "v1",
-		Board: &n.board, History: n.history, Log: n.log, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
+		Board: &n.board, History: n.history, Events: &n.bus, Log: n.log, Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
 		Health: func() *apiv1.Health {
 			return &apiv1.Health{Devices: []apiv1.DeviceHealth{{ID: "GPU-0", State: n.verdict, Reason: "of a test"}, {ID: "GPU-1", State: "failed"}}}
 		},
@@ -92,6 +99,10 @@ func newNode(t testing.TB, directory string) *node {
 
 // run samples for a time and lets the recorder work, a second at a time.
 func (n *node) run(seconds int, change func(second int)) {
+	ctx, cancel := context.WithCancel(n.t.Context())
+	done := make(chan error)
+	go func() { done <- n.rows.Run(ctx) }() // which publishes
+	defer func() { cancel(); <-done }()
 	for i := range seconds {
 		time.Sleep(time.Second)
 		for gpu := range 2 {
@@ -144,17 +155,17 @@ func TestWhatSetsOffARecording(t *testing.T) {
 			}
 		})
 	}
-	add := func(e apiv1.Event) func(*node, int) {
+	add := func(e events.Event) func(*node, int) {
 		return func(n *node, second int) {
 			if second == 100 {
-				n.log.Add(e)
+				n.bus.Publish(e)
 			}
 		}
 	}
-	f("an XID", add(apiv1.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true}), "xid GPU-0")
-	f("a lost device", add(apiv1.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is lost", Bad: true}), "device_state GPU-1")
-	f("a device that is up again", add(apiv1.Event{Kind: api.KindDevice, Device: "GPU-1", Text: "device is up"}))
-	f("another event", add(apiv1.Event{Kind: api.KindReload, Text: "reload failed", Bad: true}))
+	f("an XID", add(events.Event{Kind: events.XID, Device: &collector.Device{ID: "GPU-0"}, Code: 79, Bad: true}), "xid GPU-0")
+	f("a lost device", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is lost", Bad: true}), "device_state GPU-1")
+	f("a device that is up again", add(events.Event{Kind: events.DeviceState, Device: &collector.Device{ID: "GPU-1"}, Text: "device is up"}))
+	f("another event", add(events.Event{Kind: events.Reload, Text: "reload failed", Bad: true}))
 	f("an ECC error", func(n *node, second int) { n.row[ecc] = float64(3 + second/100) }, "ecc GPU-0")
 	f("an ECC counter that begins again", func(n *node, second int) { n.row[ecc] = float64(300 - second) })
 	f("throttling", func(n *node, second int) { n.row[width+clocks] = float64(1 + 8*(second/100%2)) }, "throttling GPU-1")
@@ -178,7 +189,7 @@ func TestARecordingIsTheHistoryAroundWhatHappened(t *testing.T) {
 			}
 			if second == 100 {
 				at = time.Now()
-				n.log.Add(apiv1.Event{Kind: api.KindXID, Device: "GPU-0", Text: "XID 79", Bad: true})
+				n.bus.Publish(events.Event{Kind: events.XID, Device: &collector.Device{ID: "GPU-0"}, Code: 79, Bad: true})
 			}
 		})
 		if len(n.List()) != 1 {
@@ -255,7 +266,7 @@ func TestTheOldestAreRemoved(t *testing.T) {
 		n := newNode(t, directory)
 		xid := func(second int) {
 			if second%200 == 100 {
-				n.log.Add(apiv1.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
+				n.bus.Publish(events.Event{Kind: events.XID, Device: &collector.Device{ID: fmt.Sprint("GPU-", second)}, Code: 79, Bad: true})
 			}
 		}
 		must(t, os.MkdirAll(directory, 0o700))
@@ -391,7 +402,7 @@ func TestAFullFileSystem(t *testing.T) {
 		n.o.Files = 1000
 		n.run(200*12, func(second int) {
 			if second%200 == 100 {
-				n.log.Add(apiv1.Event{Kind: api.KindXID, Device: fmt.Sprint("GPU-", second), Text: "XID 79", Bad: true})
+				n.bus.Publish(events.Event{Kind: events.XID, Device: &collector.Device{ID: fmt.Sprint("GPU-", second)}, Code: 79, Bad: true})
 			}
 		})
 		files, err := os.ReadDir(filepath.Join(mount, "recordings"))

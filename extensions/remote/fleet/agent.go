@@ -35,7 +35,7 @@ func (u *UID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Bounds of what is kept of one agent. What is longer is cut, what is more is dropped.
+// Bounds of one agent's record. Longer texts are cut, further entries dropped.
 const (
 	maxAttributes = 48
 	maxKey        = 64
@@ -57,7 +57,7 @@ type report struct {
 	effective    *List             // in service; nil: as before
 }
 
-// listStatus is what an agent says about the last list that it was offered.
+// listStatus is an agent's report on its last offered list.
 type listStatus struct {
 	hash  string // of that list
 	state protobufs.RemoteConfigStatuses
@@ -138,7 +138,7 @@ func cut(s string, most int) string {
 	return strings.Clone(strings.ToValidUTF8(s, ""))
 }
 
-// examine reads the numbers of the gates and what is not healthy.
+// examine reads the gates' numbers and the unhealthy components.
 func examine(in *protobufs.ComponentHealth) *health {
 	h := &health{healthy: in.Healthy, numbers: Numbers{}}
 	gates := in.ComponentHealthMap[opamp.HealthGates].GetComponentHealthMap()
@@ -160,7 +160,7 @@ func examine(in *protobufs.ComponentHealth) *health {
 	return h
 }
 
-// agent is what the server knows about one. Only the core touches it.
+// agent is the server's record of an agent. Only the core uses it.
 type agent struct {
 	uid          UID
 	conn         types.Connection // nil: it polls
@@ -191,7 +191,7 @@ type offer struct {
 }
 
 // take updates the agent by a report.
-func (a *agent) take(r *report, now time.Time) {
+func (a *agent) applyReport(r *report, now time.Time) {
 	a.conn, a.sequence, a.capabilities = r.conn, r.sequence, r.capabilities
 	a.seen, a.left = now, r.leaving
 	if r.labels != nil {
@@ -234,14 +234,14 @@ func (a *agent) refuses() string {
 	return ""
 }
 
-// observes says whether the agent only reports what it would do with a list.
+// observes reports whether the agent compares lists and applies none.
 func (a *agent) observes() bool {
 	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
 }
 
-// judge compares what the agent reports with what it was before the change. One report can be of a
+// checkLimits compares what the agent reports with what it was before the change. One report can be of a
 // moment, so three in a row are too many.
-func (a *agent) judge(limits map[string]Limit, before Numbers, now time.Time) {
+func (a *agent) checkLimits(limits map[string]Limit, before Numbers, now time.Time) {
 	why := breach(limits, before, a.window.numbers(now))
 	if why == "" {
 		a.breaches = 0

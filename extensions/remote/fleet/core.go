@@ -54,7 +54,7 @@ func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 // returns to them.
 const maxLocals = 64
 
-// silentAfter is when an agent that says nothing is no longer counted among those that are there.
+// silentAfter is how long an agent may be silent and still count as present.
 const silentAfter = 3 * time.Minute
 
 // report takes a message and returns the answer.
@@ -91,7 +91,7 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	if a.conn != nil && a.conn != r.conn {
 		drop(a.conn) // the agent has another connection now
 	}
-	a.take(r, now)
+	a.applyReport(r, now)
 	if r.labels != nil {
 		c.assign(a)
 	}
@@ -100,12 +100,12 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 		return &protobufs.ServerToAgent{}
 	}
 	if r := s.Rollout; r.has(a.uid) && a.hash == r.To && a.failing == "" {
-		a.judge(a.cohort.Policy.Gates, r.members[a.uid].Before, now)
+		a.checkLimits(a.cohort.Policy.Gates, r.members[a.uid].Before, now)
 	}
 	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s, now)}
 }
 
-// closed takes note that an agent's WebSocket is gone.
+// closed records that an agent's WebSocket has ended.
 func (c *core) closed(uid UID, conn types.Connection) {
 	if a := c.agents[uid]; a != nil && a.conn == conn {
 		a.conn = nil
@@ -121,8 +121,8 @@ func (c *core) hangUp() {
 	}
 }
 
-// another returns the uid that the agent on a host gets in place of one that another host uses. It is
-// always the same, so that an agent which does not keep it makes no more of them.
+// another returns the uid for an agent whose uid another host uses. It is always the same for a host, so that an agent which
+// does not keep it gets it again.
 func another(uid UID, host string) (out UID) {
 	sum := sha256.Sum256(append(uid[:], host...))
 	copy(out[:], sum[:])
@@ -207,7 +207,7 @@ func (c *core) write(lines ...line) error {
 	return err
 }
 
-// save writes what could not be written before.
+// save writes the states that could not be written before.
 func (c *core) save() {
 	for _, s := range c.cohorts {
 		if s.unsaved {
@@ -216,7 +216,7 @@ func (c *core) save() {
 	}
 }
 
-// lines are all that a file needs.
+// lines returns the whole state as lines of the file.
 func (c *core) lines() (out []line) {
 	out = append(out, line{Format: stateFormat})
 	for _, hash := range slices.Sorted(maps.Keys(c.lists)) {
@@ -232,7 +232,7 @@ func (c *core) lines() (out []line) {
 	return out
 }
 
-// config is what an agent gets for a list; nil if the list is not known.
+// config returns the message with a list; nil if the list is unknown.
 func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
 	l := c.lists[hash]
 	sum, err := hex.DecodeString(hash)

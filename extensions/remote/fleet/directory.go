@@ -167,7 +167,7 @@ func ReadDirectory(directory string, parse ParseYAML) (*Plan, error) {
 
 var cohortName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// complete checks what was read, and adds the list and what the file says for all cohorts.
+// complete checks a cohort, and adds its list and the settings for all cohorts.
 func (c *Cohort) complete(root *os.Root, all *Policy, parse ParseYAML) error {
 	if !cohortName.MatchString(c.Name) {
 		return errors.New("a name has up to 63 lower case letters, digits and hyphens")

@@ -163,7 +163,7 @@ func TestBadDirectoryLeavesRollout(t *testing.T) {
 	s.stable()
 	s.offerList(listB)
 	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
-	s.core.take(nil, errors.New("fleet.yaml: line 3"), s.now)
+	s.core.applyPlan(nil, errors.New("fleet.yaml: line 3"), s.now)
 	if f := s.core.fleet(s.now); f.Directory.Err != "fleet.yaml: line 3" || f.Directory.Hash == "" {
 		t.Errorf("directory %+v", f.Directory)
 	}

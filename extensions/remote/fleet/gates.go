@@ -12,7 +12,7 @@ import (
 	"warpgauge/extensions/remote/opamp"
 )
 
-// Numbers has what an agent reports for each gate, by its name; what is not known has no entry. Missed
+// Numbers has an agent's number for each gate, by the gate's name; an unknown number has no entry. Missed
 // ticks are per minute, sample seconds a mean.
 type Numbers map[string]float64
 
@@ -86,7 +86,7 @@ func (w *window) add(n Numbers, now time.Time) {
 	w.last = n
 }
 
-// restart begins again with what is known: another list is in service.
+// restart forgets the window, because another list is in service.
 func (w *window) restart(now time.Time) {
 	last := w.last
 	*w = window{since: now, last: last, missed: math.NaN()}

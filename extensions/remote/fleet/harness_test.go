@@ -139,7 +139,7 @@ func (s *sim) take() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.core.take(p, nil, s.now)
+	s.core.applyPlan(p, nil, s.now)
 }
 
 // offerList puts another list into the directory.

@@ -102,7 +102,7 @@ func bound(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// callbacks are those of one request or WebSocket.
+// callbacks handle one request or WebSocket.
 func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 	plain := r.Header.Get("Content-Type") == "application/x-protobuf" // as the library decides
 	var uid UID                                                       // of the WebSocket's agent
@@ -132,7 +132,7 @@ func (s *Server) callbacks(r *http.Request) types.ConnectionCallbacks {
 		},
 		OnReadMessageError: func(conn types.Connection, _ int, _ []byte, _ error) {
 			s.refuse(refusedMessage)
-			_ = conn.Disconnect() // what follows garbage is no message either
+			_ = conn.Disconnect() // garbage has no end, so no message can follow it
 		},
 	}
 }
@@ -194,7 +194,7 @@ func limitedOf(conn net.Conn) *limitedConn {
 	return l
 }
 
-// drop ends a WebSocket without a farewell, for which TLS would wait.
+// drop ends a WebSocket without a farewell, because TLS would wait to send one.
 func drop(conn types.Connection) {
 	if l := limitedOf(conn.Connection()); l != nil {
 		_ = l.Close() // whatever it says, the client is gone

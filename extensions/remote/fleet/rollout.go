@@ -37,7 +37,7 @@ type Rollout struct {
 	members map[UID]member // agents of the stages so far
 }
 
-// member is what an agent was before it got the list.
+// member is an agent's state before it got the list.
 type member struct {
 	Before Numbers `json:"before,omitempty"`
 	Former string  `json:"former,omitempty"` // hash of its own list, if the server had none for it
@@ -124,7 +124,7 @@ type Counts struct {
 	example string // why, of one
 }
 
-// verdict says what to do with a stage by its counts: empty: nothing is wrong, else why it must stop.
+// verdict returns why a stage must stop by its counts; it is empty if nothing is wrong.
 func (c *Counts) verdict(tolerance float64) string {
 	bad := c.Refused + c.Failing + c.Silent
 	if bad == 0 || float64(bad) <= tolerance*float64(c.Members) {

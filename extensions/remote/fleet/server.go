@@ -34,7 +34,7 @@ type Options struct {
 	Version        string
 }
 
-// Server is the whole server but for its listeners.
+// Server is the server without its listeners.
 type Server struct {
 	o      Options
 	calls  chan func(*core)
@@ -43,7 +43,7 @@ type Server struct {
 	totals totals
 }
 
-// Bounds of what waits.
+// Bounds of queues.
 const (
 	maxCalls   = 1024
 	maxPushes  = 1024
@@ -83,7 +83,7 @@ func (s *Server) Run(ctx context.Context) error {
 	defer cancel()
 	wg.Go(func() {
 		Watch(ctx, s.o.ReloadInterval, func() (*Plan, error) { return ReadDirectory(s.o.Directory, s.o.ParseYAML) }, func(p *Plan, err error) {
-			_ = s.do(ctx, func(c *core) { c.take(p, err, time.Now()) }) // it is read again
+			_ = s.do(ctx, func(c *core) { c.applyPlan(p, err, time.Now()) }) // it is read again
 		})
 	})
 	for range pushers {

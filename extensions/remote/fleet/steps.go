@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// take puts a plan that was read into use. An error leaves the one before.
-func (c *core) take(p *Plan, err error, now time.Time) {
+// applyPlan puts a plan that was read into use. An error leaves the one before.
+func (c *core) applyPlan(p *Plan, err error, now time.Time) {
 	if err != nil {
 		if c.planErr == nil || c.planErr.Error() != err.Error() {
 			c.log.Warn("directory refused, the one before stays in use", zap.Error(err))

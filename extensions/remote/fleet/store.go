@@ -16,8 +16,8 @@ import (
 
 const (
 	stateFile     = "fleet.jsonl"
-	maxStateBytes = 512 << 20 // more is no file of ours
-	compactBytes  = 16 << 20  // and twice what is needed: the file is written again
+	maxStateBytes = 512 << 20 // a larger file is not from this server
+	compactBytes  = 16 << 20  // and twice the needed size: the file is written again
 	stateFormat   = 1
 )
 
@@ -45,7 +45,7 @@ type memberLine struct {
 	Agents  map[UID]member `json:"agents"`
 }
 
-// saved is what the file says.
+// saved is the content of the file.
 type saved struct {
 	lists   map[string]*List
 	cohorts map[string]*status
@@ -60,14 +60,14 @@ func openStore(root *os.Root) (*store, *saved, error) {
 		return nil, nil, fmt.Errorf("open state: %w", err)
 	}
 	s := &store{root: root, f: f}
-	state, err := s.read()
+	state, err := s.load()
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("read state %q: %w", f.Name(), err), f.Close())
 	}
 	return s, state, nil
 }
 
-func (s *store) read() (*saved, error) {
+func (s *store) load() (*saved, error) {
 	if err := s.lock(); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func readState(r io.Reader) (state *saved, good int64, err error) {
 		}
 		var l line
 		if err = json.Unmarshal(text, &l); err == nil {
-			err = state.add(&l)
+			err = state.addLine(&l)
 		}
 		if err != nil {
 			return nil, good, fmt.Errorf("line %d: %w", n, err)
@@ -117,7 +117,7 @@ func (s *store) lock() error {
 	return nil
 }
 
-func (a *saved) add(l *line) error {
+func (a *saved) addLine(l *line) error {
 	switch {
 	case l.Format > stateFormat:
 		return fmt.Errorf("format %d is of a later version", l.Format)
@@ -176,7 +176,7 @@ func encode(w io.Writer, lines []line) error {
 // full says whether the file has grown so much that it should be written again.
 func (s *store) full() bool { return s.good > compactBytes && s.good > 2*s.live }
 
-// compact writes the file again with what is needed.
+// compact writes the file again, with the needed lines only.
 func (s *store) compact(lines []line) error {
 	_ = s.root.Remove("." + stateFile) // of a process that was killed here
 	err := file.WriteWhole(s.root, stateFile, func(w io.Writer) error {

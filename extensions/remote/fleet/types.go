@@ -18,7 +18,7 @@ type Fleet struct {
 type DirectoryState struct {
 	Hash  string     `json:"hash,omitempty"`  // of the one in use
 	Taken *time.Time `json:"taken,omitempty"` // when it came into use
-	Err   string     `json:"error,omitempty"` // why what is there now is not used
+	Err   string     `json:"error,omitempty"` // why its present content is not in use
 }
 
 // CohortState is about one cohort and its last rollout.
@@ -67,6 +67,6 @@ type AgentState struct {
 	Troubles  []string          `json:"troubles,omitempty"`
 	Seen      time.Time         `json:"seen"`
 	WebSocket bool              `json:"websocket,omitempty"`
-	Numbers   Numbers           `json:"numbers"` // by gate; what is not known is left out
+	Numbers   Numbers           `json:"numbers"` // by gate; unknown ones are left out
 	Before    Numbers           `json:"before,omitempty"`
 }

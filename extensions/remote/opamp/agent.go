@@ -37,7 +37,7 @@ type Options struct {
 	Logger    *zap.Logger
 }
 
-// Desk decides on what the server offers. Its methods log what is new to them.
+// Desk decides on the server's offers. Its methods log changes only.
 type Desk interface {
 	// Deliver returns when a list is in service or refused.
 	Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome
@@ -259,8 +259,8 @@ func (a *Agent) leave(ctx context.Context) {
 	a.link.close(answers)
 }
 
-// fail notes that the server cannot be used now, and asks it again later. Then everything
-// is reported, as the server may have missed or lost any of it.
+// fail records that the server cannot be used now, and asks it again later. The agent reports everything then, because the
+// server may have missed or lost any of it.
 func (a *Agent) fail(err error) {
 	a.link.close(false)
 	a.failures++
@@ -279,7 +279,7 @@ func (a *Agent) fail(err error) {
 	a.o.Desk.Unreachable(err)
 }
 
-// receive does what a message of the server says, as far as it may.
+// receive obeys a message of the server, as far as it may.
 func (a *Agent) receive(b []byte) {
 	m, others, err := decode(b)
 	if err != nil {
@@ -324,7 +324,7 @@ func (a *Agent) receive(b []byte) {
 	}
 }
 
-// reportedError is what the server says is wrong.
+// reportedError returns the error in a server's message.
 func reportedError(e *protobufs.ServerErrorResponse) error {
 	return &transport.ServerError{
 		Text:  fmt.Sprintf("the server reports an error: %s: %q", strings.TrimPrefix(e.GetType().String(), "ServerErrorResponseType_"), text(e.GetErrorMessage(), 256)),
@@ -332,7 +332,7 @@ func reportedError(e *protobufs.ServerErrorResponse) error {
 	}
 }
 
-// offered takes an offer, unless it is the one of before.
+// offered handles an offer, unless it is the last one again.
 func (a *Agent) offered(o *offer) {
 	if a.last != nil && bytes.Equal(o.hash, a.last.hash) {
 		switch {
@@ -392,7 +392,7 @@ func (a *Agent) delivered(o *offer, out *lists.Outcome) {
 	a.wake(soon)
 }
 
-// upTo is a random time, so that nodes do not ask at the same moment.
+// upTo returns a random time, so that nodes do not ask at the same moment.
 func upTo(d time.Duration) time.Duration {
 	return rand.N(d + 1) //nolint:gosec // spreads load
 }

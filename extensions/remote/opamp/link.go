@@ -27,7 +27,7 @@ type link interface {
 	close(farewell bool)
 }
 
-// reception is a message of the server, or why there are no more.
+// reception is a message of the server, or the error that ends the connection.
 type reception struct {
 	message []byte
 	err     error
@@ -39,13 +39,13 @@ const (
 	contentType   = "application/x-protobuf"
 )
 
-// errTooLong is what ends an answer before it fills the memory.
+// errTooLong ends an answer before it fills the memory.
 var errTooLong = errors.New("the server's message is too long")
 
 // errClosed is a WebSocket that was open.
 var errClosed = errors.New("the WebSocket has ended")
 
-// errRedirect is what became of a redirect.
+// errRedirect refuses a redirect.
 var errRedirect = errors.New("redirects are not followed, as the token is for one server only")
 
 // direct follows no redirect.

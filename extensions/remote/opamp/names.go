@@ -2,10 +2,10 @@
 // takes field lists from it. The server can do nothing else: packages, connection settings,
 // restart commands, custom messages and settings of own telemetry are not even decoded.
 //
-// It is a remote.Source with a transport of its own over opamp-go's package protobufs. The client of
+// It has a transport of its own over opamp-go's package protobufs. The client of
 // opamp-go v0.23.0 was measured and not taken: it reads an answer of any length (one of 1 GiB took 3.4 GB
 // of memory; the specification demands a bound), has no time limit (a server that hangs is never asked again), does not
-// back off after HTTP status 500 and loses what it had to say then, polls without jitter, and adds
+// back off after HTTP status 500 and loses its report then, polls without jitter, and adds
 // 580 kB to a program where this package's libraries add 300 kB. The WebSocket is github.com/coder/websocket,
 // as it connects by an http.RoundTripper: so token and certificates rotate by the same code as for HTTP.
 //

@@ -14,7 +14,7 @@ type Identity struct {
 	Labels     map[string]string // --node-label
 }
 
-// Node is what the agent reports on. Its methods can be called by any goroutine and wait for nothing.
+// Node supplies the agent's reports. Its methods can be called by any goroutine and never block.
 type Node interface {
 	Facts() Facts
 	Effective() *lists.Offer // the list in service

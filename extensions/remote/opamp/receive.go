@@ -17,13 +17,13 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Bounds of what a server sends, next to that of a whole message.
+// Bounds of a server's message, in addition to its length.
 const (
 	maxFiles = 64  // of a configuration
 	maxHash  = 256 // bytes; it is sent back
 )
 
-// Fields of ServerToAgent that are not decoded, and by which name they are counted.
+// ignored names the fields of ServerToAgent that are counted and not decoded.
 var ignored = map[protowire.Number]string{
 	4:  "connection settings", // those of own telemetry are part of them
 	5:  "packages",
@@ -31,8 +31,8 @@ var ignored = map[protowire.Number]string{
 	11: "custom message",
 }
 
-// used are the fields of ServerToAgent that are decoded. Field 10 says what custom messages
-// the server knows, which is no offer.
+// used are the fields of ServerToAgent that are decoded. Field 10 names the custom messages that the server knows; it is not
+// an offer.
 var used = []protowire.Number{1, 2, 3, 6, 7, 8}
 
 // decode reads the parts of a message that this package uses. The others cost no memory,
@@ -52,7 +52,7 @@ func decode(b []byte) (*protobufs.ServerToAgent, []string, error) {
 		if n != 3 {
 			return nil
 		}
-		// AgentRemoteConfig.config, of which config_map; a repeated one is merged.
+		// The config_map in AgentRemoteConfig.config; protobuf merges repeated ones.
 		return fields(value, func(n protowire.Number, _, value []byte) error {
 			if n != 1 {
 				return nil

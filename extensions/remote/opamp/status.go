@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// Bounds of what is reported.
+// Bounds of a report.
 const (
 	maxText       = 1024 // bytes of a name, a status, an error
 	maxReason     = 4096 // of why a list was refused
@@ -24,8 +24,7 @@ const (
 	maxEffective  = 1 << 20
 )
 
-// capabilities are what this agent does. Custom ones, packages, connection settings, restart
-// and own telemetry are off.
+// capabilities of this agent. Custom ones, packages, connection settings, restart and own telemetry are off.
 const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_ReportsStatus |
 	protobufs.AgentCapabilities_AgentCapabilities_AcceptsRemoteConfig |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsEffectiveConfig |
@@ -33,8 +32,8 @@ const capabilities = uint64(protobufs.AgentCapabilities_AgentCapabilities_Report
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHealth |
 	protobufs.AgentCapabilities_AgentCapabilities_ReportsHeartbeat)
 
-// sums are of what was reported, so that only what has changed is reported again. A zero is
-// of something that was not.
+// sums are digests of the last report, so that the agent reports changes only. A zero digest means that the part was never
+// reported.
 type sums struct{ description, health, effective, status [sha256.Size]byte }
 
 // message returns what the server does not know yet, and the sums of all there is.
@@ -58,7 +57,7 @@ func (a *Agent) message() (*protobufs.AgentToServer, sums) {
 	return m, now
 }
 
-// envelope is what each message has.
+// envelope returns the parts of every message.
 func (a *Agent) envelope() *protobufs.AgentToServer {
 	return &protobufs.AgentToServer{InstanceUid: a.id[:], SequenceNum: a.sequence, Capabilities: capabilities}
 }
@@ -218,8 +217,8 @@ func applied(hash []byte) *protobufs.RemoteConfigStatus {
 	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED}
 }
 
-// failed is the status of a list that is not in service. Its hash is that of the list that was
-// tried, as else the server would offer it again; the running one is in the words.
+// failed returns the status of a list that is not in service. It carries the hash of the list that was tried, because the
+// server would offer that list again otherwise; the text names the running list.
 func failed(hash []byte, why, running string) *protobufs.RemoteConfigStatus {
 	why = text(why, maxReason) + "; the list in service stays, SHA-256 " + running
 	return &protobufs.RemoteConfigStatus{LastRemoteConfigHash: hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, ErrorMessage: why}
@@ -236,7 +235,7 @@ func statusOf(hash []byte, out *lists.Outcome) *protobufs.RemoteConfigStatus {
 	return failed(hash, reason(out), out.Running)
 }
 
-// reason is why a list was refused, with what is wrong in which line.
+// reason says why a list was refused, with every line that is wrong.
 func reason(out *lists.Outcome) string {
 	parts := []string{out.Err.Error()}
 	for _, r := range out.Refused {

@@ -50,8 +50,7 @@ type Transport struct {
 	inside *http.Transport
 }
 
-// New returns a Transport for the server of a URL, of which only scheme and host
-// count. The token goes to no other.
+// New returns a Transport for a server, by the scheme and host of its URL. The token goes to no other server.
 func New(server *url.URL, c Credentials) *Transport {
 	return &Transport{c: c, server: server, files: file.NewReader(maxCredential)}
 }
@@ -84,7 +83,7 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// token returns the token as it is now; "" if there is no file for it.
+// token reads the token; it is empty if no file is configured.
 func (t *Transport) token(ctx context.Context) (string, error) {
 	if t.c.TokenFile == "" {
 		return "", nil
@@ -157,7 +156,7 @@ func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 	return t.inside, nil
 }
 
-// ServerError is a server that says it cannot help.
+// ServerError is an error that the server reports.
 type ServerError struct {
 	Text  string
 	Code  int           // HTTP status; 0: the fault was in a message
@@ -169,7 +168,7 @@ func (e *ServerError) Error() string { return e.Text }
 // MaxRetryAfter is how long a server can keep an exporter from asking again.
 const MaxRetryAfter = time.Hour
 
-// Fault is an answer that is not what was asked for.
+// Fault describes an answer with an unexpected status.
 func Fault(r *http.Response) *ServerError {
 	e := &ServerError{Code: r.StatusCode, Text: fmt.Sprintf("the server answers with HTTP status %d %s", r.StatusCode, http.StatusText(r.StatusCode))}
 	if e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden {
@@ -184,7 +183,7 @@ func Fault(r *http.Response) *ServerError {
 	return e
 }
 
-// WithoutURL takes the URL out of an error of a request: it can have secrets.
+// WithoutURL removes the URL from an error of a request, because it can have secrets.
 func WithoutURL(err error) error {
 	if e := new(url.Error); errors.As(err, &e) {
 		return e.Err
@@ -192,7 +191,7 @@ func WithoutURL(err error) error {
 	return err
 }
 
-// Jitter is about d, give or take a fifth: nodes that started together do not ask together.
+// Jitter returns d, give or take a fifth, so that nodes which start together do not ask together.
 func Jitter(d time.Duration) time.Duration {
 	return d*4/5 + rand.N(d*2/5+1) //nolint:gosec // spreads load
 }
@@ -200,10 +199,10 @@ func Jitter(d time.Duration) time.Duration {
 // maxRedirects is how many an answer may take.
 const maxRedirects = 3
 
-// errDowngrade is why a redirect from TLS to none is not followed.
+// errDowngrade refuses a redirect from TLS to no TLS.
 var errDowngrade = errors.New("the server redirects from https to http, which is not followed")
 
-// Redirect is http.Client's CheckRedirect: few, and never to a connection without TLS.
+// Redirect is a CheckRedirect of http.Client. It allows few redirects, and none from TLS to a connection without it.
 func Redirect(next *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -216,8 +215,7 @@ func Redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Origin is a URL as it is shown: without user, password, query and fragment, which can
-// have secrets.
+// Origin returns a URL for people: without user, password, query and fragment, which can have secrets.
 func Origin(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

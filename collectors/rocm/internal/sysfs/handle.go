@@ -353,7 +353,7 @@ func (r *Reader) refuse(g *GPU, path string, file []byte) error {
 			return gpumetrics.ErrRevision
 		}
 		r.refused[header] = fmt.Errorf("decode revision %d.%d with %d bytes: %w", header.Format, header.Content, header.Size, gpumetrics.ErrRevision)
-		r.o.Log.Warn("gpu_metrics is not read: values come from hwmon and other files only", zap.String("device", g.PCI),
+		r.o.Log.Warn("unknown revision of gpu_metrics; using hwmon and other files only", zap.String("device", g.PCI),
 			zap.String("file", path), zap.Error(r.refused[header]))
 	}
 	return r.refused[header]

@@ -1,0 +1,123 @@
+package exposition
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
+)
+
+// otherNames shows the first column of each device with Texts as other_energy, and a value of its own.
+type otherNames struct {
+	prefix string
+	value  float64
+}
+
+func (n *otherNames) Series(v *view.View, hostname string, owners func(*collector.Device) []Owner) (out []Series) {
+	energy := &field.Field{Name: n.prefix + "other_energy", Type: field.Gauge, Help: "Energy.", Scale: 1000}
+	count := &field.Field{Name: n.prefix + "other_count", Type: field.Gauge, Help: "Computed.", Scale: 1}
+	for i, s := range v.Sources {
+		for d := range s.Devices {
+			if s.Fields.Dialect == nil || s.Fields.Dialect.Names != n || len(s.Devices[d].Texts) == 0 {
+				continue
+			}
+			labels := append(labelsFrom("id", s.Devices[d].GPU, "host", hostname), labelsFrom("users", fmt.Sprint(len(owners(&s.Devices[d]))))...)
+			out = append(out,
+				Series{Field: energy, Labels: labels, Source: i, Device: d, Column: d},
+				Series{Field: count, Labels: labelsFrom("id", s.Devices[d].GPU), Source: i, Device: d, Value: func() float64 { return n.value }, Always: true})
+		}
+	}
+	return out
+}
+
+// withOther returns two GPUs, of which the first has the names of n.
+func withOther(n *otherNames, inPlace bool) *feed {
+	list := field.List{Fields: []field.Field{metric(descEnergy, "ENERGY", field.Counter, "Energy.")}}
+	list.Dialect = &field.Dialect{InPlace: inPlace, Readings: []field.ID{descEnergy.ID}, Texts: []field.ID{descDriver.ID}, Names: n}
+	f := newFeed(list, []collector.Device{gpu(0), gpu(1)}, []collector.Column{{Device: 0, Field: descEnergy.ID}, {Device: 1, Field: descEnergy.ID}})
+	f.Devices[0].Texts = labelsFrom("DRIVER", "570.1")
+	copy(f.row, []float64{5, 7})
+	return f
+}
+
+// linesOf returns the samples of a page, without labels of GPUs that do not matter here.
+func linesOf(page string) string {
+	var out []string
+	for line := range strings.Lines(page) {
+		if line[0] == '#' {
+			continue
+		}
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), "{")
+		if name == "ENERGY" {
+			gpu, _, _ := strings.Cut(rest, ",")
+			rest = gpu + "}" + line[strings.LastIndexByte(line, ' '):len(line)-1]
+		}
+		out = append(out, name+"{"+rest)
+	}
+	return strings.Join(out, "\n")
+}
+
+// TestDialect: series of a dialect show the cells of their columns, and computed values anew on each page, next to the
+// names of the list or in their place.
+func TestDialect(t *testing.T) {
+	for _, inPlace := range []bool{false, true} {
+		n := &otherNames{value: 1}
+		f := withOther(n, inPlace)
+		f.tick(time.Now())
+		owners := &testOwners{by: map[string][]Owner{f.Devices[0].ID: {{}, {}}}}
+		r := New(boardOf(f), Options{Hostname: "n1", HostnameLabel: "Hostname", Owners: owners})
+		own := `ENERGY{gpu="0"} 5` + "\n"
+		if inPlace {
+			own = ""
+		}
+		want := own + `ENERGY{gpu="1"} 7
+other_count{id="0"} %v
+other_energy{id="0",host="n1",users="2"} %v`
+		if got, want := linesOf(pageOf(t, r, Text)), fmt.Sprintf(want, 1, 5000); got != want {
+			t.Errorf("in place %v: got\n%s\nwant\n%s", inPlace, got, want)
+		}
+		built := r.layout
+		n.value, f.row[0] = 2, 6
+		f.tick(time.Now())
+		want = strings.Replace(want, "} 5", "} 6", 1)
+		if got, want := linesOf(pageOf(t, r, Text)), fmt.Sprintf(want, 2, 6000); got != want || r.layout != built {
+			t.Errorf("in place %v, newer row: got\n%s\nwant\n%s", inPlace, got, want)
+		}
+		n.value = math.NaN()
+		f.tick(time.Now())
+		if got := linesOf(pageOf(t, r, Text)); strings.Contains(got, "other_count") {
+			t.Errorf("a computed value that is not known: %s", got)
+		}
+		if got := r.layout.stats; got.duplicates+got.misfits+got.labels > 0 {
+			t.Errorf("left out: %+v", got)
+		}
+	}
+}
+
+// TestDialectOfAStaleDevice: only series that are there always stay.
+func TestDialectOfAStaleDevice(t *testing.T) {
+	now := time.Now()
+	f := withOther(&otherNames{value: 1}, true)
+	f.tick(now)
+	r := New(boardOf(f), Options{Now: func() time.Time { return now }})
+	now = now.Add(time.Hour)
+	if got, want := linesOf(pageOf(t, r, Text)), `other_count{id="0"} 1`; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestDialectCollision: a name that a field of the list has stays with the field.
+func TestDialectCollision(t *testing.T) {
+	f := withOther(&otherNames{}, false)
+	f.Fields.Fields[0].Name = "other_energy"
+	f.tick(time.Now())
+	r := New(boardOf(f), Options{})
+	if page := pageOf(t, r, Text); r.layout.stats.misfits != 1 || strings.Contains(page, "users=") {
+		t.Errorf("%+v\n%s", r.layout.stats, page)
+	}
+}

@@ -1,0 +1,112 @@
+package rules
+
+import (
+	"fmt"
+	"math/bits"
+	"strconv"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/view"
+)
+
+// occurrences are the conditions that are an event each time that they begin to hold.
+var occurrences = []struct {
+	kind events.Kind
+	Condition
+}{
+	{events.UncorrectedError, NewUncorrectedErrors},
+	{events.LinkErrors, LinkBurst},
+}
+
+// Occurrences is a rows.Follower that reports as events what no library reports as one: new
+// memory errors that were not corrected, and bursts of errors of links.
+type Occurrences struct {
+	sources []watchedSource
+	states  map[watchedReading]*State // of the View
+}
+
+type watchedSource struct {
+	*view.Source
+	cells []watchedCell
+}
+
+type watchedCell struct {
+	*State
+	kind         events.Kind
+	condition    *Condition
+	device, cell int
+	name         string
+}
+
+type watchedReading struct {
+	kind           events.Kind
+	device, labels string
+	field          field.ID
+}
+
+// Bind connects the conditions with the cells of another View. What is known of a device
+// stays while it is in the Views.
+func (o *Occurrences) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
+	before := o.states
+	o.sources, o.states = make([]watchedSource, len(sources)), map[watchedReading]*State{}
+	for i := range sources {
+		s := &sources[i]
+		o.sources[i].Source = s.Source
+		for at := range s.Columns {
+			if c := &s.Columns[at]; s.Supplies[c.Device] && c.Buffer == 0 {
+				o.bindColumn(&o.sources[i], at, c, before)
+			}
+		}
+	}
+}
+
+func (o *Occurrences) bindColumn(s *watchedSource, at int, c *collector.Column, before map[watchedReading]*State) {
+	for i := range occurrences {
+		x := &occurrences[i]
+		for _, id := range x.Readings {
+			d, known := field.ByID(id)
+			if id != c.Field || !known {
+				continue
+			}
+			key := watchedReading{x.kind, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), id}
+			state := before[key]
+			if state == nil {
+				state = &State{}
+			}
+			o.states[key] = state
+			s.cells = append(s.cells, watchedCell{state, x.kind, &x.Condition, c.Device, at, d.Name})
+		}
+	}
+}
+
+// Row evaluates a row.
+func (o *Occurrences) Row(row *rows.Row) {
+	s, at := &o.sources[row.Source], time.Unix(0, row.Time)
+	for i := range s.cells {
+		c := &s.cells[i]
+		v := row.Cells[c.cell]
+		if !row.Devices[c.device].Sampled || v < 0 || c.condition.Evaluate(c.State, v, at) != Unwell {
+			continue
+		}
+		grown := c.Growth.Since(v)
+		c.Growth.Restart(at, v)
+		row.Report(events.Event{
+			Kind: c.kind, Time: at, Source: s.Collector, Device: &s.Devices[c.device], Bad: true,
+			Text: c.name + " grew by " + strconv.FormatFloat(grown, 'g', -1, 64) + " to " + strconv.FormatFloat(v, 'g', -1, 64),
+		})
+	}
+}
+
+// Throttles reports whether a clock event reason is one of ThrottlingReasons.
+func Throttles(reason string) bool {
+	for mask := uint(ThrottlingReasons); mask != 0; mask &= mask - 1 {
+		if name, _ := field.ClockReason(bits.TrailingZeros(mask)); name == reason {
+			return true
+		}
+	}
+	return false
+}
