@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -95,9 +97,13 @@ func collectors(cfg *config.Config, log *zap.Logger) ([]vendor, error) {
 
 // withProcesses is collectors, with those of processes if they are wanted.
 func withProcesses(cfg *config.Config, log *zap.Logger, wanted bool) ([]vendor, error) {
+	all := vendors(cfg, log)
+	if err := known(cfg.Only, all); err != nil {
+		return nil, err
+	}
 	var out []vendor
-	for _, v := range vendors(cfg, log) {
-		if v.setting == config.Off {
+	for _, v := range all {
+		if v.setting == config.Off || !cfg.Uses(v.name) {
 			continue
 		}
 		v.isolated = v.isolated && cfg.IsolateVendors()
@@ -106,7 +112,7 @@ func withProcesses(cfg *config.Config, log *zap.Logger, wanted bool) ([]vendor, 
 		}
 		out = append(out, v)
 	}
-	if cfg.Fake.Enabled {
+	if cfg.Simulates() {
 		// If it is isolated the parent makes the node, too, to find mistakes in its spec
 		// at start, but never opens it.
 		f, err := simulatedVendor(cfg, time.Time{})
@@ -124,11 +130,26 @@ func withProcesses(cfg *config.Config, log *zap.Logger, wanted bool) ([]vendor, 
 	return out, nil
 }
 
+// known refuses names in --enable-only that no collector has.
+func known(only string, all []vendor) error {
+	names := []string{fake.Name}
+	for _, v := range all {
+		names = append(names, v.name)
+	}
+	for _, name := range config.SplitList(only) {
+		if !slices.Contains(names, name) {
+			slices.Sort(names)
+			return fmt.Errorf("--enable-only names %q: write some of %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
+
 // childFactory makes the collector of that name, for the process that is started
 // for it. start is when the exporter was started.
 func childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	all := vendors(cfg, log)
-	if cfg.Fake.Enabled {
+	if cfg.Simulates() {
 		f, err := simulatedVendor(cfg, start)
 		if err != nil {
 			return nil, err

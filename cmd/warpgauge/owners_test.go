@@ -27,7 +27,7 @@ func ownersOf(t *testing.T, env environment, args ...string) (*owners, []string)
 	a := &app{environ: env.list(), flags: config.NewSet(env.lookup)}
 	root := a.root()
 	root.Action, root.Commands = nil, nil
-	must(t, root.Run(t.Context(), append([]string{"warpgauge", "--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...)))
+	must(t, root.Run(t.Context(), append([]string{"warpgauge", "--enable-only=fake"}, args...)))
 	cfg, err := a.config()
 	must(t, err)
 	all, err := collectors(cfg, zap.NewNop())

@@ -70,7 +70,7 @@ type Watch struct {
 	byPCI     map[pci.Address]*tracked // boards
 	order     map[string]int           // of rules, by name
 	round     uint64
-	hearing   []Observation
+	applying  []Observation
 	refresh   time.Time // when it was last published that conditions were seen again
 	unsaved   bool
 }
@@ -150,7 +150,7 @@ func (w *Watch) Sync(now time.Time) {
 	w.round++
 	w.updateDevices(w.o.Status(), now)
 	w.judgeRows(now)
-	w.hear(now)
+	w.applyObservations(now)
 	for _, t := range w.devices {
 		for _, c := range t.conditions {
 			w.wait(t, c, now)
@@ -193,25 +193,25 @@ func (w *Watch) observeXIDs() {
 	}
 }
 
-// hear takes what was observed.
-func (w *Watch) hear(now time.Time) {
+// applyObservations applies what was observed.
+func (w *Watch) applyObservations(now time.Time) {
 	w.observeXIDs()
 	w.mu.Lock()
-	w.hearing, w.observed = w.observed, w.hearing[:0]
+	w.applying, w.observed = w.observed, w.applying[:0]
 	dropped := w.dropped
 	w.dropped = 0
 	w.mu.Unlock()
 	if dropped > 0 {
 		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped))
 	}
-	for i := range w.hearing {
-		w.take(&w.hearing[i], now)
+	for i := range w.applying {
+		w.applyObservation(&w.applying[i], now)
 	}
-	clear(w.hearing)
+	clear(w.applying)
 }
 
-// take applies one Observation.
-func (w *Watch) take(o *Observation, now time.Time) {
+// applyObservation applies one Observation.
+func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	at := o.Time
 	if at.IsZero() || at.After(now) {
 		at = now
@@ -281,7 +281,7 @@ func (w *Watch) conclude(now time.Time) {
 		if parent == t {
 			parent = nil
 		}
-		t.judge(now, parent, func(r *Rule) int { return w.order[r.Name] })
+		t.makeVerdict(now, parent, func(r *Rule) int { return w.order[r.Name] })
 		changed = true
 		w.report(t)
 	}
