@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"warpgauge/pkg/exporter"
@@ -53,7 +55,10 @@ func vendors(cfg *config.Config, start time.Time, log *zap.Logger) ([]exporter.V
 			Processes: func() collector.Collector { return rocm.NewProcesses(amd) },
 		},
 	}
-	if cfg.Fake.Enabled {
+	if err := known(cfg.Only, out); err != nil {
+		return nil, err
+	}
+	if cfg.Simulates() {
 		f, err := simulatedVendor(cfg, start)
 		if err != nil {
 			return nil, err
@@ -69,6 +74,21 @@ func unless(named bool, present func() (string, bool)) func() (string, bool) {
 		return nil
 	}
 	return present
+}
+
+// known refuses names in --enable-only that no collector has.
+func known(only string, all []exporter.Vendor) error {
+	names := []string{fake.Name}
+	for _, v := range all {
+		names = append(names, v.Name)
+	}
+	for _, name := range config.SplitList(only) {
+		if !slices.Contains(names, name) {
+			slices.Sort(names)
+			return fmt.Errorf("--enable-only names %q: write some of %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 func dcgmOptions(cfg *config.Config, log *zap.Logger) dcgm.Options {

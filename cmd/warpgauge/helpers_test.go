@@ -42,7 +42,7 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 
 // simulated are flags for a node of which nothing is real.
 func simulated(more ...string) []string {
-	return append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, more...)
+	return append([]string{"--enable-only=fake"}, more...)
 }
 
 func (o outcome) want(t *testing.T, code int, texts ...string) {

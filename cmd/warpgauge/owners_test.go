@@ -25,7 +25,7 @@ import (
 // ownersOf returns what a command line makes, without running it.
 func ownersOf(t *testing.T, env environment, args ...string) (*exporter.Owners, []string) {
 	t.Helper()
-	a, cfg, err := programOf(t.Context(), env.list(), append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...)...)
+	a, cfg, err := programOf(t.Context(), env.list(), append([]string{"--enable-only=fake"}, args...)...)
 	must(t, err)
 	all, err := a.Collectors(cfg, zap.NewNop())
 	must(t, err)

@@ -159,7 +159,7 @@ func TestLeanSet(t *testing.T) {
 		return n
 	}
 	for set, c := range map[string]struct{ least, most int }{"none": {0, 0}, "lean": {33, 48}, "full": {100, 1000}} {
-		e := startServe(t, environment{"WARPGAUGE_EXPORTER_METRICS": set}, "--enable-dcgm=auto", "--enable-nvml=auto", "--enable-rocm=auto", "-c", "100")
+		e := startServe(t, environment{"WARPGAUGE_EXPORTER_METRICS": set}, "--enable-only=fake,dcgm,nvml,rocm", "-c", "100")
 		e.awaitOnPage("DCGM_FI_DEV_GPU_TEMP{")
 		want := `warpgauge_sample_age_seconds{collector="fake",device=`
 		if set != "none" {
@@ -240,7 +240,7 @@ func TestServeReloads(t *testing.T) {
 }
 
 func TestServeNothingEnabled(t *testing.T) {
-	s := startServe(t, nil, "--enable-fake=false")
+	s := startServe(t, nil, "--enable-only=nvml", "--enable-nvml=false")
 	if !strings.Contains(s.page(), "warpgauge_build_info") {
 		t.Error("the page must be served although there is no collector")
 	}

@@ -43,6 +43,7 @@ type Config struct {
 
 	// From what.
 	DCGM, NVML, ROCm Tristate
+	Only             string // names of collectors, comma-separated: no others are used; "": see Uses
 	Require          string // RequireNone, or of which vendor a GPU must be there to be ready
 	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmSysfs, ROCmSMI, ROCmAMDSMI, or ROCmAuto, which means ROCmSysfs
@@ -231,6 +232,19 @@ const (
 	RequireNone = "none"
 	RequireAny  = "any"
 )
+
+// Uses reports whether --enable-only leaves a collector in use.
+func (c *Config) Uses(collector string) bool {
+	return c.Only == "" || slices.Contains(SplitList(c.Only), collector)
+}
+
+// Simulates reports whether simulated GPUs are wanted.
+func (c *Config) Simulates() bool {
+	return c.Only == "" && c.Fake.Enabled || c.Only != "" && c.Uses(fakeCollector)
+}
+
+// fakeCollector is the name of simulated GPUs in --enable-only.
+const fakeCollector = "fake"
 
 // requirable returns the names of the vendors of which --require can ask for a GPU.
 func requirable() (out []string) {

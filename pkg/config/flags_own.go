@@ -95,6 +95,11 @@ func ownCollectors(c *Config) []Flag {
 			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
 		},
 		{
+			Name: "enable-only", Env: "WARPGAUGE_ENABLE_ONLY", Group: GroupCollectors, Value: Text(&c.Only),
+			Metavar: "NAME,…", Usage: "Use these collectors and no others: dcgm, nvml or rocm; fake is the same as --enable-fake alone. What the flags above say of these stays.",
+			ShownDefault: "all that hardware and libraries are found for",
+		},
+		{
 			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, slices.Concat([]string{RequireNone}, requirable(), []string{RequireAny})...),
 			Metavar: "VENDOR", Usage: strings.Join(requirable(), ", ") + " or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
 		},

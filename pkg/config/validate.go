@@ -65,7 +65,7 @@ func (c *Config) validateMemoryLimit() error {
 // validateFake refuses options of simulated GPUs without --enable-fake: a user who
 // wrote them expects simulated GPUs.
 func (c *Config) validateFake() error {
-	if c.Fake.Enabled || c.Fake.Devices < 0 {
+	if c.Simulates() || c.Fake.Devices < 0 {
 		return AtLeastN("fake-devices", c.Fake.Devices, 0)
 	}
 	var errs []error

@@ -58,10 +58,10 @@ func (a *Program) WithProcesses(cfg *config.Config, log *zap.Logger, wanted bool
 	}
 	var out []Vendor
 	for _, v := range all {
-		switch v.Setting {
-		case config.Off:
+		if v.Setting == config.Off || !cfg.Uses(v.Name) {
 			continue
-		case config.On:
+		}
+		if v.Setting == config.On {
 			v.Present = nil
 		}
 		if v.Simulated {
