@@ -54,12 +54,18 @@ func newAPI(version string, cfg *config.Config, table []vendor, p *pipeline, des
 	case p.history == nil:
 		log.Warn("nothing is recorded, because there is no history", zap.String("directory", rec.Directory))
 	default:
+		names := exposition.Options{
+			Hostname: p.hostname, HostnameLabel: cfg.HostnameLabel, OldNamespace: cfg.OldNamespace, ReplaceBlanksInModel: cfg.ReplaceBlanks,
+		}
+		if p.owners != nil && cfg.Web.Page != config.PageAnonymous {
+			names.Owners = p.owners.keeper
+		}
 		p.recorder = recorder.New(recorder.Options{
 			Directory: rec.Directory, Before: rec.Before, After: rec.After, Files: rec.Files, Bytes: rec.Bytes,
 			Hostname: p.hostname, Version: version,
 			Board: p.engine.Board(), History: p.history, Events: p.bus, Log: p.events, Node: func() *apiv1.Devices { return out.Devices() },
-			Health:     func() *apiv1.Health { return out.Health() },
-			Registerer: p.registry, Logger: log,
+			Health: func() *apiv1.Health { return out.Health() },
+			Page:   names, Registerer: p.registry, Logger: log,
 		})
 		if cfg.Web.Page == config.PageFull {
 			o.Recorder = p.recorder

@@ -82,7 +82,7 @@ func (a *app) root() *cli.Command {
 		Writer:    a.out,
 		ErrWriter: a.log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a), exportCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a),
 			a.build.VersionCommand(a.out, notice), manCommand(a), childCommand(a),
 		},
 	}

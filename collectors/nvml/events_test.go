@@ -204,7 +204,7 @@ func TestEventsLost(t *testing.T) {
 			total += len(got.Events[0])
 		}
 		var lost uint64
-		for _, l := range logged.FilterMessageSnippet("faster").All() {
+		for _, l := range logged.FilterMessageSnippet("too many XIDs").All() {
 			n, _ := l.ContextMap()["lost"].(uint64)
 			lost += n
 		}
@@ -258,7 +258,7 @@ func TestEventsInterrupted(t *testing.T) {
 			wantEvents(t, "while the event set does not open", p, sampled{Last: byDevice{0: {79}}})
 			time.Sleep(30 * time.Second)
 		}
-		if n := logged.FilterMessageSnippet("not seen").Len(); n != 1 {
+		if n := logged.FilterMessageSnippet("missing the XIDs").Len(); n != 1 {
 			t.Errorf("got %d lines about one interruption, want 1: %v", n, logged.All())
 		}
 		s.fail, s.refuse = nvml.SUCCESS, nil

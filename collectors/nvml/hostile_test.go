@@ -77,7 +77,7 @@ func TestAHostileLibrary(t *testing.T) {
 				}
 			}
 		}
-		lines := logs.FilterMessageSnippet("left out").All()
+		lines := logs.FilterMessageSnippet("skipping them").All()
 		if len(lines) != 1 {
 			t.Errorf("%s: log %v, want one line", name, logs.All())
 		} else if n := lines[0].ContextMap()["devices"].(int64); n <= math.MaxUint32-collector.MaxGPUs || n > math.MaxUint32 { // with the links of the second GPU

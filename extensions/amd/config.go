@@ -19,20 +19,20 @@ import (
 // configFile is a configuration file of AMD's exporter (--amd-config). Names are read again at each reload, the log's level
 // too; the rest counts at start. Keys are as AMD's exporter has them
 // (pkg/exporter/proto/exporterconfig.proto of https://github.com/ROCm/device-metrics-exporter),
-// in any case; those that it does not know it ignores.
+// in upper or lower case. An unknown key is a warning, because AMD's exporter ignores it.
 type configFile struct {
 	names    Settings // not yet checked
-	level    string   // of the log; "": not said
+	level    string   // of the log; "": the file has none
 	unused   []string // keys without a meaning here, each with the reason
-	problems []string // what is left out because it is wrong
+	problems []string // wrong parts, which are ignored
 
 	name     string
-	port     int               // 0: not said
+	port     int               // 0: the file has none
 	noHealth bool              // the health service is off
 	flags    map[string]string // values of flags that count at start, by name
 }
 
-// fileKey is what is done with a key of the file. One with neither read nor none has keys inside.
+// fileKey says how to read a key of the file. A key with neither read nor none has keys inside.
 type fileKey struct {
 	name string // behind those around it, with dots
 	want string // what to write
@@ -88,7 +88,7 @@ func into[T any](store func(*configFile, T)) func(*configFile, []byte) error {
 }
 
 // parseFile reads a configuration file of AMD's exporter. Its error names the file, where it is
-// wrong, and what to write.
+// wrong, and tells the user how to correct it.
 func parseFile(data []byte, name string) (*configFile, error) {
 	f := &configFile{name: name, flags: map[string]string{}}
 	var whole json.RawMessage
@@ -172,7 +172,7 @@ func (f *configFile) selector(text string) {
 	f.flags["devices"] = "g:" + text
 }
 
-// sortedPairs are the entries of an object, by name.
+// sortedPairs returns the entries of an object, by name.
 func sortedPairs(of map[string]string) (out []Pair) {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		out = append(out, Pair{Name: name, Value: of[name]})
@@ -182,8 +182,8 @@ func sortedPairs(of map[string]string) (out []Pair) {
 
 const eccThreshold = "GPU_ECC_UNCORRECT_"
 
-// thresholds become those of the rules ras_uncorrected and cper_fatal. AMD's are the most errors that a block
-// may have; those of a rule the fewest that are too many.
+// thresholds sets the thresholds of the rules ras_uncorrected and cper_fatal. AMD's threshold is the largest number of
+// errors that a block may have; a rule's is the smallest number that is too many.
 func (f *configFile) thresholds(all map[string]json.RawMessage) {
 	rules := []string{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -211,7 +211,7 @@ func (f *configFile) thresholds(all map[string]json.RawMessage) {
 	}
 }
 
-// cperAge is an age of the firmware's records; 0: it was not said.
+// cperAge decodes the maximum age of the firmware's records; 0: the file has none.
 func cperAge(data []byte) (time.Duration, error) {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil || text == "" {
@@ -224,7 +224,7 @@ func cperAge(data []byte) (time.Duration, error) {
 	return age, err
 }
 
-// kernelBlock is what the kernel calls a block of a GPU.
+// kernelBlock returns the kernel's name of a block of a GPU.
 func kernelBlock(name string) string {
 	if name == "bif" {
 		return "pcie_bif"

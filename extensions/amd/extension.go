@@ -24,7 +24,7 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// Dialect is what --field-names calls the names of AMD's exporter.
+// Dialect is the name of AMD's names in --field-names.
 const Dialect = "amd"
 
 // Extension stands in for AMD's exporter in one process.
@@ -36,12 +36,12 @@ type Extension struct {
 	bind             string
 	gpus, pods, jobs bool
 
-	// What was found at start.
-	operator bool        // the environment is that of AMD's operator
-	start    *configFile // nil: none, or it is wrong
+	// Set at start.
+	operator bool        // AMD's operator has started this process
+	start    *configFile // nil: there was none, or it was wrong
 	failed   error       // why the operator's file is not used
 
-	// Of Read.
+	// Set by Read.
 	given bool // the user named the file, or it was good once: it must be there
 	later bool // the first read is over
 
@@ -83,11 +83,11 @@ func (e *Extension) flag(name string) string {
 	return ""
 }
 
-// Name is what --field-names calls the dialect.
+// Name returns the dialect's name in --field-names.
 func (e *Extension) Name() string { return Dialect }
 
-// Read reads the configuration of AMD's exporter. The operator's file need not be there
-// until it was, and need not be good at start, which Start reports.
+// Read reads the configuration of AMD's exporter. The operator's file may be missing until it has been there once. It
+// may be wrong at start; Start reports that.
 func (e *Extension) Read(ctx context.Context, readFile func(context.Context, string) ([]byte, error)) ([]byte, error) {
 	if e.path == "" {
 		return nil, nil
@@ -107,8 +107,8 @@ func (e *Extension) Read(ctx context.Context, readFile func(context.Context, str
 	return nil, err
 }
 
-// Apply returns the list with AMD's names as the configuration of AMD's exporter asks for them; nil: the one that was
-// used last. The problems say what of it cannot be served.
+// Apply returns the list with AMD's names, as data configures them; nil: as the file that was used last. The problems
+// name the parts of the file that cannot be served.
 func (e *Extension) Apply(list field.List, inPlace bool, data []byte) (field.List, []field.Problem) {
 	f := e.used.Load()
 	if data != nil {
@@ -126,7 +126,7 @@ func (e *Extension) Apply(list field.List, inPlace bool, data []byte) (field.Lis
 	return list, out
 }
 
-// Use logs what of the configuration has no effect, and gives the log its level.
+// Use logs the keys of the file that have no effect, and sets the level of the log.
 func (e *Extension) Use(data []byte, log *zap.Logger, level *zap.AtomicLevel) {
 	f, err := parseFile(data, e.path)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 
 // gpuMetrics answers what amdgpuhealth asks AMD's exporter at /gpumetrics: AMD's plugin for
 // node-problem-detector (tools/amd-gpu-health of https://github.com/ROCm/device-metrics-exporter).
-// Only what that reads is there, of GPUs whose values are new enough: without any, it says that
-// it cannot tell. A single value that is missing is 0 to it. Who asks often gets the same answer
-// for a moment, so that scrapes do not suffer.
+// The answer has only the values that amdgpuhealth reads, of GPUs whose values are new enough. Without any GPU amdgpuhealth
+// reports that it cannot tell; it takes a single missing value for 0. The answer is kept for 200 ms, so that a client
+// that asks often does not slow scrapes down.
 func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.HandlerFunc {
 	var mu sync.Mutex
 	var body []byte
@@ -41,7 +41,7 @@ func gpuMetrics(current func() *view.View, staleAfter time.Duration) http.Handle
 	}
 }
 
-// trees are the GPUs of a view.
+// trees returns the GPUs of a view.
 func trees(v *view.View, staleAfter time.Duration) []map[string]any {
 	var row ring.Row
 	gpus := map[string]values{}
@@ -73,12 +73,11 @@ func trees(v *view.View, staleAfter time.Duration) []map[string]any {
 	return out
 }
 
-// noRASErrors ends the connection: amdgpuhealth takes any answer without records of errors,
-// 404 too, for one that there are none.
+// noRASErrors ends the connection, because amdgpuhealth takes any answer without records of errors, 404 too, for
+// "no errors".
 func noRASErrors(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// values are those of a GPU, or a partition, by path and index. In a path, [] stands behind
-// what is a list.
+// values holds the values of a GPU or a partition, by path and index. In a path, [] follows the name of a list.
 type values map[string]map[int]uint64
 
 // add adds a value under each of AMD's names that show its column.
@@ -102,7 +101,7 @@ func (a values) add(c *collector.Column, v float64) {
 	}
 }
 
-// tree is what is to be written as JSON.
+// tree returns the values as JSON objects.
 func (a values) tree() map[string]any {
 	root := map[string]any{"Status": map[string]any{}, "Stats": map[string]any{}}
 	for path, values := range a {
@@ -142,8 +141,8 @@ type metricPath struct {
 	path   string
 }
 
-// paths are where amdgpuhealth finds AMD's fields, by reading: FetchMetricFromGPU of its
-// cli/utils/utils.go.
+// paths returns the places where amdgpuhealth looks for AMD's fields, by reading (FetchMetricFromGPU of its
+// cli/utils/utils.go).
 var paths = sync.OnceValue(func() map[field.ID][]metricPath {
 	paths := map[string]string{
 		"GPU_PACKAGE_POWER": "Stats.PackagePower", "GPU_AVERAGE_PACKAGE_POWER": "Stats.AvgPackagePower", "GPU_POWER_USAGE": "Stats.PowerUsage",

@@ -7,18 +7,18 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Metric is a metric of AMD's exporter: where its value comes from, or why there is none.
+// Metric is a metric of AMD's exporter, with the sources of its value, or the reason why it is absent.
 type Metric struct {
 	Field   string // as its configuration names it; the metric is that in small letters
 	Help    string
 	Unit    string
 	Sources []Source
-	// Absent says why it is not served. If it is empty and Sources, too, the exporter knows the
+	// Absent says why the metric is not served. If Absent and Sources are empty, the exporter knows the
 	// value itself (Nodes, Health).
 	Absent string
 }
 
-// The fields that are no readings.
+// Fields without a reading.
 const (
 	Nodes  = "GPU_NODES_TOTAL" // how many GPUs, or partitions, are reported; by hostname only
 	Health = "GPU_HEALTH"      // 1 healthy, 0 not
@@ -35,8 +35,8 @@ func (m *Metric) help() string {
 	return m.Help + " (" + m.Unit + ")"
 }
 
-// Source is a reading that is shown under a name of AMD's: those of its columns that have
-// exactly the labels Where and Index.
+// Source is a reading that AMD's exporter has, too. Its columns with exactly the labels Where and Index are series of
+// the metric.
 type Source struct {
 	ID    field.ID
 	Where []Pair
@@ -45,8 +45,8 @@ type Source struct {
 	Scale float64 // value of the series = reading × Scale
 }
 
-// Index is a label with a number. Another name, and perhaps another number, has it in AMD's
-// exporter. The zero Index is none.
+// Index is a label with a number that AMD's exporter calls otherwise and may count otherwise. The zero Index means that
+// there is none.
 type Index struct {
 	From   string // label of the column
 	Prefix string // of its value, which is not part of the number
@@ -87,8 +87,8 @@ func (s Source) index(from, to string) Source {
 	return s
 }
 
-// clock is a reading with the label clock, from Hz to MHz. AMD's exporter numbers a GPU's
-// clocks through: 8 of graphics, memory, 4 of video, 4 of decoding, fabric, system
+// clock returns a reading with the label clock, from Hz to MHz. AMD's exporter numbers all
+// clocks of a GPU: 8 of graphics, memory, 4 of video, 4 of decoding, fabric, system
 // (smi_fill_clock_status_ of https://github.com/ROCm/gpu-agent).
 func clock(id field.ID, name, kind, number string) Source {
 	s := reading(id, 1e-6).where("clock", name)
@@ -118,33 +118,33 @@ func afids(severity string) Source {
 
 func of(sources ...Source) []Source { return sources }
 
-// Why names are absent.
+// Reasons why metrics are absent.
 const (
 	noProfiler  = "the profiler allows one client at a time; it is not used"
 	noNeighbors = "counters of the data fabric that a program has to set up; gpu_xgmi_link_rx and gpu_xgmi_link_tx have the data of each link"
 	notFilled   = "AMD's exporter does not fill it either"
 )
 
-// blocks are the blocks of RAS under AMD's names and the driver's.
+// blocks maps AMD's names of RAS blocks to the driver's.
 var blocks = [...]Pair{
 	{"SDMA", "sdma"}, {"GFX", "gfx"}, {"MMHUB", "mmhub"}, {"ATHUB", "athub"}, {"BIF", "pcie_bif"}, {"HDP", "hdp"},
 	{"XGMI_WAFL", "xgmi_wafl"}, {"DF", "df"}, {"SMN", "smn"}, {"SEM", "sem"}, {"MP0", "mp0"}, {"MP1", "mp1"},
 	{"FUSE", "fuse"}, {"UMC", "umc"}, {"MCA", "mca"}, {"VCN", "vcn"}, {"JPEG", "jpeg"}, {"IH", "ih"}, {"MPIO", "mpio"},
 }
 
-// throttles are AMD's names of what holds a GPU back, and the reasons of ours.
+// throttles maps AMD's names for the causes of throttling to the reasons in our labels.
 var throttles = [...]Pair{
 	{"PROCESSOR_HOT", "prochot"}, {"PPT", "ppt"}, {"SOCKET_THERMAL", "socket_thermal"}, {"VR_THERMAL", "vr_thermal"}, {"HBM_THERMAL", "hbm_thermal"},
 }
 
-// belowLimits are the same of a chiplet's clock.
+// belowLimits maps AMD's names for the causes of a low clock of a chiplet to the reasons in our labels.
 var belowLimits = [...]Pair{
 	{"GFX_CLOCK_BELOW_HOST_LIMIT_POWER", "power"}, {"GFX_CLOCK_BELOW_HOST_LIMIT_THERMAL", "thermal"},
 	{"LOW_UTILIZATION", "low_utilization"}, {"GFX_CLOCK_BELOW_HOST_LIMIT_TOTAL", "any"},
 }
 
 // Metrics returns all metrics of GPUs that AMD's exporter documents, in its order
-// (docs/configuration/metricslist.md); units are those of its help texts. The slice must not
+// (docs/configuration/metricslist.md); with the units of its help texts. The slice must not
 // be changed.
 func Metrics() []Metric { return metrics() }
 

@@ -13,8 +13,8 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// Settings are what a configuration of AMD's exporter says of names and labels. With zero Settings everything is as in
-// that exporter without a configuration.
+// Settings are the names and labels that a configuration of AMD's exporter can change. Zero Settings name everything as
+// that exporter does without a configuration.
 type Settings struct {
 	Prefix    string   // of each metric's name
 	Fields    []string // as its configuration names them, GPU_CLOCK; nil: all
@@ -23,7 +23,7 @@ type Settings struct {
 	PodLabels []Pair   // name of a label, and the key of the pod's label that is its value
 }
 
-// Pair is a name and what belongs to it.
+// Pair is a name with its value.
 type Pair struct{ Name, Value string }
 
 // Names shows AMD's devices under the names of AMD's device-metrics-exporter, whose metrics are all gauges
@@ -34,7 +34,7 @@ type Names struct {
 	verdicts func() *verdict.Snapshot // of devices; nil: there are none
 }
 
-// NewNames returns the names that s asks for, without what cannot be served, and why of each. verdicts may be nil.
+// NewNames returns the names for s, and a message for each part of s that cannot be served. verdicts may be nil.
 func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) {
 	s, why := s.check()
 	n := &Names{Settings: s, verdicts: verdicts}
@@ -47,7 +47,7 @@ func NewNames(s Settings, verdicts func() *verdict.Snapshot) (*Names, []string) 
 	return n, why
 }
 
-// Dialect returns what a list needs for the names.
+// Dialect returns the field.Dialect of a list with these names.
 func (n *Names) Dialect(inPlace bool) *field.Dialect {
 	d := &field.Dialect{Vendor: field.VendorAMD, InPlace: inPlace, Names: n}
 	for _, m := range n.metrics {
@@ -126,33 +126,33 @@ const (
 // legalName is the form of names of metrics and labels, without the colon of metrics.
 var legalName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// check returns the Settings without what cannot be served, and says why of each.
+// check returns the Settings without the parts that cannot be served, with a message for each part.
 func (s Settings) check() (_ Settings, why []string) {
-	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	warn := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	if s.Prefix != "" && !legalName.MatchString(s.Prefix) || len(s.Prefix) > maxText {
-		say("prefix %v cannot begin the name of a metric: names have none", strconv.Quote(s.Prefix))
+		warn("prefix %v cannot begin the name of a metric: names have none", strconv.Quote(s.Prefix))
 		s.Prefix = ""
 	}
 	asked := len(s.Fields) > 0
-	s.Fields = keep(s.Fields, fieldProblem, say)
+	s.Fields = keep(s.Fields, fieldProblem, warn)
 	if asked && len(s.Fields) == 0 {
-		say("no field is left: all are served")
+		warn("no field is left: all are served")
 	}
-	s.Labels = keep(s.Labels, optionalProblem, say)
-	s.PodLabels = s.keepLabels("label of a pod", s.PodLabels, maxPodLabels, say)
-	s.Custom = s.keepLabels("custom label", s.Custom, maxCustomLabels, say)
+	s.Labels = keep(s.Labels, optionalProblem, warn)
+	s.PodLabels = s.keepLabels("label of a pod", s.PodLabels, maxPodLabels, warn)
+	s.Custom = s.keepLabels("custom label", s.Custom, maxCustomLabels, warn)
 	for _, l := range s.PodLabels {
 		if _, taken := s.custom(l.Name); taken {
-			say("label %v: the custom label of that name is shown, not the pod's", strconv.Quote(l.Name))
+			warn("label %v: the custom label of that name is shown, not the pod's", strconv.Quote(l.Name))
 		}
 	}
 	return s, why
 }
 
-func keep(all []string, problem func(string) string, say func(string, ...any)) (kept []string) {
+func keep(all []string, problem func(string) string, warn func(string, ...any)) (kept []string) {
 	for _, name := range all {
 		if p := problem(name); p != "" {
-			say("%s: %s", strconv.Quote(name), p)
+			warn("%s: %s", strconv.Quote(name), p)
 		} else if !listed(kept, name) {
 			kept = append(kept, strings.ToUpper(name))
 		}
@@ -184,7 +184,7 @@ func optionalProblem(name string) string {
 	return "AMD's exporter has no label of that name"
 }
 
-func (s *Settings) keepLabels(kind string, all []Pair, limit int, say func(string, ...any)) (kept []Pair) {
+func (s *Settings) keepLabels(kind string, all []Pair, limit int, warn func(string, ...any)) (kept []Pair) {
 	for _, l := range all {
 		l.Name = strings.ToLower(l.Name)
 		p := s.labelProblem(l.Name)
@@ -200,13 +200,13 @@ func (s *Settings) keepLabels(kind string, all []Pair, limit int, say func(strin
 			kept = append(kept, l)
 			continue
 		}
-		say("%s %v: %s", kind, strconv.Quote(l.Name), p)
+		warn("%s %v: %s", kind, strconv.Quote(l.Name), p)
 	}
 	return kept
 }
 
-// labelProblem says why a configuration cannot add a label of that name. AMD's exporter
-// forbids those of its labels that identify a GPU.
+// labelProblem returns the reason why a configuration cannot add a label of that name. As in AMD's exporter, its
+// labels that identify a GPU cannot be replaced.
 func (s *Settings) labelProblem(name string) string {
 	switch {
 	case !legalName.MatchString(name):

@@ -16,8 +16,8 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// What AMD's GPU Operator sets, and where it puts things (internal/metricsexporter of
-// https://github.com/ROCm/gpu-operator and cmd/exporter of https://github.com/ROCm/device-metrics-exporter).
+// Variables and paths of AMD's GPU Operator (internal/metricsexporter of https://github.com/ROCm/gpu-operator and
+// cmd/exporter of https://github.com/ROCm/device-metrics-exporter).
 const (
 	operatorPort    = "METRICS_EXPORTER_PORT"
 	operatorRelaxed = "AMD_EXPORTER_RELAXED_FLAGS_PARSING"
@@ -33,7 +33,7 @@ const (
 // Headings and origin of the flags in help and documentation.
 const (
 	group  config.Group  = "In place of AMD's exporter"
-	origin config.Origin = "AMD's exporter" // name and meaning are those of AMD's device-metrics-exporter
+	origin config.Origin = "AMD's exporter" // AMD's device-metrics-exporter defines name and meaning
 )
 
 // Why flags and keys have no effect.
@@ -93,13 +93,13 @@ func (e *Extension) Flags(s *config.Set) {
 	}
 }
 
-// relaxed reports whether AMD's operator wants unknown flags to be warned of only.
+// relaxed reports whether AMD's operator allows unknown flags.
 func relaxed(lookup func(string) (string, bool)) bool {
 	v, _ := lookup(operatorRelaxed)
 	return v != ""
 }
 
-// setDefaults sets the flags that nobody has set as AMD's operator and the configuration of AMD's exporter say.
+// setDefaults gives flags that nobody has set the values of AMD's operator and of the configuration file.
 func (e *Extension) setDefaults(s *config.Set) error {
 	port, _ := s.Lookup(operatorPort)
 	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
@@ -146,7 +146,7 @@ func (e *Extension) setDefaults(s *config.Set) error {
 	return errors.Join(errs...)
 }
 
-// podFacts returns what the names show of pods.
+// podFacts returns the facts of pods that the labels need.
 func (s *Settings) podFacts() (out config.PodFacts) {
 	for _, l := range s.PodLabels {
 		out.Labels = append(out.Labels, field.NameValue(l))
@@ -161,8 +161,8 @@ func hasKubelet(k *config.Kubernetes) bool {
 	return err == nil
 }
 
-// readAtStart reads the configuration of AMD's exporter. The operator's file may be missing, and if it is
-// wrong, this does not prevent the start: it is read again when it changes.
+// readAtStart reads the configuration of AMD's exporter. The operator's file may be missing. If it is
+// wrong, the exporter starts without it and reads it again when it changes.
 func (e *Extension) readAtStart() error {
 	if e.path == "" {
 		return nil
@@ -187,8 +187,8 @@ func readError(err error) error {
 	return fmt.Errorf("read configuration file of AMD's exporter: %w", err)
 }
 
-// setAddress sets the address, unless it was given: the host of --bind, and the port of AMD's
-// operator, of the file, or AMD's.
+// setAddress sets the address, unless somebody has set it: the host is --bind, and the port that of AMD's operator, of
+// the file, or AMD's default.
 func (e *Extension) setAddress(s *config.Set, port string) error {
 	c := s.Settings()
 	if c.Source("address") != config.FromDefault {
@@ -219,7 +219,7 @@ func (e *Extension) setAddress(s *config.Set, port string) error {
 	return nil
 }
 
-// notices says that --bind is not used, if it is not.
+// notices returns a notice if --bind has no effect.
 func (e *Extension) notices(c *config.Config) (out []config.Notice) {
 	src := c.Source(flagBind)
 	if host, _, err := net.SplitHostPort(c.Web.Address); src == config.FromDefault || err == nil && host == e.host() {

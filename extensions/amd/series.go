@@ -19,7 +19,7 @@ var _ exposition.Dialect = (*Names)(nil)
 // node numbers the GPUs of all sources, and the partitions of divided GPUs, as AMD's exporter does. What belongs to a
 // whole board is shown under the board's first partition.
 type node struct {
-	id    map[string]int               // gpu_id of a board, which is that of its first partition
+	id    map[string]int               // gpu_id of a board, and of its first partition
 	first map[string]*collector.Device // of a divided board, its first partition
 	parts map[string]map[field.ID]bool // of a divided board, what its partitions have themselves
 	board string                       // ID of the board whose source shows the number of GPUs
@@ -134,13 +134,13 @@ func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Dev
 	return l.series
 }
 
-// shownReading is a reading under a name of AMD's.
+// shownReading is a metric of AMD's with one of its sources.
 type shownReading struct {
 	field  *field.Field
 	source *Source
 }
 
-// addKnown adds what the exporter knows of devices without a reading.
+// addKnown adds the metrics whose values the exporter knows itself.
 func (l *layout) addKnown(source int, s *view.Source, families map[string]*field.Field) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -164,7 +164,7 @@ func (l *layout) addKnown(source int, s *view.Source, families map[string]*field
 	}
 }
 
-// addColumns adds what the columns of a source show.
+// addColumns adds the series of a source's columns.
 func (l *layout) addColumns(source int, s *view.Source, shown map[field.ID][]shownReading) {
 	for i := range s.Columns {
 		c := &s.Columns[i]
@@ -194,8 +194,8 @@ func (l *layout) add(d *collector.Device, more []collector.Label, s exposition.S
 	}
 }
 
-// labelsOf returns the labels of a device's series for each of its users. All labels are there, be they empty, as in
-// AMD's exporter.
+// labelsOf returns the labels of a device's series for each of its users. As in AMD's exporter, all labels are there, with empty
+// values if need be.
 func (l *layout) labelsOf(d *collector.Device) (out [][]collector.Label) {
 	users := l.owners(d)
 	if len(users) == 0 {
@@ -235,7 +235,7 @@ func (l *layout) value(name string, d *collector.Device, o *exposition.Owner) st
 	if text, ok := l.deviceText(name, d); ok {
 		return text
 	}
-	// By the name in the page's own labels, and that of before dcgm-exporter 2.0.
+	// An owner's labels have our names, or those of dcgm-exporter before 2.0.
 	own := map[string]string{"job_id": "hpc_job", "pod_uuid": "pod_uid"}
 	for _, p := range slices.Concat(o.Facts, o.Labels) {
 		if p.Name == name || p.Name == own[name] || p.Name == name+"_name" || p.Name == "pod_"+name {
@@ -245,7 +245,7 @@ func (l *layout) value(name string, d *collector.Device, o *exposition.Owner) st
 	return ""
 }
 
-// health returns 1 for a healthy device and 0 if it or the GPU that it is a part of has failed; NaN if neither is known.
+// health returns 0 if the device or its GPU has failed, 1 if one of them is known to work, else NaN.
 func health(s *verdict.Snapshot, d *collector.Device) float64 {
 	out := math.NaN()
 	for i := range s.Verdicts {

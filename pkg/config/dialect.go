@@ -12,7 +12,7 @@ import (
 // Dialect is an extension's names of another exporter (field.Dialect). It may have a configuration file of its own,
 // which is read whenever the field list is read.
 type Dialect interface {
-	// Name is what --field-names calls the dialect.
+	// Name returns the dialect's name in --field-names.
 	Name() string
 	// Read returns the content of the dialect's file, nil if there is none. Changes of files that readFile was asked for
 	// lead to a reload. One call at a time.
@@ -41,7 +41,7 @@ func (c *Config) DialectNames() (out []string) {
 	return out
 }
 
-// Named returns the list with the names that are wanted for it, and what cannot be shown under them.
+// Named returns the list under the names that flags and files ask for, and what those names cannot show.
 func (c *Config) Named(list field.List, in *Content) (field.List, []field.Problem) {
 	names := c.Names(in)
 	list, problems := list.Named(names, in.Name)

@@ -11,7 +11,7 @@ import (
 )
 
 // layout is which families and series there are, sorted by name, and where the
-// value of each lies. It is immutable but for what is encoded when first wanted, and computed values.
+// value of each lies. It is immutable, except for computed values and the protobuf parts, which are encoded at first use.
 type layout struct {
 	view     *view.View
 	store    uint64 // version of the accumulated series

@@ -14,7 +14,7 @@ type Dialect struct {
 	Names  any     `json:"-"` // makes the series: an exposition.Dialect
 }
 
-// NameValue is a name and what belongs to it.
+// NameValue is a name with its value.
 type NameValue struct{ Name, Value string }
 
 // Shows reports whether a series of the dialect shows a reading. Nil shows none.

@@ -88,26 +88,6 @@ const (
 	AMDBelowLimitShare // by reason, xcc
 )
 
-// DCGM's ids of readings that AMD's exporter has, too.
-const (
-	dcgmDriver       ID = 1
-	dcgmName         ID = 50
-	dcgmSerial       ID = 53
-	dcgmVBIOS        ID = 85
-	dcgmPower        ID = 155
-	dcgmEnergy       ID = 156
-	dcgmPowerInstant ID = 157
-	dcgmReplays      ID = 202
-	dcgmGPUUtil      ID = 203
-	dcgmMemUtil      ID = 204
-	dcgmEncUtil      ID = 206
-	dcgmFBTotal      ID = 250
-	dcgmFBFree       ID = 251
-	dcgmFBUsed       ID = 252
-	dcgmSBE          ID = 310
-	dcgmDBE          ID = 311
-)
-
 // Plausible ranges that several fields share.
 const (
 	mostCycles  = 9e18

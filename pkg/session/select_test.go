@@ -342,7 +342,7 @@ func TestImpossibleSizes(t *testing.T) {
 	if _, err := s.bind([]collector.Source{&stub{devices: devices(1), columns: []collector.Column{{Field: 60001}}}}); err != nil {
 		t.Fatal(err)
 	}
-	if lines := logs.FilterMessageSnippet("left out").All(); len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(44) || testutil.ToFloat64(s.metrics.leftOut) != 44 {
+	if lines := logs.FilterMessageSnippet("skipping them").All(); len(lines) != 1 || lines[0].ContextMap()["devices"] != int64(44) || testutil.ToFloat64(s.metrics.leftOut) != 44 {
 		t.Errorf("log %v, want that the collector has left out 44 devices", logs.All())
 	}
 }

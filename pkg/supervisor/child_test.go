@@ -506,7 +506,7 @@ func TestAChildThatMustBeKilled(t *testing.T) {
 	if err := v.want(setList(fieldsOf(t, power))); err != nil {
 		t.Error(err)
 	}
-	if got := v.logs.FilterMessageSnippet("is killed").Len(); got != 1 {
+	if got := v.logs.FilterMessageSnippet("killing a child").Len(); got != 1 {
 		t.Errorf("%d lines that it was killed, want one", got)
 	}
 	v.await()

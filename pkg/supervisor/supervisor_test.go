@@ -213,7 +213,7 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 		if got := b.count("collector is resumed"); got != 3 {
 			t.Errorf("%d lines that it is resumed, want 3", got)
 		}
-		if got := b.count("is absent") + b.count("found again"); got != 0 {
+		if got := b.count("has disappeared") + b.count("is back"); got != 0 {
 			t.Errorf("%d lines of devices that come or go", got)
 		}
 		_, _ = b.stop()
@@ -468,7 +468,7 @@ func TestInventory(t *testing.T) {
 		}
 		numbers("a0 c2")
 		expected(3)
-		if got := b.count("device is absent"); got != 1 {
+		if got := b.count("device has disappeared"); got != 1 {
 			t.Errorf("%d warnings that it is absent, want one", got)
 		}
 		l.set(func() { l.ids = []string{"a", "b", "c"} })
