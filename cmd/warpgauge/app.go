@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, s streams, environ []string, defaul
 var version string
 
 // moved are former commands of warpgauge.
-var moved = []string{"top", "doctor", "compare"}
+var moved = []string{"top", "doctor", "compare", "replay"}
 
 // app is what the subcommands share.
 type app struct {
@@ -82,7 +82,7 @@ func (a *app) root() *cli.Command {
 		Writer:    a.out,
 		ErrWriter: a.log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a),
 			a.build.VersionCommand(a.out, notice), manCommand(a), childCommand(a),
 		},
 	}
