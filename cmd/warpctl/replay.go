@@ -52,7 +52,7 @@ The history has all of the recording from the start.`,
 			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
 				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
 			}
-			return a.replay(ctx, r, cmd.String("listen"), at)
+			return replay(ctx, a, r, cmd.String("listen"), at)
 		},
 	}
 }
@@ -79,7 +79,7 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 }
 
 // replay serves the recording until ctx ends.
-func (a *app) replay(ctx context.Context, r *recorder.Recording, listen string, at time.Duration) error {
+func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime, encoding.EncodeLevel = zapcore.ISO8601TimeEncoder, zapcore.CapitalLevelEncoder
 	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.Lock(zapcore.AddSync(a.err)), zap.InfoLevel))
