@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type Options struct {
 	View   func() *view.View                // whose rows are judged if there is no Reader
 	Status func() []session.CollectorStatus // in order of priority
 	Rules  Rules
+	Board  *verdict.Board // where verdicts are published; nil: a board of the Watch's own
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
 	// nil: there are none.
 	Events *events.Bus
@@ -50,7 +52,7 @@ type Options struct {
 type Watch struct {
 	o     Options
 	log   *zap.Logger
-	board verdict.Board
+	board *verdict.Board
 	xids  *events.Subscription // nil: none
 
 	mu       sync.Mutex
@@ -63,6 +65,7 @@ type Watch struct {
 	supplied map[supplied]bool // what sources have devices; replaced, never changed
 
 	// Of the goroutine of Run.
+	lostXIDs  uint64            // that found the queue of xids full
 	regrouped bool              // there are other devices since the last judgement
 	supplies  map[supplied]bool // supplied, at the last reading
 	devices   []*tracked
@@ -80,7 +83,7 @@ type supplied struct{ collector, device string }
 
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
+	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
@@ -98,7 +101,7 @@ func New(o Options) *Watch {
 }
 
 // Board is where verdicts are published.
-func (w *Watch) Board() *verdict.Board { return &w.board }
+func (w *Watch) Board() *verdict.Board { return w.board }
 
 // Observe takes what a witness says. It waits for nothing but other callers.
 func (w *Watch) Observe(o Observation) {
@@ -111,7 +114,7 @@ func (w *Watch) Observe(o Observation) {
 	w.observed = append(w.observed, o)
 }
 
-// Once judges by what is known now, without what was before.
+// Once judges by the present rows and states alone.
 func Once(o Options, now time.Time) *verdict.Snapshot {
 	w := New(o)
 	w.Sync(now)
@@ -143,7 +146,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Sync takes what is new and publishes what has changed. It is called by one goroutine at a time:
+// Sync judges and publishes changed verdicts. One goroutine at a time calls it:
 // Run, or in its place one that has a clock of its own.
 func (w *Watch) Sync(now time.Time) {
 	w.readRows(now)
@@ -188,6 +191,10 @@ func (w *Watch) observeXIDs() {
 		case e := <-w.xids.C:
 			w.Observe(Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence})
 		default:
+			w.mu.Lock()
+			w.dropped += w.xids.Dropped() - w.lostXIDs
+			w.mu.Unlock()
+			w.lostXIDs = w.xids.Dropped()
 			return
 		}
 	}
@@ -312,7 +319,7 @@ func (w *Watch) top(t *tracked) *tracked {
 }
 
 // report logs a verdict that has another state or reason than what was last said of the
-// device. That a device has no values yet, or is well when it is first seen, is no news.
+// device. It skips devices without values yet, and new devices that are well.
 func (w *Watch) report(t *tracked) {
 	is := told{t.verdict.State, t.verdict.Reason}
 	if is == t.told || is.Reason == ruleStarting { // the zero told is that it is well
@@ -347,7 +354,7 @@ func (w *Watch) publish(v *verdict.Verdict) {
 	w.o.Events.Publish(e)
 }
 
-// address is that of a board; the zero one for what is none.
+// address returns the address of a board; the zero Address if id is not one.
 func address(id string) pci.Address {
 	at, _ := pci.Parse(id)
 	return at.Board()

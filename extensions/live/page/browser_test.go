@@ -565,7 +565,7 @@ func TestBrowserPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	const address = "127.0.0.1:19400"
-	cmd := exec.Command(exporter, "--address="+address, "--enable-fake", "--fake-spec="+spec, "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+	cmd := exec.Command(exporter, "--address="+address, "--fake-spec="+spec, "--enable-only=fake",
 		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
 	cmd.Dir = "../.."
 	if err := cmd.Start(); err != nil {

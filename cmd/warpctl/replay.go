@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/page"
+	"warpgauge/extensions/live/recorder"
+	"warpgauge/pkg/server"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
+)
+
+const drainTimeout = time.Second // of connections, when replay ends
+
+func replayCommand(a *app) *cli.Command {
+	return &cli.Command{
+		Name:      "replay",
+		Usage:     "Serve page, API and /metrics of a recording",
+		ArgsUsage: "FILE",
+		Description: `FILE is one of the flight recorder's (--recorder-directory of warpgauge, /api/v1/recordings).
+The time that is shown begins with the recording, or at --at after that, advances as
+time does, and begins again at the end. curl -X POST '…/api/v1/replay?at=45s' sets it.
+The history has all of the recording from the start.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9401", Usage: "Address to serve on."},
+			&cli.DurationFlag{Name: "at", Usage: "Where to begin, from the beginning of the recording."},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			r, err := openRecording(cmd)
+			if err != nil {
+				return err
+			}
+			at := cmd.Duration("at")
+			if span := r.Until.Sub(r.From); at < 0 || at >= span {
+				return fmt.Errorf("--at is %v: the recording is %v long", at, span)
+			}
+			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
+				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
+			}
+			return replay(ctx, a, r, cmd.String("listen"), at)
+		},
+	}
+}
+
+// openRecording reads the recording that is the only argument.
+func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
+	if cmd.Args().Len() != 1 {
+		return nil, fmt.Errorf("%s takes one file; see warpctl %[1]s --help", cmd.Name)
+	}
+	f, err := os.Open(cmd.Args().First())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%q is no file", f.Name()), err)
+	}
+	r, err := recorder.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	r.Name = filepath.Base(f.Name())
+	return r, nil
+}
+
+// replay serves the recording until ctx ends.
+func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime, encoding.EncodeLevel = zapcore.ISO8601TimeEncoder, zapcore.CapitalLevelEncoder
+	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.Lock(zapcore.AddSync(a.err)), zap.InfoLevel))
+	p, err := recorder.NewReplay(r, a.build.Version, judge, at)
+	if err != nil {
+		return err
+	}
+	srv := server.New(p, server.Options{
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
+		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
+			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
+	})
+	if err := srv.Listen(ctx); err != nil {
+		return err
+	}
+	log.Info("replaying", zap.String("file", r.Name), zap.String("cause", r.Cause), zap.Time("from", r.From), zap.Time("until", r.Until))
+	ctx, cancel := context.WithCancel(ctx)
+	var feeding sync.WaitGroup
+	feeding.Go(func() { _ = p.Run(ctx) }) // it ends with its context
+	defer feeding.Wait()
+	defer cancel()
+	return srv.Run(ctx)
+}
+
+// judge judges devices by the recorded readings alone.
+func judge(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot {
+	return health.Once(health.Options{
+		View: func() *view.View { return v }, Status: func() []session.CollectorStatus { return status }, Rules: health.Table(), Logger: zap.NewNop(),
+	}, at)
+}
