@@ -36,7 +36,7 @@ func ownHealth(c *Config) []Flag {
 	return []Flag{
 		{
 			Name: "health", Env: "WARPGAUGE_HEALTH", Group: GroupHealth, Value: OneOf(&h.Mode, HealthOn, HealthOff),
-			Usage: "Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched.",
+			Metavar: "on|off", Usage: "Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched.",
 		},
 		{
 			Name: "health-directory", Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: GroupHealth, Value: Text(&h.Directory),
