@@ -40,8 +40,8 @@ func BenchmarkStart(b *testing.B) {
 
 func startOnce(b *testing.B, bin string, gpus int) (toPage time.Duration, resident float64) {
 	address := freeAddress(b)
-	cmd := exec.CommandContext(b.Context(), bin, "--enable-fake", "--fake-devices", strconv.Itoa(gpus), "--address", address,
-		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false", "--no-hostname")
+	cmd := exec.CommandContext(b.Context(), bin, "--enable-only=fake", "--fake-devices", strconv.Itoa(gpus), "--address", address,
+		"--no-hostname")
 	cmd.Stderr = os.Stderr
 	if testing.Verbose() {
 		cmd.Stdout = os.Stdout

@@ -147,7 +147,7 @@ var othersFlags = map[string]bool{
 	"urls-file": true, "once": true, "interval": true, // top
 	"server": true, "cert-file": true, "key-file": true, "json": true, "condition": true, "agents": true, // warpgauge-fleet, fleet-sim
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
-	"listen": true, "at": true, "format": true, "output-file": true, // replay, export
+	"listen": true, "at": true, // replay
 	"fail-on": true,                 // health
 	"device":  true,                 // docker
 	"pause":   true, "resume": true, // dcgmi profile
@@ -163,13 +163,13 @@ var othersFlags = map[string]bool{
 }
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in
-// metrics.md, which is generated from a running exporter, or in fleet.md, which a test of
-// extensions/remote/fleet compares with a server. Names that end in a
+// metrics.md, which is generated from a running exporter, in fleet.md, which a test of
+// extensions/remote/fleet compares with a server, or a family of recordings. Names that end in a
 // suffix of a histogram belong to the histogram.
 func TestMetrics(t *testing.T) {
 	all := every(t)
 	known := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"], -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"]+all["docs/recorder.md"], -1) {
 		known[row[1]] = true
 		if row[2] == "histogram" {
 			for _, suffix := range []string{"_bucket", "_sum", "_count"} {

@@ -73,7 +73,7 @@ collections:
 func TestE2EConfigMap(t *testing.T) {
 	exe := build(t)
 	t.Setenv("KUBECONFIG", file(t, "kubeconfig", kubeconfigOf(configMapServer(t, "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"))))
-	code, out := runToEnd(t, exe, "once", "--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", "-m", "gpus:fields")
+	code, out := runToEnd(t, exe, "once", "--enable-only=fake", "-m", "gpus:fields")
 	if code != 0 || strings.Count(out, "\nDCGM_FI_DEV_GPU_TEMP{") != 8 || strings.Contains(out, "DCGM_FI_DEV_FB_USED") {
 		t.Errorf("exit code %d, output:\n%.2000s", code, out)
 	}

@@ -56,9 +56,9 @@ func TestE2EDashboards12239(t *testing.T) {
 	}
 	list, amdList := "--collectors="+filepath.Join(etc, "default-counters.csv"), "--collectors="+filepath.Join(etc, "amd-counters.csv")
 	nodes := map[string]*exporter{}
-	nodes["nvml"] = serve(t, exe, "--field-names=both", "--hostname-label=Hostname", "--enable-fake=false", "--enable-nvml=true",
+	nodes["nvml"] = serve(t, exe, "--field-names=both", "--hostname-label=Hostname", "--enable-only=nvml", "--enable-nvml=true",
 		"--nvml-library="+nvmltest.New(t, nvmltest.Config{GPUs: 2}).Library(), "-c", "200", list)
-	nodes["dcgm"] = serve(t, exe, "--field-names=both", "--hostname-label=Hostname", "--enable-fake=false", "--enable-dcgm=true",
+	nodes["dcgm"] = serve(t, exe, "--field-names=both", "--hostname-label=Hostname", "--enable-only=dcgm", "--enable-dcgm=true",
 		"--dcgm-library="+dcgmtest.New(t, dcgmtest.Config{GPUs: 2}).Library(), "-c", "200", list)
 	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
 	if err != nil {

@@ -76,7 +76,7 @@ func TestE2EGoldenDCGM(t *testing.T) {
 			}
 			e.Incident(dcgmtest.GPU(1), 0x10, 10, 85, "a row waits to be remapped")
 			node.set(e)
-			x := serve(t, exe, "--enable-fake=false", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
+			x := serve(t, exe, "--enable-only=dcgm", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
 				"--collect-interval=100", "--slow-interval=200ms", "--enable-exporter-metrics=false", "--no-hostname",
 				"-f", file(t, "counters.csv", string(etc.DefaultCounters())+node.csv))
 			awaits := append(node.awaits, `DCGM_FI_DEV_GPU_TEMP{gpu="1"`, "DCGM_FI_PROF_SM_ACTIVE{", "DCGM_FR_PENDING_ROW_REMAP", `health_watch="ALL"`, "peer_gpu=")

@@ -19,7 +19,7 @@ func TestE2EDCGMPause(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
 	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
-	x := serve(t, exe, "--enable-fake=false", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
+	x := serve(t, exe, "--enable-only=dcgm", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
 		"--collect-interval=100", "--enable-release-endpoint",
 		"-f", file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_PROF_SM_ACTIVE, gauge, s\n"))
 	client := newClient(t)

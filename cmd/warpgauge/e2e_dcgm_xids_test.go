@@ -29,7 +29,7 @@ func TestE2EDCGMXIDs(t *testing.T) {
 				return fmt.Sprintf("DCGM_FI_DEV_GPU_TEMP, gauge, list %d\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n", n)
 			}
 			path := file(t, "counters.csv", list(0))
-			x := serve(t, exe, "--enable-fake=false", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
+			x := serve(t, exe, "--enable-only=dcgm", "--enable-dcgm=true", "--dcgm-library="+e.Library(), "-r", "localhost:5555",
 				"--isolation="+isolation, "-f", path)
 			client := newClient(t)
 			defer client.CloseIdleConnections()

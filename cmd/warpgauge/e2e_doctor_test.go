@@ -36,6 +36,6 @@ func TestE2EDoctorNVML(t *testing.T) {
 	run("the doctor of the exporter", []string{"nvml is in use", "stalled: GPU 3: ", "look for XIDs in the kernel log", "lost: GPU 5: ", "XID 79"}, "doctor", "--url="+n.url)
 	run("the state of each GPU", []string{"3    ", "stalled", "lost"}, "top", "--once", "--url="+n.url)
 	// A call that hangs keeps the library of a second exporter from opening: its doctor says so.
-	second := serve(t, n.exe, "--enable-fake=false", "--enable-nvml=true", "--nvml-library="+n.Library(), "--sample-deadline=500ms")
+	second := serve(t, n.exe, "--enable-only=nvml", "--enable-nvml=true", "--nvml-library="+n.Library(), "--sample-deadline=500ms")
 	run("the doctor of an exporter that opens its library", []string{"nvml does not work: not opened yet", "the driver hangs"}, "doctor", "--url="+second.url)
 }

@@ -238,8 +238,8 @@ func testReplacedBinary(t *testing.T, exe string) {
 // wall: it says so and does not start.
 func testRefusedInside(t *testing.T, exe string) {
 	spec := file(t, "spec.yaml", "faults:\n- {kind: crash}\n")
-	code, out := runToEnd(t, exe, "--address=127.0.0.1:0", "--enable-fake", "--isolation=none",
-		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false", "--fake-spec="+spec)
+	code, out := runToEnd(t, exe, "--address=127.0.0.1:0", "--isolation=none",
+		"--enable-only=fake", "--fake-spec="+spec)
 	if code != 1 || !strings.Contains(out, "line 2") || !strings.Contains(out, "--isolation=process") {
 		t.Errorf("exit code %d, want 1 and where and why:\n%s", code, out)
 	}

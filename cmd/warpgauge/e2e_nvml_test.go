@@ -93,7 +93,7 @@ func (n *nvmlNode) start(t *testing.T, c nvmltest.Config, args ...string) {
 		}
 	})
 	n.exporter = serve(t, n.exe, append([]string{
-		"--enable-fake=false", "--enable-nvml=true", "--nvml-library=" + n.Library(),
+		"--enable-only=nvml", "--enable-nvml=true", "--nvml-library=" + n.Library(),
 		"--isolation=" + n.isolation, "--collect-interval=100", "--slow-interval=500ms",
 	}, args...)...)
 }
@@ -268,7 +268,7 @@ func testNVMLOnce(t *testing.T, n *nvmlNode) {
 	csv := file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\n")
 	n.start(t, nvmltest.Config{}, "-f", csv)
 	n.page(t, "8 GPUs", gpus(allGPUs...))
-	here := []string{"--enable-dcgm=false", "--enable-rocm=false", "--nvml-library=" + n.Library(), "--isolation=" + n.isolation, "--collect-interval=200", "-f", csv}
+	here := []string{"--enable-only=nvml", "--nvml-library=" + n.Library(), "--isolation=" + n.isolation, "--collect-interval=200", "-f", csv}
 	for _, c := range []struct {
 		args []string
 		want string

@@ -102,8 +102,7 @@ var servingLine = regexp.MustCompile(`serving (https?://127\.0\.0\.1:\d+)`)
 func serve(t *testing.T, exe string, args ...string) *exporter {
 	t.Helper()
 	args = append([]string{
-		"--address=127.0.0.1:0", "--enable-fake",
-		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+		"--address=127.0.0.1:0", "--enable-only=fake",
 	}, args...)
 	e := &exporter{Process: launch(t, exe, args...)}
 	e.awaitAddress(t)

@@ -84,7 +84,7 @@ func serveAMD(t *testing.T, exe, script string, options []string, args ...string
 	}
 	csv := file(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FB_TOTAL, gauge, m\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, e\n"+
 		"DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, g\nDCGM_FI_DEV_POWER_USAGE, gauge, p\n")
-	e = serve(t, wrapper, append([]string{"--enable-fake=false", "--enable-rocm=true", "--collectors=" + csv, "-c", "100"}, args...)...)
+	e = serve(t, wrapper, append([]string{"--enable-only=rocm", "--enable-rocm=true", "--collectors=" + csv, "-c", "100"}, args...)...)
 	return e, filepath.Join(tree, "sys")
 }
 

@@ -35,8 +35,8 @@ func TestE2ESlurmHealth(t *testing.T) {
 	// start starts an exporter in Slurm's network.
 	start := func() *exporter {
 		t.Helper()
-		e := &exporter{Process: launch(t, "nsenter", "--target", s.pid, "--net", "--", exe, "--address=127.0.0.1:0", "--enable-fake", "--fake-spec="+spec,
-			"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false", "--collect-interval=100", "--health-directory=")}
+		e := &exporter{Process: launch(t, "nsenter", "--target", s.pid, "--net", "--", exe, "--address=127.0.0.1:0", "--fake-spec="+spec,
+			"--enable-only=fake", "--collect-interval=100", "--health-directory=")}
 		e.awaitAddress(t)
 		s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
 		return e

@@ -61,8 +61,8 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 func serveInto(t *testing.T, exe string, stderr *os.File, args ...string) *exporter {
 	t.Helper()
 	args = append([]string{
-		"--address=127.0.0.1:0", "--enable-fake", "--collect-interval=100",
-		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+		"--address=127.0.0.1:0", "--collect-interval=100",
+		"--enable-only=fake",
 	}, args...)
 	e := &exporter{Process: programtest.Start(t, exe, args, programtest.Options{Env: cleanEnvironment(), Stderr: stderr})}
 	e.Await(t, "the exporter listens", func() error {

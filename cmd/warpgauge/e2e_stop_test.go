@@ -67,8 +67,7 @@ func testBadStart(t *testing.T, exe string) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{
-				"--address=127.0.0.1:0", "--enable-fake",
-				"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+				"--address=127.0.0.1:0", "--enable-only=fake",
 			}, tt.args...)
 			code, out := runToEnd(t, exe, args...)
 			if code != 1 {

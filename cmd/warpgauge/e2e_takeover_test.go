@@ -105,7 +105,7 @@ func (*twoNode) check(t *testing.T, err error) {
 func (n *twoNode) start(t *testing.T, args ...string) {
 	t.Helper()
 	n.exporter = serve(t, n.exe, append([]string{
-		"--enable-fake=false", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library=" + n.nvml.Library(), "--dcgm-library=" + n.library,
+		"--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library=" + n.nvml.Library(), "--dcgm-library=" + n.library,
 		"--remote-hostengine-info=localhost:5555", "--isolation=" + n.isolation, "--collect-interval=100", "--slow-interval=500ms",
 		"--stale-after=4s", "--collector-restart-max=1s", "--sample-deadline=2s", "-f", n.csv,
 	}, args...)...)

@@ -197,7 +197,7 @@ func testHTTP(t *testing.T, exe string) {
 // testNothingFound starts without any collector that finds devices: not ready
 // is not dead.
 func testNothingFound(t *testing.T, exe string) {
-	e := serve(t, exe, "--enable-fake=false", "--enable-nvml=true")
+	e := serve(t, exe, "--enable-only=nvml", "--enable-nvml=true")
 	client := newClient(t)
 	if a := get(t, client, e.url+"/metrics", "Accept", acceptText); a.code != http.StatusOK || len(a.body) == 0 {
 		t.Fatalf("GET /metrics: status %d, %d bytes", a.code, len(a.body))

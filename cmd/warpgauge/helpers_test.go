@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/exporter"
 )
 
 // environment stands for the process's variables.
@@ -34,13 +36,13 @@ type outcome struct {
 func execute(t *testing.T, env environment, args ...string) outcome {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := run(t.Context(), append([]string{"warpgauge"}, args...), streams{&out, &err}, env.list())
+	code := run(t.Context(), append([]string{"warpgauge"}, args...), exporter.Streams{Out: &out, Err: &err}, env.list())
 	return outcome{code, out.String(), err.String()}
 }
 
 // simulated are flags for a node of which nothing is real.
 func simulated(more ...string) []string {
-	return append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, more...)
+	return append([]string{"--enable-only=fake"}, more...)
 }
 
 func (o outcome) want(t *testing.T, code int, texts ...string) {

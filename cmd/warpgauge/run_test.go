@@ -17,7 +17,7 @@ func TestHelpText(t *testing.T) {
 	help := execute(t, nil, "--help")
 	help.want(t, 0, "Usage:", "  check ", "  once ", "What is read:", "-f, --collectors FILE", "$DCGM_EXPORTER_LISTEN")
 	lines := strings.Split(help.out, "\n")
-	for _, command := range []string{"check", "fields", "devices", "once", "ping", "replay", "export"} {
+	for _, command := range []string{"check", "fields", "devices", "once", "ping", "replay"} {
 		lines = append(lines, strings.Split(execute(t, nil, command, "--help").out, "\n")...)
 	}
 	for _, line := range lines {
@@ -138,7 +138,7 @@ func TestCheck(t *testing.T) {
 	execute(t, nil, "check", "--config-file="+group, good).want(t, 0, good+": 4 fields") // a file that is named is checked alone
 	execute(t, nil, "check", "--config-file="+group, "-f", good).want(t, 1, `configuration file "`+group+`": watch group "a" names no field of the list (the list is `+good+")")
 
-	execute(t, nil, "check", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false", good).want(t, 0, "no collector is enabled")
+	execute(t, nil, "check", "--enable-only=nvml", "--enable-nvml=false", good).want(t, 0, "no collector is enabled")
 	closed := tempFile(t, "spec.yaml", "faults:\n- {kind: open-fails, message: library is gone}\n")
 	execute(t, nil, simulated("check", "--fake-spec="+closed, good)...).want(t, 0, "fake is not in use:", "library is gone")
 }
@@ -164,7 +164,7 @@ func TestDevices(t *testing.T) {
 		t.Errorf("-d g:0+i:7 shows %d GPUs and %d instances, want 1 and 1:\n%s", g, i, mig.out)
 	}
 
-	execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false").want(t, 1, "no device found", "nvml is not in use:")
+	execute(t, nil, "devices", "--enable-only=nvml").want(t, 1, "no device found", "nvml is not in use:")
 	execute(t, nil, simulated("devices", "-d", "g:99")...).want(t, 1, "no device found", "fake is not in use:", "--devices=g:99")
 	execute(t, nil, simulated("devices", "once")...).want(t, 1, `no device is "once"`)
 	execute(t, nil, simulated("devices", "--output=xml")...).want(t, 1, "write table, json or csv")
@@ -198,12 +198,12 @@ func TestDevicesForScripts(t *testing.T) {
 		t.Errorf("csv has %d rows, want %d; %v, %v", len(rows), len(got.Devices)+1, rows, err)
 	}
 
-	none := execute(t, nil, "devices", "--output=json", "--enable-dcgm=false", "--enable-rocm=false")
+	none := execute(t, nil, "devices", "--output=json", "--enable-only=nvml")
 	none.want(t, 1, `"devices": []`, `"name": "nvml"`, "no NVIDIA GPU")
 }
 
 func TestOnce(t *testing.T) {
-	execute(t, nil, "once", "--enable-dcgm=false", "--enable-rocm=false").want(t, 1, "no device found", "warpgauge_collector_up{")
+	execute(t, nil, "once", "--enable-only=nvml").want(t, 1, "no device found", "warpgauge_collector_up{")
 	execute(t, nil, simulated("once", "x")...).want(t, 1, `unexpected argument "x"`)
 	text := execute(t, environment{"NODE_NAME": "node7"}, simulated("once")...)
 	text.want(t, 0, "# TYPE DCGM_FI_DEV_GPU_TEMP gauge\n", `hostname="node7"`, `warpgauge_collector_up{collector="fake"} 1`)
@@ -248,7 +248,7 @@ func TestOnce(t *testing.T) {
 }
 
 func TestSimulationIsNeverOnByItself(t *testing.T) {
-	o := execute(t, nil, "devices", "--enable-dcgm=false", "--enable-rocm=false")
+	o := execute(t, nil, "devices", "--enable-only=nvml")
 	if strings.Contains(o.out, "fake") || strings.Contains(o.out, "simulated") {
 		t.Errorf("simulated devices without --enable-fake:\n%s", o.out)
 	}

@@ -163,8 +163,8 @@ func (t *tracked) wasReset(now time.Time, reboot bool) {
 	}
 }
 
-// judge makes the verdict from what holds. order is the place of a rule in the table.
-func (t *tracked) judge(now time.Time, parent *tracked, order func(*Rule) int) (changed bool) {
+// makeVerdict makes the verdict from what holds. order is the place of a rule in the table.
+func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) int) (changed bool) {
 	var all []*condition
 	for _, c := range t.conditions {
 		if c.active {

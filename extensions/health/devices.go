@@ -25,8 +25,8 @@ func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	for _, t := range w.devices {
 		switch {
 		case t.status != nil && t.round == w.round:
-			w.state(t, now)
-		case !w.absent(t, all, now):
+			w.judgeState(t, now)
+		case !w.judgeAbsence(t, all, now):
 			w.forget(t)
 			continue
 		}
@@ -140,8 +140,8 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 	}
 }
 
-// state judges a device by what its collector says.
-func (w *Watch) state(t *tracked, now time.Time) {
+// judgeState judges a device by what its collector says.
+func (w *Watch) judgeState(t *tracked, now time.Time) {
 	d := t.status
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
 		t.valued, t.dirty = true, true
@@ -161,9 +161,9 @@ func (w *Watch) state(t *tracked, now time.Time) {
 	w.setCondition(t, ruleNotServed, false, now, "")
 }
 
-// absent judges a device of which no collector has a state. It reports false for one that
+// judgeAbsence judges a device of which no collector has a state. It reports false for one that
 // is to be forgotten.
-func (w *Watch) absent(t *tracked, all []session.CollectorStatus, now time.Time) bool {
+func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time.Time) bool {
 	if t.collector == "" { // known by its address alone
 		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })
 	}

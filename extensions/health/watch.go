@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type Options struct {
 	View   func() *view.View                // whose rows are judged if there is no Reader
 	Status func() []session.CollectorStatus // in order of priority
 	Rules  Rules
+	Board  *verdict.Board // where verdicts are published; nil: a board of the Watch's own
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
 	// nil: there are none.
 	Events *events.Bus
@@ -50,7 +52,7 @@ type Options struct {
 type Watch struct {
 	o     Options
 	log   *zap.Logger
-	board verdict.Board
+	board *verdict.Board
 	xids  *events.Subscription // nil: none
 
 	mu       sync.Mutex
@@ -70,7 +72,7 @@ type Watch struct {
 	byPCI     map[pci.Address]*tracked // boards
 	order     map[string]int           // of rules, by name
 	round     uint64
-	hearing   []Observation
+	applying  []Observation
 	refresh   time.Time // when it was last published that conditions were seen again
 	unsaved   bool
 }
@@ -80,7 +82,7 @@ type supplied struct{ collector, device string }
 
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
+	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
@@ -98,7 +100,7 @@ func New(o Options) *Watch {
 }
 
 // Board is where verdicts are published.
-func (w *Watch) Board() *verdict.Board { return &w.board }
+func (w *Watch) Board() *verdict.Board { return w.board }
 
 // Observe takes what a witness says. It waits for nothing but other callers.
 func (w *Watch) Observe(o Observation) {
@@ -150,7 +152,7 @@ func (w *Watch) Sync(now time.Time) {
 	w.round++
 	w.updateDevices(w.o.Status(), now)
 	w.judgeRows(now)
-	w.hear(now)
+	w.applyObservations(now)
 	for _, t := range w.devices {
 		for _, c := range t.conditions {
 			w.wait(t, c, now)
@@ -193,25 +195,25 @@ func (w *Watch) observeXIDs() {
 	}
 }
 
-// hear takes what was observed.
-func (w *Watch) hear(now time.Time) {
+// applyObservations applies what was observed.
+func (w *Watch) applyObservations(now time.Time) {
 	w.observeXIDs()
 	w.mu.Lock()
-	w.hearing, w.observed = w.observed, w.hearing[:0]
+	w.applying, w.observed = w.observed, w.applying[:0]
 	dropped := w.dropped
 	w.dropped = 0
 	w.mu.Unlock()
 	if dropped > 0 {
 		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped))
 	}
-	for i := range w.hearing {
-		w.take(&w.hearing[i], now)
+	for i := range w.applying {
+		w.applyObservation(&w.applying[i], now)
 	}
-	clear(w.hearing)
+	clear(w.applying)
 }
 
-// take applies one Observation.
-func (w *Watch) take(o *Observation, now time.Time) {
+// applyObservation applies one Observation.
+func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	at := o.Time
 	if at.IsZero() || at.After(now) {
 		at = now
@@ -281,7 +283,7 @@ func (w *Watch) conclude(now time.Time) {
 		if parent == t {
 			parent = nil
 		}
-		t.judge(now, parent, func(r *Rule) int { return w.order[r.Name] })
+		t.makeVerdict(now, parent, func(r *Rule) int { return w.order[r.Name] })
 		changed = true
 		w.report(t)
 	}

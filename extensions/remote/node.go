@@ -37,9 +37,9 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	if hostname == "" {
 		hostname, _ = os.Hostname() // a server can do without
 	}
-	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm) // in Kubernetes two vendors on a node have a pod each
+	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // in Kubernetes two vendors on a node have a pod each
 	return opamp.Identity{
-		InstanceID: InstanceID(ctx, cfg.Remote.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: cfg.Remote.NodeLabels,
+		InstanceID: InstanceID(ctx, r.o.Settings.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
 	}
 }
 

@@ -2,8 +2,6 @@ package exposition
 
 import (
 	"bufio"
-	"fmt"
-	"io"
 	"iter"
 	"math"
 	"slices"
@@ -12,14 +10,21 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// WriteArchive writes samples of the past as OpenMetrics with time stamps: families and
-// labels are those that the page has for v. samples returns those of a column of a source:
-// times, which ascend, in ms since 1970, and readings; blank ones are left out. What is
-// accumulated is not in it.
-func WriteArchive(to io.Writer, v *view.View, o Options, samples func(source, column int) iter.Seq2[int64, float64]) error {
+// Archived is a series that WriteArchive has written.
+type Archived struct {
+	Family         string
+	Source, Column int  // of the reading
+	Repeated       bool // another field or owner of the page has shown the same reading
+}
+
+// WriteArchive writes samples of the past as OpenMetrics with time stamps, without the end marker, and returns the series
+// in their order in the text. Families and labels are the page's for v. samples returns the readings of a column of a
+// source: times, which ascend, in ms since 1970, and values; blank ones are skipped. Accumulated series are not written.
+// The caller flushes w, which keeps the first error.
+func WriteArchive(w *bufio.Writer, v *view.View, o Options, samples func(source, column int) iter.Seq2[int64, float64]) []Archived {
+	o.Registerer = nil
 	r := New(new(view.Board), o)
 	r.snap.reset(v, r.o.StaleAfter, r.o.Now())
-	l := build(&r.o, v, &r.snap, nil, nil)
 	columns := map[*float64][2]int{}
 	for i, s := range v.Sources {
 		for c := range s.Columns {
@@ -27,61 +32,70 @@ func WriteArchive(to io.Writer, v *view.View, o Options, samples func(source, co
 			columns[&r.snap.cells[at]] = [2]int{i, c}
 		}
 	}
-	w := bufio.NewWriterSize(to, 64<<10)
-	a := archiver{w: w}
-	for _, f := range l.families {
+	a := archiver{w: w, samples: samples, shown: map[[2]int]bool{}}
+	for _, f := range build(&r.o, v, &r.snap, nil, nil).families {
 		a.head = f.head[open]
 		for i := range f.samples {
-			c := &f.samples[i]
-			from := columns[c.value]
-			for at, v := range samples(from[0], from[1]) {
-				a.write(f, c.labels.text[0], c.scale.Of(v), at)
+			if at, ok := columns[f.samples[i].value]; ok {
+				a.write(f, &f.samples[i], at, a.shown[at], false, 0)
 			}
 		}
 		for i := range f.xids {
-			c := &f.xids[i]
-			from := columns[c.value]
-			var codes []float64
-			for _, v := range samples(from[0], from[1]) {
-				if !math.IsNaN(v) && !slices.Contains(codes, v) {
-					codes = append(codes, v)
-				}
+			at, ok := columns[f.xids[i].value]
+			if !ok {
+				continue
 			}
-			for _, code := range codes { // each is a series
-				labels := c.labels.appendXID(nil, code)
-				for at, v := range samples(from[0], from[1]) {
-					if v == code {
-						a.write(f, labels, c.scale.Of(v), at)
-					}
-				}
+			repeated := a.shown[at]
+			for _, code := range a.codes(at) { // each is a series
+				a.write(f, &f.xids[i], at, repeated, true, code)
 			}
 		}
 	}
-	w.WriteString("# EOF\n") //nolint:errcheck,gosec // Flush returns it
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("write samples: %w", err)
-	}
-	return nil
+	return a.out
 }
 
-// archiver writes lines. The writer keeps the first error.
 type archiver struct {
-	w    *bufio.Writer
-	head []byte // of the family, until it is written
-	line []byte
+	w       *bufio.Writer
+	samples func(source, column int) iter.Seq2[int64, float64]
+	shown   map[[2]int]bool
+	out     []Archived
+	head    []byte // of the family, until it is written
+	line    []byte
 }
 
-func (a *archiver) write(f *family, labels []byte, v float64, at int64) {
-	if math.IsNaN(v) {
-		return
+// codes returns the XIDs of a column.
+func (a *archiver) codes(at [2]int) (codes []float64) {
+	for _, v := range a.samples(at[0], at[1]) {
+		if !math.IsNaN(v) && !slices.Contains(codes, v) {
+			codes = append(codes, v)
+		}
 	}
-	b := append(a.line[:0], a.head...)
-	a.head = nil
-	b = append(b, f.name...)
-	b = append(b, labels...)
-	b = appendValue(b, v)
-	b = append(b, ' ')
-	b = strconv.AppendFloat(b, float64(at)/1000, 'f', 3, 64)
-	a.line = append(b, '\n')
-	a.w.Write(a.line) //nolint:errcheck,gosec // Flush returns it
+	return codes
+}
+
+// write writes a series; of one per XID, the samples with that code.
+func (a *archiver) write(f *family, s *sampleSeries, at [2]int, repeated, xid bool, code float64) {
+	labels, begun := s.labels.text[0], false
+	if xid {
+		labels = s.labels.appendXID(nil, code)
+	}
+	for ms, v := range a.samples(at[0], at[1]) {
+		if math.IsNaN(v) || xid && v != code {
+			continue
+		}
+		if !begun {
+			begun, a.shown[at] = true, true
+			a.out = append(a.out, Archived{f.name, at[0], at[1], repeated})
+		}
+		a.line = append(append(append(a.line[:0], a.head...), f.name...), labels...)
+		a.head = nil
+		a.line = AppendSample(a.line, s.scale.Of(v), ms)
+		a.w.Write(a.line) //nolint:errcheck,gosec // the caller's Flush returns it
+	}
+}
+
+// AppendSample appends the rest of a line of OpenMetrics, after its labels: value, time stamp and line end.
+func AppendSample(line []byte, v float64, ms int64) []byte {
+	line = append(appendValue(line, v), ' ')
+	return append(strconv.AppendFloat(line, float64(ms)/1000, 'f', 3, 64), '\n')
 }

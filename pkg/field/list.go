@@ -160,6 +160,9 @@ func NewScale(factor float64) Scale {
 	return Scale{factor, 1}
 }
 
+// Reading returns the reading of which a series has a value: the inverse of Of.
+func (s Scale) Reading(value float64) float64 { return value * s.div / s.mul }
+
 // Of returns the value of a series. NaN stays NaN.
 func (s Scale) Of(reading float64) float64 {
 	v := reading * s.mul

@@ -124,3 +124,30 @@ var (
 // sw_thermal, hw_thermal and hw_power_brake. The others are idleness and settings, or a limit
 // at which a busy GPU always runs.
 const ThrottlingReasons = 1<<3 | 1<<5 | 1<<6 | 1<<7
+
+// Budgets of early signs: what a healthy device may use within a time. docs/health.md says how
+// each is computed, and when a healthy device exceeds it.
+const (
+	// CorrectedErrorsPerDay is how many corrected errors of SRAM Azure's node health checks allow
+	// (Azure/azurehpc#649). Here they are of all memory.
+	CorrectedErrorsPerDay = 10_000
+
+	// DCGM calls a replay or another error of a link in the last minute critical: the budget is
+	// spent if this is so in each minute of an hour; that of recoveries, each of which stops the
+	// link, in every sixth.
+	LinkCRCErrorsPerHour  = 3600 * CRCErrorsPerSecond
+	LinkErrorsPerHour     = 60
+	LinkRecoveriesPerHour = 10
+
+	// ThrottledPerHour is how long ThrottlingReasons may hold within an hour.
+	ThrottledPerHour = 15 * time.Minute
+
+	// StragglerShare is how far a GPU's clock may be below the median of its peers. GPUs of one
+	// model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv 2208.11035).
+	StragglerShare = 0.25
+
+	// A busy machine makes library calls several times as slow. On a GPU that corrected 17,700
+	// errors a second they took 45 s and more (NVIDIA/DCGM#313). Below SlowCall nothing is slow.
+	SlowCallRatio = 10
+	SlowCall      = 100 * time.Millisecond
+)

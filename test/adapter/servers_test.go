@@ -155,7 +155,7 @@ faults:
 func startExporter(t *testing.T, exe, names string) (address string) {
 	t.Helper()
 	fake := []string{
-		"--enable-fake", "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+		"--enable-only=fake",
 		"--fake-spec=" + file(t, "spec.yml", simulated), "-f", "../../etc/recommended-counters.csv", "--collect-interval=200",
 	}
 	page, err := exec.Command(exe, append(slices.Clone(fake), "once")...).Output()

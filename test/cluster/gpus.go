@@ -47,7 +47,7 @@ func (n *node) registerPlugins() error {
 }
 
 func simulation() []string {
-	return []string{"--enable-fake", "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false"}
+	return []string{"--enable-only=fake"}
 }
 
 // uuidsOf finds the UUIDs of whole GPUs in the order of their indexes.

@@ -40,8 +40,8 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 		return "", err
 	}
 	exporter, err := n.launch("exporter-node-health", "env", "NODE_NAME="+faultyNode, "KUBECONFIG="+n.path("health.kubeconfig"),
-		filepath.Join(n.repo, "bin/warpgauge"), "--address=127.0.0.1:9499", "--enable-fake", "--fake-spec="+spec,
-		"--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false", "--health-node-condition", "--health-node-events")
+		filepath.Join(n.repo, "bin/warpgauge"), "--address=127.0.0.1:9499", "--fake-spec="+spec,
+		"--enable-only=fake", "--health-node-condition", "--health-node-events")
 	if err != nil {
 		return "", err
 	}

@@ -3,17 +3,15 @@ package signs
 import (
 	"math"
 	"time"
+
+	"warpgauge/pkg/rules"
 )
 
 const (
 	callPeriod = int64(time.Minute) // over which calls are averaged: slow fields are in it
 	callsOver  = 240                // minutes: time constant of the baseline
 	callsWarm  = 30                 // minutes until there is one
-	// A busy machine makes calls several times as slow. On a GPU that corrected 17,700 errors a
-	// second they took 45 s and more (NVIDIA/DCGM#313).
-	callsSlower = 10
-	callsCalm   = 3
-	slowCall    = 0.1 // seconds, below which nothing is slow
+	callsCalm  = 3                  // the ratio at which they are not slow any more
 )
 
 // calls are those of a source, which is named by its first device.
@@ -36,8 +34,8 @@ func (c *calls) bind(collector string, columns int, alone bool) {
 	c.alone = alone
 }
 
-// take takes the counts of a minute. Those of a session that has just begun say nothing.
-func (c *calls) take(count uint64, seconds float64) {
+// addMinute adds the counts of a minute. Those of a session that has just begun are skipped.
+func (c *calls) addMinute(count uint64, seconds float64) {
 	c.mean = math.NaN()
 	if count > c.count && c.count > 0 && seconds >= c.seconds {
 		c.mean = (seconds - c.seconds) / float64(count-c.count)
@@ -53,13 +51,13 @@ func (c *calls) slowdown() float64 {
 	return c.mean / c.baseline
 }
 
-// judge compares the last minute with the baseline, and makes it part of that unless it is slow.
+// compare compares the last minute with the baseline, and makes it part of that unless it is slow.
 // A minute moves it no more than one that is twice as slow would, so that a few do not.
-func (c *calls) judge(s *Signs, d *device) {
+func (c *calls) compare(s *Signs, d *device) {
 	ratio := c.slowdown()
-	slow := c.mean >= slowCall && ratio > callsSlower
+	slow := c.mean >= rules.SlowCall.Seconds() && ratio > rules.SlowCallRatio
 	if a := &d.alarms[alarmCalls]; c.alone && ratio > 0 {
-		s.update(d, alarmCalls, slow, c.mean < slowCall || a.known && ratio < callsCalm) // else the baseline may be slow, too
+		s.update(d, alarmCalls, slow, c.mean < rules.SlowCall.Seconds() || a.known && ratio < callsCalm) // else the baseline may be slow, too
 		slow = slow || a.holds
 	}
 	if math.IsNaN(c.mean) || slow {

@@ -155,11 +155,7 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// mostCorrected is how many corrected errors of SRAM Azure's node health checks allow
-// (Azure/azurehpc#649). Here they are of all memory, and of a day.
-const mostCorrected = 10_000
-
-// bucket is a leaky bucket of corrected errors: mostCorrected leak in a day, and no more fit.
+// bucket is a leaky bucket of corrected errors: rules.CorrectedErrorsPerDay leak in a day, and no more fit.
 type bucket struct {
 	level float64
 	at    int64
@@ -168,22 +164,19 @@ type bucket struct {
 
 func (b *bucket) add(by float64, at int64) {
 	if at > b.at {
-		b.level = max(0, b.level-float64(at-b.at)*mostCorrected/float64(24*time.Hour))
+		b.level = max(0, b.level-float64(at-b.at)*rules.CorrectedErrorsPerDay/float64(24*time.Hour))
 	}
 	if at > b.at || b.at-at > int64(10*time.Minute) { // else it is a row of before the last judgement
 		b.at = at
 	}
 	if by > 0 { // not NaN
-		b.level = min(b.level+by, mostCorrected)
-		b.full = b.full || b.level == mostCorrected
+		b.level = min(b.level+by, rules.CorrectedErrorsPerDay)
+		b.full = b.full || b.level == rules.CorrectedErrorsPerDay
 	}
 }
 
-// Budgets of a link, for an hour. CRC errors matter from 100 a second on (DCGM, from NVIDIA's
-// driver developers). DCGM calls a replay or another error in the last minute critical: that
-// budget is spent if this is so in each minute of an hour; that of recoveries, each of which
-// stops the link, in every sixth. The ratio is DCGM's limit of the effective error rate.
-var linkBudgets = [linkKinds]float64{rules.CRCErrorsPerSecond * 3600, 60, 10}
+// linkBudgets are for an hour, by kind of error.
+var linkBudgets = [linkKinds]float64{rules.LinkCRCErrorsPerHour, rules.LinkErrorsPerHour, rules.LinkRecoveriesPerHour}
 
 // Kinds of errors of links.
 const (
@@ -231,13 +224,9 @@ func (d *device) linkName() string {
 	return "all"
 }
 
-const (
-	// throttling are the reasons that are shown: those that are faults if they last, and the
-	// power limit and the clocks of a group, at which a busy GPU may always run.
-	throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
-
-	mostSlowed = 15 * 60 // seconds of an hour
-)
+// throttling are the reasons that are shown: those that are faults if they last, and the
+// power limit and the clocks of a group, at which a busy GPU may always run.
+const throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
 
 // mask takes the clock event reasons, which stand for some seconds up to now.
 func (d *device) mask(value float64, at int64, seconds float64) {

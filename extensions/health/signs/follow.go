@@ -120,8 +120,8 @@ func (f *follow) bindCalls() {
 	}
 }
 
-// take takes a row.
-func (f *follow) take(row *rows.Row) {
+// addRow adds a row.
+func (f *follow) addRow(row *rows.Row) {
 	for i := range f.devices {
 		if d := &f.devices[i]; d.device != nil {
 			if d.news = row.Devices[i].Sampled; d.news {
@@ -132,13 +132,13 @@ func (f *follow) take(row *rows.Row) {
 	for i := range f.taps {
 		t := &f.taps[i]
 		if d := &f.devices[t.device]; d.news {
-			t.take(d, row.Cells[t.cell])
+			t.addValue(d, row.Cells[t.cell])
 		}
 	}
 }
 
-// take takes a value of the device.
-func (t *tap) take(tap *deviceTap, v float64) {
+// addValue adds a value of the device.
+func (t *tap) addValue(tap *deviceTap, v float64) {
 	d, at := tap.device, tap.sampled
 	if !(v >= 0 && v <= math.MaxFloat64) {
 		return // blank, or of a process gone mad
@@ -160,6 +160,6 @@ func (t *tap) take(tap *deviceTap, v float64) {
 	case useReasons:
 		d.mask(v, at, float64(tap.since)/float64(time.Second))
 	case useMean:
-		d.means.take(t.of, v, at, tap.since)
+		d.means.add(t.of, v, at, tap.since)
 	}
 }

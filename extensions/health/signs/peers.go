@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 // What means are kept of. The activity that is compared is the first of the last four that all
@@ -34,7 +35,7 @@ type means struct {
 	since, last int64 // of samples
 }
 
-func (m *means) take(of int, v float64, at, since int64) {
+func (m *means) add(of int, v float64, at, since int64) {
 	if at-m.last > max(int64(fresh), 3*since) || at < m.last {
 		m.since = at
 		for i := range m.value {
@@ -77,10 +78,7 @@ const (
 	fewestPeers = 4   // of whom a median says something
 	leastBusy   = 0.5 // GPUs without work differ in many ways
 	alikeBusy   = 0.9 // of the median: one that has less to do may have a lower clock
-	// GPUs of one model and cluster differ by up to 22 % under the same load (Sinha et al.,
-	// SC22, arXiv 2208.11035).
-	mostBehind = 0.25
-	behindFor  = 15 * time.Minute
+	behindFor   = 15 * time.Minute
 )
 
 // peers compares GPUs of a model that have the same users, or that are busy if no device has
@@ -117,7 +115,7 @@ func (p *peers) sync(s *Signs) {
 	}
 	for _, d := range s.present {
 		if d.Level == field.GPU && d.Parent == "" { // one without peers does not straggle
-			s.update(d, alarmStraggler, d.straggles, !(d.deviation[deviationClock] <= -mostBehind/2))
+			s.update(d, alarmStraggler, d.straggles, !(d.deviation[deviationClock] <= -rules.StragglerShare/2))
 		}
 	}
 }
@@ -174,7 +172,7 @@ func (p *peers) compare(now int64, members []*device) {
 	for _, d := range p.alike {
 		ratio := func(of int) float64 { return d.means.value[of]/median[of] - 1 }
 		d.deviation = [deviations]float64{ratio(meanClock), ratio(meanPower), ratio(active), d.means.value[meanTemperature] - median[meanTemperature]}
-		d.straggles = d.deviation[deviationClock] <= -mostBehind && d.means.busy() >= alikeBusy*busy
+		d.straggles = d.deviation[deviationClock] <= -rules.StragglerShare && d.means.busy() >= alikeBusy*busy
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/view"
 )
 
@@ -91,7 +92,7 @@ func (s *Signs) Sync(now time.Time) {
 	defer s.mu.Unlock()
 	s.now = now.UnixNano()
 	s.peers.sync(s)
-	s.judge()
+	s.decide()
 }
 
 // Bind replaces the follows by those of another View.
@@ -138,11 +139,11 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 func (s *Signs) Row(row *rows.Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.follows[row.Source].take(row)
+	s.follows[row.Source].addRow(row)
 }
 
-// judge decides which signs of devices hold.
-func (s *Signs) judge() {
+// decide decides which signs of devices hold.
+func (s *Signs) decide() {
 	for _, d := range s.present {
 		d.links.worst = nil
 	}
@@ -157,7 +158,7 @@ func (s *Signs) judge() {
 	}
 	for _, d := range s.present {
 		if d.fresh(s.now) && !d.isLink() {
-			s.judgeDevice(d)
+			s.decideDevice(d)
 		}
 	}
 	if s.o.Calls == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
@@ -166,28 +167,29 @@ func (s *Signs) judge() {
 	s.asked = s.now
 	s.o.Calls(func(collector, source string, count uint64, seconds float64) {
 		if d := s.devices[source]; d != nil && d.calls.collector == collector {
-			d.calls.take(count, seconds)
-			d.calls.judge(s, d)
+			d.calls.addMinute(count, seconds)
+			d.calls.compare(s, d)
 		}
 	})
 }
 
-func (s *Signs) judgeDevice(d *device) {
+func (s *Signs) decideDevice(d *device) {
 	for i := range d.throttled {
 		d.throttled[i].advance(s.now)
 	}
 	if d.corrected.used {
 		d.corrected.advance(s.now)
 		d.bucket.add(0, s.now)
-		s.update(d, alarmCorrected, d.bucket.full, d.bucket.level <= mostCorrected/2)
+		s.update(d, alarmCorrected, d.bucket.full, d.bucket.level <= rules.CorrectedErrorsPerDay/2)
 		d.bucket.full = false
 	}
 	if d.none >= 0 {
 		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)
 	}
 	if d.slowed.used {
+		most := rules.ThrottledPerHour.Seconds()
 		d.slowed.advance(s.now)
-		s.update(d, alarmThrottled, d.slowed.total >= mostSlowed, d.slowed.total <= mostSlowed/3)
+		s.update(d, alarmThrottled, d.slowed.total >= most, d.slowed.total <= most/3)
 	}
 	if worst := d.links.worst; worst != nil {
 		s.update(d, alarmLinks, worst.links.share >= 1, worst.links.share <= 0.5)

@@ -228,22 +228,3 @@ func TestRowsThatLieAreLeftOut(t *testing.T) {
 	check(t, n.all(n.one(Match{Field: power})), []sample{{0, 1}})
 	check(t, n.all(n.one(Match{Field: xid})), []sample{{0, 79}, {0, 81}})
 }
-
-func FuzzDecode(f *testing.F) {
-	for _, c := range Encode(func(yield func(int64, float64) bool) {
-		for i := range 100 {
-			if !yield(int64(i*i), float64(i)) {
-				return
-			}
-		}
-	}) {
-		f.Add(c)
-	}
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		times, values, err := Decode(data)
-		if len(times) != len(values) || len(times) > 4*len(data) || err != nil && times != nil {
-			t.Errorf("%d times, %d values of %d bytes: %v", len(times), len(values), len(data), err)
-		}
-	})
-}

@@ -1,8 +1,6 @@
 package history
 
 import (
-	"bytes"
-	"errors"
 	"iter"
 	"math"
 
@@ -21,11 +19,11 @@ type Match struct {
 // Series is a series that the history has. Samples of a driver's buffer, which have times
 // of their own, are a series next to that of the readings (see collector.Buffer).
 type Series struct {
-	Device   string
-	Field    field.ID
-	Labels   []collector.Label // that tell series of one device and field apart, sorted by name
-	Buffered bool
-	Last     int64 // ms, of the newest sample
+	Device   string            `json:"device"`
+	Field    field.ID          `json:"field"`
+	Labels   []collector.Label `json:"labels,omitempty"` // that tell series of one device and field apart, sorted by name
+	Buffered bool              `json:"buffered,omitempty"`
+	Last     int64             `json:"-"` // ms, of the newest sample
 }
 
 // Load adds samples of a series that were recorded. Sync must not be called at the same time.
@@ -172,57 +170,3 @@ func chunkOf(data []byte) *chunkenc.XORChunk {
 	c.Reset(data)
 	return c
 }
-
-// maxEncoded is how many samples Encode puts into a chunk; its format has room for 65,535.
-const maxEncoded = 1 << 15
-
-// Encode packs samples into chunks, each of which Decode reads.
-func Encode(samples iter.Seq2[int64, float64]) (chunks [][]byte) {
-	var c *chunkenc.XORChunk
-	var to chunkenc.Appender
-	for at, v := range samples {
-		if c != nil && c.NumSamples() == maxEncoded {
-			chunks = append(chunks, c.Bytes())
-			c = nil
-		}
-		if c == nil {
-			c = chunkenc.NewXORChunk()
-			to, _ = c.Appender() // of an empty chunk: there is no error
-		}
-		to.Append(at, v)
-	}
-	if c != nil {
-		chunks = append(chunks, c.Bytes())
-	}
-	return chunks
-}
-
-// errChunk says that bytes are not what Encode makes.
-var errChunk = errors.New("decode chunk: it is damaged")
-
-// Decode returns the samples of a chunk that Encode made, and refuses everything else. The
-// decoder invents samples for some chunks that are cut off, so the samples are encoded again and compared.
-func Decode(chunk []byte) (times []int64, values []float64, err error) {
-	if len(chunk) < 2 {
-		return nil, nil, errChunk
-	}
-	it := chunkOf(chunk).Iterator(nil)
-	for it.Next() == chunkenc.ValFloat && len(times) < samplesPerByte*len(chunk) {
-		at, v := it.At()
-		times, values = append(times, at), append(values, v)
-	}
-	again := Encode(func(yield func(int64, float64) bool) {
-		for i, at := range times {
-			if !yield(at, values[i]) {
-				return
-			}
-		}
-	})
-	if it.Err() != nil || len(again) != 1 || !bytes.Equal(again[0], chunk) {
-		return nil, nil, errChunk
-	}
-	return times, values, nil
-}
-
-// samplesPerByte is how many samples a byte can have: one that repeats the last takes 2 bits.
-const samplesPerByte = 4

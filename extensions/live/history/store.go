@@ -240,15 +240,16 @@ func (s *store) cut(x *series, from int64) {
 
 // upTo encodes the samples before a time again.
 func upTo(data []byte, before int64) (out []byte, last int64) {
-	kept := Encode(func(yield func(int64, float64) bool) {
-		for at, v := range (part{data: data}).samples(nil) {
-			if at >= before || !yield(at, v) {
-				return
-			}
-			last = at
+	kept := chunkenc.NewXORChunk()
+	to, _ := kept.Appender() // of an empty chunk: there is no error
+	for at, v := range (part{data: data}).samples(nil) {
+		if at >= before {
+			break
 		}
-	})
-	return append([]byte(nil), kept[0]...), last // the first sample is before
+		to.Append(at, v)
+		last = at
+	}
+	return append([]byte(nil), kept.Bytes()...), last // the first sample is before
 }
 
 // sweep seals what has not grown since idle, and forgets series without a value since

@@ -49,7 +49,7 @@ type shown struct {
 }
 
 var views = []shown{
-	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.jsonl.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
+	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.om.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
 	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer", "12 crc flit", "4 links"}, []string{"NaN", "undefined", "null"}},
 	{"sixteen", func() *node { return h100(16) }, 16, []string{"16 up", "GPU 15"}, []string{"NaN", "undefined", "null"}},
 	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
@@ -565,7 +565,7 @@ func TestBrowserPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	const address = "127.0.0.1:19400"
-	cmd := exec.Command(exporter, "--address="+address, "--enable-fake", "--fake-spec="+spec, "--enable-nvml=false", "--enable-dcgm=false", "--enable-rocm=false",
+	cmd := exec.Command(exporter, "--address="+address, "--fake-spec="+spec, "--enable-only=fake",
 		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
 	cmd.Dir = "../.."
 	if err := cmd.Start(); err != nil {

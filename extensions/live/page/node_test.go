@@ -513,6 +513,6 @@ func (n *node) past() *node {
 		n.events = append(n.events, e)
 	}
 	at := n.events[1].Time
-	n.recordings = []apiv1.Recording{{Name: "recording-20261122-174000.000-xid.jsonl.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
+	n.recordings = []apiv1.Recording{{Name: "recording-20261122-174000.000-xid.om.zst", Time: at, Cause: "xid", Device: n.devices[0].ID, From: at.Add(-time.Minute), Until: at.Add(30 * time.Second), Bytes: 81_234}}
 	return n
 }

@@ -3,11 +3,15 @@ package recorder
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,25 +20,38 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/view"
 )
 
-// A recording is lines of JSON, compressed by zstd: a Header, a line for each series with
-// its samples in chunks of Prometheus' XOR encoding, and a line that says how many there
-// were. Without the last one the file is not whole. The header's first line can be read
-// with zstd -dc FILE | head -n 1.
+// A recording is OpenMetrics with time stamps, compressed by zstd. Prometheus' parser refuses other comments than those of
+// OpenMetrics, so the parts in JSON are the help texts of two families without samples:
+//
+//	# HELP warpgauge_recording HEADER
+//	the families of the page
+//	warpgauge_recording_reading{…}, the readings that the page does not show
+//	# HELP warpgauge_recording_series INDEX
+//	# EOF
+//
+// The index has for each series of the text its number in the header, or -1 if an earlier one has the same reading. A blank
+// reading has no sample.
+const (
+	headPrefix  = "# HELP warpgauge_recording "
+	indexPrefix = "# HELP warpgauge_recording_series "
+	readingHead = "# HELP warpgauge_recording_reading Readings that no series of the page shows, in the catalogue's unit.\n# TYPE warpgauge_recording_reading gauge\n"
+	end         = "# EOF"
+)
 
-// format is the version of what is in a file.
-const format = 1
+// format is the version of the parts in JSON. Files of version 1 had another form.
+const format = 2
 
 // Limits of a file, for the writer and for readers of files of any origin.
 const (
 	maxFile    = 256 << 20 // bytes of a file
-	maxLine    = 8 << 20   // bytes of a line
-	maxContent = 512 << 20 // bytes of all lines
-	maxSamples = 8 << 20   // of all series
-	maxSeries  = 1 << 17
-	maxDevices = 1 << 14
+	maxLine    = 32 << 20  // bytes of a line
+	maxContent = 4 << 30   // bytes of all lines
+	maxLines   = 32 << 20
 	maxWindow  = 16 << 20 // bytes that the decoder looks back
 	maxSpan    = 24 * time.Hour
 )
@@ -43,13 +60,15 @@ const (
 type Header struct {
 	Format int `json:"format"`
 	apiv1.Recording
-	Text     string        `json:"text"` // of what set it off
-	Version  string        `json:"version"`
-	Hostname string        `json:"hostname,omitempty"`
-	Lists    []string      `json:"lists"` // field lists in service, as CSV
-	Devices  []Device      `json:"devices"`
-	Node     apiv1.Devices `json:"node"` // states, users and processes when it was written
-	Events   []apiv1.Event `json:"events,omitempty"`
+	Text     string           `json:"text"` // of the trigger
+	Version  string           `json:"version"`
+	Hostname string           `json:"hostname,omitempty"`
+	Lists    []string         `json:"lists"` // field lists in service, as CSV
+	Devices  []Device         `json:"devices"`
+	Series   []history.Series `json:"series"`
+	Node     apiv1.Devices    `json:"node"` // states, users and processes when it was written
+	Health   *apiv1.Health    `json:"health,omitempty"`
+	Events   []apiv1.Event    `json:"events,omitempty"`
 }
 
 // Device is a device that had samples.
@@ -60,102 +79,142 @@ type Device struct {
 	Device    collector.Device `json:"device"`
 }
 
-// seriesLine is a series in a file.
-type seriesLine struct {
-	Device   string            `json:"device"`
-	Field    field.ID          `json:"field"`
-	Name     string            `json:"name,omitempty"` // of the field, for people
-	Unit     string            `json:"unit,omitempty"`
-	Labels   []collector.Label `json:"labels,omitempty"`
-	Buffered bool              `json:"buffered,omitempty"`
-	Chunks   [][]byte          `json:"chunks"`
-}
-
-// endLine is the last line.
-type endLine struct {
-	Series  int `json:"series"`
-	Samples int `json:"samples"`
-	LeftOut int `json:"left_out,omitempty"` // series, because of a limit
-}
-
-// Series is the samples of a series: times are Unix ms and ascend (those of events can be equal).
-type Series struct {
-	history.Series
-	Times  []int64
-	Values []float64
-}
-
-// Samples returns the times and values.
-func (s *Series) Samples() iter.Seq2[int64, float64] {
-	return func(yield func(int64, float64) bool) {
-		for i, at := range s.Times {
-			if !yield(at, s.Values[i]) {
-				return
-			}
-		}
-	}
+// Sample is one of a series. Its time is in Unix ms.
+type Sample struct {
+	Time  int64
+	Value float64
 }
 
 // Recording is a file that was read.
 type Recording struct {
 	Header
-	Fields []field.List // as Lists
-	Series []Series
+	Fields  []field.List // as Lists
+	Samples [][]Sample   // by series of the header; times ascend
 }
 
-// write writes a recording: of each series, its samples from the header's time From to
-// before Until.
-func write(to io.Writer, h *Header, all []history.Series, samples func(history.Series) iter.Seq2[int64, float64]) error {
+// view returns a source for each device that has series, and for each of its columns the index of the series. Samples of
+// a driver's buffer are not columns.
+func (h *Header) view(lists []field.List) (v *view.View, series [][]int) {
+	of := make(map[string][]int)
+	for i := range h.Series {
+		s := &h.Series[i]
+		if _, known := field.ByID(s.Field); known && !s.Buffered {
+			of[s.Device] = append(of[s.Device], i)
+		}
+	}
+	v = &view.View{Version: 1}
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		all := of[d.Device.ID]
+		if len(all) == 0 {
+			continue
+		}
+		delete(of, d.Device.ID)
+		s := &view.Source{Collector: d.Collector, Fields: lists[d.List], Devices: []collector.Device{d.Device}, Interval: d.Interval}
+		for _, at := range all {
+			s.Columns = append(s.Columns, collector.Column{Field: h.Series[at].Field, Labels: h.Series[at].Labels})
+		}
+		v.Sources, series = append(v.Sources, s), append(series, all)
+	}
+	return v, series
+}
+
+// write writes a recording: of each series, its samples from the header's time From to before Until. lists are the header's.
+func write(to io.Writer, h *Header, lists []field.List, page exposition.Options, samples func(history.Series) iter.Seq2[int64, float64]) error {
 	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	if err != nil {
 		return err
 	}
-	e := json.NewEncoder(z)
-	e.SetEscapeHTML(false)
-	err = e.Encode(h)
-	end := endLine{}
-	for _, s := range all {
-		if err != nil {
-			break
+	b := bufio.NewWriterSize(&limited{to: z, left: maxContent}, 64<<10) // Flush returns the first error
+	fmt.Fprint(b, comment(headPrefix, h))                               //nolint:errcheck // as said
+	v, series := h.view(lists)
+	index, shown := []int{}, make(map[int]bool)
+	for _, a := range exposition.WriteArchive(b, v, page, func(source, column int) iter.Seq2[int64, float64] { return samples(h.Series[series[source][column]]) }) {
+		at := series[a.Source][a.Column]
+		if _, known := scaleOf(&v.Sources[a.Source].Fields, a.Family); !known || a.Repeated {
+			at = -1 // a name without a row of the list cannot be read back
 		}
-		n := 0
-		line := seriesLine{Device: s.Device, Field: s.Field, Labels: s.Labels, Buffered: s.Buffered}
-		line.Chunks = history.Encode(func(yield func(int64, float64) bool) {
-			for at, v := range samples(s) {
-				if n++; end.Samples+n > maxSamples || !yield(at, v) {
-					return
-				}
+		shown[at] = true
+		index = append(index, at)
+	}
+	line, head := []byte(nil), readingHead
+	for i := range h.Series {
+		if shown[i] {
+			continue
+		}
+		begin, last := readingText(&h.Series[i]), int64(math.MinInt64)
+		for at, v := range samples(h.Series[i]) {
+			if math.IsNaN(v) {
+				continue
 			}
-		})
-		switch {
-		case n == 0:
-			continue
-		case end.Samples+n > maxSamples || end.Series == maxSeries:
-			end.LeftOut++
-			continue
+			if last == math.MinInt64 {
+				index = append(index, i)
+			}
+			last = max(at, last+1) // Prometheus has one sample of a series at a time, and a device several events
+			line = exposition.AppendSample(append(append(line[:0], head...), begin...), v, last)
+			head = ""
+			b.Write(line) //nolint:errcheck,gosec // as said
 		}
-		if d, ok := field.ByID(s.Field); ok {
-			line.Name, line.Unit = d.Name, d.Unit
-		}
-		end.Series++
-		end.Samples += n
-		err = e.Encode(&line)
 	}
-	if err == nil {
-		err = e.Encode(struct {
-			End endLine `json:"end"`
-		}{end})
+	fmt.Fprint(b, comment(indexPrefix, index), end, "\n") //nolint:errcheck // as said
+	return errors.Join(b.Flush(), z.Close())
+}
+
+// readingText returns name and labels of a series that the page does not show.
+func readingText(s *history.Series) string {
+	name := strconv.Itoa(int(s.Field))
+	if d, ok := field.ByID(s.Field); ok {
+		name = d.Name
 	}
-	return errors.Join(err, z.Close())
+	labels := append([]collector.Label{{Name: "device", Value: s.Device}, {Name: "field", Value: name}}, s.Labels...)
+	if s.Buffered {
+		labels = append(labels, collector.Label{Name: "buffered", Value: "true"})
+	}
+	var text []string
+	for _, l := range labels {
+		text = append(text, l.Name+`="`+strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(l.Value)+`"`)
+	}
+	return "warpgauge_recording_reading{" + strings.Join(text, ",") + "} "
+}
+
+// comment returns a line with JSON whose escapes are all of the form \uXXXX, which OpenMetrics leaves as they are.
+func comment(prefix string, v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("recorder: encode: " + err.Error()) // all types are our own
+	}
+	return prefix + strings.NewReplacer(`\\`, `\u005c`, `\"`, `\u0022`, `\n`, `\u000a`).Replace(b.String())
+}
+
+// scaleOf returns the scale of a metric's readings.
+func scaleOf(list *field.List, metric string) (s field.Scale, known bool) {
+	i := slices.IndexFunc(list.Fields, func(f field.Field) bool { return f.Name == metric })
+	if i < 0 {
+		return field.NewScale(1), false
+	}
+	return field.NewScale(list.Fields[i].Scale), true
+}
+
+// limited is a writer with a limit.
+type limited struct {
+	to   io.Writer
+	left int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, errors.New("the recording is larger than a file can be (--recorder-bytes)")
+	}
+	return l.to.Write(p)
 }
 
 // reader reads the lines of a file of any origin, within limits.
 type reader struct {
+	*bufio.Scanner
 	z    *zstd.Decoder
-	r    *bufio.Reader
 	line int
-	left int
-	text []byte
 }
 
 func newReader(from io.Reader) (*reader, error) {
@@ -163,44 +222,25 @@ func newReader(from io.Reader) (*reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read recording: %w", err)
 	}
-	return &reader{z: z, r: bufio.NewReaderSize(z, 64<<10), left: maxContent}, nil
+	r := &reader{Scanner: bufio.NewScanner(io.LimitReader(z, maxContent)), z: z}
+	r.Buffer(nil, maxLine)
+	r.Split(func(data []byte, _ bool) (int, []byte, error) { return bufio.ScanLines(data, false) }) // a line that is cut off is none
+	return r, nil
 }
 
-func (r *reader) close() { r.z.Close() }
-
-// next decodes the next line.
-func (r *reader) next(to any) error {
-	r.line++
-	r.text = r.text[:0]
-	for {
-		part, err := r.r.ReadSlice('\n')
-		r.text = append(r.text, part...)
-		r.left -= len(part)
-		switch {
-		case len(r.text) > maxLine || r.left < 0:
-			return r.fail(errors.New("it is larger than a recording can be"))
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return r.fail(io.ErrUnexpectedEOF)
-		case err != nil:
-			return r.fail(err)
-		}
-		break
+// next returns the next line, until the next call.
+func (r *reader) next() ([]byte, error) {
+	if r.line++; r.line > maxLines || !r.Scan() {
+		return nil, r.fail(cmp.Or(r.Err(), io.ErrUnexpectedEOF))
 	}
-	d := json.NewDecoder(bytes.NewReader(r.text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(to); err != nil {
-		return r.fail(err)
-	}
-	return nil
+	return r.Bytes(), nil
 }
 
 func (r *reader) fail(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("read recording: it ends within line %d: the file is not whole", r.line)
-	case r.line == 1 && (errors.Is(err, zstd.ErrMagicMismatch) || errors.Is(err, zstd.ErrCRCMismatch)):
+	case r.line == 1 && errors.Is(err, zstd.ErrMagicMismatch):
 		return fmt.Errorf("read recording: the file is not one: %w", err)
 	}
 	return fmt.Errorf("read recording: line %d: %w", r.line, err)
@@ -212,53 +252,65 @@ func ReadHeader(from io.Reader) (*Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	h := new(Header)
-	return h, r.header(h)
+	defer r.z.Close()
+	return r.header()
 }
 
 // header reads and checks the first line.
-func (r *reader) header(h *Header) error {
-	var version struct {
-		Format int `json:"format"`
+func (r *reader) header() (*Header, error) {
+	line, err := r.next()
+	if err != nil {
+		return nil, err
 	}
-	var raw json.RawMessage
-	if err := r.next(&raw); err != nil {
-		return err
+	text, ok := bytes.CutPrefix(line, []byte(headPrefix))
+	if !ok {
+		return nil, fmt.Errorf("read recording: the file is not one: it does not begin with %q", headPrefix)
 	}
-	if err := json.Unmarshal(raw, &version); err != nil {
-		return r.fail(err)
+	h := new(Header)
+	if err := json.Unmarshal(text, h); err != nil {
+		return nil, r.fail(err)
 	}
-	if version.Format != format {
-		return fmt.Errorf("read recording: its format is %d, this version of warpgauge reads %d", version.Format, format)
-	}
-	if err := json.Unmarshal(raw, h); err != nil {
-		return r.fail(err)
+	if h.Format != format {
+		return nil, fmt.Errorf("read recording: its format is %d, this version of warpgauge reads %d", h.Format, format)
 	}
 	span := h.Until.Sub(h.From)
-	if span <= 0 || span > maxSpan || len(h.Devices) > maxDevices || len(h.Lists) > len(h.Devices) {
-		return r.fail(fmt.Errorf("%v with %d devices and %d lists is not what a recording can be", span, len(h.Devices), len(h.Lists)))
+	if span <= 0 || span > maxSpan || len(h.Lists) > len(h.Devices) {
+		return nil, r.fail(fmt.Errorf("%v with %d devices and %d lists is not what a recording can be", span, len(h.Devices), len(h.Lists)))
 	}
+	devices := make(map[string]bool, len(h.Devices))
 	for i := range h.Devices {
-		if d := &h.Devices[i]; d.List < 0 || d.List >= len(h.Lists) || d.Interval <= 0 {
-			return r.fail(fmt.Errorf("device %q has list %d and interval %v", d.Device.ID, d.List, d.Interval))
+		d := &h.Devices[i]
+		if d.List < 0 || d.List >= len(h.Lists) || d.Interval <= 0 || devices[d.Device.ID] {
+			return nil, r.fail(fmt.Errorf("device %q, which may be there once, has list %d and interval %v", d.Device.ID, d.List, d.Interval))
+		}
+		devices[d.Device.ID] = true
+	}
+	for i := range h.Series {
+		if s := &h.Series[i]; !devices[s.Device] {
+			return nil, r.fail(fmt.Errorf("series of device %q, which the recording does not have", s.Device))
 		}
 	}
-	return nil
+	return h, nil
 }
 
-// Read reads a recording of any origin. It takes bounded memory, and refuses what is not
-// whole.
+// part is the samples of a series of the text.
+type part struct {
+	metric  string
+	samples []Sample
+}
+
+// Read reads a recording of any origin. It takes bounded memory, and refuses a file that is not whole.
 func Read(from io.Reader) (*Recording, error) {
 	r, err := newReader(from)
 	if err != nil {
 		return nil, err
 	}
-	defer r.close()
-	out := new(Recording)
-	if err := r.header(&out.Header); err != nil {
+	defer r.z.Close()
+	h, err := r.header()
+	if err != nil {
 		return nil, err
 	}
+	out := &Recording{Header: *h, Samples: make([][]Sample, len(h.Series))}
 	for i, text := range out.Lists {
 		list, _, err := field.Parse(strings.NewReader(text), field.ParseOptions{File: fmt.Sprintf("list %d of the recording", i)})
 		if err != nil {
@@ -266,59 +318,90 @@ func Read(from io.Reader) (*Recording, error) {
 		}
 		out.Fields = append(out.Fields, list)
 	}
-	devices := make(map[string]bool, len(out.Devices))
-	for i := range out.Devices {
-		devices[out.Devices[i].Device.ID] = true
+	if err := out.read(r); err != nil {
+		return nil, err
 	}
-	for samples := 0; ; {
-		var line struct {
-			seriesLine
-			End *endLine `json:"end"`
-		}
-		if err := r.next(&line); err != nil {
-			return nil, err
-		}
-		if e := line.End; e != nil {
-			if e.Series != len(out.Series) || e.Samples != samples {
-				return nil, r.fail(fmt.Errorf("there should be %d series with %d samples, there are %d with %d", e.Series, e.Samples, len(out.Series), samples))
-			}
-			return out, nil
-		}
-		if !devices[line.Device] || len(out.Series) == maxSeries {
-			return nil, r.fail(fmt.Errorf("series of device %q, which the recording does not have", line.Device))
-		}
-		s, err := line.decode(maxSamples-samples, out.From.UnixMilli(), out.Until.UnixMilli())
-		if err != nil {
-			return nil, r.fail(err)
-		}
-		samples += len(s.Times)
-		out.Series = append(out.Series, s)
-	}
+	return out, nil
 }
 
-// decode returns the samples, of which there may be at most so many.
-func (l *seriesLine) decode(most int, from, until int64) (Series, error) {
-	s := Series{Series: history.Series{Device: l.Device, Field: l.Field, Labels: l.Labels, Buffered: l.Buffered}}
-	for _, c := range l.Chunks {
-		times, values, err := history.Decode(c)
+// read reads all lines after the first one.
+func (r *Recording) read(from *reader) error {
+	var parts []part
+	var current []byte // name and labels
+	var index []int
+	for {
+		line, err := from.next()
 		if err != nil {
-			return s, err
+			return err
 		}
-		if len(s.Times)+len(times) > most {
-			return s, errors.New("it has more samples than a recording can have")
+		if text, ok := bytes.CutPrefix(line, []byte(indexPrefix)); ok {
+			err = json.Unmarshal(text, &index)
+		} else if string(line) == end {
+			break
+		} else if !bytes.HasPrefix(line, []byte("#")) {
+			var series []byte
+			var s Sample
+			if series, s, err = parseSample(line); err == nil {
+				if !bytes.Equal(series, current) {
+					current = append(current[:0], series...)
+					name, _, _ := bytes.Cut(series, []byte("{"))
+					parts = append(parts, part{metric: string(name)})
+				}
+				p := &parts[len(parts)-1]
+				p.samples = append(p.samples, s)
+			}
 		}
-		s.Times, s.Values = append(s.Times, times...), append(s.Values, values...)
-	}
-	last := from
-	for _, at := range s.Times {
-		if at < last || at >= until {
-			return s, fmt.Errorf("a sample of %q at %d is not in its order", l.Device, at)
+		if err != nil {
+			return from.fail(err)
 		}
-		last = at
 	}
-	if len(s.Times) == 0 {
-		return s, fmt.Errorf("a series of %q has no samples", l.Device)
+	if from.Scan() || from.Err() != nil { // which has the decoder check the sum
+		return from.fail(cmp.Or(from.Err(), errors.New("something follows the end")))
 	}
-	s.Last = last
-	return s, nil
+	if err := r.join(parts, index); err != nil {
+		return from.fail(err)
+	}
+	return nil
+}
+
+// parseSample splits a line.
+func parseSample(line []byte) (series []byte, s Sample, err error) {
+	at := bytes.LastIndexByte(line, ' ')
+	value := bytes.LastIndexByte(line[:max(at, 0)], ' ')
+	if value < 0 {
+		return nil, s, fmt.Errorf("%.100q is not a sample", line)
+	}
+	v, err := strconv.ParseFloat(string(line[value+1:at]), 64)
+	seconds, errAt := strconv.ParseFloat(string(line[at+1:]), 64)
+	if err = cmp.Or(err, errAt); err == nil && !(math.Abs(seconds) < 1<<40) {
+		err = fmt.Errorf("%v is not a time", seconds)
+	}
+	return line[:value], Sample{int64(math.Round(seconds * 1000)), v}, err
+}
+
+// join gives each series of the header its samples. The XIDs of a device are several series of the text.
+func (r *Recording) join(parts []part, index []int) error {
+	if len(index) != len(parts) {
+		return fmt.Errorf("there should be %d series, there are %d", len(index), len(parts))
+	}
+	lists := make(map[string]*field.List, len(r.Devices))
+	for i := range r.Devices {
+		lists[r.Devices[i].Device.ID] = &r.Fields[r.Devices[i].List]
+	}
+	for i, at := range index {
+		if at < -1 || at >= len(r.Series) {
+			return fmt.Errorf("series %d of the text is said to be number %d of %d", i, at, len(r.Series))
+		}
+		if at == -1 {
+			continue
+		}
+		scale, _ := scaleOf(lists[r.Series[at].Device], parts[i].metric)
+		for _, s := range parts[i].samples {
+			r.Samples[at] = append(r.Samples[at], Sample{s.Time, scale.Reading(s.Value)})
+		}
+	}
+	for _, samples := range r.Samples {
+		slices.SortStableFunc(samples, func(a, b Sample) int { return cmp.Compare(a.Time, b.Time) })
+	}
+	return nil
 }

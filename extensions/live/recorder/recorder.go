@@ -2,7 +2,8 @@
 // lost or stalled, an uncorrected ECC error, throttling, a burst of NVLink errors, or an
 // operator asks), it writes the history around it into one file: all series, events, states
 // and users of devices. A Recorder reads what others keep in memory, so that nothing waits
-// for its disk. Read reads such a file, of whatever origin.
+// for its disk. Read reads such a file, of whatever origin, and a Replay serves page, API and
+// metrics of one.
 package recorder
 
 import (
@@ -15,6 +16,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -27,6 +29,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/events"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/view"
@@ -46,6 +49,7 @@ type Options struct {
 	Events  *events.Bus           // what sets off recordings
 	Log     *api.Log              // what happens; recordings are added to it
 	Health  func() *apiv1.Health  // verdicts on devices; nil: none
+	Page    exposition.Options    // how the page names series, and who uses devices
 
 	Registerer prometheus.Registerer // of the recorder's own metrics; nil: none
 	Logger     *zap.Logger
@@ -65,10 +69,11 @@ const (
 	// leftover is how old a file is that a process which was killed had not finished.
 	leftover = 10 * time.Minute
 
-	prefix, suffix = "recording-", ".jsonl.zst"
+	prefix, suffix = "recording-", ".om.zst"
+	oldSuffix      = ".jsonl.zst" // of versions that wrote another format
 )
 
-var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.jsonl\.zst$`)
+var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.om\.zst$`)
 
 // Recorder writes recordings. Run does the work; the other methods can be called by any
 // goroutine.
@@ -149,6 +154,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	r.log.Info("recordings are written", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
 	if err := r.tidy(time.Now()); err != nil {
 		r.log.Warn("directory of recordings cannot be used", zap.Error(err))
+	}
+	if old, _ := filepath.Glob(filepath.Join(r.o.Directory, prefix+"*"+oldSuffix)); len(old) > 0 { // the pattern is well-formed unless the directory's name is not
+		r.log.Info("recordings of a former version are left alone: remove them, or replay them with that version", zap.Strings("files", old))
 	}
 	r.started = time.Now()
 	tick := time.NewTicker(interval)
@@ -321,7 +329,10 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 			Time: at, Cause: p.Cause, Device: p.Device,
 			From: from.UTC().Truncate(time.Millisecond), Until: until.UTC().Truncate(time.Millisecond),
 		},
-		Text: text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Node: *r.o.Node(),
+		Text: text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Series: []history.Series{}, Node: *r.o.Node(),
+	}
+	if r.o.Health != nil {
+		h.Health = r.o.Health()
 	}
 	events, _ := r.o.Log.After(0)
 	for _, e := range events {
@@ -332,62 +343,49 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 	return h
 }
 
-// addDevices adds the devices that have series, and their field lists.
-func (r *Recorder) addDevices(h *Header, all []history.Series) []history.Series {
-	lists, added := make(map[*field.Field]int), make(map[string]bool)
-	return slices.DeleteFunc(all, func(s history.Series) bool {
+// addSeries adds series, the devices that have them, and the devices' field lists, which it returns.
+func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.List) {
+	at, added := make(map[*field.Field]int), make(map[string]bool)
+	for _, s := range all {
 		k, ok := r.known[s.Device]
 		if !ok || len(k.list.Fields) == 0 {
-			return true // gone for long
+			continue // gone for long
 		}
+		h.Series = append(h.Series, s)
 		if added[s.Device] {
-			return false
+			continue
 		}
 		added[s.Device] = true
-		at, ok := lists[&k.list.Fields[0]]
-		if !ok {
+		list := &k.list.Fields[0]
+		if _, ok := at[list]; !ok {
 			text := string(field.Format(k.list)) // which several sessions can have
-			if at = slices.Index(h.Lists, text); at < 0 {
-				at = len(h.Lists)
-				h.Lists = append(h.Lists, text)
+			if at[list] = slices.Index(h.Lists, text); at[list] < 0 {
+				at[list] = len(h.Lists)
+				h.Lists, lists = append(h.Lists, text), append(lists, k.list)
 			}
-			lists[&k.list.Fields[0]] = at
 		}
 		d := k.Device
-		d.List = at
+		d.List = at[list]
 		h.Devices = append(h.Devices, d)
-		return false
-	})
+	}
+	return lists
 }
 
 func (r *Recorder) write(p *pending, now time.Time) (*Header, error) {
 	h := r.header(p, now, now.Sub(p.began))
 	from, until := h.From.UnixMilli(), h.Until.UnixMilli()
 	all := slices.DeleteFunc(r.o.History.Series(history.Match{}), func(s history.Series) bool { return s.Last < from })
-	all = r.addDevices(h, all)
+	lists := r.addSeries(h, all)
 	root, err := r.directory.Open()
 	if err != nil {
 		return h, err
 	}
 	defer func() { _ = root.Close() }() // files are closed on their own
 	return h, file.WriteWhole(root, h.Name, func(w io.Writer) error {
-		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, all, func(s history.Series) iter.Seq2[int64, float64] {
+		return write(&limited{to: w, left: min(maxFile, r.o.Bytes)}, h, lists, r.o.Page, func(s history.Series) iter.Seq2[int64, float64] {
 			return r.o.History.Samples(s, from, until)
 		})
 	})
-}
-
-// limited is a writer with a limit.
-type limited struct {
-	to   io.Writer
-	left int64
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= int64(len(p)); l.left < 0 {
-		return 0, errors.New("the recording is larger than a file can be (--recorder-bytes)")
-	}
-	return l.to.Write(p)
 }
 
 // tidy removes the oldest recordings while there are too many, and lists the others.

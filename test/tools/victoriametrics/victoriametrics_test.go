@@ -272,8 +272,7 @@ func TestSingleServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page := start(t, exporterURL, exporter, "--address=127.0.0.1:0", "--enable-fake", "--fake-profile=dgx-a100-mig", "--enable-nvml=false", "--enable-dcgm=false",
-		"--enable-rocm=false", "-f", "../../../etc/recommended-counters.csv", "-c", "200", "--hpc-job-mapping-dir="+jobs)
+	page := start(t, exporterURL, exporter, "--address=127.0.0.1:0", "--fake-profile=dgx-a100-mig", "--enable-only=fake", "-f", "../../../etc/recommended-counters.csv", "-c", "200", "--hpc-job-mapping-dir="+jobs)
 	config := write("scrape.yml", fmt.Appendf(nil, "scrape_configs:\n- {job_name: warpgauge, honor_labels: true, scrape_interval: 1s, static_configs: [{targets: [%q]}]}\n", strings.TrimPrefix(page, "http://")))
 	at := start(t, serverURL, server, "-storageDataPath="+filepath.Join(dir, "data"), "-httpListenAddr=127.0.0.1:0", "-promscrape.config="+config, "-search.latencyOffset=0s")
 	await := func(expr string, want int) {

@@ -1,0 +1,115 @@
+package health
+
+import (
+	"testing"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
+	"warpgauge/pkg/view"
+)
+
+// TestForIsWaited: a rule with a time begins when its reading has held for that long without a
+// break, and not before.
+func TestForIsWaited(t *testing.T) {
+	n := newNode(t, 1, Options{}, field.GPUTemperature)
+	hot := n.o.Rules.find("hot", 0)
+	if hot.For != time.Minute || hot.Threshold != 95 {
+		t.Fatalf("the rule is %+v", hot)
+	}
+	temperature := func(celsius float64, ticks int, want verdict.State) {
+		t.Helper()
+		n.rows[0][0] = celsius
+		for range ticks {
+			n.tick(time.Second)
+		}
+		reason := ""
+		if want != verdict.OK {
+			reason = "hot"
+		}
+		n.want("GPU-a", want, reason)
+	}
+	temperature(60, 2, verdict.OK)
+	temperature(96, 59, verdict.OK)
+	temperature(60, 1, verdict.OK) // a break
+	temperature(96, 60, verdict.OK)
+	temperature(96, 1, verdict.Degraded)
+	if since := n.of("GPU-a").Since; !since.Equal(n.now.Add(-time.Minute)) {
+		t.Errorf("since %v, want a minute before %v", since, n.now)
+	}
+}
+
+// TestTheSupplierCounts: of two collectors that know a device, the one counts whose values are
+// shown, even if only the other one has it up.
+func TestTheSupplierCounts(t *testing.T) {
+	n := newNode(t, 1, Options{}, field.GPUTemperature)
+	d := n.status[0].Devices[0].Device
+	other := session.CollectorStatus{Name: "other", Up: true, Devices: []session.DeviceStatus{{Device: d, State: session.Up}}}
+	for _, order := range [][]session.CollectorStatus{{n.status[0], other}, {other, n.status[0]}} {
+		order[0].Devices, order[1].Devices = append([]session.DeviceStatus{}, order[0].Devices...), append([]session.DeviceStatus{}, order[1].Devices...)
+		for i := range order {
+			if order[i].Name == "test" {
+				order[i].Devices[0].State = session.Lost
+			}
+		}
+		n.status = order
+		n.restart(Options{})
+		n.tick(time.Second)
+		n.tick(time.Second)
+		if v := n.of(d.ID); v.Collector != "test" || v.Reason != "lost" {
+			t.Errorf("with %s first: the verdict of %s is %q, want that of the supplier, lost", order[0].Name, v.Collector, v.Reason)
+		}
+	}
+	n.view = view.View{} // nothing supplies it: the collector for which it is up counts
+	n.restart(Options{})
+	n.Sync(n.now.Add(time.Second))
+	if v := n.of(d.ID); v.Collector != "other" {
+		t.Errorf("without values the verdict is that of %s, want other", v.Collector)
+	}
+}
+
+// TestLinkThatNeverWasUp: a port without a cable is no fault; a link that went down is, and stays
+// one over a restart.
+func TestLinkThatNeverWasUp(t *testing.T) {
+	rule := Rules{}
+	for _, r := range Table() {
+		if r.Test == rules.Falls {
+			rule = append(rule, r)
+		}
+	}
+	o := Options{Rules: rule, Directory: t.TempDir()}
+	n := newNode(t, 1, o, rule[0].Readings[0])
+	links := func(up float64, want string) {
+		t.Helper()
+		n.rows[0][0] = up
+		n.tick(time.Second)
+		n.tick(time.Second)
+		if v := n.of("GPU-a"); v.Reason != want {
+			t.Errorf("link up is %v: the verdict is %q, want %q", up, v.Reason, want)
+		}
+	}
+	links(0, "")
+	links(1, "")
+	links(0, rule[0].Name)
+	files := n.open(n.now)
+	files.saved = n.now
+	n.unsaved = true
+	n.save(files, n.now, true)
+	n.write(files)
+	n.restart(o)
+	n.open(n.now)
+	links(0, rule[0].Name) // the process before has seen it up
+}
+
+// TestBoardOfAPart: what cells of parts show is the board's.
+func TestBoardOfAPart(t *testing.T) {
+	s := &view.Source{Devices: []collector.Device{{ID: "a"}, {ID: "b", Parent: "a"}, {ID: "c", Parent: "b"}, {ID: "d", Parent: "elsewhere"}, {ID: "e", Parent: "e"}}}
+	for i, want := range []string{"a", "a", "a", "elsewhere", ""} {
+		if got := boardOf(s, i); got != want {
+			t.Errorf("board of %s: got %q, want %q", s.Devices[i].ID, got, want)
+		}
+	}
+}
