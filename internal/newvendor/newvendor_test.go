@@ -107,7 +107,7 @@ func TestToys(t *testing.T) {
 		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("toy.example/gpu", ids[1]))),
 		kubelet.Pod("ml", "network", kubelet.Container("main", kubelet.Devices("toy.example/nic", ids[0]))))
 	p := programtest.Start(t, exe, []string{
-		"--address=127.0.0.1:0", "--collectors=" + list, "--require=toy", "--web-page=full",
+		"--address=127.0.0.1:0", "--collectors=" + list, "--enable-only=toy", "--require=toy", "--web-page=full",
 		"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "--process-values=false",
 	}, programtest.Options{Env: append(os.Environ(), "TOY_GPUS="+gpus)})
 	url := p.AwaitReady(t, "/readyz") // --require=toy
