@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
@@ -26,25 +28,25 @@ func urlFlags() []cli.Flag {
 }
 
 // clientOf returns the client of the exporter at an address, with the settings of urlFlags.
-func clientOf(ctx context.Context, a *app, cmd *cli.Command, address string) (*apiv1.Client, error) {
+func clientOf(ctx context.Context, a *exporter.Program, cmd *cli.Command, address string) (*apiv1.Client, error) {
 	trust, err := cmdline.Trust(ctx, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.build.Version})
+	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.Build.Version})
 }
 
 // asksExporter calls f with the exporter that the command should ask, and reports whether that
 // has answered. If it has not, and no exporter was named, the command reads the devices
 // itself. Standard error says which it was.
-func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
+func asksExporter(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
 	address := cmd.String("url")
 	named := address != ""
 	switch local, here := localURL(cfg.Web.Address), readsHere(a, cfg); {
 	case address == noURL:
 		return false, nil
 	case !named && here != "":
-		cmdline.Notice(a.log, "warpgauge", "%s is set, so the devices are read here", here)
+		cmdline.Notice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
 		return false, nil
 	case !named && local == "":
 		return false, nil
@@ -59,19 +61,19 @@ func asksExporter(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Con
 	}
 	switch {
 	case err == nil:
-		cmdline.Notice(a.log, "warpgauge", "asked the exporter at %s", c.URL())
+		cmdline.Notice(a.Log, "warpgauge", "asked the exporter at %s", c.URL())
 		return true, nil
 	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
 		return false, err
 	}
-	cmdline.Notice(a.log, "warpgauge", "%v, so the devices are read here", err)
+	cmdline.Notice(a.Log, "warpgauge", "%v, so the devices are read here", err)
 	return false, nil
 }
 
 // readsHere names a flag of the command line that says what to read, which a running
 // exporter knows nothing of; "" if there is none. Variables do not count: in a container they are the exporter's.
-func readsHere(a *app, cfg *config.Config) string {
-	for _, f := range a.flags.Flags() {
+func readsHere(a *exporter.Program, cfg *config.Config) string {
+	for _, f := range a.Flags.Flags() {
 		if f.Group != config.GroupWeb && f.Group != config.GroupLogging && cfg.Source(f.Name) == config.FromCommandLine {
 			return config.Dashed(f.Name)
 		}

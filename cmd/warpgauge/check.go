@@ -13,6 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/remote"
@@ -26,7 +28,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-func checkCommand(a *app) *cli.Command {
+func checkCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "check",
 		Usage:     "Check a counters CSV, and what this machine can supply of it",
@@ -54,12 +56,12 @@ func checkCommand(a *app) *cli.Command {
 	}
 }
 
-func check(ctx context.Context, a *app, path string, guarded bool, timeout time.Duration, form string) error {
-	cfg, err := a.config()
+func check(ctx context.Context, a *exporter.Program, path string, guarded bool, timeout time.Duration, form string) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
-	files := newFiles(a, cfg, path, nil)
+	files := a.NewFiles(cfg, path, nil)
 	in, err := files.Read(ctx)
 	if err != nil {
 		return err
@@ -67,9 +69,9 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 	var parsed *lists.Parsed
 	problems := func(*view.View) ([]field.Problem, error) { return parsed.Problems, parsed.Err }
 	if guarded {
-		extension := filepath.Ext(in.Name)
-		guard := remote.GuardOf(&cfg.Remote)
-		parsed = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: extension == ".yaml" || extension == ".yml"}, files)
+		suffix := filepath.Ext(in.Name)
+		guard := remote.GuardOf(&extension[*remote.Extension](a).Settings)
+		parsed = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
 		problems = func(v *view.View) ([]field.Problem, error) { return refusals(&guard, in.Name, parsed, v) }
 	} else {
 		parsed = files.Parse(in)
@@ -88,7 +90,7 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 			found.add(all, r)
 			found.Health = map[string][]string{}
 			for _, c := range all {
-				if added := addedFields(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
+				if added := a.HiddenOf(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
 					found.Health[c.Name] = added
 				}
 			}
@@ -98,7 +100,7 @@ func check(ctx context.Context, a *app, path string, guarded bool, timeout time.
 			return err
 		}
 	}
-	err = cmdline.WriteOutput(a.out, form, cmdline.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
+	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
 	if err == nil && broken {
 		return cmdline.ErrReported
 	}
@@ -120,22 +122,22 @@ const checkPatience = 3 * time.Second
 
 // supplied samples each device, again if some field takes two samples, and calls f with
 // what there is and what is absent of the list.
-func supplied(ctx context.Context, a *app, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report, *view.View) error) error {
-	log := a.quietLogger(cfg)
-	all, err := collectors(cfg, log)
+func supplied(ctx context.Context, a *exporter.Program, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report, *view.View) error) error {
+	log := a.QuietLogger(cfg)
+	all, err := a.Collectors(cfg, log)
 	if err != nil {
 		return err
 	}
-	e := a.newEngine(cfg, all, list, nil, log)
+	e := a.NewEngine(cfg, all, list, nil, log)
 	report := func(all []session.CollectorStatus) absence.Report {
 		return absence.Of(e.Board().Load(), all, list, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 	}
-	return sampleOnce(ctx, e, nil, timeout, func(_ context.Context, all []session.CollectorStatus) error {
+	return exporter.SampleOnce(ctx, e, nil, timeout, func(_ context.Context, all []session.CollectorStatus) error {
 		wctx, stop := context.WithTimeout(ctx, min(timeout, checkPatience))
 		defer stop()
 		r := report(all)
 		for r.Waits() && wctx.Err() == nil {
-			all = await(wctx, e, e.sampledAgain())
+			all = exporter.Await(wctx, e, e.SampledAgain())
 			r = report(all)
 		}
 		return f(all, r, e.Board().Load())
@@ -248,7 +250,7 @@ func (c *checked) write(w io.Writer, broken bool) error {
 	for _, p := range c.Problems {
 		fmt.Fprintln(w, p.text) //nolint:errcheck // the last one shows
 	}
-	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, count(c.Fields, "field"), count(c.Errors, "error"), count(c.Warnings, "warning"))
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, lists.Count(c.Fields, "field"), lists.Count(c.Errors, "error"), lists.Count(c.Warnings, "warning"))
 	if broken || err != nil {
 		return err
 	}
@@ -289,10 +291,10 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 		if k.least < k.most {
 			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
-		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, count(k.asked, "field"), count(k.n, "device"), k.name) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, lists.Count(k.asked, "field"), lists.Count(k.n, "device"), k.name) //nolint:errcheck // as above
 	}
 	if added := c.Health[s.Name]; len(added) > 0 {
-		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, lists.Count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

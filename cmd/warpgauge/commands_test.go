@@ -8,19 +8,17 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/internal/testkit/pages"
-	"warpgauge/pkg/cmdline"
-	"warpgauge/pkg/config"
 )
 
 // TestCommandsOfPages checks each `warpgauge …` in a block of a page: the subcommand and its flags
 // exist, and it does what it can do on simulated GPUs.
 func TestCommandsOfPages(t *testing.T) {
-	a := &app{streams: streams{out: os.Stderr, err: os.Stderr}, build: cmdline.ReadBuild(version)}
-	a.flags = config.NewSet(a.lookup)
-	root := a.root()
+	root := newRoot(newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil))
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)
 	// As docs/remote.md makes one: without profiling fields, which nodes refuse from a server.

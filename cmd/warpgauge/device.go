@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
@@ -28,8 +30,8 @@ const allDevices = "all"
 
 // showDevice prints the fields of one GPU and its parts, or of all devices: values, and
 // reasons where there are none. patterns choose fields.
-func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, patterns []string) error {
-	cfg, err := a.config()
+func showDevice(ctx context.Context, a *exporter.Program, cmd *cli.Command, which string, patterns []string) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
@@ -42,7 +44,7 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		return err
 	}
 	if !asked {
-		parsed, err := newFiles(a, cfg, "", nil).First(ctx, a.quietLogger(cfg))
+		parsed, err := a.NewFiles(cfg, "", nil).First(ctx, a.QuietLogger(cfg))
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,7 @@ func showDevice(ctx context.Context, a *app, cmd *cli.Command, which string, pat
 		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
 	}
 	addUnlisted(found, patterns)
-	err = cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{
+	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
 		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: deviceReport{found}, CSV: fieldRows(found),
 	})
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {

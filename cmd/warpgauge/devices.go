@@ -10,11 +10,14 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
 )
 
@@ -22,7 +25,7 @@ func timeoutFlag() cli.Flag {
 	return cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices.")
 }
 
-func devicesCommand(a *app) *cli.Command {
+func devicesCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "devices",
 		Usage:     "List the devices of this machine and their state, or the fields of one GPU",
@@ -50,8 +53,8 @@ func devicesCommand(a *app) *cli.Command {
 	}
 }
 
-func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
-	cfg, err := a.config()
+func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
@@ -64,31 +67,31 @@ func showDevices(ctx context.Context, a *app, cmd *cli.Command) error {
 	} else if asked {
 		return writeDevices(a, cmd, deviceListOf(found), nil)
 	}
-	log := a.quietLogger(cfg)
-	parsed, err := newFiles(a, cfg, "", nil).First(ctx, log)
+	log := a.QuietLogger(cfg)
+	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err
 	}
-	wanted, err := collectors(cfg, log)
+	wanted, err := a.Collectors(cfg, log)
 	if err != nil {
 		return err
 	}
-	s := a.newEngine(cfg, wanted, parsed.Fields, nil, log)
-	o := newOwners(a, cfg, s, nil, log)
-	return sampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
+	s := a.NewEngine(cfg, wanted, parsed.Fields, nil, log)
+	o := exporter.NewOwners(a, cfg, s, nil, log)
+	return exporter.SampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
 		return writeDevices(a, cmd, listDevices(st, o), o)
 	})
 }
 
 // writeDevices writes the list in the form that the command names. o is nil if no client
 // here was asked for the users of devices.
-func writeDevices(a *app, cmd *cli.Command, found deviceList, o *owners) error {
-	err := cmdline.WriteOutput(a.out, cmd.String("output"), cmdline.Output{
+func writeDevices(a *exporter.Program, cmd *cli.Command, found deviceList, o *exporter.Owners) error {
+	err := cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
 		Table: func(w io.Writer) error {
 			if err := found.writeTable(w, cmd.Bool("all"), o != nil); err != nil {
 				return err
 			}
-			o.writeProblems(w, cmd.Duration("timeout"))
+			o.WriteProblems(w, cmd.Duration("timeout"))
 			return nil
 		},
 		JSON: found, CSV: found.rows(),
@@ -123,7 +126,7 @@ type collectorRow struct {
 	Reason string `json:"reason,omitempty"` // why it is not in use
 }
 
-func listDevices(collectors []session.CollectorStatus, o *owners) deviceList {
+func listDevices(collectors []session.CollectorStatus, o *exporter.Owners) deviceList {
 	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
 	for _, c := range collectors {
 		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
@@ -131,7 +134,7 @@ func listDevices(collectors []session.CollectorStatus, o *owners) deviceList {
 			dev := &d.Device
 			out.Devices = append(out.Devices, deviceRow{
 				Collector: c.Name, State: d.State.String(), Reason: d.Reason, Kind: dev.Level.String(),
-				GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID, UsedBy: o.describe(dev),
+				GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID, UsedBy: o.Describe(dev),
 			})
 		}
 	}
@@ -213,7 +216,7 @@ func (l *deviceList) writeTable(w io.Writer, all, mapped bool) error {
 		return err
 	}
 	if hidden > 0 {
-		fmt.Fprintf(w, "%s more: links and cores (--all lists them)\n", count(hidden, "device")) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s more: links and cores (--all lists them)\n", lists.Count(hidden, "device")) //nolint:errcheck // as above
 	}
 	if shown+hidden == 0 {
 		fmt.Fprintln(w, "no device found") //nolint:errcheck // as above

@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
+
+	"warpgauge/pkg/exporter"
 
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -19,7 +22,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-func fieldsCommand(a *app) *cli.Command {
+func fieldsCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "fields",
 		Usage:     "List the fields that a counters CSV can ask for",
@@ -63,9 +66,12 @@ type fieldWindow struct {
 }
 
 // listFields writes the fields that match one of the patterns, all if there is none.
-func listFields(a *app, form string, patterns []string) error {
+func listFields(a *exporter.Program, form string, patterns []string) error {
 	rows := make([]fieldRow, 0, 1024)
-	table := vendors(config.Default(), zap.NewNop())
+	table, err := a.Vendors(config.Default(), time.Time{}, zap.NewNop())
+	if err != nil {
+		return err
+	}
 	matched := make([]bool, len(patterns))
 	for _, d := range field.All() {
 		wanted := len(patterns) == 0
@@ -78,7 +84,7 @@ func listFields(a *app, form string, patterns []string) error {
 			rows = append(rows, newFieldRow(d, table))
 		}
 	}
-	err := cmdline.WriteOutput(a.out, form, cmdline.Output{
+	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{
 		Table: func(w io.Writer) error { return writeFieldTable(w, rows) },
 		JSON:  map[string]any{"fields": rows}, CSV: fieldCSV(rows),
 	})
@@ -112,7 +118,7 @@ func matches(d *field.Descriptor, pattern string) bool {
 	return strings.Contains(strings.ToLower(all), pattern)
 }
 
-func newFieldRow(d *field.Descriptor, table []vendor) fieldRow {
+func newFieldRow(d *field.Descriptor, table []exporter.Vendor) fieldRow {
 	r := fieldRow{
 		ID: int(d.ID), Name: d.Name, Aliases: d.Aliases, Kind: d.Kind.String(), Level: d.Level.String(), Unit: d.Unit, Cost: d.Cost.String(),
 		Factor: d.Factor, Collectors: []string{}, Help: d.Help,
@@ -127,8 +133,8 @@ func newFieldRow(d *field.Descriptor, table []vendor) fieldRow {
 		r.Of, d = of.Name, of
 	}
 	for _, v := range table {
-		if v.supplies(d) {
-			r.Collectors = append(r.Collectors, v.name)
+		if v.Supplies(d) {
+			r.Collectors = append(r.Collectors, v.Name)
 		}
 	}
 	return r

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/exporter"
 )
 
 // environment stands for the process's variables.
@@ -34,7 +36,7 @@ type outcome struct {
 func execute(t *testing.T, env environment, args ...string) outcome {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := run(t.Context(), append([]string{"warpgauge"}, args...), streams{&out, &err}, env.list())
+	code := run(t.Context(), append([]string{"warpgauge"}, args...), exporter.Streams{Out: &out, Err: &err}, env.list())
 	return outcome{code, out.String(), err.String()}
 }
 

@@ -3,8 +3,9 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
+
+	"warpgauge/pkg/exporter"
 
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
@@ -12,8 +13,5 @@ import (
 
 func main() {
 	kube.SilenceGRPC()
-	os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
+	os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
 }
-
-// streams is where a command writes: what was asked for, and everything else.
-type streams struct{ out, err io.Writer }

@@ -8,13 +8,15 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
+
+	"warpgauge/pkg/exporter"
 )
 
 // TestMain lets the test binary be the child that an exporter under test starts,
 // and makes the directory of the binary that the end-to-end tests share.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "child" {
-		os.Exit(run(context.Background(), os.Args, streams{out: os.Stdout, err: os.Stderr}, os.Environ())) //nolint:forbidigo // it is main now
+		os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ())) //nolint:forbidigo // it is main now
 	}
 	const key = "WARPGAUGE_TEST_DIR"
 	if os.Getenv(key) == "" { // else of a test that runs itself in another process

@@ -4,15 +4,17 @@ import (
 	"fmt"
 	"strings"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/config"
 )
 
-func manCommand(a *app) *cli.Command {
-	return cmdline.ManCommand(a.out, "warpgauge", func() cmdline.Manual {
-		return cmdline.Manual{Version: a.build.Version, Head: manualHead, Tail: manualOptions(a.flags) + manualTail}
+func manCommand(a *exporter.Program) *cli.Command {
+	return cmdline.ManCommand(a.Out, "warpgauge", func() cmdline.Manual {
+		return cmdline.Manual{Version: a.Build.Version, Head: manualHead, Tail: manualOptions(a.Flags) + manualTail}
 	})
 }
 

@@ -9,22 +9,30 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/signs"
+	"warpgauge/extensions/remote"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
+
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
-	"warpgauge/extensions/health/kernellog"
-	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/lists"
 	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
@@ -102,9 +110,17 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	if err := os.WriteFile(filepath.Join(jobs, "0"), []byte("1\n"), 0o600); err != nil {
 		return nil, err
 	}
-	cfg := docsConfig(jobs)
-	a := &app{streams: streams{out: io.Discard, err: io.Discard}, build: cmdline.ReadBuild("")}
-	files := newFiles(a, cfg, "", nil)
+	kmsg := filepath.Join(jobs, "kmsg")
+	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
+		return nil, err
+	}
+	a, cfg, err := programOf(ctx, nil, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+jobs, "--absent-fields",
+		"--expected-gpus=2", "--recorder-directory="+filepath.Join(jobs, "recordings"), "--health-directory=", "--kernel-log="+kmsg)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
+	files := a.NewFiles(cfg, "", nil)
 	parsed := files.Parse(&config.Content{CSV: []byte(docsCounters), Name: "counters.csv"})
 	if parsed.Err != nil {
 		return nil, parsed.Err
@@ -121,59 +137,96 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	p, err := newPipeline(a, cfg, []vendor{{name: "fake", open: node}, {name: "nvml", open: missing}}, parsed.Fields, zap.NewNop())
+	p, err := a.NewPipeline(cfg, []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, parsed.Fields, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
 	// Nothing is isolated here, and there is no failover.
-	p.registry.MustRegister(supervisor.Examples("dcgm"))
-	p.registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
-	desk := newDesk(parsed, p, files, zap.NewNop())
-	fromServer, err := newRemote(ctx, a, p, desk, zap.NewNop())
-	if err != nil {
+	p.Registry.MustRegister(supervisor.Examples("dcgm"))
+	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
+	p.ServeLists(parsed, files)
+	if err := p.Extend(); err != nil {
 		return nil, err
 	}
-	p.registry.MustRegister(desk)
-	p.registry.MustRegister(newBacklog(io.Discard).metric())
+	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())
 	var families []*dto.MetricFamily
-	err = sampleOnce(ctx, p.engine, p.owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
-		for _, h := range p.owners.health {
+	err = exporter.SampleOnce(ctx, p.Engine, p.Owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
+		for _, h := range p.Owners.Health {
 			h.Succeeded(0) // there is an age then
 		}
-		once, cancel := context.WithCancel(ctx)
-		cancel() // they compare once
-		if err := p.witness.missing.Run(once); err != nil {
+		if err := witness(ctx, p, kmsg); err != nil {
 			return err
 		}
-		gpu, now := kernellog.GPU{Number: "0"}, time.Now()
-		p.witness.ledger.Kernel(gpu, &kernellog.Event{Kind: kernellog.XID, Code: 79, Time: now})
-		p.witness.ledger.Driver(gpu, 79, now)
-		if err := p.health.Run(once); err != nil { // it judges once
-			return err
-		}
-		p.addPages()
-		if out := fromServer.Deliver(ctx, &lists.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
+		p.AddPages()
+		if out := extension[*remote.Extension](a).Remote().Deliver(ctx, &lists.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
 			return out.Err
 		}
-		a.newServer(cfg, nil, p, desk, zap.NewNop())
-		all, err := p.registry.Gather()
+		p.NewServer()
+		all, err := p.Registry.Gather()
 		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
 		return err
 	})
 	return families, err
 }
 
-// docsConfig has a source of owners that works without a kubelet.
-func docsConfig(jobs string) *config.Config {
-	cfg := config.Default()
-	cfg.Remote.Mode, cfg.Remote.URL = config.RemoteApply, "opamp+http://fleet"
-	cfg.HPCJobDir, cfg.AbsentFields, cfg.Health.ExpectedGPUs = jobs, true, 2
-	cfg.Recorder.Directory = filepath.Join(jobs, "recordings")
-	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
-	return cfg
+// witness lets the kernel's log report an XID that a collector reports, too, and GPUs be missing.
+func witness(ctx context.Context, p *exporter.Pipeline, kmsg string) error {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, s := range p.Extended {
+		if slices.Contains([]string{"health", "kernel log", "GPUs on the PCI bus"}, s.Name) {
+			wg.Go(func() { _ = s.Run(ctx) }) // it ends with its context
+		}
+	}
+	for ctx.Err() == nil {
+		line := "3,1,1,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n"
+		if err := os.WriteFile(kmsg, []byte(line), 0o600); err != nil {
+			return err
+		}
+		all, err := p.Registry.Gather()
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "warpgauge_xid_witness_total" }) &&
+			slices.ContainsFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "warpgauge_device_health" }) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return ctx.Err()
 }
 
-func noEnvironment(string) (string, bool) { return "", false }
+// signFamilies gathers the metrics of early signs of a node on which each of them holds.
+func signFamilies() ([]*dto.MetricFamily, error) {
+	src := &view.Source{Collector: "fake", Interval: time.Minute / 2}
+	for i := range 4 {
+		n := strconv.Itoa(i)
+		src.Devices = append(src.Devices, collector.Device{ID: "GPU-" + n, Level: field.GPU, GPU: n, Model: "GPU"})
+		for _, id := range []field.ID{100, 150, 155, 203, 310, 389, 429, field.ClockEventReasons} {
+			src.Columns = append(src.Columns, collector.Column{Device: i, Field: id})
+		}
+	}
+	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
+	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
+	reg := prometheus.NewRegistry()
+	s := signs.New(signs.Options{Rows: rows.New(board, nil), Observe: func(health.Observation) {}, Registerer: reg,
+		Calls: func(report func(string, string, uint64, float64)) { report("fake", "GPU-0", calls, float64(calls)) }})
+	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
+	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
+	for range 200 {
+		now = now.Add(src.Interval)
+		calls++
+		for i := range stamps {
+			stamps[i] = now.UnixNano()
+			copy(row[8*i:], []float64{1500, 60, 500, 99, float64(calls) * 1e4, 1, float64(calls), 1 << 6})
+		}
+		src.Ring.Append(now.UnixNano(), stamps, row)
+		s.Sync(now)
+	}
+	return reg.Gather()
+}
 
 // metering makes a factory whose sources report what their library calls cost,
 // as those of vendors' libraries do.

@@ -107,7 +107,8 @@ func TestListsOfBothGenerations(t *testing.T) {
 func TestAMDNamesOfANode(t *testing.T) {
 	pageOf := func(profile, names string) (ours, amds []string) {
 		t.Helper()
-		list := parseCSV(t, wanted(t, "--field-names="+names), string(etc.DefaultCounters()))
+		_, cfg := wanted(t, "--field-names="+names)
+		list := parseCSV(t, cfg, string(etc.DefaultCounters()))
 		synctest.Test(t, func(t *testing.T) {
 			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
@@ -25,7 +27,7 @@ import (
 // is read once, after the last sample.
 const maxSamples = 16
 
-func onceCommand(a *app) *cli.Command {
+func onceCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "once",
 		Usage: "Print the page of the exporter here, or sample every device and print one",
@@ -64,8 +66,8 @@ func pageFormat(name string) (exposition.Format, error) {
 
 var errNoDevice = errors.New("no device found; warpgauge devices says why")
 
-func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.Format, samples int) error {
-	cfg, err := a.config()
+func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format exposition.Format, samples int) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
@@ -77,33 +79,33 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 	case url != "" && url != noURL:
 		return errors.New("--samples samples the devices here, and --url asks an exporter: leave one out")
 	}
-	log := a.quietLogger(cfg)
-	parsed, err := newFiles(a, cfg, "", nil).First(ctx, log)
+	log := a.QuietLogger(cfg)
+	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
 	if err != nil {
 		return err
 	}
-	all, err := collectors(cfg, log)
+	all, err := a.Collectors(cfg, log)
 	if err != nil {
 		return err
 	}
-	p, err := newPipeline(a, cfg, all, parsed.Fields, log)
+	p, err := a.NewPipeline(cfg, all, parsed.Fields, log)
 	if err != nil {
 		return err
 	}
-	return sampleOnce(ctx, p.engine, p.owners, cmd.Duration("timeout"), func(ctx context.Context, all []session.CollectorStatus) error {
+	return exporter.SampleOnce(ctx, p.Engine, p.Owners, cmd.Duration("timeout"), func(ctx context.Context, all []session.CollectorStatus) error {
 		for range samples - 1 {
-			await(ctx, p.engine, p.engine.sampledAgain())
+			exporter.Await(ctx, p.Engine, p.Engine.SampledAgain())
 		}
 		report := func() absence.Report {
-			return absence.Of(p.engine.Board().Load(), p.engine.Status(), parsed.Fields, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
+			return absence.Of(p.Engine.Board().Load(), p.Engine.Status(), parsed.Fields, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 		}
 		found := report()
 		for n := samples; n < enoughSamples && ctx.Err() == nil && found.Waits(); n++ {
-			await(ctx, p.engine, p.engine.sampledAgain())
+			exporter.Await(ctx, p.Engine, p.Engine.SampledAgain())
 			found = report()
 		}
-		p.addPages() // now that the own metrics know of the devices
-		if _, err := a.out.Write(p.renderer.Page(format, false)); err != nil {
+		p.AddPages() // now that the own metrics know of the devices
+		if _, err := a.Out.Write(p.Renderer.Page(format, false)); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
@@ -115,7 +117,7 @@ func showOnce(ctx context.Context, a *app, cmd *cli.Command, format exposition.F
 }
 
 // onceAsked prints the page of a running exporter, if one is to be asked and answers.
-func onceAsked(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
+func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
 	var found *apiv1.Devices
 	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
@@ -129,7 +131,7 @@ func onceAsked(ctx context.Context, a *app, cmd *cli.Command, cfg *config.Config
 	if !asked || err != nil {
 		return asked, err
 	}
-	if _, err := a.out.Write(page.Bytes()); err != nil {
+	if _, err := a.Out.Write(page.Bytes()); err != nil {
 		return true, err
 	}
 	if found != nil && len(found.Devices) == 0 {
@@ -146,7 +148,7 @@ const enoughSamples = 3
 const maxNamed = 12
 
 // noteAbsent names the fields of the list that no device has a value of, and why.
-func noteAbsent(a *app, r *absence.Report) {
+func noteAbsent(a *exporter.Program, r *absence.Report) {
 	has, why := map[string]bool{}, map[string]collector.Reason{}
 	var names []string
 	look := func(fields []absence.Field) {
@@ -177,6 +179,6 @@ func noteAbsent(a *app, r *absence.Report) {
 		out = append(out[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(out) > 0 {
-		cmdline.Notice(a.log, "warpgauge", "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
+		cmdline.Notice(a.Log, "warpgauge", "no device has a value of %s: warpgauge check says more", strings.Join(out, ", "))
 	}
 }

@@ -9,12 +9,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
@@ -22,25 +23,21 @@ import (
 )
 
 // ownersOf returns what a command line makes, without running it.
-func ownersOf(t *testing.T, env environment, args ...string) (*owners, []string) {
+func ownersOf(t *testing.T, env environment, args ...string) (*exporter.Owners, []string) {
 	t.Helper()
-	a := &app{environ: env.list(), flags: config.NewSet(env.lookup)}
-	root := a.root()
-	root.Action, root.Commands = nil, nil
-	must(t, root.Run(t.Context(), append([]string{"warpgauge", "--enable-only=fake"}, args...)))
-	cfg, err := a.config()
+	a, cfg, err := programOf(t.Context(), env.list(), append([]string{"--enable-only=fake"}, args...)...)
 	must(t, err)
-	all, err := collectors(cfg, zap.NewNop())
+	all, err := a.Collectors(cfg, zap.NewNop())
 	must(t, err)
-	parsed, err := newFiles(a, cfg, "", nil).First(t.Context(), zap.NewNop())
+	parsed, err := a.NewFiles(cfg, "", nil).First(t.Context(), zap.NewNop())
 	must(t, err)
 	reg := prometheus.NewRegistry()
-	o := newOwners(a, cfg, a.newEngine(cfg, all, parsed.Fields, nil, zap.NewNop()), reg, zap.NewNop())
+	o := exporter.NewOwners(a, cfg, a.NewEngine(cfg, all, parsed.Fields, nil, zap.NewNop()), reg, zap.NewNop())
 	if o == nil {
 		return nil, nil
 	}
 	var asked []string
-	for _, h := range o.health {
+	for _, h := range o.Health {
 		asked = append(asked, h.State().Name)
 	}
 	return o, asked
@@ -72,8 +69,8 @@ func TestClientsOfAConfiguration(t *testing.T) {
 func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		o := &owners{log: zap.New(core)}
-		run := o.lasting(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
+		o := &exporter.Owners{Log: zap.New(core)}
+		run := o.Lasting(exporter.Client{Name: "pods", Run: func(context.Context) error { return errors.New("broken") }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run(ctx) }()
@@ -107,21 +104,21 @@ func TestSuspicion(t *testing.T) {
 		containers kube.Containers
 		k, r       asked
 	)
-	s := suspicion{
-		kubelet: &k, runtime: &r, board: &board,
-		unknown:    func() []owner.Unmatched { return lost },
-		processes:  func() *owner.Usage { return &users },
-		containers: func() *kube.Containers { return &containers },
+	s := exporter.Suspicion{
+		Kubelet: &k, Runtime: &r, Board: &board,
+		Unknown:    func() []owner.Unmatched { return lost },
+		Processes:  func() *owner.Usage { return &users },
+		Containers: func() *kube.Containers { return &containers },
 	}
 	f := func(what string, kubelet, runtime asked) {
 		t.Helper()
 		k, r = 0, 0
-		s.check()
+		s.Check()
 		if k != kubelet || r != runtime {
 			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
 		}
 		k, r = 0, 0
-		s.check()
+		s.Check()
 		if k != 0 || r != 0 {
 			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
 		}
@@ -144,7 +141,7 @@ func TestSuspicion(t *testing.T) {
 	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
 	f("another container of the pod", 1, 1)
 
-	s.runtime, s.containers = nil, nil
+	s.Runtime, s.Containers = nil, nil
 	f("no runtime to ask", 1, 0)
 }
 
@@ -152,7 +149,7 @@ func TestOwnPod(t *testing.T) {
 	in := environment{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	f := func(env environment, namespace, name string, want bool) {
 		t.Helper()
-		if got := ownPodOf(env.lookup).is(namespace, name); got != want {
+		if got := exporter.OwnPodOf(env.lookup).Is(namespace, name); got != want {
 			t.Errorf("with %v pod %s/%s is this one: %v, want %v", env, namespace, name, got, want)
 		}
 	}
@@ -172,20 +169,20 @@ func TestDumpOfOwners(t *testing.T) {
 	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices(nvidiaGPU, gpus[0].UUID))))
 	o, _ := ownersOf(t, nil, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
 	v := &view.View{Sources: []*view.Source{{Devices: gpus}}}
-	o.suspicion.board.Store(v)
-	stop := o.start(t.Context())
+	o.Suspicion.Board.Store(v)
+	stop := o.Start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	o.wait(ctx)
-	d := o.dump(v)
+	o.Wait(ctx)
+	d := o.Dump(v)
 	if users := d.Devices[gpus[0].ID]; len(d.Devices) != 1 || len(users) != 1 || users[0] != "pod ml/train-0, container main (nvidia.com/gpu)" {
 		t.Errorf("users %v", d.Devices)
 	}
 	if len(d.Mappings) != 2 || d.Mappings[0].Failing != "" || d.Mappings[0].Name != kube.MappingPodResources || d.Mappings[1].Failing != "no_node_name" || d.Mappings[1].Error == "" {
 		t.Errorf("mappings %+v", d.Mappings)
 	}
-	if (*owners)(nil).dump(v) != nil {
+	if (*exporter.Owners)(nil).Dump(v) != nil {
 		t.Error("owners are dumped although they are off")
 	}
 }
@@ -195,12 +192,12 @@ func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
 	k.On(kubelet.List, kubelet.Silence())
 	o, _ := ownersOf(t, nil, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
-	stop := o.start(t.Context())
+	stop := o.Start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	o.wait(ctx)
-	if ctx.Err() == nil || o.complete() {
+	o.Wait(ctx)
+	if ctx.Err() == nil || o.Complete() {
 		t.Error("it counts as complete although the kubelet is silent")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"warpgauge/pkg/cmdline"
 
 	dto "github.com/prometheus/client_model/go"
@@ -18,7 +20,7 @@ import (
 
 const pingPause = 250 * time.Millisecond // between two questions
 
-func pingCommand(a *app) *cli.Command {
+func pingCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "ping",
 		Usage: "Ask an exporter for /health and /metrics, as a test of an installation",
@@ -26,7 +28,7 @@ func pingCommand(a *app) *cli.Command {
 			"up. Ends with code 1 if that takes longer than --timeout, and says what was wrong.",
 		Flags: append([]cli.Flag{timeoutFlag()}, urlFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			cfg, err := a.config()
+			cfg, err := a.Config()
 			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
 				return err
 			}
@@ -46,7 +48,7 @@ func pingCommand(a *app) *cli.Command {
 			for {
 				text, err := ping(ctx, address, trust)
 				if err == nil {
-					_, err = fmt.Fprintln(a.out, text)
+					_, err = fmt.Fprintln(a.Out, text)
 					return err
 				}
 				if last == nil || ctx.Err() == nil { // else the error is that the time is over

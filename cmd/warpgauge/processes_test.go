@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/pkg/exporter"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
@@ -20,17 +23,23 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// wanted is a configuration by flags.
-func wanted(t *testing.T, args ...string) *config.Config {
+// programOf returns the program of a command line, and its configuration.
+func programOf(ctx context.Context, environ []string, args ...string) (*exporter.Program, *config.Config, error) {
+	a := newProgram(exporter.Streams{Out: io.Discard, Err: io.Discard}, environ)
+	cmd := &cli.Command{Flags: a.Flags.CLI(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(context.Context, *cli.Command) error { return nil }}
+	if err := cmd.Run(ctx, append([]string{"warpgauge"}, args...)); err != nil {
+		return nil, nil, err
+	}
+	cfg, err := a.Config()
+	return a, cfg, err
+}
+
+// wanted is programOf for a test.
+func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
 	t.Helper()
-	a := &app{}
-	a.addFlags()
-	set := a.flags
-	cmd := &cli.Command{Flags: set.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
-	must(t, cmd.Run(t.Context(), append([]string{"warpgauge"}, args...)))
-	cfg, err := set.Config()
+	a, cfg, err := programOf(t.Context(), nil, args...)
 	must(t, err)
-	return cfg
+	return a, cfg
 }
 
 // processesOn is how many processes each device has, by its id, in the newest rows.
@@ -57,14 +66,13 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 // told once, no list concerns them, and they go and come with their collector.
 func TestProcessesBesideACollector(t *testing.T) {
 	spec := tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n")
-	cfg := wanted(t, simulated("--fake-spec="+spec, "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none", "-c", "100")...)
+	a, cfg := wanted(t, simulated("--fake-spec="+spec, "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none", "-c", "100")...)
 	synctest.Test(t, func(t *testing.T) {
-		all, err := collectors(cfg, zap.NewNop())
+		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
 		list := parseCSV(t, cfg, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
-		a := &app{flags: config.NewSet(noEnvironment)}
 		reg := prometheus.NewPedanticRegistry()
-		e := a.newEngine(cfg, all, list, reg, zap.NewNop())
+		e := a.NewEngine(cfg, all, list, reg, zap.NewNop())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(t.Context()) }()
 		t.Cleanup(func() { must(t, <-done) })
@@ -98,8 +106,8 @@ func TestProcessesBesideACollector(t *testing.T) {
 				t.Errorf("a source of %q is on the page's board", s.Collector)
 			}
 		}
-		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(notReady(st)) > 0 {
-			t.Errorf("status: %d collectors, not ready: %v", len(st), notReady(st))
+		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(exporter.NotReady(st)) > 0 {
+			t.Errorf("status: %d collectors, not ready: %v", len(st), exporter.NotReady(st))
 		}
 		wantSeries(t, reg, map[string]float64{
 			`warpgauge_collector_up{collector="fake"}`:                                     1,
@@ -114,9 +122,9 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		})
-		must(t, e.standby(t.Context(), "fake", true))
+		must(t, e.Standby(t.Context(), "fake", true))
 		there("while another serves the GPUs", 8, 2)
-		must(t, e.standby(t.Context(), "fake", false))
+		must(t, e.Standby(t.Context(), "fake", false))
 
 		for _, name := range []string{"fake", ""} {
 			must(t, e.Release(t.Context(), name))
@@ -161,12 +169,11 @@ func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, no
 
 // TestProcessesOfSelectedDevices: --devices counts here, too.
 func TestProcessesOfSelectedDevices(t *testing.T) {
-	cfg := wanted(t, simulated("--fake-profile=dgx-a100-mig", "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none")...)
+	a, cfg := wanted(t, simulated("--fake-profile=dgx-a100-mig", "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none")...)
 	synctest.Test(t, func(t *testing.T) {
-		all, err := collectors(cfg, zap.NewNop())
+		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
-		a := &app{flags: config.NewSet(noEnvironment)}
-		e := a.newEngine(cfg, all, field.List{}, nil, zap.NewNop())
+		e := a.NewEngine(cfg, all, field.List{}, nil, zap.NewNop())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(t.Context()) }()
 		t.Cleanup(func() { must(t, <-done) })
@@ -190,12 +197,13 @@ func TestProcessesOfSelectedDevices(t *testing.T) {
 func TestProcessesOnlyWhereWanted(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
-		all, err := collectors(wanted(t, args...), zap.NewNop())
+		a, cfg := wanted(t, args...)
+		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
 		var got []string
 		for _, c := range all {
-			if c.processes != nil {
-				got = append(got, c.name+": "+c.processes().Name())
+			if c.Processes != nil {
+				got = append(got, c.Name+": "+c.Processes().Name())
 			}
 		}
 		if got := strings.Join(got, ", "); got != want {
@@ -216,7 +224,8 @@ func TestProcessesOnlyWhereWanted(t *testing.T) {
 func TestTheChildOfProcesses(t *testing.T) {
 	f := func(name string, ok bool, args ...string) {
 		t.Helper()
-		factory, err := childFactory(wanted(t, args...), name, time.Now(), zap.NewNop())
+		a, cfg := wanted(t, args...)
+		factory, err := a.ChildFactory(cfg, name, time.Now(), zap.NewNop())
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", name, err)
 		}

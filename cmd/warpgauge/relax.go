@@ -4,13 +4,15 @@ import (
 	"slices"
 	"strings"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 )
 
 // relax leaves out flags in front of any command that are unknown, if an
 // extension allows that. A word behind one is taken for its value.
-func relax(a *app, args []string, known []cli.Flag) []string {
-	if !a.flags.UnknownAllowed() || len(args) == 0 {
+func relax(a *exporter.Program, args []string, known []cli.Flag) []string {
+	if !a.Flags.UnknownAllowed() || len(args) == 0 {
 		return args
 	}
 	out := args[:1:1]
@@ -23,7 +25,7 @@ func relax(a *app, args []string, known []cli.Flag) []string {
 		at := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		takes := !whole && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") // the next word
 		if at < 0 {
-			a.unknown = append(a.unknown, word)
+			a.Unknown = append(a.Unknown, word)
 			if takes {
 				i++
 			}

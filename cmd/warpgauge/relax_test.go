@@ -1,19 +1,19 @@
 package main
 
 import (
+	"io"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"warpgauge/pkg/exporter"
 
-	"warpgauge/pkg/config"
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestRelaxed: with the environment of AMD's operator unknown flags are left out, and what
 // follows as their value.
 func TestRelaxed(t *testing.T) {
-	a := &app{environ: []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"}}
-	a.addFlags()
+	a := newProgram(exporter.Streams{Err: io.Discard}, []string{"AMD_EXPORTER_RELAXED_FLAGS_PARSING=true"})
 	for _, tt := range []struct{ in, want []string }{
 		{[]string{"w"}, []string{"w"}},
 		{[]string{"w", "--bind=127.0.0.1"}, []string{"w", "--bind=127.0.0.1"}},
@@ -24,17 +24,16 @@ func TestRelaxed(t *testing.T) {
 		{[]string{"w", "devices", "--xy"}, []string{"w", "devices", "--xy"}},
 		{[]string{"w", "--", "--xy"}, []string{"w", "--", "--xy"}},
 	} {
-		if d := cmp.Diff(tt.want, relax(a, tt.in, a.root().Flags)); d != "" {
+		if d := cmp.Diff(tt.want, relax(a, tt.in, newRoot(a).Flags)); d != "" {
 			t.Errorf("%q (-want +got):\n%s", tt.in, d)
 		}
 	}
-	slices.Sort(a.unknown)
-	if d := cmp.Diff([]string{"--xy", "--xy", "--xy=z"}, a.unknown); d != "" {
+	slices.Sort(a.Unknown)
+	if d := cmp.Diff([]string{"--xy", "--xy", "--xy=z"}, a.Unknown); d != "" {
 		t.Errorf("unknown (-want +got):\n%s", d)
 	}
-	strict := &app{}
-	strict.flags = config.NewSet(strict.lookup)
-	if got := relax(strict, []string{"w", "--xy"}, strict.root().Flags); len(got) != 2 {
+	strict := newProgram(exporter.Streams{Err: io.Discard}, nil)
+	if got := relax(strict, []string{"w", "--xy"}, newRoot(strict).Flags); len(got) != 2 {
 		t.Errorf("without the environment: %q", got)
 	}
 }

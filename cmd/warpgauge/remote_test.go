@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
@@ -34,7 +36,7 @@ const (
 // parseCSV returns the list of a CSV as the exporter parses it.
 func parseCSV(t *testing.T, cfg *config.Config, csv string) field.List {
 	t.Helper()
-	p := newFiles(&app{}, cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
+	p := new(exporter.Program).NewFiles(cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
 	must(t, p.Err)
 	return p.Fields
 }
@@ -49,26 +51,25 @@ type deliveryNode struct {
 
 func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	t.Helper()
-	cfg := wanted(t, simulated(append([]string{"--isolation=none", "--remote-config=apply", "--remote-url=http://lists"}, args...)...)...)
-	a := &app{}
+	a, cfg := wanted(t, simulated(append([]string{"--isolation=none", "--remote-config=apply", "--remote-url=http://lists"}, args...)...)...)
 	log := zap.NewNop()
-	files := newFiles(a, cfg, "", nil)
+	files := a.NewFiles(cfg, "", nil)
 	first, err := files.First(t.Context(), log)
 	must(t, err)
-	all, err := withProcesses(cfg, log, true)
+	all, err := a.WithProcesses(cfg, log, true)
 	must(t, err)
-	p, err := newPipeline(a, cfg, all, first.Fields, log)
+	p, err := a.NewPipeline(cfg, all, first.Fields, log)
 	must(t, err)
-	desk := newDesk(first, p, files, log)
-	r, err := newRemote(t.Context(), a, p, desk, log)
+	p.ServeLists(first, files)
+	c := p.Core()
+	r, err := remote.New(t.Context(), extension[*remote.Extension](a).Options(c))
 	must(t, err)
-	p.registry.MustRegister(desk)
-	p.addPages()
-	n := &deliveryNode{r, a.newServer(cfg, all, p, desk, log), files, desk}
+	p.AddPages()
+	n := &deliveryNode{r, p.NewServer(), files, c.Lists}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- runStages(ctx, log, append(p.stages(), stage{name: "ends", run: r.Manager.Run, grace: shortGrace})...)
+		done <- exporter.RunStages(ctx, log, append(p.Stages(), exporter.Stage{Name: "ends", Run: r.Manager.Run, Grace: exporter.ShortGrace})...)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -76,7 +77,7 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 			t.Error(err)
 		}
 	})
-	await(t.Context(), p.engine, opened)
+	exporter.Await(t.Context(), p.Engine, exporter.Opened)
 	return n
 }
 

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
@@ -23,7 +25,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-func replayCommand(a *app) *cli.Command {
+func replayCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "replay",
 		Usage:     "Serve page, API and /metrics of a recording",
@@ -74,30 +76,30 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	return r, nil
 }
 
-func replayRecording(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
-	cfg, err := a.config()
+func replayRecording(ctx context.Context, a *exporter.Program, r *recorder.Recording, listen string, at time.Duration) error {
+	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
-	signals := subscribe()
-	defer signals.release()
-	log := newLogger(cfg, a.log)
-	p, err := recorder.NewReplay(r, a.build.Version, judge, at)
+	signals := exporter.Subscribe()
+	defer signals.Release()
+	log := exporter.NewLogger(cfg, a.Log)
+	p, err := recorder.NewReplay(r, a.Build.Version, judge, at)
 	if err != nil {
 		return err
 	}
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
-		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: exporter.DrainTimeout,
+		Routes: append(server.Page(page.Handler(page.Options{Version: a.Build.Version, Live: true})),
 			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err
 	}
 	log.Info("replaying", zap.String("file", r.Name), zap.String("cause", r.Cause), zap.Time("from", r.From), zap.Time("until", r.Until))
-	return signals.guard(ctx, log, func(ctx context.Context) error {
-		return runStages(ctx, log, stage{name: "replay", run: p.Run, grace: shortGrace},
-			stage{name: "HTTP server", run: srv.Run, grace: drainTimeout + 300*time.Millisecond})
+	return signals.Guard(ctx, log, func(ctx context.Context) error {
+		return exporter.RunStages(ctx, log, exporter.Stage{Name: "replay", Run: p.Run, Grace: exporter.ShortGrace},
+			exporter.Stage{Name: "HTTP server", Run: srv.Run, Grace: exporter.DrainTimeout + 300*time.Millisecond})
 	})
 }
 

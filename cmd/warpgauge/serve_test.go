@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -57,7 +59,7 @@ func startServe(t *testing.T, env environment, args ...string) *served {
 	}
 	go func() {
 		args = append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated(args...)...)
-		s.code <- run(ctx, args, streams{s.log, s.log}, env.list())
+		s.code <- run(ctx, args, exporter.Streams{Out: s.log, Err: s.log}, env.list())
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -256,7 +258,7 @@ func TestServeStopsWhileAGPUHangs(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated("-c", "50", "--sample-deadline=100ms", "--fake-spec="+spec)...)
-		code <- run(ctx, args, streams{log, log}, nil)
+		code <- run(ctx, args, exporter.Streams{Out: log, Err: log}, nil)
 	}()
 	eventually.True(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
 	stop()
@@ -279,32 +281,32 @@ func TestServePortTaken(t *testing.T) {
 
 func TestSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &signals{end: make(chan os.Signal, 2)}
+		s := &exporter.Signals{End: make(chan os.Signal, 2)}
 		var ended error
 		slow := func(ctx context.Context) error {
 			<-ctx.Done()
 			time.Sleep(3 * time.Second)
 			return ended
 		}
-		s.end <- syscall.SIGTERM
-		if err := s.guard(t.Context(), zap.NewNop(), slow); err != nil {
+		s.End <- syscall.SIGTERM
+		if err := s.Guard(t.Context(), zap.NewNop(), slow); err != nil {
 			t.Errorf("after one signal: %v, want nil", err)
 		}
-		s.end <- syscall.SIGTERM
+		s.End <- syscall.SIGTERM
 		ended = errors.New("broken")
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
+		if err := s.Guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
 			t.Errorf("after one signal: %v, want what the exporter ended with", err)
 		}
-		s.end <- syscall.SIGINT
-		s.end <- syscall.SIGINT
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
+		s.End <- syscall.SIGINT
+		s.End <- syscall.SIGINT
+		if err := s.Guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
 			t.Errorf("after one signal, sent twice: %v, want what the exporter ended with", err)
 		}
-		s.end <- syscall.SIGINT
-		time.AfterFunc(time.Second, func() { s.end <- syscall.SIGINT })
+		s.End <- syscall.SIGINT
+		time.AfterFunc(time.Second, func() { s.End <- syscall.SIGINT })
 		start := time.Now()
-		if err := s.guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, errForced) || time.Since(start) != time.Second {
-			t.Errorf("after two signals: %v after %v, want %v at once", err, time.Since(start), errForced)
+		if err := s.Guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, exporter.ErrForced) || time.Since(start) != time.Second {
+			t.Errorf("after two signals: %v after %v, want %v at once", err, time.Since(start), exporter.ErrForced)
 		}
 		time.Sleep(time.Minute) // the bubble waits for slow
 	})
@@ -326,7 +328,7 @@ func TestNotReady(t *testing.T) {
 		{[]session.CollectorStatus{opening, up}, "[collector dcgm: being opened]"},
 		{[]session.CollectorStatus{starting}, "[collector nvml: 1 device not sampled yet]"},
 	} {
-		if got := fmt.Sprint(notReady(c.in)); got != c.want {
+		if got := fmt.Sprint(exporter.NotReady(c.in)); got != c.want {
 			t.Errorf("notReady(%v) = %s, want %s", c.in, got, c.want)
 		}
 	}
@@ -336,7 +338,7 @@ func TestUnmetRequirements(t *testing.T) {
 	gpu := func(state session.State) []session.DeviceStatus {
 		return []session.DeviceStatus{{Device: collector.Device{Level: field.GPU}, State: state}}
 	}
-	table := []vendor{{name: "dcgm", maker: field.VendorNVIDIA}, {name: "nvml", maker: field.VendorNVIDIA}, {name: "rocm", maker: field.VendorAMD}, {name: "fake"}}
+	table := []exporter.Vendor{{Name: "dcgm", Maker: field.VendorNVIDIA}, {Name: "nvml", Maker: field.VendorNVIDIA}, {Name: "rocm", Maker: field.VendorAMD}, {Name: "fake"}}
 	nvml := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Up)}
 	lost := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Lost)}
 	released := session.CollectorStatus{Name: "nvml", Cause: session.CauseReleased}
@@ -370,11 +372,11 @@ func TestUnmetRequirements(t *testing.T) {
 		cfg.Require = c.require
 		rows := slices.Clone(table)
 		for i := range rows {
-			if rows[i].name == c.byName {
-				rows[i].setting = config.On
+			if rows[i].Name == c.byName {
+				rows[i].Setting = config.On
 			}
 		}
-		if got := fmt.Sprint(unmet(cfg, rows, c.all)); got != c.want {
+		if got := fmt.Sprint(exporter.Unmet(cfg, rows, c.all)); got != c.want {
 			t.Errorf("--require=%s, %q enabled by name: %s, want %s", c.require, c.byName, got, c.want)
 		}
 	}
@@ -391,9 +393,9 @@ func TestLogger(t *testing.T) {
 		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO hello`},
 	} {
 		var b bytes.Buffer
-		to := newBacklog(&b)
-		newLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
-		to.flush()
+		to := exporter.NewBacklog(&b)
+		exporter.NewLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		to.Flush()
 		if !regexp.MustCompile(c.want).MatchString(b.String()) {
 			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
 		}

@@ -12,10 +12,13 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"warpgauge/pkg/exporter"
+
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/verdict"
 )
 
@@ -29,7 +32,7 @@ const (
 // cannotTell is the exit code for health that is not known.
 const cannotTell = 2
 
-func healthCommand(a *app) *cli.Command {
+func healthCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:  "health",
 		Usage: "Say whether the devices of this node are healthy, for people and health checks",
@@ -68,7 +71,7 @@ var failStates = map[string][]string{
 	verdict.Unknown.String():  {verdict.Failed.String(), verdict.Degraded.String(), verdict.Unknown.String()},
 }
 
-func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
+func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	form := cmd.String("output")
 	err := cmdline.CheckOutput(form)
 	if form == lineForm {
@@ -85,7 +88,7 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	}
 	if err != nil {
 		if form == lineForm {
-			return errors.Join(&cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}, writeLine(a.out, "cannot tell: "+err.Error()))
+			return errors.Join(&cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}, writeLine(a.Out, "cannot tell: "+err.Error()))
 		}
 		return err
 	}
@@ -93,13 +96,13 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	unknown := withStates(found.Devices, verdict.Unknown.String())
 	switch {
 	case form != lineForm:
-		err = cmdline.WriteOutput(a.out, form, cmdline.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
+		err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
 	case len(bad) > 0:
-		err = writeLine(a.out, "", briefs(bad)...)
+		err = writeLine(a.Out, "", briefs(bad)...)
 	case len(unknown) > 0:
-		err = writeLine(a.out, "cannot tell: ", briefs(unknown)...)
+		err = writeLine(a.Out, "cannot tell: ", briefs(unknown)...)
 	default:
-		err = writeLine(a.out, count(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
+		err = writeLine(a.Out, lists.Count(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
 	}
 	switch {
 	case err != nil:
@@ -112,8 +115,8 @@ func tellHealth(ctx context.Context, a *app, cmd *cli.Command) error {
 	return nil
 }
 
-func askHealth(ctx context.Context, a *app, cmd *cli.Command) (*apiv1.Health, error) {
-	cfg, err := a.config()
+func askHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) (*apiv1.Health, error) {
+	cfg, err := a.Config()
 	if err != nil {
 		return nil, err
 	}

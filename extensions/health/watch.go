@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -33,6 +34,7 @@ type Options struct {
 	View   func() *view.View                // whose rows are judged if there is no Reader
 	Status func() []session.CollectorStatus // in order of priority
 	Rules  Rules
+	Board  *verdict.Board // where verdicts are published; nil: a board of the Watch's own
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
 	// nil: there are none.
 	Events *events.Bus
@@ -50,7 +52,7 @@ type Options struct {
 type Watch struct {
 	o     Options
 	log   *zap.Logger
-	board verdict.Board
+	board *verdict.Board
 	xids  *events.Subscription // nil: none
 
 	mu       sync.Mutex
@@ -80,7 +82,7 @@ type supplied struct{ collector, device string }
 
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
+	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
@@ -98,7 +100,7 @@ func New(o Options) *Watch {
 }
 
 // Board is where verdicts are published.
-func (w *Watch) Board() *verdict.Board { return &w.board }
+func (w *Watch) Board() *verdict.Board { return w.board }
 
 // Observe takes what a witness says. It waits for nothing but other callers.
 func (w *Watch) Observe(o Observation) {

@@ -39,7 +39,7 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	}
 	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // in Kubernetes two vendors on a node have a pod each
 	return opamp.Identity{
-		InstanceID: InstanceID(ctx, cfg.Remote.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: cfg.Remote.NodeLabels,
+		InstanceID: InstanceID(ctx, r.o.Settings.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
 	}
 }
 

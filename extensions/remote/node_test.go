@@ -31,8 +31,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// exporter is the exporter around a Remote: what the Desk and the Remote ask of it.
-type exporter struct {
+// fakeExporter is the exporter around a Remote: what the Desk and the Remote ask of it.
+type fakeExporter struct {
 	bench // the engine
 	board view.Board
 
@@ -41,26 +41,26 @@ type exporter struct {
 	costs  []session.Costs
 }
 
-func (e *exporter) Board() *view.Board { return &e.board }
-func (*exporter) Sync(time.Time)       {}
-func (*exporter) Series() int          { return 16 }
+func (e *fakeExporter) Board() *view.Board { return &e.board }
+func (*fakeExporter) Sync(time.Time)       {}
+func (*fakeExporter) Series() int          { return 16 }
 
-func (e *exporter) Status() []session.CollectorStatus {
+func (e *fakeExporter) Status() []session.CollectorStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.states
 }
 
-func (e *exporter) Costs() []session.Costs {
+func (e *fakeExporter) Costs() []session.Costs {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.costs
 }
 
 // newExporter returns a node of two GPUs, and what takes lists for it.
-func newExporter(t *testing.T, change func(*config.Config)) (*exporter, *Remote) {
+func newExporter(t *testing.T, change func(*Settings)) (*fakeExporter, *Remote) {
 	t.Helper()
-	e := &exporter{bench: bench{t: t}}
+	e := &fakeExporter{bench: bench{t: t}}
 	e.board.Store(gpus(2, listA))
 	gpu := func(id string) session.DeviceStatus {
 		return session.DeviceStatus{Device: collector.Device{ID: id, Level: field.GPU, Model: "H100"}, State: session.Up}
@@ -70,12 +70,13 @@ func newExporter(t *testing.T, change func(*config.Config)) (*exporter, *Remote)
 		{Name: "dcgm", Cause: session.CauseStandby, Reason: "nvml serves", Devices: []session.DeviceStatus{gpu("GPU-0")}},
 	}
 	cfg := config.Default()
-	cfg.Remote.Mode, cfg.Remote.URL = config.RemoteApply, "http://lists"
-	change(cfg)
+	settings := defaults()
+	settings.Mode, settings.URL = ModeApply, "http://lists"
+	change(&settings)
 	local := files().Parse(&config.Content{CSV: []byte(listA), Name: "counters.csv"})
 	desk := lists.New(local, lists.Options{Local: files(), Engine: e, Logger: zap.NewNop()})
 	r, err := New(t.Context(), Options{
-		Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
+		Settings: &settings, Config: cfg, Version: "1.2.3", Hostname: "node-7", Desk: desk, Engine: e, Page: e, Registerer: prometheus.NewRegistry(), Logger: zap.NewNop(),
 	})
 	must(t, err)
 	return e, r
@@ -84,7 +85,7 @@ func newExporter(t *testing.T, change func(*config.Config)) (*exporter, *Remote)
 // TestFacts: what an OpAMP server hears of a node.
 func TestFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, r := newExporter(t, func(*config.Config) {})
+		e, r := newExporter(t, func(*Settings) {})
 		e.costs = []session.Costs{{Collector: "nvml", Sources: map[string]session.SourceCost{
 			"GPU-0": {Samples: 10, Time: time.Second, MissedTicks: 3}, "GPU-1": {Samples: 10, Time: 5 * time.Second},
 		}}}
@@ -143,7 +144,7 @@ func TestFacts(t *testing.T) {
 
 // TestMeasure: what a list costs, by source and by call.
 func TestMeasure(t *testing.T) {
-	e, r := newExporter(t, func(*config.Config) {})
+	e, r := newExporter(t, func(*Settings) {})
 	e.costs = []session.Costs{{
 		Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Time: time.Second}}, Calls: map[string]time.Duration{"read": time.Minute},
 	}}
@@ -234,9 +235,9 @@ func TestOpAMPServerDelivers(t *testing.T) {
 			must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}), 0o600))
 			must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 
-			e, r := newExporter(t, func(c *config.Config) {
-				c.Remote.URL, c.Remote.Interval = strings.Replace(h.URL, "https", scheme, 1), time.Second
-				c.Remote.CAFile, c.Remote.TokenFile, c.Remote.NodeLabels = ca, token, map[string]string{"rack": "r7"}
+			e, r := newExporter(t, func(c *Settings) {
+				c.URL, c.Interval = strings.Replace(h.URL, "https", scheme, 1), time.Second
+				c.CAFile, c.TokenFile, c.NodeLabels = ca, token, map[string]string{"rack": "r7"}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -261,7 +262,7 @@ func TestOpAMPServerDelivers(t *testing.T) {
 func TestRunWaitsForDevices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
-		e, r := newExporter(t, func(*config.Config) {})
+		e, r := newExporter(t, func(*Settings) {})
 		r.source.(*URL).client.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
 			asked.Add(1)
 			return nil, errors.New("no route")

@@ -38,6 +38,7 @@ type Page interface {
 
 // Options of New.
 type Options struct {
+	Settings   *Settings
 	Config     *config.Config
 	Version    string // of the exporter
 	Hostname   string
@@ -59,14 +60,14 @@ type Remote struct {
 // New returns a Remote and puts the list that it has kept into service. It must be called before the engine runs. ctx
 // bounds its reading of files.
 func New(ctx context.Context, o Options) (*Remote, error) {
-	c := &o.Config.Remote
+	c := o.Settings
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, err // config has checked it
 	}
 	n := &node{o: o, changed: make(chan struct{})}
 	m := newManager(managerOptions{
-		Mode: c.Mode, Report: c.Mode == config.RemoteReport, Directory: c.Directory, Origin: transport.Origin(c.URL), Guard: GuardOf(c),
+		Mode: c.Mode, Report: c.Mode == ModeReport, Directory: c.Directory, Origin: transport.Origin(c.URL), Guard: GuardOf(c),
 		Board: o.Engine.Board(), Desk: o.Desk, Meter: n, Logger: o.Logger,
 	})
 	n.manager = m
@@ -89,7 +90,7 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 
 // newAgent returns the agent of the OpAMP server at u.
 func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport.Credentials) (*opamp.Agent, error) {
-	cfg := r.o.Config
+	cfg := r.o.Settings
 	// A WebSocket begins with an HTTP request, and the transport sees only that.
 	request := *u
 	request.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
@@ -99,22 +100,22 @@ func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport
 	}, []string{"offer"})
 	r.o.Registerer.MustRegister(ignored)
 	return opamp.New(opamp.Options{
-		URL: u, Transport: transport.New(&request, credentials), Interval: cfg.Remote.Interval, MaxBytes: cfg.Remote.Limits.Bytes,
+		URL: u, Transport: transport.New(&request, credentials), Interval: cfg.Interval, MaxBytes: cfg.Limits.Bytes,
 		Identity: r.identity(ctx), Node: r.node, Desk: r.Manager, Ignored: ignored, Logger: r.o.Logger,
 	})
 }
 
 // GuardOf returns the guard that the flags describe.
-func GuardOf(c *config.Remote) Guard {
+func GuardOf(c *Settings) Guard {
 	return Guard{
 		Bytes: c.Limits.Bytes, Fields: c.Limits.Fields, Series: c.Limits.Series, Interval: c.Limits.Interval, Cost: c.Limits.Cost,
-		Profiling:      slices.Contains(c.Allow, config.AllowProfiling),
-		ChangingLabels: slices.Contains(c.Allow, config.AllowChangingLabels),
+		Profiling:      slices.Contains(c.Allow, AllowProfiling),
+		ChangingLabels: slices.Contains(c.Allow, AllowChangingLabels),
 	}
 }
 
 // Name names the stage of Run.
-func (r *Remote) Name() string { return "lists of " + transport.Origin(r.o.Config.Remote.URL) }
+func (r *Remote) Name() string { return "lists of " + transport.Origin(r.o.Settings.URL) }
 
 // openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
 const openPatience = 30 * time.Second
@@ -124,7 +125,7 @@ const openPoll = 100 * time.Millisecond
 
 // Run asks the server until ctx ends.
 func (r *Remote) Run(ctx context.Context) error {
-	c := &r.o.Config.Remote
+	c := r.o.Settings
 	r.o.Logger.Info("lists come from a server", zap.String("server", transport.Origin(c.URL)), zap.String("mode", c.Mode), zap.Duration("interval", c.Interval))
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -74,10 +74,6 @@ type Config struct {
 	Containers Containers
 	HPCJobDir  string
 	HPCLabels  []string // further labels of jobs: user, partition
-	History    History
-	Recorder   Recorder
-	Health     Health
-	Remote     Remote
 	Dump       Dump
 	Log        Log
 
@@ -122,7 +118,6 @@ type Web struct {
 	Pprof                bool
 	Reload               bool
 	Release              bool
-	Page                 string // PageOff, PageAnonymous or PageFull
 }
 
 // Kubernetes is how devices are mapped to pods.
@@ -163,24 +158,6 @@ type Containers struct {
 	Socket string // of the CRI; "" means that it is not asked
 }
 
-// History is how many of the last samples are kept.
-type History struct {
-	Age   time.Duration
-	Bytes int64
-}
-
-// Wanted says whether any are.
-func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
-
-// Recorder is the flight recorder.
-type Recorder struct {
-	Directory     string // "": nothing is recorded
-	Before, After time.Duration
-	Files         int
-	Bytes         int64
-	Endpoint      bool // POST /-/record
-}
-
 // Dump is the debugging dumps of dcgm-exporter.
 type Dump struct {
 	Enabled        bool
@@ -206,9 +183,6 @@ const (
 	IsolationProcess = "process"
 	LogText          = "text"
 	LogJSON          = "json"
-	PageOff          = "off"       // neither live page nor API
-	PageAnonymous    = "anonymous" // both, without pods, jobs, users and processes
-	PageFull         = "full"
 )
 
 // minInterval is the shortest tick that the sampler takes.
@@ -245,14 +219,9 @@ func Default() *Config {
 			WriteTimeout:   30 * time.Second,
 			IdleTimeout:    2 * time.Minute,
 			MaxConnections: 512,
-			Page:           PageFull,
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},
-		History:          History{Age: 15 * time.Minute, Bytes: 64 << 20},
-		Recorder:         Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
-		Health:           Health{Mode: HealthOn, KernelLog: KernelLogAuto},
-		Remote:           defaultRemote(),
 		Dump:             Dump{Directory: "/tmp/dcgm-exporter-debug", RetentionHours: 24, Compression: true},
 		Log:              Log{Level: zapcore.InfoLevel, Format: LogText},
 	}

@@ -24,9 +24,7 @@ const (
 	GroupPage       Group = "The page"
 	GroupWeb        Group = "Web"
 	GroupOwners     Group = "Kubernetes, containers and jobs"
-	GroupHistory    Group = "History and recordings"
-	GroupHealth     Group = "Health of devices"
-	GroupRemote     Group = "Field lists from a server"
+	GroupAMD        Group = "In place of AMD's exporter"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
 )
@@ -234,8 +232,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	s.Add(Section{Origin: Contract, Flags: slices.Concat(
 		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))})
 	s.Add(Section{Origin: Own, Flags: slices.Concat(
-		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownHistory(c), ownHealth(c), ownFake(c)), Check: (*Config).validate})
-	s.Add(Section{Origin: Own, Flags: ownRemote(c), ParentOnly: true})
+		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)), Check: (*Config).validate})
 	return s
 }
 

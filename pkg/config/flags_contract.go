@@ -6,7 +6,6 @@ import "time"
 const (
 	flagKubernetes = "kubernetes"
 	flagJobs       = "hpc-job-mapping-dir"
-	flagRecorder   = "recorder-directory"
 	flagPodLabels  = "kubernetes-enable-pod-labels"
 )
 

@@ -138,10 +138,6 @@ func ownServing(c *Config) []Flag {
 			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
 		},
 		{
-			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: GroupWeb, Value: OneOf(&c.Web.Page, PageOff, PageAnonymous, PageFull),
-			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
-		},
-		{
 			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, Value: Int(&c.Web.MaxConnections),
 			Metavar: "N", Usage: "Most client connections at a time.",
 		},
@@ -171,94 +167,6 @@ func ownOwners(c *Config) []Flag {
 		{
 			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, Value: Bool(&k.AnnotatePod),
 			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
-		},
-	}
-}
-
-func ownHistory(c *Config) []Flag {
-	return []Flag{
-		{
-			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: GroupHistory, Value: Duration(&c.History.Age),
-			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
-		},
-		{
-			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: GroupHistory, Value: Bytes(&c.History.Bytes),
-			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
-		},
-		{
-			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: GroupHistory, Value: Text(&c.Recorder.Directory),
-			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
-		},
-		{
-			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: GroupHistory, Value: Duration(&c.Recorder.Before),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
-		},
-		{
-			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: GroupHistory, Value: Duration(&c.Recorder.After),
-			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
-		},
-		{
-			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: GroupHistory, Value: Int(&c.Recorder.Files),
-			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
-		},
-		{
-			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: GroupHistory, Value: Bytes(&c.Recorder.Bytes),
-			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
-		},
-		{
-			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: GroupHistory, Value: Bool(&c.Recorder.Endpoint),
-			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
-		},
-	}
-}
-
-func ownRemote(c *Config) []Flag {
-	r := &c.Remote
-	return []Flag{
-		{
-			Name: flagRemote, Env: "WARPGAUGE_REMOTE_CONFIG", Group: GroupRemote, Value: OneOf(&r.Mode, RemoteOff, RemoteReport, RemoteApply),
-			Metavar: "off|report|apply", Usage: "What is done with the field list of --remote-url. apply: it is checked against the guard and put into service; report: it is checked and compared, and nothing changes; off: no server is asked.",
-		},
-		{
-			Name: "remote-url", Env: "WARPGAUGE_REMOTE_URL", Group: GroupRemote, Value: Text(&r.URL),
-			Metavar: "URL", Needs: flagRemote, Usage: "Where the list is: http:// or https:// for a file on a web server, opamp+http://, opamp+https://, opamp+ws:// or opamp+wss:// for an OpAMP server.",
-		},
-		{
-			Name: "remote-interval", Env: "WARPGAUGE_REMOTE_INTERVAL", Group: GroupRemote, Value: Duration(&r.Interval),
-			Metavar: "DURATION", Needs: flagRemote, Usage: "How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval.",
-		},
-		{
-			Name: "remote-directory", Env: "WARPGAUGE_REMOTE_DIRECTORY", Group: GroupRemote, Value: Text(&r.Directory),
-			Metavar: "DIR", Needs: flagRemote, Usage: "Where the last good list of the server is kept, for a start without the server. Unset: none is kept, and the local list serves until the server answers.",
-		},
-		{
-			Name: "remote-allow", Env: "WARPGAUGE_REMOTE_ALLOW", Group: GroupRemote, Value: List(&r.Allow),
-			Metavar: "CLASS,…", Needs: flagRemote, Usage: "Fields that the server may ask for although they are refused else. profiling: DCGM_FI_PROF_…, whose hardware one program at a time can use; changing-labels: labels that make new series each time their value changes.",
-		},
-		{
-			Name: "remote-limit", Env: "WARPGAUGE_REMOTE_LIMIT", Group: GroupRemote, Value: limits{&r.Limits},
-			Metavar: "NAME=VALUE,…", Needs: flagRemote, Usage: "What a list of the server may not exceed. bytes: its size; fields; series: on this node's page; interval: the shortest one; cost: seconds in vendors' libraries per second, of all devices together.",
-		},
-		{
-			Name: "remote-token-file", Env: "WARPGAUGE_REMOTE_TOKEN_FILE", Group: GroupRemote, Value: Text(&r.TokenFile),
-			Metavar: "FILE", Needs: flagRemote, Usage: "A bearer token that is sent to the server, only over TLS or to this machine. The file is read again for each request.",
-		},
-		{
-			Name: "remote-ca-file", Env: "WARPGAUGE_REMOTE_CA_FILE", Group: GroupRemote, Value: Text(&r.CAFile),
-			Metavar: "FILE", Needs: flagRemote, Usage: "Certificates (PEM) of which one must have signed the server's. Read again when it changes.",
-			ShownDefault: "those of the system",
-		},
-		{
-			Name: "remote-cert-file", Env: "WARPGAUGE_REMOTE_CERT_FILE", Group: GroupRemote, Value: Text(&r.CertFile),
-			Metavar: "FILE", Needs: flagRemote, Usage: "This node's certificate (PEM) for the server. Read again when it changes.",
-		},
-		{
-			Name: "remote-key-file", Env: "WARPGAUGE_REMOTE_KEY_FILE", Group: GroupRemote, Value: Text(&r.KeyFile),
-			Metavar: "FILE", Needs: flagRemote, Usage: "The private key (PEM) of --remote-cert-file.",
-		},
-		{
-			Name: "node-label", Env: "WARPGAUGE_NODE_LABEL", Group: GroupRemote, Value: pairs{&r.NodeLabels},
-			Metavar: "NAME=VALUE,…", Needs: flagRemote, Usage: "Labels that an OpAMP server chooses this node's list by. They are not on the page.",
 		},
 	}
 }

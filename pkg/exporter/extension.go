@@ -6,7 +6,7 @@
 // An Extension is a capability beside the page, such as the judgement of health. It is a folder
 // with its flags, goroutines, routes and tests, uses the core through Core, and never imports
 // another extension. What few extensions need are interfaces of one method, which the exporter
-// looks for: Reader. Commands of an extension are lines of the program's table of commands.
+// looks for: Reader, ProcessViewer. Commands of an extension are lines of the program's table of commands.
 package exporter
 
 import (
@@ -17,10 +17,13 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
 	"warpgauge/pkg/owner"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
 )
@@ -41,6 +44,12 @@ type Reader interface {
 	Readings(*config.Config) []field.Reading
 }
 
+// ProcessViewer is an Extension that shows the processes on devices.
+type ProcessViewer interface {
+	// ViewsProcesses reports whether the exporter must be able to read processes.
+	ViewsProcesses() bool
+}
+
 // Stage is a part of the exporter that runs until its context ends.
 type Stage struct {
 	Name  string
@@ -59,10 +68,23 @@ type Core struct {
 	Version  string
 
 	Board    *view.Board    // sources, devices, columns
-	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
+	Engine   *Engine        // states of collectors and their devices
+	Rows     *rows.Reader   // every row of every ring, once
+	Events   *events.Bus    // what happens to devices, collectors and lists
 	Verdicts *verdict.Board // empty until an extension judges devices
-	Status   func() []session.CollectorStatus
+	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
+	Lists    *lists.Desk    // which list is in service, and proposals of others
+	Page     Page
+	NotReady func() []string // why /readyz answers 503; none: it is ready
 
 	Registry *prometheus.Registry // own metrics; extensions register in Start
 	Log      *zap.Logger
+}
+
+// Page is the page of metrics. Extensions start before there is one, so its methods are called by
+// stages and handlers only.
+type Page interface {
+	Counts() []exposition.Count // series that the exporter counts from what happens
+	Sync(now time.Time)         // brings the layout up to date
+	Series() int                // as of the last Sync
 }

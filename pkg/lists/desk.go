@@ -149,7 +149,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 	}
 	d.partial, d.delivered = false, l != nil
 	d.serve(next)
-	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, count(len(next.Fields.Fields), "field")), false)
+	d.publish(fmt.Sprintf("field list of %s: %s", next.Origin, Count(len(next.Fields.Fields), "field")), false)
 	return nil
 }
 
@@ -218,7 +218,7 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 		return d.fail(log, cause, "counters reloaded, but not in every collector", err)
 	}
 	d.reloaded(in, list, cause, Applied)
-	d.publish(fmt.Sprintf("field list reloaded from %s: %s", in.Name, count(len(list.Fields), "field")), false)
+	d.publish(fmt.Sprintf("field list reloaded from %s: %s", in.Name, Count(len(list.Fields), "field")), false)
 	log.Info("counters reloaded", zap.Int("fields", len(list.Fields)))
 	return nil
 }
@@ -285,8 +285,8 @@ func (d *Desk) Run(ctx context.Context, s Signals) error {
 	}
 }
 
-// count writes "1 error" and "2 errors".
-func count(n int, noun string) string {
+// Count writes "1 error" and "2 errors".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

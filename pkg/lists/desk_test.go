@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -450,6 +451,98 @@ func TestServersListThatOneCollectorCannotUse(t *testing.T) {
 	b.want(t, 1, 1, 1, 0) // the counters CSV is good
 }
 
+// A list that could not be put back everywhere is put back by the next reload, although the file is the same.
+func TestReloadAfterAListThatCouldNotBeTakenBack(t *testing.T) {
+	b := newBench(csvA)
+	good := func(context.Context, field.List) error { return nil }
+	bad := func(context.Context, field.List) error { return errors.New("hangs") }
+	b.file = csvA
+	must(t, b.Reload(t.Context(), "test")) // the same file by its name
+	b.reloads(bad)
+	if b.serve(t, "x", csvB) == nil {
+		t.Fatal("a list that no collector can use is in service")
+	}
+	b.reloads(good)
+	must(t, b.Reload(t.Context(), "test"))
+	b.want(t, 1, 1, 1, 0)
+	b.wantApplied(t, 2, 1, 1)
+
+	// A list of a server that is good is in service everywhere.
+	b.reloads(bad)
+	_ = b.serve(t, "x", csvB)
+	b.reloads(good)
+	must(t, b.serve(t, "y", csvProf))
+	must(t, b.serve(t, "", ""))
+	must(t, b.Reload(t.Context(), "test"))
+	b.want(t, 1, 1, 2, 0)
+
+	// While a server's list is in service the local one needs no change.
+	must(t, b.serve(t, "y", csvProf))
+	b.reloads(bad)
+	_ = b.serve(t, "x", csvB)
+	b.reloads(good)
+	must(t, b.Reload(t.Context(), "test"))
+	b.want(t, 1, 1, 3, 0)
+}
+
+// A server may deliver the local list: it is the server's from then on.
+func TestServerDeliversTheLocalList(t *testing.T) {
+	b := newBench(csvA)
+	must(t, b.serve(t, "r", csvA))
+	if s := b.Status(); s.InService.Origin != "http://lists" || s.InService.Hash != s.Local.Hash {
+		t.Errorf("in service is %+v", s.InService)
+	}
+}
+
+// The metrics of a server's list.
+func TestDeliveryMetrics(t *testing.T) {
+	b := newBench(csvA)
+	count := func(name string) int {
+		n, err := testutil.GatherAndCount(b.reg, name)
+		must(t, err)
+		return n
+	}
+	if n := count("warpgauge_remote_config_status"); n != 0 {
+		t.Errorf("%d series without a server", n)
+	}
+	b.SetDelivery(Delivery{Status: Refused, Refused: []Refusal{{Text: "x"}}, Unkept: "full", Since: time.Now()})
+	if b.metric(t, "warpgauge_remote_config_status", "refused") != 1 || b.metric(t, "warpgauge_remote_refused_lines", "") != 1 || b.metric(t, "warpgauge_remote_unkept", "") != 1 {
+		t.Error("metrics of a refused list")
+	}
+	if n := count("warpgauge_list_until_timestamp_seconds"); n != 0 {
+		t.Error("a list without an end has one")
+	}
+	until := time.Now().Add(time.Hour)
+	turn, err := b.Begin(t.Context())
+	must(t, err)
+	must(t, turn.Serve(t.Context(), &List{Hash: "x", Until: until}))
+	turn.End()
+	if got := b.metric(t, "warpgauge_list_until_timestamp_seconds", ""); got != float64(until.Unix()) {
+		t.Errorf("the list ends at %v, want %v", got, until.Unix())
+	}
+}
+
+// A configuration file of a server has a list and intervals only; lines are those of the file.
+func TestParseDelivered(t *testing.T) {
+	f := NewFiles(config.Default(), nil, nil, nil)
+	const list = "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}\n"
+	p := f.ParseDelivered([]byte(list+"collections:\n- {name: all, every: 10s, metrics: {include: ['*']}}\n"), "x", true)
+	if p.Err != nil || len(p.Problems) > 0 || len(p.Fields.Fields) != 1 || p.Fields.Fields[0].Interval != 10*time.Second || p.Fields.Fields[0].Line != 4 {
+		t.Errorf("%+v", p)
+	}
+	p = f.ParseDelivered([]byte(strings.Replace(strings.Replace(list, "version: 2", "version: 1", 1), "fields:", "fields:", 1)+"collection: {interval: 5s}\n"), "x", true)
+	if p.Err != nil || p.Fields.Fields[0].Interval != 5*time.Second {
+		t.Errorf("an interval for all: %+v", p)
+	}
+	p = f.ParseDelivered([]byte(list+"server: {maxConcurrentScrapes: 1}\n"), "x", true)
+	if len(p.Problems) != 1 || p.Problems[0].Line != 5 || p.Problems[0].Severity != field.Error {
+		t.Errorf("settings of a server: %+v", p.Problems)
+	}
+	if p := f.ParseDelivered([]byte("version: 9\n"), "x", true); p.Err == nil {
+		t.Error("a file of an unknown version has a list")
+	}
+}
+
 // The list that was kept is in service before anything samples.
 func TestRestore(t *testing.T) {
 	b := newBench(csvA)
@@ -482,6 +575,8 @@ func TestAnnotations(t *testing.T) {
 		check(errEmpty.Error())
 		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Refused: []Refusal{{4, "x"}}, Since: time.Now()})
 		check("line 3: no such field")
+		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: time.Now()}) // no other answer
+		check(errEmpty.Error())
 		b.SetDelivery(Delivery{Status: Applied, Since: time.Now().Add(1)})
 		check(errEmpty.Error())
 		got := b.published()

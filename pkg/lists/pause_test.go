@@ -23,6 +23,9 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		}
 		must(t, b.PauseProfiling(t.Context(), 0, "test"))
 		after(9*time.Minute, temperature)
+		after(2*time.Minute, temperature, active)
+		must(t, b.PauseProfiling(t.Context(), 0, "test"))
+		after(9*time.Minute, temperature)
 		if !b.Status().Paused || b.metric(t, "warpgauge_profiling_paused", "") != 1 {
 			t.Error("the status does not show the pause")
 		}
@@ -84,5 +87,29 @@ func TestARenewedPauseIsNotEndedByTheFormer(t *testing.T) {
 		if b.wantRead(t, temperature, active); b.Status().Paused {
 			t.Error("the second pause has not ended")
 		}
+	})
+}
+
+// TestAPauseIsRenewedWhileItsEndWaits: the end of the first pause waits for the Turn when a second pause replaces it.
+func TestAPauseIsRenewedWhileItsEndWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(csvProf)
+		must(t, b.PauseProfiling(t.Context(), time.Minute, "test"))
+		time.Sleep(50 * time.Second)
+		turn, err := b.Begin(t.Context()) // a reload
+		must(t, err)
+		time.Sleep(15 * time.Second)
+		var second sync.WaitGroup
+		second.Go(func() { _ = b.PauseProfiling(t.Context(), 10*time.Minute, "test") })
+		synctest.Wait()
+		turn.End()
+		second.Wait()
+		b.wantRead(t, temperature)
+		if n := b.logs.FilterMessageSnippet("ends by itself").Len(); n != 0 {
+			t.Error("the first pause has ended although it was renewed")
+		}
+		b.wantApplied(t, 1, 1)
+		time.Sleep(10 * time.Minute)
+		b.wantRead(t, temperature, active)
 	})
 }

@@ -1,0 +1,99 @@
+// Package extension is the health extension: it joins the rules (package health) with what they judge, the readings and
+// states of devices, early signs (signs), the kernel's log (kernellog) and the PCI bus (pci), and with who acts on
+// verdicts (consumer). Verdicts go to the core's board, changes of them to its bus of events.
+package extension
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/signs"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/field"
+)
+
+// Extension implements exporter.Extension.
+type Extension struct {
+	Settings
+	parts
+}
+
+// parts are what Start has built.
+type parts struct {
+	watch *health.Watch
+	host  *hostEvents
+	signs *signs.Signs
+}
+
+// New returns the extension with the defaults of its flags.
+func New() *Extension { return &Extension{Settings: defaults()} }
+
+var _ interface {
+	exporter.Extension
+	exporter.Reader
+} = (*Extension)(nil)
+
+// Readings implements exporter.Reader: what the rules judge.
+func (e *Extension) Readings(cfg *config.Config) []field.Reading {
+	rules, err := health.Select(e.Rules)
+	if err != nil || e.Mode == ModeOff {
+		return nil // Settings.check reports the error
+	}
+	return rules.Readings(max(cfg.SlowInterval, cfg.Interval))
+}
+
+// Start implements exporter.Extension.
+func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {
+	rules, err := health.Select(e.Rules)
+	if err != nil || e.Mode == ModeOff {
+		return nil, nil, err
+	}
+	cfg, directory := c.Config, e.directory(c.Config, c.Lookup)
+	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
+		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
+	}
+	w := health.New(health.Options{
+		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Board: c.Verdicts,
+		Directory: directory, BootID: health.BootID(),
+		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
+		Events: c.Events, Logger: c.Log,
+	})
+	host := newHostEvents(&e.Settings, c, w, directory)
+	o := signs.Options{Rows: c.Rows, Observe: w.Observe, Calls: c.Engine.SampleTimes, Registerer: c.Registry}
+	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
+		o.Owners = c.Owners
+	}
+	e.parts = parts{w, host, signs.New(o)}
+	c.Registry.MustRegister(w)
+	c.Events.Gate = host
+
+	stages := append([]exporter.Stage{stage("health", w.Run)}, host.stages()...)
+	stages = append(stages, stage("early signs", e.signs.Run))
+	told, err := e.consumers(c)
+	return append(stages, told...), nil, err
+}
+
+func stage(name string, run func(context.Context) error) exporter.Stage {
+	return exporter.Stage{Name: name, Run: run, Grace: exporter.ShortGrace}
+}
+
+// directory returns where conditions are kept: the flag's value, even if it is empty; else a place in the directory
+// that systemd has made for this service.
+func (s *Settings) directory(cfg *config.Config, lookup func(string) (string, bool)) string {
+	if s.inMemory {
+		return ""
+	}
+	if cfg.Source(flagDirectory) != config.FromDefault {
+		return s.Directory
+	}
+	state, _ := lookup("STATE_DIRECTORY")
+	if state, _, _ = strings.Cut(state, ":"); !filepath.IsAbs(state) { // systemd may name several
+		return ""
+	}
+	return filepath.Join(state, "health")
+}

@@ -1,0 +1,382 @@
+package extension
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
+	"warpgauge/pkg/view"
+
+	"github.com/google/go-cmp/cmp"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/live/api"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
+	"warpgauge/pkg/verdict"
+)
+
+// judgedNode is a simulated node in a synctest bubble whose health is judged.
+type judgedNode struct {
+	*testing.T
+	*exporter.Pipeline
+	*Extension
+	log   *api.Log
+	world *fake.World
+}
+
+func newJudgedNode(t *testing.T, profile, csv string, args ...string) *judgedNode {
+	t.Helper()
+	return newFaultyNode(t, fake.Options{Profile: profile}, csv, args...)
+}
+
+// newFaultyNode is newJudgedNode with faults from its start on.
+func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *judgedNode {
+	t.Helper()
+	o.Devices, o.Seed = 2, 1
+	w, err := fake.NewWorld(o)
+	must(t, err)
+	e := New()
+	node := exportertest.Node{
+		Vendors: []exporter.Vendor{{Name: "fake", Simulated: true, Open: w.Collector}}, Extensions: []exporter.Extension{e}, CSV: csv,
+		Args: append([]string{"--isolation=none", "--rescan-interval=1s", "--health-directory="}, args...),
+	}
+	p := node.Pipeline(t)
+	log := api.NewLog(time.Now)
+	log.Subscribe(p.Core().Events)
+	must(t, p.Extend())
+	p.AddPages()
+	run := []func(context.Context) error{p.Engine.Run, p.Rows.Run, log.Run}
+	if e.watch != nil {
+		run = append(run, e.watch.Run)
+	}
+	done := make(chan bool, len(run))
+	for _, f := range run {
+		go func() { _ = f(t.Context()); done <- true }()
+	}
+	t.Cleanup(func() {
+		w.Release()
+		for range run {
+			<-done
+		}
+	})
+	return &judgedNode{T: t, Pipeline: p, Extension: e, log: log, world: w}
+}
+
+// hidden returns the fields that are read in addition to the list.
+func (n *judgedNode) hidden(v *view.View) []string {
+	c := n.Core()
+	return (&exporter.Program{Extensions: []exporter.Extension{n.Extension}}).HiddenOf(c.Config, c.Lists.Status().InService.Fields, v, "fake")
+}
+
+// verdict is that on a GPU, or on a switch if a case is about one.
+func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict) {
+	for _, v := range n.watch.Board().Load().Verdicts {
+		if v.Device.Level == level && v.Device.Parent == "" && (level != field.GPU || v.Device.GPU == gpu) {
+			return v
+		}
+	}
+	return out
+}
+
+// events of health of a device.
+func (n *judgedNode) events(id string) (out []string) {
+	all, _ := n.log.After(0)
+	for _, e := range all {
+		if e.Kind == api.KindHealth && e.Device == id {
+			out = append(out, e.Text)
+		}
+	}
+	return out
+}
+
+func (n *judgedNode) inject(f fake.Fault) (heal func()) {
+	n.Helper()
+	if f.Kind != fake.Devices && f.Kind != fake.OpenFails && len(f.Switches) == 0 {
+		f.GPUs = []fake.Span{{First: 1, Last: 1}}
+	}
+	heal, err := n.world.Inject(f)
+	must(n.T, err)
+	return heal
+}
+
+// fault is how a rule's fault is scripted.
+type fault struct {
+	profiles []string
+	csv      string // asked for in addition
+	level    field.Level
+	begin    func(n *judgedNode) (end func())
+	wait     time.Duration // longer than usual until it is seen
+}
+
+const (
+	nvidiaNode = "dgx-h100"
+	amdNode    = "mi300x"
+	reading    = 30 * time.Second // of readings that only health needs
+)
+
+// faultOf is the fault of a rule on simulated nodes; false if it has none.
+func faultOf(r *health.Rule) (fault, bool) {
+	both := []string{nvidiaNode, amdNode}
+	code, isXID := strings.CutPrefix(r.Name, "xid_")
+	switch {
+	case r.Name == "lost":
+		return fault{profiles: both, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Lost}) }}, true
+	case r.Name == "stalled" || r.Name == "hung":
+		return fault{profiles: both, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Stalled}) }}, true
+	case r.Name == "missing":
+		return fault{profiles: both, wait: 20 * time.Second, begin: func(n *judgedNode) func() { return n.inject(fake.Fault{Kind: fake.Devices, Count: 1}) }}, true
+	case r.Name == "released":
+		return fault{profiles: both, begin: func(n *judgedNode) func() {
+			must(n.T, n.Engine.Release(n.Context(), ""))
+			return func() { n.Engine.Resume("") }
+		}}, true
+	case isXID:
+		xid, _ := strconv.Atoi(code)
+		return fault{profiles: []string{nvidiaNode}, begin: func(n *judgedNode) func() {
+			n.inject(fake.Fault{Kind: fake.XID, XID: xid})
+			return func() { n.reset() }
+		}}, true
+	case slices.Contains(earlySigns, r.Name): // package signs has their faults
+		return fault{profiles: both, begin: func(n *judgedNode) func() {
+			o := health.Observation{Reason: r.Name, Device: n.verdict(field.GPU, "1").Device.ID, Source: "early signs", Text: "seen"}
+			n.watch.Observe(o)
+			o.Over = true
+			return func() { n.watch.Observe(o) }
+		}}, true
+	case len(r.Readings) == 0:
+		return kernelFault(r)
+	}
+	d, _ := field.ByID(r.Readings[0])
+	f := fault{profiles: both, wait: reading}
+	bad := fake.Fault{Kind: fake.Absurd, Field: d, Value: r.Threshold, Label: r.Label}
+	switch {
+	case d.Vendor == field.VendorAMD:
+		f.profiles = []string{amdNode}
+	case d.ID == field.GPUHealth:
+		f.profiles, f.csv = []string{nvidiaNode}, "DCGM_EXP_GPU_HEALTH_STATUS, gauge, h, interval=1s\n"
+		bad = fake.Fault{Kind: fake.Health, Watch: "MEM", Fail: r.Threshold >= 20}
+	case d.Level == field.Switch || d.Level == field.Link:
+		f.profiles, f.csv, f.level = []string{nvidiaNode}, d.Name+", gauge, x, interval=1s\n", field.Switch
+		bad.Switches = []fake.Span{{First: 0, Last: 0}}
+	case d.ID != 150 && d.ID != 311 && d.ID != 391:
+		f.profiles = []string{nvidiaNode} // AMD's GPUs have none of it
+	}
+	switch r.Test {
+	case rules.Rises:
+		bad.Value = 10 * r.Threshold
+	case rules.Falls:
+		bad.Value = r.Threshold - 1
+	}
+	f.begin = func(n *judgedNode) func() {
+		heal := n.inject(bad)
+		return func() {
+			heal()
+			if r.End == health.AfterReset {
+				n.reset()
+			}
+		}
+	}
+	return f, true
+}
+
+// earlySigns are the rules of package signs.
+var earlySigns = []string{"corrected_errors", "nvlink_errors", "spare_rows_low", "throttled", "slow_calls", "straggler"}
+
+// reset has the GPU's energy begin at 0, and says so of switches, which have none.
+func (n *judgedNode) reset() {
+	n.Helper()
+	energy, _ := field.ByID(156)
+	heal := n.inject(fake.Fault{Kind: fake.Absurd, Field: energy, Value: 1})
+	go func() { time.Sleep(reading + 2*time.Second); heal() }()
+	n.watch.Observe(health.Observation{Reason: health.ReasonReset, Device: n.verdict(field.Switch, "").Device.ID})
+}
+
+// TestEveryRule scripts the fault of each rule on a simulated node: the verdict follows within
+// two ticks and the rule's own time, there is one event, and when the fault is over the device
+// is well again by the rule's own end.
+func TestEveryRule(t *testing.T) {
+	for _, r := range health.Table() {
+		if r.Name == "starting" || r.Name == "not_served" {
+			continue // TestHealthOutlivesTheExporter
+		}
+		f, ok := faultOf(&r)
+		if !ok {
+			t.Errorf("rule %s: no fault is scripted for it", r.Name)
+			continue
+		}
+		if f.level == 0 {
+			f.level = field.GPU
+		}
+		for _, profile := range f.profiles {
+			t.Run(r.Name+" "+profile, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { judgeRule(t, profile, &r, &f) })
+			})
+		}
+	}
+}
+
+func judgeRule(t *testing.T, profile string, r *health.Rule, f *fault) {
+	n := newJudgedNode(t, profile, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"+f.csv)
+	time.Sleep(3 * time.Second)
+	before := n.verdict(f.level, "1")
+	if before.State != verdict.OK || before.Reason != "" || before.Action != verdict.ActionNone {
+		t.Fatalf("before the fault the verdict is %v %q %q: %s", before.State, before.Reason, before.Action, before.Text)
+	}
+	end := f.begin(n)
+	time.Sleep(r.For + f.wait + 2*time.Second + time.Second/2)
+	got := n.verdict(f.level, "1")
+	i := slices.IndexFunc(got.Conditions, func(c verdict.Condition) bool { return c.Reason == r.Name })
+	if i < 0 {
+		t.Fatalf("verdict %v %q with %+v, no condition %s", got.State, got.Reason, got.Conditions, r.Name)
+	}
+	if c := got.Conditions[i]; c.State != r.State || c.Action != r.Action || c.Text == "" || c.Since.IsZero() {
+		t.Errorf("the condition is %+v", c)
+	}
+	name, events := r.Name, 1
+	if r.State == verdict.OK { // for information: the verdict does not change
+		name, events = "", 0
+	}
+	if got.State != r.State || got.Reason != name || got.Action != r.Action || (got.Text == "") != (name == "") {
+		t.Errorf("the verdict is %v %q %q %q, want %v %q %q", got.State, got.Reason, got.Action, got.Text, r.State, r.Name, r.Action)
+	}
+	if other := n.verdict(f.level, "0"); f.level == field.GPU && r.Name != "released" && other.State != verdict.OK {
+		t.Errorf("the other GPU is %v %q", other.State, other.Reason)
+	}
+	if e := n.events(before.Device.ID); r.Name != "hung" && len(e) != events {
+		t.Errorf("%d events: %q", len(e), e)
+	}
+	if r.Quiet > 2*time.Hour { // a day of samples takes long: TestQuiet of package health has it
+		return
+	}
+	end()
+	time.Sleep(r.Quiet + 2*reading + 10*time.Second)
+	if got = n.verdict(f.level, "1"); got.State != verdict.OK || len(got.Conditions) > 0 {
+		t.Errorf("after the fault the verdict is %v %q with %+v", got.State, got.Reason, got.Conditions)
+	}
+	if e := n.events(before.Device.ID); events > 0 && (r.Name != "hung" && len(e) != 2 || len(e) < 2 || !strings.HasPrefix(e[len(e)-1], "health is ok")) {
+		t.Errorf("events: %q, want one for the fault and one for its end", e)
+	}
+}
+
+// TestHealthOutlivesTheExporter: what was wrong before a restart is wrong after it, also while
+// no collector can say so, and a device that was well is not said to be.
+func TestHealthOutlivesTheExporter(t *testing.T) {
+	const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
+	directory := "--health-directory=" + filepath.Join(t.TempDir(), "health")
+	want := func(n *judgedNode, gpu string, s verdict.State, reason string) {
+		n.Helper()
+		if v := n.verdict(field.GPU, gpu); v.State != s || v.Reason != reason {
+			n.Errorf("GPU %s is %v %q (%s), want %v %q", gpu, v.State, v.Reason, v.Text, s, reason)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newJudgedNode(t, nvidiaNode, list, directory)
+		time.Sleep(3 * time.Second)
+		n.inject(fake.Fault{Kind: fake.XID, XID: 48})
+		time.Sleep(3 * time.Second)
+		want(n, "1", verdict.Failed, "xid_48")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		n := newFaultyNode(t, fake.Options{Spec: &fake.Spec{Faults: []fake.Fault{{Kind: fake.OpenFails, For: time.Minute}}}}, list, directory)
+		time.Sleep(time.Second / 2)
+		want(n, "0", verdict.Unknown, "starting")
+		want(n, "1", verdict.Failed, "xid_48")
+		time.Sleep(40 * time.Second)
+		want(n, "0", verdict.Unknown, "not_served")
+		want(n, "1", verdict.Failed, "xid_48")
+		time.Sleep(2 * time.Minute)
+		want(n, "0", verdict.OK, "")
+		want(n, "1", verdict.Failed, "xid_48")
+		if e := n.events(n.verdict(field.GPU, "1").Device.ID); len(e) != 0 {
+			t.Errorf("events of what was known before: %q", e)
+		}
+	})
+}
+
+// TestHealthOff: with one flag a list with one field binds one reading of each GPU, and no rule
+// runs.
+func TestHealthOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, off := range []bool{false, true} {
+			args := []string{}
+			if off {
+				args = append(args, "--health=off")
+			}
+			n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", args...)
+			time.Sleep(5 * time.Second)
+			for _, s := range n.Engine.Board().Load().Sources {
+				gpus := map[int]int{}
+				for _, c := range s.Columns {
+					gpus[c.Device]++
+				}
+				for i, got := range gpus {
+					if off != (got == 1) {
+						t.Errorf("health off is %v: %s has %d readings", off, s.Devices[i].ID, got)
+					}
+				}
+			}
+			if got := len(n.Core().Verdicts.Load().Verdicts); off != (got == 0) {
+				t.Errorf("health off is %v: %d verdicts", off, got)
+			}
+			v := n.Engine.Board().Load()
+			if added := n.hidden(v); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
+				t.Errorf("health off is %v: %q are read in addition", off, added)
+			}
+		}
+	})
+}
+
+// TestReadingsOfHealthAreNotShown: what only health needs adds no series, no device and no
+// report of an absent field.
+func TestReadingsOfHealthAreNotShown(t *testing.T) {
+	but := []string{"warpgauge_device_health", "warpgauge_implausible_values_total"} // which counts what was read, whatever for
+	var off []string
+	for _, r := range health.Table() {
+		off = append(off, r.Name+"=off")
+	}
+	for _, profile := range fake.Profiles() {
+		shown := func(args ...string) (out []string) {
+			synctest.Test(t, func(t *testing.T) {
+				const list = "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_FI_DEV_FAN_SPEED, gauge, f\n"
+				n := newJudgedNode(t, profile, list, append(args, "--absent-fields", "--enable-exporter-metrics=false")...)
+				time.Sleep(5 * time.Second)
+				n.Renderer.Sync(time.Now())
+				for line := range strings.Lines(string(n.Renderer.Page(exposition.Text, false))) {
+					out = append(out, line[:strings.LastIndexByte(line, ' ')+1])
+				}
+				families, err := n.Registry.Gather()
+				must(t, err)
+				for _, f := range families {
+					for _, m := range f.GetMetric() {
+						if ours := strings.HasPrefix(f.GetName(), "warpgauge_"); ours && !slices.Contains(but, f.GetName()) {
+							out = append(out, f.GetName()+fmt.Sprint(m.GetLabel()))
+						}
+					}
+				}
+			})
+			return out
+		}
+		with, without := shown(), shown("--health-rules="+strings.Join(off, ","))
+		if d := cmp.Diff(without, with); d != "" {
+			t.Errorf("%s: what is shown without readings for health, and with them (-without +with):\n%s", profile, d)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,279 @@
+package extension
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/kernellog"
+	"warpgauge/extensions/health/pci"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
+)
+
+// Sources of observations that are no collectors.
+const (
+	sourceKernelLog = "kernel log"
+	sourcePCI       = "pci"
+)
+
+// engine reports the states of collectors and of their devices.
+type engine interface {
+	Status() []session.CollectorStatus
+	// Vendor returns the vendor of a collector's devices; nil: none or several.
+	Vendor(collector string) *field.Vendor
+	// AwaitOpened returns when every collector has opened its library, or has failed to.
+	AwaitOpened(context.Context)
+}
+
+// hostEvents observes devices through the host instead of the vendors' libraries: the kernel's log and the PCI bus.
+// The ledger counts an XID once that both the log and a library report.
+type hostEvents struct {
+	engine  engine
+	observe func(health.Observation)
+	events  *events.Bus
+	log     *kernellog.Log // nil: not read
+	ledger  *kernellog.Ledger
+	missing *pci.Missing
+	bus     pci.Bus
+
+	// What is known of addresses, of the goroutine that reads the log.
+	devices map[pci.Address]collector.Device
+	ports   map[pci.Address]pci.Address // boards by the port that only they are behind; zero: several
+	boards  map[pci.Address]bool
+	asOf    time.Time
+	// unserved are GPUs that only the log knows, such as those that have fallen off the bus.
+	unserved map[pci.Address]bool
+}
+
+// maxUnserved is how many boards the log alone can name: what it says of further ones counts
+// for none of them, as each has series, and may have a verdict.
+const maxUnserved = 64
+
+// newHostEvents returns the second sources. Nothing is read before their stages run.
+func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, directory string) *hostEvents {
+	w := &hostEvents{
+		engine: c.Engine, observe: watch.Observe, events: c.Events, bus: pci.NewBus(""), unserved: map[pci.Address]bool{},
+		ledger: kernellog.NewLedger(max(10*time.Second, 3*c.Config.Interval)),
+	}
+	hidden := hiddenVendors(c.Config, c.Lookup)
+	w.missing = pci.New(pci.Options{
+		Bus: w.bus, Expected: settings.ExpectedGPUs, Changed: w.changed, Logger: c.Log,
+		Serving: func() pci.Serving { return serving(c.Engine, c.Verdicts.Load().Verdicts, hidden) },
+	})
+	c.Registry.MustRegister(w.missing)
+	path := settings.KernelLog
+	if path == KernelLogAuto {
+		path = kernellog.Device
+		if c.Engine.Simulated() {
+			path = KernelLogOff // the kernel knows nothing of simulated GPUs
+		}
+	}
+	if path != KernelLogOff {
+		w.log = kernellog.New(kernellog.Options{Path: path, Directory: directory, BootID: health.BootID(), Event: w.kernel, Logger: c.Log})
+		c.Registry.MustRegister(w.log, w.ledger)
+	}
+	return w
+}
+
+func (w *hostEvents) stages() []exporter.Stage {
+	out := []exporter.Stage{stage("GPUs on the PCI bus", w.missing.Run)}
+	if w.log != nil {
+		out = append(out, stage("kernel log", w.follow))
+	}
+	return out
+}
+
+// follow reads the kernel's log once the devices are known, or after some time.
+func (w *hostEvents) follow(ctx context.Context) error {
+	wctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	w.engine.AwaitOpened(wctx)
+	cancel()
+	return w.log.Run(ctx)
+}
+
+// Admit reports whether an event is to be published: an XID that a collector reports is not
+// if the kernel's log had it before.
+func (w *hostEvents) Admit(e events.Event) bool {
+	if e.Kind != events.XID || e.Source == sourceKernelLog || w.log == nil || !w.log.Up() {
+		return true
+	}
+	at, _ := pci.Parse(e.Device.PCIBusID)
+	return w.ledger.Driver(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
+}
+
+// kernelReasons are the rules that lines of the kernel's log are evidence for. What is not in it is
+// counted, and says nothing that needs an action.
+var kernelReasons = map[kernellog.Kind]string{
+	kernellog.XID:            "xid",
+	kernellog.SXidFatal:      "sxid_fatal",
+	kernellog.FellOffBus:     "fell_off_bus",
+	kernellog.RmInitFailed:   "rm_init_failed",
+	kernellog.AERUncorrected: "aer_uncorrected",
+	kernellog.AERFatal:       "aer_fatal",
+	kernellog.AMDReset:       "amdgpu_reset",
+	kernellog.AMDResetDone:   health.ReasonReset,
+	kernellog.AMDResetFailed: "amdgpu_reset_failed",
+	kernellog.AMDRingTimeout: "amdgpu_ring_timeout",
+	kernellog.AMDInitFailed:  "amdgpu_init_failed",
+	kernellog.AMDLost:        "amdgpu_device_lost",
+	kernellog.RASUncorrected: "ras_error",
+	kernellog.RASPoison:      "ras_poison",
+	kernellog.XGMIError:      "xgmi_error",
+}
+
+// kernel takes an event of the kernel's log.
+func (w *hostEvents) kernel(e kernellog.Event) {
+	d, known := w.find(&e)
+	errorOfBus := e.Kind == kernellog.AERCorrected || e.Kind == kernellog.AERUncorrected || e.Kind == kernellog.AERFatal
+	if errorOfBus && !known {
+		return // of another device than a GPU or switch
+	}
+	if at := e.Address.Board(); !known && !w.unserved[at] {
+		if len(w.unserved) < maxUnserved {
+			w.unserved[at] = true
+		} else {
+			e.Address = pci.Address{}
+		}
+	}
+	if !w.ledger.Kernel(kernellog.GPU{Address: e.Address, Number: d.GPU}, &e) {
+		return
+	}
+	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: sourceKernelLog, Text: e.Text}
+	reason := kernelReasons[e.Kind]
+	switch {
+	case e.Kind == kernellog.XID:
+		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, detail(&e, d.ID == ""), e.Text
+		if d.PCIBusID == "" {
+			d.PCIBusID = e.Address.String()
+		}
+		w.events.Publish(event)
+		return
+	case reason != "" && e.Address != (pci.Address{}):
+		w.observe(health.Observation{
+			Reason: reason, Device: d.ID, PCIBusID: e.Address.String(), Time: e.Time, Source: sourceKernelLog, Text: e.Text,
+		})
+	}
+	if e.Kind != kernellog.AERCorrected && e.Kind != kernellog.RASCorrected {
+		event.Bad = reason != "" && e.Kind != kernellog.AMDResetDone
+		w.events.Publish(event)
+	}
+}
+
+// detail is what a line says of an XID in addition to its code.
+func detail(e *kernellog.Event, unknown bool) string {
+	var b strings.Builder
+	if unknown {
+		fmt.Fprintf(&b, ", of the GPU at %s, which no collector serves", e.Address)
+	}
+	if e.Process != "" || e.PID > 0 {
+		fmt.Fprintf(&b, ", process %s (%d)", e.Process, e.PID)
+	}
+	for _, p := range [][2]string{{"channel ", e.Channel}, {"", e.Unit}, {"link ", e.Link}} {
+		if p[1] != "" {
+			b.WriteString(", " + p[0] + p[1])
+		}
+	}
+	if e.Cause > 0 {
+		fmt.Fprintf(&b, ", caused by XID %d", e.Cause)
+	}
+	return b.String()
+}
+
+// lookAgain is for how long it is known which device has an address.
+const lookAgain = 5 * time.Second
+
+// find returns the device of an event, and reports whether it is of a GPU or switch of this
+// node. An error that the port reports which a board is connected to is the board's.
+func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
+	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > lookAgain {
+		w.asOf = now
+		w.refresh()
+	}
+	if board, ok := w.ports[e.Address]; ok && board != (pci.Address{}) {
+		e.Address = board
+	}
+	d, served := w.devices[e.Address.Board()]
+	return d, served || w.boards[e.Address.Board()]
+}
+
+func (w *hostEvents) refresh() {
+	w.devices, w.ports, w.boards = map[pci.Address]collector.Device{}, map[pci.Address]pci.Address{}, map[pci.Address]bool{}
+	for _, c := range w.engine.Status() {
+		for i := range c.Devices {
+			d := &c.Devices[i].Device
+			if at, ok := pci.Parse(d.PCIBusID); ok && session.IsBoard(*d) {
+				w.devices[at.Board()] = *d
+			}
+		}
+	}
+	boards, _ := w.bus.Boards() // none: addresses of devices are known from collectors alone
+	for _, b := range boards {
+		w.boards[b.Address.Board()] = true
+		if _, shared := w.ports[b.Port]; shared {
+			w.ports[b.Port] = pci.Address{}
+		} else if b.Port != (pci.Address{}) {
+			w.ports[b.Port] = b.Address
+		}
+	}
+}
+
+// changed takes a GPU that is missing now, or that is not any longer.
+func (w *hostEvents) changed(g pci.Gone, over bool) {
+	if g.Address != (pci.Address{}) { // else it is not known which device it is
+		w.observe(health.Observation{Reason: "missing", PCIBusID: g.Address.String(), Time: time.Now(), Source: sourcePCI, Text: g.Text, Over: over})
+	}
+}
+
+// serving says which GPUs collectors serve, and of which vendors these are all that the driver has.
+func serving(e engine, known []verdict.Verdict, hidden map[*field.Vendor]bool) pci.Serving {
+	out := pci.Serving{Complete: map[*field.Vendor]bool{}, GPUs: map[pci.Address]bool{}}
+	others := map[string]bool{}
+	status := e.Status()
+	for i := range status {
+		c := &status[i]
+		if v := e.Vendor(c.Name); v != nil && c.Up {
+			out.Complete[v] = !hidden[v]
+		}
+		for j := range c.Devices {
+			d := &c.Devices[j]
+			if d.State == session.Absent || d.Device.Level > field.ComputeInstance {
+				continue
+			}
+			if at, ok := pci.Parse(d.Device.PCIBusID); ok {
+				out.GPUs[at.Board()] = true
+			} else {
+				others[d.Device.GPU] = true
+			}
+		}
+	}
+	out.Others = len(others)
+	for i := range known {
+		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Collector != "" && known[i].Device.Level == field.GPU {
+			out.Known = append(out.Known, at)
+		}
+	}
+	return out
+}
+
+// hiddenVendors are those of which the exporter was asked to serve some GPUs only, or of which
+// the container shows some only.
+func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[*field.Vendor]bool {
+	named, _ := cfg.GPUs.Named()
+	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)
+	out := map[*field.Vendor]bool{}
+	for _, v := range field.Vendors() {
+		visible, set := lookup(v.Visible)
+		hides := set && !slices.Contains([]string{"", "none", "void"}, visible) && !strings.HasSuffix(visible, "all") // management.nvidia.com/gpu=all
+		out[v] = some || hides && v.Visible != ""
+	}
+	return out
+}

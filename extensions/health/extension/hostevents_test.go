@@ -1,0 +1,257 @@
+package extension
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/pkg/verdict"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/kernellog"
+	"warpgauge/extensions/health/pci"
+	"warpgauge/extensions/live/api"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+)
+
+// kernelFault is the fault of a rule that only the kernel's log has: a line of GPU 1.
+func kernelFault(r *health.Rule) (fault, bool) {
+	for kind, reason := range kernelReasons {
+		if reason != r.Name || reason == "xid" {
+			continue
+		}
+		profile := nvidiaNode
+		if strings.HasPrefix(string(kind), "amdgpu") || strings.HasPrefix(string(kind), "ras") || kind == kernellog.XGMIError {
+			profile = amdNode
+		}
+		return fault{profiles: []string{profile}, begin: func(n *judgedNode) func() {
+			at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
+			say := func(k kernellog.Kind) {
+				n.host.kernel(kernellog.Event{Kind: k, Address: at, Time: time.Now(), Text: "a line"})
+			}
+			say(kind)
+			return func() {
+				switch {
+				case r.End != health.AfterReset:
+				case profile == amdNode:
+					say(kernellog.AMDResetDone)
+				default:
+					n.reset()
+				}
+			}
+		}}, true
+	}
+	return fault{}, false
+}
+
+// TestKernelReasonsAreRules: what the kernel's log is evidence for has a rule.
+func TestKernelReasonsAreRules(t *testing.T) {
+	rules := map[string]bool{"xid": true, health.ReasonReset: true}
+	for _, r := range health.Table() {
+		rules[r.Name] = true
+	}
+	for kind, reason := range kernelReasons {
+		if !rules[reason] {
+			t.Errorf("%s: no rule is called %s", kind, reason)
+		}
+	}
+}
+
+// TestWitnesses: XIDs of simulated GPUs and of a log that says the same, or not.
+func TestWitnesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "kmsg")
+		must(t, os.WriteFile(path, nil, 0o644))
+		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n", "--kernel-log="+path)
+		done := make(chan bool)
+		go func() { _ = n.host.log.Run(t.Context()); close(done) }()
+		t.Cleanup(func() { <-done })
+		time.Sleep(3 * time.Second)
+		seq := 0
+		line := func(format string, args ...any) {
+			f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+			must(t, err)
+			seq++
+			fmt.Fprintf(f, "3,%d,%d,-;"+format+"\n", append([]any{seq, seq}, args...)...)
+			must(t, f.Close())
+		}
+		address := func(gpu string) string { return n.verdict(field.GPU, gpu).Device.PCIBusID[4:14] }
+		xid := func(code int) { // of GPU 1
+			_, err := n.world.Inject(fake.Fault{Kind: fake.XID, XID: code, GPUs: []fake.Span{{First: 1, Last: 1}}})
+			must(t, err)
+		}
+		line("NVRM: Xid (PCI:%s): 94, pid=7, name=train, Contained: SM (0x1). RST: No, D-RST: No", address("1"))
+		xid(94)
+		xid(63)
+		time.Sleep(3 * time.Second)
+		line("NVRM: Xid (PCI:%s): 79, pid=7, name=train, GPU has fallen off the bus.", address("0"))
+		line("NVRM: GPU at PCI:%s: x", address("0"))
+		line("NVRM: Xid (PCI:0000:aa:00): 45, pid=7, name=train, Ch 00000008")
+		line("pcieport 0000:00:01.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)") // of no GPU
+		time.Sleep(3 * time.Second)
+		if v := n.verdict(field.GPU, "0"); v.State != verdict.Failed || v.Reason != "xid_79" || len(v.Conditions) != 1 ||
+			v.Conditions[0].Evidence[0].Source != sourceKernelLog || !strings.Contains(v.Conditions[0].Evidence[0].Text, "fallen off the bus") {
+			t.Errorf("after an XID that only the log has the verdict is %+v", v)
+		}
+		time.Sleep(time.Minute)
+		got := seriesOf(t, n.host.ledger, "witness", "xid", "gpu")
+		want := []string{"both 94 1 1", "driver 63 1 1", "kernel_log 45  1", "kernel_log 79 0 1"}
+		if !slices.Equal(got, want) {
+			t.Errorf("warpgauge_xid_witness_total %q, want %q", got, want)
+		}
+		var events []string
+		all, _ := n.log.After(0)
+		for _, e := range all {
+			if e.Kind == api.KindXID || e.Kind == api.KindKernel {
+				events = append(events, e.GPU+" "+e.Source+" "+e.Text)
+			}
+		}
+		slices.Sort(events)
+		wantEvents := []string{
+			" kernel log XID 45: Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda, of the GPU at 00000000:AA:00.0, which no collector serves, process train (7), channel 00000008",
+			"0 kernel log XID 79: GPU has fallen off the bus, process train (7)",
+			"1 fake XID 63: Row remapper: New row marked for remapping, reset gpu to activate.",
+			"1 kernel log XID 94: Contained memory error, process train (7)",
+		}
+		for i, e := range events {
+			if i < len(wantEvents) && strings.HasPrefix(e, "1 ") { // which witness is first is a matter of milliseconds, and their texts are field's
+				events[i], wantEvents[i] = e[:strings.Index(e, "XID")], events[i][:strings.Index(e, "XID")]
+			}
+		}
+		if !slices.Equal(events, wantEvents) {
+			t.Errorf("events\n%q, want\n%q", events, wantEvents)
+		}
+	})
+}
+
+// seriesOf are the series of a collector with a label witness: the values of labels and the value.
+func seriesOf(t *testing.T, c prometheus.Collector, labels ...string) (out []string) {
+	t.Helper()
+	r := prometheus.NewRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			values := map[string]string{}
+			for _, l := range m.GetLabel() {
+				values[l.GetName()] = l.GetValue()
+			}
+			if values[labels[0]] == "" {
+				continue
+			}
+			line := ""
+			for _, l := range labels {
+				line += values[l] + " "
+			}
+			out = append(out, fmt.Sprint(line, m.GetCounter().GetValue()+m.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// fakeEngine has collectors of two vendors.
+type fakeEngine struct{ status []session.CollectorStatus }
+
+func (e *fakeEngine) Status() []session.CollectorStatus { return e.status }
+func (*fakeEngine) AwaitOpened(context.Context)         {}
+
+func (*fakeEngine) Vendor(collector string) *field.Vendor {
+	return map[string]*field.Vendor{"dcgm": field.VendorNVIDIA, "nvml": field.VendorNVIDIA, "rocm": field.VendorAMD}[collector]
+}
+
+// TestServing: which GPUs count as served, and of which vendors these are all.
+func TestServing(t *testing.T) {
+	device := func(state session.State, level field.Level, bus, gpu string) session.DeviceStatus {
+		return session.DeviceStatus{State: state, Device: collector.Device{ID: cmp.Or(bus, gpu), Level: level, PCIBusID: bus, GPU: gpu}}
+	}
+	status := []session.CollectorStatus{
+		{Name: "dcgm", Up: true, Devices: []session.DeviceStatus{
+			device(session.Up, field.GPU, "00000000:1B:00.0", "0"), device(session.Lost, field.GPU, "00000000:43:00.0", "1"),
+			device(session.Absent, field.GPU, "00000000:52:00.0", "2"), device(session.Up, field.Instance, "00000000:61:00.0", "3"),
+			device(session.Up, field.Switch, "00000000:05:00.0", ""), device(session.Up, field.GPU, "", "9"),
+		}},
+		{Name: "nvml", Cause: session.CauseStandby},
+		{Name: "rocm", Cause: session.CauseError},
+	}
+	known := []verdict.Verdict{
+		{Device: collector.Device{Level: field.GPU, PCIBusID: "00000000:52:00.0"}, Collector: "dcgm"},
+		{Device: collector.Device{Level: field.GPU, PCIBusID: "0000:99:00"}}, // by its address alone
+	}
+	got := serving(&fakeEngine{status}, known, nil)
+	bus := func(b uint8) pci.Address { return pci.Address{Bus: b} }
+	if !got.Complete[field.VendorNVIDIA] || got.Complete[field.VendorAMD] || got.Others != 1 || len(got.GPUs) != 3 || !got.GPUs[bus(0x1b)] || !got.GPUs[bus(0x43)] || !got.GPUs[bus(0x61)] ||
+		!slices.Equal(got.Known, []pci.Address{bus(0x52)}) {
+		t.Errorf("serving %+v", got)
+	}
+	if got := serving(&fakeEngine{status}, known, map[*field.Vendor]bool{field.VendorNVIDIA: true}); got.Complete[field.VendorNVIDIA] {
+		t.Error("complete although some GPUs are hidden")
+	}
+}
+
+func TestHiddenVendors(t *testing.T) {
+	f := func(devices, visible string, nvidia, amd bool) {
+		t.Helper()
+		lookup := func(name string) (string, bool) { return visible, visible != "-" && name == "NVIDIA_VISIBLE_DEVICES" }
+		var cfg config.Config
+		var err error
+		cfg.GPUs, err = config.ParseSelector(devices)
+		must(t, err)
+		if got := hiddenVendors(&cfg, lookup); got[field.VendorNVIDIA] != nvidia || got[field.VendorAMD] != amd {
+			t.Errorf("--devices=%s NVIDIA_VISIBLE_DEVICES=%s: %v", devices, visible, got)
+		}
+	}
+	f("f", "-", false, false)
+	f("g", "all", false, false)
+	f("g", "management.nvidia.com/gpu=all", false, false)
+	f("g+i:0", "void", false, false)
+	f("g:0,1", "-", true, true)
+	f("i", "-", true, true)
+	f("f", "0,1", true, false)
+	f("f", "GPU-8a47641b", true, false)
+}
+
+// TestStrangers: a log full of addresses costs a bounded number of series and verdicts, and
+// GPUs that are served have theirs.
+func TestStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "kmsg")
+		must(t, os.WriteFile(path, nil, 0o644))
+		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", "--kernel-log="+path)
+		time.Sleep(3 * time.Second)
+		xid := func(at pci.Address) {
+			n.host.kernel(kernellog.Event{Kind: kernellog.XID, Code: 79, Address: at, Time: time.Now(), Text: "a line"})
+		}
+		for i := range 10 * maxUnserved {
+			xid(pci.Address{Domain: uint32(i + 1), Bus: 1})
+			time.Sleep(time.Second)
+		}
+		at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
+		xid(at)
+		time.Sleep(3 * time.Second)
+		if v := n.verdict(field.GPU, "1"); v.Reason != "xid_79" {
+			t.Errorf("after lines of strangers an XID of a GPU makes it %+v", v)
+		}
+		if got, want := len(n.watch.Board().Load().Verdicts), 2+maxUnserved; got != want {
+			t.Errorf("%d verdicts, want %d", got, want)
+		}
+		// Of each stranger, of the GPU, and of all further strangers together.
+		if got, want := len(seriesOf(t, n.host.ledger, "kind", "pci_bus_id")), maxUnserved+2; got != want {
+			t.Errorf("%d addresses have series, want %d", got, want)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package extension
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"warpgauge/extensions/health"
+	"warpgauge/pkg/config"
+)
+
+// Settings are the extension's flags.
+type Settings struct {
+	Mode          string   // ModeOn or ModeOff
+	Directory     string   // where verdicts outlive the process; "": in memory only
+	Rules         []string // NAME=off, NAME=on or NAME=NUMBER
+	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
+	ExpectedGPUs  int      // 0: unknown
+	AMDSocket     string   // where AMD's device plugin asks; "": nobody answers it
+	NodeCondition bool     // write a condition of the Kubernetes node
+	NodeEvents    bool     // write events of the Kubernetes node
+	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
+
+	inMemory bool
+}
+
+// Values of Settings.Mode.
+const (
+	ModeOn  = "on"
+	ModeOff = "off"
+)
+
+// Values of Settings.KernelLog that are not a path.
+const (
+	KernelLogAuto = "auto"
+	KernelLogOff  = "off"
+)
+
+const (
+	group         config.Group = "Health of devices"
+	flagDirectory              = "health-directory"
+	flagAMDSocket              = "health-amd-socket"
+)
+
+func defaults() Settings { return Settings{Mode: ModeOn, KernelLog: KernelLogAuto} }
+
+// Flags adds the extension's rows.
+func (s *Settings) Flags(set *config.Set) {
+	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
+		{
+			Name: "health", Env: "WARPGAUGE_HEALTH", Group: group, Value: config.OneOf(&s.Mode, ModeOn, ModeOff),
+			Metavar: "on|off",
+			Usage:   "Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched.",
+		},
+		{
+			Name: flagDirectory, Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
+			Metavar: "DIR", Usage: "Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.",
+			ShownDefault: "health in $STATE_DIRECTORY, which systemd sets; else empty",
+		},
+		{
+			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: group, Value: config.List(&s.Rules),
+			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
+		},
+		{
+			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: group, Value: config.Text(&s.KernelLog),
+			Metavar: "MODE|PATH", Usage: "The kernel's log as second witness of what happens to devices. auto: /dev/kmsg, if it may be read; off; or a file of that form.",
+		},
+		{
+			Name: "expected-gpus", Env: "WARPGAUGE_EXPECTED_GPUS", Group: group, Value: config.Int(&s.ExpectedGPUs),
+			Metavar: "N", Usage: "How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case.",
+		},
+		{
+			Name: flagAMDSocket, Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: group, Value: config.Text(&s.AMDSocket),
+			Metavar: "PATH", Usage: "The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none.",
+		},
+		{
+			Name: "health-node-condition", Env: "WARPGAUGE_HEALTH_NODE_CONDITION", Group: group, Value: config.Bool(&s.NodeCondition),
+			Usage: "Write the health of this node's GPUs into a condition of the Kubernetes node.",
+		},
+		{
+			Name: "health-node-events", Env: "WARPGAUGE_HEALTH_NODE_EVENTS", Group: group, Value: config.Bool(&s.NodeEvents),
+			Usage: "Write a Kubernetes event of the node when the health of a GPU changes.",
+		},
+		{
+			Name: "health-node-labels", Env: "WARPGAUGE_HEALTH_NODE_LABELS", Group: group, Value: config.Bool(&s.NodeLabels),
+			Usage: "Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each GPU of AMD's that has failed, as AMD's exporter does.",
+		},
+	}})
+}
+
+func (s *Settings) check(*config.Config) error {
+	_, err := health.Select(s.Rules)
+	errs := []error{
+		err,
+		config.SocketPath(flagAMDSocket, &s.AMDSocket, true),
+		config.AtLeastN("expected-gpus", s.ExpectedGPUs, 0),
+	}
+	if s.Mode == ModeOff && (s.AMDSocket != "" || s.NodeCondition || s.NodeEvents || s.NodeLabels) {
+		errs = append(errs, errors.New("--health is off: --health-amd-socket, --health-node-condition, --health-node-events and --health-node-labels need it"))
+	}
+	if s.Directory != "" && !filepath.IsAbs(s.Directory) {
+		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagDirectory, s.Directory))
+	}
+	if k := s.KernelLog; k != KernelLogAuto && k != KernelLogOff && !filepath.IsAbs(k) {
+		errs = append(errs, fmt.Errorf("--kernel-log is %q: write auto, off or an absolute path", k))
+	}
+	return errors.Join(errs...)
+}
+
+// InMemory keeps verdicts in memory only, whatever the flags say.
+func (s *Settings) InMemory() { s.inMemory = true }

@@ -1,0 +1,182 @@
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
+)
+
+// newNode returns a simulated node with a table of collectors' rows for it.
+func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
+	t.Helper()
+	var flags struct{ profile, spec string }
+	for _, a := range args {
+		if v, ok := strings.CutPrefix(a, "--fake-profile="); ok {
+			flags.profile = v
+		}
+		if v, ok := strings.CutPrefix(a, "--fake-spec="); ok {
+			flags.spec = v
+		}
+	}
+	o := fake.Options{Profile: flags.profile}
+	var err error
+	if flags.spec != "" {
+		o.Spec, err = fake.LoadSpec(flags.spec)
+		must(t, err)
+	}
+	v := exporter.Vendor{Name: fake.Name, Simulated: true}
+	v.Open, err = fake.Factory(o)
+	must(t, err)
+	if e.ViewsProcesses() {
+		v.Processes, err = fake.ProcessesFactory(o)
+		must(t, err)
+	}
+	node := exportertest.Node{
+		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...),
+		CSV: "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n",
+	}
+	p := node.Pipeline(t)
+	must(t, p.Extend())
+	p.AddPages()
+	return p
+}
+
+// answeringNode is the API of a simulated node in a synctest bubble, which runs until the test ends.
+func answeringNode(t *testing.T, args ...string) (http.Handler, *exporter.Pipeline) {
+	t.Helper()
+	p := newNode(t, New(), args...)
+	done := make(chan error, 16)
+	stages := append(p.Stages(), p.Extended...)
+	for _, s := range stages {
+		go func() { done <- s.Run(t.Context()) }()
+	}
+	t.Cleanup(func() {
+		for range stages {
+			<-done
+		}
+	})
+	return p.NewServer().Handler(), p
+}
+
+func answerOf[T any](t *testing.T, h http.Handler, path string) *T {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, api.Prefix+path, nil))
+	out := new(T)
+	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%s answers %d, %v: %s", path, w.Code, err, w.Body)
+	}
+	return out
+}
+
+// TestProcessesAreReadForViewers: nothing reads them until a client asks, and not any more a minute
+// after the last one has.
+func TestProcessesAreReadForViewers(t *testing.T) {
+	spec := tempFile(t, "spec.yaml", "processes: [{device: 2, pid: 2, memory: 5}]\n")
+	synctest.Test(t, func(t *testing.T) {
+		answers, p := answeringNode(t, "--fake-spec="+spec, "--isolation=none")
+		time.Sleep(3 * time.Second)
+		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
+			t.Errorf("%d sources of processes without a viewer", n)
+		}
+		answerOf[apiv1.Devices](t, answers, "devices")
+		time.Sleep(3 * time.Second)
+		for _, d := range answerOf[apiv1.Devices](t, answers, "devices").Devices {
+			if got := len(d.Processes); got != map[bool]int{true: 1}[d.GPU == "2"] {
+				t.Errorf("GPU %s has %d processes", d.GPU, got)
+			}
+		}
+		time.Sleep(viewTimeout + 3*time.Second)
+		if n := len(p.Engine.Processes().Load().Sources); n > 0 {
+			t.Errorf("%d sources of processes after the last viewer", n)
+		}
+	})
+}
+
+// TestTheAPIShowsAnXID: an XID is an event, on the page, and counted.
+func TestTheAPIShowsAnXID(t *testing.T) {
+	spec := tempFile(t, "spec.yaml", "faults: [{device: 1, kind: xid, xid: 79, at: 5s}]\n")
+	synctest.Test(t, func(t *testing.T) {
+		answers, _ := answeringNode(t, "--fake-spec="+spec, "--isolation=none")
+		time.Sleep(20 * time.Second)
+		events := answerOf[apiv1.Events](t, answers, "events").Events
+		i := 0
+		for _, e := range events {
+			if e.Kind == api.KindXID && e.GPU == "1" && e.Code != nil && *e.Code == 79 && e.Bad {
+				i++
+			}
+		}
+		if i != 1 {
+			t.Errorf("%d events of the XID: %+v", i, events)
+		}
+		id := ""
+		for _, d := range answerOf[apiv1.Devices](t, answers, "devices").Devices {
+			if d.GPU == "1" && d.Kind == "gpu" {
+				id = d.ID
+			}
+		}
+		counted := false
+		for _, f := range answerOf[apiv1.Fields](t, answers, "fields?device="+id+"&field=DCGM_EXP_XID_ERRORS_TOTAL").Devices[0].Fields {
+			counted = counted || f.Labels["xid"] == "79" && f.Value != nil && *f.Value == 1
+		}
+		if !counted {
+			t.Error("the XID is not among the counted ones")
+		}
+		list := answerOf[apiv1.List](t, answers, "list")
+		if list.Source != "test.csv" || len(list.Hash) != 64 || len(list.Fields) != 3 {
+			t.Errorf("the list is %+v", list)
+		}
+	})
+}
+
+func TestWebPage(t *testing.T) {
+	f := func(page string, api, processes bool) {
+		t.Helper()
+		p := newNode(t, &Extension{Settings: Settings{Page: page, History: defaults().History, Recorder: defaults().Recorder}}, "--web-page="+page)
+		s := p.NewServer()
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/api/v1/devices", nil))
+		if (w.Code == http.StatusOK) != api {
+			t.Errorf("--web-page=%s: /api/v1/devices answers %d", page, w.Code)
+		}
+		if (p.Engine.Processes() != nil) != processes {
+			t.Errorf("--web-page=%s: processes can be read: %v", page, p.Engine.Processes() != nil)
+		}
+		w = httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		if w.Code != http.StatusOK || bytes.Contains(w.Body.Bytes(), []byte("api/v1")) != api {
+			t.Errorf("--web-page=%s: / answers %d:\n%s", page, w.Code, w.Body)
+		}
+	}
+	f("full", true, true)
+	f("anonymous", true, false)
+	f("off", false, false)
+}
+
+func tempFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

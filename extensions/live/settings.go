@@ -1,0 +1,147 @@
+package live
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"warpgauge/pkg/config"
+)
+
+// Settings are the extension's flags.
+type Settings struct {
+	Page     string // PageOff, PageAnonymous or PageFull
+	History  History
+	Recorder Recorder
+}
+
+// History says how many of the last samples are kept.
+type History struct {
+	Age   time.Duration
+	Bytes int64
+}
+
+// Wanted reports whether any are.
+func (h History) Wanted() bool { return h.Age > 0 && h.Bytes > 0 }
+
+// Recorder configures the flight recorder.
+type Recorder struct {
+	Directory     string // "": nothing is recorded
+	Before, After time.Duration
+	Files         int
+	Bytes         int64
+	Endpoint      bool // POST /-/record
+}
+
+// Values of Settings.Page.
+const (
+	PageOff       = "off"       // neither live page nor API
+	PageAnonymous = "anonymous" // both, without pods, jobs, users and processes
+	PageFull      = "full"
+)
+
+func defaults() Settings {
+	return Settings{
+		Page:     PageFull,
+		History:  History{Age: 15 * time.Minute, Bytes: 64 << 20},
+		Recorder: Recorder{Before: time.Minute, After: 30 * time.Second, Files: 50, Bytes: 256 << 20},
+	}
+}
+
+const (
+	group        config.Group = "History and recordings"
+	flagRecorder              = "recorder-directory"
+)
+
+// Flags adds the extension's rows.
+func (s *Settings) Flags(set *config.Set) {
+	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
+		{
+			Name: "web-page", Env: "WARPGAUGE_WEB_PAGE", Group: config.GroupWeb, Value: config.OneOf(&s.Page, PageOff, PageAnonymous, PageFull),
+			Metavar: "off|anonymous|full", Usage: "The live page on / and the JSON API under /api/v1/: off, without pods, jobs and processes, or with them.",
+		},
+		{
+			Name: "history-age", Env: "WARPGAUGE_HISTORY_AGE", Group: group, Value: config.Duration(&s.History.Age),
+			Metavar: "DURATION", Usage: "How long samples are kept in memory, each as it was taken. 0: no history.",
+		},
+		{
+			Name: "history-bytes", Env: "WARPGAUGE_HISTORY_BYTES", Group: group, Value: config.Bytes(&s.History.Bytes),
+			Metavar: "SIZE", Usage: "Most memory for samples; the oldest are dropped first. 0: no history.",
+		},
+		{
+			Name: flagRecorder, Env: "WARPGAUGE_RECORDER_DIRECTORY", Group: group, Value: config.Text(&s.Recorder.Directory),
+			Metavar: "DIR", Usage: "Where the flight recorder writes the history around an XID, a lost or stalled device, an uncorrected ECC error, throttling, a burst of NVLink errors or failing health. Unset: nothing is recorded.",
+		},
+		{
+			Name: "recorder-before", Env: "WARPGAUGE_RECORDER_BEFORE", Group: group, Value: config.Duration(&s.Recorder.Before),
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much of the history before what happened is recorded.",
+		},
+		{
+			Name: "recorder-after", Env: "WARPGAUGE_RECORDER_AFTER", Group: group, Value: config.Duration(&s.Recorder.After),
+			Metavar: "DURATION", Needs: flagRecorder, Usage: "How much after it.",
+		},
+		{
+			Name: "recorder-files", Env: "WARPGAUGE_RECORDER_FILES", Group: group, Value: config.Int(&s.Recorder.Files),
+			Metavar: "N", Needs: flagRecorder, Usage: "Most recordings that are kept; the oldest are removed first.",
+		},
+		{
+			Name: "recorder-bytes", Env: "WARPGAUGE_RECORDER_BYTES", Group: group, Value: config.Bytes(&s.Recorder.Bytes),
+			Metavar: "SIZE", Needs: flagRecorder, Usage: "Most room for recordings; the oldest are removed first.",
+		},
+		{
+			Name: "enable-record-endpoint", Env: "WARPGAUGE_ENABLE_RECORD_ENDPOINT", Group: group, Value: config.Bool(&s.Recorder.Endpoint),
+			Needs: flagRecorder, Usage: "Serve POST /-/record, which begins a recording.",
+		},
+	}})
+}
+
+func (s *Settings) check(*config.Config) error {
+	return errors.Join(s.History.check(), s.Recorder.check(&s.History))
+}
+
+// minHistory is less than what a series of each field of one GPU takes.
+const minHistory = 1 << 20
+
+func (h *History) check() error {
+	if !h.Wanted() {
+		return nil
+	}
+	err := config.AtLeast("history-age", h.Age, time.Second)
+	if h.Bytes < minHistory {
+		err = errors.Join(err, fmt.Errorf("--history-bytes is %s: it must be at least 1MiB, or 0 for none", config.Bytes(&h.Bytes)))
+	}
+	return err
+}
+
+// Limits of a recording.
+const (
+	minRecordings  = 1 << 20
+	maxRecorded    = time.Hour
+	recorderMargin = 10 * time.Second // from the last sample to the file
+)
+
+func (r *Recorder) check(h *History) error {
+	if r.Directory == "" || !h.Wanted() { // without a history nothing is recorded
+		return nil
+	}
+	errs := []error{
+		config.AtLeast("recorder-before", r.Before, time.Second),
+		config.AtLeastN("recorder-files", r.Files, 1),
+	}
+	if !filepath.IsAbs(r.Directory) {
+		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagRecorder, r.Directory))
+	}
+	if r.Bytes < minRecordings {
+		errs = append(errs, fmt.Errorf("--recorder-bytes is %s: it must be at least 1MiB", config.Bytes(&r.Bytes)))
+	}
+	span := r.Before + r.After
+	least := span + recorderMargin
+	switch {
+	case span > maxRecorded:
+		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: they can be at most 1h", config.Duration(&span)))
+	case least > h.Age:
+		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: --history-age must be at least %s", config.Duration(&span), config.Duration(&least)))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,235 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/config"
+)
+
+// Settings are the extension's flags.
+type Settings struct {
+	Mode       string // ModeOff, ModeReport, ModeApply
+	URL        string
+	Interval   time.Duration
+	Directory  string   // "": nothing is kept
+	Allow      []string // AllowProfiling, AllowChangingLabels
+	Limits     Limits
+	TokenFile  string
+	CAFile     string
+	CertFile   string
+	KeyFile    string
+	NodeLabels map[string]string
+}
+
+// Limits bound a list of a server.
+type Limits struct {
+	Bytes    int64
+	Fields   int
+	Series   int
+	Interval time.Duration
+	Cost     float64 // seconds in vendors' libraries per second
+}
+
+const (
+	group    config.Group = "Field lists from a server"
+	flagMode              = "remote-config"
+)
+
+// Values of Settings.Mode and Settings.Allow.
+const (
+	ModeOff             = "off"
+	ModeReport          = "report"
+	ModeApply           = "apply"
+	AllowProfiling      = "profiling"
+	AllowChangingLabels = "changing-labels"
+)
+
+func defaults() Settings {
+	return Settings{
+		Mode: ModeOff, Interval: 30 * time.Second,
+		Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 50000, Interval: 100 * time.Millisecond, Cost: 0.5},
+	}
+}
+
+// Wanted says whether a server is asked.
+func (s *Settings) Wanted() bool { return s.Mode != ModeOff }
+
+// minInterval keeps a slip from becoming a flood.
+const minInterval = time.Second
+
+func (s *Settings) check(*config.Config) error {
+	if !s.Wanted() {
+		return nil
+	}
+	errs := []error{
+		s.validateURL(),
+		config.AtLeast("remote-interval", s.Interval, minInterval),
+	}
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		errs = append(errs, errors.New("--remote-cert-file and --remote-key-file belong together: set both or none"))
+	}
+	if s.Directory != "" && !filepath.IsAbs(s.Directory) {
+		errs = append(errs, fmt.Errorf("--remote-directory is %q: write an absolute path", s.Directory))
+	}
+	for _, class := range s.Allow {
+		if class != AllowProfiling && class != AllowChangingLabels {
+			errs = append(errs, fmt.Errorf("--remote-allow has %q: write %s or %s", class, AllowProfiling, AllowChangingLabels))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var schemes = []string{"http", "https", "opamp+http", "opamp+https", "opamp+ws", "opamp+wss"}
+
+func (s *Settings) validateURL() error {
+	u, err := url.Parse(s.URL)
+	switch {
+	case s.URL == "":
+		return fmt.Errorf("--%s=%s without --remote-url: name the server", flagMode, s.Mode)
+	case err != nil:
+		return errors.New("--remote-url cannot be read: write https://HOST/PATH") // the URL can have a password, and url.Error has the URL
+	case !slices.Contains(schemes, u.Scheme) || u.Host == "":
+		return fmt.Errorf("--remote-url is %q: write a host and one of the schemes %s", u.Redacted(), strings.Join(schemes, ", "))
+	case s.TokenFile != "" && (u.Scheme == "http" || u.Scheme == "opamp+http" || u.Scheme == "opamp+ws") && !isLoopback(u.Hostname()):
+		return fmt.Errorf("--remote-token-file with a %s URL: everyone on the way could read the token; use TLS", u.Scheme)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// Flags adds the extension's rows. They stay in this process: a URL can have a password.
+func (s *Settings) Flags(set *config.Set) {
+	set.Add(config.Section{Origin: config.Own, ParentOnly: true, Check: s.check, Flags: []config.Flag{
+		{
+			Name: flagMode, Env: "WARPGAUGE_REMOTE_CONFIG", Group: group, Value: config.OneOf(&s.Mode, ModeOff, ModeReport, ModeApply),
+			Metavar: "off|report|apply", Usage: "What is done with the field list of --remote-url. apply: it is checked against the guard and put into service; report: it is checked and compared, and nothing changes; off: no server is asked.",
+		},
+		{
+			Name: "remote-url", Env: "WARPGAUGE_REMOTE_URL", Group: group, Value: config.Text(&s.URL),
+			Metavar: "URL", Needs: flagMode, Usage: "Where the list is: http:// or https:// for a file on a web server, opamp+http://, opamp+https://, opamp+ws:// or opamp+wss:// for an OpAMP server.",
+		},
+		{
+			Name: "remote-interval", Env: "WARPGAUGE_REMOTE_INTERVAL", Group: group, Value: config.Duration(&s.Interval),
+			Metavar: "DURATION", Needs: flagMode, Usage: "How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval.",
+		},
+		{
+			Name: "remote-directory", Env: "WARPGAUGE_REMOTE_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
+			Metavar: "DIR", Needs: flagMode, Usage: "Where the last good list of the server is kept, for a start without the server. Unset: none is kept, and the local list serves until the server answers.",
+		},
+		{
+			Name: "remote-allow", Env: "WARPGAUGE_REMOTE_ALLOW", Group: group, Value: config.List(&s.Allow),
+			Metavar: "CLASS,…", Needs: flagMode, Usage: "Fields that the server may ask for although they are refused else. profiling: DCGM_FI_PROF_…, whose hardware one program at a time can use; changing-labels: labels that make new series each time their value changes.",
+		},
+		{
+			Name: "remote-limit", Env: "WARPGAUGE_REMOTE_LIMIT", Group: group, Value: limits{&s.Limits},
+			Metavar: "NAME=VALUE,…", Needs: flagMode, Usage: "What a list of the server may not exceed. bytes: its size; fields; series: on this node's page; interval: the shortest one; cost: seconds in vendors' libraries per second, of all devices together.",
+		},
+		{
+			Name: "remote-token-file", Env: "WARPGAUGE_REMOTE_TOKEN_FILE", Group: group, Value: config.Text(&s.TokenFile),
+			Metavar: "FILE", Needs: flagMode, Usage: "A bearer token that is sent to the server, only over TLS or to this machine. The file is read again for each request.",
+		},
+		{
+			Name: "remote-ca-file", Env: "WARPGAUGE_REMOTE_CA_FILE", Group: group, Value: config.Text(&s.CAFile),
+			Metavar: "FILE", Needs: flagMode, Usage: "Certificates (PEM) of which one must have signed the server's. Read again when it changes.",
+			ShownDefault: "those of the system",
+		},
+		{
+			Name: "remote-cert-file", Env: "WARPGAUGE_REMOTE_CERT_FILE", Group: group, Value: config.Text(&s.CertFile),
+			Metavar: "FILE", Needs: flagMode, Usage: "This node's certificate (PEM) for the server. Read again when it changes.",
+		},
+		{
+			Name: "remote-key-file", Env: "WARPGAUGE_REMOTE_KEY_FILE", Group: group, Value: config.Text(&s.KeyFile),
+			Metavar: "FILE", Needs: flagMode, Usage: "The private key (PEM) of --remote-cert-file.",
+		},
+		{
+			Name: "node-label", Env: "WARPGAUGE_NODE_LABEL", Group: group, Value: pairs{&s.NodeLabels},
+			Metavar: "NAME=VALUE,…", Needs: flagMode, Usage: "Labels that an OpAMP server chooses this node's list by. They are not on the page.",
+		},
+	}})
+}
+
+// limits is the value of --remote-limit: each name that is given changes its limit.
+type limits struct{ at *Limits }
+
+func (l limits) Set(text string) error {
+	for _, item := range config.SplitList(text) {
+		name, value, _ := strings.Cut(item, "=")
+		var v interface{ Set(string) error }
+		switch name {
+		case "bytes":
+			v = config.Bytes(&l.at.Bytes)
+		case "fields":
+			v = config.Int(&l.at.Fields)
+		case "series":
+			v = config.Int(&l.at.Series)
+		case "interval":
+			v = config.Duration(&l.at.Interval)
+		case "cost":
+			v = config.Number(&l.at.Cost)
+		default:
+			return fmt.Errorf("%q is no limit: write bytes=, fields=, series=, interval= or cost=", name)
+		}
+		if err := v.Set(value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if l.at.Bytes < 1 || l.at.Fields < 1 || l.at.Series < 1 || !(l.at.Cost > 0) {
+		return errors.New("a limit must be more than 0")
+	}
+	return nil
+}
+
+func (l limits) String() string {
+	return fmt.Sprintf("bytes=%s,fields=%d,series=%d,interval=%s,cost=%v", config.Bytes(&l.at.Bytes), l.at.Fields, l.at.Series, config.Duration(&l.at.Interval), l.at.Cost)
+}
+
+// pairs are names and values, which may also be given several times.
+type pairs struct{ at *map[string]string }
+
+var labelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_./-]{0,99}$`)
+
+// maxPair bounds what each request to a server carries.
+const (
+	maxPairs      = 64
+	maxPairLength = 256
+)
+
+func (p pairs) Set(text string) error {
+	if *p.at == nil {
+		*p.at = map[string]string{}
+	}
+	for _, item := range config.SplitList(text) {
+		name, value, ok := strings.Cut(item, "=")
+		if !ok || !labelName.MatchString(name) || len(value) > maxPairLength {
+			return fmt.Errorf("write NAME=VALUE instead of %q, the name of letters, digits and . _ / -", item)
+		}
+		(*p.at)[name] = value
+	}
+	if len(*p.at) > maxPairs {
+		return fmt.Errorf("%d labels are more than %d", len(*p.at), maxPairs)
+	}
+	return nil
+}
+
+func (p pairs) String() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(*p.at)) {
+		out = append(out, name+"="+(*p.at)[name])
+	}
+	return strings.Join(out, ",")
+}
+
+func (p pairs) Reset() { *p.at = nil }

@@ -1,0 +1,81 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/pkg/field"
+)
+
+const deliveredYAML = `version: 2
+metrics:
+  fields:
+    - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}
+    - {name: DCGM_FI_DEV_POWER_USAGE, prometheusType: gauge, help: p}
+    - {name: DCGM_FI_DEV_ECC_DBE_VOL_TOTAL, prometheusType: counter, help: e}
+collections:
+  - {name: all, every: 10s, metrics: {include: ["*"]}}
+  - {name: power, every: 500ms, metrics: {include: [DCGM_FI_DEV_POWER*]}}
+`
+
+func TestParseDelivered(t *testing.T) {
+	c, bad, err := ParseDelivered([]byte(deliveredYAML), "x", true)
+	if err != nil || len(bad) > 0 {
+		t.Fatal(err, bad)
+	}
+	list := parseList(t, string(c.CSV))
+	must(t, c.YAML.Apply(list))
+	c.YAML.ApplyInterval(list)
+	if got := intervals(list); got[0] != 10*time.Second || got[1] != 500*time.Millisecond || got[2] != 0 {
+		t.Errorf("intervals %v, want 10 s, 500 ms, and none of a slow field", got)
+	}
+	c, _, err = ParseDelivered([]byte("anything"), "x", false)
+	if err != nil || string(c.CSV) != "anything" || c.YAML != nil {
+		t.Errorf("a CSV: %+v, %v", c, err)
+	}
+	for text, lines := range map[string][]int{
+		"version: 2\nmetrics:\n  file: /etc/shadow\n":                                                                      {3},
+		deliveredYAML + "server:\n  maxConcurrentScrapes: 1000\n":                                                          {10},
+		deliveredYAML + "sources:\n  dcgm:\n    detectBindUnbind: {enabled: true}\n":                                       {10},
+		strings.Replace(deliveredYAML, "metrics:\n", "metrics:\n  enableExporterMetrics: true\n", 1):                       {3},
+		strings.Replace(deliveredYAML, "every: 500ms,", "every: 500ms, sources: {dcgm: {watch: {maxKeepSamples: 2}}},", 1): {9},
+		"version: 1\nmetrics: &m\n  file: /etc/shadow\n":                                                                   {3},
+		"version: 2\nmetrics:\n  <<: {file: /etc/shadow}\n":                                                                {3},
+	} {
+		_, bad, err := ParseDelivered([]byte(text), "x", true)
+		var got []int
+		for _, p := range bad {
+			got = append(got, p.Line)
+		}
+		if err != nil || len(got) != len(lines) || got[0] != lines[0] {
+			t.Errorf("%q: lines %v, %v; want %v", text, got, err, lines)
+		}
+	}
+	for _, text := range []string{"", "version: 3\n", "version: 2\naddress: :9400\n", "version: 2\nmetrics: {fields: [}", deliveredYAML + "---\nversion: 2\n"} {
+		if _, _, err := ParseDelivered([]byte(text), "x", true); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+func FuzzParseDelivered(f *testing.F) {
+	f.Add([]byte(deliveredYAML))
+	f.Add([]byte(yaml1))
+	f.Add([]byte(yaml2))
+	f.Add([]byte("version: 2\nmetrics: &m\n  <<: *m\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, bad, err := ParseDelivered(text, "x", true)
+		if err != nil {
+			return
+		}
+		if c.YAML.file != "" && len(bad) == 0 {
+			t.Errorf("%q: the file %q is not refused", text, c.YAML.file)
+		}
+		list, problems, err := field.Parse(strings.NewReader(string(c.CSV)), field.ParseOptions{})
+		if err == nil && c.YAML.Apply(list) == nil {
+			c.YAML.ApplyInterval(list)
+		}
+		c.YAML.Place("x", problems)
+	})
+}

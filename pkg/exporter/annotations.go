@@ -1,0 +1,24 @@
+package exporter
+
+import (
+	"errors"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/kube"
+	"warpgauge/pkg/lists"
+)
+
+// AnnotationStage writes which list is in service into the exporter's own pod.
+func AnnotationStage(a *Program, desk *lists.Desk, log *zap.Logger) (Stage, error) {
+	name, _ := a.Lookup("POD_NAME")
+	namespace, _ := a.Lookup("POD_NAMESPACE")
+	if name == "" || namespace == "" {
+		return Stage{}, errors.New("--kubernetes-annotate-pod: set POD_NAME and POD_NAMESPACE from the downward API (fieldRef metadata.name, metadata.namespace)")
+	}
+	kube.RouteKlog(log)
+	w := kube.NewAnnotations(kube.AnnotationOptions{
+		Pod: kube.PodName{Namespace: namespace, Name: name}, Want: desk.Annotations, UserAgent: "warpgauge/" + a.Build.Version, Log: log,
+	})
+	return Stage{Name: "annotations of the pod", Run: w.Run, Grace: ShortGrace}, nil
+}

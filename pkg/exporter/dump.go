@@ -1,0 +1,233 @@
+package exporter
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+const (
+	dumpPrefix = "warpgauge-dump-"
+	// A dump follows a change of sources, states or owners, so long after the last one,
+	// and is written at least that often.
+	dumpPause = 10 * time.Second
+	dumpEvery = time.Hour
+)
+
+// dumper writes what the exporter knows into files, for people who look for a
+// fault: collectors, devices, states, and the newest value of every column. It
+// reads memory only, and no scrape waits for it.
+type dumper struct {
+	o       config.Dump
+	version string
+	board   *view.Board
+	status  func() []session.CollectorStatus
+	owners  *Owners // nil if it is not asked who uses a device
+	now     func() time.Time
+	log     *zap.Logger
+
+	row ring.Row
+}
+
+// dumped is one file.
+type dumped struct {
+	Time       time.Time         `json:"time"`
+	Version    string            `json:"version"`
+	Collectors []dumpedCollector `json:"collectors"`
+	Sources    []dumpedSource    `json:"sources"`
+	Owners     *dumpedOwners     `json:"owners,omitempty"`
+}
+
+type dumpedCollector struct {
+	Name    string         `json:"name"`
+	Up      bool           `json:"up"`
+	Cause   string         `json:"cause,omitempty"`
+	Reason  string         `json:"reason,omitempty"`
+	Devices []dumpedDevice `json:"devices,omitempty"`
+}
+
+type dumpedDevice struct {
+	ID         string     `json:"id"`
+	State      string     `json:"state"`
+	Cause      string     `json:"cause,omitempty"`
+	Reason     string     `json:"reason,omitempty"`
+	LastSample *time.Time `json:"last_sample,omitempty"`
+}
+
+type dumpedSource struct {
+	Collector string             `json:"collector"`
+	Devices   []collector.Device `json:"devices"`
+	Rows      uint64             `json:"rows"` // so far
+	Values    []dumpedValue      `json:"values"`
+}
+
+type dumpedValue struct {
+	Device int               `json:"device"` // index into the source's devices
+	Field  string            `json:"field"`
+	Unit   string            `json:"unit,omitempty"`
+	Labels []collector.Label `json:"labels,omitempty"`
+	Value  *float64          `json:"value"` // null: blank
+}
+
+// Run writes a dump when there is something new to tell.
+func (d *dumper) run(ctx context.Context) error {
+	tick := time.NewTicker(dumpPause)
+	defer tick.Stop()
+	d.log.Info("dumps for debugging are written", zap.String("directory", d.o.Directory), zap.Duration("first_in", dumpPause))
+	last, wrote := "", time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		mark := d.mark()
+		if mark == last && d.now().Sub(wrote) < dumpEvery {
+			continue
+		}
+		last, wrote = mark, d.now()
+		file, err := d.write()
+		if err != nil {
+			d.log.Warn("debugging dump cannot be written", zap.Error(err))
+			continue
+		}
+		d.log.Debug("debugging dump written", zap.String("file", file))
+		if err := d.clean(); err != nil {
+			d.log.Warn("old debugging dumps cannot be removed", zap.Error(err))
+		}
+	}
+}
+
+// mark changes when sources, states or owners do.
+func (d *dumper) mark() string {
+	var b strings.Builder
+	fmt.Fprint(&b, d.board.Load().Version)
+	if d.owners != nil {
+		fmt.Fprint(&b, " ", d.owners.keeper.Version())
+	}
+	for _, c := range d.status() {
+		fmt.Fprint(&b, " ", c.Name, c.Up, c.Cause)
+		for i := range c.Devices {
+			fmt.Fprint(&b, c.Devices[i].State)
+		}
+	}
+	return b.String()
+}
+
+// directory opens the directory of the dumps.
+func (d *dumper) directory() (*os.Root, error) {
+	return file.Private{Path: d.o.Directory, Of: "dumps", Flag: "dump-directory"}.Open()
+}
+
+// write writes one file and returns its name. It appears whole or not at all.
+func (d *dumper) write() (name string, err error) {
+	root, err := d.directory()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }() // files are closed on their own
+	name = dumpPrefix + d.now().UTC().Format("20060102-150405.000") + "-" + rand.Text() + ".json"
+	if d.o.Compression {
+		name += ".gz"
+	}
+	if err := file.WriteWhole(root, name, d.encode); err != nil {
+		return "", fmt.Errorf("write dump %q: %w", name, err)
+	}
+	return filepath.Join(d.o.Directory, name), nil
+}
+
+func (d *dumper) encode(w io.Writer) error {
+	to, end := w, func() error { return nil }
+	if d.o.Compression {
+		z := gzip.NewWriter(w)
+		to, end = z, z.Close
+	}
+	e := json.NewEncoder(to)
+	e.SetIndent("", "  ")
+	return errors.Join(e.Encode(d.content()), end())
+}
+
+func (d *dumper) content() dumped {
+	out := dumped{Time: d.now().UTC(), Version: d.version, Collectors: []dumpedCollector{}, Sources: []dumpedSource{}}
+	for _, c := range d.status() {
+		one := dumpedCollector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason}
+		for i := range c.Devices {
+			st := &c.Devices[i]
+			dev := dumpedDevice{ID: st.Device.ID, State: st.State.String(), Cause: string(st.Cause), Reason: st.Reason}
+			if !st.LastSample.IsZero() {
+				dev.LastSample = &st.LastSample
+			}
+			one.Devices = append(one.Devices, dev)
+		}
+		out.Collectors = append(out.Collectors, one)
+	}
+	for _, s := range d.board.Load().Sources {
+		out.Sources = append(out.Sources, d.source(s))
+	}
+	out.Owners = d.owners.Dump(d.board.Load())
+	return out
+}
+
+func (d *dumper) source(s *view.Source) dumpedSource {
+	out := dumpedSource{Collector: s.Collector, Devices: s.Devices, Rows: s.Ring.Head(), Values: []dumpedValue{}}
+	known := s.Ring.Latest(&d.row) && len(d.row.Cells) == len(s.Columns)
+	for i, c := range s.Columns {
+		if c.Buffer > 0 {
+			continue
+		}
+		v := dumpedValue{Device: c.Device, Field: fmt.Sprint(c.Field), Labels: c.Labels}
+		if desc, ok := field.ByID(c.Field); ok {
+			v.Field, v.Unit = desc.Name, desc.Unit
+		}
+		if known && !math.IsNaN(d.row.Cells[i]) && !math.IsInf(d.row.Cells[i], 0) {
+			cell := d.row.Cells[i]
+			v.Value = &cell
+		}
+		out.Values = append(out.Values, v)
+	}
+	return out
+}
+
+// clean removes dumps that are older than they are to be kept. It touches no
+// file of another name.
+func (d *dumper) clean() error {
+	if d.o.RetentionHours <= 0 {
+		return nil
+	}
+	oldest := d.now().Add(-time.Duration(d.o.RetentionHours) * time.Hour)
+	root, err := d.directory()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	files, err := file.List(root, dumpPrefix, oldest)
+	if err != nil {
+		return fmt.Errorf("list dumps: %w", err)
+	}
+	var errs []error
+	for _, f := range files {
+		if f.ModTime().Before(oldest) {
+			errs = append(errs, root.Remove(f.Name()))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,387 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/supervisor"
+	"warpgauge/pkg/view"
+)
+
+// Engine is everything that samples: a supervisor for each collector, and the
+// failover between the two that read the same GPUs. All publish on one board in the
+// order of the table.
+type Engine struct {
+	collectors []*supervisor.Supervisor
+	readers    []processReader // of processes on devices
+	table      []Vendor
+	board      *view.Board
+	interval   func(field.Reading) time.Duration
+	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
+	processes  *view.Board                                   // of readers; nil if there are none
+	listed     func(name string, list field.List) field.List // a collector's list, with what is read in addition
+	takenOver  func(collector string)                        // hears of failovers; set before Run, nil for nothing
+}
+
+// processReader reads the processes on a collector's devices. It is released and
+// resumed with that collector, and is none itself to users: its devices are the
+// collector's. Unless values of pods are made of it, it is on standby while no client views
+// the processes.
+type processReader struct {
+	*supervisor.Supervisor
+	of string // the collector
+}
+
+func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
+	var page, processes view.Merger
+	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}
+	start := time.Now()
+	e.listed = func(name string, list field.List) field.List {
+		if list.Dialect != nil && slices.ContainsFunc(all, func(v Vendor) bool {
+			return v.Name == name && v.Maker != nil && v.Maker != list.Dialect.Vendor
+		}) {
+			list.Dialect = nil // the collector has none of these devices
+		}
+		return a.extend(cfg, list)
+	}
+	publish := e.publishers(cfg, all, &page, reg, log)
+	add := func(v *Vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
+		o := supervisor.Options{
+			Name: name, Open: open, Publish: publish, Present: v.Present,
+			Session:     sessionOptions(cfg, name, log),
+			Hidden:      isProcesses(name),
+			StopTimeout: samplerStop,
+			MemoryLimit: cfg.MemoryLimit,
+			RestartMax:  cfg.RestartMax,
+			FreshFor:    cfg.EffectiveStaleAfter(),
+			Logger:      log,
+		}
+		if v.Isolated {
+			o.Command, o.Environment = childArguments(a, name, start), v.Environment
+			if v.Echo && name == v.Name {
+				o.Output = a.Log.line
+			}
+		}
+		return supervisor.New(w, o)
+	}
+	for _, v := range all {
+		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, publish[v.Name])
+		register(reg, s)
+		e.collectors = append(e.collectors, s)
+		if v.Processes != nil {
+			e.processes = processes.Board()
+			always := cfg.Kubernetes.ProcessValuesWanted()
+			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part().Publish)
+			if always { // else they are read for viewers now and then, which is nothing to watch
+				register(reg, s)
+			}
+			e.readers = append(e.readers, processReader{s, v.Name})
+		}
+	}
+	return e
+}
+
+func register(reg prometheus.Registerer, c prometheus.Collector) {
+	if reg != nil {
+		reg.MustRegister(c)
+	}
+}
+
+// Processes are read once a second, whatever the page's interval: what is made of
+// them are shares of the time since the former reading. Only the newest row is used,
+// and rows are wide.
+const (
+	processInterval = time.Second
+	processRingSpan = time.Second
+)
+
+func isProcesses(name string) bool { return strings.HasSuffix(name, "-processes") }
+
+// sessionOptions are those of a collector's sessions, in this process or in a child.
+func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Options {
+	o := session.Options{
+		Interval:       cfg.Interval,
+		SlowInterval:   cfg.SlowInterval,
+		Deadline:       cfg.SampleDeadline,
+		RescanInterval: cfg.RescanInterval,
+		Select:         session.Selection{GPUs: cfg.GPUs, Switches: cfg.Switches, CPUs: cfg.CPUs},
+		Logger:         log.Named("session").With(zap.String("collector", name)),
+	}
+	if isProcesses(name) {
+		o.Interval, o.RingSpan = processInterval, processRingSpan
+	}
+	return o
+}
+
+// publishers say where the sources of each collector go. If one is wanted together with
+// its fallback, they share one part of the page, which a failover fills.
+func (e *Engine) publishers(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
+	out := map[string]func([]*view.Source){}
+	for _, v := range all {
+		out[v.Name] = nil
+	}
+	for _, v := range all {
+		if _, wanted := out[v.Fallback]; !wanted {
+			continue
+		}
+		patience := patience(cfg)
+		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
+			Primary: v.Name, Secondary: v.Fallback,
+			Publish:    page.Part().Publish,
+			Standby:    func(ctx context.Context, rest bool) error { return e.Standby(ctx, v.Fallback, rest) },
+			Patience:   patience,
+			Confidence: 2 * patience,
+			Changed: func(collector string) {
+				if e.takenOver != nil {
+					e.takenOver(collector)
+				}
+			},
+			Logger: log,
+		})
+		register(reg, e.failover)
+		out[v.Name], out[v.Fallback] = e.failover.Primary, e.failover.Secondary
+	}
+	for _, v := range all {
+		if out[v.Name] == nil {
+			out[v.Name] = page.Part().Publish
+		}
+	}
+	return out
+}
+
+// patience is for how long DCGM's GPUs may be without new values before NVML serves
+// them: long enough for a slow poll, and short of the time after which the page
+// leaves old values out.
+func patience(cfg *config.Config) time.Duration {
+	return min(max(5*time.Second, 3*cfg.Interval), cfg.EffectiveStaleAfter()/2)
+}
+
+// Board is where readers find the sources of all collectors.
+func (e *Engine) Board() *view.Board { return e.board }
+
+// Vendor returns the vendor of a collector's devices; nil: unknown, as of simulated ones.
+func (e *Engine) Vendor(collector string) *field.Vendor {
+	for _, v := range e.table {
+		if v.Name == collector {
+			return v.Maker
+		}
+	}
+	return nil
+}
+
+// Simulated reports whether all devices are simulated.
+func (e *Engine) Simulated() bool {
+	return !slices.ContainsFunc(e.table, func(v Vendor) bool { return !v.Simulated })
+}
+
+// AwaitOpened returns when every collector has been opened, or reports why not.
+func (e *Engine) AwaitOpened(ctx context.Context) { Await(ctx, e, session.Opened) }
+
+// Interval returns how often a reading is taken.
+func (e *Engine) Interval(r field.Reading) time.Duration { return e.interval(r) }
+
+// SampleTimes reports how long samples of each source have taken in its library.
+func (e *Engine) SampleTimes(report func(collector, source string, count uint64, seconds float64)) {
+	for _, s := range e.collectors {
+		s.SampleTimes(func(source string, count uint64, seconds float64) { report(s.Name(), source, count, seconds) })
+	}
+}
+
+// Processes is where readers find the processes on each device; nil if none are
+// read. What its rows are is in package collector.
+func (e *Engine) Processes() *view.Board { return e.processes }
+
+// Run samples until ctx ends.
+func (e *Engine) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if e.failover != nil {
+		wg.Go(func() { _ = e.failover.Run(ctx) }) // it returns no error
+	}
+	err := each(e.all(""), func(s *supervisor.Supervisor) error { return s.Run(ctx) })
+	<-ctx.Done() // without any collector, too
+	return err
+}
+
+// all are the supervisors of the collector of that name and of its processes, or of
+// all of them if the name is empty.
+func (e *Engine) all(name string) (out []*supervisor.Supervisor) {
+	for _, s := range e.collectors {
+		if name == "" || s.Name() == name {
+			out = append(out, s)
+		}
+	}
+	for _, s := range e.readers {
+		if name == "" || s.of == name {
+			out = append(out, s.Supervisor)
+		}
+	}
+	return out
+}
+
+func each(all []*supervisor.Supervisor, f func(*supervisor.Supervisor) error) error {
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, s := range all {
+		wg.Go(func() { errs[i] = f(s) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Reload gives all collectors the new list at once.
+func (e *Engine) Reload(ctx context.Context, list field.List) error {
+	return each(e.collectors, func(s *supervisor.Supervisor) error {
+		return s.Want(ctx, func(w *supervisor.Wanted) { w.List = e.listed(s.Name(), list) })
+	})
+}
+
+// Release releases the collector of that name, or all if it is empty, with its
+// processes, and returns when nothing of it is held any more.
+func (e *Engine) Release(ctx context.Context, name string) error {
+	if e.failover != nil {
+		defer e.failover.Withdraw() // nothing of it may stay on the page
+	}
+	return each(e.all(name), func(s *supervisor.Supervisor) error {
+		return s.Want(ctx, func(w *supervisor.Wanted) { w.Released = true })
+	})
+}
+
+// Resume ends a release. It does not wait.
+func (e *Engine) Resume(name string) {
+	for _, s := range e.all(name) {
+		s.Change(func(w *supervisor.Wanted) { w.Released = false })
+	}
+}
+
+// Standby says whether another collector serves the devices of this one.
+func (e *Engine) Standby(ctx context.Context, name string, rest bool) error {
+	for _, s := range e.collectors {
+		if s.Name() == name {
+			return s.Want(ctx, func(w *supervisor.Wanted) { w.Standby = rest })
+		}
+	}
+	return nil
+}
+
+// ReadProcesses has processes read, or not, by readers that are not always needed.
+func (e *Engine) ReadProcesses(wanted bool) {
+	for _, s := range e.readers {
+		s.Change(func(w *supervisor.Wanted) { w.Standby = !wanted })
+	}
+}
+
+// Status reports the state of every collector, in order of priority.
+func (e *Engine) Status() (out []session.CollectorStatus) {
+	for _, s := range e.collectors {
+		out = append(out, s.Status())
+	}
+	return out
+}
+
+// Names returns the names of the collectors, in order of priority.
+func (e *Engine) Names() (out []string) {
+	for _, s := range e.collectors {
+		out = append(out, s.Name())
+	}
+	return out
+}
+
+// Costs returns what the session of each collector has spent in the vendor's library.
+func (e *Engine) Costs() (out []session.Costs) {
+	for _, s := range e.collectors {
+		out = append(out, s.Costs())
+	}
+	return out
+}
+
+// statusPoll is how often a one-shot command looks whether it has what it needs.
+const statusPoll = 5 * time.Millisecond
+
+// Opened reports whether every collector has been opened or reports why not, and
+// every device has been sampled or reports why not.
+func Opened(all []session.CollectorStatus) bool { return session.Opened(all) }
+
+// readersOpened is opened of those that read processes.
+func (e *Engine) readersOpened() bool {
+	for _, s := range e.readers {
+		if !Opened([]session.CollectorStatus{s.Status()}) {
+			return false
+		}
+	}
+	return true
+}
+
+// SampledAgain returns a function that reports whether each source with a device that is
+// up has another row. Devices of which all is slow may have nothing new in it.
+func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
+	heads := map[*ring.Ring]uint64{}
+	for _, s := range e.board.Load().Sources {
+		heads[s.Ring] = s.Ring.Head()
+	}
+	return func(all []session.CollectorStatus) bool {
+		up := map[string]bool{}
+		for _, c := range all {
+			for _, d := range c.Devices {
+				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
+			}
+		}
+		for _, s := range e.board.Load().Sources {
+			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// Await polls the engine until done or the end of ctx, and returns its last status.
+func Await(ctx context.Context, e *Engine, done func([]session.CollectorStatus) bool) []session.CollectorStatus {
+	tick := time.NewTicker(statusPoll)
+	defer tick.Stop()
+	for {
+		all := e.Status()
+		if done(all) {
+			return all
+		}
+		select {
+		case <-ctx.Done():
+			return all
+		case <-tick.C:
+		}
+	}
+}
+
+// SampleOnce runs the engine, and what knows the users of devices, until both have
+// reported and then until f returns. It waits for library calls no longer than the
+// exporter does at its end.
+func SampleOnce(ctx context.Context, e *Engine, o *Owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
+	rctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = e.Run(rctx) // what it had to abandon ends with the process
+	}()
+	defer func() { cancel(); <-done }()
+	defer o.Start(ctx)()
+	wctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	all := Await(wctx, e, Opened)
+	if e.failover != nil {
+		e.failover.DecideNow()
+	}
+	o.Wait(wctx)
+	return f(wctx, all)
+}

@@ -1,0 +1,55 @@
+// Package exportertest builds exporters for the tests of extensions.
+package exportertest
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/config/configtest"
+	"warpgauge/pkg/exporter"
+)
+
+// Node is what an exporter is made of in a test.
+type Node struct {
+	Vendors    []exporter.Vendor
+	Extensions []exporter.Extension
+	CSV        string   // the field list
+	Args       []string // flags
+}
+
+// Pipeline returns the node's pipeline, whose extensions are not started yet.
+func (n *Node) Pipeline(t testing.TB) *exporter.Pipeline {
+	t.Helper()
+	var rows []configtest.Flags
+	for _, e := range n.Extensions {
+		rows = append(rows, e)
+	}
+	set, cfg, err := configtest.Parse(t, nil, rows, n.Args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := zap.NewNop()
+	a := &exporter.Program{
+		Streams: exporter.Streams{Out: io.Discard, Err: io.Discard}, Flags: set, Extensions: n.Extensions,
+		Vendors: func(*config.Config, time.Time, *zap.Logger) ([]exporter.Vendor, error) { return n.Vendors, nil },
+	}
+	files := a.NewFiles(cfg, "", nil)
+	parsed := files.Parse(&config.Content{CSV: []byte(n.CSV), Name: "test.csv"})
+	if parsed.Err != nil {
+		t.Fatal(parsed.Err)
+	}
+	wanted, err := a.WithProcesses(cfg, log, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := a.NewPipeline(cfg, wanted, parsed.Fields, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.ServeLists(parsed, files)
+	return p
+}

@@ -1,0 +1,212 @@
+package exporter
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
+	"go.uber.org/zap/zapcore"
+
+	"warpgauge/pkg/config"
+)
+
+// NewLogger logs to b: lines for people, or JSON for collectors of logs. Both
+// have RFC 3339 times with milliseconds.
+func NewLogger(c *config.Config, b *backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
+
+// newLoggerAt is newLogger with a level that may change.
+func newLoggerAt(c *config.Config, b *backlog, level zapcore.LevelEnabler) *zap.Logger {
+	encoder := newEncoder(c)
+	b.encode(encoder)
+	return zap.New(zapcore.NewCore(encoder, b, level))
+}
+
+func newEncoder(c *config.Config) zapcore.Encoder {
+	e := zap.NewProductionEncoderConfig()
+	e.TimeKey = "time"
+	e.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
+	e.EncodeDuration = zapcore.StringDurationEncoder
+	if c.Log.Format == config.LogText {
+		e.EncodeLevel = zapcore.CapitalLevelEncoder
+		e.ConsoleSeparator = " "
+		return nameEncoder{zapcore.NewConsoleEncoder(e)}
+	}
+	return zapcore.NewJSONEncoder(e)
+}
+
+// nameEncoder writes the name of the logger as a field, as JSON has it, and not in front
+// of the message.
+type nameEncoder struct{ zapcore.Encoder }
+
+func (e nameEncoder) Clone() zapcore.Encoder { return nameEncoder{e.Encoder.Clone()} }
+
+func (e nameEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	if entry.LoggerName != "" {
+		fields = append([]zapcore.Field{zap.String("logger", entry.LoggerName)}, fields...)
+		entry.LoggerName = ""
+	}
+	return e.Encoder.EncodeEntry(entry, fields)
+}
+
+const (
+	backlogBytes = 1 << 20                // of lines that wait to be written
+	flushWithin  = 500 * time.Millisecond // what the lines that wait get when the process ends
+)
+
+// backlog stands in front of standard error, so that nothing ever waits for the program
+// that reads it, nor for a terminal or a disk: lines that do not fit are dropped and counted,
+// and when the others have been written a line says how many. It is a
+// zapcore.WriteSyncer.
+type backlog struct {
+	to   io.Writer
+	wake chan struct{}
+	done chan struct{} // closed when all is written after the last line
+
+	mu      sync.Mutex
+	started bool
+	ended   bool
+	waiting []byte
+	encoder zapcore.Encoder // of the line about those that were dropped
+	dropped uint64          // lines
+	unsaid  uint64          // of them, those of which no line says it
+}
+
+func NewBacklog(to io.Writer) *backlog {
+	return &backlog{to: to, encoder: newEncoder(config.Default()), wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// Write takes whole lines. It never fails and never waits.
+func (b *backlog) Write(lines []byte) (int, error) {
+	b.add(lines, backlogBytes)
+	return len(lines), nil
+}
+
+// Sync does nothing: it would wait.
+func (b *backlog) Sync() error { return nil }
+
+// line takes a line of a library's log, without an end. It leaves room for our own.
+func (b *backlog) line(s string) { b.add(append([]byte(s), '\n'), backlogBytes/2) }
+
+func (b *backlog) add(lines []byte, room int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting)+len(lines) > room {
+		b.drop(lines)
+		return
+	}
+	b.waiting = append(b.waiting, lines...)
+	if !b.started {
+		b.started = true
+		go b.run()
+	}
+	b.wakeLocked()
+}
+
+// drop counts lines. The caller holds the lock.
+func (b *backlog) drop(lines []byte) {
+	n := uint64(max(1, bytes.Count(lines, []byte{'\n'})))
+	b.dropped += n
+	b.unsaid += n
+}
+
+func (b *backlog) wakeLocked() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run writes what waits, until flush was called. A write that never returns is abandoned
+// at the end of the process.
+func (b *backlog) run() {
+	defer close(b.done)
+	for range b.wake {
+		for {
+			lines, unsaid, ended := b.take()
+			if len(lines) == 0 {
+				if ended {
+					return
+				}
+				break
+			}
+			text := lines
+			if unsaid > 0 {
+				text = append(lines, b.notice(unsaid)...)
+			}
+			if _, err := b.to.Write(text); err != nil { // it was closed at the other end
+				b.mu.Lock()
+				b.drop(lines)
+				b.unsaid += unsaid
+				b.mu.Unlock()
+			}
+		}
+	}
+}
+
+// take returns the lines that wait, and how many are missing after them.
+func (b *backlog) take() (lines []byte, unsaid uint64, ended bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lines, b.waiting = b.waiting, nil
+	if len(lines) > 0 {
+		unsaid, b.unsaid = b.unsaid, 0
+	}
+	return lines, unsaid, b.ended
+}
+
+// Flush gives the lines that wait a moment to be written. Nothing is written after it.
+func (b *backlog) Flush() {
+	b.mu.Lock()
+	b.ended = true
+	started := b.started
+	b.started = true
+	b.wakeLocked()
+	b.mu.Unlock()
+	if !started {
+		return
+	}
+	limit := time.NewTimer(flushWithin)
+	defer limit.Stop()
+	select {
+	case <-b.done:
+	case <-limit.C:
+	}
+}
+
+// encode says how the line about those that were dropped is written.
+func (b *backlog) encode(e zapcore.Encoder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.encoder = e
+}
+
+// notice says how many lines are missing.
+func (b *backlog) notice(lines uint64) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text, err := b.encoder.EncodeEntry(zapcore.Entry{
+		Level: zapcore.WarnLevel, Time: time.Now(), LoggerName: "log",
+		Message: "lines are left out: standard error was read too slowly",
+	}, []zap.Field{zap.Uint64("lines", lines)})
+	if err != nil {
+		return nil
+	}
+	defer text.Free()
+	return bytes.Clone(text.Bytes())
+}
+
+// Metric counts the lines that were dropped.
+func (b *backlog) Metric() prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "warpgauge_log_lines_dropped_total",
+		Help: "Lines of the log that were dropped because standard error was read too slowly or is closed.",
+	}, func() float64 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return float64(b.dropped)
+	})
+}

@@ -1,0 +1,151 @@
+package exporter
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/pkg/config"
+)
+
+// TestBacklogNeverWaits writes far more than fits, to a reader that reads nothing, and
+// then wants the lines that were kept, the number of those that were not, and later ones.
+func TestBacklogNeverWaits(t *testing.T) {
+	for _, format := range []string{config.LogText, config.LogJSON} {
+		synctest.Test(t, func(t *testing.T) {
+			r, w := io.Pipe()
+			b := NewBacklog(w)
+			cfg := config.Default()
+			cfg.Log.Format = format
+			log := NewLogger(cfg, b)
+			log.Info("first")
+			synctest.Wait() // it is being written, and nothing reads
+			const each = 1000
+			for i := range 2 * backlogBytes / each {
+				fmt.Fprintf(b, "%0*d\n", each-1, i)
+			}
+			in := bufio.NewReader(r)
+			line := func() string {
+				text, err := in.ReadString('\n')
+				must(t, err)
+				return strings.TrimSuffix(text, "\n")
+			}
+			if got := line(); !strings.Contains(got, "first") {
+				t.Errorf("read %q, want the first line", got)
+			}
+			for i := range backlogBytes / each {
+				if got := line(); got != fmt.Sprintf("%0*d", each-1, i) {
+					t.Fatalf("read %q, want line %d: the oldest are kept", got, i)
+				}
+			}
+			dropped := 2*backlogBytes/each - backlogBytes/each
+			says := fmt.Sprintf(`"lines": %d}`, dropped) // text
+			if format == config.LogJSON {
+				says = fmt.Sprintf(`"lines":%d}`, dropped)
+			}
+			if got := line(); !strings.HasSuffix(got, says) || !strings.Contains(got, "left out") {
+				t.Errorf("read %q, want that %d lines are left out", got, dropped)
+			}
+			if got := testutil.ToFloat64(b.Metric()); int(got) != dropped {
+				t.Errorf("%v lines are counted, want %d", got, dropped)
+			}
+			log.Info("later")
+			if got := line(); !strings.Contains(got, "later") || strings.Contains(got, "left out") {
+				t.Errorf("read %q, want the line that came later", got)
+			}
+			b.Flush()
+		})
+	}
+}
+
+// TestLibraryLeavesRoom: what a library logs does not take the room of our own lines.
+func TestLibraryLeavesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		b := NewBacklog(w)
+		b.line("first")
+		synctest.Wait()
+		for b.dropped == 0 {
+			b.line(strings.Repeat("x", 1000))
+		}
+		fmt.Fprint(b, "our own\n")
+		if b.dropped != 1 {
+			t.Errorf("%d lines are dropped, want only the library's", b.dropped)
+		}
+		must(t, r.Close())
+		b.Flush()
+	})
+}
+
+// TestFlush: the end waits for what is written, and for a reader that reads nothing only
+// for a moment.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		b := NewBacklog(w)
+		fmt.Fprint(b, "the reason\n")
+		begin := time.Now()
+		b.Flush()
+		if took := time.Since(begin); took != flushWithin {
+			t.Errorf("the end took %v, want %v", took, flushWithin)
+		}
+		must(t, r.Close())
+
+		r, w = io.Pipe()
+		b = NewBacklog(w)
+		fmt.Fprint(b, "one\ntwo\n")
+		read := make(chan string, 1)
+		go func() {
+			time.Sleep(flushWithin / 2)
+			text := make([]byte, 100)
+			n, _ := r.Read(text)
+			read <- string(text[:n])
+		}()
+		b.Flush()
+		if got := <-read; got != "one\ntwo\n" {
+			t.Errorf("read %q", got)
+		}
+		NewBacklog(w).Flush() // nothing was written: nothing to wait for
+	})
+}
+
+// flaky fails until it is mended.
+type flaky struct {
+	strings.Builder
+	broken bool
+}
+
+func (f *flaky) Write(p []byte) (int, error) {
+	if f.broken {
+		return 0, errors.New("broken pipe")
+	}
+	return f.Builder.Write(p)
+}
+
+// TestClosedStandardError: lines that cannot be written are counted.
+func TestClosedStandardError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &flaky{broken: true}
+		b := NewBacklog(to)
+		for range 3 {
+			fmt.Fprint(b, "lost\n")
+			synctest.Wait()
+		}
+		if got := testutil.ToFloat64(b.Metric()); got != 3 {
+			t.Errorf("%v lines are counted, want 3", got)
+		}
+		to.broken = false
+		fmt.Fprint(b, "seen\n")
+		b.Flush()
+		if got := to.String(); !strings.HasPrefix(got, "seen\n") || !strings.Contains(got, `"lines": 3}`) {
+			t.Errorf("written %q, want the line and that 3 are missing", got)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package exporter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/view"
+)
+
+// Start runs the clients until stop, for commands that read once. Nil has nothing
+// to run.
+func (o *Owners) Start(ctx context.Context) (stop func()) {
+	if o == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, c := range o.clients {
+		running.Go(func() { _ = o.Lasting(c)(ctx) })
+	}
+	return func() {
+		cancel()
+		done := make(chan struct{})
+		go func() { running.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(ShortGrace): // a client that hangs ends with the process
+		}
+	}
+}
+
+// Wait waits until each mapping has come or has failed, and joins what is there.
+func (o *Owners) Wait(ctx context.Context) {
+	if o == nil {
+		return
+	}
+	tick := time.NewTicker(statusPoll)
+	defer tick.Stop()
+	for !o.Complete() && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	o.keeper.Refresh(time.Now())
+}
+
+func (o *Owners) Complete() bool {
+	for _, h := range o.Health {
+		if !h.State().Tried {
+			return false
+		}
+	}
+	for _, c := range o.clients {
+		if c.complete != nil && !c.complete() {
+			return false
+		}
+	}
+	return true
+}
+
+// Describe says in words who uses a device; nil has nothing to say.
+func (o *Owners) Describe(d *collector.Device) []string {
+	if o == nil {
+		return nil
+	}
+	return o.keeper.Describe(d)
+}
+
+// WriteProblems says which mapping is missing, and why, and what the kubelet names
+// that is not here.
+func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
+	if o == nil {
+		return
+	}
+	for _, h := range o.Health {
+		switch s := h.State(); {
+		case s.Problem != nil:
+			fmt.Fprintf(w, "mapping %s fails (%s): %v\n", s.Name, s.Failing, s.Problem) //nolint:errcheck // the output may be closed
+		case !s.Tried:
+			fmt.Fprintf(w, "mapping %s: no answer within %v\n", s.Name, waited) //nolint:errcheck // as above
+		}
+	}
+	for _, u := range o.keeper.Unmatched() {
+		fmt.Fprintf(w, "not a device of this machine: %s %s of pod %s/%s (%s)\n", u.Resource, u.ID, u.Namespace, u.Pod, u.Reason) //nolint:errcheck // as above
+	}
+}
+
+// dumpedOwners is the part of a dump that says who uses which device.
+type dumpedOwners struct {
+	Version   uint64              `json:"version"` // grows when labels change
+	Mappings  []dumpedMapping     `json:"mappings"`
+	Devices   map[string][]string `json:"devices"` // by id, in words; those that have users
+	Unmatched []owner.Unmatched   `json:"unmatched,omitempty"`
+}
+
+type dumpedMapping struct {
+	Name    string  `json:"name"`
+	Tried   bool    `json:"tried"`
+	Failing string  `json:"failing,omitempty"` // reason
+	Error   string  `json:"error,omitempty"`
+	Age     float64 `json:"age_seconds,omitempty"` // of the last answer; none: there was none
+}
+
+// Dump returns what is known; nil if owners are off.
+func (o *Owners) Dump(v *view.View) *dumpedOwners {
+	if o == nil {
+		return nil
+	}
+	out := &dumpedOwners{
+		Version: o.keeper.Version(), Mappings: []dumpedMapping{}, Devices: map[string][]string{}, Unmatched: o.keeper.Unmatched(),
+	}
+	for _, h := range o.Health {
+		s := h.State()
+		m := dumpedMapping{Name: s.Name, Tried: s.Tried, Failing: s.Failing, Age: s.Age.Seconds()}
+		if s.Problem != nil {
+			m.Error = s.Problem.Error()
+		}
+		out.Mappings = append(out.Mappings, m)
+	}
+	for _, s := range v.Sources {
+		for i := range s.Devices {
+			if users := o.Describe(&s.Devices[i]); len(users) > 0 {
+				out.Devices[s.Devices[i].ID] = users
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,147 @@
+package exporter
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/absence"
+	"warpgauge/pkg/accumulate"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/events"
+	"warpgauge/pkg/exposition"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/rows"
+	"warpgauge/pkg/selfmetrics"
+	"warpgauge/pkg/server"
+	"warpgauge/pkg/verdict"
+)
+
+// samplerStop is how long the sampler waits for library calls at the end. With
+// the drain of HTTP before it and the graces of the other stages the process
+// ends within 5 s, as dcgm-exporter does.
+const samplerStop = 1500 * time.Millisecond
+
+// Pipeline is the way of a value, from the library to the page, not yet running.
+type Pipeline struct {
+	program  *Program
+	cfg      *config.Config
+	table    []Vendor
+	log      *zap.Logger
+	Hostname string
+
+	Registry *prometheus.Registry
+	Engine   *Engine
+	bus      *events.Bus
+	Rows     *rows.Reader
+	store    *accumulate.Store
+	verdicts *verdict.Board
+	Owners   *Owners // nil if it is not asked who uses a device
+	Renderer *exposition.Renderer
+	self     *selfmetrics.Page // nil if own metrics are off
+	files    *lists.Files
+	desk     *lists.Desk
+
+	Extended []Stage // of extensions
+	Routes   []server.Route
+}
+
+// NewPipeline builds everything up to the rings and what is accumulated from
+// them.
+func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List, log *zap.Logger) (*Pipeline, error) {
+	hostname, err := cfg.Hostname(a.Lookup, os.Hostname)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pipeline{
+		program: a, cfg: cfg, table: all, log: log, Hostname: hostname,
+		Registry: selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision),
+		bus:      new(events.Bus), verdicts: new(verdict.Board),
+	}
+	p.Engine = a.NewEngine(cfg, all, list, p.Registry, log)
+	p.Engine.takenOver = func(collector string) {
+		p.bus.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
+	}
+	p.Rows = rows.New(p.Engine.Board(), p.bus)
+	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.Rows})
+	p.Registry.MustRegister(p.store)
+	if cfg.AbsentFields {
+		p.Registry.MustRegister(&absence.Metric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
+	}
+	p.Owners = NewOwners(a, cfg, p.Engine, p.Registry, log)
+	return p, nil
+}
+
+// ServeLists puts the desk in front of the engine: from now on lists can change.
+func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
+	p.files = files
+	p.desk = lists.New(first, lists.Options{Local: files, Engine: p.Engine, Events: p.bus, Usual: p.cfg.ReleaseTimeout, Logger: p.log})
+	p.Registry.MustRegister(p.desk)
+}
+
+// AddPages builds the last part. Own metrics are gathered for the first time
+// here, so everything that has some is registered by now.
+func (p *Pipeline) AddPages() {
+	cfg := p.cfg
+	o := exposition.Options{
+		Hostname:             p.Hostname,
+		HostnameLabel:        cfg.HostnameLabel,
+		OldNamespace:         cfg.OldNamespace,
+		ReplaceBlanksInModel: cfg.ReplaceBlanks,
+		CreatedLines:         cfg.CreatedLines,
+		StaleAfter:           cfg.EffectiveStaleAfter(),
+		Store:                p.store,
+		Registerer:           p.Registry,
+	}
+	if p.Owners != nil { // a nil *Keeper in the interface would not be nil
+		o.Owners = p.Owners.keeper
+	}
+	if own := cfg.OwnMetrics(); own != config.MetricsNone {
+		p.self = selfmetrics.New(p.Registry, selfmetrics.Options{Lean: own == config.MetricsLean, CreatedLines: cfg.CreatedLines, Registerer: p.Registry, Logger: p.log})
+		o.Self = p.self // as above
+	}
+	p.Renderer = exposition.New(p.Engine.Board(), o)
+}
+
+// Counts, Sync and Series are the page's, for extensions, which start before there is one.
+
+// Counts returns the series that the exporter counts from what happens.
+func (p *Pipeline) Counts() []exposition.Count { return p.Renderer.Counts() }
+
+// Sync brings the page's layout up to date.
+func (p *Pipeline) Sync(now time.Time) { p.Renderer.Sync(now) }
+
+// Series returns how many series the page had at the last Sync.
+func (p *Pipeline) Series() int { return p.Renderer.Series() }
+
+// Stages lists what runs, in the order of the data flow.
+func (p *Pipeline) Stages() []Stage {
+	out := []Stage{
+		{Name: "sampler", Run: p.Engine.Run, Grace: samplerStop + 400*time.Millisecond},
+		{Name: "rows", Run: p.Rows.Run, Grace: ShortGrace},
+	}
+	out = append(out, p.Owners.stages()...)
+	out = append(out, Stage{Name: "renderer", Run: p.Renderer.Run, Grace: ShortGrace})
+	if p.self != nil {
+		out = append(out, Stage{Name: "own metrics", Run: p.self.Run, Grace: ShortGrace})
+	}
+	return out
+}
+
+// watches returns the stages that ask for a reload when a file of the list changes.
+func (p *Pipeline) watches() (out []Stage) {
+	for _, path := range p.files.Paths() {
+		out = append(out, Stage{
+			Name: "watch of " + path, Grace: ShortGrace,
+			Run: func(ctx context.Context) error {
+				seen := func() ([]byte, bool) { return p.files.Seen(path) }
+				return config.Watch(ctx, path, p.log.Named("watch"), seen, func() { p.desk.RequestReload("file change") })
+			},
+		})
+	}
+	return out
+}

@@ -1,0 +1,78 @@
+package exporter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/session"
+)
+
+// reasons lists why /readyz answers 503.
+func reasons(cfg *config.Config, table []Vendor, all []session.CollectorStatus) []string {
+	return append(NotReady(all), Unmet(cfg, table, all)...)
+}
+
+// Unmet lists why the exporter is not ready although something is served: a collector
+// that was enabled by name, or a GPU of the required vendor, is not there. What an
+// operator has released, or what another collector serves, is as it should be.
+func Unmet(cfg *config.Config, table []Vendor, all []session.CollectorStatus) (reasons []string) {
+	found := cfg.Require == config.RequireNone
+	for _, c := range all {
+		i := slices.IndexFunc(table, func(v Vendor) bool { return v.Name == c.Name })
+		if i < 0 {
+			continue
+		}
+		wanted := c.Up || c.Cause == session.CauseReleased || c.Cause == session.CauseStandby
+		if table[i].Setting == config.On && !wanted && c.Cause != session.CauseOpening {
+			reasons = append(reasons, fmt.Sprintf("collector %s, which is enabled by name: %s", c.Name, c.Reason))
+		}
+		if cfg.Require == config.RequireAny || table[i].Maker != nil && strings.EqualFold(cfg.Require, table[i].Maker.Name) {
+			found = found || c.Cause == session.CauseReleased || hasGPU(c)
+		}
+	}
+	if !found {
+		reasons = append(reasons, fmt.Sprintf("--require=%s: no such GPU is up", cfg.Require))
+	}
+	return reasons
+}
+
+func hasGPU(c session.CollectorStatus) bool {
+	return slices.ContainsFunc(c.Devices, func(d session.DeviceStatus) bool {
+		return d.Device.Level == field.GPU && d.State == session.Up
+	})
+}
+
+// NotReady lists the first part of them: a collector that is still being
+// opened, devices that have not been sampled, or nothing to serve at all.
+func NotReady(all []session.CollectorStatus) (reasons []string) {
+	up := false
+	for _, c := range all {
+		up = up || c.Up || c.Cause == session.CauseReleased || c.Cause == session.CauseStandby // which was wanted
+		if !c.Up && c.Cause == session.CauseOpening {
+			reasons = append(reasons, fmt.Sprintf("collector %s: %s", c.Name, c.Reason))
+		}
+		starting := 0
+		for _, d := range c.Devices {
+			if d.Cause == session.CauseStarting {
+				starting++
+			}
+		}
+		if starting > 0 {
+			reasons = append(reasons, fmt.Sprintf("collector %s: %s not sampled yet", c.Name, lists.Count(starting, "device")))
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return []string{"no collector is enabled"}
+	case up || len(reasons) > 0:
+		return reasons
+	}
+	for _, c := range all {
+		reasons = append(reasons, fmt.Sprintf("collector %s: %s", c.Name, c.Reason))
+	}
+	return reasons
+}

@@ -1,0 +1,108 @@
+package exporter
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/kube"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/view"
+)
+
+// suspicionPeriod is how often devices and processes are compared with what the
+// mappings know. They do not ask more often than this.
+const suspicionPeriod = time.Second
+
+// Suspicion has the kubelet and the container runtime asked at once when what they
+// said last seems to be old: devices have come or gone, or there is a container that they
+// have not reported.
+type Suspicion struct {
+	Kubelet    suspect                 // nil: not asked
+	Runtime    suspect                 // nil: not asked
+	Containers func() *kube.Containers // of the runtime
+	Processes  func() *owner.Usage     // nil: not known
+	Board      *view.Board
+	Unknown    func() []owner.Unmatched
+
+	// Of run's goroutine.
+	version   uint64 // of the View
+	unmatched []owner.Unmatched
+	strangers []string // ids of containers and uids of pods that are not known, sorted
+}
+
+// suspect can be asked to poll at once; that never blocks.
+type suspect interface{ Suspect() }
+
+var (
+	_ suspect = (*kube.Kubelet)(nil)
+	_ suspect = (*kube.Runtime)(nil)
+)
+
+// Run compares until ctx ends.
+func (s *Suspicion) run(ctx context.Context) error {
+	tick := time.NewTicker(suspicionPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.Check()
+		}
+	}
+}
+
+// Check asks for each reason once, when it appears: an id that stays unknown does
+// not become known by asking again and again.
+func (s *Suspicion) Check() {
+	moved, strangers := s.moved(), s.newStrangers()
+	if s.Kubelet != nil && (moved || strangers) {
+		s.Kubelet.Suspect()
+	}
+	if s.Runtime != nil && strangers {
+		s.Runtime.Suspect()
+	}
+}
+
+// moved says that devices have changed, or that the kubelet names others than
+// there are.
+func (s *Suspicion) moved() bool {
+	version, unmatched := s.Board.Load().Version, s.Unknown()
+	isNew := func(u owner.Unmatched) bool { return !slices.Contains(s.unmatched, u) }
+	moved := version != s.version || slices.ContainsFunc(unmatched, isNew)
+	s.version, s.unmatched = version, unmatched
+	return moved
+}
+
+// newStrangers says that a process runs in a container, or a pod, that was not
+// there at the last check and that is not known.
+func (s *Suspicion) newStrangers() bool {
+	if s.Processes == nil {
+		return false
+	}
+	var now []string
+	for _, use := range s.Processes().Devices {
+		for _, u := range use.Users {
+			if u.PodUID != "" && !s.known(u) {
+				now = append(now, u.PodUID+"/"+u.ContainerID)
+			}
+		}
+	}
+	slices.Sort(now)
+	now = slices.Compact(now)
+	isNew := func(id string) bool { _, known := slices.BinarySearch(s.strangers, id); return !known }
+	found := slices.ContainsFunc(now, isNew)
+	s.strangers = now
+	return found
+}
+
+// known asks the runtime's last answer. Without a runtime, every process that
+// appears may be of a pod that the kubelet has just started.
+func (s *Suspicion) known(u owner.User) bool {
+	if s.Containers == nil {
+		return false
+	}
+	_, known := s.Containers().ByID[u.ContainerID]
+	return known
+}

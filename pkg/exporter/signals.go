@@ -1,0 +1,76 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// ErrForced says that a second signal came while the process was ending.
+var ErrForced = errors.New("ended at once by a second signal")
+
+// Signals are the signals of the process, from subscribe to release.
+type Signals struct {
+	hangup chan os.Signal // SIGHUP
+	letGo  chan os.Signal // SIGUSR1
+	resume chan os.Signal // SIGUSR2
+	End    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
+	closed chan os.Signal // SIGPIPE, which is ignored: lines for a closed standard error are counted
+}
+
+func Subscribe() *Signals {
+	s := &Signals{
+		hangup: make(chan os.Signal, 1), letGo: make(chan os.Signal, 1), resume: make(chan os.Signal, 1),
+		End: make(chan os.Signal, 2), closed: make(chan os.Signal, 1),
+	}
+	signal.Notify(s.hangup, syscall.SIGHUP)
+	signal.Notify(s.letGo, syscall.SIGUSR1)
+	signal.Notify(s.resume, syscall.SIGUSR2)
+	signal.Notify(s.End, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	signal.Notify(s.closed, syscall.SIGPIPE)
+	return s
+}
+
+func (s *Signals) Release() {
+	signal.Stop(s.hangup)
+	signal.Stop(s.letGo)
+	signal.Stop(s.resume)
+	signal.Stop(s.End)
+	// Not closed: the last lines of the log are yet to be written.
+}
+
+// sameSignal is how soon a second signal is taken for the first one again: to stop a
+// process and its group at once sends two.
+const sameSignal = 500 * time.Millisecond
+
+// Guard runs f and ends its context at the first signal. At the second it does
+// not wait for f any longer.
+func (s *Signals) Guard(ctx context.Context, log *zap.Logger, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	var ending time.Time // since when; zero: not
+	for {
+		select {
+		case err := <-done:
+			return err
+		case got := <-s.End:
+			switch {
+			case ending.IsZero():
+				ending = time.Now()
+			case time.Since(ending) < sameSignal:
+				continue
+			default:
+				return ErrForced
+			}
+			log.Info("stopping; a second signal ends at once", zap.Stringer("signal", got))
+			cancel()
+		}
+	}
+}

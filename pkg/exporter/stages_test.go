@@ -1,0 +1,153 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// journal notes what happens, in order.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(line string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, line)
+}
+
+// Stage ends when it is stopped, after slow.
+func (j *journal) stage(name string, slow time.Duration) Stage {
+	return Stage{Name: name, Grace: time.Second, Run: func(ctx context.Context) error {
+		<-ctx.Done()
+		time.Sleep(slow)
+		j.add("end " + name)
+		return nil
+	}}
+}
+
+func TestStagesStopInReverseOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		// The first to stop is the slowest: the others must wait for it.
+		err := RunStages(ctx, zap.NewNop(), j.stage("sampler", 0), j.stage("renderer", 100*time.Millisecond), j.stage("server", 500*time.Millisecond))
+		if err != nil {
+			t.Errorf("runStages = %v, want nil after the end of its context", err)
+		}
+		if want := []string{"end server", "end renderer", "end sampler"}; !slices.Equal(j.lines, want) {
+			t.Errorf("stages ended as %q, want %q", j.lines, want)
+		}
+		if got, want := time.Since(start), time.Minute+600*time.Millisecond; got != want {
+			t.Errorf("runStages took %v, want %v", got, want)
+		}
+	})
+}
+
+func TestStagesAbandonWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		release := make(chan struct{})
+		hung := Stage{Name: "watch", Grace: ShortGrace, Run: func(context.Context) error { <-release; return nil }}
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		// The server takes half of its second; the sampler's is not for the one that hangs.
+		if err := RunStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
+			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
+		}
+		if got, want := time.Since(start), stopWithin-100*time.Millisecond; got != want {
+			t.Errorf("the end took %v, want %v", got, want)
+		}
+		if logs.Len() != 1 || logs.All()[0].Message != "abandoning watch, which does not end" || logs.All()[0].ContextMap()["waited"] != 3500*time.Millisecond {
+			t.Errorf("log = %v, want one line that names the hung stage and how long it was waited for", logs.All())
+		}
+		close(release)
+	})
+}
+
+// TestStagesHaveTheirGrace whatever others have taken, and all of them end in time.
+func TestStagesHaveTheirGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		hang := func(name string, grace time.Duration) Stage {
+			return Stage{Name: name, Grace: grace, Run: func(context.Context) error { <-release; return nil }}
+		}
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		start := time.Now()
+		if err := RunStages(ctx, zap.New(core), hang("sampler", 2*time.Second), hang("watch", ShortGrace), hang("server", time.Second)); err != nil {
+			t.Error(err)
+		}
+		if got := time.Since(start); got != stopWithin {
+			t.Errorf("the end took %v, want %v", got, stopWithin)
+		}
+		waited := map[string]time.Duration{}
+		for _, l := range logs.All() {
+			waited[strings.Fields(l.Message)[1]] = l.ContextMap()["waited"].(time.Duration)
+		}
+		want := map[string]time.Duration{"server,": stopWithin - 2*time.Second - ShortGrace, "watch,": ShortGrace, "sampler,": 2 * time.Second}
+		if diff := cmp.Diff(want, waited); diff != "" {
+			t.Errorf("waited for each (-want +got):\n%s", diff)
+		}
+		close(release)
+	})
+}
+
+func TestStagesStopWhenOneFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var j journal
+		broken := errors.New("port taken")
+		failing := Stage{Name: "server", Grace: time.Second, Run: func(context.Context) error { return broken }}
+		core, logs := observer.New(zap.InfoLevel)
+		if err := RunStages(t.Context(), zap.New(core), j.stage("sampler", 0), failing); !errors.Is(err, broken) {
+			t.Errorf("runStages = %v, want the error of the stage that failed", err)
+		}
+		if !slices.Equal(j.lines, []string{"end sampler"}) {
+			t.Errorf("stages ended as %q, want the sampler to be stopped", j.lines)
+		}
+		if logs.Len() != 0 {
+			t.Errorf("the error that is returned was logged as well: %v", logs.All())
+		}
+	})
+}
+
+func TestStageThatEndsEarlyIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		early := Stage{Name: "watcher", Grace: time.Second, Run: func(context.Context) error { return nil }}
+		err := RunStages(t.Context(), zap.NewNop(), early)
+		if err == nil || err.Error() != "watcher ended without being asked to" {
+			t.Errorf("runStages = %v, want it to name the stage that ended", err)
+		}
+	})
+}
+
+func TestStageErrorsAtStopAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := Stage{Name: "sampler", Grace: time.Second, Run: func(ctx context.Context) error { <-ctx.Done(); return errors.New("abandoned GPU-7") }}
+		core, logs := observer.New(zap.InfoLevel)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := RunStages(ctx, zap.New(core), s); err != nil {
+			t.Errorf("runStages = %v, want nil", err)
+		}
+		if logs.Len() != 1 || logs.All()[0].ContextMap()["error"] != "abandoned GPU-7" {
+			t.Errorf("log = %v, want one line with the error", logs.All())
+		}
+	})
+}
