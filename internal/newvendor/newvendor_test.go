@@ -23,9 +23,9 @@ import (
 var rows = []struct{ file, after, row string }{
 	{"pkg/field/vendor.go", "vendors = []*Vendor{", "VendorToy, "},
 	{"cmd/warpgauge/collectors.go", "import (\n", "\t\"os\"\n\t\"warpgauge/collectors/toy\"\n"},
-	{"cmd/warpgauge/collectors.go", "return []vendor{\n", `		{
-			name: toy.Name, setting: config.Auto, maker: field.VendorToy, supplies: toy.Supplies,
-			open: func() collector.Collector { return toy.New(toy.Directory(os.Getenv("TOY_GPUS"))) },
+	{"cmd/warpgauge/collectors.go", "out := []exporter.Vendor{\n", `		{
+			Name: toy.Name, Setting: config.Auto, Maker: field.VendorToy, Supplies: toy.Supplies,
+			Open: func() collector.Collector { return toy.New(toy.Directory(os.Getenv("TOY_GPUS"))) },
 		},
 `},
 }
