@@ -1,5 +1,5 @@
-// Command warpctl asks exporters: what nodes are doing, what is wrong with one, and how its page compares with
-// another. It samples nothing and links no vendor's library. See docs/warpctl.md.
+// Command warpctl asks exporters: what nodes are doing, what is wrong with one, how its page compares with
+// another, and what it recorded. It samples nothing and links no vendor's library. See docs/warpctl.md.
 package main
 
 import (
@@ -55,7 +55,7 @@ func (a *app) root() *cli.Command {
 			return cli.ShowRootCommandHelp(cmd)
 		},
 		Commands: []*cli.Command{
-			topCommand(a), doctorCommand(a), compareCommand(a),
+			topCommand(a), doctorCommand(a), compareCommand(a), replayCommand(a),
 			a.build.VersionCommand(a.out, ""),
 			cmdline.ManCommand(a.out, "warpctl", func() cmdline.Manual {
 				return cmdline.Manual{Version: a.build.Version, Head: manualHead, Tail: manualTail}

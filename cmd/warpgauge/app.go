@@ -42,7 +42,7 @@ func newProgram(s exporter.Streams, environ []string, defaults ...string) *expor
 var version string
 
 // moved are former commands of warpgauge.
-var moved = []string{"top", "doctor", "compare"}
+var moved = []string{"top", "doctor", "compare", "replay"}
 
 func newRoot(a *exporter.Program) *cli.Command {
 	notice := ""
@@ -58,7 +58,7 @@ func newRoot(a *exporter.Program) *cli.Command {
 		Writer:    a.Out,
 		ErrWriter: a.Log,
 		Commands: []*cli.Command{
-			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a), replayCommand(a),
+			checkCommand(a), fieldsCommand(a), devicesCommand(a), onceCommand(a), pingCommand(a), healthCommand(a),
 			a.Build.VersionCommand(a.Out, notice), manCommand(a), childCommand(a),
 		},
 	}

@@ -161,7 +161,7 @@ func normal(t *testing.T, labels, value, at string, scale float64) string {
 
 // testReplay compares what a replay serves with what was recorded.
 func testReplay(t *testing.T, exe, recording string, r apiv1.Recording, recorded []byte) {
-	e := &exporter{Process: programtest.Start(t, exe, []string{"replay", "--listen=127.0.0.1:0", "--at=1s", recording}, programtest.Options{})}
+	e := &exporter{Process: programtest.Start(t, buildControl(t), []string{"replay", "--listen=127.0.0.1:0", "--at=1s", recording}, programtest.Options{})}
 	e.url = e.AwaitReady(t, "/readyz")
 	client := newClient(t)
 	var devices apiv1.Devices

@@ -17,7 +17,7 @@ func TestHelpText(t *testing.T) {
 	help := execute(t, nil, "--help")
 	help.want(t, 0, "Usage:", "  check ", "  once ", "What is read:", "-f, --collectors FILE", "$DCGM_EXPORTER_LISTEN")
 	lines := strings.Split(help.out, "\n")
-	for _, command := range []string{"check", "fields", "devices", "once", "ping", "replay"} {
+	for _, command := range []string{"check", "fields", "devices", "once", "ping"} {
 		lines = append(lines, strings.Split(execute(t, nil, command, "--help").out, "\n")...)
 	}
 	for _, line := range lines {

@@ -112,9 +112,9 @@ func (r *Result) files(o BundleOptions) ([][2]string, error) {
 		readme += redactedReadme
 	}
 	e := &r.facts.exporter
-	log := e.log
-	if e.logError != nil {
-		log = "not read: " + e.logError.Error() + "\n"
+	log := r.facts.log
+	if err := r.facts.logError; err != nil {
+		log = "not read: " + err.Error() + "\n"
 	}
 	out := [][2]string{
 		{"README.txt", readme}, {"report.txt", table.String()}, {"settings.txt", strings.Join(r.facts.settings.Flags, "\n") + "\n"},

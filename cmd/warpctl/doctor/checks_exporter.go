@@ -300,13 +300,13 @@ var doOfMapping = map[string]string{
 }
 
 func checkLog(f *Facts, out *findings) {
-	if f.exporter.logError != nil {
-		out.add(Unknown, "in Kubernetes add the output of kubectl logs to the bundle by hand; elsewhere run doctor as root or in group systemd-journal", "the exporter's log: %v", f.exporter.logError)
+	if f.logError != nil {
+		out.add(Unknown, "in Kubernetes add the output of kubectl logs to the bundle by hand; elsewhere run doctor as root or in group systemd-journal", "the exporter's log: %v", f.logError)
 		return
 	}
 	errors := 0
 	last := ""
-	for l := range strings.Lines(f.exporter.log) {
+	for l := range strings.Lines(f.log) {
 		if strings.Contains(l, " ERROR ") || strings.Contains(l, `"level":"error"`) {
 			errors++
 			last = strings.TrimSpace(l)

@@ -172,13 +172,7 @@ func (o *Options) ask(ctx context.Context) (func(*Facts), error) {
 	if e.err = e.from(ctx, o.Exporter); e.err != nil {
 		e.other = other(ctx, o.Exporter)
 	}
-	return func(f *Facts) { keepLog(f, &e) }, nil
-}
-
-// keepLog sets what the exporter says, but for its log, which another probe reads.
-func keepLog(f *Facts, e *exporter) {
-	e.log, e.logError = f.exporter.log, f.exporter.logError
-	f.exporter = *e
+	return func(f *Facts) { f.exporter = e }, nil
 }
 
 // from asks all that is asked of an exporter. Without an answer on its devices there is none.
@@ -261,7 +255,7 @@ func (o *Options) log(s *system) func(context.Context) (func(*Facts), error) {
 		} else if text, err = o.journal(ctx); err == nil && len(bytes.TrimSpace(text)) == 0 {
 			err = errors.New("the journal has no line of the unit warpgauge that this user may read")
 		}
-		return func(f *Facts) { f.exporter.log, f.exporter.logError = string(text), err }, nil
+		return func(f *Facts) { f.log, f.logError = string(text), err }, nil
 	}
 }
 

@@ -30,6 +30,8 @@ type Facts struct {
 	Unread  []Unread  `json:"unread,omitempty"`
 
 	exporter exporter
+	log      string // the end of the exporter's log
+	logError error
 	settings Settings
 }
 
@@ -95,17 +97,15 @@ type Socket struct {
 
 // exporter is the answers of the exporter.
 type exporter struct {
-	url      string
-	err      error  // why none answers
-	other    string // what answers in its place
-	devices  *apiv1.Devices
-	fields   *apiv1.Fields
-	health   *apiv1.Health
-	list     *apiv1.List
-	events   *apiv1.Events
-	own      string // its own metrics
-	log      string
-	logError error
+	url     string
+	err     error  // why none answers
+	other   string // what answers in its place
+	devices *apiv1.Devices
+	fields  *apiv1.Fields
+	health  *apiv1.Health
+	list    *apiv1.List
+	events  *apiv1.Events
+	own     string // its own metrics
 }
 
 // probe finds something out. What it returns is applied to the facts by the caller, so

@@ -49,9 +49,8 @@ type Client struct {
 
 // ClientOptions are what the address does not say.
 type ClientOptions struct {
-	TLS       *tls.Config       // nil: the system's certificate authorities
-	UserAgent string            // "warpgauge/VERSION"
-	Transport http.RoundTripper // nil: the network
+	TLS       *tls.Config // nil: the system's certificate authorities
+	UserAgent string      // "warpgauge/VERSION"
 }
 
 // NewClient takes http://HOST:PORT or https://HOST:PORT, with USER:PASSWORD@ in front of
@@ -74,16 +73,13 @@ func NewClient(address string, o ClientOptions) (*Client, error) {
 	}
 	user := u.User
 	u = &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/metrics")}
-	if o.Transport == nil {
-		o.Transport = &http.Transport{
-			Proxy:             http.ProxyFromEnvironment,
-			DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			TLSClientConfig:   o.TLS.Clone(), // the transport writes to it
-			ForceAttemptHTTP2: true,
-			IdleConnTimeout:   time.Minute,
-		}
-	}
-	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: o.Transport}}, nil
+	return &Client{base: u, user: user, agent: o.UserAgent, http: &http.Client{Transport: &http.Transport{
+		Proxy:             http.ProxyFromEnvironment,
+		DialContext:       (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSClientConfig:   o.TLS.Clone(), // the transport writes to it
+		ForceAttemptHTTP2: true,
+		IdleConnTimeout:   time.Minute,
+	}}}, nil
 }
 
 // URL is the address without user and password, for people.

@@ -7,13 +7,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
-
-	"warpgauge/pkg/exporter"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/live/api"
@@ -25,12 +25,14 @@ import (
 	"warpgauge/pkg/view"
 )
 
-func replayCommand(a *exporter.Program) *cli.Command {
+const drainTimeout = time.Second // of connections, when replay ends
+
+func replayCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name:      "replay",
 		Usage:     "Serve page, API and /metrics of a recording",
 		ArgsUsage: "FILE",
-		Description: `FILE is one of the flight recorder's (--recorder-directory, /api/v1/recordings).
+		Description: `FILE is one of the flight recorder's (--recorder-directory of warpgauge, /api/v1/recordings).
 The time that is shown begins with the recording, or at --at after that, advances as
 time does, and begins again at the end. curl -X POST '…/api/v1/replay?at=45s' sets it.
 The history has all of the recording from the start.`,
@@ -50,7 +52,7 @@ The history has all of the recording from the start.`,
 			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
 				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
 			}
-			return replayRecording(ctx, a, r, cmd.String("listen"), at)
+			return replay(ctx, a, r, cmd.String("listen"), at)
 		},
 	}
 }
@@ -58,7 +60,7 @@ The history has all of the recording from the start.`,
 // openRecording reads the recording that is the only argument.
 func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	if cmd.Args().Len() != 1 {
-		return nil, fmt.Errorf("%s takes one file; see warpgauge %[1]s --help", cmd.Name)
+		return nil, fmt.Errorf("%s takes one file; see warpctl %[1]s --help", cmd.Name)
 	}
 	f, err := os.Open(cmd.Args().First())
 	if err != nil {
@@ -76,31 +78,30 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 	return r, nil
 }
 
-func replayRecording(ctx context.Context, a *exporter.Program, r *recorder.Recording, listen string, at time.Duration) error {
-	cfg, err := a.Config()
-	if err != nil {
-		return err
-	}
-	signals := exporter.Subscribe()
-	defer signals.Release()
-	log := exporter.NewLogger(cfg, a.Log)
-	p, err := recorder.NewReplay(r, a.Build.Version, judge, at)
+// replay serves the recording until ctx ends.
+func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime, encoding.EncodeLevel = zapcore.ISO8601TimeEncoder, zapcore.CapitalLevelEncoder
+	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.Lock(zapcore.AddSync(a.err)), zap.InfoLevel))
+	p, err := recorder.NewReplay(r, a.build.Version, judge, at)
 	if err != nil {
 		return err
 	}
 	srv := server.New(p, server.Options{
-		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: exporter.DrainTimeout,
-		Routes: append(server.Page(page.Handler(page.Options{Version: a.Build.Version, Live: true})),
+		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
+		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
 			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err
 	}
 	log.Info("replaying", zap.String("file", r.Name), zap.String("cause", r.Cause), zap.Time("from", r.From), zap.Time("until", r.Until))
-	return signals.Guard(ctx, log, func(ctx context.Context) error {
-		return exporter.RunStages(ctx, log, exporter.Stage{Name: "replay", Run: p.Run, Grace: exporter.ShortGrace},
-			exporter.Stage{Name: "HTTP server", Run: srv.Run, Grace: exporter.DrainTimeout + 300*time.Millisecond})
-	})
+	ctx, cancel := context.WithCancel(ctx)
+	var feeding sync.WaitGroup
+	feeding.Go(func() { _ = p.Run(ctx) }) // it ends with its context
+	defer feeding.Wait()
+	defer cancel()
+	return srv.Run(ctx)
 }
 
 // judge judges devices by the recorded readings alone.

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package ring
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// Memory that two processes share is of Linux only. Rings of one process (Make) work everywhere: warpctl replays recordings
+// on other systems.
+
+func create(int) (int, error) { return -1, errors.ErrUnsupported }
+
+func inspect(int) (int, error) { return 0, errors.ErrUnsupported }
+
+func mapWords(int, int) ([]byte, []atomic.Uint64, error) { return nil, nil, errors.ErrUnsupported }
+
+func protect([]byte) error { return errors.ErrUnsupported }
+
+func unmap([]byte) error { return errors.ErrUnsupported }
+
+func closeFD(int) error { return errors.ErrUnsupported }
