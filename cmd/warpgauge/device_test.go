@@ -44,6 +44,7 @@ func TestCheckSaysWhy(t *testing.T) {
 	flags, ids := simulatedReasons(t, "check", csv)
 	want := csv + `: 8 fields, 0 errors, 0 warnings
 fake: supplies 1 to 4 of 7 fields for 3 devices of kind gpu
+fake: reads 5 fields in addition for health (--health=off: none): DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION, DCGM_FI_DEV_THERMAL_VIOLATION, DCGM_FI_DEV_CLOCKS_EVENT_REASONS, DCGM_FI_DEV_SM_CLOCK, DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 
 WITHOUT VALUE                      REASON       DEVICES    DETAIL
 DCGM_EXP_XID_ERRORS_COUNT          device_lost  gpu 1      simulated fault: device lost

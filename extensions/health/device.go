@@ -41,13 +41,13 @@ type tracked struct {
 	dirty   bool // the verdict may have changed
 	touched bool // a condition was seen again
 
-	// Of the round in hand.
+	// Of the current round.
 	round  uint64
 	rank   int
 	status *session.DeviceStatus
 }
 
-// told is what an event has said of a device.
+// told is the verdict in the last event of a device.
 type told struct {
 	State  verdict.State
 	Reason string
@@ -101,7 +101,7 @@ func (t *tracked) see(c *condition, now time.Time, e verdict.Evidence) {
 }
 
 // unsee notes that a rule does not hold at a time. One that ends by quiet ends when it has
-// not held for long enough; others wait for what ends them.
+// not held for long enough; others wait for their end.
 func (t *tracked) unsee(c *condition, now time.Time) {
 	c.holds = time.Time{}
 	t.expire(c, now)
@@ -163,7 +163,7 @@ func (t *tracked) wasReset(now time.Time, reboot bool) {
 	}
 }
 
-// makeVerdict makes the verdict from what holds. order is the place of a rule in the table.
+// makeVerdict makes the verdict from the active conditions. order is the place of a rule in the table.
 func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) int) (changed bool) {
 	var all []*condition
 	for _, c := range t.conditions {
@@ -210,7 +210,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 
 func (c *condition) inactive() bool { return c == nil || !c.active }
 
-// text is the rule's, and what a library said if that is what the rule is about.
+// text returns the rule's text; for rules about states, the library's words follow.
 func (c *condition) text() string {
 	if c.rule.Test == rules.OfState && len(c.evidence) > 0 && c.evidence[len(c.evidence)-1].Text != "" {
 		return c.rule.Text + ": " + c.evidence[len(c.evidence)-1].Text

@@ -37,8 +37,8 @@ func (w *Watch) updateDevices(all []session.CollectorStatus, now time.Time) {
 	w.devices = kept
 }
 
-// updateDevice records the status of a device. Of two collectors that know it, the one counts
-// that supplies values, of these the one for which it is up.
+// updateDevice records the status of a device. If two collectors report the device, the one
+// that supplies its values counts; if both or neither do, the one that has it up.
 func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus, now time.Time) {
 	if d.Device.Level == field.Link || d.Device.Level == field.Core {
 		return
@@ -140,7 +140,7 @@ func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time,
 	}
 }
 
-// judgeState judges a device by what its collector says.
+// judgeState judges a device by the state that its collector reports.
 func (w *Watch) judgeState(t *tracked, now time.Time) {
 	d := t.status
 	if d.State == session.Up && !d.LastSample.IsZero() && !t.valued {
@@ -161,8 +161,8 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	w.setCondition(t, ruleNotServed, false, now, "")
 }
 
-// judgeAbsence judges a device of which no collector has a state. It reports false for one that
-// is to be forgotten.
+// judgeAbsence judges a device that no collector reports. It reports false for a device that
+// the Watch should forget.
 func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time.Time) bool {
 	if t.collector == "" { // known by its address alone
 		return slices.ContainsFunc(t.conditions, func(c *condition) bool { return c.active || !c.holds.IsZero() })

@@ -173,7 +173,7 @@ func (r *Rule) judges(c *collector.Column) bool {
 	return false
 }
 
-// threshold is that of a column.
+// threshold returns the threshold of a column.
 func (r *Rule) threshold(c *collector.Column) float64 {
 	for _, l := range c.Labels {
 		if n, own := r.Blocks[l.Value]; own && l.Name == "block" {
@@ -200,8 +200,8 @@ func nameOf(d *collector.Device, c *collector.Column) string {
 	return name
 }
 
-// unjudged lists the rules for which a board has no column although such boards are asked
-// for one. A rule about readings that only another vendor's devices have is not among them.
+// unjudged lists the rules that no column of a board decides, although such boards have the
+// reading. A rule about readings that only another vendor's devices have is not among them.
 func unjudged(s *view.Source, device int, table Rules) (out []verdict.Unjudged) {
 	if s.Devices[device].Parent != "" {
 		return nil
@@ -263,7 +263,7 @@ func (w *Watch) Row(row *rows.Row) {
 	}
 }
 
-// evaluate evaluates a value. The newest one decides, but for growth, which is not repeated.
+// evaluate evaluates a value. The newest value decides; growth decides until it is judged.
 func (in *ruleInput) evaluate(v float64, at time.Time) {
 	o := in.condition.Evaluate(&in.state, v, at)
 	if in.condition.Test == rules.Rises {
@@ -340,8 +340,8 @@ func (c *judgedCondition) apply(t *tracked, collector string, now time.Time) {
 	}
 }
 
-// readReset notices a reset: the reading is less than half of what it was. What is a little
-// less is another library's reading of the same.
+// readReset detects a reset: the reading has fallen below half of its last value. Another
+// library may read a little less.
 func (t *tracked) readReset(key string, v float64, now time.Time) {
 	before, known := t.resets[key]
 	if t.resets == nil {

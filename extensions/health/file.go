@@ -64,7 +64,7 @@ type savedCondition struct {
 	Evidence []verdict.Evidence `json:"evidence,omitempty"`
 }
 
-// files is the directory, and what is to be written next.
+// files is the directory, and the content that waits to be written.
 type files struct {
 	file.Private
 	next   chan []byte // room for one
@@ -134,7 +134,7 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 	}
 }
 
-// save gives what is known to the goroutine that writes: if it has changed, or is old, and
+// save gives the verdicts to the goroutine that writes: if they have changed or are old, and
 // at the end, after which that goroutine ends.
 func (w *Watch) save(f *files, now time.Time, end bool) {
 	if f == nil {
@@ -156,7 +156,7 @@ func (w *Watch) save(f *files, now time.Time, end bool) {
 	}
 }
 
-// content is what is kept.
+// content returns the content of the file.
 func (w *Watch) content() *saved {
 	out := &saved{Version: fileVersion, Boot: w.o.BootID, Scope: w.o.Scope, Devices: []savedDevice{}}
 	for _, t := range w.devices {

@@ -3,7 +3,7 @@ package health
 
 import "time"
 
-// Observation is what a witness outside of the values says of a device: an XID in the kernel
+// Observation is a report about a device that comes from no reading: an XID in the kernel
 // log, a board that no driver serves, a rate that is out of line.
 type Observation struct {
 	// Reason is the name of a rule, without the code: "xid", "missing", "sxid_fatal"; or

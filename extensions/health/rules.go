@@ -25,7 +25,7 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	// Condition is what readings show, here or to who observes; none: it is about other things.
+	// Condition has the readings, judged here or by whoever observes; none: the rule needs none.
 	rules.Condition
 	Label  collector.Label    // of the column; the zero one: any
 	Except []string           // values of labels: a column with one is not judged
@@ -83,8 +83,8 @@ const (
 )
 
 // usual are reasons of health watches that healthy GPUs have: that the power limit slows a GPU
-// down is what it is for, and one error of a link in a minute, or a second of heat, is no fault.
-// Of links and heat there are rules of their own.
+// down is its purpose, and one error of a link in a minute, or a second of heat, means little.
+// Links and heat have rules of their own.
 var usual = []string{"DCGM_FR_CLOCK_THROTTLE_POWER", "DCGM_FR_CLOCK_THROTTLE_THERMAL", "DCGM_FR_NVLINK_ERROR_CRITICAL", "DCGM_FR_NVLINK_ERROR_THRESHOLD"}
 
 // table is the only list of reason codes. Of conditions that are equally bad, that of the
@@ -212,7 +212,7 @@ var table = []Rule{
 	{Name: ruleStarting, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
 }
 
-// ofState is what the state of a device or its collector shows.
+// ofState marks rules about the state of a device or its collector.
 var ofState = rules.Condition{Test: rules.OfState}
 
 // xid is the rule of an XID, which a reset ends. Observations have the Reason "xid" and the
@@ -241,8 +241,8 @@ func Table() Rules { return slices.Clone(table) }
 // rasRule is the rule whose threshold blocks can have for themselves.
 const rasRule = "ras_uncorrected"
 
-// Select returns the rules with what an operator wants changed: NAME=off, NAME=on or
-// NAME=NUMBER, and ras_uncorrected.BLOCK=NUMBER for a block of AMD's GPUs alone. Its error lists all that is wrong, and what to do.
+// Select returns the rules with an operator's changes: NAME=off, NAME=on or
+// NAME=NUMBER, and ras_uncorrected.BLOCK=NUMBER for a block of AMD's GPUs alone. Its error lists all mistakes and their repair.
 func Select(changes []string) (Rules, error) {
 	out := Table()
 	off := map[string]bool{}
@@ -311,7 +311,7 @@ func (r Rules) find(reason string, code int) *Rule {
 // volatile ECC errors. They are how a reset is seen.
 var resetReadings = []field.ID{field.TotalEnergy, field.CorrectedErrors, field.UncorrectedErrors}
 
-// Readings are what the rules need of GPUs, for lists that do not name them. Those of links
+// Readings returns the readings of GPUs that the rules need, for lists that do not name them. Those of links
 // and switches are not among them, as these would become devices that nothing was asked of,
 // nor is what makes the vendor's library run checks of its own. All but XIDs are read that
 // often.

@@ -65,6 +65,7 @@ type Watch struct {
 	supplied map[supplied]bool // what sources have devices; replaced, never changed
 
 	// Of the goroutine of Run.
+	lostXIDs  uint64            // that found the queue of xids full
 	regrouped bool              // there are other devices since the last judgement
 	supplies  map[supplied]bool // supplied, at the last reading
 	devices   []*tracked
@@ -113,7 +114,7 @@ func (w *Watch) Observe(o Observation) {
 	w.observed = append(w.observed, o)
 }
 
-// Once judges by what is known now, without what was before.
+// Once judges by the present rows and states alone.
 func Once(o Options, now time.Time) *verdict.Snapshot {
 	w := New(o)
 	w.Sync(now)
@@ -145,7 +146,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Sync takes what is new and publishes what has changed. It is called by one goroutine at a time:
+// Sync judges and publishes changed verdicts. One goroutine at a time calls it:
 // Run, or in its place one that has a clock of its own.
 func (w *Watch) Sync(now time.Time) {
 	w.readRows(now)
@@ -190,6 +191,10 @@ func (w *Watch) observeXIDs() {
 		case e := <-w.xids.C:
 			w.Observe(Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence})
 		default:
+			w.mu.Lock()
+			w.dropped += w.xids.Dropped() - w.lostXIDs
+			w.mu.Unlock()
+			w.lostXIDs = w.xids.Dropped()
 			return
 		}
 	}
@@ -314,7 +319,7 @@ func (w *Watch) top(t *tracked) *tracked {
 }
 
 // report logs a verdict that has another state or reason than what was last said of the
-// device. That a device has no values yet, or is well when it is first seen, is no news.
+// device. It skips devices without values yet, and new devices that are well.
 func (w *Watch) report(t *tracked) {
 	is := told{t.verdict.State, t.verdict.Reason}
 	if is == t.told || is.Reason == ruleStarting { // the zero told is that it is well
@@ -349,7 +354,7 @@ func (w *Watch) publish(v *verdict.Verdict) {
 	w.o.Events.Publish(e)
 }
 
-// address is that of a board; the zero one for what is none.
+// address returns the address of a board; the zero Address if id is not one.
 func address(id string) pci.Address {
 	at, _ := pci.Parse(id)
 	return at.Board()

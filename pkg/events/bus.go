@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// Kind is what has happened.
+// Kind names the kind of an event.
 type Kind string
 
 // Kinds of events.
@@ -41,9 +41,9 @@ type Event struct {
 	Source string            // who reports it: a collector, the kernel log
 	Code   int               // of an XID; below 0: the code makes no sense
 	Reason string            // of a clock event, as in the label clock_event
-	Text   string            // in words; of an XID, what is known in addition to its code
+	Text   string            // in words; of an XID, details in addition to its code
 	Bad    bool              // someone should look at it
-	// Evidence is what the source wrote, such as a line of the kernel's log.
+	// Evidence quotes the source, such as a line of the kernel's log.
 	Evidence string
 }
 

@@ -22,7 +22,7 @@ const (
 	retainMax = 4096 // of more, any are forgotten
 )
 
-// Row is one row of one source, with what followers have to know about it. It is valid until
+// Row is one row of one source, and which parts of it are new. It is valid until
 // the Follower returns, or until the Cursor's next call.
 type Row struct {
 	ring.Row
@@ -48,7 +48,7 @@ func (r *Row) Report(e events.Event) {
 	}
 }
 
-// Device is what a row has of one device.
+// Device tells how a row concerns one device.
 type Device struct {
 	Supplied bool    // the source supplies the device; if not, the other fields are zero
 	Sampled  bool    // the device was sampled in this row, and no other row had the sample

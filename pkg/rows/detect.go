@@ -36,7 +36,7 @@ type detector struct {
 	last  []lastCell
 }
 
-// xidCells are the cells with the XIDs of a device, of which there may be several so that
+// xidCells are the cells with the XIDs of a device. There may be several, so that
 // events of one tick do not hide each other.
 type xidCells struct {
 	device int

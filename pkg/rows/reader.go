@@ -43,7 +43,7 @@ const (
 	pausesPerTick = 4
 )
 
-// maxQueue is how many events can wait for Run; of more, the newest are dropped and counted.
+// maxQueue is how many events can wait for Run; of more, the newest are dropped.
 const maxQueue = 4096
 
 // Reader reads all rows of a board.
@@ -51,7 +51,6 @@ type Reader struct {
 	publisher Publisher // nil: events are not published
 	wake      chan struct{}
 	overruns  atomic.Uint64
-	dropped   atomic.Uint64
 
 	mu        sync.Mutex // its holder only computes
 	board     *view.Board
@@ -191,11 +190,7 @@ func (r *Reader) queue() {
 
 // add keeps an event for Run. The caller holds the lock.
 func (r *Reader) add(e events.Event) {
-	switch {
-	case r.publisher == nil:
-	case len(r.found) == maxQueue:
-		r.dropped.Add(1)
-	default:
+	if r.publisher != nil && len(r.found) < maxQueue {
 		r.found = append(r.found, e)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outcome is what a reading says of a condition. The higher wins: of several links one is
-// enough.
+// Outcome tells whether a reading meets a condition. The higher wins: of several links one
+// is enough.
 type Outcome uint8
 
 // Outcomes.
@@ -16,7 +16,7 @@ const (
 	Unwell
 )
 
-// State is what an evaluation remembers of one reading. The zero State has seen no value.
+// State is the memory of an evaluation of one reading. The zero State has seen no value.
 type State struct {
 	Reached bool   // of Falls: the value was at the threshold before
 	Growth  Growth // of Rises

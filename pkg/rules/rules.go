@@ -1,5 +1,5 @@
-// Package rules is the one table of what readings show when something is wrong with a device:
-// the reading, the threshold and the time, each with its source. NVML's health watches, the
+// Package rules is the one table of conditions that readings of a faulty device meet: the
+// reading, the threshold and the time, each with its source. NVML's health watches, the
 // verdicts and early signs of extensions/health, and the flight recorder's triggers refer to
 // its conditions, so that no two of them judge one reading by different limits.
 //
@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Condition is what readings show, each for itself, when something is wrong.
+// Condition describes readings of a faulty device. Each reading is judged for itself.
 type Condition struct {
 	Readings  []field.ID
 	Test      Test
@@ -29,7 +29,7 @@ const (
 	Observed Test = iota // there is no reading
 	OfState              // the state of a device or its collector, as sessions have it
 	AtLeast              // the value is the threshold or more
-	AtMost               // an age is the threshold or less; without one it ends as what is Observed does
+	AtMost               // an age is the threshold or less; without one it ends as an observation does
 	Equal                // the value is the threshold
 	Rises                // the counter has grown by the threshold or more Within a time
 	Falls                // the value is below the threshold, and was not before
@@ -50,7 +50,7 @@ const CRCErrorsPerSecond = 100
 // EffectiveBER is the bit error rate of a link that DCGM accepts.
 const EffectiveBER = 1e-12
 
-// Memory. The limits are those of DCGM (common/DcgmGPUHardwareLimits.h).
+// Memory. The limits come from DCGM (common/DcgmGPUHardwareLimits.h).
 var (
 	RowRemapFailed         = flag(field.RowRemapFailure)
 	RowRemapPending        = flag(field.RowRemapPending)
@@ -133,8 +133,8 @@ const (
 	CorrectedErrorsPerDay = 10_000
 
 	// DCGM calls a replay or another error of a link in the last minute critical: the budget is
-	// spent if this is so in each minute of an hour; that of recoveries, each of which stops the
-	// link, in every sixth.
+	// spent if this is so in each minute of an hour. A recovery stops the link: one in six
+	// minutes spends the budget.
 	LinkCRCErrorsPerHour  = 3600 * CRCErrorsPerSecond
 	LinkErrorsPerHour     = 60
 	LinkRecoveriesPerHour = 10

@@ -14,7 +14,7 @@ const (
 	callsCalm  = 3                  // the ratio at which they are not slow any more
 )
 
-// calls are those of a source, which is named by its first device.
+// calls holds the library calls of a source, which is named by its first device.
 type calls struct {
 	collector string
 	alone     bool // the device is the source's only GPU

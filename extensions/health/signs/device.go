@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// device is what is kept of a device through all sessions that sample it.
+// device is the memory of a device through all sessions that sample it.
 type device struct {
 	collector.Device
 	gpu     *device // or switch that it is part of; nil: none
@@ -18,7 +18,7 @@ type device struct {
 	sampled int64   // stamp of the newest row
 	every   int64   // how often something of it is read, ns
 
-	counters map[counterKey]*float64 // what they were last; NaN: not read yet
+	counters map[counterKey]*float64 // their last values; NaN: not read yet
 	alarms   [alarms]alarm
 
 	corrected hour
@@ -31,7 +31,7 @@ type device struct {
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
 	straggles bool
-	calls     calls // of the source of which it is the first device
+	calls     calls // of the source whose first device this is
 }
 
 // counterKey names a counter of a device.
@@ -194,7 +194,7 @@ type links struct {
 	of    [linkKinds]hour
 	ber   float64 // effective; 0: none, or not known
 	known bool
-	share float64 // of the budget that is used, for the kind of which that is most
+	share float64 // of the budget that is used, for the worst kind
 	kind  int
 	worst *device // the device or that of its links that has used most; nil: nothing is known
 }

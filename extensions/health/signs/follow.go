@@ -15,7 +15,7 @@ import (
 // fresh is how old the newest sample of a device may be.
 const fresh = time.Minute
 
-// follow leads from the cells of a source to what is computed from them.
+// follow leads from the cells of a source to the signs that they decide.
 type follow struct {
 	source  *view.Source
 	devices []deviceTap // as Source.Devices
@@ -28,14 +28,14 @@ type deviceTap struct {
 	since   int64 // the time that the row stands for, ns
 }
 
-// tap leads from a cell to what is computed from it.
+// tap leads from a cell to the sign that it decides.
 type tap struct {
 	target
 	device, cell int
 	counter      *float64
 }
 
-// target is what a reading is for.
+// target tells which sign uses a reading.
 type target struct {
 	use use
 	of  int // a kind of errors of links, or one of the means
@@ -79,7 +79,7 @@ var targets = map[field.ID]target{
 // other end.
 var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
 
-// connect connects columns with what is computed from them.
+// connect connects columns with signs.
 func (f *follow) connect() {
 	for i := range f.source.Columns {
 		c := &f.source.Columns[i]
@@ -106,7 +106,7 @@ func (f *follow) connect() {
 	}
 }
 
-// bindCalls finds the GPU whose calls are those of the source.
+// bindCalls finds the GPU that all calls of the source belong to.
 func (f *follow) bindCalls() {
 	gpus := 0
 	for _, d := range f.source.Devices {

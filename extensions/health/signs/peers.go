@@ -75,7 +75,7 @@ var (
 const (
 	comparePeriod = int64(10 * time.Second)
 
-	fewestPeers = 4   // of whom a median says something
+	fewestPeers = 4   // for a median that means something
 	leastBusy   = 0.5 // GPUs without work differ in many ways
 	alikeBusy   = 0.9 // of the median: one that has less to do may have a lower clock
 	behindFor   = 15 * time.Minute
@@ -89,7 +89,7 @@ type peers struct {
 	next    int64
 	owned   bool // groups have users
 	groups  map[string][]*device
-	alike   []*device // in hand
+	alike   []*device // of the current group
 	values  []float64
 }
 
