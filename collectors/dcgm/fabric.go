@@ -64,20 +64,10 @@ func (d *discovery) links(n *node, all []links) {
 		}
 		for number, state := range l.states {
 			if state == linkUp {
-				n.addDevice(linkDevice(owner, number), entity{kindLink, linkID(l.owner, number)})
+				n.addDevice(collector.LinkOf(owner, number), entity{kindLink, linkID(l.owner, number)})
 			}
 		}
 	}
-}
-
-// linkDevice returns a link of a GPU or a switch. NVML and DCGM number links from 0.
-func linkDevice(owner collector.Device, number int) collector.Device {
-	d := owner
-	d.Level, d.Parent = field.Link, owner.ID
-	n := strconv.Itoa(number)
-	d.Labels = append([]collector.Label{{Name: "nvlink", Value: n}}, owner.Labels...)
-	d.ID = owner.ID + "/link" + n
-	return d
 }
 
 // switches adds the NVSwitches, named by their numbers.

@@ -57,7 +57,7 @@ type health struct {
 	watches []boundHealth
 	cols    []collector.Column
 	answer  healthAnswer
-	cost    cost
+	cost    collector.Meter
 
 	failed  bool            // the last check failed, and that was logged
 	unknown map[uint32]bool // logged reasons without a column
@@ -80,7 +80,7 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, er
 	if !asks(list, field.GPUHealth) || len(gpus) == 0 {
 		return nil, nil
 	}
-	h := &health{engine: e, log: o.Log, cost: cost{call: "dcgmHealthCheck"}, unknown: map[uint32]bool{}}
+	h := &health{engine: e, log: o.Log, cost: collector.Meter{Call: "dcgmHealthCheck"}, unknown: map[uint32]bool{}}
 	var entities []entity
 	for _, d := range gpus {
 		entities = append(entities, n.entities[d])
@@ -129,7 +129,7 @@ func (h *health) sample(row []float64, due []bool) error {
 	}
 	start := time.Now()
 	err := h.engine.health(h.group, h.answer)
-	h.cost.addCalls(1, start)
+	h.cost.Record(1, start)
 	if severed(err) {
 		return err
 	}
@@ -191,7 +191,7 @@ func (h *health) watch(in incident) *boundHealth {
 	return &h.watches[gpu*len(healthWatches)+at]
 }
 
-func (h *health) calls() []collector.CallCost { return []collector.CallCost{h.cost.sum()} }
+func (h *health) calls() []collector.CallCost { return []collector.CallCost{h.cost.Cost()} }
 
 // errorCodes names DCGM's error codes (dcgmError_t in dcgm_errors.h of DCGM 4.6) without "DCGM_FR_". Codes that DCGM 4
 // renamed keep dcgm-exporter's names, because alerts match its labels: DCGM calls 10, 12 and 43 CLOCKS_EVENT_THERMAL,

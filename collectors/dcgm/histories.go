@@ -25,7 +25,7 @@ type histories struct {
 	all    []*history
 	cols   []collector.Column
 	events []event
-	cost   cost
+	cost   collector.Meter
 }
 
 // history is one field of GPUs. The slices are by entity of the block.
@@ -41,7 +41,7 @@ var _ part = (*histories)(nil)
 // newHistories watches the histogram fields of a node's GPUs that have columns, nil if there are none. It must run
 // after the readings' watches, because the engine remembers only the last watch of a field by each client.
 func newHistories(e *engine, n *node, list []field.Reading, columns []collector.Column, o Options) (part, error) {
-	h := &histories{engine: e, events: make([]event, historyRoom), cost: cost{call: "dcgmGetValuesSince_v2"}}
+	h := &histories{engine: e, events: make([]event, historyRoom), cost: collector.Meter{Call: "dcgmGetValuesSince_v2"}}
 	type column struct {
 		device int
 		field  field.ID
@@ -93,7 +93,7 @@ func (h *histories) sample(row []float64, due []bool) error {
 		}
 		start := time.Now()
 		count, err := h.engine.since(one.block, one.fetched, h.events)
-		h.cost.addCalls(1, start)
+		h.cost.Record(1, start)
 		switch {
 		case severed(err):
 			return fmt.Errorf("read values since the last row: %w", err)
@@ -121,4 +121,4 @@ func (one *history) addValue(e *event) {
 	one.buffers[e.of].Add(e.micros, e.value)
 }
 
-func (h *histories) calls() []collector.CallCost { return []collector.CallCost{h.cost.sum()} }
+func (h *histories) calls() []collector.CallCost { return []collector.CallCost{h.cost.Cost()} }

@@ -5,11 +5,9 @@ package dcgm
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/field"
 )
 
 // instances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device;
@@ -34,7 +32,7 @@ func (d *discovery) instances(n *node) {
 		if m.entity.kind != kindInstance || !known {
 			continue
 		}
-		whole := instanceDevice(n.devices[at], m, profiles[m.entity])
+		whole := collector.InstanceOf(n.devices[at], int(m.instance), profiles[m.entity])
 		parts := slices.DeleteFunc(slices.Clone(all), func(c migEntity) bool { return c.entity.kind != kindCompute || c.parent != m.entity })
 		if len(parts) == 1 {
 			whole.Instance.UUID = uuids[parts[0].entity]
@@ -49,27 +47,11 @@ func (d *discovery) instances(n *node) {
 			continue
 		}
 		for _, c := range parts {
-			part := computeDevice(whole, c)
+			part := collector.ComputeInstanceOf(whole, int(c.compute))
 			part.Instance.UUID = uuids[c.entity]
 			n.addDevice(part, c.entity)
 		}
 	}
-}
-
-func instanceDevice(gpu collector.Device, m migEntity, profile string) collector.Device {
-	d := gpu
-	d.Level, d.Parent = field.Instance, gpu.ID
-	d.Instance.ID, d.Instance.Profile = strconv.FormatUint(uint64(m.instance), 10), profile
-	d.ID = gpu.ID + "/" + d.Instance.ID
-	return d
-}
-
-func computeDevice(instance collector.Device, m migEntity) collector.Device {
-	d := instance
-	d.Level, d.Parent = field.ComputeInstance, instance.ID
-	d.Instance.ComputeID = strconv.FormatUint(uint64(m.compute), 10)
-	d.ID = instance.ID + "/" + d.Instance.ComputeID
-	return d
 }
 
 // profiles returns the profile names of the GPU instances: "1g.10gb".

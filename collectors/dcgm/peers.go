@@ -27,7 +27,7 @@ type peers struct {
 	pairs  [][2]uint32 // GPU and peer, by DCGM's IDs
 	cols   []collector.Column
 	answer peersAnswer
-	cost   cost
+	cost   collector.Meter
 	failed bool // the last call failed, and that was logged
 }
 
@@ -45,7 +45,7 @@ func newPeers(e *engine, n *node, list []field.Reading, o Options) *peers {
 		o.Log.Info("library lacks "+call+"; skipping NVLink peer status", zap.String("field", "DCGM_EXP_P2P_STATUS"))
 		return nil
 	}
-	p := &peers{engine: e, log: o.Log, answer: e.newPeersAnswer(), cost: cost{call: call}}
+	p := &peers{engine: e, log: o.Log, answer: e.newPeersAnswer(), cost: collector.Meter{Call: call}}
 	for _, a := range gpus {
 		for _, b := range gpus {
 			if a != b {
@@ -75,7 +75,7 @@ func (p *peers) sample(row []float64, due []bool) error {
 	}
 	start := time.Now()
 	err := p.engine.peers(p.answer)
-	p.cost.addCalls(1, start)
+	p.cost.Record(1, start)
 	if severed(err) {
 		return err
 	}
@@ -100,4 +100,4 @@ func (p *peers) sample(row []float64, due []bool) error {
 	return nil
 }
 
-func (p *peers) calls() []collector.CallCost { return []collector.CallCost{p.cost.sum()} }
+func (p *peers) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }

@@ -23,7 +23,7 @@ type readings struct {
 	cols   []collector.Column
 	buffer scratch
 	now    func() time.Time
-	cost   cost
+	cost   collector.Meter
 
 	reasons collector.Absences
 	blanks  blanks
@@ -50,7 +50,7 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 	if e.remote {
 		room = valuesPerRemoteCall
 	}
-	r := &readings{engine: e, node: n, now: time.Now, cost: cost{call: "dcgmEntitiesGetLatestValues"}}
+	r := &readings{engine: e, node: n, now: time.Now, cost: collector.Meter{Call: "dcgmEntitiesGetLatestValues"}}
 	largest := 0
 	for _, b := range blocksOf(n, list, o) {
 		if err := b.watch(e, refused); err != nil {
@@ -127,7 +127,7 @@ func (r *readings) sample(row []float64, due []bool) error {
 		}
 		start := time.Now()
 		err := b.readCells(r.engine, r.buffer)
-		r.cost.addCalls(len(b.chunks), start)
+		r.cost.Record(len(b.chunks), start)
 		if err != nil {
 			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
 		}
@@ -222,4 +222,4 @@ func (r *readings) deviceErrors(now time.Time) error {
 	return errors.Join(errs...)
 }
 
-func (r *readings) calls() []collector.CallCost { return []collector.CallCost{r.cost.sum()} }
+func (r *readings) calls() []collector.CallCost { return []collector.CallCost{r.cost.Cost()} }

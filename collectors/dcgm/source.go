@@ -5,7 +5,6 @@ package dcgm
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -86,20 +85,4 @@ func (s *source) Calls() (out []collector.CallCost) {
 		out = append(out, p.calls()...)
 	}
 	return out
-}
-
-// cost counts the calls of one function and their time.
-type cost struct {
-	call         string
-	count, nanos atomic.Int64
-}
-
-// addCalls counts n calls that began at start and have just ended.
-func (c *cost) addCalls(n int, start time.Time) {
-	c.count.Add(int64(n))
-	c.nanos.Add(int64(time.Since(start)))
-}
-
-func (c *cost) sum() collector.CallCost {
-	return collector.CallCost{Call: c.call, Count: uint64(c.count.Load()), Time: time.Duration(c.nanos.Load())}
 }

@@ -47,7 +47,7 @@ type xids struct {
 	looked time.Time // when life was last read
 	failed bool      // the last call for the history failed, and that was logged
 
-	reads, histories cost
+	reads, histories collector.Meter
 }
 
 // xidDevice is a GPU, an instance or a compute instance.
@@ -78,7 +78,7 @@ func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until m
 		return nil, nil
 	}
 	x := &xids{engine: e, log: o.Log, now: time.Now, buffer: e.newScratch(valuesPerRemoteCall), events: make([]event, xidRoom)}
-	x.reads.call, x.histories.call = "dcgmEntitiesGetLatestValues", "dcgmGetValuesSince_v2"
+	x.reads.Call, x.histories.Call = "dcgmEntitiesGetLatestValues", "dcgmGetValuesSince_v2"
 	if err := x.watch(n, refused, o); err != nil || len(x.block.fields) == 0 {
 		return nil, err
 	}
@@ -200,11 +200,11 @@ func (x *xids) columns() []collector.Column { return x.cols }
 func (x *xids) sample(row []float64, due []bool) error {
 	start := time.Now()
 	err := x.block.readCells(x.engine, x.buffer)
-	x.reads.addCalls(len(x.block.chunks), start)
+	x.reads.Record(len(x.block.chunks), start)
 	if err == nil && x.life != nil && (x.life.cells[0].micros == 0 || start.Sub(x.looked) >= lifeEvery) {
 		x.looked = start
 		err = x.life.readCells(x.engine, x.buffer)
-		x.reads.addCalls(1, start)
+		x.reads.Record(1, start)
 	}
 	if err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
@@ -236,7 +236,7 @@ func (x *xids) sample(row []float64, due []bool) error {
 func (x *xids) fetch() error {
 	start := time.Now()
 	count, err := x.engine.since(x.block, x.fetched, x.events)
-	x.histories.addCalls(1, start)
+	x.histories.Record(1, start)
 	if severed(err) {
 		return fmt.Errorf("read the history of XIDs: %w", err)
 	}
@@ -303,5 +303,5 @@ func (d *xidDevice) fill(row []float64, due []bool, life *block) {
 }
 
 func (x *xids) calls() []collector.CallCost {
-	return []collector.CallCost{x.reads.sum(), x.histories.sum()}
+	return []collector.CallCost{x.reads.Cost(), x.histories.Cost()}
 }

@@ -66,7 +66,7 @@ func (b *builder) gpu(i int) *source {
 	}
 	b.buffers(s, g)
 	for n := range g.board.links {
-		b.link(s, linkDevice(s.devices[0], n), link{g, n})
+		b.link(s, collector.LinkOf(s.devices[0], n), link{g, n})
 	}
 	return s
 }
@@ -100,7 +100,7 @@ func (b *builder) instance(s *source, g *gpu, part slice) {
 	in.memory = float64(int(g.memory) * part.memory / eighths)
 	in.reserved = float64(int(g.reserved) * part.memory / eighths)
 
-	d := instanceDevice(s.devices[0], part)
+	d := collector.InstanceOf(s.devices[0], part.id, part.profile)
 	d.Instance.UUID = "MIG-" + uuid(w.seed, uuidInstance, uint64(g.index)<<8|uint64(part.id)) // ids are below 15
 	l := w.load(shape, hash(uint64(g.index), uint64(part.id)))
 	d.Facts = b.facts(in.texts(d), &in, l)
@@ -132,7 +132,7 @@ func (b *builder) nvswitch(i int) *source {
 	s.unit(l)
 	s.bind(b.readings, 0, 0, n)
 	for port := range w.profile.ports {
-		b.link(s, linkDevice(d, port), &nvswitch{index: i, ports: w.profile.ports, port: port})
+		b.link(s, collector.LinkOf(d, port), &nvswitch{index: i, ports: w.profile.ports, port: port})
 	}
 	if len(s.columns) == 0 {
 		return nil

@@ -77,28 +77,6 @@ func gpuDevice(w *World, i int) collector.Device {
 	return d
 }
 
-func instanceDevice(gpu collector.Device, s slice) collector.Device {
-	d := gpu
-	d.Level = field.Instance
-	d.Parent = gpu.ID
-	d.Instance.ID = strconv.Itoa(s.id)
-	d.Instance.Profile = s.profile
-	d.ID = gpu.ID + "/" + d.Instance.ID
-	return d
-}
-
-// linkDevice returns link n of a GPU or a switch, counted from 0.
-func linkDevice(parent collector.Device, n int) collector.Device {
-	d := parent
-	d.Facts = nil
-	d.Level = field.Link
-	d.Parent = parent.ID
-	number := strconv.Itoa(n)
-	d.Labels = append([]collector.Label{{Name: "nvlink", Value: number}}, parent.Labels...)
-	d.ID = parent.ID + "/link" + number
-	return d
-}
-
 func switchDevice(w *World, i int) collector.Device {
 	return collector.Device{
 		ID:     "NVSWITCH-" + uuid(w.seed, uuidSwitch, uint64(i)),

@@ -87,7 +87,7 @@ func (b *builder) processes(i int) *processSource {
 	gpu := gpuDevice(b.world, i)
 	add(gpu, -1)
 	for _, part := range b.world.slices(i) {
-		add(instanceDevice(gpu, part), part.id)
+		add(collector.InstanceOf(gpu, part.id, part.profile), part.id)
 	}
 	return s
 }

@@ -147,21 +147,12 @@ func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	for n := range uint32(maxLinks) {
 		if states.known>>n&1 == 1 {
 			targets = append(targets, target{device: len(devices), reader: g.reader, level: field.Link, link: n})
-			devices = append(devices, linkDevice(g.device, n))
+			link := collector.LinkOf(g.device, int(n))
+			link.Facts = nil
+			devices = append(devices, link)
 		}
 	}
 	return devices, targets
-}
-
-// linkDevice returns link n of a GPU. NVML numbers links from 0.
-func linkDevice(parent collector.Device, n uint32) collector.Device {
-	d := parent
-	d.Facts = nil
-	d.Level, d.Parent = field.Link, parent.ID
-	number := strconv.Itoa(int(n))
-	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
-	d.ID = parent.ID + "/link" + number
-	return d
 }
 
 // trim drops trailing links without columns.

@@ -24,7 +24,7 @@ import (
 // and starts the next measurement.
 type throughput struct {
 	in      []input
-	cost    *meter
+	cost    *collector.Meter
 	batch   *batch      // used by the running measurement only
 	busy    atomic.Bool // a measurement is running
 	begun   time.Time   // when it started
@@ -145,7 +145,7 @@ type peersPart struct {
 	cols     []collector.Column // pair-major
 	answered chan struct{}
 	timer    *time.Timer
-	cost     meter
+	cost     collector.Meter
 	calling  sync.WaitGroup
 }
 
@@ -189,7 +189,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 
 // newPeersPart makes the part for the given peers.
 func newPeersPart(peers []peer) *peersPart {
-	p := &peersPart{answered: make(chan struct{}, 1), timer: time.NewTimer(0), cost: meter{call: "nvmlDeviceGetP2PStatus"}}
+	p := &peersPart{answered: make(chan struct{}, 1), timer: time.NewTimer(0), cost: collector.Meter{Call: "nvmlDeviceGetP2PStatus"}}
 	p.timer.Stop()
 	for _, other := range peers {
 		x := &pair{peer: other}
@@ -251,7 +251,7 @@ func (p *peersPart) ask(x *pair) {
 	if status, ok := x.ask(); ok {
 		x.status.Store(int64(status))
 	}
-	p.cost.addSince(start)
+	p.cost.Record(1, start)
 	x.busy.Store(false)
 	select {
 	case p.answered <- struct{}{}:
@@ -259,6 +259,6 @@ func (p *peersPart) ask(x *pair) {
 	}
 }
 
-func (p *peersPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
+func (p *peersPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
 
 func (p *peersPart) close() { p.calling.Wait() }

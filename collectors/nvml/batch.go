@@ -5,28 +5,12 @@ package nvml
 import (
 	"encoding/binary"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/pkg/collector"
 )
-
-// meter counts the calls of one kind and their time. It is safe for concurrent use.
-type meter struct {
-	call         string
-	count, nanos atomic.Int64
-}
-
-func (m *meter) addSince(since time.Time) {
-	m.count.Add(1)
-	m.nanos.Add(int64(time.Since(since)))
-}
-
-func (m *meter) cost() collector.CallCost {
-	return collector.CallCost{Call: m.call, Count: uint64(m.count.Load()), Time: time.Duration(m.nanos.Load())}
-}
 
 // batch makes the calls that cells need on a GPU, its instances, links and vGPUs. Cells that need the same call share
 // it, and all field values come from one call.
@@ -35,8 +19,8 @@ type batch struct {
 	calls  []plannedCall
 	fields []plannedField
 	asked  map[question]int // index into calls or fields
-	meters []*meter
-	values *meter // of fields
+	meters []*collector.Meter
+	values *collector.Meter // of fields
 
 	scratch []nvml.FieldValue
 	epoch   time.Time
@@ -56,7 +40,7 @@ type plannedCall struct {
 	out  []float64
 	code nvml.Return
 	due  bool
-	cost *meter
+	cost *collector.Meter
 }
 
 type plannedField struct {
@@ -112,13 +96,13 @@ func (b *batch) planTerm(t term, of device, link uint32) (input, bool) {
 	return in, true
 }
 
-func (b *batch) meter(call string) *meter {
+func (b *batch) meter(call string) *collector.Meter {
 	for _, m := range b.meters {
-		if m.call == call {
+		if m.Call == call {
 			return m
 		}
 	}
-	b.meters = append(b.meters, &meter{call: call})
+	b.meters = append(b.meters, &collector.Meter{Call: call})
 	return b.meters[len(b.meters)-1]
 }
 
@@ -150,7 +134,7 @@ func (b *batch) run() nvml.Return {
 		}
 		start := time.Now()
 		c.code = c.do(c.arg, c.out)
-		c.cost.addSince(start)
+		c.cost.Record(1, start)
 		if isFatal(c.code) {
 			return c.code
 		}
@@ -179,7 +163,7 @@ func (b *batch) askFields() nvml.Return {
 	for rest := b.scratch; len(rest) > 0 && all == nvml.SUCCESS; rest = rest[min(fieldsAtOnce, len(rest)):] {
 		start := time.Now()
 		all = b.gpu.values(rest[:min(fieldsAtOnce, len(rest))])
-		b.values.addSince(start)
+		b.values.Record(1, start)
 	}
 	b.at = time.Since(b.epoch)
 	stop, n := nvml.SUCCESS, 0
@@ -245,7 +229,7 @@ func (b *batch) result(in input) (float64, nvml.Return) {
 
 func (b *batch) costs() (out []collector.CallCost) {
 	for _, m := range b.meters {
-		out = append(out, m.cost())
+		out = append(out, m.Cost())
 	}
 	return out
 }

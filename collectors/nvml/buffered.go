@@ -53,7 +53,7 @@ type bufferedPart struct {
 	scratch []nvml.Sample
 	log     *zap.Logger
 	now     func() time.Time
-	cost    meter
+	cost    collector.Meter
 }
 
 // samplesReader reads samples newer than a timestamp into a slice. It returns how many there were and their type. NVML
@@ -82,7 +82,7 @@ func newBuffered(l *library, g *gpu, fields []field.Reading, supplied map[column
 }
 
 func bufferedOf(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
-	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, maxKept), log: log, now: time.Now, cost: meter{call: "nvmlDeviceGetSamples"}}
+	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, maxKept), log: log, now: time.Now, cost: collector.Meter{Call: "nvmlDeviceGetSamples"}}
 	for _, r := range fields {
 		i := slices.IndexFunc(keptSamples[:], func(k kept) bool { return k.field == r.Desc.ID })
 		if i < 0 || !r.Histogram || !supplied[columnID{0, r.Desc.ID}] {
@@ -92,7 +92,7 @@ func bufferedOf(read samplesReader, fields []field.Reading, supplied map[columnI
 		newest, code := p.newest(b)
 		switch {
 		case lost(code):
-			return nil, gpuError(p.cost.call, code)
+			return nil, gpuError(p.cost.Call, code)
 		case isFatal(code):
 			return nil, fatal(code)
 		case newest == 0:
@@ -124,7 +124,7 @@ func (p *bufferedPart) sample(row []float64, due []bool) error {
 		}
 		switch {
 		case lost(code):
-			return gpuError(p.cost.call, code)
+			return gpuError(p.cost.Call, code)
 		case isFatal(code):
 			return fatal(code)
 		}
@@ -162,7 +162,7 @@ func (p *bufferedPart) appendSamples(b *driverBuffer, now time.Time) nvml.Return
 func (p *bufferedPart) newest(b *driverBuffer) (int64, nvml.Return) {
 	start := time.Now()
 	n, _, code := p.read(b.kind, 0, p.scratch)
-	p.cost.addSince(start)
+	p.cost.Record(1, start)
 	if n = min(n, len(p.scratch)); code != nvml.SUCCESS || n <= 0 {
 		return 0, code
 	}
@@ -173,7 +173,7 @@ func (p *bufferedPart) newest(b *driverBuffer) (int64, nvml.Return) {
 func (p *bufferedPart) ask(kind nvml.SamplingType, since uint64) ([]nvml.Sample, nvml.ValueType, nvml.Return) {
 	start := time.Now()
 	n, typ, code := p.read(kind, since, p.scratch)
-	p.cost.addSince(start)
+	p.cost.Record(1, start)
 	if code != nvml.SUCCESS {
 		return nil, typ, code
 	}
@@ -201,6 +201,6 @@ func (p *bufferedPart) logState(b *driverBuffer, code nvml.Return) {
 	p.log.Warn("cannot read buffered samples for a histogram", zap.String("field", name), zap.Error(code))
 }
 
-func (p *bufferedPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
+func (p *bufferedPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
 
 func (*bufferedPart) close() {}

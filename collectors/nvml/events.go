@@ -63,7 +63,7 @@ type xids struct {
 	retry time.Time // earliest time to reopen the set
 	pause time.Duration
 	deaf  bool // no set is open, and that was logged
-	cost  meter
+	cost  collector.Meter
 
 	waiting      []xid // for a row, oldest first
 	lost         uint64
@@ -89,7 +89,7 @@ func newXIDs(l *library, g *gpu, fields []field.Reading, log *zap.Logger) *xids 
 // openXIDs opens an event set. If the GPU supports events but the set cannot be opened now, openXIDs succeeds and poll
 // tries again.
 func openXIDs(open func() (eventSet, error), log *zap.Logger) (*xids, error) {
-	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: meter{call: "nvmlEventSetWait_v2"}}
+	x := &xids{open: open, log: log, now: time.Now, codes: map[uint64]struct{}{}, cost: collector.Meter{Call: "nvmlEventSetWait_v2"}}
 	set, err := open()
 	switch {
 	case errors.Is(err, errNoEvents):
@@ -190,7 +190,7 @@ func (x *xids) drain() error {
 	for range maxWaiting {
 		start := time.Now()
 		e, ret := x.set.Wait(0)
-		x.cost.addSince(start)
+		x.cost.Record(1, start)
 		switch {
 		case ret == nvml.ERROR_TIMEOUT:
 			return nil
@@ -360,4 +360,4 @@ func (p *eventsPart) fillEvents(row []float64, due []bool) {
 	}
 }
 
-func (p *eventsPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
+func (p *eventsPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }

@@ -53,7 +53,7 @@ type gpmPart struct {
 	now     func() time.Time
 
 	scratch      nvml.GpmMetricsGetType
-	takes, reads meter
+	takes, reads collector.Meter
 }
 
 // gpmScale converts GPM's value to the field's.
@@ -119,7 +119,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		g.at = now
 		start := time.Now()
 		code := g.takeSample(g.newer)
-		p.takes.addSince(start)
+		p.takes.Record(1, start)
 		p.fill(g, code, row, due)
 		if lost(code) || isFatal(code) {
 			return gpmError(code) // the device's state reports it
@@ -171,7 +171,7 @@ func (p *gpmPart) readMetrics(g *gpmGroup, metrics []uint32) []nvml.GpmMetric {
 		out[i] = nvml.GpmMetric{MetricId: m, Value: math.NaN()}
 	}
 	code := p.api.GpmMetricsGet(&p.scratch)
-	p.reads.addSince(start)
+	p.reads.Record(1, start)
 	for i := range out {
 		if code != nvml.SUCCESS {
 			out[i].NvmlReturn = uint32(code)
@@ -202,7 +202,7 @@ func (p *gpmPart) logState(s *gpmSubject, code nvml.Return) {
 }
 
 func (p *gpmPart) calls() []collector.CallCost {
-	return []collector.CallCost{p.takes.cost(), p.reads.cost()}
+	return []collector.CallCost{p.takes.Cost(), p.reads.Cost()}
 }
 
 func (p *gpmPart) close() {
@@ -217,7 +217,7 @@ func (p *gpmPart) close() {
 func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
 	p := &gpmPart{
 		api: l.api, why: why, log: why.log, now: time.Now, watch: newMIGWatch(l, g),
-		takes: meter{call: "nvmlGpmSampleGet"}, reads: meter{call: "nvmlGpmMetricsGet"},
+		takes: collector.Meter{Call: "nvmlGpmSampleGet"}, reads: collector.Meter{Call: "nvmlGpmMetricsGet"},
 	}
 	plans := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
 	if len(plans) == 0 {

@@ -198,7 +198,8 @@ func arrange(parent collector.Device, found []instance) []instance {
 			n++
 		}
 		whole := found[0]
-		whole.device = instanceDevice(parent, found[0])
+		whole.device = collector.InstanceOf(parent, whole.gi, whole.device.Instance.Profile)
+		whole.device.Facts, whole.device.Instance.UUID = nil, found[0].device.Instance.UUID
 		if n == 1 {
 			out, found = append(out, whole), found[1:]
 			continue
@@ -206,32 +207,14 @@ func arrange(parent collector.Device, found []instance) []instance {
 		whole.ci, whole.device.Instance.UUID = -1, ""
 		out = append(out, whole)
 		for _, part := range found[:n] {
-			part.device = computeDevice(whole.device, part)
+			uuid := part.device.Instance.UUID
+			part.device = collector.ComputeInstanceOf(whole.device, part.ci)
+			part.device.Instance.UUID = uuid
 			out = append(out, part)
 		}
 		found = found[n:]
 	}
 	return out
-}
-
-// instanceDevice returns the device of a GPU instance.
-func instanceDevice(parent collector.Device, in instance) collector.Device {
-	d := parent
-	d.Facts = nil
-	d.Level, d.Parent = field.Instance, parent.ID
-	d.Instance.ID = strconv.Itoa(in.gi)
-	d.Instance.Profile, d.Instance.UUID = in.device.Instance.Profile, in.device.Instance.UUID
-	d.ID = parent.ID + "/" + d.Instance.ID
-	return d
-}
-
-// computeDevice returns the device of one of several compute instances.
-func computeDevice(parent collector.Device, in instance) collector.Device {
-	d := parent
-	d.Level, d.Parent = field.ComputeInstance, parent.ID
-	d.Instance.ComputeID, d.Instance.UUID = strconv.Itoa(in.ci), in.device.Instance.UUID
-	d.ID = parent.ID + "/" + d.Instance.ComputeID
-	return d
 }
 
 // profileName matches the end of a MIG device's name, such as "MIG 1g.10gb+me" or "MIG 1c.3g.20gb". The part before the
@@ -336,13 +319,13 @@ type watchPart struct {
 	changed func() (bool, error)
 	now     func() time.Time
 	asked   time.Time
-	cost    meter
+	cost    collector.Meter
 }
 
 var _ part = (*watchPart)(nil)
 
 func newWatchPart(call string, changed func() (bool, error)) *watchPart {
-	return &watchPart{changed: changed, now: time.Now, asked: time.Now(), cost: meter{call: call}}
+	return &watchPart{changed: changed, now: time.Now, asked: time.Now(), cost: collector.Meter{Call: call}}
 }
 
 // newMIGPart returns nil for a GPU without MIG. It must be the first part of a source.
@@ -387,13 +370,13 @@ func (p *watchPart) sample([]float64, []bool) error {
 	p.asked = now
 	start := time.Now()
 	changed, err := p.changed()
-	p.cost.addSince(start)
+	p.cost.Record(1, start)
 	if changed {
 		return collector.ErrColumnsChanged
 	}
 	return err
 }
 
-func (p *watchPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.cost()} }
+func (p *watchPart) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
 
 func (*watchPart) close() {}

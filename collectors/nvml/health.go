@@ -27,7 +27,7 @@ type healthPart struct {
 	inputs   part              // readings of the GPU; nil if none
 	xids     *xids             // nil if none
 	links    func() linkStates // reads its NVLinks; nil if none
-	linkCost meter
+	linkCost collector.Meter
 	linked   bool // a link has been active
 	now      func() time.Time
 	infoROM  time.Time // when it was last read
@@ -107,7 +107,7 @@ func newHealth(l *library, g *gpu, mig bool, fields []field.Reading, x *xids) (p
 // newHealthPart makes the part. It owns inputs, the GPU's readings of healthInputs. inputs, x (the GPU's XIDs) and
 // links (which reads its NVLinks) are nil if the GPU has none.
 func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links func() linkStates) *healthPart {
-	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: meter{call: "nvmlDeviceGetNvLinkState"}}
+	p := &healthPart{inputs: inputs, xids: x, links: links, now: time.Now, linkCost: collector.Meter{Call: "nvmlDeviceGetNvLinkState"}}
 	at := map[field.ID]int{}
 	if inputs != nil {
 		for i, c := range inputs.columns() {
@@ -251,7 +251,7 @@ func (w *boundWatch) evaluate(p *healthPart, now time.Time) {
 func (p *healthPart) evaluateLinks() float64 {
 	start := time.Now()
 	s := p.links()
-	p.linkCost.addSince(start)
+	p.linkCost.Record(1, start)
 	p.linked = p.linked || s.active != 0
 	if s.known == 0 || !p.linked {
 		return math.NaN()
@@ -296,7 +296,7 @@ func (p *healthPart) calls() []collector.CallCost {
 		out = p.inputs.calls()
 	}
 	if p.links != nil {
-		out = append(out, p.linkCost.cost())
+		out = append(out, p.linkCost.Cost())
 	}
 	return out
 }

@@ -23,7 +23,7 @@ type processPart struct {
 	subjects []processSubject
 	now      func() time.Time
 	begin    time.Time
-	meters   [numAsks]meter
+	meters   [numAsks]collector.Meter
 }
 
 // processSubject is a GPU or MIG device whose processes are listed.
@@ -44,7 +44,7 @@ var _ part = (*processPart)(nil)
 func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 	p := &processPart{now: time.Now, begin: time.Now()}
 	for i := range p.meters {
-		p.meters[i].call = processCalls[i][0].symbol
+		p.meters[i].Call = processCalls[i][0].symbol
 	}
 	p.addSubject(0, newProcessQuery(l, g.handle, g.mig, !g.mig), log.With(zap.String("device", g.device.ID)))
 	for i, in := range g.instances {
@@ -85,7 +85,7 @@ func (p *processPart) sample(row []float64, due []bool) error {
 	return errs
 }
 
-func (s *processSubject) sample(block []float64, now time.Time, up time.Duration, meters *[numAsks]meter) error {
+func (s *processSubject) sample(block []float64, now time.Time, up time.Duration, meters *[numAsks]collector.Meter) error {
 	var since uint64
 	if s.busy != nil {
 		since = s.busy.begin(now, up)
@@ -202,7 +202,7 @@ func (s *processSubject) logState(lists nvml.Return) {
 func (p *processPart) calls() []collector.CallCost {
 	out := make([]collector.CallCost, numAsks)
 	for i := range out {
-		out[i] = p.meters[i].cost()
+		out[i] = p.meters[i].Cost()
 	}
 	return out
 }
@@ -282,7 +282,7 @@ func (q *processQuery) grow(n int) bool {
 
 // ask reads all lists, then utilization samples newer than since. It stops at a fatal answer. It may hang when the
 // driver does.
-func (q *processQuery) ask(since uint64, meters *[numAsks]meter) {
+func (q *processQuery) ask(since uint64, meters *[numAsks]collector.Meter) {
 	q.found, q.samples, q.nameless = q.found[:0], q.samples[:0], 0
 	for i := range q.codes {
 		q.codes[i] = nvml.ERROR_FUNCTION_NOT_FOUND
@@ -315,7 +315,7 @@ func (q *processQuery) ask(since uint64, meters *[numAsks]meter) {
 	if q.busyOld != nil {
 		start := time.Now()
 		q.codes[askBusy] = q.askOld(since)
-		meters[askBusy].addSince(start)
+		meters[askBusy].Record(1, start)
 	}
 }
 
@@ -350,14 +350,14 @@ func (q *processQuery) addSample(stamp uint64, pid, percent uint32) {
 
 // fill makes a call that fills the buffer, and repeats it with a larger buffer if needed. It returns the number of
 // entries.
-func (q *processQuery) fill(m *meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
+func (q *processQuery) fill(m *collector.Meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
 	for {
 		for i := range q.buf {
 			q.buf[i] = filler
 		}
 		start := time.Now()
 		count, code := call(q.room())
-		m.addSince(start)
+		m.Record(1, start)
 		switch {
 		case code == nvml.ERROR_INSUFFICIENT_SIZE && q.grow(min(count, maxProcesses)):
 		case code == nvml.SUCCESS && count > q.room():

@@ -178,7 +178,7 @@ func (p *readingsPart) readSlow(row []float64, due []bool, asked bool) error {
 func (p *readingsPart) calls() []collector.CallCost {
 	out := p.batch.costs()
 	if p.pcie != nil {
-		out = append(out, p.pcie.cost.cost())
+		out = append(out, p.pcie.cost.Cost())
 	}
 	return out
 }

@@ -41,7 +41,7 @@ func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field
 		if m != nil && m.Raw(gpumetrics.XGMIReadAcc, i) == gpumetrics.NA && m.Raw(gpumetrics.XGMIWriteAcc, i) == gpumetrics.NA {
 			continue
 		}
-		d := link(board, i)
+		d := collector.LinkOf(board, i)
 		d.Facts = facts(fields, map[field.ID]string{dcgmDriver: driver}, nil)
 		out = append(out, unit{d, linkSpecs(i)})
 	}
@@ -79,28 +79,11 @@ func busID(pci string) string {
 
 // instance returns the device of a partition. It has its own device node, because containers get render nodes.
 func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.Device {
-	d := board
-	d.Level = field.Instance
-	d.Parent = board.ID
-	d.Instance.ID = strconv.Itoa(i.ID)
-	d.Instance.Profile = strings.ToLower(g.Compute)
-	d.ID = board.ID + "/" + d.Instance.ID
+	d := collector.InstanceOf(board, i.ID, strings.ToLower(g.Compute))
 	d.Alias = i.Name
 	if i.Render != "" {
 		d.Node = i.Render
 	}
-	return d
-}
-
-// link returns XGMI link i, counted from 0.
-func link(board collector.Device, i int) collector.Device {
-	d := board
-	d.Facts = nil // Texts stay: a link has the names of the dialect, too
-	d.Level = field.Link
-	d.Parent = board.ID
-	number := strconv.Itoa(i)
-	d.Labels = []collector.Label{{Name: "nvlink", Value: number}}
-	d.ID = board.ID + "/link" + number
 	return d
 }
 

@@ -194,9 +194,9 @@ func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, second
 	return float64(grown), float64(f.now-before.at) / 1e9, true
 }
 
-// longestGap is how long a 32-bit counter may go unread and still be continued, in seconds: the fastest wraps in 12
+// maxGap is how long a 32-bit counter may go unread and still be continued, in seconds: the fastest wraps in 12
 // hours.
-const longestGap = 3600
+const maxGap = 3600
 
 // counted returns a counter that continues when its 32 bits wrap. A growth that is impossible means that the counter
 // was reset; then the raw value is shown.
@@ -207,7 +207,7 @@ func (b *bound) counted(f *frame) float64 {
 	case of == 0:
 		return math.NaN()
 	case ok && seconds == 0:
-	case ok && seconds < longestGap && d <= 10*b.maxRate*(seconds+1):
+	case ok && seconds < maxGap && d <= 10*b.maxRate*(seconds+1):
 		b.total += d
 	default:
 		b.total = float64(count)

@@ -304,7 +304,7 @@ func TestCountersContinue(t *testing.T) {
 	count = 0
 	f(1000, 300, 300) // 4.29e9 % × ms cannot be in a second: it was set back
 	f(1000, 100_000, 100_300)
-	f(2*longestGap*1000, 100, 100_400) // not read for longer than it may wrap: as it is
+	f(2*maxGap*1000, 100, 100_400) // not read for longer than it may wrap: as it is
 }
 
 // What is there and not read is counted: attributes that are not known, a revision

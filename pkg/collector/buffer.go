@@ -17,7 +17,7 @@ import (
 // and some more. Excess samples are merged.
 const (
 	spareSamples = 3
-	mostSamples  = 64
+	maxSamples   = 64
 )
 
 // maxSampleGap is the maximum distance of two samples for the second to cover the time between them. The slowest known
@@ -36,7 +36,7 @@ type Buffer struct {
 // NewBuffer returns a Buffer for samples at about this rate, read once per interval.
 func NewBuffer(perSecond float64, interval time.Duration) *Buffer {
 	n := int(cmp.Or(interval, time.Second).Seconds()*perSecond) + spareSamples
-	n = min(n, mostSamples)
+	n = min(n, maxSamples)
 	return &Buffer{values: make([]float64, n), millis: make([]float64, n)}
 }
 

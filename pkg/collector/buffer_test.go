@@ -62,7 +62,7 @@ func TestBufferTakesEachSampleOnce(t *testing.T) {
 func TestBufferThatIsTooLong(t *testing.T) {
 	b := NewBuffer(60, 100*time.Millisecond)
 	b.Start(1000)
-	const n = 3*mostSamples + 7
+	const n = 3*maxSamples + 7
 	for i := range n {
 		b.Add(int64(1000+(i+1)*20_000), float64(i%50))
 	}

@@ -2,6 +2,7 @@ package collector
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"warpgauge/pkg/field"
@@ -24,8 +25,8 @@ type Device struct {
 	Model    string // label modelName
 
 	Instance Instance // set for a part of a GPU
-	// Alias is Kubernetes' name of a device if it is none of the above: "amdgpu_xcp_1", the platform device of an AMD
-	// partition. Not a label.
+	// Alias is Kubernetes' name of a device if it is none of the above: the platform device of a partition (see
+	// field.Vendor.Partition). Not a label.
 	Alias string
 
 	// Labels are specific to the device's level, in page order: nvlink for a link, followed by nvswitch for a switch's
@@ -40,7 +41,7 @@ type Device struct {
 	Texts []Label `json:",omitempty"`
 }
 
-// Instance identifies a part of a GPU (MIG instance, AMD partition).
+// Instance identifies a part of a GPU (MIG instance, partition).
 type Instance struct {
 	Profile   string // label GPU_I_PROFILE, "1g.10gb"
 	ID        string // label GPU_I_ID
@@ -114,4 +115,29 @@ type Column struct {
 	// Buffer numbers the cells of the field's block of buffered samples from 1 (see Buffer); 0 is the reading itself.
 	// Cells of a block are event cells: NaN unless there is a sample.
 	Buffer int `json:",omitempty"`
+}
+
+// LinkOf returns link n, counted from 0, of a GPU or a switch.
+func LinkOf(parent Device, n int) Device {
+	d := parent
+	number := strconv.Itoa(n)
+	d.Level, d.Parent, d.ID = field.Link, parent.ID, parent.ID+"/link"+number
+	d.Labels = append([]Label{{Name: "nvlink", Value: number}}, parent.Labels...)
+	return d
+}
+
+// InstanceOf returns a GPU instance (MIG) or a partition of a GPU.
+func InstanceOf(gpu Device, id int, profile string) Device {
+	d := gpu
+	d.Instance = Instance{ID: strconv.Itoa(id), Profile: profile}
+	d.Level, d.Parent, d.ID = field.Instance, gpu.ID, gpu.ID+"/"+d.Instance.ID
+	return d
+}
+
+// ComputeInstanceOf returns one of several compute instances of a GPU instance. It has no UUID yet.
+func ComputeInstanceOf(instance Device, id int) Device {
+	d := instance
+	d.Instance.ComputeID, d.Instance.UUID = strconv.Itoa(id), ""
+	d.Level, d.Parent, d.ID = field.ComputeInstance, instance.ID, instance.ID+"/"+d.Instance.ComputeID
+	return d
 }

@@ -1,6 +1,9 @@
 package collector
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // CallMeter is an optional ability of a Source that can report the cost of each kind of library call, so that users see
 // which of their fields is expensive. A source that only knows the time of a whole Sample omits it: the session
@@ -16,4 +19,21 @@ type CallCost struct {
 	Call  string // the vendor's function or a group of them: "nvmlDeviceGetFieldValues"
 	Count uint64
 	Time  time.Duration
+}
+
+// Meter counts the calls of one kind and their time. It is safe for concurrent use.
+type Meter struct {
+	Call         string
+	count, nanos atomic.Int64
+}
+
+// Record counts calls that began at since and have just ended.
+func (m *Meter) Record(calls int, since time.Time) {
+	m.count.Add(int64(calls))
+	m.nanos.Add(int64(time.Since(since)))
+}
+
+// Cost returns the cost of the calls so far.
+func (m *Meter) Cost() CallCost {
+	return CallCost{Call: m.Call, Count: uint64(m.count.Load()), Time: time.Duration(m.nanos.Load())}
 }

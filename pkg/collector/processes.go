@@ -53,7 +53,7 @@ const (
 	ProcessCompute   ProcessFlags = 1 << iota // has a compute context
 	ProcessGraphics                           // has a graphics context
 	ProcessMPS                                // is a client of the MPS server
-	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy (AMD) instead of the share of time
+	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy instead of the share of time
 
 	allFlags = ProcessCompute | ProcessGraphics | ProcessMPS | ProcessOccupancy
 )
@@ -110,18 +110,18 @@ func GetProcesses(list []Process, block []float64) (out []Process, count int) {
 	for i := range ProcessSlots {
 		cells := slot(block, i)
 		pid := cells[cellPID]
-		if !(pid >= 1 && pid <= mostPID) || pid != math.Trunc(pid) {
+		if !(pid >= 1 && pid <= maxPID) || pid != math.Trunc(pid) {
 			continue
 		}
 		list = append(list, Process{
 			PID:    int(pid),
-			Memory: within(cells[cellMemory], mostMemory),
+			Memory: within(cells[cellMemory], maxMemory),
 			Busy:   within(cells[cellBusy], 100),
 			Flags:  flags(cells[cellFlags]),
 		})
 	}
 	count = -1
-	if v := block[0]; v >= 0 && v <= mostPID {
+	if v := block[0]; v >= 0 && v <= maxPID {
 		count = int(v)
 	}
 	return list, count
@@ -154,8 +154,8 @@ func ProcessBlocks(devices int, columns []Column) ([]int, error) {
 
 // Plausible maxima: Linux's PID_MAX_LIMIT (include/linux/threads.h), and more memory than boards have.
 const (
-	mostPID    = 1 << 22
-	mostMemory = 1 << 50
+	maxPID    = 1 << 22
+	maxMemory = 1 << 50
 )
 
 func slot(block []float64, i int) []float64 { return block[1+i*slotCells:][:slotCells] }

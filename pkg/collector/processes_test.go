@@ -157,11 +157,11 @@ func FuzzGet(f *testing.F) {
 			data = data[8:]
 		}
 		list, count := GetProcesses(nil, block)
-		if count < -1 || count > mostPID {
+		if count < -1 || count > maxPID {
 			t.Errorf("count %d", count)
 		}
 		for _, p := range list {
-			if p.PID < 1 || p.PID > mostPID || p.Memory < 0 || p.Memory > mostMemory || p.Busy < 0 || p.Busy > 100 || p.Flags&^allFlags != 0 {
+			if p.PID < 1 || p.PID > maxPID || p.Memory < 0 || p.Memory > maxMemory || p.Busy < 0 || p.Busy > 100 || p.Flags&^allFlags != 0 {
 				t.Errorf("got %+v", p)
 			}
 		}

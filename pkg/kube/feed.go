@@ -20,15 +20,15 @@ import (
 // A kube-apiserver answers a list for one node within milliseconds, sends the headers of a watch at once, and a
 // bookmark about once a minute.
 const (
-	answerLimit   = 30 * time.Second // for a list, for a watch's headers, for the versions of a group
-	watchWorks    = 10 * time.Second // a watch that stays open for this long works
-	longestWatch  = 10 * time.Minute // a watch lasts between half of this and all of it
-	watchSlack    = 30 * time.Second // for a server to end a watch at the requested time
-	shortestWatch = time.Second      // a watch that ends earlier without an event has failed
-	firstDelay    = time.Second      // pause after a failure, doubling up to
-	lastDelay     = time.Minute
-	longDelay     = 5 * time.Minute // while the resource is not served, which an upgrade may repair, or is too large
-	healthy       = 2 * time.Minute // after an attempt that lasted this long the pauses start over
+	answerLimit = 30 * time.Second // for a list, for a watch's headers, for the versions of a group
+	watchWorks  = 10 * time.Second // a watch that stays open for this long works
+	maxWatch    = 10 * time.Minute // a watch lasts between half of this and all of it
+	watchSlack  = 30 * time.Second // for a server to end a watch at the requested time
+	minWatch    = time.Second      // a watch that ends earlier without an event has failed
+	firstDelay  = time.Second      // pause after a failure, doubling up to
+	lastDelay   = time.Minute
+	longDelay   = 5 * time.Minute // while the resource is not served, which an upgrade may repair, or is too large
+	healthy     = 2 * time.Minute // after an attempt that lasted this long the pauses start over
 )
 
 // list is the target of a feed. It belongs to the feed's goroutine.
@@ -214,7 +214,7 @@ func (f *feed) selector() string {
 
 // follow watches once. It returns nil if the server ended the watch in time.
 func (f *feed) follow(ctx context.Context, a api) error {
-	last := longestWatch/2 + rand.N(longestWatch/2) //nolint:gosec // spreads load
+	last := maxWatch/2 + rand.N(maxWatch/2) //nolint:gosec // spreads load
 	seconds := int64(last / time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -241,7 +241,7 @@ func (f *feed) follow(ctx context.Context, a api) error {
 			f.works()
 		case e, open := <-w.ResultChan():
 			switch {
-			case !open && events == 0 && time.Since(began) < shortestWatch:
+			case !open && events == 0 && time.Since(began) < minWatch:
 				return errShortWatch
 			case !open:
 				return nil

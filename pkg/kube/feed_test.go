@@ -296,7 +296,7 @@ func TestSilence(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
 			mute.Store(false)
-			time.Sleep(longestWatch + watchSlack + 2*lastDelay)
+			time.Sleep(maxWatch + watchSlack + 2*lastDelay)
 			synctest.Wait()
 			if len(c.Snapshot().Pods) != 1 {
 				t.Error("the pod is not known after the longest watch")

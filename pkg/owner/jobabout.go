@@ -18,8 +18,8 @@ const aboutPrefix = ".job-"
 // maxAbout bounds such a file.
 const maxAbout = 4 << 10
 
-// about maps the labels of a job to their names in a file of ours, and in a JSON file, of which the prolog of
-// ROCm's device-metrics-exporter writes one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
+// about maps the labels of a job to their names in a file of ours and in the JSON files that the prolog of
+// ROCm's device-metrics-exporter writes, one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
 var about = []struct{ label, ours, slurm string }{
 	{"cluster_name", "cluster", "SLURM_CLUSTER_NAME"},
 	{jobPartition, "partition", "SLURM_JOB_PARTITION"},

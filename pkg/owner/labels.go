@@ -109,7 +109,7 @@ const (
 type losses struct {
 	reserved  int // the name is reserved
 	duplicate int // another label of the pod has the same name
-	many      int // the pod has more than mostPodLabels
+	many      int // the pod has more than maxPodLabels
 	cut       int // the value was cut
 }
 

@@ -75,14 +75,14 @@ var (
 		"Time spent in them.", []string{"collector", "call"}, nil)
 )
 
-// Costs are what a collector's session has spent in the vendor's library since it began.
+// Costs is the cost of a session's library calls since it began.
 type Costs struct {
 	Collector string
 	Sources   map[string]SourceCost
 	Calls     map[string]time.Duration // by kind, if the collector counts calls
 }
 
-// SourceCost is what the samples of a source have cost.
+// SourceCost is the cost of the samples of a source.
 type SourceCost struct {
 	Samples     uint64
 	Time        time.Duration // in the library

@@ -33,8 +33,8 @@ func NewFile(path string) File { return File{path: path, fd: -1} }
 func (f *File) Path() string { return f.path }
 
 // Read reads the file into buf without trailing white space. now is the time of the tick. Errors: ErrAbsent, ErrGone,
-// ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu answers EPERM and EBUSY during a reset and EOPNOTSUPP for what a board
-// lacks. After ErrGone the file is closed and the next Read opens it again.
+// ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu answers EPERM and EBUSY during a reset and EOPNOTSUPP if the board
+// lacks the value. After ErrGone the file is closed and the next Read opens it again.
 func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	n, err := f.ReadAt(buf, 0, now)
 	if err != nil {
