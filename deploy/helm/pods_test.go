@@ -15,6 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"warpgauge/etc"
+	"warpgauge/extensions/amd"
+	health "warpgauge/extensions/health/extension"
+	"warpgauge/extensions/live"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 )
 
@@ -394,6 +398,9 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 func parse(t *testing.T, args []string) (*config.Config, error) {
 	t.Helper()
 	set := config.NewSet(func(string) (string, bool) { return "", false })
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+		e.Flags(set)
+	}
 	var rest []string
 	cmd := &cli.Command{Name: "warpgauge", Flags: set.CLI(), Action: func(_ context.Context, c *cli.Command) error {
 		rest = c.Args().Slice()

@@ -19,8 +19,10 @@ import (
 func operatorConfig(t *testing.T, env environment, args ...string) (*Extension, *config.Config, error) {
 	t.Helper()
 	e, set := &Extension{}, config.NewSet(env.lookup)
-	if !slices.ContainsFunc(set.Flags(), func(f *config.Flag) bool { return f.Name == "health-amd-socket" }) {
-		set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{Name: "health-amd-socket", Value: config.Text(new(string))}}})
+	for _, name := range []string{"health", "health-amd-socket"} { // of another extension
+		if !slices.ContainsFunc(set.Flags(), func(f *config.Flag) bool { return f.Name == name }) {
+			set.Add(config.Section{Origin: config.Own, Flags: []config.Flag{{Name: name, Value: config.Text(new(string))}}})
+		}
 	}
 	e.Flags(set)
 	root := &cli.Command{Flags: set.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
@@ -79,6 +81,7 @@ func TestOperatorDefaults(t *testing.T) {
 	f("a variable beats it", with(func(r *row) { r.names = "new"; r.address = ":9401" }), true, env("WARPGAUGE_FIELD_NAMES", "new", "DCGM_EXPORTER_LISTEN", ":9401"))
 	f("AMD's switches", with(func(r *row) { r.jobs = "" }), false, env(), "--enable-slurm-scl=false", "--enable-k8s-scl=false")
 	f("no socket, no jobs", with(func(r *row) { r.socket, r.jobs, r.devices = "", "", "f" }), true, env(), "--health-amd-socket=", "--hpc-job-mapping-dir=", "-d", "f")
+	f("health is off", with(func(r *row) { r.socket = "" }), true, env(), "--health=off")
 	f("no kubelet", as, false, env("DCGM_POD_RESOURCES_KUBELET_SOCKET", "/nowhere/kubelet.sock"))
 	f("the file's port", with(func(r *row) { r.address = ":5001" }), true, env(operatorPort, ""))
 	f("the file alone", row{":5001", "as-written,amd", "", "", "warn", "g:1"}, false, environment{}, "--amd-config", file)

@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	"warpgauge/extensions/amd"
+	health "warpgauge/extensions/health/extension"
+	"warpgauge/extensions/live"
+	"warpgauge/extensions/remote"
 	"warpgauge/pkg/config"
 )
 
@@ -47,7 +50,9 @@ func writeFlags(w io.Writer) error {
 // flagTable returns the flags of the core and of all extensions.
 func flagTable() *config.Set {
 	set := config.NewSet(noEnvironment)
-	new(amd.Extension).Flags(set)
+	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
+		e.Flags(set)
+	}
 	return set
 }
 

@@ -23,9 +23,9 @@ import (
 var rows = []struct{ file, after, row string }{
 	{"pkg/field/vendor.go", "vendors = []*Vendor{", "VendorToy, "},
 	{"cmd/warpgauge/collectors.go", "import (\n", "\t\"os\"\n\t\"warpgauge/collectors/toy\"\n"},
-	{"cmd/warpgauge/collectors.go", "return []vendor{\n", `		{
-			name: toy.Name, setting: config.Auto, maker: field.VendorToy, supplies: toy.Supplies,
-			open: func() collector.Collector { return toy.New(toy.Directory(os.Getenv("TOY_GPUS"))) },
+	{"cmd/warpgauge/collectors.go", "out := []exporter.Vendor{\n", `		{
+			Name: toy.Name, Setting: config.Auto, Maker: field.VendorToy, Supplies: toy.Supplies,
+			Open: func() collector.Collector { return toy.New(toy.Directory(os.Getenv("TOY_GPUS"))) },
 		},
 `},
 }
@@ -107,7 +107,7 @@ func TestToys(t *testing.T) {
 		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("toy.example/gpu", ids[1]))),
 		kubelet.Pod("ml", "network", kubelet.Container("main", kubelet.Devices("toy.example/nic", ids[0]))))
 	p := programtest.Start(t, exe, []string{
-		"--address=127.0.0.1:0", "--collectors=" + list, "--require=toy", "--web-page=full",
+		"--address=127.0.0.1:0", "--collectors=" + list, "--enable-only=toy", "--require=toy", "--web-page=full",
 		"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "--process-values=false",
 	}, programtest.Options{Env: append(os.Environ(), "TOY_GPUS="+gpus)})
 	url := p.AwaitReady(t, "/readyz") // --require=toy

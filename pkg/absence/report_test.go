@@ -159,6 +159,17 @@ func TestDevicesOutsideOfTheView(t *testing.T) {
 	}
 }
 
+// A collector reads a switch's counter from a GPU: the report shows the value there, not the lack of a switch.
+func TestReadingOfAnotherLevel(t *testing.T) {
+	list := parse(t, "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, gauge, switches\n")
+	reading := list.Fields[0].Desc.ID
+	s := source("nvml", list, now, []cell{{reading, 3, nil}})
+	got := told(Of(&view.View{Sources: []*view.Source{s}}, nil, list, Options{Now: now, StaleAfter: time.Second}))
+	if diff := cmp.Diff([]string{"nvml GPU-a NVSWITCH_FATAL_ERRORS = 3[]"}, got); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
+	}
+}
+
 // Two collectors have one GPU: the first that is fresh serves it, as on the page.
 func TestTwoCollectors(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_FAN_SPEED, gauge, fan\n")

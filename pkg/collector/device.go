@@ -25,8 +25,8 @@ type Device struct {
 	Model    string // label modelName
 
 	Instance Instance // set for a part of a GPU
-	// Alias is Kubernetes' name of a device if it is none of the above: "amdgpu_xcp_1", the platform device of an AMD
-	// partition. Not a label.
+	// Alias is Kubernetes' name of a device if it is none of the above: the platform device of a partition (see
+	// field.Vendor.Partition). Not a label.
 	Alias string
 
 	// Labels are specific to the device's level, in page order: nvlink for a link, followed by nvswitch for a switch's
@@ -41,7 +41,7 @@ type Device struct {
 	Texts []Label `json:",omitempty"`
 }
 
-// Instance identifies a part of a GPU (MIG instance, AMD partition).
+// Instance identifies a part of a GPU (MIG instance, partition).
 type Instance struct {
 	Profile   string // label GPU_I_PROFILE, "1g.10gb"
 	ID        string // label GPU_I_ID

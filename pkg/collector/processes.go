@@ -53,7 +53,7 @@ const (
 	ProcessCompute   ProcessFlags = 1 << iota // has a compute context
 	ProcessGraphics                           // has a graphics context
 	ProcessMPS                                // is a client of the MPS server
-	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy (AMD) instead of the share of time
+	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy instead of the share of time
 
 	allFlags = ProcessCompute | ProcessGraphics | ProcessMPS | ProcessOccupancy
 )

@@ -20,7 +20,7 @@ var migSlices = []struct {
 }
 
 // Share returns an instance's share of its GPU: for a MIG instance its compute slices out of the GPU's, for one of n
-// equal AMD partitions 1/n. It returns 0 if the share is unknown or d is not a GPU instance.
+// equal partitions 1/n. It returns 0 if the share is unknown or d is not a GPU instance.
 func (d *Device) Share(partitions int) float64 {
 	if d.Level != field.Instance {
 		return 0

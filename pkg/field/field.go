@@ -41,7 +41,7 @@ type Level uint8
 const (
 	Global          Level = iota // the node: driver version …
 	GPU                          // a board, or what the driver calls a device
-	Instance                     // a MIG GPU instance, an AMD partition
+	Instance                     // a MIG GPU instance, a partition
 	ComputeInstance              // a MIG compute instance
 	Link                         // an NVLink or XGMI port, of a GPU or of a switch
 	Switch                       // an NVSwitch

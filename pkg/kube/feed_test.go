@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -555,6 +556,28 @@ func TestLabelsAndEventsAreBounded(t *testing.T) {
 		t.Errorf("%d pods are left, want those that were known", len(l.pods))
 	}
 	must(t, l.replace(list(pod(1, long), pod(2, ""))))
+}
+
+// The API server may report a pod's end after its successor of the same name: the successor stays.
+func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
+	s, _ := newAPI(podOptions(nil), nil)
+	l := newPodList(s)
+	pod := func(uid types.UID) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train-0", UID: uid}}
+	}
+	event := func(uid types.UID, deleted bool, want string) {
+		t.Helper()
+		if err := l.apply(pod(uid), deleted); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Snapshot().Pods[PodName{"ml", "train-0"}].UID; got != want {
+			t.Errorf("after an event of pod %s (deleted: %v) the snapshot has pod %q, want %q", uid, deleted, got, want)
+		}
+	}
+	event("first", false, "first")
+	event("second", false, "second")
+	event("first", true, "second")
+	event("second", true, "")
 }
 
 func TestTooOldAVersionIsNoFailure(t *testing.T) {

@@ -91,7 +91,7 @@ func readDevice(v *field.Vendor, name string, a attributes) SliceDevice {
 	case kind == v.SlicePartition:
 		d.Kind = GPUPartition
 		render := a.number("renderIndex")
-		// AMD names an existing partition gpu-CARD-RENDER. A partition that is created when a claim is prepared is
+		// An existing partition is named gpu-CARD-RENDER. A partition that is created when a claim is prepared is
 		// gpu-INDEX-COMPUTE-MEMORY and has no render node yet.
 		if parts := strings.Split(name, "-"); render == "" && len(parts) == 3 {
 			render = parts[2]

@@ -19,7 +19,7 @@ type devices struct {
 	byNode   map[string]*collector.Device   // GPUs whose device file has a vendor's prefix: "nvidia0"
 	byNum    map[string]*collector.Device   // the same GPUs by label gpu: "0"
 	byPCI    map[string]*collector.Device   // GPUs
-	byName   map[string]*collector.Device   // partitions by their platform device: "amdgpu_xcp_1"
+	byName   map[string]*collector.Device   // partitions by their platform device
 	byVendor map[string][]*collector.Device // GPUs whose device file has the vendor's prefix
 }
 

@@ -18,15 +18,15 @@ const (
 	formMIGLegacy                 // MIG-GPU-…/3/0: GPU, GPU instance, compute instance; drivers before R470
 	formNode                      // nvidia0, nvidia0/gi3: GKE's plugin
 	formIndex                     // 0/vgpu1
-	formPCI                       // 0000:3b:00.0: AMD's plugin, and plugins that pass GPUs through
-	formPartition                 // amdgpu_xcp_1: AMD's plugin
+	formPCI                       // 0000:3b:00.0: plugins that know GPUs by address, or pass them through
+	formPartition                 // a platform device, see field.Vendor.Partition
 	formAll                       // all: one device for all GPUs
 )
 
 // deviceID is a parsed ID of a device plugin.
 type deviceID struct {
 	form     form
-	name     string        // as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", "amdgpu_xcp_1"
+	name     string        // as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", the platform device of a partition
 	instance string        // GPU instance ID, if the ID has its number
 	compute  string        // compute instance ID, if the ID has its number
 	replica  string        // number of the share; empty if the device is not shared or its shares are not numbered
@@ -139,7 +139,7 @@ func isHex(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == ""
 }
 
-// isUUID is lenient: AMD's UUIDs have 16 digits without hyphens, and GPUs without a unique ID have their address
+// isUUID is lenient: some vendors' UUIDs have 16 digits without hyphens, and GPUs without a unique ID have their address
 // instead.
 func isUUID(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "0123456789abcdefABCDEF-:.") == ""

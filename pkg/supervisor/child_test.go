@@ -27,6 +27,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 // The environment of children: a file that is theirs, and the deadline of calls.
@@ -405,6 +406,30 @@ func TestChildrenThatHang(t *testing.T) {
 	}
 	if v.restarts(ReasonHung) != 0 {
 		t.Errorf("%v restarts for a reload", v.restarts(ReasonHung))
+	}
+}
+
+// A child whose devices all hang is killed after two deadlines, unless one of them answers in between.
+func TestHangsOfTwoDeadlines(t *testing.T) {
+	o := Options{}.withDefaults()
+	c := &child{o: &o, end: make(chan struct{})}
+	close(c.end) // there is no process that could be killed
+	c.view.Store(&[]*view.Source{part("toy", 1, "a", "b")})
+	states := func(second session.Cause) {
+		c.said.Store(&[]session.DeviceStatus{{State: session.Stalled, Cause: session.CauseHung}, {State: session.Stalled, Cause: second}})
+	}
+	begin, limit := time.Now(), 2*c.o.Session.Deadline
+	states(session.CauseHung)
+	c.checkHang(begin.Add(-limit))
+	states(session.CauseError)
+	c.checkHang(begin.Add(-1))
+	states(session.CauseHung)
+	c.checkHang(begin)
+	if c.checkHang(begin.Add(limit)); !c.killed.IsZero() {
+		t.Errorf("killed within %v", limit)
+	}
+	if c.checkHang(begin.Add(limit + 1)); c.killed.IsZero() {
+		t.Errorf("not killed after %v", limit)
 	}
 }
 

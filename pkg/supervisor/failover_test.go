@@ -235,6 +235,32 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 	f(15, "nvml")
 }
 
+// A slow list makes new values look current for longer than Confidence: the primary has to make up for the time without values.
+func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for _, s := range r.both() {
+			s.Interval = 10 * time.Second
+		}
+		r.Secondary(r.nvml)
+		r.Primary(r.dcgm)
+		for i := range 60 {
+			for _, s := range r.nvml {
+				appendRow(s, 1, time.Now())
+			}
+			if i%4 == 0 {
+				for _, s := range r.dcgm {
+					appendRow(s, 1, time.Now())
+				}
+			}
+			pass(10 * time.Second)
+		}
+		if changes := r.changesOf("nvml") + r.changesOf("dcgm"); r.Serving() != "nvml" || changes != 1 {
+			t.Errorf("%s serves after %v changes, want nvml after 1", r.Serving(), changes)
+		}
+	})
+}
+
 // changesOf is warpgauge_gpu_takeovers_total.
 func (r *rig) changesOf(name string) float64 { return metric(r.changes.WithLabelValues(name)) }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/field"
 )
 
 // Severity says how bad a finding is.
@@ -97,7 +98,7 @@ func checkNVIDIADriver(f *Facts, out *findings) {
 	}
 	var others []string
 	for _, g := range n.GPUs {
-		if g.Driver != "nvidia" && g.Driver != "" {
+		if g.Driver != field.VendorNVIDIA.Module && g.Driver != "" {
 			others = append(others, g.Address+" "+g.Driver)
 		}
 	}
@@ -222,7 +223,7 @@ func checkAMDDriver(f *Facts, out *findings) {
 	}
 	var without []string
 	for _, g := range a.GPUs {
-		if g.Driver != "amdgpu" {
+		if g.Driver != field.VendorAMD.Module {
 			without = append(without, strings.TrimSpace(g.Address+" "+g.Driver))
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/field"
 )
 
 // Facts are what the probes have found. What could not be read is absent, and Unread
@@ -236,9 +237,9 @@ func (s *system) container() string {
 }
 
 // gpus are the display controllers of a vendor.
-func (s *system) gpus(vendor string) (out []PCI) {
+func (s *system) gpus(v *field.Vendor) (out []PCI) {
 	for _, dir := range s.glob("/sys/bus/pci/devices/*") {
-		if s.text(dir+"/vendor") != vendor || !strings.HasPrefix(s.text(dir+"/class"), "0x03") && !strings.HasPrefix(s.text(dir+"/class"), "0x12") {
+		if s.text(dir+"/vendor") != v.PCI || !strings.HasPrefix(s.text(dir+"/class"), "0x03") && !strings.HasPrefix(s.text(dir+"/class"), "0x12") {
 			continue
 		}
 		driver, _ := os.Readlink(s.path(dir + "/driver")) // none: it has none
@@ -319,10 +320,10 @@ var versionInName = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)*$`)
 func (s *system) nvidia(roots []string) func(context.Context) (func(*Facts), error) {
 	return func(context.Context) (func(*Facts), error) {
 		n := NVIDIA{
-			GPUs:        s.gpus("0x10de"),
+			GPUs:        s.gpus(field.VendorNVIDIA),
 			Module:      s.text("/sys/module/nvidia/version"),
 			Nouveau:     s.exists("/sys/module/nouveau"),
-			Nodes:       s.nodes("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/dxg"),
+			Nodes:       s.nodes(field.VendorNVIDIA.Nodes...),
 			Libraries:   s.libraries("libnvidia-ml", roots),
 			DCGM:        s.libraries("libdcgm", nil),
 			Persistence: s.exists("/run/nvidia-persistenced/socket") || s.exists("/var/run/nvidia-persistenced/socket"),
@@ -339,10 +340,10 @@ var moduleVersion = regexp.MustCompile(`[0-9]{3,}\.[0-9]+(\.[0-9]+)*`)
 // amd finds out what there is for AMD's GPUs.
 func (s *system) amd(context.Context) (func(*Facts), error) {
 	a := AMD{
-		GPUs:   s.gpus("0x1002"),
+		GPUs:   s.gpus(field.VendorAMD),
 		Module: s.text("/sys/module/amdgpu/version"),
 		ROCm:   s.text("/opt/rocm/.info/version"),
-		Nodes:  s.nodes("/dev/kfd", "/dev/dri/*"),
+		Nodes:  s.nodes(field.VendorAMD.Nodes...),
 	}
 	if a.Module == "" && s.exists("/sys/module/amdgpu") {
 		a.Module = "loaded"

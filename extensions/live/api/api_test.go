@@ -2,7 +2,10 @@ package api
 
 import (
 	"compress/gzip"
+	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -58,6 +62,32 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			t.Errorf("without a source, %s answers %d", target, got.Code)
 		}
 	}
+}
+
+// wide is a history with as many series as its length for every device and field.
+type wide []history.Series
+
+func (w wide) Series(history.Match) []history.Series { return w }
+func (wide) Samples(history.Series, int64, int64) iter.Seq2[int64, float64] {
+	return maps.All(map[int64]float64{})
+}
+func (wide) Points(history.Series, int64, int64, int) ([]history.Point, int64) { return nil, 1000 }
+
+// An answer is bounded in series, and in points over all series.
+func TestSamplesAreBounded(t *testing.T) {
+	f := func(series, points, code int, want string) {
+		t.Helper()
+		w := newWorld(t, 1, 0)
+		w.options.History = make(wide, series)
+		got := get(t, New(w.options), fmt.Sprintf("%ssamples?device=x&field=DCGM_FI_DEV_GPU_TEMP&points=%d", Prefix, points))
+		if got.Code != code || !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%d series with %d points each: %d %.200s, want %d and %q", series, points, got.Code, got.Body, code, want)
+		}
+	}
+	f(maxSeries, 1, 200, `"series"`)
+	f(maxSeries+1, 1, 400, "the most is 256")
+	f(maxSamples/maxPoints, maxPoints, 200, `"series"`)
+	f(maxSamples/maxPoints+1, maxPoints, 400, "ask for fewer points")
 }
 
 func TestMethods(t *testing.T) {

@@ -127,7 +127,7 @@ func checkValue(tb testing.TB, i, j int, name string, v float64, d *field.Descri
 
 // isSentinel knows what vendors' libraries write for "no value": the blanks of
 // dcgm_structs.h (four each for 32-bit, 64-bit and floating point) and the
-// all-ones of amdgpu's gpu_metrics and of NVML.
+// all-ones of gpu_metrics and of NVML.
 func isSentinel(v float64) bool {
 	for _, first := range []float64{2147483632, 9223372036854775792, 140737488355328} {
 		if v >= first && v <= first+3 {

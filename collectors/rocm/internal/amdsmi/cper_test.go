@@ -2,6 +2,7 @@ package amdsmi
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -35,6 +36,26 @@ func FuzzRecords(f *testing.F) {
 			t.Fatalf("%d bytes of records in %d", sum, len(b))
 		}
 	})
+}
+
+// The library's decoder follows what a record says of its sections, so none may begin or end outside the record.
+func TestSectionsWithinTheRecord(t *testing.T) {
+	f := func(what string, want bool, change func(b []byte)) {
+		t.Helper()
+		b := rocmtest.CPER(rocmtest.CPERFatal, time.Date(2026, 5, 27, 17, 59, 9, 0, time.UTC))
+		change(b)
+		if got := (&record{bytes: b}).sound(); got != want {
+			t.Errorf("%s: sound is %v, want %v", what, got, want)
+		}
+	}
+	le := binary.LittleEndian
+	const begin, size = headerSize, headerSize + 4 // of the first section, in its descriptor
+	f("one section up to the end", true, func([]byte) {})
+	f("a section one byte too long", false, func(b []byte) { le.PutUint32(b[size:], le.Uint32(b[size:])+1) })
+	f("a section that begins behind the end", false, func(b []byte) { le.PutUint32(b[begin:], uint32(len(b))+1); le.PutUint32(b[size:], 0) })
+	f("a sum beyond 32 bits", false, func(b []byte) { le.PutUint32(b[begin:], 1<<31); le.PutUint32(b[size:], 1<<31) })
+	f("descriptors beyond the end", false, func(b []byte) { le.PutUint16(b[atSections:], 5) })
+	f("no section", true, func(b []byte) { le.PutUint16(b[atSections:], 0) })
 }
 
 func TestTimestamp(t *testing.T) {
