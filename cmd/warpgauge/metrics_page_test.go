@@ -18,6 +18,7 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/signs"
 	"warpgauge/extensions/remote"
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
@@ -180,17 +181,26 @@ func witness(ctx context.Context, p *exporter.Pipeline, kmsg string) error {
 			wg.Go(func() { _ = s.Run(ctx) }) // it ends with its context
 		}
 	}
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return err
+	}
+	seconds, _, _ := strings.Cut(string(uptime), ".")
+	line := "3,1," + seconds + "000000,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n"
+	if err := os.WriteFile(kmsg, []byte(line), 0o600); err != nil {
+		return err
+	}
 	for ctx.Err() == nil {
-		line := "3,1,1,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n"
-		if err := os.WriteFile(kmsg, []byte(line), 0o600); err != nil {
-			return err
-		}
+		p.Events.Publish(events.Event{Kind: events.XID, Source: "fake", Device: &collector.Device{GPU: "0", PCIBusID: "00000000:AA:00.0"}, Code: 79})
 		all, err := p.Registry.Gather()
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "warpgauge_xid_witness_total" }) &&
-			slices.ContainsFunc(all, func(f *dto.MetricFamily) bool { return f.GetName() == "warpgauge_device_health" }) {
+		wanted := map[string]bool{"warpgauge_xid_witness_total": true, "warpgauge_kernel_log_events_total": true, "warpgauge_device_health": true}
+		for _, f := range all {
+			delete(wanted, f.GetName())
+		}
+		if len(wanted) == 0 {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -12,7 +12,7 @@ import (
 func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
-		Board: p.Engine.Board(), Engine: p.Engine, Events: p.bus, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
 		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
 		Registry: p.Registry, Log: p.log,
 	}

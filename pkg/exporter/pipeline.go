@@ -36,7 +36,7 @@ type Pipeline struct {
 
 	Registry *prometheus.Registry
 	Engine   *Engine
-	bus      *events.Bus
+	Events   *events.Bus
 	Rows     *rows.Reader
 	store    *accumulate.Store
 	verdicts *verdict.Board
@@ -60,13 +60,13 @@ func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List,
 	p := &Pipeline{
 		program: a, cfg: cfg, table: all, log: log, Hostname: hostname,
 		Registry: selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision),
-		bus:      new(events.Bus), verdicts: new(verdict.Board),
+		Events:   new(events.Bus), verdicts: new(verdict.Board),
 	}
 	p.Engine = a.NewEngine(cfg, all, list, p.Registry, log)
 	p.Engine.takenOver = func(collector string) {
-		p.bus.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
+		p.Events.Publish(events.Event{Kind: events.Failover, Text: "collector " + collector + " serves the GPUs now"})
 	}
-	p.Rows = rows.New(p.Engine.Board(), p.bus)
+	p.Rows = rows.New(p.Engine.Board(), p.Events)
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.Rows})
 	p.Registry.MustRegister(p.store)
 	if cfg.AbsentFields {
@@ -79,7 +79,7 @@ func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List,
 // ServeLists puts the desk in front of the engine: from now on lists can change.
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
-	p.desk = lists.New(first, lists.Options{Local: files, Engine: p.Engine, Events: p.bus, Usual: p.cfg.ReleaseTimeout, Logger: p.log})
+	p.desk = lists.New(first, lists.Options{Local: files, Engine: p.Engine, Events: p.Events, Usual: p.cfg.ReleaseTimeout, Logger: p.log})
 	p.Registry.MustRegister(p.desk)
 }
 
