@@ -170,7 +170,7 @@ type linkStates struct {
 	known  uint64 // links whose state NVML reports
 }
 
-// linksOf reads the states of a GPU's NVLinks.
+// readLinkStates reads the states of a GPU's NVLinks.
 func readLinkStates(l *library, gpu nvml.Device) (s linkStates) {
 	if !l.has("nvmlDeviceGetNvLinkState") {
 		return s

@@ -52,7 +52,7 @@ func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) 
 	}
 }
 
-// about reads the constant properties of a GPU.
+// factReader reads the constant properties of a GPU.
 type factReader struct {
 	lib *library
 	gpu *gpu

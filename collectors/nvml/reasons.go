@@ -19,7 +19,7 @@ type reasons struct {
 	log     *zap.Logger
 	driver  string // version
 	answers map[nvml.Return]float64
-	second  float64 // of what takes two samples
+	second  float64 // for a reading that needs two samples
 }
 
 func newReasons(driver string, log *zap.Logger) *reasons {
@@ -45,7 +45,7 @@ func (w *reasons) blankFor(code nvml.Return) float64 {
 	return w.Blank(collector.ReasonBlank, fmt.Sprintf("NVML answers %q [NVML %d]", code.Error(), int(code)))
 }
 
-// blank is what stands for a value that NVML has not given. It allocates nothing.
+// blank returns the placeholder for a value that NVML refused. It allocates nothing.
 func (w *reasons) blank(code nvml.Return) float64 {
 	if v, known := w.answers[code]; known {
 		return v
@@ -53,7 +53,7 @@ func (w *reasons) blank(code nvml.Return) float64 {
 	return math.NaN()
 }
 
-// none is what stands for a value that a reading makes nothing of.
+// none returns the placeholder for a value that a reading discards.
 func (w *reasons) none(r *reading) float64 {
 	switch r.how {
 	case unlessZero:
