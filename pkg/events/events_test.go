@@ -166,7 +166,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// TestStatesThatAreBad: an event is bad if nobody asked for the state, and it names the GPU instead of its parts.
+// TestStatesThatAreBad: an event is bad unless an operator has asked for the state. It names the GPU instead of its parts.
 func TestStatesThatAreBad(t *testing.T) {
 	var b Bus
 	s, sub := NewStates(&b, nil), b.Subscribe(16)
