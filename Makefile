@@ -28,6 +28,7 @@ LINT_VERSION := v2.15.0
 LINT         := .tools/golangci-lint-$(LINT_VERSION)/golangci-lint
 ACTIONLINT   := .tools/actionlint-$(shell awk '$$1 == "github.com/rhysd/actionlint" { print $$2 }' test/tools/lint/go.mod)/actionlint
 BENCHSTAT    := .tools/benchstat-$(shell awk '$$1 == "golang.org/x/perf" { print $$2 }' test/tools/lint/go.mod)/benchstat
+GREMLINS     := .tools/gremlins-$(shell awk '$$1 == "github.com/go-gremlins/gremlins" { print $$2 }' test/tools/mutate/go.mod)/gremlins
 DEADCODE     := .tools/deadcode-$(shell awk '$$1 == "golang.org/x/tools" { print $$2 }' test/tools/lint/go.mod)/deadcode
 
 # What make test leaves to make test-all and CI: end-to-end tests of the real binary,
@@ -212,6 +213,18 @@ deadcode: $(DEADCODE) ## Functions that no program reaches, and test helpers tha
 vulncheck: $(GOVULNCHECK) ## Known vulnerabilities in what the program calls, by the database VULN_DB
 	@GOVULNCHECK=$(GOVULNCHECK) .ci/vulncheck $(VULN_DB)
 
+# What make mutate changes, folders below included.
+MUTATE ?= extensions/health pkg/rows pkg/events pkg/supervisor pkg/kube extensions/remote
+
+# Not in the gate: it takes hours, and some changes make no difference. The copy has no tools and no built files, which
+# gremlins would copy for each worker. -S lct: changes that lived, lines that no test covers, time-outs.
+.PHONY: mutate
+mutate: $(GREMLINS) ## Change one condition or sum at a time and list the changes that no test of the package notices; MUTATE="pkg/rows …" takes those folders
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir "$$dir/tree" "$$dir/tmp"; \
+	git ls-files -z --cached --others --exclude-standard | tar --null -T - -c | tar -x -C "$$dir/tree"; \
+	cd "$$dir/tree"; for folder in $(MUTATE); do \
+		echo "$$folder:"; TMPDIR="$$dir/tmp" $(abspath $(GREMLINS)) unleash --timeout-coefficient 6 -S lct -E kubetest "./$$folder"; done
+
 # -e: a proxy that refuses a module's list of versions stops only that module.
 .PHONY: outdated
 outdated: ## Modules with newer versions, of all go.mod files
@@ -355,6 +368,9 @@ $(BENCHSTAT): test/tools/lint/go.sum
 
 $(ACTIONLINT): test/tools/lint/go.sum
 	@cd test/tools/lint && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install github.com/rhysd/actionlint/cmd/actionlint && touch $(abspath $@)
+
+$(GREMLINS): test/tools/mutate/go.sum
+	@cd test/tools/mutate && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install github.com/go-gremlins/gremlins/cmd/gremlins && touch $(abspath $@)
 
 $(LINT):
 	@echo "build golangci-lint $(LINT_VERSION) into .tools (about a minute, once)"

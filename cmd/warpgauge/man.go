@@ -68,9 +68,12 @@ func manualOptions(flags *config.Set) string {
 	var b strings.Builder
 	b.WriteString(".SH OPTIONS\n")
 	for _, g := range flags.Groups() {
+		if g == config.GroupIdle {
+			continue
+		}
 		fmt.Fprintf(&b, ".SS %s\n", cmdline.Roff(string(g)))
 		for _, f := range flags.Flags() {
-			if f.Group != g || f.NoEffect != "" {
+			if f.Group != g {
 				continue
 			}
 			term := cmdline.Roff(f.Spelling())
@@ -83,7 +86,7 @@ func manualOptions(flags *config.Set) string {
 	b.WriteString(".SS Without effect\nAccepted as in dcgm\\-exporter:\n")
 	var idle []string
 	for _, f := range flags.Flags() {
-		if f.NoEffect != "" {
+		if f.Group == config.GroupIdle {
 			idle = append(idle, cmdline.Roff(config.Dashed(f.Name)))
 		}
 	}

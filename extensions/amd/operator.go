@@ -48,12 +48,6 @@ const (
 func (e *Extension) Flags(s *config.Set) {
 	e.set = s
 	e.gpus, e.pods, e.jobs = true, true, true
-	without := func(name, metavar string, v config.Value, usage, why string) config.Flag {
-		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Usage: usage, NoEffect: why}
-	}
-	off := func(name, usage, why string) config.Flag {
-		return without(name, "", config.Bool(new(false)), usage, why)
-	}
 	s.AddDialect(e, "amd: AMD's GPUs under the names, labels and units of AMD's exporter, in place of those; new,amd and so on: next to them.")
 	s.Add(config.Section{Origin: origin, ParentOnly: true, Defaults: e.setDefaults, Notices: e.notices, Flags: []config.Flag{
 		{
@@ -73,15 +67,15 @@ func (e *Extension) Flags(s *config.Set) {
 			Name: "enable-slurm-scl", Group: group, Value: config.Bool(&e.jobs),
 			Usage: "false: --hpc-job-mapping-dir is not set by AMD's operator.",
 		},
-		off("monitor-nic", "Read network cards.", networkUnread),
-		off("monitor-ifoe", "Read IFOE network cards.", networkUnread),
-		off("sriov-enable", "Read GPUs of a host of virtual machines.", "only GPUs with the amdgpu driver are read"),
-		off("exit-on-agent-down", "Exit if the agent does not answer.", "there is no agent; what fails is tried again"),
-		off("exit-on-rocpctl-error", "Exit if the profiler does not answer.", profilerUnread),
-		without("enable-k8s", "", config.Bool(new(true)), "Use the API server of Kubernetes.", "it is asked only for what other flags want of it"),
-		without("enable-cri", "", config.Bool(new(true)), "Ask the container runtime.", networkUnread+"; see --container-runtime-socket"),
-		without("agent-grpc-port", "PORT", config.Int(new(0)), "Port of the agent.", "there is no agent"),
-		without("log-file-path", "FILE", config.Text(new("/var/log/exporter.log")), "Where to write the log.", logToStderr),
+		config.Idle("monitor-nic", "", config.Bool(new(false)), networkUnread),
+		config.Idle("monitor-ifoe", "", config.Bool(new(false)), networkUnread),
+		config.Idle("sriov-enable", "", config.Bool(new(false)), "only GPUs with the amdgpu driver are read"),
+		config.Idle("exit-on-agent-down", "", config.Bool(new(false)), "there is no agent; what fails is tried again"),
+		config.Idle("exit-on-rocpctl-error", "", config.Bool(new(false)), profilerUnread),
+		config.Idle("enable-k8s", "", config.Bool(new(true)), "it is asked only for what other flags want of it"),
+		config.Idle("enable-cri", "", config.Bool(new(true)), networkUnread+"; see --container-runtime-socket"),
+		config.Idle("agent-grpc-port", "", config.Int(new(0)), "there is no agent"),
+		config.Idle("log-file-path", "", config.Text(new("/var/log/exporter.log")), logToStderr),
 	}})
 	s.Add(config.Section{Origin: config.Own, ParentOnly: true, Flags: []config.Flag{{
 		Name: flagConfig, Aliases: []string{"amd-metrics-config"}, Env: "WARPGAUGE_AMD_CONFIG", Group: group, Value: config.Text(&e.path),

@@ -21,8 +21,8 @@ This page is generated from the flag table by ` + "`go generate ./internal/docge
 A flag on the command line beats its environment variable, which beats the default. An empty variable counts as not
 set. A switch stands alone or takes true or false after an equals sign, as in ` + "`--debug=false`" + `; lists take commas or
 repetition. Flags are accepted before and after a subcommand. *Origin* says whether name, variable and meaning are
-dcgm-exporter's or ours. A flag whose *status* is "no effect" is accepted, so that a manifest written for dcgm-exporter
-starts, and is named once in the log when it is set to something other than its default.
+dcgm-exporter's, AMD's exporter's or ours. The last table has flags that are accepted without effect, so that a manifest
+written for another exporter starts; the log names each once if it is set to something other than its default.
 
 In addition, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
 for, as in dcgm-exporter. ` + "`POD_NAME` and `POD_NAMESPACE`" + ` say which pod the exporter itself is, which uses no device whatever it claims;
@@ -36,7 +36,11 @@ func writeFlags(w io.Writer) error {
 	b.WriteString(flagsHead)
 	for _, g := range set.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g)
-		b.WriteString("| Flag | Environment | Default | Meaning | Origin | Status |\n|---|---|---|---|---|---|\n")
+		if g == config.GroupIdle {
+			writeIdleFlags(&b, set)
+			continue
+		}
+		b.WriteString("| Flag | Environment | Default | Meaning | Origin |\n|---|---|---|---|---|\n")
 		for _, f := range set.Flags() {
 			if f.Group == g {
 				writeFlag(&b, f)
@@ -66,15 +70,24 @@ func writeFlag(b *strings.Builder, f *config.Flag) {
 	if f.Needs != "" {
 		meaning += " Needs `" + config.Dashed(f.Needs) + "`."
 	}
-	status := "active"
-	if f.NoEffect != "" {
-		status = "no effect: " + f.NoEffect
+	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", flagNames(f), flagVariable(f), flagDefault(f), cell(meaning), f.Origin)
+}
+
+// writeIdleFlags writes the flags of other exporters that change nothing here.
+func writeIdleFlags(b *strings.Builder, set *config.Set) {
+	b.WriteString("| Flag | Environment | Default | Origin | Why |\n|---|---|---|---|---|\n")
+	for _, f := range set.Flags() {
+		if f.Group == config.GroupIdle {
+			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", flagNames(f), flagVariable(f), flagDefault(f), f.Origin, cell(f.NoEffect))
+		}
 	}
-	variable := ""
-	if f.Env != "" {
-		variable = "`" + f.Env + "`"
+}
+
+func flagVariable(f *config.Flag) string {
+	if f.Env == "" {
+		return ""
 	}
-	fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", flagNames(f), variable, flagDefault(f), cell(meaning), f.Origin, cell(status))
+	return "`" + f.Env + "`"
 }
 
 func flagNames(f *config.Flag) string {

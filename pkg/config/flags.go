@@ -27,10 +27,11 @@ const (
 	GroupAMD        Group = "In place of AMD's exporter"
 	GroupLogging    Group = "Logging and diagnosis"
 	GroupFake       Group = "Simulated GPUs"
+	GroupIdle       Group = "Accepted without effect" // see Idle
 )
 
 // lastGroups stand behind the groups of extensions.
-var lastGroups = []Group{GroupLogging, GroupFake}
+var lastGroups = []Group{GroupLogging, GroupFake, GroupIdle}
 
 // Groups returns the groups in the order of the help text: as the table has them, lastGroups at
 // the end.
@@ -97,6 +98,16 @@ type Flag struct {
 	initial string // the default, as text
 	lookup  func(string) (string, bool)
 	sources map[string]Source
+}
+
+// Idle returns a flag that another exporter has and that changes nothing here. It is accepted, so that a manifest written
+// for that exporter starts; its value is checked and dropped.
+func Idle(name, env string, v Value, why string) Flag {
+	f := Flag{Name: name, Env: env, Group: GroupIdle, Value: v, Usage: "As in that exporter.", NoEffect: why}
+	if !f.IsBoolFlag() {
+		f.Metavar = "VALUE"
+	}
+	return f
 }
 
 var (
@@ -230,7 +241,7 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	c.sources = map[string]Source{}
 	s := &Set{config: c, lookup: lookup}
 	s.Add(Section{Origin: Contract, Flags: slices.Concat(
-		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c))})
+		contractFields(c), contractDevices(c), contractPage(c), contractWeb(c), contractOwners(c), contractDiagnosis(c), contractIdle())})
 	s.Add(Section{Origin: Own, Flags: slices.Concat(
 		ownSampling(c), ownCollectors(c), ownServing(c), ownOwners(c), ownFake(c)), Check: (*Config).validate})
 	return s

@@ -16,8 +16,20 @@ const noKeep = "only the newest value of a field is read from DCGM, so it keeps 
 const flagConfigFile = "config-file"
 
 // This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and
-// variables. Those that mean nothing here are accepted all the same, so that a manifest
-// written for dcgm-exporter starts; their values are checked and dropped.
+// variables.
+
+// contractIdle lists the flags that dcgm-exporter needs and warpgauge does not.
+func contractIdle() []Flag {
+	return []Flag{
+		Idle("watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Duration(new(10*time.Minute)), noKeep),
+		Idle("watch-max-keep-samples", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", Int(new(0)), noKeep),
+		Idle("enable-gpu-bind-unbind-watch", "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Bool(new(false)), "devices that come and go are always found, see --rescan-interval"),
+		Idle("gpu-bind-unbind-poll-interval", "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Text(new("1s")), "use --rescan-interval"),
+		Idle("disable-startup-validate", "DISABLE_STARTUP_VALIDATE", Bool(new(false)), "missing libraries and drivers never prevent the start; it tries again and again"),
+		Idle("kubernetes-gpu-id-type", "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", OneOf(new("uid"), "uid", "device-name"), "an id says by its form which device it names, so both kinds are found; another value is refused at start"),
+		Idle("container-labels", "DCGM_EXPORTER_CONTAINER_LABELS", Bool(new(false)), "containers are known in Kubernetes only, from the kubelet"),
+	}
+}
 
 func contractFields(c *Config) []Flag {
 	return []Flag{
@@ -40,14 +52,6 @@ func contractFields(c *Config) []Flag {
 			Name: "collect-interval", Common: true, Aliases: []string{"c"}, Env: "DCGM_EXPORTER_INTERVAL", Group: GroupSampling, Value: millis(&c.Interval),
 			Metavar: "MS", Usage: "Time between two samples, in milliseconds, at least 10. Slow and static fields are read less often.",
 			Differs: "dcgm-exporter's default is 30000",
-		},
-		{
-			Name: "watch-max-keep-age", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Group: GroupSampling, Value: Duration(new(10 * time.Minute)),
-			Metavar: "DURATION", Usage: "How long DCGM keeps samples.", NoEffect: noKeep,
-		},
-		{
-			Name: "watch-max-keep-samples", Env: "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", Group: GroupSampling, Value: Int(new(0)),
-			Metavar: "N", Usage: "How many samples of a field DCGM keeps, 0 for no limit.", NoEffect: noKeep,
 		},
 	}
 }
@@ -76,18 +80,6 @@ func contractDevices(c *Config) []Flag {
 		{
 			Name: "fake-gpus", Env: "DCGM_EXPORTER_USE_FAKE_GPUS", Group: GroupCollectors, Value: Bool(&c.AcceptFakeGPUs),
 			Usage: "Accept GPUs that were injected into DCGM for tests; --enable-fake simulates GPUs without DCGM.",
-		},
-		{
-			Name: "enable-gpu-bind-unbind-watch", Env: "DCGM_EXPORTER_ENABLE_GPU_BIND_UNBIND_WATCH", Group: GroupCollectors, Value: Bool(new(false)),
-			Usage: "Find GPUs that come and go.", NoEffect: "devices that come and go are always found, see --rescan-interval",
-		},
-		{
-			Name: "gpu-bind-unbind-poll-interval", Env: "DCGM_EXPORTER_GPU_BIND_UNBIND_POLL_INTERVAL", Group: GroupCollectors, Value: Text(new("1s")),
-			Metavar: "DURATION", Usage: "How often to look for them.", NoEffect: "use --rescan-interval",
-		},
-		{
-			Name: "disable-startup-validate", Env: "DISABLE_STARTUP_VALIDATE", Group: GroupCollectors, Value: Bool(new(false)),
-			Usage: "Start although libraries are missing.", NoEffect: "missing libraries and drivers never prevent the start; it tries again and again",
 		},
 	}
 }
@@ -179,11 +171,6 @@ func contractOwners(c *Config) []Flag {
 			Needs: flagKubernetes, Usage: "Add the label pod_uid, from the API server or the runtime of --container-runtime-socket.",
 		},
 		{
-			Name: "kubernetes-gpu-id-type", Env: "DCGM_EXPORTER_KUBERNETES_GPU_ID_TYPE", Group: GroupOwners, Value: OneOf(new("uid"), "uid", "device-name"),
-			Metavar: "TYPE", Usage: "What the kubelet calls a device: uid (GPU-…, MIG-…) or device-name (nvidia0, nvidia0/gi1).",
-			NoEffect: "an id says by its form which device it names, so both kinds are found; another value is refused at start",
-		},
-		{
 			Name: "kubernetes-pod-label-allowlist-regex", Env: "DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", Group: GroupOwners, Value: patterns{&k.LabelAllow},
 			Metavar: "REGEX,…", Needs: flagPodLabels, Usage: "Pod labels to add: those whose name one of the regular expressions matches anywhere; may be repeated. None: all.",
 			Differs: "an invalid expression is refused at start; a comma inside brackets of any kind does not separate",
@@ -203,10 +190,6 @@ func contractOwners(c *Config) []Flag {
 		{
 			Name: "nvidia-resource-names", Env: "NVIDIA_RESOURCE_NAMES", Group: GroupOwners, Value: List(&k.ResourceNames),
 			Metavar: "NAME,…", Needs: flagKubernetes, Usage: "Further extended resources that are GPUs; may be repeated.",
-		},
-		{
-			Name: "container-labels", Env: "DCGM_EXPORTER_CONTAINER_LABELS", Group: GroupOwners, Value: Bool(new(false)),
-			Usage: "Add the container that uses a device, outside Kubernetes.", NoEffect: "containers are known in Kubernetes only, from the kubelet",
 		},
 		{
 			Name: "container-runtime-socket", Env: "DCGM_CONTAINER_RUNTIME_SOCKET", Group: GroupOwners, Value: Text(&c.Containers.Socket),

@@ -15,11 +15,13 @@ func (s *Set) Help() string {
 	var b strings.Builder
 	s.helpGroup(&b, "The flags that most people need", func(f *Flag) bool { return f.Common })
 	for _, g := range s.Groups() {
-		s.helpGroup(&b, g, func(f *Flag) bool { return f.Group == g && !f.Common })
+		if g != GroupIdle {
+			s.helpGroup(&b, g, func(f *Flag) bool { return f.Group == g && !f.Common })
+		}
 	}
 	var idle []string
 	for _, f := range s.flags {
-		if f.NoEffect != "" {
+		if f.Group == GroupIdle {
 			idle = append(idle, Dashed(f.Name))
 		}
 	}
@@ -32,7 +34,7 @@ func (s *Set) Help() string {
 func (s *Set) helpGroup(b *strings.Builder, heading Group, listed func(*Flag) bool) {
 	fmt.Fprintf(b, "%s:\n", heading)
 	for _, f := range s.flags {
-		if listed(f) && f.NoEffect == "" {
+		if listed(f) {
 			f.help(b)
 		}
 	}

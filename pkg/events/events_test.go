@@ -165,3 +165,55 @@ func TestStates(t *testing.T) {
 		}
 	})
 }
+
+// TestStatesThatAreBad: an event is bad unless an operator has asked for the state. It names the GPU instead of its parts.
+func TestStatesThatAreBad(t *testing.T) {
+	var b Bus
+	s, sub := NewStates(&b, nil), b.Subscribe(16)
+	c := session.CollectorStatus{Name: "x", Devices: []session.DeviceStatus{
+		{Device: collector.Device{ID: "a", Level: field.GPU}}, {Device: collector.Device{ID: "l", Level: field.Link, Parent: "a"}},
+	}}
+	f := func(what string, want ...string) {
+		t.Helper()
+		s.Update([]session.CollectorStatus{c})
+		var got []string
+		for len(sub.C) > 0 {
+			e := <-sub.C
+			text := e.Text
+			if e.Device != nil {
+				text = e.Device.ID + ": " + text
+			}
+			if e.Bad {
+				text = "bad: " + text
+			}
+			got = append(got, text)
+		}
+		check(t, what, got, want)
+	}
+	collectorIs := func(up bool, cause session.Cause, reason string) { c.Up, c.Cause, c.Reason = up, cause, reason }
+	gpuIs := func(state session.State, reason string) {
+		for i := range c.Devices {
+			c.Devices[i].State, c.Devices[i].Reason = state, reason
+		}
+	}
+	collectorIs(false, session.CauseError, "no answer")
+	f("an error at the start", "bad: collector x is not up: no answer")
+	collectorIs(true, "", "")
+	f("it is over", "collector x is up")
+	collectorIs(false, session.CauseOpening, "opening")
+	f("between two sessions")
+	collectorIs(true, "", "")
+	f("the next session")
+	collectorIs(false, session.CauseReleased, "released")
+	f("a release", "collector x is not up: released")
+	collectorIs(false, session.CauseStandby, "standby")
+	f("a standby", "collector x is not up: standby")
+	collectorIs(false, session.CauseNotLoaded, "no driver")
+	f("a driver that was unloaded", "collector x is not up: no driver")
+	gpuIs(session.Lost, "XID 79")
+	f("a GPU that is lost", "bad: a: device is lost: XID 79")
+	gpuIs(session.Released, "")
+	f("a GPU that is released", "a: device is released")
+	gpuIs(session.Up, "on time")
+	f("a GPU that is back", "a: device is up")
+}

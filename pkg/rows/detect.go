@@ -116,10 +116,7 @@ func (e *detector) xidsOf(device int) *xidCells {
 
 // claimMask returns the mask of a column with labels; nil if another column of the View has it.
 func (p *progress) claimMask(labels []collector.Label, view uint64) *mask {
-	name := ""
-	if len(labels) > 0 {
-		name = fmt.Sprint(labels)
-	}
+	name := fmt.Sprint(labels)
 	i := slices.IndexFunc(p.masks, func(m *mask) bool { return m.labels == name })
 	if i < 0 {
 		i = len(p.masks)

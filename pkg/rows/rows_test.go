@@ -271,6 +271,11 @@ func TestXIDs(t *testing.T) {
 	}
 	r.Read(viewOf(three), at(12))
 	f("a source with a history", 0, 63)
+	four := newSource("four", 16, []string{"a"}, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDEvent})
+	four.cells[1], four.cells[2] = micros(5), 65
+	four.row(at(5))
+	r.Read(viewOf(four), at(12))
+	f("a row in the gap of a source that does not say up to when it has XIDs", 0)
 	last := newSource("last", 16, []string{"c"}, collector.Column{Field: field.XIDErrors})
 	for i, code := range []float64{13, 13, 0, 13, 31, nan, 31, 48} {
 		last.cells[1] = code
@@ -484,4 +489,93 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); r.Read(v, now) }); n != 0 {
 		t.Errorf("%v allocations per row, want 0", n)
 	}
+}
+
+// TestSuppliers: Bind says which source supplies a device.
+func TestSuppliers(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	r.Read(viewOf(newSource("one", 4, []string{"a"}), newSource("two", 4, []string{"a", "b"})), at(0))
+	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true]" {
+		t.Errorf("devices are supplied by %s", got)
+	}
+}
+
+// TestFastWriter: a source that writes while it is read does not keep the reader from the next one.
+func TestFastWriter(t *testing.T) {
+	one, two := newSource("one", 4, []string{"a"}), newSource("two", 4, []string{"b"})
+	var c Cursor
+	c.Bind(viewOf(one, two), at(0))
+	two.row(at(0))
+	var row Row
+	for i := range 100 {
+		one.row(at(float64(i)))
+		if c.Next(&row) && row.Source == 1 {
+			return
+		}
+	}
+	t.Error("the second source's row did not come")
+}
+
+// TestRowsAfterBinding: only rows from before the binding can be in another ring. A later one is new although the clock
+// was set back.
+func TestRowsAfterBinding(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	one, two := newSource("one", 16, []string{"a"}), newSource("two", 16, []string{"a"})
+	one.row(at(9))
+	r.Read(viewOf(one), at(9))
+	r.Read(viewOf(two), at(9))
+	two.row(at(8))
+	r.Read(nil, at(9))
+	a.want(t, "a clock that was set back by a second", "one 9: a=1000", "two 8: a=1000")
+}
+
+// TestLastXID: a device's last XID counts only if no column has its XIDs, whatever other devices have.
+func TestLastXID(t *testing.T) {
+	r := New(nil, nil)
+	a := follow(r)
+	s := newSource("x", 16, []string{"a", "b"},
+		collector.Column{Device: 0, Field: field.XIDEvent}, collector.Column{Device: 0, Field: field.XIDErrors}, collector.Column{Device: 1, Field: field.XIDErrors})
+	s.cells[3], s.cells[4] = 0, 0
+	s.row(at(0))
+	s.cells[2], s.cells[3], s.cells[4] = 79, 79, 48
+	s.row(at(1))
+	r.Read(viewOf(s), at(1))
+	if !slices.Equal(a.xids, []float64{79, 48}) {
+		t.Errorf("XIDs %v, want 79 of the first device and 48 of the second", a.xids)
+	}
+}
+
+// masks writes down the masks of clock event reasons.
+type masks struct{ got []string }
+
+func (*masks) Bind(*view.View, []Source, time.Time) {}
+
+func (m *masks) Row(row *Row) {
+	for _, x := range row.Masks {
+		m.got = append(m.got, fmt.Sprint(x.Cell, " ", x.Value, " ", x.Began))
+	}
+}
+
+// TestMasksByLabels: columns with other labels have masks of their own, which continue in the next View.
+func TestMasksByLabels(t *testing.T) {
+	r := New(nil, nil)
+	m := &masks{}
+	r.Follow(m)
+	f := func(what string, values [2]float64, when float64, want ...string) {
+		t.Helper()
+		s := newSource("x", 16, []string{"a"},
+			collector.Column{Field: field.ClockEventReasons, Labels: []collector.Label{{Name: "part", Value: "0"}}},
+			collector.Column{Field: field.ClockEventReasons, Labels: []collector.Label{{Name: "part", Value: "1"}}})
+		copy(s.cells[1:], values[:])
+		s.row(at(when))
+		r.Read(viewOf(s), at(when))
+		if !slices.Equal(m.got, want) {
+			t.Errorf("%s: got masks %q, want %q", what, m.got, want)
+		}
+		m.got = nil
+	}
+	f("the first View", [2]float64{4, 1}, 0, "1 4 0", "2 1 0")
+	f("the next View", [2]float64{5, 1}, 1, "1 5 1", "2 1 0")
 }
