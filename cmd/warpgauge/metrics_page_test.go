@@ -186,14 +186,14 @@ func witness(ctx context.Context, p *exporter.Pipeline, kmsg string) error {
 		return err
 	}
 	seconds, _, _ := strings.Cut(string(uptime), ".")
-	line := "3,1," + seconds + "000000,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n"
 	log, err := os.OpenFile(kmsg, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	for ctx.Err() == nil {
-		if _, err := log.WriteString(line); err != nil { // lines that were there before it is read do not count
+	for n := 1; ctx.Err() == nil; n++ {
+		line := fmt.Sprintf("3,%d,%s000000,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n", n, seconds)
+		if _, err := log.WriteString(line); err != nil { // earlier lines than the log's opening do not count
 			return err
 		}
 		p.Events.Publish(events.Event{Kind: events.XID, Source: "fake", Device: &collector.Device{GPU: "0", PCIBusID: "00000000:AA:00.0"}, Code: 79})
