@@ -16,7 +16,7 @@ import (
 // Program is what the subcommands share.
 type Program struct {
 	Streams
-	Log        *backlog // in front of standard error
+	Log        *Backlog // in front of standard error
 	Environ    []string
 	Defaults   []string // counters CSVs
 	Flags      *config.Set

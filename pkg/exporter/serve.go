@@ -99,6 +99,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 	return append(stages, Stage{Name: "HTTP server", Run: srv.Run, Grace: DrainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }
 
+// NewServer returns the HTTP server of the pipeline's pages, with the flags of the configuration.
 func (p *Pipeline) NewServer() *server.Server {
 	cfg, desk := p.cfg, p.desk
 	o := server.Options{
