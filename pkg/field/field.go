@@ -181,3 +181,17 @@ func nameOf(names []string, i int) string {
 	}
 	return "unknown"
 }
+
+// NewName returns the name that DCGM 4.7 has for the reading d, and by what the reading is
+// multiplied to be in the unit of that name. It is d's own name, and 1, if there is no
+// other.
+func (d *Descriptor) NewName() (name string, scale float64) {
+	if len(d.Scaled) > 0 {
+		s, _ := ByID(d.Scaled[0])
+		return s.Name, s.Factor
+	}
+	if d.Renamed != "" {
+		return d.Renamed, 1
+	}
+	return d.Name, 1
+}
