@@ -25,7 +25,7 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	// Condition has the readings, judged here or by whoever observes; none: the rule needs none.
+	// Condition has the readings, which the Watch or another observer judges; none: the rule needs none.
 	rules.Condition
 	Label  collector.Label    // of the column; the zero one: any
 	Except []string           // values of labels: a column with one is not judged

@@ -72,7 +72,7 @@ type backlog struct {
 	waiting []byte
 	encoder zapcore.Encoder // of the line about those that were dropped
 	dropped uint64          // lines
-	unsaid  uint64          // of them, those of which no line says it
+	unsaid  uint64          // dropped lines that no line has reported yet
 }
 
 func NewBacklog(to io.Writer) *backlog {

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Program is what the subcommands share.
+// Program has the parts that all subcommands share.
 type Program struct {
 	Streams
 	Log        *backlog // in front of standard error
@@ -46,7 +46,7 @@ func (a *Program) Config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// configError lists what is wrong with flags and variables, one per line.
+// configError lists the problems of flags and variables, one per line.
 type configError struct{ err error }
 
 func (e *configError) Error() string {

@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/server"
 )
 
-// DrainTimeout is what requests under way get when the process ends.
+// DrainTimeout is how long requests in progress may take when the process ends.
 const DrainTimeout = 2 * time.Second
 
 // Serve runs the exporter until a signal or the end of ctx. Its error is

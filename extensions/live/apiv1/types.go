@@ -226,7 +226,7 @@ type List struct {
 	Fields    []ListField    `json:"fields"`
 }
 
-// ListProposal is a change that somebody wanted, and the answer.
+// ListProposal is a requested change, and the answer.
 type ListProposal struct {
 	By     string    `json:"by"`   // SIGHUP, "POST /-/reload", "file change", the URL of a server
 	What   string    `json:"what"` // reload, list, profiling, release
