@@ -25,7 +25,7 @@ const (
 // they are tried.
 func DefaultCounters() []string { return []string{contractCounters, ownCounters} }
 
-// builtInName is what messages call the list built in.
+// builtInName names the built-in list in messages.
 const builtInName = "built-in default-counters.csv"
 
 // Counters finds and reads the field list. Read is called by one goroutine at a
@@ -46,7 +46,7 @@ type Counters struct {
 	seen map[string][]byte // content of each file at the last read; nil: it could not be read
 }
 
-// Content is what was read.
+// Content is the result of one read.
 type Content struct {
 	CSV  []byte
 	Name string // of the CSV, in messages

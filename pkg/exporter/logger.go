@@ -72,7 +72,7 @@ type Backlog struct {
 	waiting []byte
 	encoder zapcore.Encoder // of the line about those that were dropped
 	dropped uint64          // lines
-	unsaid  uint64          // of them, those of which no line says it
+	unsaid  uint64          // dropped lines that no line has reported yet
 }
 
 // NewBacklog returns a Backlog in front of to. Its first line starts it.

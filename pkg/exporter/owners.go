@@ -98,7 +98,7 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 	o.add(Client{Name: "pod resources", Run: k.Run}, k.Health)
 }
 
-// addAPIServer asks the API server for what the kubelet does not report, if that is
+// addAPIServer asks the API server for facts that the kubelet does not report, if that is
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes

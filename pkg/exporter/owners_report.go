@@ -34,7 +34,7 @@ func (o *Owners) Start(ctx context.Context) (stop func()) {
 	}
 }
 
-// Wait waits until each mapping has come or has failed, and joins what is there.
+// Wait waits until each mapping has come or has failed, and joins those that have come.
 func (o *Owners) Wait(ctx context.Context) {
 	if o == nil {
 		return
@@ -73,8 +73,8 @@ func (o *Owners) Describe(d *collector.Device) []string {
 	return o.keeper.Describe(d)
 }
 
-// WriteProblems says which mapping is missing, and why, and what the kubelet names
-// that is not here.
+// WriteProblems writes which mapping is missing, and why, and which devices the kubelet names
+// that the exporter does not have.
 func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	if o == nil {
 		return
@@ -108,7 +108,7 @@ type dumpedMapping struct {
 	Age     float64 `json:"age_seconds,omitempty"` // of the last answer; none: there was none
 }
 
-// Dump returns what is known; nil if owners are off.
+// Dump returns the table of owners and the state of its clients; nil if owners are off.
 func (o *Owners) Dump(v *view.View) *DumpedOwners {
 	if o == nil {
 		return nil

@@ -21,7 +21,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Program is what the subcommands share.
+// Program has the parts that all subcommands share.
 type Program struct {
 	Streams
 	Log        *Backlog // in front of standard error
@@ -54,7 +54,7 @@ func (a *Program) Config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// configError lists what is wrong with flags and variables, one per line.
+// configError lists the problems of flags and variables, one per line.
 type configError struct{ err error }
 
 func (e *configError) Error() string {

@@ -6,7 +6,7 @@ import (
 )
 
 // Vendor is a row of the table of vendors: what the kernel, the PCI bus and Kubernetes call the
-// GPUs of one maker, and the readings that only its GPUs have. Whoever has to tell vendors
+// GPUs of one maker, and the readings that only its GPUs have. Code that has to tell vendors
 // apart reads the row. An empty field means that the vendor has no such thing. Rows are
 // read-only.
 type Vendor struct {

@@ -19,7 +19,7 @@ func TestVendorsDiffer(t *testing.T) {
 	}
 }
 
-// A reading is its vendor's, or anybody's.
+// A reading belongs to its vendor, or to all.
 func TestVendorOfReadings(t *testing.T) {
 	f := func(name string, want *Vendor) {
 		t.Helper()

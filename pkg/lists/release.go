@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// releaseTimeout bounds how long a release by signal waits before the log names what is still held. The release
+// releaseTimeout bounds how long a release by signal waits before the log names the collectors still held. The release
 // continues in the background.
 const releaseTimeout = 30 * time.Second
 

@@ -62,10 +62,10 @@ func (d *Delivery) Condition() Answer {
 	return d.Status
 }
 
-// Bad reports whether the answer tells somebody to act.
+// Bad reports whether the answer requires action.
 func (a Answer) Bad() bool { return a == Refused || a == Failed }
 
-// Proposal is a change that somebody asked the Desk for, and the answer.
+// Proposal is a change that was proposed to the Desk, and the answer.
 type Proposal struct {
 	By     string // a signal, a request, a server's URL
 	What   string // reload, list, profiling or release
@@ -170,7 +170,7 @@ func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Ans
 	})
 }
 
-// Annotations say for the exporter's pod which list is in service, and what is wrong with a later one.
+// Annotations returns the annotations of the exporter's pod: the list in service, and the problem of a later one.
 func (d *Desk) Annotations() map[string]string {
 	s := d.Status()
 	problem := s.LastError

@@ -16,7 +16,7 @@ type Settings struct {
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
 	ExpectedGPUs  int      // 0: unknown
-	AMDSocket     string   // where AMD's device plugin asks; "": nobody answers it
+	AMDSocket     string   // where AMD's device plugin asks; "": there is no such socket
 	NodeCondition bool     // write a condition of the Kubernetes node
 	NodeEvents    bool     // write events of the Kubernetes node
 	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
