@@ -9,6 +9,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // Config is everything that flags and environment decide.
@@ -388,4 +390,22 @@ func engineHost(address string) string {
 		return ""
 	}
 	return host
+}
+
+// Counters returns the field list at path, which may be empty: then it is the one that
+// the user has configured, else the first default file that exists, else the list built
+// in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
+func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
+	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, names: c.DialectNames(), dialects: c.dialects, seen: map[string][]byte{}}
+	switch {
+	case path != "":
+		out.yaml, out.dialects = "", nil
+	case c.ConfigMap != "":
+		out.mapName, out.named = c.ConfigMap, true
+	case c.CollectorsGiven():
+		out.path, out.named = c.Collectors, true
+	default:
+		out.defaults = c.DefaultFiles
+	}
+	return out
 }

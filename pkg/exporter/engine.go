@@ -44,6 +44,7 @@ type processReader struct {
 	of string // the collector
 }
 
+// NewEngine returns an engine of these collectors. reg registers their own metrics; nil registers none.
 func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
 	var page, processes view.Merger
 	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}

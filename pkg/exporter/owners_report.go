@@ -50,6 +50,7 @@ func (o *Owners) Wait(ctx context.Context) {
 	o.keeper.Refresh(time.Now())
 }
 
+// Complete reports whether every mapping has been tried and every client is complete.
 func (o *Owners) Complete() bool {
 	for _, h := range o.Health {
 		if !h.State().Tried {
@@ -91,8 +92,8 @@ func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	}
 }
 
-// dumpedOwners is the part of a dump that says who uses which device.
-type dumpedOwners struct {
+// DumpedOwners is the part of a dump that says who uses which device.
+type DumpedOwners struct {
 	Version   uint64              `json:"version"` // grows when labels change
 	Mappings  []dumpedMapping     `json:"mappings"`
 	Devices   map[string][]string `json:"devices"` // by id, in words; those that have users
@@ -108,11 +109,11 @@ type dumpedMapping struct {
 }
 
 // Dump returns the table of owners and the state of its clients; nil if owners are off.
-func (o *Owners) Dump(v *view.View) *dumpedOwners {
+func (o *Owners) Dump(v *view.View) *DumpedOwners {
 	if o == nil {
 		return nil
 	}
-	out := &dumpedOwners{
+	out := &DumpedOwners{
 		Version: o.keeper.Version(), Mappings: []dumpedMapping{}, Devices: map[string][]string{}, Unmatched: o.keeper.Unmatched(),
 	}
 	for _, h := range o.Health {

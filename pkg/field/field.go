@@ -181,3 +181,17 @@ func nameOf(names []string, i int) string {
 	}
 	return "unknown"
 }
+
+// NewName returns DCGM 4.7's name of the reading d, and the factor that converts the reading to
+// the unit of that name: d's own name, and 1, if there is no
+// other.
+func (d *Descriptor) NewName() (name string, scale float64) {
+	if len(d.Scaled) > 0 {
+		s, _ := ByID(d.Scaled[0])
+		return s.Name, s.Factor
+	}
+	if d.Renamed != "" {
+		return d.Renamed, 1
+	}
+	return d.Name, 1
+}

@@ -63,20 +63,6 @@ func (n Names) InPlace() bool {
 	return dialect != "" && string(n) == dialect
 }
 
-// NewName returns DCGM 4.7's name of the reading d, and the factor that converts the reading to
-// the unit of that name: d's own name, and 1, if there is no
-// other.
-func (d *Descriptor) NewName() (name string, scale float64) {
-	if len(d.Scaled) > 0 {
-		s, _ := ByID(d.Scaled[0])
-		return s.Name, s.Factor
-	}
-	if d.Renamed != "" {
-		return d.Renamed, 1
-	}
-	return d.Name, 1
-}
-
 // Named returns the list with the names that are wanted: its lines' own Names, else those
 // given, without a dialect. A field with several names is there once for each; all show one reading (see
 // Readings). A name is shown once: a line that has it in the file goes before one that is

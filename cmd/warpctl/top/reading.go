@@ -109,8 +109,8 @@ func (v *values) take(fields []apiv1.Field, interval float64) {
 				v.limits[reason] = *f.Value > 0
 			}
 		}
-		q := quantity(slices.Index(roles[:], field.Role(f.Role)))
-		if q >= quantities || v.field[q] != "" && rank[q] <= f.Rank {
+		q := slices.Index(roles[:], field.Role(f.Role))
+		if q < 0 || v.field[q] != "" && rank[q] <= f.Rank {
 			continue
 		}
 		factor := field.UnitFactor(f.Unit, roles[q].Unit())

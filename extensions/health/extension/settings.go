@@ -36,10 +36,11 @@ const (
 	KernelLogOff  = "off"
 )
 
+const group config.Group = "Health of devices"
+
 const (
-	group         config.Group = "Health of devices"
-	flagDirectory              = "health-directory"
-	flagAMDSocket              = "health-amd-socket"
+	flagDirectory = "health-directory"
+	flagAMDSocket = "health-amd-socket"
 )
 
 func defaults() Settings { return Settings{Mode: ModeOn, KernelLog: KernelLogAuto} }

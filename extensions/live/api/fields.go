@@ -235,15 +235,6 @@ func number(v float64) *float64 {
 	return &v
 }
 
-// intervals is how often each reading of a list is taken.
-func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
-	out := map[field.ID]time.Duration{}
-	for _, r := range list.Readings() {
-		out[r.Desc.ID] = o.Interval(r)
-	}
-	return out
-}
-
 // readingOf is the reading that a field shows or is computed from.
 func readingOf(f *field.Field) field.ID {
 	if in, computed := field.Input(f.Desc); computed {
