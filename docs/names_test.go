@@ -49,7 +49,7 @@ func TestMakeTargets(t *testing.T) {
 }
 
 // repositoryPath is a file or folder of the repository as commands name it: from the root.
-var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|etc|dashboards|docs|collectors|cmd|internal|pkg|test)/[A-Za-z0-9][\w./-]*[\w/])`)
+var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|etc|dashboards|docs|collectors|cmd|extensions|internal|pkg|test)/[A-Za-z0-9][\w./-]*[\w/])`)
 
 // TestPaths checks that the files which commands and texts name are there. What stands
 // behind / is of another root: a file of the system, a URL.

@@ -78,7 +78,7 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 	}
 }
 
-// comparison is what differs between two pages of a node.
+// comparison holds the differences between two pages of a node.
 type comparison struct {
 	Findings []finding `json:"findings"`
 	Series   int       `json:"series"` // on the old page
@@ -122,7 +122,7 @@ func (c *comparison) bad() bool {
 	})
 }
 
-// quantity is a family of a page, by what it measures.
+// quantity is a family of a page with the unit of its values.
 type quantity struct {
 	family *dto.MetricFamily
 	scale  float64 // of its unit over that of the reading
@@ -149,7 +149,7 @@ func quantities(page map[string]*dto.MetricFamily) map[string]*quantity {
 	return out
 }
 
-// readingOf is the name of what a name of a family or label means, in whatever unit.
+// readingOf returns the name of the reading behind the name of a family or label, in whatever unit.
 func readingOf(name string) string {
 	if d, _, ok := field.ByName(name); ok {
 		return d.Name
@@ -303,7 +303,7 @@ func near(a, b, tolerance float64) bool {
 }
 
 // isBlank reports whether a value is one of DCGM's blanks (dcgm_structs.h:
-// DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK and what follows them).
+// DCGM_INT32_BLANK, DCGM_INT64_BLANK, DCGM_FP64_BLANK and the values after them).
 func isBlank(v float64) bool {
 	return v >= 0x7ffffff0 && v <= 0x7fffffff || v >= 0x7ffffffffffffff0 || v == 140737488355328
 }
@@ -359,7 +359,7 @@ func labelNames(page map[string]*quantity) map[string]bool {
 	return out
 }
 
-// otherLabels are labels that are no fields and have another name: dcgm-exporter 4.8.3
+// otherLabels are labels that are not fields and have another name: dcgm-exporter 4.8.3
 // renamed the host; pages outside of Kubernetes have a small uuid.
 var otherLabels = map[string]string{"Hostname": "hostname", "uuid": "UUID", "gpu_uuid": "UUID"}
 

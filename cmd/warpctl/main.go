@@ -1,5 +1,5 @@
-// Command warpctl asks exporters: what nodes are doing, what is wrong with one, how its page compares with
-// another, and what it recorded. It samples nothing and links no vendor's library. See docs/warpctl.md.
+// Command warpctl asks exporters: it shows nodes, diagnoses one, compares its page with
+// another, and replays its recordings. It samples nothing and links no vendor's library. See docs/warpctl.md.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	os.Exit(code)
 }
 
-// app is what the commands share.
+// app has the parts that all commands share.
 type app struct {
 	out, err io.Writer
 	environ  []string
@@ -35,7 +35,7 @@ type app struct {
 	build    cmdline.Build
 }
 
-// run is the whole program but for its exit. args begin with the program's name.
+// run is the whole program, except that it returns the exit code. args begin with the program's name.
 func run(ctx context.Context, args []string, out, errs io.Writer, environ []string, local string) int {
 	a := &app{out: out, err: errs, environ: environ, local: local, build: cmdline.ReadBuild(version)}
 	return cmdline.ExitCode(errs, "warpctl", a.root().Run(ctx, args))

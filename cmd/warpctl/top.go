@@ -97,7 +97,7 @@ func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, 
 	return out, nil
 }
 
-// show shows the nodes on a terminal, or writes once what they say.
+// show runs the interactive view on a terminal; otherwise it writes one report.
 func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) error {
 	form := cmd.String("output")
 	if !cmd.Bool("once") && !cmd.IsSet("output") && top.Terminal(a.out) {

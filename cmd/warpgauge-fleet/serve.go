@@ -133,7 +133,7 @@ func toolkit(path string, log *zap.Logger) func(net.Listener, *http.Server) erro
 	}
 }
 
-// dialects are what exporters can call the names of other exporters.
+// dialects are the dialects that exporters know.
 var dialects = []string{"amd"}
 
 // parseYAML checks a list in YAML as an exporter does that gets it.

@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// run is the whole program but for its exit. args begin with the program's name;
+// run is the whole program, except that it returns the exit code. args begin with the program's name;
 // environ is the environment, as os.Environ returns it; defaults are the counters CSVs that are tried if the
 // user names none.
 func run(ctx context.Context, args []string, s exporter.Streams, environ []string, defaults ...string) int {

@@ -78,7 +78,7 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	}
 	wrong, err := problems(&view.View{})
 	found := newChecked(in.Name, parsed.Fields, wrong)
-	if err != nil && found.Errors == 0 { // nothing in it says what is wrong
+	if err != nil && found.Errors == 0 { // no problem of the file explains the error
 		return err
 	}
 	broken := err != nil
@@ -121,7 +121,7 @@ func refusals(g *remote.Guard, name string, p *lists.Parsed, v *view.View) (out 
 const checkPatience = 3 * time.Second
 
 // supplied samples each device, again if some field takes two samples, and calls f with
-// what there is and what is absent of the list.
+// the list's present and absent fields.
 func supplied(ctx context.Context, a *exporter.Program, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report, *view.View) error) error {
 	log := a.QuietLogger(cfg)
 	all, err := a.Collectors(cfg, log)
@@ -144,7 +144,7 @@ func supplied(ctx context.Context, a *exporter.Program, cfg *config.Config, list
 	})
 }
 
-// checked is what check has found, for scripts.
+// checked is the result of check, for scripts.
 type checked struct {
 	File       string         `json:"file"`
 	Fields     int            `json:"fields"`
@@ -153,7 +153,7 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
-	// Health is what is read in addition for health, by collector.
+	// Health has the readings that health adds, by collector.
 	Health map[string][]string `json:"health,omitempty"`
 	// Nowhere are fields that no device of the node is asked for.
 	Nowhere []absentRow `json:"nowhere"`
@@ -345,7 +345,7 @@ func (d *checkedRow) name() string {
 // mostNamed is how many devices a line names.
 const mostNamed = 8
 
-// some names devices, of which a node has n.
+// some names devices of a node that has n.
 func some(names []string, n int, kind string) string {
 	switch {
 	case len(names) == n:

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-// childCommand is the other end of childArguments. It is no command for users.
+// childCommand parses the arguments that childArguments returns. It is not a command for users.
 func childCommand(a *exporter.Program) *cli.Command {
 	return &cli.Command{
 		Name:      "child",

@@ -73,7 +73,7 @@ func showDevice(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 	return err
 }
 
-// deviceReport is what devices GPU finds, for scripts.
+// deviceReport is the result of the command devices for one GPU, for scripts.
 type deviceReport struct {
 	Devices []deviceFields `json:"devices"`
 }

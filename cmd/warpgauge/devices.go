@@ -102,7 +102,7 @@ func writeDevices(a *exporter.Program, cmd *cli.Command, found deviceList, o *ex
 	return err
 }
 
-// deviceList is what devices finds, for scripts.
+// deviceList is the result of the command devices, for scripts.
 type deviceList struct {
 	Devices    []deviceRow    `json:"devices"`
 	Collectors []collectorRow `json:"collectors"`

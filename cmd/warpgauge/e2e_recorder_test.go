@@ -77,7 +77,7 @@ func TestE2ERecorder(t *testing.T) {
 		t.Errorf("another recording at once: %d %s", a.code, a.body)
 	}
 	recording := filepath.Join(t.TempDir(), r.Name)
-	answered, err := http.Get(e.url + "/api/v1/recordings/" + r.Name) //nolint:noctx // of this machine
+	answered, err := http.Get(e.url + "/api/v1/recordings/" + r.Name)
 	must(t, err)
 	defer answered.Body.Close()
 	body, err := io.ReadAll(answered.Body)

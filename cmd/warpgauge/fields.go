@@ -153,8 +153,8 @@ func writeFieldTable(w io.Writer, rows []fieldRow) error {
 	return t.Flush()
 }
 
-// meaning is the help text, for a multiple what it is of, and over which time libraries
-// average the value, as far as it is known.
+// meaning returns the help text, the reading that a multiple is computed from, and the time over which libraries
+// average the value, if it is known.
 func (r *fieldRow) meaning() string {
 	text := r.Help
 	if r.Of != "" {

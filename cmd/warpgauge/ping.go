@@ -73,7 +73,7 @@ func ping(ctx context.Context, address string, trust *tls.Config) (string, error
 	if err != nil {
 		return "", fmt.Errorf("ask for /health: %w", err)
 	}
-	_ = body.Close() // the status is what counts
+	_ = body.Close() // only the status counts
 	page, err := cmdline.ReadPage(ctx, address+"/metrics", nil, trust)
 	if err != nil {
 		return "", err

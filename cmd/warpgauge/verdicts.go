@@ -142,7 +142,7 @@ func withStates(all []apiv1.DeviceHealth, states ...string) (out []apiv1.DeviceH
 	return out
 }
 
-// briefs says of each device what is wrong and what to do: "GPU 3 xid_79: reboot".
+// briefs returns the problem and the action for each device: "GPU 3 xid_79: reboot".
 func briefs(of []apiv1.DeviceHealth) (out []string) {
 	for i := range of {
 		d := &of[i]
@@ -208,7 +208,7 @@ func writeConditions(t *tabwriter.Writer, d *apiv1.DeviceHealth) {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// healthName is what people call a device.
+// healthName returns a device's name for people.
 func healthName(d *apiv1.DeviceHealth) string {
 	if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
 		return "GPU " + d.GPU

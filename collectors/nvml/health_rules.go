@@ -21,8 +21,8 @@ const (
 // healthOK is the label health_error_code of a watch that passes.
 const healthOK = "DCGM_FR_OK"
 
-// healthRule is one reason for which a watch does not pass: what condition shows, or judge if
-// more than one reading decides. Without readings it is the state of the GPU's links.
+// healthRule is one reason why a watch does not pass: the condition decides, or judge if
+// there is more than one reading. Without readings it is the state of the GPU's links.
 type healthRule struct {
 	watch, code string // labels health_watch and health_error_code
 	result      float64
@@ -31,7 +31,7 @@ type healthRule struct {
 }
 
 // judge returns a result, or NaN if the inputs do not decide. in are the inputs' readings,
-// grown is what a counter has grown by in the last minute.
+// grown are the counters' increases in the last minute.
 type judge struct {
 	inputs []field.ID
 	of     func(in, grown []float64) float64
@@ -49,9 +49,9 @@ func (r *healthRule) readings() []field.ID {
 const maxRetiredPages = 63
 
 // healthRules are the watches that NVML can judge and when they do not pass, for
-// a GPU of an architecture. They are those of DCGM 4.6's health module
+// a GPU of an architecture. They follow DCGM 4.6's health module
 // (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM) as far as NVML
-// has what they ask for, with the codes that dcgm-exporter prints;
+// has the readings, with the codes that dcgm-exporter prints;
 // testdata/dcgm-health.csv has the line of each. If two apply, the worse is shown, and
 // of equals the first. PMU, MCU and SM are missing: DCGM has no rule for them either.
 func healthRules(arch nvml.DeviceArchitecture) []healthRule {
@@ -123,7 +123,7 @@ type xidRule struct {
 	result float64
 }
 
-// xidRules are those of DCGM (BuildXidMappings), for a GPU of an architecture. One that
+// xidRules returns DCGM's rules (BuildXidMappings) for a GPU of an architecture. An XID that
 // occurred stays until the collector is closed, as it has to be for a reset of the GPU;
 // DCGM keeps it as long as its engine runs.
 func xidRules(arch nvml.DeviceArchitecture) []xidRule {
@@ -203,7 +203,7 @@ func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) func(i
 }
 
 // effectiveBERIsBad: more than 1e-12 (IsEffectiveBerThresholdExceeded of DCGM's
-// common/DcgmUtilities.cpp, for which a mantissa of 0 is bad, too). All ones are none.
+// common/DcgmUtilities.cpp, which calls a mantissa of 0 bad, too). All ones mean no value.
 func effectiveBERIsBad(mantissa, exponent uint64) bool {
 	return mantissa > 0 && (exponent < 12 || exponent == 12 && mantissa > 1 || exponent == 13 && mantissa > 10)
 }
@@ -248,9 +248,9 @@ func judgeRetired(in, _ []float64) float64 {
 }
 
 // judgeFabric reads the mask NVML_GPU_FABRIC_HEALTH_MASK_* of nvml.h: two bits
-// each for bandwidth, route recovery, route and access time-outs, of which 1
-// means trouble, then four bits in which 1 means a configuration that is right. 0 says
-// that the GPU does not know; of a mask of only these nothing is known.
+// each for bandwidth, route recovery, route and access time-outs, where 1
+// means trouble, then four bits where 1 means a correct configuration. 0 means
+// that the GPU does not know; a mask of zeros only gives no result.
 func judgeFabric(in, _ []float64) float64 {
 	if !(in[0] >= 0) || uint64(in[0])&0xfff == 0 {
 		return math.NaN()

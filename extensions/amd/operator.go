@@ -93,7 +93,7 @@ func relaxed(lookup func(string) (string, bool)) bool {
 	return v != ""
 }
 
-// setDefaults gives flags that nobody has set the values of AMD's operator and of the configuration file.
+// setDefaults sets the flags that the user has not set, from AMD's operator and the configuration file.
 func (e *Extension) setDefaults(s *config.Set) error {
 	port, _ := s.Lookup(operatorPort)
 	if strings.Contains(port, "://") { // Kubernetes', of a Service called metrics-exporter
@@ -181,8 +181,8 @@ func readError(err error) error {
 	return fmt.Errorf("read configuration file of AMD's exporter: %w", err)
 }
 
-// setAddress sets the address, unless somebody has set it: the host is --bind, and the port that of AMD's operator, of
-// the file, or AMD's default.
+// setAddress sets the address unless the user has set it. The host is --bind; the port comes from AMD's operator, else from
+// the file, else it is AMD's default.
 func (e *Extension) setAddress(s *config.Set, port string) error {
 	c := s.Settings()
 	if c.Source("address") != config.FromDefault {

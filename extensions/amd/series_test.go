@@ -52,7 +52,7 @@ func boardOf(version uint64, feeds ...*feed) *view.Board {
 	return b
 }
 
-// pageClock is a time that goes on by a second each time that it is read, so that each page is made of the newest rows.
+// pageClock is a time that advances by a second with each reading, so that each page is rendered from the newest rows.
 type pageClock struct{ time.Time }
 
 func (c *pageClock) now() time.Time {

@@ -8,7 +8,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
 	"warpgauge/pkg/verdict"
@@ -59,28 +58,6 @@ type gpuColumns struct {
 
 // minCells is how many cells of a GPU there must be if all being blank is to mean something.
 const minCells = 3
-
-// Bind connects the rules with the cells of another View.
-func (w *Watch) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
-	w.rowsMu.Lock()
-	defer w.rowsMu.Unlock()
-	before := make(map[*ring.Ring]*sourceRules, len(w.sources))
-	for _, s := range w.sources {
-		before[s.Ring] = s
-	}
-	w.rebound = true
-	w.sources, w.supplied = make([]*sourceRules, len(sources)), map[supplied]bool{}
-	for i := range sources {
-		s := sources[i].Source
-		for j := range s.Devices {
-			w.supplied[supplied{s.Collector, s.Devices[j].ID}] = true
-		}
-		w.sources[i] = bindRules(s, w.o.Rules)
-		if old := before[s.Ring]; old != nil { // growth continues
-			w.sources[i].inherit(old)
-		}
-	}
-}
 
 // bindRules connects the cells of a source with the rules that judge them.
 func bindRules(s *view.Source, table Rules) *sourceRules {
@@ -238,11 +215,9 @@ func unjudged(s *view.Source, device int, table Rules) (out []verdict.Unjudged) 
 	return out
 }
 
-// Row evaluates a row. What it says is judged by Sync.
-func (w *Watch) Row(row *rows.Row) {
-	w.rowsMu.Lock()
-	defer w.rowsMu.Unlock()
-	s, at := w.sources[row.Source], time.Unix(0, row.Time)
+// evaluate evaluates a row of the source.
+func (s *sourceRules) evaluate(row *rows.Row) {
+	at := time.Unix(0, row.Time)
 	for i := range s.conditions {
 		c := &s.conditions[i]
 		for j := range c.inputs {
@@ -277,39 +252,24 @@ func (in *ruleInput) evaluate(v float64, at time.Time) {
 	in.outcome, in.value = o, v
 }
 
-// judgeRows applies what rows have said since the last judgement.
-func (w *Watch) judgeRows(now time.Time) {
-	w.rowsMu.Lock()
-	defer w.rowsMu.Unlock()
-	for _, s := range w.sources {
-		for i := range s.conditions {
-			if t := w.byID[s.conditions[i].board]; t != nil {
-				s.conditions[i].apply(t, s.Collector, now)
-			}
-		}
-		for i := range s.resets {
-			r := &s.resets[i]
-			if t := w.byID[r.board]; t != nil && !math.IsNaN(r.value) {
-				t.readReset(r.key, r.value, now)
-				r.value = math.NaN()
-			}
-		}
-		for i := range s.gpus {
-			g := &s.gpus[i]
-			if t := w.byID[g.id]; t != nil && g.fresh {
-				t.blank, g.fresh = g.blank, false
-			}
+// apply applies the outcomes since the last judgement to the boards.
+func (s *sourceRules) apply(boards map[string]*tracked, now time.Time) {
+	for i := range s.conditions {
+		if t := boards[s.conditions[i].board]; t != nil {
+			s.conditions[i].apply(t, s.Collector, now)
 		}
 	}
-	if !w.rebound && !w.regrouped {
-		return
+	for i := range s.resets {
+		r := &s.resets[i]
+		if t := boards[r.board]; t != nil && !math.IsNaN(r.value) {
+			t.readReset(r.key, r.value, now)
+			r.value = math.NaN()
+		}
 	}
-	w.rebound, w.regrouped = false, false
-	for _, s := range w.sources {
-		for i := range s.Devices {
-			if t := w.byID[s.Devices[i].ID]; t != nil {
-				t.unjudged, t.dirty = unjudged(s.Source, i, w.o.Rules), true
-			}
+	for i := range s.gpus {
+		g := &s.gpus[i]
+		if t := boards[g.id]; t != nil && g.fresh {
+			t.blank, g.fresh = g.blank, false
 		}
 	}
 }

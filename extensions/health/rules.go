@@ -25,7 +25,7 @@ type Rule struct {
 	Text   string // in words, without the device
 	Source string // link to who says so
 
-	// Condition has the readings, judged here or by whoever observes; none: the rule needs none.
+	// Condition has the readings, which the Watch or another observer judges; none: the rule needs none.
 	rules.Condition
 	Label  collector.Label    // of the column; the zero one: any
 	Except []string           // values of labels: a column with one is not judged
@@ -312,8 +312,8 @@ func (r Rules) find(reason string, code int) *Rule {
 var resetReadings = []field.ID{field.TotalEnergy, field.CorrectedErrors, field.UncorrectedErrors}
 
 // Readings returns the readings of GPUs that the rules need, for lists that do not name them. Those of links
-// and switches are not among them, as these would become devices that nothing was asked of,
-// nor is what makes the vendor's library run checks of its own. All but XIDs are read that
+// and switches are not among them, because they would add devices that no list asked for,
+// nor are readings that make the vendor's library run checks of its own. All but XIDs are read that
 // often.
 func (r Rules) Readings(every time.Duration) (out []field.Reading) {
 	seen := map[field.ID]bool{field.GPUHealth: true}

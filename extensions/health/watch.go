@@ -13,6 +13,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
@@ -160,6 +161,55 @@ func (w *Watch) Sync(now time.Time) {
 		}
 	}
 	w.conclude(now)
+}
+
+// Bind connects the rules with the cells of another View.
+func (w *Watch) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
+	w.rowsMu.Lock()
+	defer w.rowsMu.Unlock()
+	before := make(map[*ring.Ring]*sourceRules, len(w.sources))
+	for _, s := range w.sources {
+		before[s.Ring] = s
+	}
+	w.rebound = true
+	w.sources, w.supplied = make([]*sourceRules, len(sources)), map[supplied]bool{}
+	for i := range sources {
+		s := sources[i].Source
+		for j := range s.Devices {
+			w.supplied[supplied{s.Collector, s.Devices[j].ID}] = true
+		}
+		w.sources[i] = bindRules(s, w.o.Rules)
+		if old := before[s.Ring]; old != nil { // growth continues
+			w.sources[i].inherit(old)
+		}
+	}
+}
+
+// Row evaluates a row. Sync judges the outcome.
+func (w *Watch) Row(row *rows.Row) {
+	w.rowsMu.Lock()
+	defer w.rowsMu.Unlock()
+	w.sources[row.Source].evaluate(row)
+}
+
+// judgeRows applies what rows have said since the last judgement.
+func (w *Watch) judgeRows(now time.Time) {
+	w.rowsMu.Lock()
+	defer w.rowsMu.Unlock()
+	for _, s := range w.sources {
+		s.apply(w.byID, now)
+	}
+	if !w.rebound && !w.regrouped {
+		return
+	}
+	w.rebound, w.regrouped = false, false
+	for _, s := range w.sources {
+		for i := range s.Devices {
+			if t := w.byID[s.Devices[i].ID]; t != nil {
+				t.unjudged, t.dirty = unjudged(s.Source, i, w.o.Rules), true
+			}
+		}
+	}
 }
 
 // readRows has the rows read that are new.

@@ -45,7 +45,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	record := &server.Command{Verb: "record", Done: "recording", Disabled: "recording over HTTP is not enabled"}
 	routes = append(routes, exporter.Route{Pattern: "/-/record", Command: record})
 	if !served && e.Recorder.Directory == "" {
-		return nil, routes, nil // nobody reads events
+		return nil, routes, nil // nothing reads events
 	}
 
 	log, states := api.NewLog(time.Now), events.NewStates(c.Events, nil)

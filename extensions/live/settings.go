@@ -49,10 +49,9 @@ func defaults() Settings {
 	}
 }
 
-const (
-	group        config.Group = "History and recordings"
-	flagRecorder              = "recorder-directory"
-)
+const group config.Group = "History and recordings"
+
+const flagRecorder = "recorder-directory"
 
 // Flags adds the extension's rows.
 func (s *Settings) Flags(set *config.Set) {

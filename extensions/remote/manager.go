@@ -314,7 +314,7 @@ func (m *Manager) timed(l *List) (end, error) {
 		l.Applied, l.Until, l.For = s.Applied, s.Until, s.For
 		return m.left(s)
 	}
-	v, _ := readValidity(l.Content) // what is wrong in it is refused
+	v, _ := readValidity(l.Content) // Deliver refuses invalid ones
 	e, until := v.ends(time.Now(), m.wall())
 	l.Until, l.For = until, v.length > 0
 	if e.over(time.Now(), m.wall()) {

@@ -39,10 +39,9 @@ type Limits struct {
 	Cost     float64 // seconds in vendors' libraries per second
 }
 
-const (
-	group    config.Group = "Field lists from a server"
-	flagMode              = "remote-config"
-)
+const group config.Group = "Field lists from a server"
+
+const flagMode = "remote-config"
 
 // Values of Settings.Mode and Settings.Allow.
 const (

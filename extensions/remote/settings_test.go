@@ -49,7 +49,7 @@ func TestRemoteFlags(t *testing.T) {
 
 func TestRemoteLimits(t *testing.T) {
 	e := NewExtension()
-	s, _, err := configtest.Parse(t, map[string]string{"WARPGAUGE_REMOTE_LIMIT": "fields=7,cost=0.1"}, []configtest.Flags{e}, "--node-label", "rack=r7,zone=a", "--node-label=pool=x=y")
+	_, _, err := configtest.Parse(t, map[string]string{"WARPGAUGE_REMOTE_LIMIT": "fields=7,cost=0.1"}, []configtest.Flags{e}, "--node-label", "rack=r7,zone=a", "--node-label=pool=x=y")
 	must(t, err)
 	want := defaults().Limits
 	want.Fields, want.Cost = 7, 0.1
@@ -70,7 +70,7 @@ func TestRemoteLimits(t *testing.T) {
 			t.Errorf("%s is accepted", bad)
 		}
 	}
-	s, _, err = configtest.Parse(t, nil, []configtest.Flags{NewExtension()}, "--remote-interval=5s")
+	s, _, err := configtest.Parse(t, nil, []configtest.Flags{NewExtension()}, "--remote-interval=5s")
 	must(t, err)
 	if n := s.Notices(); len(n) != 1 || !strings.Contains(n[0].Text, "--remote-interval has no effect without --remote-config") {
 		t.Errorf("notices = %v", n)

@@ -94,7 +94,7 @@ func (f *follow) block(of *collector.Column) cells {
 	return out
 }
 
-// cells are those of a row from one index to before another.
+// cells are the cells of a row from index from to before index to.
 type cells struct{ from, to int }
 
 // tapXIDs connects a device with the series of its XIDs.
@@ -217,7 +217,7 @@ func (s *Store) Row(row *rows.Row) {
 	}
 	for i := range f.xids {
 		if t := &f.xids[i]; t.created == 0 && row.Devices[t.device].New {
-			t.created = row.Time - int64(f.source.Interval) // what is in the first row has happened since then
+			t.created = row.Time - int64(f.source.Interval) // the first row has the events since then
 		}
 	}
 	if row.Gaps > 0 && f.gaps != nil {

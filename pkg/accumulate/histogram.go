@@ -29,7 +29,7 @@ type Histogram struct {
 
 	// Native buckets (Prometheus exponential histograms). Positive[i] counts
 	// values in the bucket with index First+i; ZeroCount those ≤ ZeroThreshold,
-	// negative ones among them. The last bucket also holds what is greater than
+	// negative ones among them. The last bucket also counts values above
 	// the field's plausible maximum. See nativeShape for how they are chosen.
 	Schema        int32
 	ZeroThreshold float64
@@ -37,7 +37,7 @@ type Histogram struct {
 	First         int32
 	Positive      []uint64
 
-	reading field.ID // what is observed, with its scale: see fits
+	reading field.ID // the observed reading, with its scale: see fits
 	scale   float64
 	rest    float64 // ms that were not counted yet, less than one
 }
@@ -63,8 +63,8 @@ func (h *Histogram) fits(f *field.Field) bool {
 		h.Schema == shape.schema && h.First == shape.first && len(h.Positive) == shape.buckets
 }
 
-// observe counts v, in the unit of the series, for so many milliseconds; what is less
-// than one is carried over. A blank is not a value, and one infinity would make Sum
+// observe counts v, in the unit of the series, for so many milliseconds, and carries the
+// fraction of one over. A blank is not a value, and one infinity would make Sum
 // infinite for ever: neither is counted.
 func (h *Histogram) observe(v, millis float64) {
 	if v-v != 0 { // NaN or ±Inf, in one comparison

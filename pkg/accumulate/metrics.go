@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// published is what a gatherer may read while Sync runs.
+// published has the numbers that a gatherer may read while Sync runs.
 type published struct {
 	rows                atomic.Uint64
 	series, kept, inUse atomic.Int64

@@ -93,7 +93,7 @@ func (s *states) tick(now int64) {
 	}
 }
 
-// sweep forgets what has been unused for too long or is too much.
+// sweep drops states that have been unused for too long, or that are too many.
 func (s *states) sweep(now int64) {
 	s.swept = now
 	for k, h := range s.held {

@@ -1,6 +1,6 @@
 // Package accumulate turns the stream of sampled rows into what a scrape cannot
 // see: histograms at the sampling rate, and counts of XIDs and clock events. It follows
-// a rows.Reader on the serving side of the rings, so that what it has counted survives the
+// a rows.Reader on the serving side of the rings, so that its counts survive the
 // sampling side.
 //
 // The Reader has to read more often than the writers lap the rings (a ring holds at least 16

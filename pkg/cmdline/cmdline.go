@@ -1,4 +1,4 @@
-// Package cmdline is what the commands of warpgauge and warpctl share: how they explain a slip on the command line, their
+// Package cmdline holds the parts that the commands of warpgauge and warpctl share: messages about wrong command lines,
 // help and manual pages, their output as table, JSON or CSV, their exit codes, and the flags that say which exporter
 // to trust. It starts no goroutine and links neither a collector nor an extension.
 package cmdline
@@ -114,10 +114,10 @@ func UsageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	return fmt.Errorf("unknown flag %s%s; see %s --help", name, didYouMean(name, names), command)
 }
 
-// badValue is what the library says of a value: the value, the flag, and the error.
+// badValue matches the library's error about a value: the value, the flag, and the reason.
 var badValue = regexp.MustCompile(`(?s)^invalid value (".*?") for flag -+([^:]+): (.*)$`)
 
-// badFlag says what is wrong with a value. Flags of other types than the library's say that themselves.
+// badFlag explains why a value is invalid. Flags whose types are not the library's report that themselves.
 func badFlag(cmd *cli.Command, name, value, why string) error {
 	for _, f := range slices.Concat(cmd.Flags, cmd.Root().Flags) {
 		if !slices.Contains(f.Names(), name) {

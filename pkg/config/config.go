@@ -9,6 +9,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 )
 
 // Config is everything that flags and environment decide.
@@ -44,7 +46,7 @@ type Config struct {
 	// From what.
 	DCGM, NVML, ROCm Tristate
 	Only             string // names of collectors, comma-separated: no others are used; "": see Uses
-	Require          string // RequireNone, or of which vendor a GPU must be there to be ready
+	Require          string // RequireNone, or the vendor whose GPU must be up for readiness
 	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmSysfs, ROCmSMI, ROCmAMDSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
@@ -136,10 +138,10 @@ type Kubernetes struct {
 	AnnotatePod   bool // write which list is in service into the exporter's own pod
 }
 
-// PodFacts is what a dialect shows of pods, from the API server.
+// PodFacts names the facts of pods that a dialect shows, from the API server.
 type PodFacts struct {
 	UID    bool
-	Labels []field.NameValue // the name that the dialect has for a label, and that of the pod's label
+	Labels []field.NameValue // the dialect's name of a label, and the pod's label
 }
 
 // ProcessValuesWanted says whether pods that share a device get values of their own
@@ -166,7 +168,7 @@ type Dump struct {
 	Compression    bool
 }
 
-// Log is what the process logs, and how.
+// Log configures the process's log.
 type Log struct {
 	Level  zapcore.Level
 	Format string
@@ -246,7 +248,7 @@ func (c *Config) Simulates() bool {
 // fakeCollector is the name of simulated GPUs in --enable-only.
 const fakeCollector = "fake"
 
-// requirable returns the names of the vendors of which --require can ask for a GPU.
+// requirable returns the names of the vendors that --require accepts.
 func requirable() (out []string) {
 	for _, v := range field.Vendors() {
 		out = append(out, strings.ToLower(v.Name))
@@ -273,8 +275,8 @@ func (c *Config) OwnMetrics() string {
 	return MetricsNone
 }
 
-// ownMetricsNotice says that dcgm-exporter's flag is not used, if ours comes from the same
-// place and asks for another set. That a flag beats a variable is no surprise.
+// ownMetricsNotice reports that dcgm-exporter's flag is ignored, if ours comes from the same
+// source and asks for another set. It does not report that a flag beats a variable, which users expect.
 func (c *Config) ownMetricsNotice() (Notice, bool) {
 	const theirs, ours = "enable-exporter-metrics", "exporter-metrics"
 	set := MetricsNone
@@ -388,4 +390,22 @@ func engineHost(address string) string {
 		return ""
 	}
 	return host
+}
+
+// Counters returns the field list at path, which may be empty: then it is the one that
+// the user has configured, else the first default file that exists, else the list built
+// in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
+func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
+	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, names: c.DialectNames(), dialects: c.dialects, seen: map[string][]byte{}}
+	switch {
+	case path != "":
+		out.yaml, out.dialects = "", nil
+	case c.ConfigMap != "":
+		out.mapName, out.named = c.ConfigMap, true
+	case c.CollectorsGiven():
+		out.path, out.named = c.Collectors, true
+	default:
+		out.defaults = c.DefaultFiles
+	}
+	return out
 }

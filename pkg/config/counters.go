@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 )
 
@@ -26,7 +25,7 @@ const (
 // they are tried.
 func DefaultCounters() []string { return []string{contractCounters, ownCounters} }
 
-// builtInName is what messages call the list built in.
+// builtInName names the built-in list in messages.
 const builtInName = "built-in default-counters.csv"
 
 // Counters finds and reads the field list. Read is called by one goroutine at a
@@ -47,7 +46,7 @@ type Counters struct {
 	seen map[string][]byte // content of each file at the last read; nil: it could not be read
 }
 
-// Content is what was read.
+// Content is the result of one read.
 type Content struct {
 	CSV  []byte
 	Name string // of the CSV, in messages
@@ -72,24 +71,6 @@ func (c *Content) Hash() string {
 		h.Write(c.dialects[name])
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// Counters returns the field list at path, which may be empty: then it is the one that
-// the user has configured, else the first default file that exists, else the list built
-// in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
-func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
-	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, names: c.DialectNames(), dialects: c.dialects, seen: map[string][]byte{}}
-	switch {
-	case path != "":
-		out.yaml, out.dialects = "", nil
-	case c.ConfigMap != "":
-		out.mapName, out.named = c.ConfigMap, true
-	case c.CollectorsGiven():
-		out.path, out.named = c.Collectors, true
-	default:
-		out.defaults = c.DefaultFiles
-	}
-	return out
 }
 
 // Paths returns the files that were read last.

@@ -41,7 +41,7 @@ func (c *Config) DialectNames() (out []string) {
 	return out
 }
 
-// Named returns the list under the names that flags and files ask for, and what those names cannot show.
+// Named returns the list under the configured names, and a problem for each field that those names cannot show.
 func (c *Config) Named(list field.List, in *Content) (field.List, []field.Problem) {
 	names := c.Names(in)
 	list, problems := list.Named(names, in.Name)

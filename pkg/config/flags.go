@@ -206,14 +206,14 @@ func Dashed(name string) string {
 	return "--" + name
 }
 
-// Section is what the core or an extension adds to the flag table: rows bound to its own settings,
-// and what to do once these are known.
+// Section is the part of the flag table that the core or an extension adds: rows bound to its own settings,
+// with functions that set defaults and check the settings.
 type Section struct {
 	Origin Origin
 	Flags  []Flag
 	// ParentOnly makes all flags of the section Flag.ParentOnly.
 	ParentOnly bool
-	// Defaults sets flags that nobody has set (Set.SetDefault), of any section. It runs when the
+	// Defaults sets flags that the user has not set (Set.SetDefault), of any section. It runs when the
 	// command line, the environment and --config-file have been read. Nil: none.
 	Defaults func(*Set) error
 	// Check returns every problem of the settings, joined. It runs after all Defaults. Nil: none.
@@ -258,7 +258,7 @@ func (s *Set) Add(part Section) {
 	s.sections = append(s.sections, part)
 }
 
-// SetDefault sets a flag that nobody has set yet, from a source of lower rank than the command
+// SetDefault sets a flag that is not set yet, from a source of lower rank than the command
 // line's. A flag that the table lacks, because its extension is not built in, is not an error.
 func (s *Set) SetDefault(name, text string, from Source) error {
 	f := s.find(name)
@@ -416,7 +416,7 @@ var prefixes = []string{"WARPGAUGE_", "DCGM_EXPORTER_"}
 // dcgm-exporter.
 var ofService = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)$`)
 
-// ofUnit is the variable of which deploy/systemd's unit makes arguments.
+// ofUnit is the variable that the unit in deploy/systemd turns into arguments.
 const ofUnit = "WARPGAUGE_FLAGS"
 
 // UnknownVariables lists the variables of an environment, as os.Environ returns it, whose

@@ -53,7 +53,7 @@ func (f *Flag) help(b *strings.Builder) {
 	cmdline.Wrap(b, f.Text(), helpIndent)
 }
 
-// Text is what the flag does, with its default and its variable.
+// Text returns the flag's help, with its default and its variable.
 func (f *Flag) Text() string {
 	text := f.Usage
 	if d := f.defaultText(); d != "" {

@@ -16,8 +16,8 @@ import (
 )
 
 // Value parses and formats the setting that a flag is bound to. Set accepts the text that String
-// returns. A Value with a method Reset() collects what is given several times; the Set calls it
-// before a stronger place, such as the command line, gives the value anew.
+// returns. A Value with a method Reset() collects repeated values; the Set calls Reset
+// before a source of higher rank, such as the command line, sets the value again.
 type Value interface {
 	Set(text string) error
 	String() string
@@ -72,7 +72,7 @@ func Text(at *string) Value {
 
 func same(s string) string { return s }
 
-// or replaces the error of a parser by what to write instead.
+// or replaces the error of a parser by advice.
 func or[T any](parse func(string) (T, error), advice string) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := parse(s)
@@ -171,7 +171,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// byteUnits are what a size may end with.
+// byteUnits are the units of sizes.
 var byteUnits = [...]struct {
 	name string
 	size int64
@@ -274,7 +274,7 @@ func (p patterns) String() string {
 func (p patterns) Reset() { *p.at = nil }
 
 // splitPatterns splits at commas outside of brackets, so that "a{1,2}" and
-// "[,;]" are what they look like. Blanks around an expression do not count.
+// "[,;]" stay whole. It drops blanks around an expression.
 func splitPatterns(text string) (out []string) {
 	start, depth := 0, 0
 	for i := 0; i < len(text); i++ {
@@ -305,7 +305,7 @@ func notEmpty(items []string) []string {
 	return slices.DeleteFunc(items, func(s string) bool { return s == "" })
 }
 
-// patternError says what is wrong with an expression, where, and what to do.
+// patternError describes an invalid expression: the reason, the position, and the remedy.
 func patternError(number int, item string, err error) error {
 	why, where := err.Error(), ""
 	var bad *syntax.Error

@@ -23,7 +23,7 @@ const (
 )
 
 // Watch calls onChange, from the calling goroutine, when the content of the file at path
-// differs from what known returns: the content that the caller has read last, good or
+// differs from the result of known: the content that the caller has read last, good or
 // bad, and whether it could be read at all. It reads the file at once, then shortly after
 // a change in its directory or in the one that its symbolic links lead to (a write in
 // place, a rename over the file, a swap of a ConfigMap's ..data), and every few seconds for

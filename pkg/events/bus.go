@@ -1,6 +1,6 @@
 // Package events is the bus on which everything is published that happens to devices,
 // collectors and field lists: XIDs and clock events of rows, states, takeovers, reloads.
-// Whoever sees an event publishes it; whoever shows, judges or records events subscribes.
+// The part that sees an event publishes it; the parts that show, judge or record events subscribe.
 //
 // Publish never waits: each subscriber has a bounded queue, and the newest events are
 // dropped and counted when it is full, because the first event of a fault names its cause.

@@ -37,7 +37,7 @@ func check(t *testing.T, what string, got, want []string) {
 
 func TestBus(t *testing.T) {
 	var b Bus
-	b.Publish(Event{Text: "nobody listens"})
+	b.Publish(Event{Text: "no subscriber"})
 	all, xids := b.Subscribe(8), b.Subscribe(8, XID, Clock)
 	b.Publish(Event{Kind: XID, Text: "1"})
 	b.Publish(Event{Kind: Reload, Text: "2"})
@@ -52,7 +52,7 @@ func TestBus(t *testing.T) {
 	(*Bus)(nil).Publish(Event{})
 }
 
-// TestSlowSubscriber: of too many events the first ones stay, and nobody waits.
+// TestSlowSubscriber: of too many events the first ones stay, and Publish does not wait.
 func TestSlowSubscriber(t *testing.T) {
 	var b Bus
 	slow, quick := b.Subscribe(2), b.Subscribe(8)

@@ -20,6 +20,8 @@ func childArguments(a *Program, name string, start time.Time) []string {
 	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
+// Child runs the collector of that name in the process that the exporter started for it. started is when the exporter was
+// started, in nanoseconds since 1970.
 func Child(ctx context.Context, a *Program, name, started string) error {
 	cfg, err := a.Config()
 	if err != nil {

@@ -54,7 +54,7 @@ type dumped struct {
 	Version    string            `json:"version"`
 	Collectors []dumpedCollector `json:"collectors"`
 	Sources    []dumpedSource    `json:"sources"`
-	Owners     *dumpedOwners     `json:"owners,omitempty"`
+	Owners     *DumpedOwners     `json:"owners,omitempty"`
 }
 
 type dumpedCollector struct {

@@ -31,7 +31,7 @@ type Engine struct {
 	interval   func(field.Reading) time.Duration
 	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
 	processes  *view.Board                                   // of readers; nil if there are none
-	listed     func(name string, list field.List) field.List // a collector's list, with what is read in addition
+	listed     func(name string, list field.List) field.List // a collector's list, with the readings of extensions
 	takenOver  func(collector string)                        // hears of failovers; set before Run, nil for nothing
 }
 
@@ -44,6 +44,7 @@ type processReader struct {
 	of string // the collector
 }
 
+// NewEngine returns an engine of these collectors. reg registers their own metrics; nil registers none.
 func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
 	var page, processes view.Merger
 	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}
@@ -99,8 +100,8 @@ func register(reg prometheus.Registerer, c prometheus.Collector) {
 	}
 }
 
-// Processes are read once a second, whatever the page's interval: what is made of
-// them are shares of the time since the former reading. Only the newest row is used,
+// Processes are read once a second, whatever the page's interval, because their values are
+// shares of the time since the previous reading. Only the newest row is used,
 // and rows are wide.
 const (
 	processInterval = time.Second
@@ -109,7 +110,7 @@ const (
 
 func isProcesses(name string) bool { return strings.HasSuffix(name, "-processes") }
 
-// sessionOptions are those of a collector's sessions, in this process or in a child.
+// sessionOptions returns the options of a collector's sessions, in this process or in a child.
 func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Options {
 	o := session.Options{
 		Interval:       cfg.Interval,
@@ -307,7 +308,7 @@ func (e *Engine) Costs() (out []session.Costs) {
 	return out
 }
 
-// statusPoll is how often a one-shot command looks whether it has what it needs.
+// statusPoll is how often a one-shot command looks whether all devices have reported.
 const statusPoll = 5 * time.Millisecond
 
 // Opened reports whether every collector has been opened or reports why not, and
@@ -325,7 +326,7 @@ func (e *Engine) readersOpened() bool {
 }
 
 // SampledAgain returns a function that reports whether each source with a device that is
-// up has another row. Devices of which all is slow may have nothing new in it.
+// up has another row. A device that has only slow fields may have nothing new in that row.
 func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
 	heads := map[*ring.Ring]uint64{}
 	for _, s := range e.board.Load().Sources {
@@ -364,15 +365,15 @@ func Await(ctx context.Context, e *Engine, done func([]session.CollectorStatus) 
 	}
 }
 
-// SampleOnce runs the engine, and what knows the users of devices, until both have
-// reported and then until f returns. It waits for library calls no longer than the
+// SampleOnce runs the engine and the clients of o until both have
+// reported, and then until f returns. It waits for library calls no longer than the
 // exporter does at its end.
 func SampleOnce(ctx context.Context, e *Engine, o *Owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
 	rctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = e.Run(rctx) // what it had to abandon ends with the process
+		_ = e.Run(rctx) // abandoned calls end with the process
 	}()
 	defer func() { cancel(); <-done }()
 	defer o.Start(ctx)()

@@ -1,9 +1,6 @@
 package exporter
 
 import (
-	"slices"
-
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
 )
@@ -36,14 +33,6 @@ func (p *Pipeline) Extend() error {
 	return nil
 }
 
-// viewsProcesses reports whether an extension shows the processes on devices.
-func (a *Program) viewsProcesses() bool {
-	return slices.ContainsFunc(a.Extensions, func(e Extension) bool {
-		v, ok := e.(ProcessViewer)
-		return ok && v.ViewsProcesses()
-	})
-}
-
 // Hidden returns the names of the readings that a list lacks.
 func Hidden(list field.List, more []field.Reading) (out []string) {
 	list.Hidden = more
@@ -53,18 +42,6 @@ func Hidden(list field.List, more []field.Reading) (out []string) {
 		}
 	}
 	return out
-}
-
-// HiddenOf returns the names of the fields that extensions read in addition to a list, and that devices of a collector
-// have.
-func (a *Program) HiddenOf(cfg *config.Config, list field.List, v *view.View, collector string) []string {
-	var read []field.Reading
-	for _, r := range a.extend(cfg, list).Hidden {
-		if isRead(v, collector, r.Desc.ID) {
-			read = append(read, r)
-		}
-	}
-	return Hidden(list, read)
 }
 
 // isRead reports whether a collector reads a field of any device.

@@ -1,12 +1,12 @@
 // Package exporter joins the core's packages into one program: collectors' supervisors, owners of
-// devices, pages, HTTP. Programs give it a table of vendors and a table of extensions, and know
-// nothing of what happens between. It starts no goroutine before its stages run; they end in the
+// devices, pages, HTTP. A program supplies a table of vendors and a table of extensions, and knows
+// nothing else. The package starts no goroutine before its stages run; they end in the
 // reverse order.
 //
-// An Extension is a capability beside the page, such as the judgement of health. It is a folder
+// An Extension is a capability in addition to the page, such as the judgement of health. It is a folder
 // with its flags, goroutines, routes and tests, uses the core through Core, and never imports
-// another extension. What few extensions need are interfaces of one method, which the exporter
-// looks for: Reader, ProcessViewer. Commands of an extension are lines of the program's table of commands.
+// another extension. An extension with further needs implements Reader or ProcessViewer, interfaces of one
+// method. Commands of an extension are lines of the program's table of commands.
 package exporter
 
 import (
@@ -32,8 +32,8 @@ import (
 type Extension interface {
 	// Flags adds the extension's rows to the flag table. Each Set is parsed once.
 	Flags(*config.Set)
-	// Start returns what runs and what HTTP serves. It may open sockets, so that what a person
-	// must put right shows before anything runs; it starts no goroutine.
+	// Start returns the extension's stages and HTTP routes. It may open sockets, so that errors of the
+	// configuration show before anything runs; it starts no goroutine.
 	Start(Core) ([]Stage, []Route, error)
 }
 
@@ -60,7 +60,7 @@ type Stage struct {
 // Route is a path that HTTP serves.
 type Route = server.Route
 
-// Core is what an extension uses.
+// Core is the exporter as extensions see it.
 type Core struct {
 	Config   *config.Config
 	Lookup   func(name string) (string, bool) // reads the environment
@@ -72,7 +72,7 @@ type Core struct {
 	Rows     *rows.Reader   // every row of every ring, once
 	Events   *events.Bus    // what happens to devices, collectors and lists
 	Verdicts *verdict.Board // empty until an extension judges devices
-	Owners   *owner.Keeper  // who uses a device; nil: nobody asked
+	Owners   *owner.Keeper  // who uses a device; nil: owners are off
 	Lists    *lists.Desk    // which list is in service, and proposals of others
 	Page     Page
 	NotReady func() []string // why /readyz answers 503; none: it is ready
@@ -84,7 +84,7 @@ type Core struct {
 // Page is the page of metrics. Extensions start before there is one, so its methods are called by
 // stages and handlers only.
 type Page interface {
-	Counts() []exposition.Count // series that the exporter counts from what happens
+	Counts() []exposition.Count // series that count events
 	Sync(now time.Time)         // brings the layout up to date
 	Series() int                // as of the last Sync
 }

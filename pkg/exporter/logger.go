@@ -16,10 +16,10 @@ import (
 
 // NewLogger logs to b: lines for people, or JSON for collectors of logs. Both
 // have RFC 3339 times with milliseconds.
-func NewLogger(c *config.Config, b *backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
+func NewLogger(c *config.Config, b *Backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
 
 // newLoggerAt is newLogger with a level that may change.
-func newLoggerAt(c *config.Config, b *backlog, level zapcore.LevelEnabler) *zap.Logger {
+func newLoggerAt(c *config.Config, b *Backlog, level zapcore.LevelEnabler) *zap.Logger {
 	encoder := newEncoder(c)
 	b.encode(encoder)
 	return zap.New(zapcore.NewCore(encoder, b, level))
@@ -57,11 +57,11 @@ const (
 	flushWithin  = 500 * time.Millisecond // what the lines that wait get when the process ends
 )
 
-// backlog stands in front of standard error, so that nothing ever waits for the program
+// Backlog stands in front of standard error, so that nothing ever waits for the program
 // that reads it, nor for a terminal or a disk: lines that do not fit are dropped and counted,
 // and when the others have been written a line says how many. It is a
 // zapcore.WriteSyncer.
-type backlog struct {
+type Backlog struct {
 	to   io.Writer
 	wake chan struct{}
 	done chan struct{} // closed when all is written after the last line
@@ -72,26 +72,27 @@ type backlog struct {
 	waiting []byte
 	encoder zapcore.Encoder // of the line about those that were dropped
 	dropped uint64          // lines
-	unsaid  uint64          // of them, those of which no line says it
+	unsaid  uint64          // dropped lines that no line has reported yet
 }
 
-func NewBacklog(to io.Writer) *backlog {
-	return &backlog{to: to, encoder: newEncoder(config.Default()), wake: make(chan struct{}, 1), done: make(chan struct{})}
+// NewBacklog returns a Backlog in front of to. Its first line starts it.
+func NewBacklog(to io.Writer) *Backlog {
+	return &Backlog{to: to, encoder: newEncoder(config.Default()), wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // Write takes whole lines. It never fails and never waits.
-func (b *backlog) Write(lines []byte) (int, error) {
+func (b *Backlog) Write(lines []byte) (int, error) {
 	b.add(lines, backlogBytes)
 	return len(lines), nil
 }
 
 // Sync does nothing: it would wait.
-func (b *backlog) Sync() error { return nil }
+func (b *Backlog) Sync() error { return nil }
 
 // line takes a line of a library's log, without an end. It leaves room for our own.
-func (b *backlog) line(s string) { b.add(append([]byte(s), '\n'), backlogBytes/2) }
+func (b *Backlog) line(s string) { b.add(append([]byte(s), '\n'), backlogBytes/2) }
 
-func (b *backlog) add(lines []byte, room int) {
+func (b *Backlog) add(lines []byte, room int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting)+len(lines) > room {
@@ -107,13 +108,13 @@ func (b *backlog) add(lines []byte, room int) {
 }
 
 // drop counts lines. The caller holds the lock.
-func (b *backlog) drop(lines []byte) {
+func (b *Backlog) drop(lines []byte) {
 	n := uint64(max(1, bytes.Count(lines, []byte{'\n'})))
 	b.dropped += n
 	b.unsaid += n
 }
 
-func (b *backlog) wakeLocked() {
+func (b *Backlog) wakeLocked() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -122,7 +123,7 @@ func (b *backlog) wakeLocked() {
 
 // Run writes what waits, until flush was called. A write that never returns is abandoned
 // at the end of the process.
-func (b *backlog) run() {
+func (b *Backlog) run() {
 	defer close(b.done)
 	for range b.wake {
 		for {
@@ -148,7 +149,7 @@ func (b *backlog) run() {
 }
 
 // take returns the lines that wait, and how many are missing after them.
-func (b *backlog) take() (lines []byte, unsaid uint64, ended bool) {
+func (b *Backlog) take() (lines []byte, unsaid uint64, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	lines, b.waiting = b.waiting, nil
@@ -159,7 +160,7 @@ func (b *backlog) take() (lines []byte, unsaid uint64, ended bool) {
 }
 
 // Flush gives the lines that wait a moment to be written. Nothing is written after it.
-func (b *backlog) Flush() {
+func (b *Backlog) Flush() {
 	b.mu.Lock()
 	b.ended = true
 	started := b.started
@@ -178,14 +179,14 @@ func (b *backlog) Flush() {
 }
 
 // encode says how the line about those that were dropped is written.
-func (b *backlog) encode(e zapcore.Encoder) {
+func (b *Backlog) encode(e zapcore.Encoder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encoder = e
 }
 
 // notice says how many lines are missing.
-func (b *backlog) notice(lines uint64) []byte {
+func (b *Backlog) notice(lines uint64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	text, err := b.encoder.EncodeEntry(zapcore.Entry{
@@ -200,7 +201,7 @@ func (b *backlog) notice(lines uint64) []byte {
 }
 
 // Metric counts the lines that were dropped.
-func (b *backlog) Metric() prometheus.Collector {
+func (b *Backlog) Metric() prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "warpgauge_log_lines_dropped_total",
 		Help: "Lines of the log that were dropped because standard error was read too slowly or is closed.",

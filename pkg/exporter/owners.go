@@ -98,7 +98,7 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 	o.add(Client{Name: "pod resources", Run: k.Run}, k.Health)
 }
 
-// addAPIServer asks the API server for what the kubelet does not report, if that is
+// addAPIServer asks the API server for facts that the kubelet does not report, if that is
 // configured. Values of processes need uids of pods, which the container runtime knows too.
 func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
@@ -196,19 +196,19 @@ func (o *Owners) Lasting(c Client) func(context.Context) error {
 // namespaceFile is where a pod with a service account finds its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownPod is the pod that this process runs in. If an exporter gets its devices
+// OwnPod is the pod that this process runs in. If an exporter gets its devices
 // by a claim, as with dynamic resource allocation, the kubelet lists it
 // as a user of all of them, which it is not.
-type ownPod struct{ namespace, name string } // empty: not known
+type OwnPod struct{ namespace, name string } // empty: not known
 
 // OwnPodOf finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
 // a pod's host name is its name, unless it has the host's network, and then no
 // pod has that name.
-func OwnPodOf(lookup func(string) (string, bool)) ownPod {
+func OwnPodOf(lookup func(string) (string, bool)) OwnPod {
 	if in, _ := lookup("KUBERNETES_SERVICE_HOST"); in == "" {
-		return ownPod{}
+		return OwnPod{}
 	}
-	var p ownPod
+	var p OwnPod
 	p.name, _ = lookup("POD_NAME")
 	p.namespace, _ = lookup("POD_NAMESPACE")
 	if p.name == "" {
@@ -223,6 +223,6 @@ func OwnPodOf(lookup func(string) (string, bool)) ownPod {
 
 // Is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
 // if the namespace is not known.
-func (p ownPod) Is(namespace, name string) bool {
+func (p OwnPod) Is(namespace, name string) bool {
 	return p.name != "" && p.name == name && (p.namespace == "" || p.namespace == namespace)
 }

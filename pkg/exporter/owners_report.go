@@ -34,7 +34,7 @@ func (o *Owners) Start(ctx context.Context) (stop func()) {
 	}
 }
 
-// Wait waits until each mapping has come or has failed, and joins what is there.
+// Wait waits until each mapping has come or has failed, and joins those that have come.
 func (o *Owners) Wait(ctx context.Context) {
 	if o == nil {
 		return
@@ -50,6 +50,7 @@ func (o *Owners) Wait(ctx context.Context) {
 	o.keeper.Refresh(time.Now())
 }
 
+// Complete reports whether every mapping has been tried and every client is complete.
 func (o *Owners) Complete() bool {
 	for _, h := range o.Health {
 		if !h.State().Tried {
@@ -72,8 +73,8 @@ func (o *Owners) Describe(d *collector.Device) []string {
 	return o.keeper.Describe(d)
 }
 
-// WriteProblems says which mapping is missing, and why, and what the kubelet names
-// that is not here.
+// WriteProblems writes which mapping is missing, and why, and which devices the kubelet names
+// that the exporter does not have.
 func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	if o == nil {
 		return
@@ -91,8 +92,8 @@ func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	}
 }
 
-// dumpedOwners is the part of a dump that says who uses which device.
-type dumpedOwners struct {
+// DumpedOwners is the part of a dump that says who uses which device.
+type DumpedOwners struct {
 	Version   uint64              `json:"version"` // grows when labels change
 	Mappings  []dumpedMapping     `json:"mappings"`
 	Devices   map[string][]string `json:"devices"` // by id, in words; those that have users
@@ -107,12 +108,12 @@ type dumpedMapping struct {
 	Age     float64 `json:"age_seconds,omitempty"` // of the last answer; none: there was none
 }
 
-// Dump returns what is known; nil if owners are off.
-func (o *Owners) Dump(v *view.View) *dumpedOwners {
+// Dump returns the table of owners and the state of its clients; nil if owners are off.
+func (o *Owners) Dump(v *view.View) *DumpedOwners {
 	if o == nil {
 		return nil
 	}
-	out := &dumpedOwners{
+	out := &DumpedOwners{
 		Version: o.keeper.Version(), Mappings: []dumpedMapping{}, Devices: map[string][]string{}, Unmatched: o.keeper.Unmatched(),
 	}
 	for _, h := range o.Health {

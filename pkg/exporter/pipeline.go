@@ -50,8 +50,8 @@ type Pipeline struct {
 	Routes   []server.Route
 }
 
-// NewPipeline builds everything up to the rings and what is accumulated from
-// them.
+// NewPipeline builds everything from the libraries to the rings and the accumulated
+// series.
 func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List, log *zap.Logger) (*Pipeline, error) {
 	hostname, err := cfg.Hostname(a.Lookup, os.Hostname)
 	if err != nil {
@@ -109,7 +109,7 @@ func (p *Pipeline) AddPages() {
 
 // Counts, Sync and Series are the page's, for extensions, which start before there is one.
 
-// Counts returns the series that the exporter counts from what happens.
+// Counts returns the series that count events.
 func (p *Pipeline) Counts() []exposition.Count { return p.Renderer.Counts() }
 
 // Sync brings the page's layout up to date.

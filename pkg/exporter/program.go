@@ -1,22 +1,30 @@
 package exporter
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"warpgauge/etc"
 	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/view"
 )
 
-// Program is what the subcommands share.
+// Program has the parts that all subcommands share.
 type Program struct {
 	Streams
-	Log        *backlog // in front of standard error
+	Log        *Backlog // in front of standard error
 	Environ    []string
 	Defaults   []string // counters CSVs
 	Flags      *config.Set
@@ -46,7 +54,7 @@ func (a *Program) Config() (*config.Config, error) {
 	return cfg, nil
 }
 
-// configError lists what is wrong with flags and variables, one per line.
+// configError lists the problems of flags and variables, one per line.
 type configError struct{ err error }
 
 func (e *configError) Error() string {
@@ -81,4 +89,167 @@ func (a *Program) extend(cfg *config.Config, list field.List) field.List {
 		}
 	}
 	return list
+}
+
+// viewsProcesses reports whether an extension shows the processes on devices.
+func (a *Program) viewsProcesses() bool {
+	return slices.ContainsFunc(a.Extensions, func(e Extension) bool {
+		v, ok := e.(ProcessViewer)
+		return ok && v.ViewsProcesses()
+	})
+}
+
+// HiddenOf returns the names of the fields that extensions read in addition to a list, and that devices of a collector
+// have.
+func (a *Program) HiddenOf(cfg *config.Config, list field.List, v *view.View, collector string) []string {
+	var read []field.Reading
+	for _, r := range a.extend(cfg, list).Hidden {
+		if isRead(v, collector, r.Desc.ID) {
+			read = append(read, r)
+		}
+	}
+	return Hidden(list, read)
+}
+
+// NewFiles returns what reads and parses the counters CSV at path, or if that is empty the configured one. level is that
+// of the log, if a configuration file may change it.
+func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLevel) *lists.Files {
+	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
+		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.Build.Version)
+	}
+	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
+}
+
+// Collectors returns the rows that the configuration wants.
+func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, error) {
+	return a.WithProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted())
+}
+
+// WithProcesses is collectors, with the collectors of processes if they are wanted.
+func (a *Program) WithProcesses(cfg *config.Config, log *zap.Logger, wanted bool) ([]Vendor, error) {
+	// If the simulated node is isolated, the parent makes it, too, to find mistakes in its spec at start, but never
+	// opens it.
+	all, err := a.Vendors(cfg, time.Time{}, log)
+	if err != nil {
+		return nil, err
+	}
+	var out []Vendor
+	for _, v := range all {
+		if v.Setting == config.Off || !cfg.Uses(v.Name) {
+			continue
+		}
+		if v.Setting == config.On {
+			v.Present = nil
+		}
+		if v.Simulated {
+			log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", v.Name))
+		}
+		v.Isolated = v.Isolated && (v.Simulated || cfg.IsolateVendors())
+		if !wanted {
+			v.Processes = nil
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// ChildFactory returns the collector of that name for the process that is started for it. start is when the exporter was
+// started.
+func (a *Program) ChildFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
+	all, err := a.Vendors(cfg, start, log)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		for _, f := range []collector.Factory{v.Open, v.Processes} {
+			if f != nil && f().Name() == name {
+				return f, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no collector %q", name)
+}
+
+// Serve runs the exporter until a signal or the end of ctx. Its error is
+// something that a person must put right.
+func (a *Program) Serve(ctx context.Context) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	// Before the CSV is read, so that a SIGHUP from now on is not lost; without
+	// this it would end the process.
+	signals := Subscribe()
+	defer signals.Release()
+
+	level := zap.NewAtomicLevelAt(cfg.LogLevel())
+	log := newLoggerAt(cfg, a.Log, level)
+	log.Info("starting", zap.String("version", a.Build.Version), zap.String("revision", a.Build.Revision))
+	if a.Build.Pure {
+		log.Warn("built without cgo: NVIDIA's libraries and ROCm SMI cannot be read; build with a C compiler, or take a package or the image")
+	}
+	for _, n := range append(a.Flags.Notices(), a.Flags.UnknownVariables(a.Environ)...) {
+		log.Warn(n.Text, zap.Stringer("source", n.Source))
+	}
+	for _, word := range a.Unknown {
+		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
+	}
+	stages, err := a.stages(ctx, cfg, log, level, signals)
+	if err != nil {
+		return err
+	}
+	return signals.Guard(ctx, log, func(ctx context.Context) error {
+		err := RunStages(ctx, log, stages...)
+		log.Info("stopped")
+		return err
+	})
+}
+
+// Stages builds the exporter and opens its port, so that what a person must put
+// right shows before anything runs.
+func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, level zap.AtomicLevel, signals *Signals) ([]Stage, error) {
+	files := a.NewFiles(cfg, "", &level)
+	first, err := files.First(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	all, err := a.WithProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted() || a.viewsProcesses())
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.NewPipeline(cfg, all, first.Fields, log)
+	if err != nil {
+		return nil, err
+	}
+	p.ServeLists(first, files)
+	p.Registry.MustRegister(a.Log.Metric())
+	if err := p.Extend(); err != nil {
+		return nil, err
+	}
+	p.AddPages()
+
+	srv := p.NewServer()
+	if err := srv.Listen(ctx); err != nil {
+		return nil, err
+	}
+	stages := append(p.Stages(), Stage{
+		Name: "lists", Grace: ShortGrace,
+		Run: func(ctx context.Context) error {
+			return p.desk.Run(ctx, lists.Signals{Reload: signals.hangup, Release: signals.letGo, Resume: signals.resume})
+		},
+	})
+	stages = append(stages, p.Extended...)
+	if cfg.Dump.Enabled {
+		d := &dumper{o: cfg.Dump, version: a.Build.String(), board: p.Engine.Board(), status: p.Engine.Status, owners: p.Owners, now: time.Now, log: log.Named("dump")}
+		stages = append(stages, Stage{Name: "dumps", Run: d.run, Grace: ShortGrace})
+	}
+	if cfg.Kubernetes.AnnotatePod {
+		s, err := AnnotationStage(a, p.desk, log)
+		if err != nil {
+			return nil, err
+		}
+		stages = append(stages, s)
+	}
+	stages = append(stages, p.watches()...)
+	return append(stages, Stage{Name: "HTTP server", Run: srv.Run, Grace: DrainTimeout + 300*time.Millisecond}, notifier(log)), nil
 }

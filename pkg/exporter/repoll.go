@@ -10,8 +10,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// suspicionPeriod is how often devices and processes are compared with what the
-// mappings know. They do not ask more often than this.
+// suspicionPeriod is how often Suspicion compares devices and processes with the
+// mappings. It triggers no polls more often than this.
 const suspicionPeriod = time.Second
 
 // Suspicion has the kubelet and the container runtime asked at once when what they

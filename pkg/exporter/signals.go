@@ -23,6 +23,7 @@ type Signals struct {
 	closed chan os.Signal // SIGPIPE, which is ignored: lines for a closed standard error are counted
 }
 
+// Subscribe starts to receive the signals of the process.
 func Subscribe() *Signals {
 	s := &Signals{
 		hangup: make(chan os.Signal, 1), letGo: make(chan os.Signal, 1), resume: make(chan os.Signal, 1),
@@ -36,6 +37,7 @@ func Subscribe() *Signals {
 	return s
 }
 
+// Release gives the signals back their default effect, except SIGPIPE.
 func (s *Signals) Release() {
 	signal.Stop(s.hangup)
 	signal.Stop(s.letGo)

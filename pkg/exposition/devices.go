@@ -82,7 +82,7 @@ type deviceLabels struct {
 	bare   map[bareKind][]*labelSet // of columns without labels
 }
 
-// bareKind is what the labels of such columns depend on.
+// bareKind distinguishes the label sets of columns without labels.
 type bareKind struct{ xid, single bool }
 
 func (b *builder) newDeviceLabels() *deviceLabels { return &deviceLabels{b: b} }

@@ -62,7 +62,7 @@ func linesOf(page string) string {
 	return strings.Join(out, "\n")
 }
 
-// TestDialect: series of a dialect show the cells of their columns, and computed values anew on each page, next to the
+// TestDialect: series of a dialect show the cells of their columns, and values computed for each page, next to the
 // names of the list or in their place.
 func TestDialect(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {

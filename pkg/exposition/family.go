@@ -24,7 +24,7 @@ func kindOf(t field.Type) kind {
 	case field.Counter:
 		return counter
 	}
-	return untyped // also a histogram of what has one value only
+	return untyped // also a histogram that has only one value
 }
 
 // dialect is one of the two line-based formats.

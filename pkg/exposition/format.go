@@ -8,7 +8,7 @@
 // the next one is rendered.
 //
 // A page is rendered when a scrape finds the last one out of date, and for new rows
-// at most once per minRenderInterval and format: what is served is at most that much
+// at most once per minRenderInterval and format: a served page is at most that much
 // older than the rows, however many sources there are. A change of devices, owners,
 // accumulated series or own metrics is on the next page at once.
 //
@@ -136,8 +136,8 @@ func acceptable(accept string) string {
 	return strings.Join(kept, ",")
 }
 
-// AcceptsGzip reports whether an Accept-Encoding header allows gzip. No header
-// and what cannot be understood mean no.
+// AcceptsGzip reports whether an Accept-Encoding header allows gzip. A missing
+// header and unknown encodings do not allow it.
 func AcceptsGzip(acceptEncoding string) bool {
 	wildcard := false
 	for item := range strings.SplitSeq(acceptEncoding, ",") {

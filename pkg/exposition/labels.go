@@ -149,7 +149,7 @@ func appendPairs(b []byte, pairs []collector.Label) []byte {
 // closePairs ends labels that end with a comma.
 func closePairs(b []byte) []byte { return append(b[:len(b)-1], "} "...) }
 
-// printable replaces what a page cannot carry: what is not UTF-8, and NUL, which
+// printable replaces bytes that are not allowed on a page: invalid UTF-8, and NUL, which
 // ends the input of Prometheus' text parser.
 func printable(s string) string {
 	const replacement = string(utf8.RuneError)

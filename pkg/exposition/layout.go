@@ -24,7 +24,7 @@ type layout struct {
 	stats    layoutStats
 }
 
-// layoutStats is what metrics say about a layout.
+// layoutStats holds the metrics about a layout.
 type layoutStats struct {
 	series     int
 	duplicates int // series left out: another has the same name and labels
@@ -43,15 +43,15 @@ type builder struct {
 	claimed  map[identity]int32 // device of the last series with that name and labels
 }
 
-// identity is what no two series of a page may share: sets are interned, so
-// pointers compare as texts do.
+// identity identifies a series; it is unique on a page. Label sets are interned, so
+// comparing pointers compares texts.
 type identity struct {
 	family *family
 	labels *labelSet
 }
 
-// build makes the layout for v, the accumulated series of it and what users take
-// of its devices, which may be nil. The values lie in s, which is of v.
+// build returns the layout for v, its accumulated series and the shares of its devices' users,
+// which may be nil. s holds the values of v.
 func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *Shares) *layout {
 	b := &builder{
 		o:        o,

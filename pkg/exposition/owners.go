@@ -22,16 +22,16 @@ type Owners interface {
 
 // Owner is one user of a device.
 type Owner struct {
-	PodLabels []collector.Label // among the facts; what has a name that is taken is left out
+	PodLabels []collector.Label // among the facts; a label whose name is taken is left out
 	Labels    []collector.Label // after everything else
 	// Facts are for dialects only: pod_uid, job_user, job_partition, cluster_name, and labels of the pod that the
 	// owner table was told to keep for them.
 	Facts []collector.Label
 }
 
-// Shares is what each user of a device takes of a reading: series next to those
-// of the device. Immutable: a change of a value is another Shares, so
-// that a page is known by the Shares it was made from.
+// Shares has each user's share of a device's reading, in series next to the device's.
+// It is immutable: a changed value needs a new Shares, so
+// the Shares identify the page that was rendered from them.
 type Shares struct {
 	// Set changes when Series do and is never 0. Shares of one Set have the same
 	// Series, so a new one costs no new layout.

@@ -119,7 +119,7 @@ func (f *family) appendMetric(b, labels []byte, v float64) []byte {
 	return f.kind.appendValueMessage(b, v)
 }
 
-// appendCountMetric appends a counter of which it is known when it began, Unix ns.
+// appendCountMetric appends a counter with the time at which it began, Unix ns.
 func appendCountMetric(b, labels []byte, v float64, created int64) []byte {
 	b, metric := openMessage(protowire.AppendTag(b, familyMetric, protowire.BytesType))
 	b = append(b, labels...)
@@ -231,7 +231,7 @@ func histogramMessage(h *accumulate.Histogram) *dto.Histogram {
 		m.CreatedTimestamp = timestamppb.New(time.Unix(0, h.Created))
 	}
 	below := uint64(0)
-	for i, bound := range h.Bounds { // without +Inf, as client_golang: its count is that of the histogram
+	for i, bound := range h.Bounds { // without +Inf, as client_golang: the histogram's count has it
 		below += h.Counts[i]
 		m.Bucket = append(m.Bucket, &dto.Bucket{CumulativeCount: proto.Uint64(below), UpperBound: proto.Float64(bound)})
 	}

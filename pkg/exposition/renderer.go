@@ -36,7 +36,7 @@ type Options struct {
 	CreatedLines         bool          // OpenMetrics says when counts began, in lines of their own
 	StaleAfter           time.Duration // series of a device that was sampled longer ago are left out; 0 means 30 s
 
-	Store  *accumulate.Store // what is accumulated; nil for nothing
+	Store  *accumulate.Store // accumulated series; nil for none
 	Owners Owners            // who uses devices; nil for no owners
 	Self   Self              // our own metrics; nil for none
 
@@ -54,7 +54,7 @@ const (
 	minRenderInterval = 100 * time.Millisecond
 )
 
-// store is what a Renderer uses of accumulate.Store. The lock is held while series are read.
+// store is the part of accumulate.Store that a Renderer uses. The lock is held while series are read.
 type store interface {
 	sync.Locker
 	Sync(v *view.View, now time.Time) *view.View
@@ -74,7 +74,7 @@ type Renderer struct {
 
 	pages        [formats]atomic.Pointer[page] // the newest, by Format.bytes
 	storeVersion atomic.Uint64                 // of the series after the last Sync
-	generation   atomic.Uint64                 // of what pages show: grows when rows are read
+	generation   atomic.Uint64                 // of the values on pages: grows when rows are read
 
 	// mu guards what follows. Its holder only computes.
 	mu      sync.Mutex
@@ -85,16 +85,16 @@ type Renderer struct {
 	taken   taken
 }
 
-// taken is what the rows in snap were read for. All formats show the same rows, so
-// that nothing goes back for a client that changes its mind.
+// taken identifies the state that the rows in snap belong to. All formats show the same rows, so
+// no value goes back for a client that changes its format.
 type taken struct {
 	of   origin
 	rows uint64    // sum of the heads of all rings; each only grows
 	at   time.Time // zero: never
 }
 
-// page is a rendered page, immutable but for its compressed twin, which is made
-// when it is first wanted.
+// page is a rendered page. It is immutable, except that its compressed form is made
+// at the first request for it.
 type page struct {
 	data       []byte
 	taken      taken
@@ -105,7 +105,7 @@ type page struct {
 	zipped []byte
 }
 
-// origin is what a page was made from, but for the rows.
+// origin identifies everything that a page was made from, except the rows.
 type origin struct {
 	view   *view.View
 	store  uint64
@@ -321,7 +321,7 @@ func (r *Renderer) compress(plain []byte) []byte {
 // least 16 and at most 1,024: ten seconds at the fastest tick.
 const syncEvery = time.Second
 
-// Run reads the rows for what is accumulated between scrapes, and builds a new
+// Run reads rows between scrapes, so that none is missing from the accumulated series, and builds a new
 // layout when one is needed, so that the next scrape need not. It returns ctx's
 // error when ctx is done. A Renderer works without it, but then rows are lost if
 // scrapes are further apart than the rings are long.
@@ -338,7 +338,7 @@ func (r *Renderer) Run(ctx context.Context) error {
 	}
 }
 
-// Count is a series that is counted from what happens: XIDs, clock events.
+// Count is a series that counts events: XIDs, clock events.
 type Count struct {
 	Device string // collector.Device.ID
 	Field  string // its name in the list
@@ -392,6 +392,6 @@ func (r *Renderer) Sync(now time.Time) {
 	}
 	r.refresh(v, owners, shares, now)
 	if _, rows := r.origin(); rows != r.taken.rows {
-		r.generation.Add(1) // what is accumulated is newer than on the pages there are
+		r.generation.Add(1) // the accumulated values are newer than on any page
 	}
 }

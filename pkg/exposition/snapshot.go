@@ -57,7 +57,7 @@ type snapshot struct {
 	shares []float64 // values of the shares that the layout was built for
 	// live has two entries for each device. The first says that it has been sampled
 	// lately and that no source before has it; the second, at roster.event, that it shows
-	// what has happened to it: XIDs are true of a device that is stale, too.
+	// its events: XIDs are valid for a stale device, too.
 	live    []bool
 	taken   []bool // by device: it or one before it with the same ID is live
 	expires int64  // Unix ns at which the next device becomes stale
@@ -177,7 +177,7 @@ func (s *snapshot) readRings() {
 // last page of it, and the XIDs in them are in no other.
 func (s *snapshot) reset(v *view.View, staleAfter time.Duration, now time.Time) {
 	r := newRoster(v)
-	floors := s.nextFloors(v, r, now.Add(2*staleAfter)) // of what was shown, not of those rows
+	floors := s.nextFloors(v, r, now.Add(2*staleAfter)) // of the values that were shown, not of those rows
 	if s.view != nil {
 		s.readRings()
 	}

@@ -13,8 +13,8 @@ func ByID(id ID) (*Descriptor, bool) {
 	return d, ok
 }
 
-// ByName returns the reading with that name and what it has to be multiplied
-// with to be in the unit that the name stands for: 1 for names and aliases of
+// ByName returns the reading with that name, and the factor that converts it to the unit
+// of the name: 1 for names and aliases of
 // the reading itself, a factor for names of base units, such as 1e6 for
 // DCGM_FI_DEV_SM_CLOCK_HERTZ, whose reading is in MHz. Names are case-sensitive.
 func ByName(name string) (d *Descriptor, scale float64, ok bool) {
@@ -26,7 +26,7 @@ func ByName(name string) (d *Descriptor, scale float64, ok bool) {
 // is the caller's.
 func All() []*Descriptor { return slices.Clone(index().all) }
 
-// target is what a name stands for.
+// target is the reading that a name stands for, in the name's unit.
 type target struct {
 	reading *Descriptor
 	scale   float64

@@ -1,4 +1,4 @@
-// Package field knows what can be read from a GPU and what the user asked for.
+// Package field knows the readings of GPUs, and the lists in which users ask for them.
 //
 // The catalogue (catalogue.go, zz_generated_catalogue.go) holds one Descriptor
 // per readable quantity. A counters CSV picks from it and becomes a List: one
@@ -17,7 +17,7 @@ import (
 // ours. A number above it says nothing else: Descriptor.Vendor tells whose reading it is.
 type ID uint16
 
-// FirstExporter is our first id: that of dcgm-exporter's DCGM_EXP_* counters and what they
+// FirstExporter is our first id: dcgm-exporter's DCGM_EXP_* counters and the readings that they
 // are computed from.
 const FirstExporter ID = 9000
 
@@ -122,7 +122,7 @@ const (
 
 // Field is one usable line of a counters CSV.
 type Field struct {
-	Desc     *Descriptor   // what is read; several fields may share one reading
+	Desc     *Descriptor   // the reading; several fields may share one
 	Name     string        // metric or label name, as written in the file
 	Type     Type          //
 	Help     string        // as written, unescaped
@@ -180,4 +180,18 @@ func nameOf(names []string, i int) string {
 		return names[i]
 	}
 	return "unknown"
+}
+
+// NewName returns DCGM 4.7's name of the reading d, and the factor that converts the reading to
+// the unit of that name: d's own name, and 1, if there is no
+// other.
+func (d *Descriptor) NewName() (name string, scale float64) {
+	if len(d.Scaled) > 0 {
+		s, _ := ByID(d.Scaled[0])
+		return s.Name, s.Factor
+	}
+	if d.Renamed != "" {
+		return d.Renamed, 1
+	}
+	return d.Name, 1
 }

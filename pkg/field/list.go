@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// List is what the user asked for: the fields of one counters CSV in file
+// List has the fields that the user asked for: those of one counters CSV, in file
 // order. The zero List asks for nothing. A List must not be changed.
 type List struct {
 	Fields []Field
-	// Hidden are readings that are taken in addition and shown nowhere: what the health of
-	// devices is judged by, whatever the file asks for. Format leaves them out.
+	// Hidden are readings that are sampled in addition and not shown: the health of devices is
+	// judged by them, whatever the file asks for. Format leaves them out.
 	Hidden []Reading
 	// Dialect shows devices of a vendor under the names of another exporter; nil: none does.
 	Dialect *Dialect
@@ -56,8 +56,8 @@ func (f *Field) Changes() bool {
 // Readings returns each quantity that the metric fields need once, in the order
 // of first use. For a field that the exporter computes from another reading (see
 // Input), that reading is listed. Fields that show one reading under several names or
-// in several units share its entry. Next to metrics, labels that change are listed, too, and
-// then what the dialect shows, and last what is Hidden, unless nothing is shown.
+// in several units share its entry. After metrics and labels that change come the dialect's
+// readings, and last the Hidden ones, unless the list shows nothing.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
@@ -160,7 +160,7 @@ func NewScale(factor float64) Scale {
 	return Scale{factor, 1}
 }
 
-// Reading returns the reading of which a series has a value: the inverse of Of.
+// Reading converts the value of a series to its reading: the inverse of Of.
 func (s Scale) Reading(value float64) float64 { return value * s.div / s.mul }
 
 // Of returns the value of a series. NaN stays NaN.

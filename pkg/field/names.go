@@ -7,7 +7,7 @@ import (
 )
 
 // Names says under which names fields are shown. DCGM 4.7, and with it dcgm-exporter 4.9,
-// renamed many fields and changed the unit of some; the old names are those of DCGM 4.6 and
+// renamed many fields and changed the unit of some; the old names come from DCGM 4.6 and
 // dcgm-exporter 4.8 and before. The name of a Dialect may follow, old,DIALECT, or stand alone: then
 // its devices have no other names.
 type Names string
@@ -52,29 +52,15 @@ func (n Names) Split() (own Names, dialect string) {
 	case both:
 		return Names(first), rest
 	case !slices.Contains(AllNames(), first):
-		return NamesAsWritten, first // the own names are those of all other devices
+		return NamesAsWritten, first // all other devices keep their own names
 	}
 	return n, ""
 }
 
-// InPlace reports whether the names are those of a dialect alone.
+// InPlace reports whether a dialect alone supplies the names.
 func (n Names) InPlace() bool {
 	_, dialect := n.Split()
 	return dialect != "" && string(n) == dialect
-}
-
-// NewName returns the name that DCGM 4.7 has for the reading d, and by what the reading is
-// multiplied to be in the unit of that name. It is d's own name, and 1, if there is no
-// other.
-func (d *Descriptor) NewName() (name string, scale float64) {
-	if len(d.Scaled) > 0 {
-		s, _ := ByID(d.Scaled[0])
-		return s.Name, s.Factor
-	}
-	if d.Renamed != "" {
-		return d.Renamed, 1
-	}
-	return d.Name, 1
 }
 
 // Named returns the list with the names that are wanted: its lines' own Names, else those
@@ -119,7 +105,7 @@ func (l List) Named(names Names, file string) (List, []Problem) {
 
 // named returns the field under the names that are wanted. New names of totals end in
 // _TOTAL (dcgmlib/dcgm_field_naming.py of https://github.com/NVIDIA/DCGM). So throughput
-// and what is pending, which lists of dcgm-exporter up to 4.8.3 called counters, are gauges
+// and pending counts, which lists of dcgm-exporter up to 4.8.3 called counters, are gauges
 // under a new name, as in later lists (internal/pkg/counters of
 // https://github.com/NVIDIA/dcgm-exporter).
 func (f Field) named(wanted Names) []Field {
@@ -152,8 +138,8 @@ func (f Field) named(wanted Names) []Field {
 	return []Field{f}
 }
 
-// as returns the field under another name. Its help is that of the file unless the unit is
-// another one.
+// as returns the field under another name. It keeps the file's help unless the unit
+// changes.
 func (f Field) as(name string, scale float64) Field {
 	if name == f.Name {
 		return f

@@ -38,7 +38,7 @@ type ParseOptions struct {
 // blanks before a comment and before a quote, the type untyped, unknown fields
 // (unless Strict), options, trailing empty cells. Differences in meaning: type
 // histogram gives a histogram; summary is read as gauge; fields that cannot be
-// shown (texts that are no label, binary values) are left out; the second of
+// shown (texts that are not labels, binary values) are left out; the second of
 // two lines with one name is left out; the type of a DCGM_EXP_ counter is
 // checked like any other and kept as written, though the _COUNT ones go up and
 // down.
@@ -218,7 +218,7 @@ func computed(d *Descriptor) bool {
 }
 
 // duplicate reports whether an earlier row has the same name. Two names of one
-// field are no duplicates: they become two families.
+// field are not duplicates: they become two families.
 func (p *parser) duplicate(r *record) bool {
 	if line, ok := p.byName[r.Name]; ok {
 		p.warn(r.line, r.columns[0], "field %v is in line %d already; the row is left out", quoted(r.Name), line)

@@ -26,7 +26,7 @@ func (s Severity) String() string {
 }
 
 // Problem is one remark about a counters CSV.
-type Problem struct { //nolint:errname // a warning is no error
+type Problem struct { //nolint:errname // a warning is not an error
 	File     string // as in ParseOptions
 	Line     int    // from 1; 0 if the remark is about the whole file
 	Column   int    // in bytes, from 1; 0 if the remark is about the whole file or line
@@ -54,7 +54,7 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds what is said about one file: a file that is no CSV at all
+// maxProblems bounds the problems of one file: a file that is not a CSV at all
 // is bad in every line.
 const maxProblems = 1000
 
@@ -76,12 +76,12 @@ func (p *problems) add(s Severity, line, column int, format string, args ...any)
 		if s != Error || last < 0 {
 			return
 		}
-		p.list = slices.Delete(p.list, last, last+1) // what keeps the file from being used is said
+		p.list = slices.Delete(p.list, last, last+1) // errors that make the file unusable are kept
 	}
 	p.list = append(p.list, Problem{File: p.file, Line: line, Column: column, Severity: s, Message: fmt.Sprintf(format, args...)})
 }
 
-// lastWarning is the index of the last remark that is no error, -1 if all are errors.
+// lastWarning returns the index of the last warning, -1 if all problems are errors.
 func (p *problems) lastWarning() int {
 	for i, q := range slices.Backward(p.list) {
 		if q.Severity != Error {

@@ -28,7 +28,7 @@ type position struct {
 // does not have: it continues after a bad record, accepts blanks before a comment, and
 // keeps the position of each cell. It implements gocsv.CSVReader.
 type records struct {
-	text      []byte // what is left
+	text      []byte // unread part of the file
 	line      int    // of text's begin, from 1
 	problems  *problems
 	positions []position // of the good records
@@ -84,7 +84,7 @@ func (r *records) Read() ([]string, error) {
 }
 
 // next consumes the record that begins with line, and returns nil after it has reported
-// what is wrong with it. A bad record costs its first line only, so that an open quote
+// a bad record. A bad record costs its first line only, so that an open quote
 // does not hide what follows.
 func (r *records) next(line []byte) []string {
 	at := position{line: r.line}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Role is what a reading says of a device, whichever vendor it is of and whatever its name:
-// what a page or a terminal shows without knowing fields.
+// A Role is the meaning of a reading, such as temperature, independent of vendor and name, so that
+// a page or a terminal can show it without knowing fields.
 type Role string
 
 // The roles. Each has a unit, to which values of its readings convert (Role.Unit).

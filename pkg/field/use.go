@@ -10,8 +10,8 @@ var counters = [][2]ID{
 }
 
 // Use returns the type that a row of a counters CSV should give to a field: label for a
-// text, counter for what only goes up, gauge for any other number. It returns false for
-// what no row can show. A number as a label makes a new series with each value, and a
+// text, counter for a number that only goes up, gauge for any other number. It returns false for
+// readings that no row can show. A number as a label makes a new series with each value, and a
 // histogram, of any number, is the user's choice.
 func (d *Descriptor) Use() (Type, bool) {
 	id := d.ID

@@ -3,11 +3,10 @@ package field
 import (
 	"path"
 	"slices"
-	"strings"
 )
 
 // Vendor is a row of the table of vendors: what the kernel, the PCI bus and Kubernetes call the
-// GPUs of one maker, and the readings that only its GPUs have. Whoever has to tell vendors
+// GPUs of one maker, and the readings that only its GPUs have. Code that has to tell vendors
 // apart reads the row. An empty field means that the vendor has no such thing. Rows are
 // read-only.
 type Vendor struct {
@@ -73,11 +72,6 @@ var (
 
 // Vendors returns the rows of all vendors.
 func Vendors() []*Vendor { return slices.Clone(vendors) }
-
-// VendorByName returns the row with that name, in any case; nil if there is none.
-func VendorByName(name string) *Vendor {
-	return vendor(func(v *Vendor) bool { return strings.EqualFold(v.Name, name) })
-}
 
 // VendorByPCI returns the row with a PCI vendor id as sysfs writes it; nil if there is none.
 func VendorByPCI(id string) *Vendor {

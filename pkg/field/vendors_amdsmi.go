@@ -1,6 +1,6 @@
 package field
 
-// FirstAMDSMI is the first id of what only AMD SMI has of AMD's GPUs.
+// FirstAMDSMI is the first id of the readings that only AMD SMI has.
 const FirstAMDSMI ID = 10500
 
 // The fields of amdSMIFields.

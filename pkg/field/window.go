@@ -17,7 +17,7 @@ const (
 	cacheManager = "DCGM 4.6, DcgmCacheManager.cpp"
 )
 
-// windows is what is known, by library. It has no entry for what is not.
+// windows lists the known windows, by library.
 var windows = []struct {
 	first, last ID
 	Window
@@ -38,8 +38,8 @@ var windows = []struct {
 	{1005, 1005, Window{"AMD sysfs", "1 ms", betweenTicks, "Linux, kgd_pp_interface.h: mem_activity_acc"}},
 }
 
-// Windows returns what is known of how libraries make a reading, one for each library
-// of which something is. A name in a base unit has the windows of its reading.
+// Windows returns over which time libraries measure a reading, one Window for each library
+// where that is known. A name in a base unit has the windows of its reading.
 func Windows(d *Descriptor) []Window {
 	id := d.ID
 	if d.Factor != 0 {

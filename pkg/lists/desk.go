@@ -56,10 +56,10 @@ type Desk struct {
 	local  Local
 	engine Engine
 	events *events.Bus
-	usual  time.Duration // how long pauses and releases last by default; 0: until somebody ends them
+	usual  time.Duration // how long pauses and releases last by default; 0: until a command ends them
 	log    *zap.Logger
 
-	queue    chan struct{} // has one value while somebody holds a Turn
+	queue    chan struct{} // has one value while a caller holds a Turn
 	asked    chan string   // causes of reloads that wait for Run
 	changing atomic.Bool   // a list is being put into service
 	ends     ends          // of pauses and releases
@@ -80,7 +80,7 @@ type Options struct {
 	Local  Local
 	Engine Engine
 	Events *events.Bus   // gets an event for each list; nil: nothing does
-	Usual  time.Duration // how long pauses and releases last by default; 0: until somebody ends them
+	Usual  time.Duration // how long pauses and releases last by default; 0: until a command ends them
 	Logger *zap.Logger
 }
 

@@ -25,7 +25,7 @@ func (p *Parsed) list() List {
 	return List{Origin: p.Content.Name, Hash: p.Content.Hash(), Fields: p.Fields}
 }
 
-// Files reads and parses the local list: a counters CSV or a ConfigMap, with the configuration file beside it. It parses
+// Files reads and parses the local list: a counters CSV or a ConfigMap, and the configuration file. It parses
 // the lists of servers by the same rules. Read, Accept and the Parse methods are called by one goroutine at a time.
 type Files struct {
 	cfg     *config.Config

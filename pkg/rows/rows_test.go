@@ -352,7 +352,7 @@ func (b *bus) Publish(e events.Event) {
 	b.got = append(b.got, e)
 }
 
-// TestPublished: events wait for Run, whoever has read their rows, and Run does not wait for
+// TestPublished: events wait for Run, even if another caller has read their rows, and Run does not wait for
 // its timer.
 func TestPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func (c *Condition) Evaluate(s *State, v float64, at time.Time) Outcome {
 	if math.IsNaN(v) {
 		return Silent
 	}
-	bad := false
+	var bad bool
 	switch c.Test {
 	case AtLeast:
 		bad = v >= c.Threshold

@@ -139,8 +139,8 @@ const (
 	LinkErrorsPerHour     = 60
 	LinkRecoveriesPerHour = 10
 
-	// ThrottledPerHour is how long ThrottlingReasons may hold within an hour.
-	ThrottledPerHour = 15 * time.Minute
+	// MaxThrottled is how long ThrottlingReasons may hold within an hour.
+	MaxThrottled = 15 * time.Minute
 
 	// StragglerShare is how far a GPU's clock may be below the median of its peers. GPUs of one
 	// model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv 2208.11035).

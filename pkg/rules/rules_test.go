@@ -23,21 +23,21 @@ func TestEvaluate(t *testing.T) {
 		var s State
 		var got []string
 		for i, v := range values {
-			got = append(got, [...]string{"-", "well", "bad"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
+			got = append(got, [...]string{"-", "w", "b"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
 		}
-		if strings.Join(got, " ") != want {
+		if strings.Join(got, "") != want {
 			t.Errorf("%s: values %v are %q, want %q", what, values, got, want)
 		}
 	}
-	f("at least", Condition{id, AtLeast, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "well bad bad -")
-	f("at most", Condition{id, AtMost, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "bad bad well -")
-	f("equal", Condition{id, Equal, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "well bad well -")
-	f("a link that never was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, nan, 0}, "- - -")
-	f("a link that was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, 1, nan, 0, 0, 1}, "- well - bad bad well")
-	f("growth", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "- well bad bad bad well well")
-	f("a counter that is 0", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{0, 10}, "well bad")
-	f("a counter that was reset", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{100, 5, 9, 15}, "- - well bad")
-	f("readings far apart", Condition{id, Rises, 10, time.Minute}, 2*time.Minute, []float64{100, 119, 139, 140}, "- well bad well")
+	f("at least", Condition{id, AtLeast, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "wbb-")
+	f("at most", Condition{id, AtMost, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "bbw-")
+	f("equal", Condition{id, Equal, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "wbw-")
+	f("a link that never was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, nan, 0}, "---")
+	f("a link that was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, 1, nan, 0, 0, 1}, "-w-bbw")
+	f("growth", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "-wbbbww")
+	f("a counter that is 0", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{0, 10}, "wb")
+	f("a counter that was reset", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{100, 5, 9, 15}, "--wb")
+	f("readings far apart", Condition{id, Rises, 10, time.Minute}, 2*time.Minute, []float64{100, 119, 139, 140}, "-wbw")
 	f("what is seen elsewhere", Condition{id, Observed, 1, 0}, time.Second, []float64{5}, "-")
 }
 

@@ -1,5 +1,5 @@
-// Package verdict holds what is known of each device's health: ok, degraded, failed or unknown, with the
-// reason, since when, what was seen, and what to do about it. One part of the program, the health
+// Package verdict holds the verdict on each device's health: ok, degraded, failed or unknown, with the
+// reason, its beginning, the evidence, and the recommended action. One part of the program, the health
 // extension, makes verdicts and publishes them on a Board; everything else reads that Board, which is
 // empty where no verdicts are made. A Board can be used by any goroutine.
 package verdict
@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// State of a device's health, the worst last: what is not known can be anything but good.
+// State of a device's health, the worst last. An unknown state counts as worse than ok.
 type State uint8
 
 // States.
@@ -26,7 +26,7 @@ const (
 
 func (s State) String() string { return [...]string{"ok", "unknown", "degraded", "failed"}[s] }
 
-// Action is what a person or a program should do about a device. The texts are labels.
+// Action is the recommended action for a person or a program. The texts are labels.
 type Action string
 
 // Actions.
@@ -39,7 +39,7 @@ const (
 	ActionContact Action = "contact_vendor"
 )
 
-// Verdict is what is known of one device's health.
+// Verdict is the verdict on one device's health.
 type Verdict struct {
 	Device    collector.Device
 	Collector string // that knows it; "" if none does
@@ -47,11 +47,11 @@ type Verdict struct {
 	Reason    string    // code of the worst condition, fit for a label: "xid_79", "row_remap_failed"; "" if ok
 	Text      string    // the same in words
 	Action    Action    // never empty
-	Since     time.Time // when State and Reason became what they are
-	// Conditions are what is wrong now, the worst first; those whose State is OK are for
+	Since     time.Time // when State or Reason changed last
+	// Conditions are the present problems, the worst first. Conditions with the State OK are for
 	// information.
 	Conditions []Condition
-	// Unjudged are the rules for which the device has no reading.
+	// Unjudged lists the rules that cannot be evaluated, because the device lacks a reading.
 	Unjudged []Unjudged
 }
 

@@ -60,7 +60,7 @@ func uuidsOf(text string) (out []string) {
 	return out
 }
 
-// load makes all simulated GPUs busy or idle; what is one of the two words.
+// load makes all simulated GPUs busy or idle; what names the load.
 func (n *node) load(what string) error {
 	for _, f := range []string{"busy", "idle"} {
 		if f != what {

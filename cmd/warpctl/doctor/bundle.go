@@ -28,7 +28,7 @@ type Recorder interface {
 	Recording(ctx context.Context, name string, w io.Writer) error
 }
 
-// BundleOptions say what is in a bundle.
+// BundleOptions select the contents of a bundle.
 type BundleOptions struct {
 	NoRedact   bool
 	Recordings Recorder // nil: none. They cannot be redacted
@@ -101,7 +101,7 @@ func (r *Result) Bundle(ctx context.Context, w io.Writer, o BundleOptions) error
 	return z.Close()
 }
 
-// files are the names and contents of a bundle, but for recordings.
+// files returns the names and contents of a bundle's files, except recordings.
 func (r *Result) files(o BundleOptions) ([][2]string, error) {
 	var table strings.Builder
 	if err := r.Table(&table); err != nil {

@@ -25,7 +25,7 @@ const (
 	OK      Severity = "ok"
 )
 
-// Finding is what a check has found, and what to do about it.
+// Finding is the result of a check, with advice.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
@@ -33,7 +33,7 @@ type Finding struct {
 	Do       string   `json:"do,omitempty"`
 }
 
-// findings are those of one check.
+// findings collects the findings of one check.
 type findings struct {
 	check string
 	all   []Finding
@@ -43,8 +43,8 @@ func (f *findings) add(s Severity, do, format string, args ...any) {
 	f.all = append(f.all, Finding{f.check, s, fmt.Sprintf(format, args...), do})
 }
 
-// checks are made in this order, from what is below to what stands on it. A check that has
-// nothing to say on this machine adds nothing.
+// checks run in this order, the machine first, then the programs that depend on it. A check that
+// does not apply to this machine adds nothing.
 var checks = []struct {
 	name string
 	make func(*Facts, *findings)
@@ -155,7 +155,7 @@ func isNumbered(name, prefix string) bool {
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// closed adds what is wrong with device nodes that matter, and returns how many those are.
+// closed adds a finding for the device nodes that matter and cannot be opened, and returns their number.
 func closed(f *Facts, out *findings, nodes []Node, matters func(string) bool) (count int) {
 	by := map[string][]string{}
 	for _, n := range nodes {

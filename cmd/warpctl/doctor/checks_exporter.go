@@ -11,7 +11,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// The checks of what an exporter says, and of the servers that it asks.
+// The checks of an exporter's answers, and of the servers that it asks.
 
 func checkExporter(f *Facts, out *findings) {
 	e := &f.exporter
@@ -32,8 +32,8 @@ func checkExporter(f *Facts, out *findings) {
 	}
 }
 
-// advice is what to do about a cause of a collector or a device. Causes that are no
-// fault are not in it.
+// advice has the remedy for each cause of a collector or a device. It leaves out causes that are not
+// faults.
 var advice = map[string]string{
 	"hung_call":        "the driver hangs for this GPU: look for XIDs in the kernel log (dmesg); a reset of the GPU or a restart of the machine may be needed",
 	"stale_values":     "the library answers with old values: check the host engine (nv-hostengine), restart it",
@@ -223,8 +223,8 @@ func checkDelivery(r *apiv1.RemoteList, out *findings) {
 	}
 }
 
-// adviceOn is what to do about values that are absent, by the reason. Others are as they
-// should be, or follow from what the devices' check says.
+// adviceOn has the remedy for absent values, by their reason. Other reasons are
+// normal, or follow from a finding of the devices' check.
 var adviceOn = map[string]struct {
 	Severity
 	do string

@@ -1,6 +1,6 @@
-// Package doctor finds out what is wrong with an exporter and the machine below it, says
-// so in words with what to do, and makes a support bundle of what it has read. It works
-// without an exporter, without root and without GPUs: what it cannot read it names. It is
+// Package doctor finds problems of an exporter and of the machine below it, reports
+// them with advice, and makes a support bundle of the facts. It works
+// without an exporter, without root and without GPUs, and names the facts that it cannot read. It is
 // used by the command warpctl doctor only. It examines Linux machines; elsewhere it examines the exporter only.
 //
 // Every probe has a limit of time. One that hangs, as a driver or a file system can, is
@@ -25,7 +25,7 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// Exporter is what an *api.Client answers.
+// Exporter answers questions about an exporter, as an *apiv1.Client does.
 type Exporter interface {
 	URL() string
 	Devices(ctx context.Context) (*apiv1.Devices, error)

@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Facts are what the probes have found. What could not be read is absent, and Unread
+// Facts are the results of the probes. Facts that could not be read are absent, and Unread
 // says why.
 type Facts struct {
 	Version string    `json:"version"`
@@ -50,12 +50,12 @@ type Host struct {
 	User         string   `json:"user_id,omitempty"` // number
 	Groups       []string `json:"groups,omitempty"`  // numbers
 	Capabilities string   `json:"capabilities,omitempty"`
-	Container    string   `json:"container,omitempty"`    // what it runs in: Kubernetes, Docker …
+	Container    string   `json:"container,omitempty"`    // kind of container: Kubernetes, Docker …
 	DeviceRules  string   `json:"device_rules,omitempty"` // of cgroup v1
 	Synchronized *bool    `json:"clock_synchronized,omitempty"`
 }
 
-// NVIDIA is what the system has for NVIDIA's GPUs.
+// NVIDIA has the facts about NVIDIA's GPUs and driver.
 type NVIDIA struct {
 	GPUs        []PCI    `json:"gpus,omitempty"`
 	Module      string   `json:"kernel_module,omitempty"` // version
@@ -66,7 +66,7 @@ type NVIDIA struct {
 	Persistence bool     `json:"persistence_daemon,omitempty"`
 }
 
-// AMD is what the system has for AMD's GPUs.
+// AMD has the facts about AMD's GPUs and driver.
 type AMD struct {
 	GPUs   []PCI  `json:"gpus,omitempty"`
 	Module string `json:"kernel_module,omitempty"` // version, or "loaded"

@@ -19,7 +19,7 @@ import (
 // word. What no source has as a name and no pattern describes, it cannot know.
 type redactor struct {
 	names  map[string]string // lower case → pseudonym
-	others []string          // names that are no word, the longest first
+	others []string          // names that are not words, the longest first
 	counts map[string]int
 }
 
@@ -173,7 +173,7 @@ func kindOf(key string) string {
 
 const gone = "[redacted]"
 
-// Patterns of what is never kept, in the order in which they are replaced.
+// Patterns of secrets, in the order in which they are replaced.
 var secrets = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -203,7 +203,7 @@ var (
 	slurm   = regexp.MustCompile(`(?i)\b(job|uid)_([0-9]+)`)
 )
 
-// text replaces what is private in a text.
+// text replaces the private parts of a text.
 func (r *redactor) text(s string) string {
 	for _, p := range secrets {
 		s = p.pattern.ReplaceAllString(s, p.with)

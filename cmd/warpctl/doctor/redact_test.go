@@ -222,7 +222,7 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// Names that the API or the environment has in a place of their own are replaced wherever they stand, without a key beside them.
+// Names that the API or the environment reports in a separate field are replaced everywhere, even without a key next to them.
 func TestNamesOfTheAPI(t *testing.T) {
 	r := newRedactor()
 	f := &Facts{}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Settings are those of the exporter's configuration that doctor checks.
+// Settings has the settings of the exporter that doctor checks.
 type Settings struct {
 	Flags         []string // that were set: --name=value or NAME=value
 	KubeletSocket string   // "" if pods are not asked for

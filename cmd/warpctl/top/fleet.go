@@ -98,7 +98,7 @@ func (f *fleet) look(at *look) {
 	}
 }
 
-// look is what the detail view shows.
+// look selects the contents of the detail view.
 type look struct {
 	key
 	span   time.Duration       // of the plots
@@ -106,7 +106,7 @@ type look struct {
 	plots  map[quantity]string // names of the fields to plot
 }
 
-// state is what a node said last. It is immutable.
+// state is the last answer of a node. It is immutable.
 type state struct {
 	name     string // host name, or the address before the first answer
 	polls    int    // answers, so that each is used once
@@ -119,7 +119,7 @@ type state struct {
 	details  *details
 }
 
-// details are those of one device.
+// details has the fields and samples of one device.
 type details struct {
 	look
 	fields  []apiv1.Field
@@ -156,7 +156,7 @@ func (p *poller) run(ctx context.Context, interval time.Duration) {
 	}
 }
 
-// poll asks what is shown now and reports whether the node answers.
+// poll asks for the parts that the view shows, and reports whether the node answers.
 func (p *poller) poll(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -221,7 +221,7 @@ func rowsOf(devices *apiv1.Devices, fields *apiv1.Fields) []row {
 		d := &devices.Devices[i]
 		rows[i].Device = d
 		rows[i].take(byID[d.ID], d.Interval)
-		if d.State != "up" && d.State != "stalled" { // what it had is no longer true
+		if d.State != "up" && d.State != "stalled" { // its values are outdated
 			rows[i].reset()
 		}
 	}
@@ -264,7 +264,7 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 	return d
 }
 
-// history is what top has seen of a device, for plots.
+// history has the values of a device that top has received, for plots.
 type history struct {
 	times  []time.Time
 	values [][quantities]float32

@@ -27,7 +27,7 @@ const (
 // spans are those that plots can have.
 var spans = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute}
 
-// refresh is how often the screen shows what has come.
+// refresh is how often the screen shows new answers.
 const refresh = 250 * time.Millisecond
 
 type tick time.Time
@@ -331,7 +331,7 @@ func (m *model) resort(by int) {
 // listing is a table of the screen, in order.
 type listing struct {
 	ids    []string // of the lines, the same as long as they are of the same thing
-	keys   []key    // what they are of
+	keys   []key    // devices of the lines
 	lines  []string
 	head   string
 	titles []string // of the columns
@@ -418,10 +418,10 @@ func (m *model) about(r *row) string {
 	return join(": ", out, r.Reason)
 }
 
-// gap is the time after which a value no longer stands for what came after it.
+// gap is how long a value is valid if no other follows.
 func (m *model) gap() time.Duration { return 2*m.interval + time.Second }
 
-// details are those of the device that is shown, nil until they have come.
+// details returns the details of the device that is shown, nil until they have come.
 func (m *model) details() *details {
 	if d := m.states[m.device.node].details; d != nil && d.key == m.device {
 		return d

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Report is what all nodes said once, for scripts. What is not known is left out.
+// Report has one answer of each node, for scripts. It leaves out unknown values.
 type Report struct {
 	Time    time.Time      `json:"time"`
 	Nodes   []NodeReport   `json:"nodes"`

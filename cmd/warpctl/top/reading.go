@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// quantity is what top shows of a device, from whichever vendor and under whichever of
-// its names it comes.
+// quantity is a value of a device that top shows, independent of the vendor and of the
+// field's name.
 type quantity uint8
 
 const (
@@ -109,8 +109,8 @@ func (v *values) take(fields []apiv1.Field, interval float64) {
 				v.limits[reason] = *f.Value > 0
 			}
 		}
-		q := quantity(slices.Index(roles[:], field.Role(f.Role)))
-		if q >= quantities || v.field[q] != "" && rank[q] <= f.Rank {
+		q := slices.Index(roles[:], field.Role(f.Role))
+		if q < 0 || v.field[q] != "" && rank[q] <= f.Rank {
 			continue
 		}
 		factor := field.UnitFactor(f.Unit, roles[q].Unit())
@@ -130,7 +130,7 @@ func old(f *apiv1.Field, interval float64) bool {
 	return f.Age != nil && *f.Age > max(5, 3*cmp.Or(f.Interval, interval))
 }
 
-// row is a device with what is shown of it.
+// row is a device with the values that are shown.
 type row struct {
 	*apiv1.Device
 	values
@@ -150,7 +150,7 @@ func (r *row) part() bool {
 	return r.Kind != "gpu" && r.Kind != "instance" && r.Kind != "compute instance"
 }
 
-// number is the GPU's index with what is below it.
+// number returns the GPU's index, followed by the parts below it.
 func (r *row) number() string {
 	out := r.GPU
 	if i := r.Instance; i != nil {
@@ -168,7 +168,7 @@ func (r *row) number() string {
 	return cmp.Or(out, r.ID)
 }
 
-// model is what the device is, without the vendor's name, which says nothing in a list of
+// model returns the device's model without the vendor's name, which is redundant in a list of
 // its GPUs.
 func (r *row) model() string {
 	name := r.Model
@@ -197,7 +197,7 @@ func user(u *apiv1.User) string {
 	return u.Container
 }
 
-// users are those of the device, or else its processes.
+// users returns the device's users, or its processes if it has no users.
 func (r *row) users() string {
 	var out []string
 	for i := range r.Users {

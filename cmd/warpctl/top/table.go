@@ -18,14 +18,14 @@ import (
 type column[T any] struct {
 	title string
 	width int  // the least
-	grow  bool // it takes what is left over
+	grow  bool // it gets the remaining width
 	right bool
 	rank  int // the highest are left out first if there is no room; 0 never is
 	text  func(*T) string
 	value func(*T) float64 // to sort by, the largest first; nil: by the text
 }
 
-// widths are those of the columns in a line of that width, 0 for those left out.
+// widths returns the widths of the columns in a line of that width, 0 for columns left out.
 func widths[T any](columns []column[T], width int) []int {
 	out := make([]int, len(columns))
 	left, shown := width+1, len(columns)
@@ -194,7 +194,7 @@ type nodeRow struct {
 	hottest           float64
 }
 
-// sum adds what is known.
+// sum adds the known values.
 type sum struct {
 	of      float64
 	n       int
@@ -267,7 +267,7 @@ func (s *state) condition() string {
 	return "answers"
 }
 
-// trouble is what is wrong with the node, in words; empty: nothing.
+// trouble describes the node's problems; it is empty if there are none.
 func (s *state) trouble() string {
 	if !s.silent.IsZero() {
 		return s.err
@@ -387,7 +387,7 @@ func processColumns(states []*state) []column[process] {
 	return out
 }
 
-// fieldColumns are those of the fields of one device.
+// fieldColumns returns the columns of the table of one device's fields.
 func fieldColumns() []column[apiv1.Field] {
 	age := func(f *apiv1.Field) float64 {
 		if f.Age == nil {

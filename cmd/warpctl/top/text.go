@@ -101,7 +101,7 @@ func (g *glyphs) fit(s string, width int, right bool) string {
 }
 
 // plot draws values, one per cell, in that many lines, the highest line first. NaN
-// is a gap; what is out of the range is at its edge. A value that is known is never
+// is a gap; a value out of the range is drawn at its edge. A value that is known is never
 // without ink.
 func (g *glyphs) plot(values []float64, low, high float64, lines int) []string {
 	levels := len(g.steps) - 1

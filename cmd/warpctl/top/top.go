@@ -1,7 +1,7 @@
 // Package top shows what nodes are doing in a terminal: their GPUs, one GPU with plots and
 // all its fields, processes and owners. It asks exporters through their JSON API, or
-// what answers as one does, each over one connection and one question at a time, and
-// holds a few minutes of what it has seen. It is used by the command warpctl top only.
+// servers with the same API, each over one connection and one question at a time, and
+// holds a few minutes of their answers. It is used by the command warpctl top only.
 //
 // Update and View of the model neither wait nor ask: one goroutine per node does, and
 // they take its newest answer. Run ends all that it has started.

@@ -140,7 +140,7 @@ func (m *model) nothing() string {
 	return "nothing to show"
 }
 
-// title names the node, or counts them, and says what is wrong.
+// title names the node, or counts the nodes, and names their problems.
 func (m *model) title() string {
 	var gpus, lost, silent, simulated int
 	for i := range m.rows {
@@ -281,7 +281,7 @@ func (m *model) most() int {
 // page is how far a page key moves.
 func (m *model) page() int { return max(m.height-6, 1) }
 
-// plots are those of the details.
+// plots lists the plots of the detail view.
 var plots = []struct {
 	quantity
 	name string
@@ -373,8 +373,8 @@ func event(e *apiv1.Event) string {
 	return join("  ", e.Time.Local().Format(time.TimeOnly), strings.ReplaceAll(e.Kind, "_", " "), e.Text)
 }
 
-// plot draws one quantity of a device over the span, from what the node has kept, else
-// from what was seen.
+// plot draws one quantity of a device over the span, from the node's history, else
+// from the answers so far.
 func (m *model) plot(r *row, q quantity, name string, top quantity, unit float64, text string, lines int) []string {
 	n, span := m.plotWidth(), spans[m.span]
 	points := m.histories[r.key()].points(q, m.now, span, m.gap(), n)

@@ -1,5 +1,5 @@
-// Package extension is the health extension: it joins the rules (package health) with what they judge, the readings and
-// states of devices, early signs (signs), the kernel's log (kernellog) and the PCI bus (pci), and with who acts on
+// Package extension is the health extension. It joins the rules (package health) with their inputs, which are readings and
+// states of devices, early signs (signs), the kernel's log (kernellog) and the PCI bus (pci), and with the consumers of
 // verdicts (consumer). Verdicts go to the core's board, changes of them to its bus of events.
 package extension
 
@@ -23,7 +23,7 @@ type Extension struct {
 	parts
 }
 
-// parts are what Start has built.
+// parts holds the parts that Start has built.
 type parts struct {
 	watch *health.Watch
 	host  *hostEvents

@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// Sources of observations that are no collectors.
+// Sources of observations that are not collectors.
 const (
 	sourceKernelLog = "kernel log"
 	sourcePCI       = "pci"
@@ -54,8 +54,8 @@ type hostEvents struct {
 	unserved map[pci.Address]bool
 }
 
-// maxUnserved is how many boards the log alone can name: what it says of further ones counts
-// for none of them, as each has series, and may have a verdict.
+// maxUnserved is how many boards the log alone can name, because each has series, and may have a verdict. Lines about
+// further boards count for no board.
 const maxUnserved = 64
 
 // newHostEvents returns the second sources. Nothing is read before their stages run.
@@ -168,7 +168,7 @@ func (w *hostEvents) kernel(e kernellog.Event) {
 	}
 }
 
-// detail is what a line says of an XID in addition to its code.
+// detail returns a line's information about an XID, without its code.
 func detail(e *kernellog.Event, unknown bool) string {
 	var b strings.Builder
 	if unknown {
@@ -233,7 +233,7 @@ func (w *hostEvents) changed(g pci.Gone, over bool) {
 	}
 }
 
-// serving says which GPUs collectors serve, and of which vendors these are all that the driver has.
+// serving returns the GPUs that collectors serve, and the vendors whose GPUs are all served.
 func serving(e engine, known []verdict.Verdict, hidden map[*field.Vendor]bool) pci.Serving {
 	out := pci.Serving{Complete: map[*field.Vendor]bool{}, GPUs: map[pci.Address]bool{}}
 	others := map[string]bool{}
@@ -264,8 +264,8 @@ func serving(e engine, known []verdict.Verdict, hidden map[*field.Vendor]bool) p
 	return out
 }
 
-// hiddenVendors are those of which the exporter was asked to serve some GPUs only, or of which
-// the container shows some only.
+// hiddenVendors returns the vendors with GPUs that the user's selection excludes, or that
+// the container hides.
 func hiddenVendors(cfg *config.Config, lookup func(string) (string, bool)) map[*field.Vendor]bool {
 	named, _ := cfg.GPUs.Named()
 	some := len(named) > 0 || !cfg.GPUs.MatchWhole(0)

@@ -16,7 +16,7 @@ type Settings struct {
 	Rules         []string // NAME=off, NAME=on or NAME=NUMBER
 	KernelLog     string   // KernelLogAuto, KernelLogOff or a path
 	ExpectedGPUs  int      // 0: unknown
-	AMDSocket     string   // where AMD's device plugin asks; "": nobody answers it
+	AMDSocket     string   // where AMD's device plugin asks; "": there is no such socket
 	NodeCondition bool     // write a condition of the Kubernetes node
 	NodeEvents    bool     // write events of the Kubernetes node
 	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
@@ -36,10 +36,11 @@ const (
 	KernelLogOff  = "off"
 )
 
+const group config.Group = "Health of devices"
+
 const (
-	group         config.Group = "Health of devices"
-	flagDirectory              = "health-directory"
-	flagAMDSocket              = "health-amd-socket"
+	flagDirectory = "health-directory"
+	flagAMDSocket = "health-amd-socket"
 )
 
 func defaults() Settings { return Settings{Mode: ModeOn, KernelLog: KernelLogAuto} }

@@ -166,6 +166,6 @@ func (s *Server) Run(ctx context.Context) error {
 // remove removes the socket, unless another process has put its own in the place.
 func (s *Server) remove() {
 	if info, err := os.Lstat(s.path); err == nil && os.SameFile(info, s.file) {
-		_ = os.Remove(s.path) // what is left refuses connections, and the next start replaces it
+		_ = os.Remove(s.path) // a socket that stays refuses connections, and the next start replaces it
 	}
 }

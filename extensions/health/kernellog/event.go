@@ -54,7 +54,7 @@ type Event struct {
 	// the driver was loaded: the line is repeated whenever they are read.
 	Count int
 	Total bool
-	Text  string // the line, of which control characters and what is too long are gone
+	Text  string // the line, without control characters, cut at maxText
 }
 
 // maxText bounds Event.Text, maxWord other texts of a line.
@@ -63,8 +63,8 @@ const (
 	maxWord = 64
 )
 
-// marks are what all lines of interest contain. They are searched for before anything is
-// parsed: almost every line of a kernel's log has none.
+// marks are texts; every line of interest contains one. The parser looks for them first,
+// because almost every line of a kernel's log has none.
 var marks = [][]byte{[]byte("NVRM: "), []byte("amdgpu"), []byte("SXid ("), []byte("Bus Error: severity="), []byte("VRAM is lost")}
 
 // relevant reports whether a record can be of interest.
@@ -79,14 +79,14 @@ func relevant(record []byte) bool {
 
 // parser reads lines. It remembers the GPU that a line has named for those that follow it:
 // NVIDIA's driver writes "The NVIDIA GPU 0000:b3:00.0 (PCI ID: …) installed in this system has
-// fallen off the bus" in three lines, of which some kernels make records of their own.
+// fallen off the bus" in three lines, which some kernels log as separate records.
 type parser struct {
 	named pci.Address
 	left  int // lines of the driver that can still be about it
 }
 
-// parse reads a line of the kernel's log, without its prefix. device is what the kernel says in
-// addition, "+pci:0000:3b:00.0", or "". ok is false for lines that say nothing of faults of a GPU
+// parse reads a line of the kernel's log, without its prefix. device is the kernel's name of the
+// device, "+pci:0000:3b:00.0", or "". ok is false for lines that report no fault of a GPU
 // or NVSwitch.
 func (p *parser) parse(line, device string) (e Event, ok bool) {
 	switch {
@@ -150,7 +150,7 @@ func (e *Event) xid(rest string) (ok bool) {
 	return true
 }
 
-// phrase is what a line of a kind contains, in this order.
+// phrase has the texts that a line of a kind contains, in this order.
 type phrase struct {
 	kind  Kind
 	first string
@@ -231,7 +231,7 @@ func (e *Event) aer(line string) bool {
 	return true
 }
 
-// rasPhrases come after a number. Lines that say "in total" repeat what others have said.
+// rasPhrases come after a number. Lines with "in total" repeat other lines.
 var rasPhrases = []phrase{
 	{RASUncorrected, " uncorrectable hardware errors detected in ", " block"},
 	{RASCorrected, " correctable hardware errors detected in ", " block"},
@@ -262,7 +262,7 @@ func (e *Event) link(text string) {
 	}
 }
 
-// after is what follows the first mark that a text has.
+// after returns the text behind the first of the marks that it contains.
 func after(text string, marks ...string) string {
 	for _, m := range marks {
 		if _, rest, found := strings.Cut(text, m); found {
@@ -291,7 +291,7 @@ func number(text string) (n int, rest string, ok bool) {
 	return n, text[i:], err == nil
 }
 
-// word is what a text has up to its first character that is no letter, digit or underscore.
+// word returns the letters, digits and underscores at the beginning of a text.
 func word(text string) string {
 	end := strings.IndexFunc(text, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')

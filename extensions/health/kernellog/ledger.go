@@ -28,14 +28,14 @@ const (
 	maxCodes  = 64 // labels; other codes are "other"
 )
 
-// GPU is what a report is about.
+// GPU is the subject of a report.
 type GPU struct {
 	Address pci.Address
 	Number  string // label gpu; "": no collector serves it
 }
 
-// Ledger counts what is reported of devices once, whichever witness reports it. Its methods can
-// be called by any goroutine.
+// Ledger counts each fault once, even if both the driver and the kernel's log report it. Any goroutine
+// may call its methods.
 type Ledger struct {
 	window time.Duration
 	now    func() time.Time
@@ -62,7 +62,7 @@ type eventKey struct {
 	part    string
 }
 
-// reports are those of an XID of a GPU that are not decided.
+// reports holds the undecided reports of an XID of a GPU.
 type reports struct {
 	gpu    GPU
 	code   int
@@ -79,8 +79,8 @@ type lines struct {
 	n, matched           int // reports of the driver that they were matched with
 }
 
-// NewLedger returns an empty Ledger. Reports of two witnesses that are no further apart than
-// window are of the same XID.
+// NewLedger returns an empty Ledger. Reports of the driver and of the log within window count as
+// the same XID.
 func NewLedger(window time.Duration) *Ledger {
 	return &Ledger{
 		window: window, now: time.Now,

@@ -149,7 +149,7 @@ func (l *Log) open() error {
 	l.fd, l.inode, l.position = fd, st.Ino, 0
 	l.regular = st.Mode&unix.S_IFMT == unix.S_IFREG
 	fifo := st.Mode&unix.S_IFMT == unix.S_IFIFO
-	l.skip = l.skip && !fifo // of what is in a FIFO, nothing was there before
+	l.skip = l.skip && !fifo // everything in a FIFO is new
 	l.live = fifo
 	l.offset = time.Duration(time.Now().UnixNano()) - l.uptime()
 	if !l.up.Swap(true) {
@@ -167,7 +167,7 @@ func (l *Log) close() {
 	l.partial, l.overlong, l.pending = l.partial[:0], false, record{}
 }
 
-// complain says once why the log is not read, and what to do.
+// complain logs once why the kernel's log is not read, with advice.
 func (l *Log) complain(err error) {
 	if l.complained {
 		return
@@ -381,7 +381,7 @@ func (l *Log) kept() file.Private {
 	return file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}
 }
 
-// uptime is the clock of the kernel's log, but for drift.
+// uptime returns the clock of the kernel's log, without its drift.
 func uptime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) // it is there

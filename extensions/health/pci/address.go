@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Address is that of a PCI function. The zero Address is a bridge of the processor's, never a
-// GPU's.
+// Address is the address of a PCI function. The zero Address belongs to a bridge of the processor, never to a
+// GPU.
 type Address struct {
 	Domain                uint32
 	Bus, Device, Function uint8
@@ -38,7 +38,7 @@ func of(m []string) (a Address, ok bool) {
 	return Address{uint32(hex(m[1])), uint8(hex(m[2])), uint8(hex(m[3])), uint8(hex(m[4]))}, true
 }
 
-// Board is the address without the function: that of the whole board, by which drivers name it
+// Board returns the address without the function, which is the board's. Drivers name it
 // in the kernel's log.
 func (a Address) Board() Address { a.Function = 0; return a }
 

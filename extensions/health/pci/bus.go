@@ -1,8 +1,8 @@
 // Package pci finds the GPUs that are on the PCI bus, and compares them with those that collectors
-// serve. The answer is one metric: warpgauge_gpus_missing{basis,pci_bus_id,slot}, of which
-// sum() is how many GPUs are missing on this node. A GPU that is on the bus and that no collector
+// serve. The answer is one metric, warpgauge_gpus_missing{basis,pci_bus_id,slot}, whose
+// sum() is the number of missing GPUs of this node. A GPU that is on the bus and that no collector
 // serves has a series of its own (basis="pci"), with its slot; one that was served before and is
-// on the bus no longer, too (basis="last_known"); what is left below --expected-gpus has one series
+// no longer on the bus, too (basis="last_known"); the rest of --expected-gpus has one series
 // without an address (basis="flag"). A basis that finds nothing missing has a series of 0; one that
 // cannot be judged now has none. Alert on warpgauge_gpus_missing > 0.
 //
@@ -25,7 +25,7 @@ type Board struct {
 	Vendor  *field.Vendor
 	Switch  bool
 	Driver  string // kernel module that it is bound to; "": none
-	Slot    string // name of the slot that it is in, or that what it is behind is in; "": not known
+	Slot    string // name of its slot, or of the slot of a bridge above it; "": not known
 	// Port is the port that it is connected to, which reports errors of the connection as its
 	// own. The zero Address: not known.
 	Port    Address
@@ -41,14 +41,14 @@ type Board struct {
 // maxBoards bounds what a scan returns.
 const maxBoards = 256
 
-// Bus reads what is on the bus.
+// Bus reads the devices of the PCI bus.
 type Bus struct{ root string }
 
 // NewBus returns a Bus of the sysfs and procfs below root; "" is "/".
 func NewBus(root string) Bus { return Bus{filepath.Join("/", root)} }
 
-// Boards lists the GPUs and switches of known vendors, in the order of their addresses. Errors: that there
-// is no bus, or that it cannot be read.
+// Boards lists the GPUs and switches of known vendors, in the order of their addresses. It returns an error
+// if the bus is absent or cannot be read.
 func (b Bus) Boards() ([]Board, error) {
 	devices := filepath.Join(b.root, "sys/bus/pci/devices")
 	entries, err := os.ReadDir(devices)
@@ -103,7 +103,7 @@ func (b Bus) describe(board *Board, dir string) {
 	}
 }
 
-// slots are the names of slots by the address of what is in them.
+// slots returns the names of slots by the address of the board in each.
 func (b Bus) slots() map[Address]string {
 	dir := filepath.Join(b.root, "sys/bus/pci/slots")
 	entries, _ := os.ReadDir(dir) // none: the firmware names no slots

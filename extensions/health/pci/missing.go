@@ -31,7 +31,7 @@ const (
 	forget = 10 * time.Minute
 )
 
-// Serving is what collectors serve at one time.
+// Serving lists the GPUs that collectors serve at one time.
 type Serving struct {
 	// Complete are the vendors all of whose GPUs are served, as far as the driver has them: a
 	// collector is up, and neither the user's selection nor the container hides any.
@@ -138,7 +138,7 @@ func (m *Missing) compare(now time.Time) {
 	m.publish(bases)
 }
 
-// elsewhere reports whether what is served is of another machine: a remote host engine's.
+// elsewhere reports whether the served GPUs are in another machine, as with a remote host engine.
 func (m *Missing) elsewhere(boards []Board, s *Serving) bool {
 	return len(s.GPUs) > 0 && !slices.ContainsFunc(boards, func(b Board) bool { return s.GPUs[b.Address.Board()] })
 }
@@ -161,7 +161,7 @@ func (b *Board) text() string {
 	return where + " with driver " + b.Driver + ", and no collector finds it"
 }
 
-// note compares what is missing now with what was before.
+// note compares the GPUs missing now with those missing before.
 func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time.Time) {
 	for at, g := range gone {
 		c := m.lack[at]

@@ -187,7 +187,7 @@ func (s *Signs) decideDevice(d *device) {
 		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)
 	}
 	if d.slowed.used {
-		most := rules.ThrottledPerHour.Seconds()
+		most := rules.MaxThrottled.Seconds()
 		d.slowed.advance(s.now)
 		s.update(d, alarmThrottled, d.slowed.total >= most, d.slowed.total <= most/3)
 	}

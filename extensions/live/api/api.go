@@ -41,7 +41,7 @@ const Prefix = "/api/v1/"
 var openAPI []byte
 
 // Options are where the answers come from. All functions are called by many goroutines
-// and must not block. View and Status are needed; what is nil is not known.
+// and must not block. View and Status are required; a nil option means unknown.
 type Options struct {
 	Hostname, Version string
 	Recording         string // name of the recording that is replayed; "": it is now
@@ -56,7 +56,7 @@ type Options struct {
 	Lists Lists
 	// Interval is how often a reading is taken.
 	Interval func(field.Reading) time.Duration
-	// Counts are the series that the exporter counts from what happens.
+	// Counts returns the series that count events.
 	Counts func() []exposition.Count
 	// Users are the pods and jobs of a device, Processes the processes on it. Neither is set
 	// if names are to be left out.
@@ -65,7 +65,7 @@ type Options struct {
 	// Viewed is called when a client asks for processes, about once a second as long as there
 	// is a stream.
 	Viewed func()
-	// Events is the log of what has happened. Nil: there are no events.
+	// Events is the log of events. Nil: there are no events.
 	Events *Log
 	States *events.States // since when devices are in their states; nil: unknown
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
@@ -128,7 +128,7 @@ type API struct {
 	sending  atomic.Int64 // bytes of the answers that are being sent
 }
 
-// Bounds of what all clients together can have of this process.
+// Bounds of all clients' use of this process together.
 const (
 	maxQuery    = 8 << 10  // bytes
 	maxValues   = 256      // of a parameter
@@ -184,7 +184,7 @@ func (a *API) Close() { a.streams.close() }
 // Paths are those that are answered.
 func (a *API) Paths() []string { return slices.Clone(a.paths) }
 
-// answer serves a path whose answer is the JSON of what f returns.
+// answer serves a path with the JSON of the result of f.
 func (a *API) answer(name string, parameters []string, f func(*query) (any, error)) {
 	a.handle(name, parameters, func(w http.ResponseWriter, r *http.Request, q *query) error {
 		return a.writeJSON(w, r, func() (any, error) { return f(q) })
@@ -218,11 +218,11 @@ func (a *API) handle(name string, parameters []string, f func(http.ResponseWrite
 	})
 }
 
-// query is what a client asks for.
+// query has a client's parameters.
 type query struct{ url.Values }
 
-// parseQuery refuses other methods, pages of other sites in a browser, and what a person
-// has misspelt.
+// parseQuery refuses other methods, pages of other sites in a browser, and unknown
+// parameters.
 func parseQuery(r *http.Request, known []string) (*query, error) {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
@@ -320,7 +320,7 @@ func (a *API) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// writeJSON answers with the JSON of what f returns, compressed if the client takes that.
+// writeJSON answers with the JSON of the result of f, compressed if the client accepts that.
 func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, f func() (any, error)) error {
 	zip := exposition.AcceptsGzip(strings.Join(r.Header["Accept-Encoding"], ","))
 	body, zipped, err := a.encode(r.Context(), zip, f)

@@ -59,7 +59,7 @@ func NewLog(now func() time.Time) *Log {
 	return &Log{now: now, kinds: map[string][]numbered{}, clocks: map[string]time.Time{}}
 }
 
-// Subscribe makes the Log keep what is published on a bus. It is called before Run.
+// Subscribe makes the Log keep the events of a bus. It is called before Run.
 func (l *Log) Subscribe(bus *events.Bus) {
 	l.bus = bus.Subscribe(maxPublished, events.XID, events.KernelLog, events.Clock, events.DeviceState, events.CollectorState,
 		events.Reload, events.Failover, events.Recording, events.Health)

@@ -122,7 +122,7 @@ func (c *chosen) of(list field.List) field.List {
 	return field.List{Fields: slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return !c.field(f.Name) })}
 }
 
-// forms are what fields have without a value.
+// forms holds the properties of fields that do not depend on values.
 type forms struct {
 	intervals map[field.ID]time.Duration
 	counts    map[countKey][]exposition.Count
@@ -175,8 +175,8 @@ func (x *forms) append(to []apiv1.Field, n *node, d *absence.Device, f *absence.
 		one := form
 		one.Labels, one.Value = pairs(v.Labels), number(v.Value)
 		one.Role, one.Rank = roleOf(f.Field, v.Labels)
-		// The time is that of the last reading of the device. Of a field that is read less often
-		// it is not known when that was.
+		// The time is the device's last reading. For a field that is read less often
+		// the time of its reading is unknown.
 		if age := n.now.Sub(v.Time); age >= 0 && one.Interval > 0 && one.Interval <= every.Seconds() {
 			seconds := age.Truncate(time.Millisecond).Seconds()
 			one.Age = &seconds
@@ -200,7 +200,7 @@ func (x *forms) append(to []apiv1.Field, n *node, d *absence.Device, f *absence.
 	return to
 }
 
-// sheet is what the columns of a source are for a stream.
+// sheet describes the columns of a source for a stream.
 type sheet struct {
 	fields   []*field.Field       // that are asked for
 	byDevice []map[field.ID][]int // columns of each device by their reading
@@ -233,15 +233,6 @@ func number(v float64) *float64 {
 		return nil
 	}
 	return &v
-}
-
-// intervals is how often each reading of a list is taken.
-func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
-	out := map[field.ID]time.Duration{}
-	for _, r := range list.Readings() {
-		out[r.Desc.ID] = o.Interval(r)
-	}
-	return out
 }
 
 // readingOf is the reading that a field shows or is computed from.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"time"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/field"
@@ -40,6 +41,15 @@ func (o *Options) list() (*apiv1.List, error) {
 		out.Fields = append(out.Fields, l)
 	}
 	return out, nil
+}
+
+// intervals is how often each reading of a list is taken.
+func (o *Options) intervals(list field.List) map[field.ID]time.Duration {
+	out := map[field.ID]time.Duration{}
+	for _, r := range list.Readings() {
+		out[r.Desc.ID] = o.Interval(r)
+	}
+	return out
 }
 
 // remoteList returns what became of the list of a server; nil if no server is asked.

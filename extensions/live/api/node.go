@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// node is what is known at one time: the devices of all collectors, each once.
+// node is the state of the node at one time: the devices of all collectors, each once.
 type node struct {
 	now        time.Time
 	view       *view.View
@@ -22,7 +22,7 @@ type node struct {
 	o          *Options
 }
 
-// device is a device with what supplies its values.
+// device is a device with its collector and source.
 type device struct {
 	*session.DeviceStatus
 	collector *session.CollectorStatus
@@ -30,8 +30,8 @@ type device struct {
 	index     int          // in source.Devices
 }
 
-// rank says which of two collectors' words on a device count: that of the one which
-// supplies values, of these the one for which it is up.
+// rank orders collectors that report the same device: first the one that supplies its values, then
+// the one that has it up.
 func (d *device) rank() int {
 	rank := 0
 	if d.source != nil {

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// History is what /api/v1/samples answers from: *history.History.
+// History supplies the samples for /api/v1/samples; *history.History does.
 type History interface {
 	Series(history.Match) []history.Series
 	Samples(s history.Series, from, until int64) iter.Seq2[int64, float64]

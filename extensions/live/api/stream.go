@@ -43,12 +43,12 @@ type streams struct {
 	api *API
 
 	mu     sync.Mutex
-	feeds  map[string]*feed // by what is asked for
+	feeds  map[string]*feed // by query
 	open   int
 	closed bool
 }
 
-// client is one of them. Its handler sends what is in parts.
+// client is one client of a feed. Its handler sends the parts.
 type client struct {
 	parts  chan []byte
 	unsent atomic.Int64  // bytes in parts
@@ -507,7 +507,7 @@ func encode(v any) []byte {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic("api: encode: " + err.Error()) // what is no number is null
+		panic("api: encode: " + err.Error()) // NaN and infinities became null before
 	}
 	return []byte(strings.TrimSuffix(b.String(), "\n"))
 }

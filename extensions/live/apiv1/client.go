@@ -47,7 +47,7 @@ type Client struct {
 	http  *http.Client
 }
 
-// ClientOptions are what the address does not say.
+// ClientOptions has the options that an address cannot express.
 type ClientOptions struct {
 	TLS       *tls.Config // nil: the system's certificate authorities
 	UserAgent string      // "warpgauge/VERSION"
@@ -126,7 +126,7 @@ type SamplesQuery struct {
 	Points        int
 }
 
-// Samples asks for what was sampled of a device's field.
+// Samples asks for the samples of a device's field.
 func (c *Client) Samples(ctx context.Context, s SamplesQuery) (*Samples, error) {
 	q := url.Values{"device": {s.Device}, "field": {s.Field}}
 	setTime(q, "since", s.Since)

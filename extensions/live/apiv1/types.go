@@ -1,4 +1,4 @@
-// Package apiv1 is what programs that ask an exporter need: the types of its JSON API and a client. It has no
+// Package apiv1 is for programs that ask an exporter: the types of its JSON API and a client. It has no
 // part of the server (extensions/live/api), so warpctl links nothing that samples or serves.
 //
 // A Client's methods may be called from any goroutine; none starts a goroutine that outlives the call.
@@ -57,7 +57,7 @@ type Device struct {
 	Processes  []Process         `json:"processes,omitempty"`
 }
 
-// Instance is what a part of a GPU has (MIG, AMD's partitions).
+// Instance describes a part of a GPU (MIG, AMD's partitions).
 type Instance struct {
 	Profile   string `json:"profile,omitempty"` // "1g.10gb"
 	ID        string `json:"id,omitempty"`
@@ -104,7 +104,7 @@ type Field struct {
 	Help      string            `json:"help,omitempty"`
 	Type      string            `json:"type"` // gauge, counter, histogram, untyped, label
 	Unit      string            `json:"unit,omitempty"`
-	Role      string            `json:"role,omitempty"`           // what it says of the device, whatever its name: temperature, memory_used …
+	Role      string            `json:"role,omitempty"`           // meaning of the series, whatever its name: temperature, memory_used …
 	Rank      int               `json:"role_rank,omitempty"`      // of several series of a device with one role, the one with the lowest rank counts
 	Window    float64           `json:"window_seconds,omitempty"` // over which the driver averages
 	Interval  float64           `json:"interval_seconds,omitempty"`
@@ -171,7 +171,7 @@ type Health struct {
 	Time    time.Time      `json:"time"`
 	State   string         `json:"state"` // the worst of the devices: ok, degraded, failed, unknown
 	Ready   bool           `json:"ready"`
-	Reasons []string       `json:"reasons,omitempty"` // why it is not ready, and what else is wrong
+	Reasons []string       `json:"reasons,omitempty"` // why it is not ready, and other problems
 	Devices []DeviceHealth `json:"devices"`
 }
 
@@ -184,8 +184,8 @@ type DeviceHealth struct {
 	Text       string            `json:"text,omitempty"`   // the same in words
 	Action     string            `json:"action,omitempty"` // none, drain, reset_gpu, reboot, replace, contact_vendor
 	Since      *time.Time        `json:"since,omitempty"`
-	Conditions []HealthCondition `json:"conditions,omitempty"` // what is wrong now, the worst first
-	Unjudged   []HealthUnjudged  `json:"unjudged,omitempty"`   // rules for which the device has no reading
+	Conditions []HealthCondition `json:"conditions,omitempty"` // present problems, the worst first
+	Unjudged   []HealthUnjudged  `json:"unjudged,omitempty"`   // rules that cannot be evaluated: the device lacks a reading
 }
 
 // HealthUnjudged is a rule that says nothing of a device, and why.
@@ -226,7 +226,7 @@ type List struct {
 	Fields    []ListField    `json:"fields"`
 }
 
-// ListProposal is a change that somebody wanted, and the answer.
+// ListProposal is a requested change, and the answer.
 type ListProposal struct {
 	By     string    `json:"by"`   // SIGHUP, "POST /-/reload", "file change", the URL of a server
 	What   string    `json:"what"` // reload, list, profiling, release
@@ -235,7 +235,7 @@ type ListProposal struct {
 	Text   string    `json:"text,omitempty"`
 }
 
-// RemoteList is what became of the list that a server delivered last.
+// RemoteList reports the outcome of the list that a server delivered last.
 type RemoteList struct {
 	Mode        string    `json:"mode"`   // report, apply
 	Status      string    `json:"status"` // waiting, applied, reported, refused, failed, ended, unreachable
@@ -265,7 +265,7 @@ type ListField struct {
 	Roles    []Role  `json:"roles,omitempty"`
 }
 
-// Role is what series of a field say of a device, whatever the field's name.
+// Role is the meaning of a field's series, whatever the field's name.
 type Role struct {
 	Role  string `json:"role"`
 	Label string `json:"label,omitempty"` // value of one of the series' labels; left out: the series has none; "*": all series of the field
@@ -283,7 +283,7 @@ type Role struct {
 //	event    an Event
 //	problem  a Problem: why the exporter ends the stream; the last event
 //
-// Streams begin with what is new: ask for the present devices, verdicts and events when a
+// Streams send changes only: ask for the present devices, verdicts and events when a
 // stream has sent its columns.
 
 // StreamColumns is the data of an event "columns".
@@ -322,7 +322,7 @@ type Recordings struct {
 // Recording is a file of the flight recorder.
 type Recording struct {
 	Name   string    `json:"name"`
-	Time   time.Time `json:"time"` // of what set it off
+	Time   time.Time `json:"time"` // of the event that triggered it
 	Cause  string    `json:"cause"`
 	Device string    `json:"device,omitempty"`
 	From   time.Time `json:"from"`
@@ -331,11 +331,11 @@ type Recording struct {
 }
 
 // Problem is every error's answer, RFC 9457's application/problem+json.
-type Problem struct { //nolint:errname // the name of the answer, which is what most code takes it for
+type Problem struct { //nolint:errname // most code uses it as an answer, so it has the answer's name
 	Type   string `json:"type"` // about:blank
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	Detail string `json:"detail"` // what, and what to do
+	Detail string `json:"detail"` // the problem, and the remedy
 }
 
 // Error makes a Problem an error.

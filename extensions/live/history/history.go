@@ -1,11 +1,11 @@
 // Package history keeps the last minutes of every series at the rate at which it is
 // sampled, bounded in age and bytes. It follows a rows.Reader, so no sampler waits for it,
-// and what it holds survives the sessions that sampled it: a series is a device, a field and
+// and its samples survive the sessions that took them: a series is a device, a field and
 // labels.
 //
 // Samples are in chunks of Prometheus' XOR encoding. The rows.Reader is the only writer;
 // readers copy references to chunks under a lock that is held for microseconds and decode
-// them after that. What is read is what the rings had: readings in the unit of their
+// them after that. Samples are the rings' values: readings in the unit of their
 // field.Descriptor, not scaled as a list may ask.
 package history
 
@@ -69,7 +69,7 @@ func New(o Options) *History {
 	return h
 }
 
-// Run drops what is too old until ctx ends.
+// Run drops old samples until ctx ends.
 func (h *History) Run(ctx context.Context) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (h *History) Run(ctx context.Context) error {
 	}
 }
 
-// Sync adds every row that is new, and drops what is too old at now.
+// Sync adds every new row, and drops the samples that are too old at now.
 func (h *History) Sync(now time.Time) {
 	h.rows.Sync(now)
 	ms := now.UnixMilli()

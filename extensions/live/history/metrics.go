@@ -6,7 +6,7 @@ import (
 	"warpgauge/pkg/rows"
 )
 
-// metrics are those of a History.
+// metrics holds the metrics of a History.
 type metrics struct {
 	bytes, series             prometheus.Gauge
 	samples                   prometheus.Counter

@@ -76,14 +76,14 @@ func (h *History) Samples(s Series, from, until int64) iter.Seq2[int64, float64]
 	}
 }
 
-// Point is what a series was in a span of time.
+// Point summarises a series in a span of time.
 type Point struct {
 	Samples        int     // that were not blank; if there were none, the others are NaN
 	Min, Max, Mean float64 //
 }
 
 // Points divides a time into at most n spans of a whole number of milliseconds each, and
-// returns what the samples of a series were in each. The cost is that of reading them.
+// returns a summary of a series' samples for each. It costs as much as reading them.
 func (h *History) Points(s Series, from, until int64, n int) (points []Point, step int64) {
 	if until <= from || n <= 0 {
 		return nil, 0

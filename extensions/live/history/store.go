@@ -11,7 +11,7 @@ import (
 )
 
 // Limits of a chunk. It ends with its span of time, so that age is bounded well, and with
-// its size, so that what is dropped at a time is little.
+// its size, so that little is dropped at a time.
 const (
 	chunksPerAge = 8
 	largestChunk = 1024
@@ -72,7 +72,7 @@ type chunk struct {
 	from, until int64 // ms, of the first and the last sample
 }
 
-// store is what a History holds. Its lock guards all of it.
+// store holds the series of a History. Its lock guards all of it.
 type store struct {
 	limit, bytes int64
 	span         int64 // ms that a chunk may hold
@@ -80,7 +80,7 @@ type store struct {
 	order        []*series // as they were made; those that are gone are taken out by sweep
 	fifo         []*chunk  // sealed ones, the oldest first; one without data was dropped before
 	samples      uint64    // added so far
-	refused      uint64    // samples of series for which there is no room
+	refused      uint64    // samples of series beyond the limit
 }
 
 func (s *store) init(limit, span int64) {
@@ -88,14 +88,14 @@ func (s *store) init(limit, span int64) {
 }
 
 // chunkLimit is the size at which a chunk is sealed: smaller if there are many series, so
-// that open chunks alone never take the most of what there is.
+// that open chunks alone never use most of the memory.
 func (s *store) chunkLimit() int {
 	return int(min(max(s.limit/8/int64(len(s.series)+1), leastChunk), largestChunk))
 }
 
 // add appends a sample to the tap's series, which is made with the first value. A sample
-// that is not newer than the last is there already if it is from a row that overlaps with
-// those of another ring; else the clock was set back, and what is newer than it is dropped.
+// that is not newer than the last is there already if its row overlaps with the
+// rows of another ring. Else the clock was set back, and newer samples are dropped.
 func (s *store) add(t *tap, at int64, v float64, overlaps bool) {
 	blank := math.IsNaN(v)
 	if t.series == nil || t.series.gone {
@@ -252,8 +252,8 @@ func upTo(data []byte, before int64) (out []byte, last int64) {
 	return append([]byte(nil), kept.Bytes()...), last // the first sample is before
 }
 
-// sweep seals what has not grown since idle, and forgets series without a value since
-// gone. What is later than ahead is from before the clock was set back.
+// sweep seals chunks that have not grown since idle, and forgets series without a value since
+// gone. Samples later than ahead are from before the clock was set back.
 func (s *store) sweep(idle, gone, ahead int64) {
 	kept := s.order[:0]
 	for _, x := range s.order {

@@ -144,7 +144,7 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(f.body) // an error says that the client went away
 }
 
-// acceptsHTML reports whether a client names HTML among what it accepts, as browsers do
+// acceptsHTML reports whether a client's Accept header names HTML, as browsers do
 // and curl does not.
 func acceptsHTML(accept []string) bool {
 	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {

@@ -1,7 +1,7 @@
 // Package recorder is the flight recorder: when something happens (an XID, a device that is
 // lost or stalled, an uncorrected ECC error, throttling, a burst of NVLink errors, or an
 // operator asks), it writes the history around it into one file: all series, events, states
-// and users of devices. A Recorder reads what others keep in memory, so that nothing waits
+// and users of devices. A Recorder reads the memory of others, so that nothing waits
 // for its disk. Read reads such a file, of whatever origin, and a Replay serves page, API and
 // metrics of one.
 package recorder
@@ -57,9 +57,9 @@ type Options struct {
 
 const (
 	interval = time.Second
-	catchUp  = 2 * time.Second // until what is sampled last is in the history
+	catchUp  = 2 * time.Second // until the last samples are in the history
 	// A recording begins at most once in pause, and for the same cause and device once in
-	// samePause, so that what happens again and again does not push out what was before it.
+	// samePause, so that repeated events do not push out earlier recordings.
 	pause     = time.Minute
 	samePause = 10 * time.Minute
 	// maxWaiting is how many events wait for the next second.
@@ -213,7 +213,7 @@ func (r *Recorder) Open(name string) (io.ReadSeekCloser, error) {
 	return f, nil
 }
 
-// step looks at what has happened since the last one.
+// step handles the events since the last step.
 func (r *Recorder) step(now time.Time) {
 	r.remember(now)
 	for len(r.events.C) > 0 {
@@ -244,7 +244,7 @@ func (r *Recorder) recordFailures(now time.Time) {
 	r.health = verdicts
 }
 
-// remember keeps what is known of devices, also of those that a later View lacks.
+// remember keeps the descriptions of devices, also of devices that a later View lacks.
 func (r *Recorder) remember(now time.Time) {
 	for _, s := range r.o.Board.Load().Sources {
 		for i := range s.Devices {
@@ -301,8 +301,8 @@ func (r *Recorder) finish(now time.Time) {
 	}
 }
 
-// header returns what a recording of p is of, which began elapsed ago. If the clock was set
-// meanwhile, it reaches to now, from what was before the earlier of the two times.
+// header returns the header of a recording of p, which began elapsed ago. If the clock was set
+// meanwhile, the recording reaches to now, and begins before the earlier of the two times.
 func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Header {
 	until := p.Time.Add(r.o.After)
 	from := p.Time

@@ -175,7 +175,7 @@ func (p *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.recording.From.Format(time.RFC3339Nano), p.recording.Until.Format(time.RFC3339Nano), p.now().UTC().Format(time.RFC3339Nano))
 }
 
-// Paths are those of the API, and replayPath.
+// Paths returns the API's paths and replayPath.
 func (p *Replay) Paths() []string { return append(p.api.Paths(), replayPath) }
 
 // Close ends streams.

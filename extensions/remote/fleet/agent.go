@@ -239,8 +239,8 @@ func (a *agent) observes() bool {
 	return a.state == protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED && strings.HasPrefix(a.err, opamp.ReportOnly)
 }
 
-// checkLimits compares what the agent reports with what it was before the change. One report can be of a
-// moment, so three in a row are too many.
+// checkLimits compares the agent's reports with its numbers before the change. One bad report can be
+// an outlier; three in a row fail the agent.
 func (a *agent) checkLimits(limits map[string]Limit, before Numbers, now time.Time) {
 	why := breach(limits, before, a.window.numbers(now))
 	if why == "" {

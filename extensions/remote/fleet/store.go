@@ -93,7 +93,7 @@ func readState(r io.Reader) (state *saved, good int64, err error) {
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return state, good, nil // what has no end of line was not finished
+			return state, good, nil // a line without an end was not finished
 		}
 		if err != nil {
 			return nil, good, err

@@ -151,7 +151,7 @@ func (t *Transport) renew(ctx context.Context) (*http.Transport, error) {
 		MaxIdleConns:           2,
 		IdleConnTimeout:        idleConnection,
 		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // what is decompressed must be bounded, so nothing is
+		DisableCompression:     true, // decompressed sizes would need a bound
 	}
 	return t.inside, nil
 }

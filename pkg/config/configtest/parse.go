@@ -1,4 +1,4 @@
-// Package configtest parses command lines for tests of what is configured by them.
+// Package configtest parses command lines for tests of settings.
 package configtest
 
 import (
@@ -14,8 +14,8 @@ import (
 // Flags adds rows to a flag table, as extensions do.
 type Flags interface{ Flags(*config.Set) }
 
-// Parse parses a command line over the core's flags and those of extensions. It returns what is wrong with the
-// environment, the command line or the settings.
+// Parse parses a command line with the flags of the core and the extensions. Its error lists the problems of the
+// environment, the command line and the settings.
 func Parse(t testing.TB, environment map[string]string, extensions []Flags, args ...string) (*config.Set, *config.Config, error) {
 	t.Helper()
 	set := config.NewSet(func(name string) (string, bool) { v, ok := environment[name]; return v, ok })

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// Node is what an exporter is made of in a test.
+// Node describes the exporter of a test.
 type Node struct {
 	Vendors    []exporter.Vendor
 	Extensions []exporter.Extension

@@ -6,8 +6,8 @@
 // writes it, or the platform device of a partition but the first. Since June 2026
 // (ROCm/k8s-device-plugin cb9116fc) only "unhealthy" counts; before, and in plugins made
 // from it, everything but "healthy" did. A device that is not in the list is left to the
-// plugin's own check in all of them. So a device of which nothing is known is not in the
-// list, and one that works is healthy even if something is wrong with it.
+// plugin's own check in all of them. So the list leaves out a device without a verdict,
+// and a degraded device that works counts as healthy.
 package amdplugin
 
 import (
@@ -29,7 +29,7 @@ import (
 
 //go:generate go run -C ../../../../test/tools/proto . ../../../extensions/health/consumer/amdplugin/gpumetricssvc/gpumetricssvc.proto gpumetricssvc.proto
 
-// olderName is that of the service in the device plugin. The messages are the same.
+// olderName is the service's name in the device plugin. The messages are the same.
 const olderName = "metricssvc.MetricsService"
 
 // What the field Health says.
@@ -103,7 +103,7 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 	return states(snapshot, s.owns), nil
 }
 
-// states are the devices of which something is known, each once.
+// states returns the devices with a known state, each once.
 func states(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) []*gpumetricssvc.GPUState {
 	of := make(map[string]verdict.State, len(snapshot.Verdicts)) // by collector.Device.ID
 	for i := range snapshot.Verdicts {
@@ -118,7 +118,7 @@ func states(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) []*gp
 			continue
 		}
 		before, seen := worst[id]
-		worst[id] = max(before, of[d.ID], of[d.Parent]) // a part is no better than its GPU
+		worst[id] = max(before, of[d.ID], of[d.Parent]) // a part is not better than its GPU
 		if !seen {
 			out = append(out, &gpumetricssvc.GPUState{ID: index(d), UUID: d.UUID, Device: id})
 		}

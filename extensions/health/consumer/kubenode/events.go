@@ -21,7 +21,7 @@ const (
 )
 
 // events makes an event of each change of a device between ok, degraded and failed, and
-// holds the newest of each device until it is written. Unknown is no change: a release or a
+// holds the newest of each device until it is written. Unknown is not a change, because a release or a
 // restart of a driver is not news.
 type events struct {
 	node    string
@@ -32,7 +32,7 @@ type events struct {
 	limit   *rate.Limiter
 }
 
-// told is what the last event of a device said.
+// told is the content of a device's last event.
 type told struct {
 	state  verdict.State
 	reason string

@@ -89,7 +89,7 @@ func New(o Options) (*Writer, error) {
 	return &Writer{o: o, log: o.Log.Named("node_health"), client: client, events: newEvents(o.Node, time.Now()), refused: map[string]bool{}}, nil
 }
 
-// Run writes what is new until ctx ends, and then that nothing is known any more.
+// Run writes changes until ctx ends, and then the state unknown.
 func (w *Writer) Run(ctx context.Context) error {
 	version, wait := uint64(0), gap
 	for {
@@ -247,8 +247,8 @@ func (w *Writer) report(what string, err error) bool {
 // ConditionType is the type of the condition.
 const ConditionType = "GPUProblem"
 
-// condition is what a snapshot says of the node. Its last transition is that of the devices
-// which make it what it is.
+// condition returns the node's condition. Its last transition is the latest change of a
+// device.
 func condition(s *verdict.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
 	worst := verdict.OK
@@ -289,10 +289,10 @@ func condition(s *verdict.Snapshot) corev1.NodeCondition {
 	return c
 }
 
-// longestMessage is what others keep of a condition's message, in bytes.
+// longestMessage is how much of a condition's message others keep, in bytes.
 const longestMessage = 1024
 
-// describe names devices and what is wrong with them, as many as a message holds.
+// describe names devices with their problems, as many as a message holds.
 func describe(of []*verdict.Verdict) string {
 	text := ""
 	for i, v := range of {
@@ -309,7 +309,7 @@ func describe(of []*verdict.Verdict) string {
 	return strings.ToValidUTF8(text[:min(len(text), longestMessage)], "")
 }
 
-// brief says which device it is, what is wrong with it and what should be done.
+// brief names the device, its problem and the recommended action.
 func brief(v *verdict.Verdict) string {
 	name := v.Device.Level.String() + " " + v.Device.ID
 	if v.Device.Level == field.GPU && v.Device.GPU != "" {

@@ -109,7 +109,7 @@ var parts = map[string]string{
 	"TEX": "texture memory", "SHM": "shared memory", "CBU": "the convergence barrier unit", "SRM": "SRAM",
 }
 
-// fill replaces the placeholders of a help text by what the name says.
+// fill replaces the placeholders of a help text by parts of the name.
 func fill(help, name string, current []string) string {
 	first := func(re *regexp.Regexp) string {
 		for _, s := range append([]string{name}, current...) {

@@ -15,7 +15,7 @@ var factsCSV []byte
 //go:embed base_units.csv
 var baseUnitsCSV []byte
 
-// fact is what one row of facts.csv says, as Go expressions where it is code.
+// fact is one row of facts.csv, with Go expressions where it becomes code.
 type fact struct {
 	kind, level, unit, cost string
 	min, max                float64

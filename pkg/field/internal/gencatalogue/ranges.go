@@ -6,7 +6,7 @@ type span struct{ min, max float64 }
 // (0x7ffffffffffffff0 and up), so that one which slips through is dropped.
 const most = 9e18
 
-// ranges are what is plausible for a unit, generous on purpose: they catch
+// ranges are the plausible values of each unit, generous on purpose: they catch
 // nonsense (a utilisation of 808 million percent does occur), not outliers.
 var ranges = map[string]span{
 	"":        {0, most},

@@ -18,7 +18,7 @@ import (
 // Name is the collector's name.
 const Name = "toy"
 
-// A Driver is what the collector calls.
+// A Driver answers the collector's calls.
 type Driver interface {
 	GPUs() []string                          // UUIDs
 	Temperature(uuid string) (float64, bool) // in celsius; false: the GPU is lost
