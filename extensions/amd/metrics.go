@@ -175,7 +175,7 @@ var metrics = sync.OnceValue(func() (out []Metric) {
 	add("GPU_GFX_BUSY_INSTANTANEOUS", "%", "Utilisation of a chiplet with compute units", reading(field.AMDXCCBusy, 100).index("xcc", "xcc_index"))
 	add("GPU_VCN_BUSY_INSTANTANEOUS", "%", "Utilisation of a video engine", reading(field.AMDVCNBusy, 100).index("instance", "xcc_index"))
 	add("GPU_JPEG_BUSY_INSTANTANEOUS", "%", "Utilisation of a JPEG engine", reading(field.AMDJPEGBusy, 100).index("instance", "xcc_index"))
-	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio is that of the GPU, /api/v1/devices lists processes")
+	none("GPU_PROCESS_CU_OCCUPANCY", "Compute units of a process", "each process would make new series; amd_gpu_compute_unit_occupancy_ratio shows the GPU's, /api/v1/devices lists processes")
 	add("GPU_VOLTAGE", "mV", "Voltage of the SoC", reading(field.AMDVoltage, 1000).where("rail", "soc"))
 	add("GPU_GFX_VOLTAGE", "mV", "Voltage of graphics", reading(field.AMDVoltage, 1000).where("rail", "gfx"))
 	add("GPU_MEMORY_VOLTAGE", "mV", "Voltage of memory", reading(field.AMDVoltage, 1000).where("rail", "mem"))

@@ -142,7 +142,7 @@ func (s *Settings) Flags(set *config.Set) {
 		},
 		{
 			Name: "remote-ca-file", Env: "WARPGAUGE_REMOTE_CA_FILE", Group: group, Value: config.Text(&s.CAFile),
-			Metavar: "FILE", Needs: flagMode, Usage: "Certificates (PEM) of which one must have signed the server's. Read again when it changes.",
+			Metavar: "FILE", Needs: flagMode, Usage: "PEM file of certificate authorities; one of them must have signed the server's certificate. Read again when it changes.",
 			ShownDefault: "those of the system",
 		},
 		{
