@@ -1,8 +1,9 @@
 package exporter
 
 import (
+	"slices"
+
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/view"
 )
 
 // Core returns what extensions use.
@@ -44,14 +45,15 @@ func Hidden(list field.List, more []field.Reading) (out []string) {
 	return out
 }
 
-// isRead reports whether a collector reads a field of any device.
-func isRead(v *view.View, collector string, id field.ID) bool {
-	for _, s := range v.Sources {
+// Hidden returns the names of the fields that extensions read in addition to the first list, and that devices of a
+// collector have.
+func (p *Pipeline) Hidden(collector string) []string {
+	read := map[field.ID]bool{}
+	for _, s := range p.Engine.Board().Load().Sources {
 		for i := range s.Columns {
-			if s.Collector == collector && s.Columns[i].Field == id {
-				return true
-			}
+			read[s.Columns[i].Field] = read[s.Columns[i].Field] || s.Collector == collector
 		}
 	}
-	return false
+	more := p.program.extend(p.cfg, p.list).Hidden
+	return Hidden(p.list, slices.DeleteFunc(more, func(r field.Reading) bool { return !read[r.Desc.ID] }))
 }

@@ -30,6 +30,7 @@ type Pipeline struct {
 	program  *Program
 	cfg      *config.Config
 	table    []Vendor
+	list     field.List // the first
 	log      *zap.Logger
 	Hostname string
 
@@ -51,13 +52,17 @@ type Pipeline struct {
 
 // NewPipeline builds everything from the libraries to the rings and the accumulated
 // series.
-func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List, log *zap.Logger) (*Pipeline, error) {
+func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logger) (*Pipeline, error) {
 	hostname, err := cfg.Hostname(a.Lookup, os.Hostname)
 	if err != nil {
 		return nil, err
 	}
+	all, err := a.Collectors(cfg, log)
+	if err != nil {
+		return nil, err
+	}
 	p := &Pipeline{
-		program: a, cfg: cfg, table: all, log: log, Hostname: hostname,
+		program: a, cfg: cfg, table: all, list: list, log: log, Hostname: hostname,
 		Registry: selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision),
 		Events:   new(events.Bus), verdicts: new(verdict.Board),
 	}
@@ -71,7 +76,7 @@ func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List,
 	if cfg.AbsentFields {
 		p.Registry.MustRegister(&absentMetric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
-	p.Owners = NewOwners(a, cfg, p.Engine, p.Registry, log)
+	p.Owners = newOwners(a, cfg, p.Engine, p.Registry, log)
 	return p, nil
 }
 
