@@ -227,7 +227,9 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
 	reg := prometheus.NewRegistry()
 	s := signs.New(signs.Options{Rows: rows.New(board, nil), Observe: func(health.Observation) {}, Registerer: reg,
-		Calls: func(report func(string, string, uint64, float64)) { report("fake", "GPU-0", calls, float64(calls)) }})
+		Costs: func() []session.Costs {
+			return []session.Costs{{Collector: "fake", Sources: map[string]session.SourceCost{"GPU-0": {Samples: calls, Time: time.Duration(calls) * time.Second}}}}
+		}})
 	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
 	for range 200 {

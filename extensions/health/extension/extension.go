@@ -64,7 +64,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		Events: c.Events, Logger: c.Log,
 	})
 	host := newHostEvents(&e.Settings, c, w, directory)
-	o := signs.Options{Rows: c.Rows, Observe: w.Observe, Calls: c.Engine.SampleTimes, Registerer: c.Registry}
+	o := signs.Options{Rows: c.Rows, Observe: w.Observe, Costs: c.Engine.Costs, Registerer: c.Registry}
 	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = c.Owners
 	}

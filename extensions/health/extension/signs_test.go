@@ -36,12 +36,14 @@ func TestEarlySigns(t *testing.T) {
 		}
 
 		counts := map[string]uint64{}
-		n.Engine.SampleTimes(func(collector, source string, count uint64, seconds float64) {
-			if collector != "fake" || seconds < 0 {
-				t.Errorf("collector %q, %v s", collector, seconds)
+		for _, c := range n.Engine.Costs() {
+			for source, cost := range c.Sources {
+				if c.Collector != "fake" || cost.Time < 0 {
+					t.Errorf("collector %q, %v", c.Collector, cost.Time)
+				}
+				counts[source] = cost.Samples
 			}
-			counts[source] = count
-		})
+		}
 		for _, src := range n.Engine.Board().Load().Sources {
 			if got := counts[src.Devices[0].ID]; got < 900 {
 				t.Errorf("source %s has taken %d samples, want one a second", src.Devices[0].ID, got)

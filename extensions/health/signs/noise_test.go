@@ -36,7 +36,7 @@ func (j *judged) restart() {
 	j.watch = health.New(health.Options{
 		View: j.board.Load, Status: j.status, Rules: health.Table(), Logger: zap.NewNop(),
 	})
-	j.Signs = New(Options{Rows: rows.New(&j.board, nil), Owners: j.node, Calls: j.callTimes, Observe: j.watch.Observe})
+	j.Signs = New(Options{Rows: rows.New(&j.board, nil), Owners: j.node, Costs: j.costs, Observe: j.watch.Observe})
 }
 
 // run runs for a time, and returns each verdict that is not ok, once.

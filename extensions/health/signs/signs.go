@@ -19,6 +19,7 @@ import (
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -28,9 +29,8 @@ type Options struct {
 	// Observe gets each sign that begins or ends. It must not block.
 	Observe func(health.Observation)
 	Owners  Owners // nil: it is not known who uses a device
-	// Calls reports, for each source of all collectors, how many samples it has taken and for
-	// how long they were in the library. nil: it is not known.
-	Calls      func(report func(collector, source string, count uint64, seconds float64))
+	// Costs returns what the samples of all collectors have cost. nil: it is not known.
+	Costs      func() []session.Costs
 	Registerer prometheus.Registerer // nil: none
 }
 
@@ -57,7 +57,7 @@ type Signs struct {
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
-	asked   int64 // when Calls was, Unix ns
+	asked   int64 // when Costs was, Unix ns
 }
 
 // New returns Signs that do not run yet. It panics if o.Registerer has metrics of another one.
@@ -161,16 +161,18 @@ func (s *Signs) decide() {
 			s.decideDevice(d)
 		}
 	}
-	if s.o.Calls == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
+	if s.o.Costs == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
 		return
 	}
 	s.asked = s.now
-	s.o.Calls(func(collector, source string, count uint64, seconds float64) {
-		if d := s.devices[source]; d != nil && d.calls.collector == collector {
-			d.calls.addMinute(count, seconds)
-			d.calls.compare(s, d)
+	for _, c := range s.o.Costs() {
+		for source, cost := range c.Sources {
+			if d := s.devices[source]; d != nil && d.calls.collector == c.Collector {
+				d.calls.addMinute(cost.Samples, cost.Time.Seconds())
+				d.calls.compare(s, d)
+			}
 		}
-	})
+	}
 }
 
 func (s *Signs) decideDevice(d *device) {

@@ -33,7 +33,7 @@ func newRig(k kind, seed uint64) *rig {
 
 // restart is a new process.
 func (r *rig) restart() {
-	r.Signs = New(Options{Rows: rows.New(&r.board, nil), Owners: r.node, Calls: r.callTimes, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
+	r.Signs = New(Options{Rows: rows.New(&r.board, nil), Owners: r.node, Costs: r.costs, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
 }
 
 // later is how old rows are when they are judged: no row is of the time of its judgement.
@@ -211,7 +211,7 @@ warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4
 // TestAllocations: the steady state has none.
 func TestAllocations(t *testing.T) {
 	r := newRig(h100, 1)
-	r.Signs.o.Calls = nil // which is asked once a minute and gathers metrics
+	r.Signs.o.Costs = nil // which is asked once a minute and gathers metrics
 	r.shape = training
 	r.run(30 * time.Minute)
 	if got := testing.AllocsPerRun(500, func() { r.tick(); r.Sync(r.node.now) }); got != 0 {
