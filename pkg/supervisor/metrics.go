@@ -142,26 +142,6 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// SampleTimes reports, for each source of the current session, the number of samples and their time in the library.
-func (s *Supervisor) SampleTimes(report func(source string, count uint64, seconds float64)) {
-	life := s.counts.snapshot().life
-	if life == nil {
-		return
-	}
-	for _, f := range life.metrics() {
-		if f.GetName() != session.SampleDuration {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "source" {
-					report(l.GetValue(), m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
-				}
-			}
-		}
-	}
-}
-
 // Costs returns what the session in service has spent in the vendor's library.
 func (s *Supervisor) Costs() session.Costs {
 	life := s.counts.snapshot().life
