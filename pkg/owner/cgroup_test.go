@@ -37,8 +37,8 @@ var trees = []struct {
 		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod<UID_A>.slice/crio-<CTR-A>.scope/container", "", location{pod: uidA, container: ctrA}},
 	{"systemd, cri-o, v1", "https://github.com/opencontainers/runc/issues/4620",
 		"13:freezer:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_A>.slice/crio-<CTR-A>.scope\n" +
-		"11:files:/\n" +
-		"10:hugetlb:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_A>.slice/crio-<CTR-A>.scope", "", location{pod: uidA, container: ctrA}},
+			"11:files:/\n" +
+			"10:hugetlb:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_A>.slice/crio-<CTR-A>.scope", "", location{pod: uidA, container: ctrA}},
 	{"cri-o's conmon in its pod", "https://github.com/openshift/microshift/pull/697",
 		"0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod<UID_A>.slice/crio-conmon-<CTR-A>.scope", "", location{pod: uidA}},
 	{"cgroupfs, cri-o", "https://github.com/cri-o/cri-o/pull/812: crio-<id>",
@@ -47,16 +47,16 @@ var trees = []struct {
 		"0::/kubepods/besteffort/pod<UID-A>/crio-conmon-<CTR-A>", "", location{pod: uidA}},
 	{"cgroupfs, containerd, v1", "https://github.com/sustainable-computing-io/kepler/issues/907 (EKS)",
 		"12:cpuset:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
-		"5:misc:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
-		"1:name=systemd:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
-		"0::/", "", location{pod: uidA, container: ctrA}},
+			"5:misc:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
+			"1:name=systemd:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
+			"0::/", "", location{pod: uidA, container: ctrA}},
 	{"Docker below a kubelet, systemd, v1", "https://github.com/lxc/lxc/issues/3890",
 		"12:rdma:/\n" +
-		"11:freezer:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_A>.slice/docker-<CTR-A>.scope", "", location{pod: uidA, container: ctrA}},
+			"11:freezer:/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<UID_A>.slice/docker-<CTR-A>.scope", "", location{pod: uidA, container: ctrA}},
 	{"slices for a containerd without systemd, hybrid", "https://github.com/open-telemetry/opentelemetry-java/issues/4507",
 		"11:perf_event:/kubepods-besteffort-pod<UID_A>.slice:cri-containerd:<CTR-A>\n" +
-		"10:blkio:/system.slice/containerd.service/kubepods-besteffort-pod<UID_A>.slice:cri-containerd:<CTR-A>\n" +
-		"0::/system.slice/containerd.service", "", location{pod: uidA, container: ctrA}},
+			"10:blkio:/system.slice/containerd.service/kubepods-besteffort-pod<UID_A>.slice:cri-containerd:<CTR-A>\n" +
+			"0::/system.slice/containerd.service", "", location{pod: uidA, container: ctrA}},
 	{"the same of cri-o's monitor", "https://github.com/cri-o/cri-o/pull/812: slice, prefix and id are joined by colons",
 		"0::/system.slice/kubepods-besteffort-pod<UID_A>.slice:crio-conmon:<CTR-A>", "", location{pod: uidA}},
 	{"static pod, systemd", "https://github.com/netdata/netdata/issues/4868",
@@ -71,11 +71,11 @@ var trees = []struct {
 		"0::/system.slice/docker-<NODE>.scope/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope", location{container: node}},
 	{"kind, cgroupfs, v1, from a pod of that node", "https://github.com/DataDog/datadog-agent/blob/main/pkg/util/cgroups/pid_mapper_test.go",
 		"14:name=systemd:/docker/<NODE>/kubelet/kubepods/burstable/pod<UID-B>/<CTR-B>\n" +
-		"13:rdma:/\n" +
-		"0::/docker/<NODE>/system.slice/containerd.service",
+			"13:rdma:/\n" +
+			"0::/docker/<NODE>/system.slice/containerd.service",
 		"14:name=systemd:/docker/<NODE>/kubelet/kubepods/pod<UID-A>/<CTR-A>\n" +
-		"13:rdma:/\n" +
-		"0::/docker/<NODE>/system.slice/containerd.service", location{pod: uidB, container: ctrB}},
+			"13:rdma:/\n" +
+			"0::/docker/<NODE>/system.slice/containerd.service", location{pod: uidB, container: ctrB}},
 	{"a node in a pod: the pod that the kubelet of this machine knows", "https://github.com/kubernetes/test-infra/pull/37440 (nodes in containers of a Docker in a pod)",
 		"0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/dind/<NODE>/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope", "", location{pod: uidA, container: ctrA}},
 	{"a node in a pod, from a pod of that node", "https://github.com/kubernetes/test-infra/pull/37440 (nodes in containers of a Docker in a pod)",
@@ -94,7 +94,7 @@ var trees = []struct {
 		"0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope", "", location{pod: uidA, container: ctrA}},
 	{"forged in a container, cgroupfs, v1, in one hierarchy", "cgroups(7)",
 		"9:memory:/kubepods/besteffort/pod<UID-A>/<CTR-A>\n" +
-		"1:name=systemd:/kubepods/besteffort/pod<UID-A>/<CTR-A>/kubepods/pod<UID-B>/<CTR-B>", "", location{pod: uidA, container: ctrA}},
+			"1:name=systemd:/kubepods/besteffort/pod<UID-A>/<CTR-A>/kubepods/pod<UID-B>/<CTR-B>", "", location{pod: uidA, container: ctrA}},
 	{"forged in a container of Docker", "cgroups(7)",
 		"0::/system.slice/docker-<CTR-A>.scope/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope", "", location{container: ctrA}},
 	{"forged by a user whose service manager has its own groups", "https://systemd.io/CGROUP_DELEGATION/",
@@ -116,8 +116,8 @@ var trees = []struct {
 		"0::/../cri-containerd-<CTR-A>.scope", "", location{container: ctrA}},
 	{"cgroup namespace of our own, in some of the hierarchies of a hybrid machine", "containerd 1.6.20 and runc 1.1.5 on Debian 12, from a process in a group of a besteffort pod with unshare --cgroup",
 		"9:name=systemd:/../../../burstable/pod<UID-A>/<CTR-A>\n" +
-		"7:blkio:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
-		"0::/../../../burstable/pod<UID-A>/<CTR-A>", "", location{pod: uidA, container: ctrA}},
+			"7:blkio:/kubepods/burstable/pod<UID-A>/<CTR-A>\n" +
+			"0::/../../../burstable/pod<UID-A>/<CTR-A>", "", location{pod: uidA, container: ctrA}},
 	{"kubelet with another root", "https://github.com/kubernetes/kubernetes/issues/49281 (--cgroup-root=/container.slice)",
 		"0::/container.slice/container-kubepods.slice/container-kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope", "", location{pod: uidA, container: ctrA}},
 	{"kubelet without groups of pods", "containerd 1.6.20 with cgroup_parent \"/\", as the kubelet has it with cgroupsPerQOS: false",

@@ -14,7 +14,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/kube"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -107,7 +106,7 @@ type processRows struct {
 type processSource struct {
 	*view.Source
 	blocks []int // where the block of each device begins in a row
-	row    ring.Row
+	row    view.Row
 }
 
 // each calls f for each device with a recent sample. If two sources have one, the first on the board counts. It returns
