@@ -121,9 +121,7 @@ func TestWhatOpenReturns(t *testing.T) {
 	f("no source", func(n *node, _ *Options) { n.devices = nil }, collector.ErrNoDevices, CauseNoDevices, 1)
 	f("no columns", func(*node, *Options) {}, collector.ErrNothingToRead, CauseNothing, 1)
 	f("no id", func(n *node, _ *Options) { n.devices[0].id = "" }, collector.ErrNoDevices, CauseNoDevices, 1)
-	f("no memory", func(_ *node, o *Options) {
-		o.Memory = func(int) ([]atomic.Uint64, any, error) { return nil, nil, none }
-	}, none, CauseError, 1)
+	f("no memory", func(_ *node, o *Options) { o.Parent = &parent{err: none} }, none, CauseError, 1)
 }
 
 func TestErrorOfClose(t *testing.T) {
@@ -276,34 +274,41 @@ func TestScans(t *testing.T) {
 	})
 }
 
+// parent is a Parent that keeps what it gives and gets.
+type parent struct {
+	mem       []atomic.Uint64
+	published [][]*view.Source
+	err       error // of Memory
+}
+
+func (p *parent) Memory(words int) ([]atomic.Uint64, any, error) {
+	p.mem = make([]atomic.Uint64, words)
+	return p.mem, p, p.err
+}
+
+func (p *parent) Publish(sources []*view.Source) { p.published = append(p.published, sources) }
+
 func TestRowsAreInTheMemoryThatIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 2)
-		var mem []atomic.Uint64
-		var published [][]*view.Source
-		s := start(t, n.factory, oneField, Options{
-			Memory: func(words int) ([]atomic.Uint64, any, error) {
-				mem = make([]atomic.Uint64, words)
-				return mem, &mem, nil
-			},
-			Publish: func(sources []*view.Source) { published = append(published, sources) },
-		})
+		p := &parent{}
+		s := start(t, n.factory, oneField, Options{Parent: p})
 		time.Sleep(3 * time.Second)
-		if len(published) != 1 || !slices.Equal(published[0], s.Sources()) {
-			t.Fatalf("published %d times", len(published))
+		if len(p.published) != 1 || !slices.Equal(p.published[0], s.Sources()) {
+			t.Fatalf("published %d times", len(p.published))
 		}
 		_, _ = s.stop()
 		at := 0
-		for _, src := range published[0] {
+		for _, src := range p.published[0] {
 			words := ring.Words(src.Ring.Rows(), 1, 1)
-			r, err := ring.Attach(mem[at:at+words], src.Ring.Rows(), 1, 1)
+			r, err := ring.Attach(p.mem[at:at+words], src.Ring.Rows(), 1, 1)
 			if err != nil || r.Head() != src.Ring.Head() || r.Head() < 3 {
 				t.Errorf("the ring of %s in the memory: %v", src.Devices[0].ID, err)
 			}
 			at += words
 		}
-		if at != len(mem) {
-			t.Errorf("%d words were asked for, %d are used", len(mem), at)
+		if at != len(p.mem) {
+			t.Errorf("%d words were asked for, %d are used", len(p.mem), at)
 		}
 	})
 }

@@ -30,24 +30,29 @@ type node struct {
 	page []*view.Source
 }
 
+func (n *node) Publish(sources []*view.Source) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.page = sources
+}
+
+func (n *node) Standby(ctx context.Context, rest bool) error {
+	return n.second.Want(ctx, func(w *Wanted) { w.Standby = rest })
+}
+
+func (n *node) TakenOver(string) {}
+
 func startNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t, dcgm: newLibrary(t, "a", "b"), nvml: newLibrary(t, "a", "b")}
 	n.failover = NewFailover(FailoverOptions{
-		Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop(),
-		Publish: func(sources []*view.Source) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.page = sources
-		},
-		Standby: func(ctx context.Context, rest bool) error {
-			return n.second.Want(ctx, func(w *Wanted) { w.Standby = rest })
-		},
+		Node: n, Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop(),
 	})
-	build := func(name string, l *library, publish func([]*view.Source)) *Supervisor {
-		return New(Wanted{List: list(1)}, Options{Name: name, Open: l.open, Publish: publish, RestartMax: 5 * time.Second})
+	build := func(name string, l *library, page Page) *Supervisor {
+		return New(Wanted{List: list(1)}, Options{Name: name, Open: l.open, Page: page, RestartMax: 5 * time.Second})
 	}
-	n.first, n.second = build("dcgm", n.dcgm, n.failover.Primary), build("nvml", n.nvml, n.failover.Secondary)
+	primary, secondary := n.failover.Ends()
+	n.first, n.second = build("dcgm", n.dcgm, primary), build("nvml", n.nvml, secondary)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.failover.Run, n.first.Run, n.second.Run} {
