@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
@@ -332,9 +331,9 @@ func (e *Engine) readersOpened() bool {
 // SampledAgain returns a function that reports whether each source with a device that is
 // up has another row. A device that has only slow fields may have nothing new in that row.
 func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
-	heads := map[*ring.Ring]uint64{}
+	heads := map[*view.Source]uint64{}
 	for _, s := range e.board.Load().Sources {
-		heads[s.Ring] = s.Ring.Head()
+		heads[s] = s.Ring.Head()
 	}
 	return func(all []session.CollectorStatus) bool {
 		up := map[string]bool{}
@@ -344,7 +343,7 @@ func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
 			}
 		}
 		for _, s := range e.board.Load().Sources {
-			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+			if s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
 				return false
 			}
 		}
