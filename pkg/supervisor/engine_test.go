@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -167,31 +166,4 @@ func TestFailoverOfSupervisors(t *testing.T) {
 			}
 		},
 		func(n *node) { n.first.Change(resume) })
-}
-
-// A reload while NVML rests changes its list, too, and wakes nothing.
-func TestReloadOnStandby(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := startNode(t)
-		pass(15 * time.Second)
-		stop := n.watch(1100 * time.Millisecond)
-		for _, s := range []*Supervisor{n.first, n.second} {
-			if err := s.Want(t.Context(), setList(list(2))); err != nil {
-				t.Error(err)
-			}
-		}
-		pass(3 * time.Second)
-		stop()
-		n.want("dcgm", false)
-		if st := n.second.Status(); st.Cause != session.CauseStandby {
-			t.Errorf("status %+v, want standby", st)
-		}
-		n.dcgm.fail(collector.ErrStalled)
-		pass(12 * time.Second)
-		n.want("nvml", true)
-		if n.nvml.columns != 2 {
-			t.Errorf("NVML was opened for %d fields, want the 2 of the new list", n.nvml.columns)
-		}
-		n.dcgm.fail(nil)
-	})
 }
