@@ -27,6 +27,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
@@ -711,19 +712,22 @@ func TestAChildWithoutAParent(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		release := make(chan struct{})
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		if want != nil {
-			l.hang["a"] = release
+			l.Hang["a"] = release
 		}
 		go func() {
 			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
-				return l.open()
+				return l.Open()
 			}, list(1), session.Options{Interval: 10 * time.Millisecond})
 		}()
 		if _, _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
-		eventually.True(t, "the call that hangs", func() bool { return want == nil || l.hanging.Load() > 0 })
+		eventually.True(t, "the call that hangs", func() (hangs bool) {
+			l.Set(func() { hangs = want == nil || l.Hanging > 0 })
+			return hangs
+		})
 		parent.close()
 		if err := <-ended; !errors.Is(err, want) {
 			t.Errorf("%s: the child returned %v, want %v", mode, err, want)
