@@ -113,6 +113,34 @@ func insertXID(xids []*fault, f *fault) []*fault {
 	return xids
 }
 
+// naturalXIDs are XIDs of application errors and of a row remap, which do not mean that the faulty board is unhealthy.
+var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 68}
+
+// xidEvery is the time between two natural XIDs.
+const xidEvery = 17 * 60.0
+
+// xids computes a board's natural XIDs.
+type xids struct {
+	seed   uint64
+	offset float64 // s
+	on     bool
+}
+
+// number returns how many XIDs occurred, up seconds after the driver was loaded.
+func (x *xids) number(up float64) int64 {
+	if !x.on {
+		return 0
+	}
+	return int64((up + x.offset) / xidEvery)
+}
+
+func (x *xids) code(number int64) float64 {
+	if number == 0 {
+		return 0
+	}
+	return naturalXIDs[hash(x.seed, forXID, uint64(number))%uint64(len(naturalXIDs))]
+}
+
 // wait blocks while the device hangs or is slow.
 func (s *source) wait() error {
 	for _, f := range s.faults {
@@ -222,7 +250,7 @@ func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 // lastXID returns the newest XID, 0 if there was none.
 func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
-	code, since := s.xids.code(n), s.xids.since(n)
+	code, since := s.xids.code(n), float64(n)*xidEvery-s.xids.offset
 	for _, f := range s.faults {
 		if f.Kind != XID || !f.begun(elapsed) {
 			continue
@@ -244,7 +272,7 @@ func (s *source) addColumn(d *field.Descriptor, device, unit int, c cell, labels
 // bind appends a column for each reading that the device has.
 func (s *source) bind(readings []field.Reading, device, unit int, b binder) {
 	for _, r := range readings {
-		if c, ok := b.cell(r.Desc); ok {
+		if c, ok := bind(b, r.Desc); ok {
 			if g, is := b.(*gpu); is && (c.op == byLoad || c.op == byPower) {
 				c.window = g.windowOf(r.Desc.ID)
 			}
