@@ -2,7 +2,6 @@ package fake
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -172,29 +171,29 @@ func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collecto
 }
 
 // sources builds the sources of all GPUs, and of the switches and CPUs for which the list has fields.
-func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
-	var out []collector.Source
-	add := func(n int, build func(i int) *source, always bool) {
+func (b *builder) sources(ctx context.Context, processes bool) (out []collector.Source) {
+	for i := 0; i < b.count && ctx.Err() == nil; i++ {
+		if processes {
+			out = append(out, b.processes(i))
+			continue
+		}
+		s := b.gpu(i)
+		b.explain(s)
+		out = append(out, s)
+	}
+	add := func(n int, build func(i int) *source) {
 		for i := range n {
-			if ctx.Err() != nil {
-				return
-			}
-			if s := build(i); always || len(s.columns) > 0 {
+			if s := build(i); len(s.columns) > 0 {
 				b.explain(s)
 				out = append(out, s)
 			}
 		}
 	}
-	add(b.count, b.gpu, true)
-	add(b.world.profile.switches, b.nvswitch, false)
-	add(b.world.profile.cpus, b.cpu, false)
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open simulated node: %w", err)
+	if !processes {
+		add(b.world.profile.switches, b.nvswitch)
+		add(b.world.profile.cpus, b.cpu)
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
-	}
-	return out, nil
+	return out
 }
 
 // explain records why devices lack fields.

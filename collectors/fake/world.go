@@ -87,7 +87,10 @@ func bootTime(start time.Time, seed uint64) time.Time {
 }
 
 // Collector returns an unopened collector of this node. It is a collector.Factory.
-func (w *World) Collector() collector.Collector { return &Collector{world: w} }
+func (w *World) Collector() collector.Collector { return &Collector{world: w, name: Name} }
+
+// Processes returns an unopened collector of the processes on this node's GPUs. It is a collector.Factory.
+func (w *World) Processes() collector.Collector { return &Collector{world: w, name: ProcessesName} }
 
 // Inject begins a fault now, whatever its At and While are. The fault ends after its For, or when heal is called.
 func (w *World) Inject(f Fault) (heal func(), err error) {
@@ -130,7 +133,7 @@ func (w *World) script(faults []Fault) error {
 
 // permits refuses faults that would end a process that is not Isolated.
 func (w *World) permits(kind FaultKind) error {
-	if w.process == nil && faultKeys[kind].process {
+	if w.process == nil && kind.has("once") {
 		return fmt.Errorf("fault %q ruins the process that samples: it needs --isolation=process", kind)
 	}
 	return nil
