@@ -193,13 +193,6 @@ func (e *Engine) AwaitOpened(ctx context.Context) { Await(ctx, e, session.Opened
 // Interval returns how often a reading is taken.
 func (e *Engine) Interval(r field.Reading) time.Duration { return e.interval(r) }
 
-// SampleTimes reports how long samples of each source have taken in its library.
-func (e *Engine) SampleTimes(report func(collector, source string, count uint64, seconds float64)) {
-	for _, s := range e.collectors {
-		s.SampleTimes(func(source string, count uint64, seconds float64) { report(s.Name(), source, count, seconds) })
-	}
-}
-
 // Processes is where readers find the processes on each device; nil if none are
 // read. What its rows are is in package collector.
 func (e *Engine) Processes() *view.Board { return e.processes }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -27,7 +26,7 @@ type Listing struct {
 	list      map[string][]Process // by collector.Device.ID
 	locations *locations
 	pidSpace  string
-	row       ring.Row
+	row       view.Row
 }
 
 // listingAge is how long a list stays valid: processes are sampled once a second.

@@ -14,7 +14,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/kube"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -97,7 +96,7 @@ type Processes struct {
 type processSource struct {
 	*view.Source
 	blocks []int // where the block of each device begins in a row
-	row    ring.Row
+	row    view.Row
 }
 
 // outcome is the result of a poll.

@@ -2,8 +2,8 @@
 // source on its own goroutine into rings, close. A session never changes its list, its devices or its library; if one
 // of them has to change, the session ends and package supervisor, which owns sessions, starts the next one.
 //
-// Run blocks until every library call has returned and the collector is closed. Status and the metrics can be read from
-// any goroutine at any time; neither waits for a library call.
+// Run blocks until every library call has returned and the collector is closed. Status and Costs can be read from any
+// goroutine at any time; neither waits for a library call.
 package session
 
 import (
@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -83,31 +82,29 @@ type Session struct {
 	name      string
 	list      field.List
 	o         Options
-	registry  *prometheus.Registry
-	metrics   *metrics
 	born      time.Time
 	notices   chan error    // from workers: ErrColumnsChanged, ErrDeviceLost, ErrOutdated
 	changed   chan struct{} // receives when the sources are bound or a device's status changes
 
-	bound atomic.Pointer[binding] // nil until the sources are bound
+	rescanErrors atomic.Uint64
+	leftOut      atomic.Int64
+	bound        atomic.Pointer[binding] // nil until the sources are bound
 }
 
 // binding holds the sources of a session and the goroutines that sample them.
 type binding struct {
-	workers []*worker
-	sources []*view.Source
+	workers     []*worker
+	sources     []*view.Source
+	implausible map[string]*atomic.Uint64 // dropped values, by field
 }
 
 // New prepares a session. It opens nothing before Run.
 func New(open collector.Factory, list field.List, o Options) *Session {
 	c := open()
-	s := &Session{
+	return &Session{
 		collector: c, name: c.Name(), list: list, o: o.withDefaults(), born: time.Now(),
-		registry: prometheus.NewRegistry(),
-		notices:  make(chan error, 1), changed: make(chan struct{}, 1),
+		notices: make(chan error, 1), changed: make(chan struct{}, 1),
 	}
-	s.metrics = newMetrics(s.registry, s)
-	return s
 }
 
 // Run opens, samples and closes. It returns nil if ctx ended, and otherwise why the session had to end: an error of
@@ -194,7 +191,7 @@ func (s *Session) watch(ctx context.Context) error {
 			if err = r.err; err == nil && r.changed {
 				err = collector.ErrColumnsChanged
 			} else if err != nil && ctx.Err() == nil {
-				s.metrics.rescanErrors.Inc()
+				s.rescanErrors.Add(1)
 			}
 		}
 		switch {
@@ -253,7 +250,3 @@ func (s *Session) Status() CollectorStatus {
 	}
 	return st
 }
-
-// Metrics returns the session's own metrics: durations, failures, missed ticks, implausible values, costs of library
-// calls. They start at zero with the session.
-func (s *Session) Metrics() prometheus.Gatherer { return s.registry }

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -165,7 +163,7 @@ func TestHungCall(t *testing.T) {
 		if st := s.state(t, "GPU-0"); st.State != Up {
 			t.Errorf("after the call has returned the device is %+v, want up", st)
 		}
-		if got := testutil.ToFloat64(s.metrics.missed.WithLabelValues("GPU-0")); got < 57 || got > 60 {
+		if got := s.Costs().Sources["GPU-0"].MissedTicks; got < 57 || got > 60 {
 			t.Errorf("%v missed ticks in a minute, want about 59", got)
 		}
 		_, _ = s.stop()
@@ -262,7 +260,7 @@ func TestScans(t *testing.T) {
 			n.scanErr = errors.New("no")
 		})
 		time.Sleep(10 * time.Second)
-		if got := testutil.ToFloat64(s.metrics.rescanErrors); got != 1 {
+		if got := s.Costs().RescanErrors; got != 1 {
 			t.Errorf("%v scans have failed, want 1", got)
 		}
 		hang := make(chan struct{})

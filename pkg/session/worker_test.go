@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -269,7 +267,7 @@ func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
 	value, n := 0.0, uint64(0)
 	src.sample = func(row []float64, _ []bool) error { row[0] = value; return nil }
 	w := testWorker(t, src, list(util), Selection{})
-	f := func(v float64, dropped bool, count float64) {
+	f := func(v float64, dropped bool, count uint64) {
 		t.Helper()
 		value = v
 		w.tick(n, time.Now())
@@ -277,7 +275,7 @@ func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
 		if math.IsNaN(w.row[0]) != dropped {
 			t.Errorf("value %v: cell is %v, want dropped %v", v, w.row[0], dropped)
 		}
-		if got := testutil.ToFloat64(w.implausible[0]); got != count {
+		if got := w.implausible[0].Load(); got != count {
 			t.Errorf("after %v: %v dropped, want %v", v, got, count)
 		}
 	}

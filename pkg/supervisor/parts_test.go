@@ -40,19 +40,6 @@ func TestPauses(t *testing.T) {
 	f(0, 800*time.Millisecond)
 }
 
-func TestParseStat(t *testing.T) {
-	line := "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 100 1000 25 18446744073709551615 1"
-	u, err := parseStat([]byte(line), 4096)
-	if err != nil || u.resident != 25*4096 || u.cpu != 2*time.Second {
-		t.Errorf("parseStat = %+v, %v, want 25 pages and 2s", u, err)
-	}
-	for _, bad := range []string{"", "12 (a", "12 (a) S 1 2"} {
-		if _, err := parseStat([]byte(bad), 4096); err == nil {
-			t.Errorf("parseStat(%q) gives no error", bad)
-		}
-	}
-}
-
 // numbered is a source with a GPU that the driver calls n, and a link of it.
 func numbered(id, n string) *view.Source {
 	return &view.Source{Devices: []collector.Device{
@@ -227,23 +214,6 @@ func TestStateMetrics(t *testing.T) {
 		}
 		_, _ = b.stop()
 	})
-}
-
-func TestCausesComeBackAsErrors(t *testing.T) {
-	for _, err := range []error{
-		collector.ErrOutdated, collector.ErrNothingToRead, collector.ErrNotBuiltIn, collector.ErrNotLoaded, collector.ErrNoDevices, collector.ErrColumnsChanged,
-	} {
-		cause := session.CauseOf(fmt.Errorf("x: %w", err))
-		if got := errorOf(cause, "text"); session.CauseOf(got) != cause || got.Error() != "text" {
-			t.Errorf("%v is cause %q and comes back as %v", err, cause, got)
-		}
-	}
-	if got := errorOf(session.CauseError, "text"); session.CauseOf(got) != session.CauseError {
-		t.Errorf("an error without a cause comes back as %v", got)
-	}
-	if !slices.IsSorted(reasons) {
-		t.Errorf("reasons %v are not sorted", reasons)
-	}
 }
 
 // TestIdentify: a GPU that does not answer has the identity that it had before.

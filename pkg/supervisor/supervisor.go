@@ -13,7 +13,6 @@ package supervisor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -105,17 +104,17 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
-	shown     []*view.Source   // published sources
-	until     map[string]int64 // by device: up to when its XIDs are in published rows
-	good      field.List       // list of the last published session
-	goodList  uint64           // its change of the list; 0: none
-	refused   uint64           // the change of the list with which no session could be opened; good is used instead
-	pauses    pauses
-	quiet     quiet
-	notBefore time.Time // of the next session
-	inventory inventory
-	logged    map[string]string // by device: the last logged state
-	bound     boundLog
+	shown        []*view.Source   // published sources
+	until        map[string]int64 // by device: up to when its XIDs are in published rows
+	good         field.List       // list of the last published session
+	goodList     uint64           // its change of the list; 0: none
+	refused      uint64           // the change of the list with which no session could be opened; good is used instead
+	pauses       pauses
+	quiet        quiet
+	notBefore    time.Time // of the next session
+	inventory    inventory
+	logged       map[string]string // by device: the last logged state
+	loggedAbsent string            // the last logged names of fields that no device has
 
 	counts counts
 	board  view.Board // used without Options.Publish
@@ -387,10 +386,10 @@ func (s *Supervisor) after(t *turn) {
 	switch {
 	case t.planned: // another state is wanted
 		s.setHandover()
-	case e.err != nil && errors.Is(e.err, collector.ErrColumnsChanged):
+	case e.cause == session.CauseChanged:
 		s.log.Info("devices changed; starting a new session")
 		s.setHandover()
-	case e.reason == "" && session.CauseOf(e.err).Quiet():
+	case e.reason == "" && e.cause.Quiet():
 		s.onQuiet(t, e)
 	default:
 		e.text = cmp.Or(e.text, "the session ended although it was not asked to")
@@ -400,7 +399,7 @@ func (s *Supervisor) after(t *turn) {
 
 // onQuiet handles a session that found nothing to sample on this machine.
 func (s *Supervisor) onQuiet(t *turn, e ending) {
-	cause := session.CauseOf(e.err)
+	cause := e.cause
 	s.counts.open(false)
 	pause := s.quiet.next(s.o.RestartMax)
 	if cause == session.CauseNothing {
@@ -428,7 +427,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	if !published {
 		s.counts.open(false)
 	}
-	cause := session.CauseOf(e.err)
+	cause := cmp.Or(e.cause, session.CauseError)
 	if e.reason != "" {
 		s.counts.restarted(e.reason)
 		if cause != session.CauseOutdated {
@@ -593,7 +592,7 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.bound.logBound(s.log, sources)
+		s.logBound(sources)
 	}
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {
