@@ -447,12 +447,12 @@ func (n *node) use(pod string, gpus ...int) {
 	}
 }
 
-// costs are those of the sources.
-func (n *node) costs() []session.Costs {
+// Costs makes the node an Engine.
+func (n *node) Costs() []session.Costs {
 	c := session.Costs{Collector: n.kind.collector, Sources: map[string]session.SourceCost{}}
 	for _, g := range n.gpus {
 		if g.source != nil {
-			c.Sources[g.ID] = session.SourceCost{Samples: g.calls, Time: time.Duration(g.seconds * float64(time.Second))}
+			c.Sources[g.ID] = session.SourceCost{Samples: g.calls, Time: time.Duration(g.seconds * 1e9)}
 		}
 	}
 	return []session.Costs{c}
