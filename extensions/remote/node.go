@@ -51,8 +51,8 @@ func (n *node) Measure() Measured {
 		for source, s := range c.Sources {
 			out.Spent[c.Collector+"/"+source] = s.Time
 		}
-		for call, d := range c.Calls {
-			out.Calls[call+"/"+c.Collector] = d
+		for call, cost := range c.Calls {
+			out.Calls[call+"/"+c.Collector] = cost.Time
 		}
 	}
 	return out

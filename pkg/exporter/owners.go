@@ -59,7 +59,7 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	}
 	changed := func() { o.keeper.Notify() } // the clients do not run yet
 	if cfg.HPCJobDir != "" {
-		j := owner.NewJobDirectory(owner.JobOptions{Dir: cfg.HPCJobDir, OnChange: changed, Log: log})
+		j := owner.NewJobDirectory(cfg.HPCJobDir, changed, log)
 		table.Jobs = j.Snapshot
 		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}

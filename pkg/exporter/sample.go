@@ -8,8 +8,8 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
 )
 
 // Commands that read the devices of this node themselves build a Pipeline, run it with Sample, and print what they find.
@@ -90,9 +90,9 @@ func await(ctx context.Context, done func() bool) {
 // sampledAgain returns a function that reports whether each source with a device that is
 // up has another row. A device that has only slow fields may have nothing new in that row.
 func (e *Engine) sampledAgain() func() bool {
-	heads := map[*ring.Ring]uint64{}
+	heads := map[*view.Source]uint64{}
 	for _, s := range e.board.Load().Sources {
-		heads[s.Ring] = s.Ring.Head()
+		heads[s] = s.Ring.Head()
 	}
 	return func() bool {
 		up := map[string]bool{}
@@ -102,7 +102,7 @@ func (e *Engine) sampledAgain() func() bool {
 			}
 		}
 		for _, s := range e.board.Load().Sources {
-			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+			if s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
 				return false
 			}
 		}
