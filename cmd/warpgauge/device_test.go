@@ -123,7 +123,7 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	}
 	gpus, _ := simulatedDevices(t, "rtx4090", 3)
 	for _, name := range []string{"0", ids[0], gpus[0].PCIBusID, strings.ToLower(strings.TrimPrefix(gpus[0].PCIBusID, "0000"))} {
-		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", " counted ")
+		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", `XID_ERRORS_COUNT{window_size_in_ms="300000"}  0 `)
 		if strings.Contains(o.out, ids[1]) {
 			t.Errorf("devices %s shows other devices:\n%s", name, o.out)
 		}

@@ -11,18 +11,17 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
 
-// noURL has a command read the devices itself.
-const noURL = "none"
+// NoURL has a command read the devices itself.
+const NoURL = "none"
 
 // Client returns the client of the exporter that a command names with cmdline.URLFlags, else of the one of this machine.
 func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config) (*apiv1.Client, error) {
 	address := cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address))
-	if address == "" || address == noURL {
+	if address == "" || address == NoURL {
 		return nil, errors.New("name the exporter with --url")
 	}
 	trust, err := cmdline.Trust(ctx, cmd)
@@ -32,13 +31,13 @@ func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *con
 	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.Build.Version})
 }
 
-// ask calls f with the exporter that the command should ask, and reports whether that
+// Ask calls f with the exporter that the command should ask, and reports whether that
 // has answered. If it has not, and no exporter was named, the command reads the devices
 // itself. Standard error says which it was.
-func ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
+func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
 	named := cmd.String("url") != ""
 	switch here := readsHere(a, cfg); {
-	case cmd.String("url") == noURL:
+	case cmd.String("url") == NoURL:
 		return false, nil
 	case !named && here != "":
 		cmdline.Notice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
@@ -87,7 +86,7 @@ func askOrRead(ctx context.Context, a *exporter.Program, cmd *cli.Command, f fun
 	if err != nil {
 		return err
 	}
-	if asked, err := ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) error { return f(ctx, c, nil) }); asked || err != nil {
+	if asked, err := Ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) error { return f(ctx, c, nil) }); asked || err != nil {
 		return err
 	}
 	p, err := a.ReadHere(ctx, cfg)
@@ -106,11 +105,9 @@ type here struct {
 func newHere(p *exporter.Pipeline) here {
 	c := p.Core()
 	p.AddPages()
-	o := api.Options{View: c.Board.Load, Status: c.Engine.Status, Counts: c.Page.Counts, StaleAfter: c.Config.EffectiveStaleAfter(), Logger: c.Log}
-	if c.Owners != nil {
-		o.Users = func(d *collector.Device) []apiv1.User { return users(c.Owners, d) }
-	}
-	return here{p, api.New(o)}
+	return here{p, api.New(api.Options{
+		View: c.Board.Load, Status: c.Engine.Status, Counts: c.Page.Counts, StaleAfter: c.Config.EffectiveStaleAfter(), Logger: c.Log,
+	})}
 }
 
 // Devices implements answers.

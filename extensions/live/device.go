@@ -185,7 +185,7 @@ func valueOf(f *apiv1.Field) string {
 	case f.Type == field.Label.String():
 		return f.Text
 	}
-	return "counted" // from events
+	return ""
 }
 
 // labelsOf are the labels that tell series of a field apart.

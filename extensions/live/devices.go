@@ -21,11 +21,7 @@ import (
 
 // Commands implements exporter.Commander.
 func (e *Extension) Commands(a *exporter.Program) []*cli.Command {
-	return []*cli.Command{devicesCommand(a), onceCommand(a)}
-}
-
-func timeoutFlag() cli.Flag {
-	return cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices.")
+	return []*cli.Command{devicesCommand(a)}
 }
 
 func devicesCommand(a *exporter.Program) *cli.Command {
@@ -42,7 +38,7 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
-			cmdline.OutputFlag(), timeoutFlag(),
+			cmdline.OutputFlag(), cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
 		}, cmdline.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
@@ -68,6 +64,9 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 		found = newDeviceList(all)
 		if p != nil && p.Owners != nil {
 			mapped = true
+			for i := range found.Devices { // more than the API tells
+				found.Devices[i].UsedBy = p.UsedBy(found.Devices[i].ID)
+			}
 			p.Owners.WriteProblems(&problems, cmd.Duration("timeout"))
 		}
 		return nil

@@ -49,9 +49,8 @@ func Root(a *exporter.Program, more ...*cli.Command) *cli.Command {
 			root.Commands = append(root.Commands, c.Commands(a)...)
 		}
 	}
-	root.Commands = append(root.Commands, pingCommand(a))
 	root.Commands = append(root.Commands, more...)
-	root.Commands = append(root.Commands, a.Build.VersionCommand(a.Out, notice), manCommand(a), a.ChildCommand())
+	root.Commands = append(root.Commands, pingCommand(a), a.Build.VersionCommand(a.Out, notice), manCommand(a), exporter.ChildCommand(a))
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.Flags)
 	cmdline.Prepare(root, "\nAll flags of warpgauge --help work as well.\n")
 	return root

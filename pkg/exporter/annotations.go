@@ -10,7 +10,7 @@ import (
 )
 
 // annotations writes which list is in service into the exporter's own pod.
-func (a *Program) annotations(desk *lists.Desk, log *zap.Logger) (Stage, error) {
+func annotations(a *Program, desk *lists.Desk, log *zap.Logger) (Stage, error) {
 	name, _ := a.Lookup("POD_NAME")
 	namespace, _ := a.Lookup("POD_NAMESPACE")
 	if name == "" || namespace == "" {

@@ -22,15 +22,15 @@ func childArguments(a *Program, name string, start time.Time) []string {
 	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
-// ChildCommand runs one collector in a process that the exporter starts for it. It is not a command for users.
-func (a *Program) ChildCommand() *cli.Command {
+// ChildCommand is a command that runs one collector in a process that the exporter starts for it. It is not a command for users.
+func ChildCommand(a *Program) *cli.Command {
 	return &cli.Command{
 		Name:      "child",
 		Usage:     "Sample one collector for the exporter that has started this process",
 		ArgsUsage: "COLLECTOR START",
 		Hidden:    true,
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			err := a.child(ctx, cmd.Args().Get(0), cmd.Args().Get(1))
+			err := child(ctx, a, cmd.Args().Get(0), cmd.Args().Get(1))
 			if errors.Is(err, supervisor.ErrOrphaned) && unix.Getpgrp() == os.Getpid() {
 				_ = unix.Kill(0, unix.SIGKILL) // what a library has started, and this process
 			}
@@ -40,7 +40,7 @@ func (a *Program) ChildCommand() *cli.Command {
 }
 
 // child runs the collector of that name. started is when the exporter was started, in nanoseconds since 1970.
-func (a *Program) child(ctx context.Context, name, started string) error {
+func child(ctx context.Context, a *Program, name, started string) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err

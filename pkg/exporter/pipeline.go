@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -80,6 +81,16 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	return p, nil
 }
 
+// ReadHere returns a Pipeline for the configured list that logs little. Extensions are not started.
+func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
+	log := a.QuietLogger(cfg)
+	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return a.NewPipeline(cfg, parsed.Fields, log)
+}
+
 // ServeLists puts the desk in front of the engine: from now on lists can change.
 func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.files = files
@@ -148,4 +159,45 @@ func (p *Pipeline) watches() (out []Stage) {
 		})
 	}
 	return out
+}
+
+// Core returns what extensions use.
+func (p *Pipeline) Core() Core {
+	c := Core{
+		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
+		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
+		Registry: p.Registry, Log: p.log,
+	}
+	if p.Owners != nil {
+		c.Owners = p.Owners.keeper
+	}
+	return c
+}
+
+// Extend starts the extensions: their stages are in Extended, their paths in Routes.
+func (p *Pipeline) Extend() error {
+	c := p.Core()
+	for _, e := range p.program.Extensions {
+		stages, routes, err := e.Start(c)
+		if err != nil {
+			return err
+		}
+		p.Extended = append(p.Extended, stages...)
+		p.Routes = append(p.Routes, routes...)
+	}
+	return nil
+}
+
+// Hidden returns the names of the fields that extensions read in addition to the first list, and that devices of a
+// collector have.
+func (p *Pipeline) Hidden(collector string) []string {
+	read := map[field.ID]bool{}
+	for _, s := range p.Engine.Board().Load().Sources {
+		for i := range s.Columns {
+			read[s.Columns[i].Field] = read[s.Columns[i].Field] || s.Collector == collector
+		}
+	}
+	more := p.program.extend(p.cfg, p.list).Hidden
+	return Hidden(p.list, slices.DeleteFunc(more, func(r field.Reading) bool { return !read[r.Desc.ID] }))
 }

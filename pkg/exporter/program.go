@@ -235,7 +235,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 		stages = append(stages, Stage{Name: "dumps", Run: d.run, Grace: ShortGrace})
 	}
 	if cfg.Kubernetes.AnnotatePod {
-		s, err := a.annotations(p.desk, log)
+		s, err := annotations(a, p.desk, log)
 		if err != nil {
 			return nil, err
 		}

@@ -124,7 +124,7 @@ func TestUnmetRequirements(t *testing.T) {
 }
 
 func TestAnnotationsNeedThePodsName(t *testing.T) {
-	if _, err := (&Program{Environ: []string{"POD_NAME=exporter-x"}}).annotations(nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "POD_NAMESPACE") {
+	if _, err := annotations(&Program{Environ: []string{"POD_NAME=exporter-x"}}, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "POD_NAMESPACE") {
 		t.Errorf("without the pod's name: %v", err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -16,16 +15,6 @@ import (
 
 // statusPoll is how often such a command looks whether all devices have reported.
 const statusPoll = 5 * time.Millisecond
-
-// ReadHere returns a Pipeline for the configured list that logs little. Extensions are not started.
-func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
-	log := a.QuietLogger(cfg)
-	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
-	if err != nil {
-		return nil, err
-	}
-	return a.NewPipeline(cfg, parsed.Fields, log)
-}
 
 // Sample runs collectors and clients of owners until f returns, and calls f when all have reported or the timeout is
 // over. It waits for library calls no longer than the exporter does at its end.
@@ -50,6 +39,18 @@ func (p *Pipeline) Sample(ctx context.Context, timeout time.Duration, f func(ctx
 
 // SettlePatience is how long commands wait for values that take several samples, unless a user asks for more.
 const SettlePatience = 3 * time.Second
+
+// UsedBy says in words who uses the device with an ID.
+func (p *Pipeline) UsedBy(id string) []string {
+	for _, c := range p.Engine.Status() {
+		for i := range c.Devices {
+			if d := &c.Devices[i].Device; d.ID == id {
+				return p.Owners.Describe(d)
+			}
+		}
+	}
+	return nil
+}
 
 // enoughSamples is after how many a value that takes two is there, if its device has
 // one: the second may have come before something else was ready.

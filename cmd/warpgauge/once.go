@@ -1,4 +1,4 @@
-package live
+package main
 
 import (
 	"bytes"
@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"warpgauge/pkg/exporter"
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/extensions/live"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
@@ -34,7 +36,7 @@ func onceCommand(a *exporter.Program) *cli.Command {
 			"the page itself. Standard error says which it did, and which fields have no value.\n" +
 			"Ends with code 1 if there is no device.",
 		Flags: append([]cli.Flag{
-			timeoutFlag(),
+			cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
 			&cli.IntFlag{Name: "samples", Value: 1, Usage: "How often to sample here, at least; histograms and event counts need more than one."},
 		}, cmdline.URLFlags()...),
@@ -74,7 +76,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		if asked, err := onceAsked(ctx, a, cmd, cfg, format); asked || err != nil {
 			return err
 		}
-	case url != "" && url != noURL:
+	case url != "" && url != live.NoURL:
 		return errors.New("--samples samples the devices here, and --url asks an exporter: leave one out")
 	}
 	p, err := a.ReadHere(ctx, cfg)
@@ -99,7 +101,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
 	var found *apiv1.Devices
-	asked, err := ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
+	asked, err := live.Ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
 		// Whatever listens at the usual port, and has pages: this is how to know that it is warpgauge.
 		found, err = c.Devices(ctx)
 		if err != nil && (cmd.String("url") == "" || !errors.Is(err, apiv1.ErrNoAPI)) {
