@@ -37,7 +37,7 @@ func TestDGX(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{})
 	e.SetLink(dcgmtest.GPU(1), 4, dcgmtest.LinkDown)
 	c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "label DCGM_FI_DRIVER_VERSION")
-	if diff := cmp.Diff(map[field.Level]int{field.GPU: 8, field.Link: 8*18 - 1 + 4*32, field.Switch: 4}, count(devices(c))); diff != "" {
+	if diff := cmp.Diff(map[field.Level]int{field.GPU: 8, field.Link: 8*18 - 1 + 4*32, field.Switch: 4}, levels(devices(c))); diff != "" {
 		t.Errorf("devices by level (-want +got):\n%s", diff)
 	}
 	driver := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}
@@ -58,7 +58,7 @@ func TestGrace(t *testing.T) {
 		t.Helper()
 		c := open1(t, remote(e), names...)
 		c.mustSample(t)
-		return count(devices(c))
+		return levels(devices(c))
 	}
 	if diff := cmp.Diff(map[field.Level]int{field.GPU: 4, field.CPU: 2}, counted("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT")); diff != "" {
 		t.Errorf("CPUs (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestOldEngine(t *testing.T) {
 		e := simulate(t, dcgmtest.Config{GPUs: 1, Version: version})
 		c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT")
 		c.mustSample(t)
-		got := count(devices(c))[field.Link]
+		got := levels(devices(c))[field.Link]
 		if want := 18 + 4*32; links && got != want || !links && got != 0 {
 			t.Errorf("%s: %d links", version, got)
 		}
@@ -194,9 +194,9 @@ func TestDevices(t *testing.T) {
 						}
 						c = open1(t, m.options(), names...)
 					}
-					return count(c.sources[0].Devices())[field.Link] == 8*18-1
+					return levels(c.sources[0].Devices())[field.Link] == 8*18-1
 				})
-				if n := count(c.sources[0].Devices()); n[field.GPU] != 8 {
+				if n := levels(c.sources[0].Devices()); n[field.GPU] != 8 {
 					t.Errorf("devices by level: %v", n)
 				}
 				facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_SYSTEM_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
@@ -242,8 +242,8 @@ func TestLabelsOfOthers(t *testing.T) {
 	})
 }
 
-// count returns how many devices there are of each level.
-func count(all []collector.Device) map[field.Level]int {
+// levels returns how many devices there are of each level.
+func levels(all []collector.Device) map[field.Level]int {
 	out := map[field.Level]int{}
 	for _, d := range all {
 		out[d.Level]++
@@ -256,7 +256,7 @@ func TestLinkComesAndGoes(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE"}
 		c := started(t, m, names...)
-		links := count(c.sources[0].Devices())[field.Link]
+		links := levels(c.sources[0].Devices())[field.Link]
 		for _, up := range []bool{false, true} {
 			if changed, err := c.Rescan(t.Context()); changed || err != nil {
 				t.Errorf("rescan of what is as before: %v, %v", changed, err)
@@ -268,7 +268,7 @@ func TestLinkComesAndGoes(t *testing.T) {
 			}
 			links += map[bool]int{false: -1, true: 1}[up]
 			c = started(t, m, names...)
-			if got := count(c.sources[0].Devices())[field.Link]; got != links {
+			if got := levels(c.sources[0].Devices())[field.Link]; got != links {
 				t.Errorf("link up %v: %d links, want %d", up, got, links)
 			}
 		}
