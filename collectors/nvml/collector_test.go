@@ -1,7 +1,6 @@
 package nvml
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -94,14 +93,6 @@ func TestOpenHere(t *testing.T) {
 		}
 	}
 	t.Log(err)
-}
-
-func TestOpenEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := New(Options{}).Open(ctx, field.List{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want context.Canceled", err)
-	}
 }
 
 func TestOpenSaysWhatThereIs(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func at(n *nvmltest.Node) Options {
 }
 
 // listOf parses a counters CSV.
-func listOf(t *testing.T, csv string) field.List {
+func listOf(t testing.TB, csv string) field.List {
 	t.Helper()
 	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
 	if err != nil {
@@ -52,7 +51,7 @@ func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 }
 
 // sampleAll takes a row of each source.
-func sampleAll(t *testing.T, sources []collector.Source) (rows [][]float64) {
+func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 	t.Helper()
 	for _, s := range sources {
 		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
@@ -170,16 +169,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func TestNoGPUs(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	n.Remove(0)
-	_, err := New(at(n)).Open(t.Context(), temperature(t))
-	if !errors.Is(err, collector.ErrNoDevices) {
-		t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
-	}
-	mustHold(t, n, false)
-}
-
 func TestFieldsThatNoGPUHasKeepNothingOpen(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	_, err := New(at(n)).Open(t.Context(), listOf(t, "DCGM_FI_DEV_CPU_UTIL_TOTAL, gauge, of a CPU\n"))
@@ -237,26 +226,6 @@ func TestDriverThatIsUpgraded(t *testing.T) {
 	must(t, os.Remove(o.Library))
 	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) {
 		t.Errorf("there is no other library: %v", err)
-	}
-}
-
-// TestTheNextCandidate: one that is of no use does not stop the search.
-func TestTheNextCandidate(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	o := at(n)
-	o.Library, o.withoutLoader = "", true
-	bad := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(bad, driver.Soname), []byte("\x7fELF\x01 and no more"), 0o600))
-	gone := t.TempDir()
-	good := filepath.Dir(n.Install(filepath.Join(t.TempDir(), driver.Soname)))
-	o.DriverRoots = []string{bad, gone, good}
-	c, sources := open(t, o)
-	sampleAll(t, sources)
-	if want := filepath.Join(good, driver.Soname); c.lib.path != want {
-		t.Errorf("loaded %s, want %s", c.lib.path, want)
 	}
 }
 
@@ -323,17 +292,4 @@ func TestAFailedOpenDuringACallThatHangs(t *testing.T) {
 	mustHold(t, n, true)
 	release()
 	eventually.True(t, "the library is closed", func() bool { return n.Held().Inits == 0 })
-}
-
-func TestLookedUpOnce(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	c, _ := open(t, at(n))
-	for range 2 {
-		if !c.lib.has("nvmlDeviceGetName") || c.lib.has("nvmlNoSuchFunction") || c.lib.hasAll("nvmlDeviceGetName", "nvmlNoSuchFunction") {
-			t.Error("has reports what is not so")
-		}
-	}
-	if v := c.lib.versions(); v.driver == "" || !slices.Contains(strings.SplitAfterN(v.nvml, ".", 2), v.driver) {
-		t.Errorf("driver %q, NVML %q", v.driver, v.nvml)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -145,30 +144,6 @@ func TestFlappingLinks(t *testing.T) {
 			wantCells(t, fmt.Sprintf("tick %d, links say %v", tick, code), cellsOf(t, p), want)
 		}
 	}
-}
-
-// TestLinksOfTheSimulatedB200: links are numbered as NVML does, through the library.
-func TestLinksOfTheSimulatedB200(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{Preset: "b200-sxm", GPUs: 1, Lines: []string{"gpu * nvlink.count 36", "gpu * nvlink.five[505] 7", "gpu * nvlink.state[35] 0"}})
-	s := openReadings(t, n, "DCGM_FI_DEV_NVLINK_GET_STATE", "nvidia_nvlink_recovery_events_total", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL")[0]
-	devices := s.Devices()
-	if len(devices) != 37 {
-		t.Fatalf("%d devices, want a GPU and 36 links", len(devices))
-	}
-	for i, d := range devices[1:] {
-		if d.Label("nvlink") != fmt.Sprint(i) || !strings.HasSuffix(d.ID, "/link"+fmt.Sprint(i)) {
-			t.Errorf("link %d is %+v", i, d)
-		}
-	}
-	f := func(device int, state, events float64) {
-		t.Helper()
-		s.want(t, fmt.Sprintf("device %d", device), device, map[string]float64{
-			"DCGM_FI_DEV_NVLINK_GET_STATE": state, "nvidia_nvlink_recovery_events_total": events, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL": noColumn,
-		})
-	}
-	f(1, 1, 0)
-	f(2, 1, 7) // field 215 of link 1
-	f(36, 0, 0)
 }
 
 // TestCountersThatMayWrap: what a counter of 32 bits says is not shown, and a wider one

@@ -175,23 +175,6 @@ func TestRescanOfAGPUThatIsGone(t *testing.T) {
 	rescan("when it is gone again", false)
 }
 
-// TestRescanDisturbsNothing: it sets nothing and takes no samples.
-func TestRescanDisturbsNothing(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb"}}})
-	c, _ := open(t, at(n))
-	n.ResetCalls()
-	if _, err := c.Rescan(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	var total uint64
-	for _, calls := range n.AllCalls() {
-		total += calls
-	}
-	if total > 100 {
-		t.Errorf("%d calls: %v", total, n.AllCalls())
-	}
-}
-
 // TestMIGPart: between rescans a source sees that its GPU is partitioned in another way.
 func TestMIGPart(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
@@ -235,14 +218,5 @@ func TestLayoutUnknown(t *testing.T) {
 			t.Errorf("%s fails: taken for a change", f)
 		}
 		n.Clear(0)
-	}
-}
-
-func TestBoardWithoutMIG(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{Preset: "t4", GPUs: 1})
-	d := discoveryOn(t, n)
-	g := d.mustFind(t)[0]
-	if g.migCapable || g.mig || newMIGPart(d.lib, g) != nil {
-		t.Errorf("a T4 has MIG: %+v", g)
 	}
 }

@@ -82,15 +82,3 @@ func TestPeersHang(t *testing.T) {
 		p.close()
 	})
 }
-
-func TestPeersNotDue(t *testing.T) {
-	p := newPeersPart([]peer{{1, func() (int, bool) { t.Error("asked, though nothing is due"); return 0, true }}})
-	defer p.close()
-	row := slices.Repeat([]float64{42}, len(p.columns()))
-	if err := p.sample(row, make([]bool, len(row))); err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(row, func(v float64) bool { return v != 42 }) {
-		t.Errorf("cells that are not due became %v", row)
-	}
-}

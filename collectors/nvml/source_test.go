@@ -270,43 +270,6 @@ func TestLostWhenBound(t *testing.T) {
 	}
 }
 
-// TestReadingsWithoutSymbols: without all that a supported driver can lack, and more,
-// nothing ends the process and the rest is there.
-func TestReadingsWithoutSymbols(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
-	var without []string
-	for _, r := range allReadings() {
-		for _, g := range *r.call() {
-			if !slices.Contains(required[:], g.symbol) && g.symbol != "nvmlDeviceGetTemperature" {
-				without = append(without, g.symbol)
-			}
-		}
-	}
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Without: without})
-	s := openReadings(t, n, tabled()...)[0]
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range s.Columns() {
-		d, _ := field.ByID(c.Field)
-		got = append(got, d.Name)
-	}
-	for _, name := range got {
-		d, _, _ := field.ByName(name)
-		if c := byField()[d.ID][0].call(); c != getTemperature && !slices.Contains(required[:], c.name()) {
-			if _, profiled := profilingOf(d.ID); !profiled {
-				t.Errorf("a column of %s without %s", name, c.name())
-			}
-		}
-	}
-	if !slices.Contains(got, "DCGM_FI_DEV_GPU_TEMP") {
-		t.Errorf("no temperature: %q", got)
-	}
-}
-
 // TestOldestDriver: the collector serves the oldest supported driver.
 func TestOldestDriver(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
@@ -376,13 +339,4 @@ func TestSourceOfParts(t *testing.T) {
 	f(collector.ErrDeviceLost, false)
 	f(collector.ErrOutdated, false)
 	f(collector.ErrColumnsChanged, false)
-}
-
-// TestNothingToAsk: a part of nothing is none.
-func TestNothingToAsk(t *testing.T) {
-	odd := oddDevice()
-	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, readings(150, field.P2PStatus), nil, unexplained())
-	if p != nil || err != nil {
-		t.Errorf("got %v, %v", p, err)
-	}
 }
