@@ -159,18 +159,8 @@ func TestWithoutBuffers(t *testing.T) {
 // first GPU's.
 func openHistograms(t testing.TB, n *nvmltest.Node, names ...string) *taken {
 	t.Helper()
-	list, _, err := field.Parse(strings.NewReader(strings.Join(names, ", histogram, x\n")+", histogram, x\n"), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := New(at(n))
-	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	s := &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
-	return s
+	_, sources := openList(t, at(n), listOf(t, strings.ReplaceAll(csvOf(names), "gauge", "histogram")))
+	return &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
 }
 
 // TestBuffersOfALibrary reads a second of a GPU through C: bursts of 50 ms between two
@@ -203,8 +193,8 @@ func TestBuffersOfALibrary(t *testing.T) {
 	if raceEnabled {
 		return
 	}
-	p := s.buffered()
-	row, due := s.row[p.from:p.to], s.due[p.from:p.to]
+	p := partOf[*bufferedPart](s)
+	row, due := make([]float64, len(p.cols)), slices.Repeat([]bool{true}, len(p.cols))
 	if allocs := testing.AllocsPerRun(10, func() {
 		if err := p.sample(row, due); err != nil {
 			t.Fatal(err)
@@ -212,14 +202,4 @@ func TestBuffersOfALibrary(t *testing.T) {
 	}); allocs != 0 {
 		t.Errorf("%v allocations a row, want 0", allocs)
 	}
-}
-
-// buffered is the part of a source that reads buffers, nil if there is none.
-func (s *taken) buffered() *span {
-	all := s.Source.(*source).parts
-	i := slices.IndexFunc(all, func(p span) bool { _, is := p.part.(*bufferedPart); return is })
-	if i < 0 {
-		return nil
-	}
-	return &all[i]
 }

@@ -197,15 +197,9 @@ func TestCapturedBoardsDecoded(t *testing.T) {
 		for _, r := range decodings() {
 			ids = append(ids, r.id)
 		}
-		p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained())
-		if err != nil {
-			t.Fatal(err)
-		}
-		row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
-		if err := p.sample(row, due); err != nil {
-			t.Fatal(err)
-		}
-		p.close()
+		p := bind(t, d, ids...)
+		row, err := sampleAllOf(p)
+		must(t, err)
 		got := map[field.ID]float64{}
 		for i, c := range p.columns() {
 			if !math.IsNaN(row[i]) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,21 +25,17 @@ func at(n *nvmltest.Node) Options {
 	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: eventually.Patience}
 }
 
-// listOf parses a counters CSV.
-func listOf(t testing.TB, csv string) field.List {
-	t.Helper()
-	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
-	if err != nil {
-		t.Fatalf("%v %v", err, problems)
-	}
-	return list
-}
-
-// open opens a collector, which the end of the test closes.
+// open opens a collector with a list of one field.
 func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 	t.Helper()
+	return openList(t, o, temperature(t))
+}
+
+// openList opens a collector, which the end of the test closes.
+func openList(t testing.TB, o Options, list field.List) (*Collector, []collector.Source) {
+	t.Helper()
 	c := New(o)
-	sources, err := c.Open(t.Context(), temperature(t))
+	sources, err := c.Open(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +51,7 @@ func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 	t.Helper()
 	for _, s := range sources {
-		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
-		for i := range due {
-			due[i] = true
-		}
+		row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
 		if err := s.Sample(row, due); err != nil {
 			t.Errorf("Sample: %v", err)
 		}
@@ -142,7 +136,7 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	n.Return(nvmltest.Host, "nvmlSystemGetDriverVersion", "DRIVER_NOT_LOADED")
 	f(nil, "being loaded or unloaded")
 	n.Clear(nvmltest.Host)
-	nodes(t, n, func(dev string) { must(t, os.Remove(filepath.Join(dev, "nvidiactl"))) })
+	must(t, os.Remove(filepath.Join(n.Root(), "dev/nvidiactl")))
 	n.Return(nvmltest.Host, "nvmlInitWithFlags", "UNKNOWN")
 	f(nil, "there is no "+filepath.Join(n.Root(), "dev/nvidiactl"), "nvidia-modprobe")
 	n.Clear(nvmltest.Host)
@@ -155,11 +149,6 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	if !mapped() {
 		t.Error("the library is not mapped although it is in use")
 	}
-}
-
-func nodes(t *testing.T, n *nvmltest.Node, f func(dev string)) {
-	t.Helper()
-	f(filepath.Join(n.Root(), "dev"))
 }
 
 func must(t *testing.T, err error) {

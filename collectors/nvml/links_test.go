@@ -60,9 +60,7 @@ func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 func cellsOf(t *testing.T, p part) map[string]float64 {
 	t.Helper()
 	row, err := sampleAllOf(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := map[string]float64{}
 	for i, c := range p.columns() {
 		key := fmt.Sprintf("%d/%d", c.Device, c.Field)
@@ -150,11 +148,7 @@ func TestFlappingLinks(t *testing.T) {
 // only once it has shown that it is.
 func TestCountersThatMayWrap(t *testing.T) {
 	d := &fakeDevice{fields: map[uint32]float64{197: 1000}}
-	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200, 1009, 1091), nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
-	nan := math.NaN()
+	p := bind(t, d, 200, 1009, 1091)
 	wantCells(t, "a counter that 32 bits could hold", cellsOf(t, p), map[string]float64{"0/200": noColumn, "0/1009": nan, "0/1091": nan})
 	d.fields[197] = math.MaxUint32
 	wantCells(t, "nearly", cellsOf(t, p), map[string]float64{"0/1009": nan, "0/1091": nan})
@@ -167,8 +161,8 @@ func TestCountersThatMayWrap(t *testing.T) {
 	d.fields[197] = 5
 	cellsOf(t, p) // held back
 	wantCells(t, "after a restart of the counter", cellsOf(t, p), map[string]float64{"0/1091": 5})
-	if p, err = newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200), nil, unexplained()); err != nil || p != nil {
-		t.Errorf("a throughput from a counter that may wrap: %v, %v", p, err)
+	if p := bind(t, d, 200); p != nil {
+		t.Errorf("a throughput from a counter that may wrap: %v", p)
 	}
 }
 
@@ -184,10 +178,7 @@ func TestChipToChip(t *testing.T) {
 		}
 		return float64(10*id + scope), nvml.SUCCESS
 	}}
-	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(286, 287, 1400, 1403), nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := bind(t, d, 286, 287, 1400, 1403)
 	wantCells(t, "all active", cellsOf(t, p), map[string]float64{"0/286": 1, "0/287": 1720, "0/1400": 3*2310 + 3, "0/1403": 2340})
 	state[2] = 0
 	wantCells(t, "one inactive", cellsOf(t, p), map[string]float64{"0/286": 0})
