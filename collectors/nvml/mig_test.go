@@ -119,9 +119,8 @@ func TestRescan(t *testing.T) {
 	found := takeInventory(d.mustFind(t))
 	f := func(what string, before inventory, grown, shrunk bool) {
 		t.Helper()
-		now := takeInventory(d.mustFind(t))
-		if before.grown(now) != grown || before.shrunk(now) != shrunk {
-			t.Errorf("%s: grown = %v, shrunk = %v; want %v, %v", what, before.grown(now), before.shrunk(now), grown, shrunk)
+		if g, s := before.compare(takeInventory(d.mustFind(t))); g != grown || s != shrunk {
+			t.Errorf("%s: grown = %v, shrunk = %v; want %v, %v", what, g, s, grown, shrunk)
 		}
 	}
 	f("as it was", found, false, false)

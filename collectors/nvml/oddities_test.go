@@ -18,11 +18,7 @@ import (
 
 // libraryWith is a library that has these symbols alone.
 func libraryWith(has ...string) *library {
-	l := &library{symbols: map[string]bool{}}
-	for _, s := range symbols() {
-		l.symbols[s] = slices.Contains(has, s)
-	}
-	return l
+	return &library{has: func(s string) bool { return slices.Contains(has, s) }}
 }
 
 // oddValues are field values as drivers should not return them.
