@@ -18,7 +18,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/remote"
-	"warpgauge/pkg/absence"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -83,7 +82,7 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	}
 	broken := err != nil
 	if !broken {
-		err := supplied(ctx, a, cfg, parsed.Fields, timeout, func(all []session.CollectorStatus, r absence.Report, v *view.View) error {
+		err := supplied(ctx, a, cfg, parsed.Fields, timeout, func(all []session.CollectorStatus, r exporter.Report, v *view.View) error {
 			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
 				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
 			}
@@ -122,15 +121,15 @@ const checkPatience = 3 * time.Second
 
 // supplied samples each device, again if some field takes two samples, and calls f with
 // the list's present and absent fields.
-func supplied(ctx context.Context, a *exporter.Program, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, absence.Report, *view.View) error) error {
+func supplied(ctx context.Context, a *exporter.Program, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, exporter.Report, *view.View) error) error {
 	log := a.QuietLogger(cfg)
 	all, err := a.Collectors(cfg, log)
 	if err != nil {
 		return err
 	}
 	e := a.NewEngine(cfg, all, list, nil, log)
-	report := func(all []session.CollectorStatus) absence.Report {
-		return absence.Of(e.Board().Load(), all, list, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
+	report := func(all []session.CollectorStatus) exporter.Report {
+		return exporter.NewReport(e.Board().Load(), all, list, exporter.ReportOptions{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 	}
 	return exporter.SampleOnce(ctx, e, nil, timeout, func(_ context.Context, all []session.CollectorStatus) error {
 		wctx, stop := context.WithTimeout(ctx, min(timeout, checkPatience))
@@ -200,7 +199,7 @@ func newChecked(file string, list field.List, problems []field.Problem) *checked
 	return c
 }
 
-func (c *checked) add(all []session.CollectorStatus, r absence.Report) {
+func (c *checked) add(all []session.CollectorStatus, r exporter.Report) {
 	for _, s := range all {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
 	}
@@ -213,7 +212,7 @@ func (c *checked) add(all []session.CollectorStatus, r absence.Report) {
 	c.Nowhere = absentRows(r.Nowhere)
 }
 
-func absentRows(fields []absence.Field) []absentRow {
+func absentRows(fields []exporter.ReportField) []absentRow {
 	out := []absentRow{}
 	for i := range fields {
 		if e := fields[i].Absent; e.Reason != "" {

@@ -17,7 +17,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/absence"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -48,7 +47,7 @@ func showDevice(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 		if err != nil {
 			return err
 		}
-		err = supplied(ctx, a, cfg, parsed.Fields, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r absence.Report, _ *view.View) error {
+		err = supplied(ctx, a, cfg, parsed.Fields, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r exporter.Report, _ *view.View) error {
 			found = readFields(&r, which, patterns)
 			return nil
 		})
@@ -136,7 +135,7 @@ func askFields(ctx context.Context, c *apiv1.Client, which string, patterns []st
 }
 
 // readFields takes them from a Report.
-func readFields(r *absence.Report, which string, patterns []string) []deviceFields {
+func readFields(r *exporter.Report, which string, patterns []string) []deviceFields {
 	var out []deviceFields
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -158,7 +157,7 @@ func readFields(r *absence.Report, which string, patterns []string) []deviceFiel
 }
 
 // apiFields are a field in the form of the API: one for each series.
-func apiFields(of string, f *absence.Field) []apiv1.Field {
+func apiFields(of string, f *exporter.ReportField) []apiv1.Field {
 	one := apiv1.Field{Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f.Field), Collector: of}
 	switch {
 	case f.Absent.Reason != "":

@@ -15,7 +15,6 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/absence"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
@@ -96,8 +95,8 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		for range samples - 1 {
 			exporter.Await(ctx, p.Engine, p.Engine.SampledAgain())
 		}
-		report := func() absence.Report {
-			return absence.Of(p.Engine.Board().Load(), p.Engine.Status(), parsed.Fields, absence.Options{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
+		report := func() exporter.Report {
+			return exporter.NewReport(p.Engine.Board().Load(), p.Engine.Status(), parsed.Fields, exporter.ReportOptions{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
 		}
 		found := report()
 		for n := samples; n < enoughSamples && ctx.Err() == nil && found.Waits(); n++ {
@@ -148,10 +147,10 @@ const enoughSamples = 3
 const maxNamed = 12
 
 // noteAbsent names the fields of the list that no device has a value of, and why.
-func noteAbsent(a *exporter.Program, r *absence.Report) {
+func noteAbsent(a *exporter.Program, r *exporter.Report) {
 	has, why := map[string]bool{}, map[string]collector.Reason{}
 	var names []string
-	look := func(fields []absence.Field) {
+	look := func(fields []exporter.ReportField) {
 		for i := range fields {
 			f := &fields[i]
 			switch reason, known := why[f.Name]; {

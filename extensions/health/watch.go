@@ -3,6 +3,7 @@ package health
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
@@ -35,7 +35,9 @@ type Options struct {
 	View   func() *view.View                // whose rows are judged if there is no Reader
 	Status func() []session.CollectorStatus // in order of priority
 	Rules  Rules
-	Board  *verdict.Board // where verdicts are published; nil: a board of the Watch's own
+	// Derived supplies the readings of early signs. nil: they are not judged.
+	Derived Derived
+	Board   *verdict.Board // where verdicts are published; nil: a board of the Watch's own
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
 	// nil: there are none.
 	Events *events.Bus
@@ -60,10 +62,11 @@ type Watch struct {
 	observed []Observation // since the last time
 	dropped  uint64
 
-	rowsMu   sync.Mutex // guards what follows; its holder only computes
-	rebound  bool       // there is another View since the last judgement
-	sources  []*sourceRules
-	supplied map[supplied]bool // what sources have devices; replaced, never changed
+	rowsMu      sync.Mutex // guards what follows; its holder only computes
+	rebound     bool       // there is another View since the last judgement
+	sources     []*sourceRules
+	supplied    map[supplied]bool // what sources have devices; replaced, never changed
+	evaluations map[evaluationKey]*evaluation
 
 	// Of the goroutine of Run.
 	lostXIDs  uint64            // that found the queue of xids full
@@ -84,7 +87,7 @@ type supplied struct{ collector, device string }
 
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
+	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}, evaluations: map[evaluationKey]*evaluation{}}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
@@ -157,32 +160,26 @@ func (w *Watch) Sync(now time.Time) {
 	w.applyObservations(now)
 	for _, t := range w.devices {
 		for _, c := range t.conditions {
-			w.wait(t, c, now)
+			w.advance(t, c, now)
 		}
 	}
 	w.conclude(now)
 }
 
 // Bind connects the rules with the cells of another View.
-func (w *Watch) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
+func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
-	before := make(map[*ring.Ring]*sourceRules, len(w.sources))
-	for _, s := range w.sources {
-		before[s.Ring] = s
-	}
 	w.rebound = true
 	w.sources, w.supplied = make([]*sourceRules, len(sources)), map[supplied]bool{}
 	for i := range sources {
-		s := sources[i].Source
+		s := &sources[i]
 		for j := range s.Devices {
 			w.supplied[supplied{s.Collector, s.Devices[j].ID}] = true
 		}
-		w.sources[i] = bindRules(s, w.o.Rules)
-		if old := before[s.Ring]; old != nil { // growth continues
-			w.sources[i].inherit(old)
-		}
+		w.sources[i] = w.bindRules(s, now)
 	}
+	maps.DeleteFunc(w.evaluations, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
 }
 
 // Row evaluates a row. Sync judges the outcome.
@@ -194,10 +191,13 @@ func (w *Watch) Row(row *rows.Row) {
 
 // judgeRows applies what rows have said since the last judgement.
 func (w *Watch) judgeRows(now time.Time) {
+	if w.o.Derived != nil {
+		w.o.Derived.Update(now)
+	}
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
 	for _, s := range w.sources {
-		s.apply(w.byID, now)
+		s.apply(w.byID, w.o.Derived, now)
 	}
 	if !w.rebound && !w.regrouped {
 		return
@@ -224,11 +224,11 @@ func (w *Watch) readRows(now time.Time) {
 	w.supplies = w.supplied
 }
 
-// wait brings a condition that no reading decides to now.
-func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
+// advance brings a condition that no reading decides to now.
+func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
-		t.see(c, now, verdict.Evidence{})
+		t.raise(c, now, verdict.Evidence{})
 	case c.rule.Test == rules.Observed, c.rule.Test == rules.AtMost:
 		t.expire(c, now)
 	}
@@ -279,11 +279,11 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	case t == nil:
 	case o.Reason == ReasonReset:
 		if at.After(t.reset) {
-			t.wasReset(at, false)
+			t.recordReset(at, false)
 		}
 	case rule == nil:
 	case o.Over:
-		if c := t.has(rule.Name); c != nil && rule.End == WhenTold {
+		if c := t.find(rule.Name); c != nil && rule.End == WhenTold {
 			t.end(c)
 		}
 	case rule.End == AfterReset && !at.After(t.reset):
@@ -293,7 +293,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		if text == "" {
 			text = rule.Text
 		}
-		t.see(t.condition(rule), at, verdict.Evidence{Time: at, Source: o.Source, Text: text})
+		t.raise(t.condition(rule), at, verdict.Evidence{Time: at, Source: o.Source, Text: text})
 	}
 }
 
@@ -371,12 +371,12 @@ func (w *Watch) top(t *tracked) *tracked {
 // report logs a verdict that has another state or reason than what was last said of the
 // device. It skips devices without values yet, and new devices that are well.
 func (w *Watch) report(t *tracked) {
-	is := told{t.verdict.State, t.verdict.Reason}
-	if is == t.told || is.Reason == ruleStarting { // the zero told is that it is well
+	is := reported{t.verdict.State, t.verdict.Reason}
+	if is == t.reported || is.Reason == ruleStarting { // the zero told is that it is well
 		return
 	}
-	before, v := t.told, &t.verdict
-	t.told = is
+	before, v := t.reported, &t.verdict
+	t.reported = is
 	fields := []zap.Field{
 		zap.String("device", v.Device.ID), zap.String("gpu", v.Device.GPU), zap.Stringer("state", v.State), zap.Stringer("before", before.State),
 		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
@@ -414,15 +414,29 @@ var descHealth = prometheus.NewDesc("warpgauge_device_health",
 	"1, labelled with the verdict on the device: its state (ok, degraded, failed, unknown), the reason code, and what to do.",
 	[]string{"collector", "device", "gpu", "state", "reason", "action"}, nil)
 
-// Describe sends the description of the metric.
-func (w *Watch) Describe(ch chan<- *prometheus.Desc) { ch <- descHealth }
+var descSign = prometheus.NewDesc("warpgauge_sign_active",
+	"1 while an early sign holds; it is an observation of the rule of that name.", []string{"device", "gpu", "sign"}, nil)
 
-// Collect sends a series for each device.
+// Describe sends the descriptions of the metrics.
+func (w *Watch) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descHealth
+	ch <- descSign
+}
+
+// Collect sends a series for each device, and for each early sign of a board.
 func (w *Watch) Collect(ch chan<- prometheus.Metric) {
 	s := w.board.Load()
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		ch <- prometheus.MustNewConstMetric(descHealth, prometheus.GaugeValue, 1,
 			v.Collector, v.Device.ID, v.Device.GPU, v.State.String(), v.Reason, string(v.Action))
+		if v.Device.Parent != "" { // parts have what their board has
+			continue
+		}
+		for j := range v.Conditions {
+			if r := w.o.Rules.find(v.Conditions[j].Reason, 0); r != nil && r.Derived != rules.NotDerived {
+				ch <- prometheus.MustNewConstMetric(descSign, prometheus.GaugeValue, 1, v.Device.ID, v.Device.GPU, r.Name)
+			}
+		}
 	}
 }

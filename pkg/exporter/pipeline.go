@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/pkg/absence"
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/events"
@@ -70,7 +69,7 @@ func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List,
 	p.store = accumulate.New(accumulate.Options{XIDWindow: cfg.XIDWindow, ClockEventWindow: cfg.ClockEventWindow, Rows: p.Rows})
 	p.Registry.MustRegister(p.store)
 	if cfg.AbsentFields {
-		p.Registry.MustRegister(&absence.Metric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
+		p.Registry.MustRegister(&absentMetric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
 	p.Owners = NewOwners(a, cfg, p.Engine, p.Registry, log)
 	return p, nil

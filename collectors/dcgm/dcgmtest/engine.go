@@ -164,8 +164,6 @@ func fieldType(d *field.Descriptor) (string, bool) {
 		return "d", true
 	case field.String:
 		return "s", true
-	case field.Timestamp:
-		return "t", true
 	default:
 		return "b", true
 	}

@@ -2,6 +2,7 @@ package signs
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -19,7 +20,7 @@ type device struct {
 	every   int64   // how often something of it is read, ns
 
 	counters map[counterKey]*float64 // their last values; NaN: not read yet
-	alarms   [alarms]alarm
+	values   [rules.DerivedReadings]float64
 
 	corrected hour
 	bucket    bucket
@@ -30,7 +31,6 @@ type device struct {
 	means     means
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
-	straggles bool
 	calls     calls // of the source whose first device this is
 }
 
@@ -41,7 +41,11 @@ type counterKey struct {
 }
 
 func newDevice() *device {
-	return &device{counters: make(map[counterKey]*float64), low: -1, none: -1, deviation: noDeviation}
+	d := &device{counters: make(map[counterKey]*float64), low: -1, none: -1, deviation: noDeviation}
+	for i := range d.values {
+		d.values[i] = math.NaN()
+	}
+	return d
 }
 
 func (d *device) isLink() bool { return d.Level == field.Link }
@@ -51,62 +55,25 @@ func (d *device) fresh(now int64) bool {
 	return d.sampled > 0 && now-d.sampled <= max(int64(fresh), 3*d.every)
 }
 
-// The signs of a device.
-const (
-	alarmCorrected = iota
-	alarmSpareRows
-	alarmLinks
-	alarmThrottled
-	alarmStraggler
-	alarmCalls
-	alarms
-)
-
-// alarmNames are reasons of the rules of package health.
-var alarmNames = [alarms]string{"corrected_errors", "spare_rows_low", "nvlink_errors", "throttled", "straggler", "slow_calls"}
-
-// times are for how long a value must be beyond its threshold until a sign begins, and well below
-// it until it ends. The process before may have told a begin: after the start an end is told when
-// its window has passed.
-type times struct{ on, off, start time.Duration }
-
-var alarmTimes = [alarms]times{
-	alarmCorrected: {0, 0, 12 * time.Hour},
-	alarmSpareRows: {time.Minute, 10 * time.Minute, 10 * time.Minute},
-	alarmLinks:     {time.Minute, 10 * time.Minute, time.Hour},
-	alarmThrottled: {0, 0, time.Hour},
-	alarmStraggler: {behindFor, behindFor, behindFor},
-	alarmCalls:     {3 * time.Minute, 10 * time.Minute, 10 * time.Minute},
-}
-
-// alarm is whether a sign holds.
-type alarm struct {
-	holds, known bool
-	begins       bool  // what since is about
-	since        int64 // from when on the value asks for a change; 0: it does not
-}
-
-// update takes what the value says now, and reports whether holds is to be told.
-func (a *alarm) update(now int64, beyond, calm bool, t times) bool {
-	begins, wanted, wait := !a.holds && (beyond || a.known), calm, t.off
-	switch {
-	case begins:
-		wanted, wait = beyond, t.on
-	case !a.known:
-		wait = t.start
+// derive brings the readings that follow from the device's own rows up to date.
+func (d *device) derive(now int64) {
+	for i := range d.throttled {
+		d.throttled[i].advance(now)
 	}
-	if !wanted {
-		a.since = 0
-		return false
+	if d.corrected.used {
+		d.corrected.advance(now)
+		d.values[rules.CorrectedErrorLevel] = d.bucket.read(now)
 	}
-	if a.since == 0 || a.begins != begins || now < a.since { // or the clock was set back
-		a.since, a.begins = now, begins
+	if d.none >= 0 {
+		d.values[rules.BanksWithoutSpareRow] = d.none
 	}
-	if now-a.since < int64(wait) {
-		return false
+	if d.slowed.used {
+		d.slowed.advance(now)
+		d.values[rules.ThrottledTime] = d.slowed.total
 	}
-	a.since, a.holds, a.known = 0, begins, true
-	return true
+	if worst := d.links.worst; worst != nil {
+		d.values[rules.LinkBudgetUsed] = worst.links.share
+	}
 }
 
 // grown returns by how much a counter has grown. One that went back was reset, as by a driver
@@ -173,6 +140,17 @@ func (b *bucket) add(by float64, at int64) {
 		b.level = min(b.level+by, rules.CorrectedErrorsPerDay)
 		b.full = b.full || b.level == rules.CorrectedErrorsPerDay
 	}
+}
+
+// read returns the level, and the highest one if it was reached since the last call.
+func (b *bucket) read(now int64) float64 {
+	b.add(0, now)
+	full := b.full
+	b.full = false
+	if full {
+		return rules.CorrectedErrorsPerDay
+	}
+	return b.level
 }
 
 // linkBudgets are for an hour, by kind of error.
@@ -245,20 +223,21 @@ func (d *device) mask(value float64, at int64, seconds float64) {
 	d.slowed.add(at, seconds)
 }
 
-// describe says in words what an alarm of the device stands on.
-func (d *device) describe(n int) string {
-	switch n {
-	case alarmCorrected:
+// describe says in words what a derived reading of the device comes from.
+func (d *device) describe(of rules.Derived) string {
+	switch worst := d.links.worst; {
+	case of == rules.CorrectedErrorLevel:
 		return fmt.Sprintf("%.0f corrected memory errors within the last hour", d.corrected.total)
-	case alarmSpareRows:
+	case of == rules.BanksWithoutSpareRow:
 		return fmt.Sprintf("%.0f memory banks without a spare row", d.none)
-	case alarmLinks:
-		worst := d.links.worst
+	case of == rules.LinkBudgetUsed && worst != nil:
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
-	case alarmThrottled:
+	case of == rules.ThrottledTime:
 		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
-	case alarmCalls:
+	case of == rules.CallSlowdown:
 		return fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", d.calls.mean, d.calls.baseline)
+	case of == rules.ClockLag:
+		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
 	}
-	return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", -100*d.deviation[deviationClock])
+	return ""
 }

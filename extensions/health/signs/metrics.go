@@ -11,8 +11,6 @@ import (
 var (
 	deviceLabels = []string{"device", "gpu"}
 
-	descActive = prometheus.NewDesc("warpgauge_sign_active",
-		"1 while an early sign holds; it is an observation of the rule of that name.", append(deviceLabels, "sign"), nil)
 	descCorrected = prometheus.NewDesc("warpgauge_sign_corrected_errors_per_hour",
 		"Memory errors that were corrected within the last hour.", deviceLabels, nil)
 	descBanks = prometheus.NewDesc("warpgauge_sign_banks_short_of_spare_rows",
@@ -49,11 +47,6 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if d.links.known && d.links.share > 0 {
 		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
-	}
-	for n := range d.alarms {
-		if d.alarms[n].holds {
-			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
-		}
 	}
 	if v := d.calls.slowdown(); !math.IsNaN(v) {
 		gauge(descCalls, v, d.calls.collector, d.ID)

@@ -9,59 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"warpgauge/extensions/health"
-	"warpgauge/pkg/rows"
 	"warpgauge/pkg/verdict"
 )
-
-// judged is a node with Signs and a Watch.
-type judged struct {
-	rig
-	watch   *health.Watch
-	version uint64
-	begun   time.Time // of the process, or of the session
-}
-
-func newJudged(k kind, seed uint64) *judged {
-	j := &judged{rig: rig{node: newNode(k, seed, midnight)}}
-	j.restart()
-	return j
-}
-
-// restart is a new process.
-func (j *judged) restart() {
-	j.begun, j.version = j.node.now, 0
-	j.watch = health.New(health.Options{
-		View: j.board.Load, Status: j.status, Rules: health.Table(), Logger: zap.NewNop(),
-	})
-	j.Signs = New(Options{Rows: rows.New(&j.board, nil), Owners: j.node, Calls: j.callTimes, Observe: j.watch.Observe})
-}
-
-// run runs for a time, and returns each verdict that is not ok, once.
-func (j *judged) run(d time.Duration) (out []string) {
-	for end := j.node.now.Add(d); j.node.now.Before(end); {
-		j.tick()
-		j.Sync(j.node.now.Add(later))
-		j.watch.Sync(j.node.now)
-		s := j.watch.Board().Load()
-		if s.Version == j.version {
-			continue
-		}
-		j.version = s.Version
-		for _, v := range s.Verdicts {
-			switch {
-			case v.State == verdict.OK:
-			case v.State == verdict.Unknown && v.Reason == "released" && j.released:
-			case v.State == verdict.Unknown && v.Reason == "starting" && j.node.now.Sub(j.begun) <= step:
-			default:
-				out = append(out, fmt.Sprintf("%s %s: %s, %s", j.node.now.Format(time.TimeOnly), v.Device.ID, v.State, v.Reason))
-			}
-		}
-	}
-	return out
-}
 
 // TestHealthyNoise: 24 hours of six nodes without a fault, with all that happens on healthy ones,
 // have no verdict other than ok. While an operator has released the collector it is unknown,
@@ -81,12 +31,11 @@ func TestHealthyNoise(t *testing.T) {
 		{"MI300X, training", mi300x, training, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			j := newJudged(c.kind, uint64(i)+1)
+			j := newRig(c.kind, uint64(i)+1)
 			j.shape = c.shape
 			for _, g := range j.gpus[:2] {
 				g.hot = true // throttled for eight minutes of each hour
 			}
-			wrong := 0
 			for hour := range 24 {
 				if c.pods {
 					j.use(fmt.Sprintf("job-%d", hour/6), 0, 1, 2, 3)
@@ -99,9 +48,9 @@ func TestHealthyNoise(t *testing.T) {
 					j.open()
 				case 6, 15: // a driver upgrade; a diagnosis
 					j.release(hour == 6)
-					wrong += report(t, j.run(6*time.Minute))
+					j.run(6 * time.Minute)
 					j.resume()
-					j.begun = j.node.now
+					j.started = j.node.now
 				case 8, 16: // other instances
 					j.close(false)
 					j.divide(hour / 8 % 2)
@@ -114,8 +63,8 @@ func TestHealthyNoise(t *testing.T) {
 					g := j.gpus[j.rand.IntN(len(j.gpus))]
 					j.watch.Observe(health.Observation{Reason: "xid", Code: xid, Device: g.ID, PCIBusID: g.PCIBusID, Time: j.node.now, Source: "kernel log"})
 				}
-				if wrong += report(t, j.run(time.Hour)); wrong > 20 {
-					t.Fatal("and more")
+				if j.run(time.Hour); len(j.wrong) > 0 {
+					t.Fatal(j.wrong)
 				}
 			}
 			for _, g := range j.gpus {
@@ -125,29 +74,6 @@ func TestHealthyNoise(t *testing.T) {
 			}
 		})
 	}
-}
-
-// BenchmarkJudged is a tick of eight GPUs with 18 links each, signs and verdicts.
-func BenchmarkJudged(b *testing.B) {
-	j := newJudged(h100, 1)
-	j.shape = training
-	j.run(30 * time.Minute)
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		j.tick()
-		b.StartTimer()
-		j.Sync(j.node.now.Add(later))
-		j.watch.Sync(j.node.now)
-	}
-}
-
-func report(t *testing.T, wrong []string) int {
-	t.Helper()
-	for _, w := range wrong {
-		t.Error(w)
-	}
-	return len(wrong)
 }
 
 // TestFaultInNoise: the same days with one fault have the verdict, of that device alone. Without
@@ -168,10 +94,10 @@ func TestFaultInNoise(t *testing.T) {
 		{"ecc_uncorrected", a100, func(_ *node, g *gpu) { g.values[311] = 2 }},
 	} {
 		t.Run(c.reason+" "+c.kind.model, func(t *testing.T) {
-			j := newJudged(c.kind, 11)
+			j := newRig(c.kind, 11)
 			j.shape = training
-			if wrong := j.run(time.Hour); len(wrong) > 0 {
-				t.Fatal(wrong)
+			if j.run(time.Hour); len(j.wrong) > 0 {
+				t.Fatal(j.wrong)
 			}
 			bad := j.gpus[len(j.gpus)-1]
 			j.fault = func(g *gpu) {
@@ -194,7 +120,7 @@ func TestFaultInNoise(t *testing.T) {
 
 // TestStraggler: a straggler is listed with the device, which stays ok.
 func TestStraggler(t *testing.T) {
-	j := newJudged(h100, 12)
+	j := newRig(h100, 12)
 	j.shape = training
 	bad := j.gpus[3]
 	j.fault = func(g *gpu) {
@@ -202,8 +128,8 @@ func TestStraggler(t *testing.T) {
 			g.clock /= 2
 		}
 	}
-	if wrong := j.run(time.Hour); len(wrong) > 0 {
-		t.Error(wrong)
+	if j.run(time.Hour); len(j.wrong) > 0 {
+		t.Error(j.wrong)
 	}
 	for _, v := range j.watch.Board().Load().Verdicts {
 		listed := len(v.Conditions) == 1 && v.Conditions[0].Reason == "straggler"

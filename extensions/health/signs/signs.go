@@ -1,36 +1,32 @@
-// Package signs computes, from every sampled row, what tends to come before a fault: corrected
-// memory errors, library calls that take longer than they did, spare rows that run out, errors
-// of links, throttling, and a GPU that is out of line with its peers. docs/health.md says how
-// each is computed, whose figures the thresholds are, and when a healthy device shows it.
+// Package signs derives, from every sampled row, readings of what tends to come before a fault:
+// corrected memory errors, library calls that take longer than they did, spare rows that run
+// out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
+// package health judge them. docs/health.md says how each is computed.
 //
-// Signs follows a rows.Reader: no sampler waits for it. In the steady state it allocates
+// Signs follows a rows.Reader and starts no goroutine. In the steady state it allocates
 // nothing. A sign whose readings are missing has no value.
 package signs
 
 import (
-	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
 // Options of New.
 type Options struct {
-	Rows *rows.Reader
-	// Observe gets each sign that begins or ends. It must not block.
-	Observe func(health.Observation)
-	Owners  Owners // nil: it is not known who uses a device
-	// Calls reports, for each source of all collectors, how many samples it has taken and for
-	// how long they were in the library. nil: it is not known.
-	Calls      func(report func(collector, source string, count uint64, seconds float64))
+	Rows       *rows.Reader
+	Owners     Owners                // nil: it is not known who uses a device
+	Engine     Engine                // nil: the time of library calls is not known
 	Registerer prometheus.Registerer // nil: none
 }
 
@@ -40,27 +36,28 @@ type Owners interface {
 	Users(*collector.Device) []owner.Owner
 }
 
-const (
-	// interval is how often it is decided which signs hold.
-	interval = time.Second
-	// forget is after how long the state of a device that is gone is dropped.
-	forget = int64(24 * time.Hour)
-)
+// Engine tells what the sessions have spent in libraries; exporter.Engine does.
+type Engine interface {
+	Costs() []session.Costs
+}
 
-// Signs computes the signs of all devices. Run does the work.
+// forget is after how long the state of a device that is gone is dropped.
+const forget = int64(24 * time.Hour)
+
+// Signs derives the readings of all devices. It implements health.Derived.
 type Signs struct {
 	o Options
 
 	mu      sync.Mutex         // guards all that follows: held for computing only
-	now     int64              // of the last Sync, Unix ns
+	now     int64              // of the last Update, Unix ns
 	follows []*follow          // by index of the source
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
-	asked   int64 // when Calls was, Unix ns
+	asked   int64 // when the Engine was, Unix ns
 }
 
-// New returns Signs that do not run yet. It panics if o.Registerer has metrics of another one.
+// New returns Signs. It panics if o.Registerer has metrics of another one.
 func New(o Options) *Signs {
 	s := &Signs{o: o, devices: make(map[string]*device)}
 	o.Rows.Follow(s)
@@ -70,29 +67,60 @@ func New(o Options) *Signs {
 	return s
 }
 
-// Run computes until ctx ends.
-func (s *Signs) Run(ctx context.Context) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		s.Sync(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// Sync takes every row that is new and decides which signs hold. It is called by one
-// goroutine at a time: Run, or in its place one that has a clock of its own.
-func (s *Signs) Sync(now time.Time) {
-	s.o.Rows.Sync(now)
+// Update brings the derived readings up to date with the rows that were read.
+func (s *Signs) Update(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now.UnixNano()
 	s.peers.sync(s)
-	s.decide()
+	for _, d := range s.present {
+		d.links.worst = nil
+	}
+	for _, d := range s.present {
+		if d.links.known {
+			d.links.sum(s.now)
+			d.worseLink(d)
+			if d.gpu != nil {
+				d.gpu.worseLink(d)
+			}
+		}
+	}
+	for _, d := range s.present {
+		if d.fresh(s.now) && !d.isLink() {
+			d.derive(s.now)
+		}
+	}
+	if s.o.Engine == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
+		return
+	}
+	s.asked = s.now
+	for _, c := range s.o.Engine.Costs() {
+		for source, cost := range c.Sources {
+			if d := s.devices[source]; d != nil && d.calls.collector == c.Collector {
+				d.values[rules.CallSlowdown] = d.calls.addMinute(cost.Samples, cost.Time.Seconds())
+			}
+		}
+	}
+}
+
+// Value returns a derived reading of a device; NaN: it is not known.
+func (s *Signs) Value(device string, of rules.Derived) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.devices[device]; d != nil && d.fresh(s.now) {
+		return d.values[of]
+	}
+	return math.NaN()
+}
+
+// Evidence says in words what a derived reading comes from.
+func (s *Signs) Evidence(device string, of rules.Derived) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.devices[device]; d != nil {
+		return d.describe(of)
+	}
+	return ""
 }
 
 // Bind replaces the follows by those of another View.
@@ -140,72 +168,4 @@ func (s *Signs) Row(row *rows.Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follows[row.Source].addRow(row)
-}
-
-// decide decides which signs of devices hold.
-func (s *Signs) decide() {
-	for _, d := range s.present {
-		d.links.worst = nil
-	}
-	for _, d := range s.present {
-		if d.links.known {
-			d.links.sum(s.now)
-			d.worseLink(d)
-			if d.gpu != nil {
-				d.gpu.worseLink(d)
-			}
-		}
-	}
-	for _, d := range s.present {
-		if d.fresh(s.now) && !d.isLink() {
-			s.decideDevice(d)
-		}
-	}
-	if s.o.Calls == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
-		return
-	}
-	s.asked = s.now
-	s.o.Calls(func(collector, source string, count uint64, seconds float64) {
-		if d := s.devices[source]; d != nil && d.calls.collector == collector {
-			d.calls.addMinute(count, seconds)
-			d.calls.compare(s, d)
-		}
-	})
-}
-
-func (s *Signs) decideDevice(d *device) {
-	for i := range d.throttled {
-		d.throttled[i].advance(s.now)
-	}
-	if d.corrected.used {
-		d.corrected.advance(s.now)
-		d.bucket.add(0, s.now)
-		s.update(d, alarmCorrected, d.bucket.full, d.bucket.level <= rules.CorrectedErrorsPerDay/2)
-		d.bucket.full = false
-	}
-	if d.none >= 0 {
-		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)
-	}
-	if d.slowed.used {
-		most := rules.MaxThrottled.Seconds()
-		d.slowed.advance(s.now)
-		s.update(d, alarmThrottled, d.slowed.total >= most, d.slowed.total <= most/3)
-	}
-	if worst := d.links.worst; worst != nil {
-		s.update(d, alarmLinks, worst.links.share >= 1, worst.links.share <= 0.5)
-	}
-}
-
-// update updates an alarm of a device and tells the change.
-func (s *Signs) update(d *device, n int, beyond, calm bool) {
-	if a := &d.alarms[n]; a.update(s.now, beyond, calm, alarmTimes[n]) {
-		s.tell(d, alarmNames[n], d.describe(n), !a.holds)
-	}
-}
-
-// tell reports a sign of a device that begins, holds or is over.
-func (s *Signs) tell(d *device, sign, text string, over bool) {
-	s.o.Observe(health.Observation{
-		Reason: sign, Device: d.ID, PCIBusID: d.PCIBusID, Time: time.Unix(0, s.now), Source: "early signs", Text: text, Over: over,
-	})
 }

@@ -447,13 +447,15 @@ func (n *node) use(pod string, gpus ...int) {
 	}
 }
 
-// callTimes are those of the sources.
-func (n *node) callTimes(report func(collector, source string, count uint64, seconds float64)) {
+// Costs makes the node an Engine.
+func (n *node) Costs() []session.Costs {
+	c := session.Costs{Collector: n.kind.collector, Sources: map[string]session.SourceCost{}}
 	for _, g := range n.gpus {
 		if g.source != nil {
-			report(n.kind.collector, g.ID, g.calls, g.seconds)
+			c.Sources[g.ID] = session.SourceCost{Samples: g.calls, Time: time.Duration(g.seconds * 1e9)}
 		}
 	}
+	return []session.Costs{c}
 }
 
 // The shapes of load.

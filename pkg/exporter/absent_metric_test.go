@@ -1,4 +1,4 @@
-package absence
+package exporter
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-func TestMetric(t *testing.T) {
+func TestAbsentMetric(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FAN_SPEED, gauge, f\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
 	var explained collector.Absences
 	s := source("nvml", list, time.Now(), []cell{{150, 41, nil}, {203, collector.Dropped(1e9), nil}})
@@ -22,7 +22,7 @@ func TestMetric(t *testing.T) {
 		return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "no fan"}
 	})
 	s.Explanations, s.Absent = explained.Explanations(), explained.Absent()
-	m := &Metric{
+	m := &absentMetric{
 		View: func() *view.View { return &view.View{Sources: []*view.Source{s}} }, Status: func() []session.CollectorStatus { return nil }, StaleAfter: time.Minute,
 	}
 	err := testutil.CollectAndCompare(m, strings.NewReader(`
@@ -40,7 +40,7 @@ warpgauge_field_absent_left_out 0
 }
 
 // However many devices and fields there are, the series are bounded.
-func TestMetricIsBounded(t *testing.T) {
+func TestAbsentMetricIsBounded(t *testing.T) {
 	var csv strings.Builder
 	n := 0
 	for _, d := range field.All() {
@@ -56,12 +56,12 @@ func TestMetricIsBounded(t *testing.T) {
 		s.Devices[0].ID = fmt.Sprint("GPU-", i)
 		sources = append(sources, s)
 	}
-	m := &Metric{View: func() *view.View { return &view.View{Sources: sources} }, Status: func() []session.CollectorStatus { return nil }}
-	if got := testutil.CollectAndCount(m, "warpgauge_field_absent"); got != MaxSeries {
-		t.Errorf("%d series, want %d", got, MaxSeries)
+	m := &absentMetric{View: func() *view.View { return &view.View{Sources: sources} }, Status: func() []session.CollectorStatus { return nil }}
+	if got := testutil.CollectAndCount(m, "warpgauge_field_absent"); got != maxAbsentSeries {
+		t.Errorf("%d series, want %d", got, maxAbsentSeries)
 	}
 	want := "# HELP warpgauge_field_absent_left_out Series of warpgauge_field_absent beyond 4096, which are not shown.\n" +
-		"# TYPE warpgauge_field_absent_left_out gauge\n" + fmt.Sprintf("warpgauge_field_absent_left_out %d\n", 50*n-MaxSeries)
+		"# TYPE warpgauge_field_absent_left_out gauge\n" + fmt.Sprintf("warpgauge_field_absent_left_out %d\n", 50*n-maxAbsentSeries)
 	if err := testutil.CollectAndCompare(m, strings.NewReader(want), "warpgauge_field_absent_left_out"); err != nil {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package absence
+package exporter
 
 import (
 	"fmt"
@@ -69,7 +69,7 @@ type cell struct {
 // told is a Report in words, a line for each field.
 func told(r Report) []string {
 	var out []string
-	line := func(of string, f *Field) {
+	line := func(of string, f *ReportField) {
 		text := f.Text
 		for _, v := range f.Values {
 			text += fmt.Sprintf("%v%v ", v.Value, v.Labels)
@@ -108,7 +108,7 @@ func TestValuesAndReasons(t *testing.T) {
 	s.Explanations, s.Absent = explained.Explanations(), explained.Absent()
 	v := &view.View{Sources: []*view.Source{s}}
 	up := []session.CollectorStatus{{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: s.Devices[0]}}}}
-	o := Options{StaleAfter: 10 * time.Second, Now: now}
+	o := ReportOptions{StaleAfter: 10 * time.Second, Now: now}
 	want := []string{
 		"nvml GPU-a GPU_TEMP = 41[]",
 		"nvml GPU-a SM_CLOCK_HERTZ = 1.98e+09[]",
@@ -121,7 +121,7 @@ func TestValuesAndReasons(t *testing.T) {
 		"nvml GPU-a SERIAL = blank: the device had no such text when its collector was opened",
 		"nowhere NVSWITCH_FATAL_ERRORS = unsupported: no collector in use has a device of the kind switch",
 	}
-	if diff := cmp.Diff(want, told(Of(v, up, list, o))); diff != "" {
+	if diff := cmp.Diff(want, told(NewReport(v, up, list, o))); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
 
@@ -130,12 +130,12 @@ func TestValuesAndReasons(t *testing.T) {
 	f := func(st session.DeviceStatus, want string) {
 		t.Helper()
 		st.Device = s.Devices[0]
-		got := told(Of(v, []session.CollectorStatus{{Name: "nvml", Devices: []session.DeviceStatus{st}}}, list, o))
+		got := told(NewReport(v, []session.CollectorStatus{{Name: "nvml", Devices: []session.DeviceStatus{st}}}, list, o))
 		if !strings.HasSuffix(got[0], want) || !strings.HasSuffix(got[6], want) {
 			t.Errorf("state %v: got %q and %q, want %q", st.State, got[0], got[6], want)
 		}
 	}
-	if got := told(Of(v, nil, list, o)); got[3] != want[3] {
+	if got := told(NewReport(v, nil, list, o)); got[3] != want[3] {
 		t.Errorf("of a stale device: got %q, want %q", got[3], want[3])
 	}
 	f(session.DeviceStatus{LastSample: now}, "device_stalled: the last sample is too old to be shown")
@@ -150,11 +150,11 @@ func TestValuesAndReasons(t *testing.T) {
 func TestDevicesOutsideOfTheView(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
 	gone := session.DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU}, State: session.Absent, Reason: "no longer found"}
-	got := told(Of(&view.View{}, []session.CollectorStatus{{Name: "dcgm", Devices: []session.DeviceStatus{gone}}}, list, Options{Now: now}))
+	got := told(NewReport(&view.View{}, []session.CollectorStatus{{Name: "dcgm", Devices: []session.DeviceStatus{gone}}}, list, ReportOptions{Now: now}))
 	if diff := cmp.Diff([]string{"dcgm GPU-b GPU_TEMP = device_absent: no longer found"}, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
-	if got := told(Of(&view.View{}, nil, list, Options{Now: now})); len(got) != 1 || got[0] != "nowhere GPU_TEMP = device_absent: no collector in use has a device of the kind gpu" {
+	if got := told(NewReport(&view.View{}, nil, list, ReportOptions{Now: now})); len(got) != 1 || got[0] != "nowhere GPU_TEMP = device_absent: no collector in use has a device of the kind gpu" {
 		t.Errorf("without a device the report is %q", got)
 	}
 }
@@ -164,7 +164,7 @@ func TestReadingOfAnotherLevel(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS, gauge, switches\n")
 	reading := list.Fields[0].Desc.ID
 	s := source("nvml", list, now, []cell{{reading, 3, nil}})
-	got := told(Of(&view.View{Sources: []*view.Source{s}}, nil, list, Options{Now: now, StaleAfter: time.Second}))
+	got := told(NewReport(&view.View{Sources: []*view.Source{s}}, nil, list, ReportOptions{Now: now, StaleAfter: time.Second}))
 	if diff := cmp.Diff([]string{"nvml GPU-a NVSWITCH_FATAL_ERRORS = 3[]"}, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
@@ -181,7 +181,7 @@ func TestTwoCollectors(t *testing.T) {
 		t.Helper()
 		first := source("dcgm", list, now.Add(-age), []cell{{150, 40, nil}})
 		second := source("nvml", list, now, []cell{{150, 41, nil}, {191, 30, nil}})
-		got := told(Of(&view.View{Sources: []*view.Source{first, second}}, status, list, Options{StaleAfter: 10 * time.Second, Now: now}))
+		got := told(NewReport(&view.View{Sources: []*view.Source{first, second}}, status, list, ReportOptions{StaleAfter: 10 * time.Second, Now: now}))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("age %v: report (-want +got):\n%s", age, diff)
 		}
@@ -195,7 +195,7 @@ func TestFormerList(t *testing.T) {
 	former := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
 	list := parse(t, "DCGM_FI_DEV_FAN_SPEED, gauge, fan\n")
 	s := source("nvml", former, now, []cell{{150, 41, nil}})
-	got := told(Of(&view.View{Sources: []*view.Source{s}}, nil, list, Options{Now: now, StaleAfter: time.Second}))
+	got := told(NewReport(&view.View{Sources: []*view.Source{s}}, nil, list, ReportOptions{Now: now, StaleAfter: time.Second}))
 	if diff := cmp.Diff([]string{"nvml GPU-a FAN_SPEED = not_listed: the collector nvml still serves a list without it"}, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}

@@ -1,7 +1,4 @@
-// Package absence reports, for each device and each field of the list, the current value or why there is none. It joins
-// the collectors' explanations (collector.Explainer), the reasons in blank cells, and the states of devices. Commands,
-// the API and one metric call it. It reads memory only, keeps nothing, starts no goroutine and may be called from any.
-package absence
+package exporter
 
 import (
 	"cmp"
@@ -12,52 +9,53 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
-// Report lists the present and the absent values.
+// Report lists, for each device and each field of the list, the current value or why there is none. It joins the
+// collectors' explanations (collector.Explainer), the reasons in blank cells, and the states of devices. It is made
+// from memory only, by any goroutine, and is the caller's.
 type Report struct {
-	Devices []Device // in the order of the View, then those that only a collector's status has
+	Devices []ReportDevice // in the order of the View, then those that only a collector's status has
 	// Nowhere lists the fields that no device of the node could have, for example switch fields without a switch.
-	Nowhere []Field
+	Nowhere []ReportField
 }
 
 // Device is a device with its fields, in the order of the list. Fields that such devices cannot have are omitted.
-type Device struct {
+type ReportDevice struct {
 	session.DeviceStatus
 	Collector string // the collector that serves it; if there are several, the first
-	Fields    []Field
+	Fields    []ReportField
 }
 
 // Field is a field of the list. It has Values, or it is a label with a Text, or the exporter counts it from events, or
 // it is Absent.
-type Field struct {
+type ReportField struct {
 	*field.Field
-	Values  []Value
+	Values  []ReportValue
 	Text    string
 	Counted bool
 	Absent  collector.Explanation // zero if there is a value
 }
 
 // Value is the newest value of one series.
-type Value struct {
+type ReportValue struct {
 	Labels []collector.Label // distinguish several series of one device and field
 	Value  float64           // in the unit of the field instead of the reading
 	Time   time.Time         // when it was read, or later
 }
 
-// Options configure Of.
-type Options struct {
+// ReportOptions configure NewReport.
+type ReportOptions struct {
 	StaleAfter time.Duration // as on the page
 	Now        time.Time
 	// Want selects devices; nil selects all.
 	Want func(*collector.Device) bool
 }
 
-// Of returns the Report for a View, the states of all collectors, and the wanted list.
-func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options) Report {
+// NewReport returns the Report for a View, the states of all collectors, and the wanted list.
+func NewReport(v *view.View, all []session.CollectorStatus, list field.List, o ReportOptions) Report {
 	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, foreign: map[field.ID]bool{}}
 	for _, s := range v.Sources {
 		b.addSource(s)
@@ -86,7 +84,7 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 		if l <= field.ComputeInstance {
 			l = field.GPU
 		}
-		out.Nowhere = append(out.Nowhere, Field{Field: f, Absent: collector.Explanation{
+		out.Nowhere = append(out.Nowhere, ReportField{Field: f, Absent: collector.Explanation{
 			Reason: nowhere, Detail: "no collector in use has a device of the kind " + l.String(),
 		}})
 	}
@@ -95,9 +93,9 @@ func Of(v *view.View, all []session.CollectorStatus, list field.List, o Options)
 
 // builder builds a Report.
 type builder struct {
-	o       Options
+	o       ReportOptions
 	list    field.List
-	devices []device
+	devices []reported
 	at      map[string]int // index into devices, by ID
 	levels  map[field.Level]bool
 	foreign map[field.ID]bool // a device has a column of it although such devices should not
@@ -121,9 +119,9 @@ func (b *builder) asked(d *field.Descriptor) bool {
 	return b.foreign[d.ID]
 }
 
-// device is a device with its sources.
-type device struct {
-	Device
+// reported is a device with its sources.
+type reported struct {
+	ReportDevice
 	known bool       // its state is known
 	in    []position // the sources that sample it
 }
@@ -137,7 +135,7 @@ type position struct {
 // sampled is a source with its newest row.
 type sampled struct {
 	*view.Source
-	row     ring.Row
+	row     view.Row
 	any     bool  // there is a row
 	columns []int // columns of plain readings, by device and field
 	absent  []collector.Absence
@@ -198,19 +196,19 @@ func (b *builder) addStatus(name string, st *session.DeviceStatus) {
 	}
 }
 
-func (b *builder) device(name string, d *collector.Device) *device {
+func (b *builder) device(name string, d *collector.Device) *reported {
 	i, known := b.at[d.ID]
 	if !known {
 		i = len(b.devices)
 		b.at[d.ID], b.levels[d.Level] = i, true
-		b.devices = append(b.devices, device{Device: Device{Collector: name, DeviceStatus: session.DeviceStatus{Device: *d}}})
+		b.devices = append(b.devices, reported{ReportDevice: ReportDevice{Collector: name, DeviceStatus: session.DeviceStatus{Device: *d}}})
 	}
 	return &b.devices[i]
 }
 
 // report returns a device with its fields. As on the page, the first source with a fresh sample serves it.
-func (d *device) report(b *builder) Device {
-	out := d.Device
+func (d *reported) report(b *builder) ReportDevice {
+	out := d.ReportDevice
 	serving := -1
 	for i := range d.in {
 		if d.in[i].fresh(b.o) {
@@ -222,7 +220,7 @@ func (d *device) report(b *builder) Device {
 		out.Collector = d.in[serving].Collector
 	}
 	for i := range b.list.Fields {
-		f := Field{Field: &b.list.Fields[i]}
+		f := ReportField{Field: &b.list.Fields[i]}
 		reading := readingOf(f.Field)
 		f.Counted = reading != f.Desc
 		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !(b.foreign[reading.ID] && d.has(reading.ID)) {
@@ -235,12 +233,12 @@ func (d *device) report(b *builder) Device {
 }
 
 // has reports whether a source has a column of a reading.
-func (d *device) has(id field.ID) bool {
+func (d *reported) has(id field.ID) bool {
 	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.columnsOf(id)) > 0 })
 }
 
 // fill adds the values of a field, or the reason why there are none.
-func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
+func (d *reported) fill(f *ReportField, reading *field.Descriptor, serving int) {
 	if f.Type == field.Label {
 		d.fillLabel(f)
 		return
@@ -265,24 +263,24 @@ func (d *device) fill(f *Field, reading *field.Descriptor, serving int) {
 }
 
 // addValues adds the values of columns.
-func (p *position) addValues(f *Field, columns []int) {
+func (p *position) addValues(f *ReportField, columns []int) {
 	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
 	for _, c := range columns {
 		if v := p.row.Cells[c]; !math.IsNaN(v) {
-			f.Values = append(f.Values, Value{Labels: p.Columns[c].Labels, Value: scale.Of(v), Time: at})
+			f.Values = append(f.Values, ReportValue{Labels: p.Columns[c].Labels, Value: scale.Of(v), Time: at})
 		}
 	}
 }
 
 // fillStale is fill for a device without a fresh sample. As on the page, an XID stays valid. A field that the device
 // does not support is not blamed on the device's state.
-func (d *device) fillStale(f *Field, reading *field.Descriptor) {
+func (d *reported) fillStale(f *ReportField, reading *field.Descriptor) {
 	f.Counted = false
 	for i := range d.in {
 		p := &d.in[i]
 		if reading.ID == field.XIDErrors && p.any {
 			p.addValues(f, p.columnsOf(reading.ID))
-			f.Values = slices.DeleteFunc(f.Values, func(v Value) bool { return v.Value == 0 })
+			f.Values = slices.DeleteFunc(f.Values, func(v ReportValue) bool { return v.Value == 0 })
 		}
 		if len(f.Values) > 0 {
 			return
@@ -295,7 +293,7 @@ func (d *device) fillStale(f *Field, reading *field.Descriptor) {
 	f.Absent = d.state()
 }
 
-func (d *device) fillLabel(f *Field) {
+func (d *reported) fillLabel(f *ReportField) {
 	for _, p := range d.in {
 		if i := slices.IndexFunc(p.Devices[p.device].Facts, func(l collector.Label) bool { return l.Name == f.Name }); i >= 0 {
 			f.Text = p.Devices[p.device].Facts[i].Value
@@ -309,7 +307,7 @@ func (d *device) fillLabel(f *Field) {
 }
 
 // lacking returns why the device's serving source has no column of a reading.
-func (d *device) lacking(p *position, reading *field.Descriptor) collector.Explanation {
+func (d *reported) lacking(p *position, reading *field.Descriptor) collector.Explanation {
 	if e, known := p.explanation(reading.ID); known {
 		return e
 	}
@@ -328,7 +326,7 @@ func (d *device) lacking(p *position, reading *field.Descriptor) collector.Expla
 }
 
 // state returns why a device without a fresh sample has no values.
-func (d *device) state() collector.Explanation {
+func (d *reported) state() collector.Explanation {
 	e := collector.Explanation{Reason: collector.ReasonDeviceStalled, Detail: d.Reason}
 	switch {
 	case !d.known, d.State == session.Up && d.LastSample.IsZero(), d.Cause == session.CauseStarting:
@@ -349,7 +347,7 @@ func (d *device) state() collector.Explanation {
 }
 
 // fresh reports whether a device's newest row belongs on a page.
-func (p position) fresh(o Options) bool {
+func (p position) fresh(o ReportOptions) bool {
 	if !p.any || p.row.Stamps[p.device] == 0 {
 		return false
 	}
@@ -360,7 +358,7 @@ func (p position) fresh(o Options) bool {
 // Waits reports whether a field of a device that is up has no value only because it was not read yet or needs two
 // readings.
 func (r *Report) Waits() bool {
-	return slices.ContainsFunc(r.Devices, func(d Device) bool {
-		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f Field) bool { return f.Absent.Reason == collector.ReasonNotDue })
+	return slices.ContainsFunc(r.Devices, func(d ReportDevice) bool {
+		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f ReportField) bool { return f.Absent.Reason == collector.ReasonNotDue })
 	})
 }

@@ -1,4 +1,4 @@
-package absence
+package exporter
 
 import (
 	"time"
@@ -10,8 +10,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// MaxSeries is the maximum number of series of the Metric: 40 GPUs with 100 absent fields each.
-const MaxSeries = 4096
+// maxAbsentSeries is the maximum number of series of the metric: 40 GPUs with 100 absent fields each.
+const maxAbsentSeries = 4096
 
 var (
 	descAbsent = prometheus.NewDesc("warpgauge_field_absent",
@@ -20,28 +20,28 @@ var (
 		"Series of warpgauge_field_absent beyond 4096, which are not shown.", nil, nil)
 )
 
-// Metric is warpgauge_field_absent. Its functions must not block.
-type Metric struct {
+// absentMetric is warpgauge_field_absent. Its functions must not block.
+type absentMetric struct {
 	View       func() *view.View
 	Status     func() []session.CollectorStatus
 	StaleAfter time.Duration
 }
 
 // Describe implements prometheus.Collector.
-func (m *Metric) Describe(ch chan<- *prometheus.Desc) {
+func (m *absentMetric) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descAbsent
 	ch <- descLeftOut
 }
 
 // Collect implements prometheus.Collector. Without a source there is no list and so no series; the states of the
 // devices say why.
-func (m *Metric) Collect(ch chan<- prometheus.Metric) {
+func (m *absentMetric) Collect(ch chan<- prometheus.Metric) {
 	v := m.View()
 	var list field.List
 	if len(v.Sources) > 0 {
 		list = v.Sources[0].Fields
 	}
-	r := Of(v, m.Status(), list, Options{StaleAfter: m.StaleAfter, Now: time.Now()})
+	r := NewReport(v, m.Status(), list, ReportOptions{StaleAfter: m.StaleAfter, Now: time.Now()})
 	n := 0
 	type series struct{ field, reason string }
 	for i := range r.Devices {
@@ -57,10 +57,10 @@ func (m *Metric) Collect(ch chan<- prometheus.Metric) {
 				continue
 			}
 			seen[s] = true
-			if n++; n <= MaxSeries {
+			if n++; n <= maxAbsentSeries {
 				ch <- prometheus.MustNewConstMetric(descAbsent, prometheus.GaugeValue, 1, d.Device.ID, s.field, s.reason)
 			}
 		}
 	}
-	ch <- prometheus.MustNewConstMetric(descLeftOut, prometheus.GaugeValue, float64(max(0, n-MaxSeries)))
+	ch <- prometheus.MustNewConstMetric(descLeftOut, prometheus.GaugeValue, float64(max(0, n-maxAbsentSeries)))
 }
