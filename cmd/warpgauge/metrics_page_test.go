@@ -144,7 +144,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 	// Nothing is isolated here, and there is no failover.
 	p.Registry.MustRegister(supervisor.Examples("dcgm"))
-	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
+	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml"}))
 	p.ServeLists(parsed, files)
 	if err := p.Extend(); err != nil {
 		return nil, err

@@ -20,7 +20,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
@@ -45,7 +44,7 @@ type dumper struct {
 	now     func() time.Time
 	log     *zap.Logger
 
-	row ring.Row
+	row view.Row
 }
 
 // dumped is one file.

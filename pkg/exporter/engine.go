@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
@@ -57,10 +56,10 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 		}
 		return a.extend(cfg, list)
 	}
-	publish := e.publishers(cfg, all, &page, reg, log)
-	add := func(v *Vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
+	pages := e.pages(cfg, all, &page, reg, log)
+	add := func(v *Vendor, name string, open collector.Factory, w supervisor.Wanted, page supervisor.Page) *supervisor.Supervisor {
 		o := supervisor.Options{
-			Name: name, Open: open, Publish: publish, Present: v.Present,
+			Name: name, Open: open, Page: page, Present: v.Present,
 			Session:     sessionOptions(cfg, name, log),
 			Hidden:      isProcesses(name),
 			StopTimeout: samplerStop,
@@ -78,13 +77,13 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 		return supervisor.New(w, o)
 	}
 	for _, v := range all {
-		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, publish[v.Name])
+		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, pages[v.Name])
 		register(reg, s)
 		e.collectors = append(e.collectors, s)
 		if v.Processes != nil {
 			e.processes = processes.Board()
 			always := cfg.Kubernetes.ProcessValuesWanted()
-			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part().Publish)
+			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part())
 			if always { // else they are read for viewers now and then, which is nothing to watch
 				register(reg, s)
 			}
@@ -126,10 +125,27 @@ func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Op
 	return o
 }
 
-// publishers say where the sources of each collector go. If one is wanted together with
-// its fallback, they share one part of the page, which a failover fills.
-func (e *Engine) publishers(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
-	out := map[string]func([]*view.Source){}
+// failoverNode is the part of the board that two collectors share.
+type failoverNode struct {
+	*view.Part
+	e        *Engine
+	fallback string
+}
+
+func (n *failoverNode) Standby(ctx context.Context, rest bool) error {
+	return n.e.Standby(ctx, n.fallback, rest)
+}
+
+func (n *failoverNode) TakenOver(collector string) {
+	if n.e.takenOver != nil {
+		n.e.takenOver(collector)
+	}
+}
+
+// pages say where the sources of each collector go. If one is wanted together with
+// its fallback, they share one part of the board, which a failover fills.
+func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]supervisor.Page {
+	out := map[string]supervisor.Page{}
 	for _, v := range all {
 		out[v.Name] = nil
 	}
@@ -139,24 +155,18 @@ func (e *Engine) publishers(cfg *config.Config, all []Vendor, page *view.Merger,
 		}
 		patience := patience(cfg)
 		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
+			Node:    &failoverNode{page.Part(), e, v.Fallback},
 			Primary: v.Name, Secondary: v.Fallback,
-			Publish:    page.Part().Publish,
-			Standby:    func(ctx context.Context, rest bool) error { return e.Standby(ctx, v.Fallback, rest) },
 			Patience:   patience,
 			Confidence: 2 * patience,
-			Changed: func(collector string) {
-				if e.takenOver != nil {
-					e.takenOver(collector)
-				}
-			},
-			Logger: log,
+			Logger:     log,
 		})
 		register(reg, e.failover)
-		out[v.Name], out[v.Fallback] = e.failover.Primary, e.failover.Secondary
+		out[v.Name], out[v.Fallback] = e.failover.Ends()
 	}
 	for _, v := range all {
 		if out[v.Name] == nil {
-			out[v.Name] = page.Part().Publish
+			out[v.Name] = page.Part()
 		}
 	}
 	return out
@@ -321,9 +331,9 @@ func (e *Engine) readersOpened() bool {
 // SampledAgain returns a function that reports whether each source with a device that is
 // up has another row. A device that has only slow fields may have nothing new in that row.
 func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
-	heads := map[*ring.Ring]uint64{}
+	heads := map[*view.Source]uint64{}
 	for _, s := range e.board.Load().Sources {
-		heads[s.Ring] = s.Ring.Head()
+		heads[s] = s.Ring.Head()
 	}
 	return func(all []session.CollectorStatus) bool {
 		up := map[string]bool{}
@@ -333,7 +343,7 @@ func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
 			}
 		}
 		for _, s := range e.board.Load().Sources {
-			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+			if s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
 				return false
 			}
 		}

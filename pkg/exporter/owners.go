@@ -60,7 +60,7 @@ func NewOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	}
 	changed := func() { o.keeper.Notify() } // the clients do not run yet
 	if cfg.HPCJobDir != "" {
-		j := owner.NewJobDirectory(owner.JobOptions{Dir: cfg.HPCJobDir, OnChange: changed, Log: log})
+		j := owner.NewJobDirectory(cfg.HPCJobDir, changed, log)
 		table.Jobs = j.Snapshot
 		o.add(Client{Name: "job directory", Run: j.Run, complete: j.Ready}, j.Health)
 	}

@@ -112,7 +112,7 @@ func labels(pairs ...string) (out []collector.Label) {
 // "device field".
 func shown(t *testing.T, sel Selection, sources []collector.Source) (devices, columns []string) {
 	t.Helper()
-	s := New(newNode(t, 0).factory, oneField, Options{Select: sel})
+	s := New(newNode(t, 0).Open, oneField, Options{Select: sel})
 	b, err := s.bind(sources)
 	if err != nil {
 		t.Fatal(err)
@@ -177,13 +177,13 @@ func TestFlexibleSelectionReportsNothingTwice(t *testing.T) {
 }
 
 func TestSelectionOfNothing(t *testing.T) {
-	s := New(newNode(t, 0).factory, oneField, Options{Select: choose(t, "g:99", "g:99", "g:99")})
+	s := New(newNode(t, 0).Open, oneField, Options{Select: choose(t, "g:99", "g:99", "g:99")})
 	_, err := s.bind(hardware(1, 1, 1, nil))
 	if !errors.Is(err, collector.ErrNoDevices) || !strings.Contains(err.Error(), "--devices=g:99") {
 		t.Errorf("bind: %v, want ErrNoDevices and the selectors", err)
 	}
 	idle := &stub{devices: devices(2), columns: []collector.Column{{Device: 1, Field: 60001}}}
-	s = New(newNode(t, 0).factory, oneField, Options{Select: choose(t, "g:0", "f", "f")})
+	s = New(newNode(t, 0).Open, oneField, Options{Select: choose(t, "g:0", "f", "f")})
 	if _, err := s.bind([]collector.Source{idle}); !errors.Is(err, collector.ErrNothingToRead) {
 		t.Errorf("bind of a device without columns: %v, want ErrNothingToRead", err)
 	}
@@ -191,7 +191,7 @@ func TestSelectionOfNothing(t *testing.T) {
 
 func TestSelectionNamesWhatDoesNotExist(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	s := New(newNode(t, 0).factory, oneField, Options{Select: choose(t, "g:0,40-41+i:3", "g:9", "i:7"), Logger: zap.New(core)})
+	s := New(newNode(t, 0).Open, oneField, Options{Select: choose(t, "g:0,40-41+i:3", "g:9", "i:7"), Logger: zap.New(core)})
 	if _, err := s.bind(hardware(2, 1, 1, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func TestIdentityIsMadeSound(t *testing.T) {
 		columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 3, Field: 60001, Labels: labels}},
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	s := New(newNode(t, 0).factory, oneField, Options{Logger: zap.New(core)})
+	s := New(newNode(t, 0).Open, oneField, Options{Logger: zap.New(core)})
 	b, err := s.bind([]collector.Source{src, &stub{devices: []collector.Device{{ID: "a"}, {ID: "b"}}, columns: src.columns[:1]}})
 	if err != nil {
 		t.Fatal(err)
@@ -320,7 +320,7 @@ func TestImpossibleSizes(t *testing.T) {
 		wide.columns[i] = collector.Column{Device: i % 8, Field: 60001}
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	s := New(func() collector.Collector { return limited{newNode(t, 0).factory()} }, oneField, Options{Logger: zap.New(core), RingSpan: time.Second})
+	s := New(func() collector.Collector { return limited{newNode(t, 0).Open()} }, oneField, Options{Logger: zap.New(core), RingSpan: time.Second})
 	// Without a ring of that size.
 	sel := s.o.Select.over([]collector.Source{wide}, s.o.Logger)
 	b, ok := sel.bind(wide)
@@ -356,7 +356,7 @@ func FuzzIdentity(f *testing.F) {
 		for i := range src.devices {
 			src.columns = append(src.columns, collector.Column{Device: i, Field: 60001, Labels: []collector.Label{{Name: "text", Value: model}}})
 		}
-		s := New(newNode(t, 0).factory, oneField, Options{})
+		s := New(newNode(t, 0).Open, oneField, Options{})
 		b, err := s.bind([]collector.Source{src})
 		if err != nil {
 			t.Fatal(err)
