@@ -232,8 +232,9 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
 	reg := prometheus.NewRegistry()
 	reader, engine := rows.New(board, nil), &costs{}
+	early := signs.New(signs.Options{Rows: reader, Engine: engine})
 	w := health.New(health.Options{
-		Rows: reader, Rules: health.Table(), Logger: zap.NewNop(), Derived: signs.New(signs.Options{Rows: reader, Engine: engine, Registerer: reg}),
+		Rows: reader, Rules: health.Table(), Logger: zap.NewNop(), Derived: early,
 		Status: func() []session.CollectorStatus {
 			status := session.CollectorStatus{Name: "fake", Up: true}
 			for _, d := range src.Devices {
@@ -242,7 +243,7 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 			return []session.CollectorStatus{status}
 		},
 	})
-	reg.MustRegister(w)
+	reg.MustRegister(w, early)
 	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
 	for range 200 {
