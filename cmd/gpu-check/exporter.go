@@ -35,7 +35,7 @@ func startExporter(ctx context.Context, o options, every time.Duration, fields s
 	address := port.Address()
 	args := []string{
 		"--address=" + address, "--collect-interval=" + strconv.FormatInt(every.Milliseconds(), 10), "--slow-interval=2s",
-		"--enable-nvml=true", "--enable-dcgm=false", "--enable-rocm=false", "--exporter-metrics=full",
+		"--enable-nvml=true", "--enable-only=nvml", "--exporter-metrics=full",
 	}
 	if fields != "" {
 		args = append(args, "--collectors="+fields)

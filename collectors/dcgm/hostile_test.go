@@ -98,9 +98,6 @@ func TestAHostileEngine(t *testing.T) {
 	if n := logs.FilterMessageSnippet("health reason has no label").Len(); n > len(errorCodes) {
 		t.Errorf("%d lines about reasons", n)
 	}
-	if _, err := s.Metrics().Gather(); err != nil {
-		t.Error(err)
-	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

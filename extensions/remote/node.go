@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"warpgauge/extensions/remote/opamp"
-	"warpgauge/pkg/absence"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
@@ -51,8 +51,8 @@ func (n *node) Measure() Measured {
 		for source, s := range c.Sources {
 			out.Spent[c.Collector+"/"+source] = s.Time
 		}
-		for call, d := range c.Calls {
-			out.Calls[call+"/"+c.Collector] = d
+		for call, cost := range c.Calls {
+			out.Calls[call+"/"+c.Collector] = cost.Time
 		}
 	}
 	return out
@@ -138,7 +138,7 @@ func (n *node) Facts() opamp.Facts {
 		}
 	}
 	out.Models, out.Drivers = texts(models), texts(drivers)
-	report := absence.Of(n.o.Engine.Board().Load(), all, s.InService.Fields, absence.Options{StaleAfter: n.o.Config.EffectiveStaleAfter(), Now: time.Now()})
+	report := exporter.NewReport(n.o.Engine.Board().Load(), all, s.InService.Fields, exporter.ReportOptions{StaleAfter: n.o.Config.EffectiveStaleAfter(), Now: time.Now()})
 	for i := range report.Devices {
 		for _, f := range report.Devices[i].Fields {
 			if f.Absent.Reason != "" {

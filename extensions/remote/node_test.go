@@ -146,7 +146,7 @@ func TestFacts(t *testing.T) {
 func TestMeasure(t *testing.T) {
 	e, r := newExporter(t, func(*Settings) {})
 	e.costs = []session.Costs{{
-		Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Time: time.Second}}, Calls: map[string]time.Duration{"read": time.Minute},
+		Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Time: time.Second}}, Calls: map[string]collector.CallCost{"read": {Time: time.Minute}},
 	}}
 	if m := r.node.Measure(); m.Series != 16 || m.Spent["nvml/GPU-0"] != time.Second || m.Calls["read/nvml"] != time.Minute {
 		t.Errorf("measured %+v", m)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -51,7 +50,7 @@ func (r *roster) at(source, column, device int) (cell, dev int32) {
 type snapshot struct {
 	view   *view.View
 	roster *roster
-	row    ring.Row // read into, so that a failed read leaves the last row alone
+	row    view.Row // read into, so that a failed read leaves the last row alone
 	cells  []float64
 	stamps []int64
 	shares []float64 // values of the shares that the layout was built for

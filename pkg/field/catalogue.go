@@ -50,7 +50,11 @@ var index = sync.OnceValue(func() *tables {
 			t.byID[part[i].ID] = &part[i]
 		}
 	}
-	add(dcgmFields[:])
+	dcgm, err := readDCGM(dcgmCSV)
+	if err != nil {
+		panic("dcgm.csv: " + err.Error()) // the file is part of the program
+	}
+	add(dcgm)
 	add(exporterFields[:])
 	for _, v := range vendors {
 		for _, part := range v.Fields {

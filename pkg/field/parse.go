@@ -192,7 +192,7 @@ func (p *parser) usable(f *Field, r *record) bool {
 	switch kind := f.Desc.Kind; {
 	case kind == None:
 		p.warn(r.line, r.columns[0], "field %v never has a value; the row is left out", quoted(r.Name))
-	case kind == Binary || kind == Timestamp:
+	case kind == Binary:
 		p.warn(r.line, r.columns[0], "field %v is a %v value, which no page can show; the row is left out", quoted(r.Name), kind)
 	case kind == String && f.Type != Label:
 		p.warn(r.line, r.columns[1], "field %v is a text; use type label; the row is left out", quoted(r.Name))

@@ -178,6 +178,9 @@ func TestTwoSourcesOfADevice(t *testing.T) {
 	two.row(at(0))
 	r.Read(viewOf(one, two), at(0))
 	a.want(t, "both", "one 0: a=1000", "two 0: a=. b=1000 b=.")
+	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true false]" {
+		t.Errorf("devices are supplied by %s", got)
+	}
 	two.row(at(1), 0) // read before the View changes
 	r.Read(viewOf(two), at(1))
 	a.want(t, "the first has left", "two 1: a=. b=1000 b=.")
@@ -488,16 +491,6 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	v, now := viewOf(s), start
 	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); r.Read(v, now) }); n != 0 {
 		t.Errorf("%v allocations per row, want 0", n)
-	}
-}
-
-// TestSuppliers: Bind says which source supplies a device.
-func TestSuppliers(t *testing.T) {
-	r := New(nil, nil)
-	a := follow(r)
-	r.Read(viewOf(newSource("one", 4, []string{"a"}), newSource("two", 4, []string{"a", "b"})), at(0))
-	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true]" {
-		t.Errorf("devices are supplied by %s", got)
 	}
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -50,7 +51,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		words += ring.Words(ringRows(s.o.RingSpan, b.schedule.tick), len(b.devices), len(b.columns))
 		all = append(all, b)
 	}
-	s.metrics.leftOut.Set(float64(sel.leftOut))
+	s.leftOut.Store(int64(sel.leftOut))
 	sel.report()
 	if len(all) == 0 {
 		return nil, sel.nothing(sources)
@@ -58,11 +59,11 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if !shown { // fields that only health needs keep nothing open
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
-	mem, owner, err := s.o.Memory(words)
+	mem, owner, err := s.o.Parent.Memory(words)
 	if err != nil {
 		return nil, fmt.Errorf("make rings of %d words: %w", words, err)
 	}
-	out := &binding{}
+	out := &binding{implausible: map[string]*atomic.Uint64{}}
 	for i, b := range all {
 		rows := ringRows(s.o.RingSpan, b.schedule.tick)
 		n := ring.Words(rows, len(b.devices), len(b.columns))
@@ -71,7 +72,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 		mem = mem[n:]
 		v := &view.Source{Collector: s.name, Fields: s.list, Devices: b.devices, Columns: b.columns, Ring: r, Interval: b.schedule.tick, Every: b.schedule.every(),
 			Explanations: b.reasons.explanations, Absent: b.reasons.absent}
-		w := s.newWorker(b, v)
+		w := s.newWorker(b, v, out.implausible)
 		w.phase = b.schedule.tick * time.Duration(i+1) / time.Duration(len(all)+1)
 		out.workers = append(out.workers, w)
 		out.sources = append(out.sources, v)

@@ -2,168 +2,131 @@ package session
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
-// SampleDuration is the metric with the duration of samples, by source.
-const SampleDuration = "warpgauge_sample_duration_seconds"
-
-const (
-	missedTicks = "warpgauge_missed_ticks_total"
-	callSeconds = "warpgauge_library_call_seconds_total"
-)
-
-// metrics are the session's own metrics.
-type metrics struct {
-	duration     *prometheus.HistogramVec
-	failed       *prometheus.CounterVec
-	missed       *prometheus.CounterVec
-	implausible  *prometheus.CounterVec
-	rescanErrors prometheus.Counter
-	leftOut      prometheus.Gauge
-}
-
-func newMetrics(r prometheus.Registerer, s *Session) *metrics {
-	constant := prometheus.Labels{"collector": s.name}
-	m := &metrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:        SampleDuration,
-			Help:        "Time that one sample of a source took inside the vendor library; source is the id of its first device.",
-			Buckets:     []float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10},
-			ConstLabels: constant,
-		}, []string{"source"}),
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name:        "warpgauge_sample_errors_total",
-			Help:        "Samples in which a device of the source failed.",
-			ConstLabels: constant,
-		}, []string{"source"}),
-		missed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name:        missedTicks,
-			Help:        "Ticks that passed while the source's last sample was still running.",
-			ConstLabels: constant,
-		}, []string{"source"}),
-		implausible: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name:        "warpgauge_implausible_values_total",
-			Help:        "Values dropped because they lie outside the field's plausible range.",
-			ConstLabels: constant,
-		}, []string{"field"}),
-		rescanErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name:        "warpgauge_rescan_errors_total",
-			Help:        "Searches for new or gone devices that failed.",
-			ConstLabels: constant,
-		}),
-		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name:        "warpgauge_devices_left_out",
-			Help:        "Devices that the library reports and that are not shown: they have the id of another one, or there are more than possible.",
-			ConstLabels: constant,
-		}),
-	}
-	r.MustRegister(m.duration, m.failed, m.missed, m.implausible, m.rescanErrors, m.leftOut, calls{s})
-	return m
-}
-
-var (
-	descCalls = prometheus.NewDesc("warpgauge_library_calls_total",
-		"Calls into the vendor library by kind. Only from collectors that count them.", []string{"collector", "call"}, nil)
-	descCallTime = prometheus.NewDesc(callSeconds,
-		"Time spent in them.", []string{"collector", "call"}, nil)
-)
-
-// Costs is the cost of a session's library calls since it began.
+// Costs count what a session has done since it began. A child sends them to its parent.
 type Costs struct {
-	Collector string
-	Sources   map[string]SourceCost
-	Calls     map[string]time.Duration // by kind, if the collector counts calls
+	Collector    string
+	Sources      map[string]SourceCost         // by the id of a source's first device
+	Calls        map[string]collector.CallCost // by kind, if the collector counts calls
+	Implausible  map[string]uint64             // dropped values, by field
+	RescanErrors uint64
+	LeftOut      int64 // devices that are not shown
 }
 
 // SourceCost is the cost of the samples of a source.
 type SourceCost struct {
 	Samples     uint64
-	Time        time.Duration // in the library
+	Time        time.Duration              // in the library
+	Within      [len(sampleBuckets)]uint64 // samples that took at most that long
+	Failed      uint64                     // samples in which a device failed
 	MissedTicks uint64
 }
 
-// CostsOf reads the costs from a session's own metrics, which a child sends as well.
-func CostsOf(collector string, families []*dto.MetricFamily) Costs {
-	c := Costs{Collector: collector, Sources: map[string]SourceCost{}, Calls: map[string]time.Duration{}}
-	for _, f := range families {
-		_, label := Family(f.GetName())
-		for _, m := range f.GetMetric() {
-			i := slices.IndexFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == label })
-			if i < 0 {
-				continue
-			}
-			key := m.GetLabel()[i].GetValue()
-			one := c.Sources[key]
-			switch f.GetName() {
-			case SampleDuration:
-				one.Samples, one.Time = m.GetHistogram().GetSampleCount(), seconds(m.GetHistogram().GetSampleSum())
-				c.Sources[key] = one
-			case missedTicks:
-				one.MissedTicks = uint64(m.GetCounter().GetValue())
-				c.Sources[key] = one
-			case callSeconds:
-				c.Calls[key] = seconds(m.GetCounter().GetValue())
+// sampleBuckets are the upper bounds of the histogram of sample durations, in seconds.
+var sampleBuckets = [...]float64{1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10}
+
+// counters are the counts of a source. Its worker writes them, and any goroutine reads them.
+type counters struct {
+	durations      [len(sampleBuckets) + 1]atomic.Uint64 // the last is beyond all bounds
+	time           atomic.Int64
+	failed, missed atomic.Uint64
+}
+
+func (c *counters) observe(d time.Duration) {
+	c.time.Add(int64(d))
+	i, _ := slices.BinarySearch(sampleBuckets[:], d.Seconds())
+	c.durations[i].Add(1)
+}
+
+func (c *counters) cost() SourceCost {
+	s := SourceCost{Time: time.Duration(c.time.Load()), Failed: c.failed.Load(), MissedTicks: c.missed.Load()}
+	for i := range c.durations {
+		s.Samples += c.durations[i].Load()
+		if i < len(s.Within) {
+			s.Within[i] = s.Samples
+		}
+	}
+	return s
+}
+
+// Costs returns what the session has counted. It reads memory only.
+func (s *Session) Costs() *Costs {
+	c := &Costs{
+		Collector: s.name, RescanErrors: s.rescanErrors.Load(), LeftOut: s.leftOut.Load(),
+		Sources: map[string]SourceCost{}, Calls: map[string]collector.CallCost{}, Implausible: map[string]uint64{},
+	}
+	b := s.bound.Load()
+	if b == nil {
+		return c
+	}
+	for _, w := range b.workers {
+		c.Sources[w.view.Devices[0].ID] = w.counters.cost()
+		if m, ok := w.source.(collector.CallMeter); ok {
+			for _, cost := range m.Calls() {
+				was := c.Calls[cost.Call]
+				c.Calls[cost.Call] = collector.CallCost{Count: was.Count + cost.Count, Time: was.Time + cost.Time}
 			}
 		}
+	}
+	for name, n := range b.implausible {
+		c.Implausible[name] = n.Load()
 	}
 	return c
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+var (
+	bySource = []string{"collector", "source"}
+	byCall   = []string{"collector", "call"}
 
-// Family returns the type of a session metric, and the label that distinguishes its series in addition to collector.
-// The label is collector itself if there is one series, and "" if no session has the metric.
-func Family(name string) (kind dto.MetricType, label string) {
-	switch name {
-	case SampleDuration:
-		return dto.MetricType_HISTOGRAM, "source"
-	case "warpgauge_sample_errors_total", missedTicks:
-		return dto.MetricType_COUNTER, "source"
-	case "warpgauge_implausible_values_total":
-		return dto.MetricType_COUNTER, "field"
-	case "warpgauge_rescan_errors_total":
-		return dto.MetricType_COUNTER, "collector"
-	case "warpgauge_devices_left_out":
-		return dto.MetricType_GAUGE, "collector"
-	case "warpgauge_library_calls_total", callSeconds:
-		return dto.MetricType_COUNTER, "call"
+	descDuration = prometheus.NewDesc("warpgauge_sample_duration_seconds",
+		"Time that one sample of a source took inside the vendor library; source is the id of its first device.", bySource, nil)
+	descFailed = prometheus.NewDesc("warpgauge_sample_errors_total",
+		"Samples in which a device of the source failed.", bySource, nil)
+	descMissed = prometheus.NewDesc("warpgauge_missed_ticks_total",
+		"Ticks that passed while the source's last sample was still running.", bySource, nil)
+	descImplausible = prometheus.NewDesc("warpgauge_implausible_values_total",
+		"Values dropped because they lie outside the field's plausible range.", []string{"collector", "field"}, nil)
+	descRescanErrors = prometheus.NewDesc("warpgauge_rescan_errors_total",
+		"Searches for new or gone devices that failed.", []string{"collector"}, nil)
+	descLeftOut = prometheus.NewDesc("warpgauge_devices_left_out",
+		"Devices that the library reports and that are not shown: they have the id of another one, or there are more than possible.", []string{"collector"}, nil)
+	descCalls = prometheus.NewDesc("warpgauge_library_calls_total",
+		"Calls into the vendor library by kind. Only from collectors that count them.", byCall, nil)
+	descCallTime = prometheus.NewDesc("warpgauge_library_call_seconds_total",
+		"Time spent in them.", byCall, nil)
+)
+
+// Collect sends the costs as metrics.
+func (c *Costs) Collect(ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{c.Collector}, labels...)...)
 	}
-	return 0, ""
-}
-
-// calls reports the cost of library calls.
-type calls struct{ s *Session }
-
-func (c calls) Describe(ch chan<- *prometheus.Desc) {
-	ch <- descCalls
-	ch <- descCallTime
-}
-
-func (c calls) Collect(ch chan<- prometheus.Metric) {
-	b := c.s.bound.Load()
-	if b == nil {
-		return
-	}
-	sum := make(map[string]collector.CallCost)
-	for _, w := range b.workers {
-		if m, ok := w.source.(collector.CallMeter); ok {
-			for _, cost := range m.Calls() {
-				was := sum[cost.Call]
-				sum[cost.Call] = collector.CallCost{Count: was.Count + cost.Count, Time: was.Time + cost.Time}
-			}
+	for name, s := range c.Sources {
+		within := make(map[float64]uint64, len(sampleBuckets))
+		for i, bound := range sampleBuckets {
+			within[bound] = s.Within[i]
 		}
+		ch <- prometheus.MustNewConstHistogram(descDuration, s.Samples, s.Time.Seconds(), within, c.Collector, name)
+		count(descFailed, float64(s.Failed), name)
+		count(descMissed, float64(s.MissedTicks), name)
 	}
-	for name, cost := range sum {
-		ch <- prometheus.MustNewConstMetric(descCalls, prometheus.CounterValue, float64(cost.Count), c.s.name, name)
-		ch <- prometheus.MustNewConstMetric(descCallTime, prometheus.CounterValue, cost.Time.Seconds(), c.s.name, name)
+	for name, cost := range c.Calls {
+		count(descCalls, float64(cost.Count), name)
+		count(descCallTime, cost.Time.Seconds(), name)
 	}
+	for name, n := range c.Implausible {
+		count(descImplausible, float64(n), name)
+	}
+	count(descRescanErrors, float64(c.RescanErrors))
+	ch <- prometheus.MustNewConstMetric(descLeftOut, prometheus.GaugeValue, float64(c.LeftOut), c.Collector)
 }
 
 var (

@@ -36,7 +36,7 @@ func TestReasonsOfWhatIsShown(t *testing.T) {
 	}}
 	f := func(gpus string, want ...string) {
 		t.Helper()
-		s := New(newNode(t, 0).factory, oneField, Options{Select: choose(t, gpus, "f", "f")})
+		s := New(newNode(t, 0).Open, oneField, Options{Select: choose(t, gpus, "f", "f")})
 		b, err := s.bind([]collector.Source{src})
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestReasonsOfCells(t *testing.T) {
 	src := &explaining{stub: &stub{devices: devices(1), columns: []collector.Column{{Field: util.ID}, {Field: 204}}}, explanations: why.Explanations()}
 	value := denied
 	src.sample = func(row []float64, due []bool) error { row[0] = value; return nil }
-	s := New(newNode(t, 0).factory, list(util), Options{})
+	s := New(newNode(t, 0).Open, list(util), Options{})
 	b, err := s.bind([]collector.Source{src})
 	if err != nil {
 		t.Fatal(err)

@@ -2,8 +2,8 @@
 // source on its own goroutine into rings, close. A session never changes its list, its devices or its library; if one
 // of them has to change, the session ends and package supervisor, which owns sessions, starts the next one.
 //
-// Run blocks until every library call has returned and the collector is closed. Status and the metrics can be read from
-// any goroutine at any time; neither waits for a library call.
+// Run blocks until every library call has returned and the collector is closed. Status and Costs can be read from any
+// goroutine at any time; neither waits for a library call.
 package session
 
 import (
@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -51,13 +50,26 @@ type Options struct {
 	// Until holds, by device, up to when earlier sessions have reported XIDs, for a collector.Resumer.
 	Until  map[string]int64
 	Logger *zap.Logger // may be nil
-
-	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
-	// stay reachable while the memory is in use. Nil uses Go's heap.
-	Memory func(words int) (mem []atomic.Uint64, owner any, err error)
-	// Publish receives the sources once, when they are bound. It must not block. Nil leaves them to Sources.
-	Publish func([]*view.Source)
+	Parent Parent      // nil: of this process
 }
+
+// Parent is the process for which a session runs in a child.
+type Parent interface {
+	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
+	// stay reachable while the memory is in use.
+	Memory(words int) (mem []atomic.Uint64, owner any, err error)
+	// Publish receives the sources once, when they are bound. It must not block.
+	Publish(sources []*view.Source)
+}
+
+// heap is the Parent of a session in the exporter's own process, whose readers use Sources.
+type heap struct{}
+
+func (heap) Memory(words int) ([]atomic.Uint64, any, error) {
+	return make([]atomic.Uint64, words), nil, nil
+}
+
+func (heap) Publish([]*view.Source) {}
 
 func (o Options) withDefaults() Options {
 	o.Interval = max(cmp.Or(o.Interval, time.Second), MinInterval)
@@ -65,11 +77,8 @@ func (o Options) withDefaults() Options {
 	o.Deadline = cmp.Or(o.Deadline, 5*time.Second)
 	o.RescanInterval = cmp.Or(o.RescanInterval, time.Minute)
 	o.RingSpan = cmp.Or(o.RingSpan, time.Minute)
-	if o.Memory == nil {
-		o.Memory = func(words int) ([]atomic.Uint64, any, error) { return make([]atomic.Uint64, words), nil, nil }
-	}
-	if o.Publish == nil {
-		o.Publish = func([]*view.Source) {}
+	if o.Parent == nil {
+		o.Parent = heap{}
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -83,31 +92,29 @@ type Session struct {
 	name      string
 	list      field.List
 	o         Options
-	registry  *prometheus.Registry
-	metrics   *metrics
 	born      time.Time
 	notices   chan error    // from workers: ErrColumnsChanged, ErrDeviceLost, ErrOutdated
 	changed   chan struct{} // receives when the sources are bound or a device's status changes
 
-	bound atomic.Pointer[binding] // nil until the sources are bound
+	rescanErrors atomic.Uint64
+	leftOut      atomic.Int64
+	bound        atomic.Pointer[binding] // nil until the sources are bound
 }
 
 // binding holds the sources of a session and the goroutines that sample them.
 type binding struct {
-	workers []*worker
-	sources []*view.Source
+	workers     []*worker
+	sources     []*view.Source
+	implausible map[string]*atomic.Uint64 // dropped values, by field
 }
 
 // New prepares a session. It opens nothing before Run.
 func New(open collector.Factory, list field.List, o Options) *Session {
 	c := open()
-	s := &Session{
+	return &Session{
 		collector: c, name: c.Name(), list: list, o: o.withDefaults(), born: time.Now(),
-		registry: prometheus.NewRegistry(),
-		notices:  make(chan error, 1), changed: make(chan struct{}, 1),
+		notices: make(chan error, 1), changed: make(chan struct{}, 1),
 	}
-	s.metrics = newMetrics(s.registry, s)
-	return s
 }
 
 // Run opens, samples and closes. It returns nil if ctx ended, and otherwise why the session had to end: an error of
@@ -134,7 +141,7 @@ func (s *Session) Run(ctx context.Context) error {
 	defer cancel()
 	// Before the first row, because a row wakes readers that look for its source.
 	s.bound.Store(b)
-	s.o.Publish(b.sources)
+	s.o.Parent.Publish(b.sources)
 	select {
 	case s.changed <- struct{}{}:
 	default:
@@ -194,7 +201,7 @@ func (s *Session) watch(ctx context.Context) error {
 			if err = r.err; err == nil && r.changed {
 				err = collector.ErrColumnsChanged
 			} else if err != nil && ctx.Err() == nil {
-				s.metrics.rescanErrors.Inc()
+				s.rescanErrors.Add(1)
 			}
 		}
 		switch {
@@ -253,7 +260,3 @@ func (s *Session) Status() CollectorStatus {
 	}
 	return st
 }
-
-// Metrics returns the session's own metrics: durations, failures, missed ticks, implausible values, costs of library
-// calls. They start at zero with the session.
-func (s *Session) Metrics() prometheus.Gatherer { return s.registry }

@@ -125,42 +125,17 @@ func outcomeOf(err error) *outcome {
 
 // CauseOf returns the cause for an error of Session.Run.
 func CauseOf(err error) Cause {
-	switch {
-	case errors.Is(err, collector.ErrOutdated):
-		return CauseOutdated
-	case errors.Is(err, collector.ErrMismatch):
-		return CauseMismatch
-	case errors.Is(err, collector.ErrNothingToRead):
-		return CauseNothing
-	case errors.Is(err, collector.ErrNotBuiltIn):
-		return CauseNotBuilt
-	case errors.Is(err, collector.ErrNotLoaded):
-		return CauseNotLoaded
-	case errors.Is(err, collector.ErrNoDevices):
-		return CauseNoDevices
-	case errors.Is(err, collector.ErrColumnsChanged):
-		return CauseChanged
+	for _, c := range [...]struct {
+		err   error
+		cause Cause
+	}{
+		{nil, CauseNone}, {collector.ErrOutdated, CauseOutdated}, {collector.ErrMismatch, CauseMismatch}, {collector.ErrNothingToRead, CauseNothing},
+		{collector.ErrNotBuiltIn, CauseNotBuilt}, {collector.ErrNotLoaded, CauseNotLoaded}, {collector.ErrNoDevices, CauseNoDevices},
+		{collector.ErrColumnsChanged, CauseChanged},
+	} {
+		if errors.Is(err, c.err) {
+			return c.cause
+		}
 	}
 	return CauseError
-}
-
-// ErrorOf is the inverse of CauseOf: it returns the error of package collector for a cause, nil if there is none.
-func ErrorOf(c Cause) error {
-	switch c {
-	case CauseOutdated:
-		return collector.ErrOutdated
-	case CauseMismatch:
-		return collector.ErrMismatch
-	case CauseNothing:
-		return collector.ErrNothingToRead
-	case CauseNotBuilt:
-		return collector.ErrNotBuiltIn
-	case CauseNotLoaded:
-		return collector.ErrNotLoaded
-	case CauseNoDevices:
-		return collector.ErrNoDevices
-	case CauseChanged:
-		return collector.ErrColumnsChanged
-	}
-	return nil
 }

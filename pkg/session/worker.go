@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/view"
@@ -47,16 +45,14 @@ type worker struct {
 	outcomes  []atomic.Pointer[outcome]
 	lastGood  []atomic.Int64 // Unix ns, by device; 0: never
 
-	duration    prometheus.Observer
-	failed      prometheus.Counter
-	missed      prometheus.Counter
-	implausible []prometheus.Counter // by column
+	counters    counters
+	implausible []*atomic.Uint64 // by column
 
 	notify  func(error) // receives ErrColumnsChanged, ErrDeviceLost and ErrOutdated; must not block
 	changed chan struct{}
 }
 
-func (s *Session) newWorker(src bound, v *view.Source) *worker {
+func (s *Session) newWorker(src bound, v *view.Source, implausible map[string]*atomic.Uint64) *worker {
 	devices, columns := v.Devices, v.Columns
 	w := &worker{
 		source: src.source, view: v, keep: src.keep, schedule: src.schedule, deadline: s.o.Deadline,
@@ -71,11 +67,7 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 		notify:   s.notify, changed: s.changed,
 	}
 	w.dated, _ = src.source.(collector.Dater)
-	id := sourceID(devices)
-	w.duration = s.metrics.duration.WithLabelValues(id)
-	w.failed = s.metrics.failed.WithLabelValues(id)
-	w.missed = s.metrics.missed.WithLabelValues(id)
-	w.implausible = make([]prometheus.Counter, len(columns))
+	w.implausible = make([]*atomic.Uint64, len(columns))
 	for i, c := range columns {
 		w.row[i], w.min[i], w.max[i] = collector.NotSampled(), math.Inf(-1), math.Inf(1)
 		label := "unknown"
@@ -91,7 +83,10 @@ func (s *Session) newWorker(src bound, v *view.Source) *worker {
 				w.xids = append(w.xids, i)
 			}
 		}
-		w.implausible[i] = s.metrics.implausible.WithLabelValues(label)
+		if implausible[label] == nil {
+			implausible[label] = new(atomic.Uint64)
+		}
+		w.implausible[i] = implausible[label]
 	}
 	for i := range w.outcomes {
 		w.outcomes[i].Store(outcomeStarting)
@@ -145,14 +140,6 @@ func (w *worker) checkLabels(now time.Time) {
 	}
 }
 
-// sourceID names a source by its first device.
-func sourceID(devices []collector.Device) string {
-	if len(devices) == 0 {
-		return "none"
-	}
-	return devices[0].ID
-}
-
 // run samples until ctx ends. It takes the first sample at once and later ones on a grid, so that a slow call causes
 // missed ticks instead of a permanent delay.
 func (w *worker) run(ctx context.Context) {
@@ -180,7 +167,7 @@ func (w *worker) run(ctx context.Context) {
 		passed := uint64(time.Since(grid)/tick) + 1
 		next := max(n+1, passed)
 		if n > 0 && next > n+1 {
-			w.missed.Add(float64(next - n - 1))
+			w.counters.missed.Add(next - n - 1)
 		}
 		n = next + w.backOff(failures)
 		timer.Reset(time.Until(grid.Add(time.Duration(n) * tick)))
@@ -215,7 +202,7 @@ func (w *worker) sampleRow(due []bool, now time.Time) bool {
 		err = w.keep.sample(w.source, w.row, due)
 	}
 	w.callStart.Store(0)
-	w.duration.Observe(time.Since(now).Seconds())
+	w.counters.observe(time.Since(now))
 	w.dropImplausible(due)
 	w.checkLabels(now)
 	ok := w.recordOutcomes(start, err)
@@ -246,7 +233,7 @@ func (w *worker) last(now time.Time) {
 func (w *worker) recordOutcomes(start int64, err error) (worked bool) {
 	anyOK := false
 	if err != nil {
-		w.failed.Inc()
+		w.counters.failed.Add(1)
 		w.assign(err)
 	}
 	for i := range w.errs {
@@ -302,7 +289,7 @@ func (w *worker) dropImplausible(due []bool) {
 	for i, v := range w.row {
 		if due[i] && (v < w.min[i] || v > w.max[i] || math.IsInf(v, 0)) {
 			w.row[i] = collector.Dropped(v)
-			w.implausible[i].Inc()
+			w.implausible[i].Add(1)
 		}
 	}
 }

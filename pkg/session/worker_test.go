@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -37,7 +35,7 @@ func devices(n int) (ds []collector.Device) {
 // worker returns the worker of a source in a session that does not run.
 func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selection) *worker {
 	t.Helper()
-	s := New(newNode(t, 0).factory, fields, Options{Select: sel})
+	s := New(newNode(t, 0).Open, fields, Options{Select: sel})
 	b, err := s.bind([]collector.Source{src})
 	if err != nil {
 		t.Fatal(err)
@@ -143,20 +141,20 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 func TestAListOfSlowFieldsHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
-		s := start(t, n.factory, list(desc(60001, field.Slow)), Options{})
+		s := start(t, n.Open, list(desc(60001, field.Slow)), Options{})
 		time.Sleep(65 * time.Second)
 		sampled := s.state(t, "GPU-0").LastSample
-		n.set(func() {
-			if got := n.devices[0].samples; got != 4 && got != 3 {
+		n.Set(func() {
+			if got := n.Samples["GPU-0"]; got != 4 && got != 3 {
 				t.Errorf("%d calls in 65 s, want one each 30 s", got)
 			}
-			n.devices[0].hang = make(chan struct{})
+			n.Hang["GPU-0"] = make(chan struct{})
 		})
 		time.Sleep(40 * time.Second)
 		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !st.LastSample.Equal(sampled) {
 			t.Errorf("the device is %+v, want stalled with the sample of %v", st, sampled)
 		}
-		close(n.devices[0].hang)
+		close(n.Hang["GPU-0"])
 		_, _ = s.stop()
 	})
 }
@@ -168,7 +166,7 @@ func TestSourceWithoutColumns(t *testing.T) {
 		lost := &stub{devices: []collector.Device{{ID: "GPU-9", Level: field.GPU}}}
 		lost.sample = func([]float64, []bool) error { return collector.ErrDeviceLost }
 		fine := &stub{devices: []collector.Device{{ID: "GPU-8", Level: field.GPU}}, sample: func([]float64, []bool) error { return nil }}
-		s := start(t, func() collector.Collector { return &extended{n.factory(), []collector.Source{lost, fine}} }, oneField, Options{})
+		s := start(t, func() collector.Collector { return &extended{n.Open(), []collector.Source{lost, fine}} }, oneField, Options{})
 		time.Sleep(3 * time.Second)
 		for id, want := range map[string]State{"GPU-0": Up, "GPU-8": Up, "GPU-9": Lost} {
 			if st := s.state(t, id); st.State != want {
@@ -269,7 +267,7 @@ func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
 	value, n := 0.0, uint64(0)
 	src.sample = func(row []float64, _ []bool) error { row[0] = value; return nil }
 	w := testWorker(t, src, list(util), Selection{})
-	f := func(v float64, dropped bool, count float64) {
+	f := func(v float64, dropped bool, count uint64) {
 		t.Helper()
 		value = v
 		w.tick(n, time.Now())
@@ -277,7 +275,7 @@ func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
 		if math.IsNaN(w.row[0]) != dropped {
 			t.Errorf("value %v: cell is %v, want dropped %v", v, w.row[0], dropped)
 		}
-		if got := testutil.ToFloat64(w.implausible[0]); got != count {
+		if got := w.implausible[0].Load(); got != count {
 			t.Errorf("after %v: %v dropped, want %v", v, got, count)
 		}
 	}

@@ -15,12 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 )
 
 // The control channel runs one way, from the child to its parent, over a Unix stream socket. A message is a length (4
-// bytes, big endian), a kind (1 byte) and that many bytes: JSON for views and states, delimited protobuf for metrics.
+// bytes, big endian), a kind (1 byte) and that many bytes of JSON.
 // The descriptor of the rings' memory comes with the view. The parent never sends: closing its end asks the child to
 // stop.
 //
@@ -38,14 +37,14 @@ const (
 )
 
 // maxBytes is the maximum size of a message, by kind.
-var maxBytes = [...]uint32{kindView: 16 << 20, kindStates: 8 << 20, kindMetrics: 2 << 20}
+var maxBytes = [...]uint32{kindView: 16 << 20, kindStates: 8 << 20, kindCosts: 2 << 20}
 
 type kind byte
 
 const (
-	kindView    kind = 1 + iota // viewMessage, with a descriptor
-	kindStates                  // statesMessage
-	kindMetrics                 // delimited protobuf of client_model's MetricFamily
+	kindView   kind = 1 + iota // viewMessage, with a descriptor
+	kindStates                 // statesMessage
+	kindCosts                  // session.Costs
 )
 
 // viewMessage is the result of binding. It is sent at most once.
@@ -60,33 +59,7 @@ type sourceMessage struct {
 	Columns  []collector.Column
 
 	Explanations []collector.Explanation `json:",omitempty"`
-	Absent       absences                `json:",omitempty"`
-}
-
-// absences is written as one list of numbers: device, field and explanation in turn.
-type absences []collector.Absence
-
-func (l absences) MarshalJSON() ([]byte, error) {
-	flat := make([]int, 0, 3*len(l))
-	for _, a := range l {
-		flat = append(flat, a.Device, int(a.Field), int(a.Explanation))
-	}
-	return json.Marshal(flat)
-}
-
-func (l *absences) UnmarshalJSON(b []byte) error {
-	var flat []uint16
-	if err := json.Unmarshal(b, &flat); err != nil {
-		return err
-	}
-	if len(flat)%3 != 0 || len(flat) > 3*maxColumns {
-		return fmt.Errorf("absences are %d numbers, which is no multiple of 3 or more than %d", len(flat), 3*maxColumns)
-	}
-	*l = make([]collector.Absence, 0, len(flat)/3)
-	for ; len(flat) > 0; flat = flat[3:] {
-		*l = append(*l, collector.Absence{Device: int(flat[0]), Field: field.ID(flat[1]), Explanation: flat[2]})
-	}
-	return nil
+	Absent       [][3]uint16             `json:",omitempty"` // device, field and explanation
 }
 
 // devices bounds the number of devices while decoding: an empty device takes 3 bytes of a message and a hundred times

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -15,11 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/encoding/protodelim"
-	"google.golang.org/protobuf/proto"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -89,7 +86,7 @@ func exampleView() *viewMessage {
 			},
 			Columns:      []collector.Column{{Device: 1, Field: 150, Labels: []collector.Label{{Name: "peer_gpu", Value: "1"}}}, {Field: 203}},
 			Explanations: []collector.Explanation{{Reason: collector.ReasonUnsupported, Detail: "kein Lüfter"}, {Reason: collector.ReasonNoSymbol, Detail: "driver 470"}},
-			Absent:       []collector.Absence{{Device: 1, Field: 191, Explanation: 0}, {Device: 0, Field: field.AMDPartition, Explanation: 1}},
+			Absent:       [][3]uint16{{1, 191, 0}, {0, uint16(field.AMDPartition), 1}},
 		},
 		{Rows: 2, Interval: time.Minute, Devices: devices{{ID: "y", Level: field.GPU}}, Columns: []collector.Column{{Field: 150}}},
 	}}
@@ -113,12 +110,7 @@ func TestMessages(t *testing.T) {
 	check(to.sendJSON(kindStates, statesOf([]session.DeviceStatus{
 		{}, {State: session.Lost, Cause: session.CauseLost, Reason: "gone"}, {State: session.Stalled, Cause: session.CauseStarting},
 	}), -1))
-	var b bytes.Buffer
-	for _, f := range families("toy") {
-		_, err := protodelim.MarshalTo(&b, f)
-		check(err)
-	}
-	check(to.send(kindMetrics, b.Bytes(), -1))
+	check(to.sendJSON(kindCosts, costs(), -1))
 	check(to.sendJSON(kindStates, &statesMessage{Ended: true, Cause: session.CauseOutdated, Reason: "driver"}, -1))
 	check(conn.Close())
 	check(<-read)
@@ -130,10 +122,15 @@ func TestMessages(t *testing.T) {
 	for i, want := range view.Sources {
 		got := sources[i]
 		if diff := cmp.Diff([]collector.Device(want.Devices), got.Devices) + cmp.Diff(want.Columns, got.Columns) +
-			cmp.Diff(want.Explanations, got.Explanations) + cmp.Diff([]collector.Absence(want.Absent), got.Absent); diff != "" {
+			cmp.Diff(want.Explanations, got.Explanations); diff != "" {
 			t.Errorf("source %d (-sent +received):\n%s", i, diff)
 		}
-		if got.Collector != "toy" || got.Interval != want.Interval || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1 {
+		for j, a := range got.Absent {
+			if want.Absent[j] != [3]uint16{uint16(a.Device), uint16(a.Field), a.Explanation} {
+				t.Errorf("source %d: absence %d is %v, want %v", i, j, a, want.Absent[j])
+			}
+		}
+		if len(got.Absent) != len(want.Absent) || got.Collector != "toy" || got.Interval != want.Interval || got.Ring.Rows() != want.Rows || len(got.Fields.Fields) != 1 {
 			t.Errorf("source %d is %+v", i, got)
 		}
 	}
@@ -149,80 +146,20 @@ func TestMessages(t *testing.T) {
 	if all[1].State != session.Lost || all[1].Reason != "gone" || all[2].Cause != session.CauseStarting {
 		t.Errorf("states %+v, want the second lost and the third not sampled", all)
 	}
-	if got := c.metrics(); len(got) != len(families("toy")) || !proto.Equal(got[0], families("toy")[0]) {
-		t.Errorf("metrics %v", got)
+	if diff := cmp.Diff(costs(), c.costs()); diff != "" {
+		t.Errorf("costs (-sent +received):\n%s", diff)
 	}
-	if why := c.ended(); why.reason != ReasonOutdated || !errors.Is(why.err, collector.ErrOutdated) || why.text != "driver" {
+	if why := c.ended(); why.reason != ReasonOutdated || why.cause != session.CauseOutdated || why.text != "driver" {
 		t.Errorf("the end is %+v", why)
 	}
 }
 
-// families are one of each kind that a session has.
-func families(name string) []*dto.MetricFamily {
-	label := func(n, v string) *dto.LabelPair { return &dto.LabelPair{Name: &n, Value: &v} }
-	counter := func(n string, labels ...*dto.LabelPair) *dto.MetricFamily {
-		return &dto.MetricFamily{
-			Name: &n, Type: dto.MetricType_COUNTER.Enum(),
-			Metric: []*dto.Metric{{Label: labels, Counter: &dto.Counter{Value: proto.Float64(3)}}},
-		}
+// costs are what a session of a child has spent.
+func costs() *session.Costs {
+	return &session.Costs{
+		Collector: "toy", Sources: map[string]session.SourceCost{"a": {Samples: 2, Time: time.Second, Failed: 1}},
+		Calls: map[string]collector.CallCost{"x": {Count: 3}}, Implausible: map[string]uint64{}, RescanErrors: 4,
 	}
-	bucket := func(bound float64, n uint64) *dto.Bucket {
-		return &dto.Bucket{UpperBound: &bound, CumulativeCount: &n}
-	}
-	return []*dto.MetricFamily{
-		{
-			Name: proto.String("warpgauge_sample_duration_seconds"), Type: dto.MetricType_HISTOGRAM.Enum(),
-			Metric: []*dto.Metric{{
-				Label:     []*dto.LabelPair{label("collector", name), label("source", "a")},
-				Histogram: &dto.Histogram{SampleCount: proto.Uint64(2), Bucket: []*dto.Bucket{bucket(1, 1), bucket(2, 2)}},
-			}},
-		},
-		counter("warpgauge_rescan_errors_total", label("collector", name)),
-		counter("warpgauge_library_calls_total", label("call", "x"), label("collector", name)),
-	}
-}
-
-// What a session counts is what is accepted.
-func TestMetricsOfASessionAreAccepted(t *testing.T) {
-	l := newLibrary(t, "a")
-	s := session.New(l.open, list(1), session.Options{})
-	all, err := s.Metrics().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range append(all, families("scripted")...) {
-		if err := validateFamily(f, "scripted"); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestMetricsThatAreRefused(t *testing.T) {
-	const histogram, single, call = 0, 1, 2
-	f := func(what string, which int, change func(f *dto.MetricFamily)) {
-		t.Helper()
-		family := families("toy")[which]
-		change(family)
-		if err := validateFamily(family, "toy"); err == nil {
-			t.Errorf("%s is accepted: %v", what, family)
-		}
-	}
-	f("a name that no session has", call, func(f *dto.MetricFamily) { f.Name = proto.String("warpgauge_build_info") })
-	f("no name", call, func(f *dto.MetricFamily) { f.Name = nil })
-	f("another type", call, func(f *dto.MetricFamily) { f.Type = dto.MetricType_GAUGE.Enum() })
-	f("no value", call, func(f *dto.MetricFamily) { f.Metric[0].Counter = nil })
-	f("no histogram", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram = nil })
-	f("bounds that do not ascend", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram.Bucket[0].UpperBound = proto.Float64(2) })
-	f("a bound that is no number", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram.Bucket[1].UpperBound = proto.Float64(math.NaN()) })
-	f("counts that go down", histogram, func(f *dto.MetricFamily) { f.Metric[0].Histogram.Bucket[0].CumulativeCount = proto.Uint64(9) })
-	f("another collector", single, func(f *dto.MetricFamily) { f.Metric[0].Label[0].Value = proto.String("dcgm") })
-	f("no labels", single, func(f *dto.MetricFamily) { f.Metric[0].Label = nil })
-	f("a label too many", single, func(f *dto.MetricFamily) { f.Metric[0].Label = families("toy")[call].Metric[0].Label })
-	f("another label", call, func(f *dto.MetricFamily) { f.Metric[0].Label[0].Name = proto.String("le") })
-	f("a label twice", call, func(f *dto.MetricFamily) { f.Metric[0].Label = append(f.Metric[0].Label, f.Metric[0].Label[0]) })
-	f("a value that is not UTF-8", call, func(f *dto.MetricFamily) { f.Metric[0].Label[0].Value = proto.String("\xff") })
-	f("a series twice", call, func(f *dto.MetricFamily) { f.Metric = append(f.Metric, f.Metric[0]) })
-	f("a time", call, func(f *dto.MetricFamily) { f.Metric[0].TimestampMs = proto.Int64(1) })
 }
 
 func TestViewsThatAreRefused(t *testing.T) {
@@ -252,8 +189,8 @@ func TestViewsThatAreRefused(t *testing.T) {
 	f("too many explanations", func(m *viewMessage) {
 		m.Sources[0].Explanations = slices.Repeat(m.Sources[0].Explanations, collector.MaxExplanations)
 	})
-	f("an absence of no device", func(m *viewMessage) { m.Sources[0].Absent[0].Device = 2 })
-	f("an absence without explanation", func(m *viewMessage) { m.Sources[0].Absent[0].Explanation = 2 })
+	f("an absence of no device", func(m *viewMessage) { m.Sources[0].Absent[0][0] = 2 })
+	f("an absence without explanation", func(m *viewMessage) { m.Sources[0].Absent[0][2] = 2 })
 	f("too many absences", func(m *viewMessage) { m.Sources[0].Absent = slices.Repeat(m.Sources[0].Absent[:1], maxColumns+1) })
 	f("a fact with an illegal name", func(m *viewMessage) { m.Sources[0].Devices[0].Facts[0].Name = "x\n" })
 }
@@ -297,8 +234,14 @@ func TestHostileMessages(t *testing.T) {
 	f("states over the limit", raw(0xff, 0xff, 0xff, 0xff, byte(kindStates)), "bytes")
 	f("a view that is no JSON", text(kindView, "{"), "view")
 	f("states that are no JSON", text(kindStates, "x"), "states")
-	f("metrics that are none", text(kindMetrics, "\x05abc"), "metrics")
-	f("metrics with a length that does not end", text(kindMetrics, strings.Repeat("\xff", 20)), "metrics")
+	f("costs that are no JSON", text(kindCosts, "7"), "costs")
+	f("costs of too many sources", func(s *sender, _ *ring.Region) error {
+		many := session.Costs{Sources: map[string]session.SourceCost{}}
+		for i := range maxSources + 1 {
+			many.Sources[fmt.Sprint(i)] = session.SourceCost{}
+		}
+		return s.sendJSON(kindCosts, many, -1)
+	}, "costs of 4097 sources")
 	f("a state that there is not", text(kindStates, `{"Devices":[{"State":9}]}`), "state 9")
 	f("a state of a device before the first", text(kindStates, `{"Devices":[{"Device":-1}]}`), "device -1")
 	f("a cause that is no word", text(kindStates, `{"Devices":[{"Cause":"a\nb"}]}`), "cause")
@@ -306,9 +249,7 @@ func TestHostileMessages(t *testing.T) {
 	f("a long cause", text(kindStates, `{"Cause":"`+strings.Repeat("a", 33)+`"}`), "cause")
 	f("too many devices", text(kindView, `{"Sources":[{"Devices":[{}`+strings.Repeat(",{}", maxDevices)+`]}]}`), "devices")
 	f("absences that are no list", text(kindView, `{"Sources":[{"Absent":7}]}`), "view")
-	f("absences that are cut off", text(kindView, `{"Sources":[{"Absent":[0,1]}]}`), "no multiple of 3")
-	f("absences of devices before the first", text(kindView, `{"Sources":[{"Absent":[-1,1,0]}]}`), "view")
-	f("absences without end", text(kindView, `{"Sources":[{"Absent":[0`+strings.Repeat(",0", 3*maxColumns+2)+`]}]}`), "more than")
+	f("absences of devices before the first", text(kindView, `{"Sources":[{"Absent":[[-1,1,0]]}]}`), "view")
 	f("a view without memory", func(s *sender, _ *ring.Region) error { return s.sendJSON(kindView, exampleView(), -1) }, "open shared memory")
 	f("a view with a descriptor of something else", func(s *sender, _ *ring.Region) error {
 		null, err := os.Open(os.DevNull)
@@ -403,7 +344,7 @@ func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 func TestMessagesOverTheLimitAreNotSent(t *testing.T) {
 	_, conn := pair(t)
 	s := &sender{conn: conn}
-	if err := s.send(kindMetrics, make([]byte, maxBytes[kindMetrics]+1), -1); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxBytes[kindMetrics])) {
+	if err := s.send(kindCosts, make([]byte, maxBytes[kindCosts]+1), -1); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxBytes[kindCosts])) {
 		t.Errorf("send: %v, want an error with the limit", err)
 	}
 }
@@ -420,13 +361,7 @@ func FuzzReceiver(f *testing.F) {
 	f.Add(message(kindView, []byte(`{"Sources":[{"Rows":16,"Interval":1,"Devices":[{"ID":"a"},{"ID":"b"}],"Columns":[{"Device":1},{}]}]}`)), true)
 	f.Add(message(kindStates, []byte(`{"Devices":[{"Device":1,"State":2,"Cause":"lost","Reason":"gone"}],"Ended":true,"Cause":"outdated"}`)), false)
 	f.Add(message(kindStates, []byte(`{"Devices":[{"Device":1,"State":2}]}`)), true)
-	var b bytes.Buffer
-	for _, family := range families("toy") {
-		if _, err := protodelim.MarshalTo(&b, family); err != nil {
-			f.Fatal(err)
-		}
-	}
-	f.Add(message(kindMetrics, b.Bytes()), false)
+	f.Add(message(kindCosts, []byte(`{"Sources":{"a":{"Samples":2,"Within":[1,2]}},"Calls":{"x":{"Count":1}}}`)), false)
 	f.Fuzz(func(t *testing.T, stream []byte, fd bool) {
 		parent, conn := pair(t)
 		c := receiving(parent)
@@ -455,13 +390,20 @@ func FuzzReceiver(f *testing.F) {
 				t.Errorf("%+v", d)
 			}
 		}
-		for _, family := range c.metrics() {
-			if _, label := session.Family(family.GetName()); label == "" {
-				t.Errorf("metric %q", family.GetName())
+		if costs := c.costs(); costs != nil {
+			registry := prometheus.NewRegistry()
+			registry.MustRegister(described{costs})
+			if _, err := registry.Gather(); err != nil {
+				t.Error(err)
 			}
 		}
 	})
 }
+
+// described makes costs a prometheus.Collector.
+type described struct{ *session.Costs }
+
+func (described) Describe(chan<- *prometheus.Desc) {}
 
 // FuzzDevices compares the bounded reader of devices with the library's.
 func FuzzDevices(f *testing.F) {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -15,11 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/procfs"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/encoding/protodelim"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -62,7 +60,7 @@ type child struct {
 	cost  atomic.Pointer[usage]
 	view  atomic.Pointer[[]*view.Source]
 	said  atomic.Pointer[[]session.DeviceStatus] // from the last message: the devices that are not simply up
-	count atomic.Pointer[[]*dto.MetricFamily]
+	spent atomic.Pointer[session.Costs]
 	stuck atomic.Bool // killed but not gone
 
 	mu     sync.Mutex
@@ -74,6 +72,12 @@ type child struct {
 	checked  time.Time
 	hungFrom time.Time     // since when every call hangs
 	cpu      time.Duration // set after the end
+}
+
+// usage is what a process takes.
+type usage struct {
+	resident int64 // bytes, shared memory included
+	cpu      time.Duration
 }
 
 // self is the running program, even after its file was replaced.
@@ -182,8 +186,8 @@ func (c *child) receiveMessages() error {
 			err = c.onView(payload)
 		case kindStates:
 			err = c.onStates(payload)
-		case kindMetrics:
-			err = c.onMetrics(payload)
+		case kindCosts:
+			err = c.onCosts(payload)
 		default:
 			err = fmt.Errorf("%w: message of kind %d", errChannel, k)
 		}
@@ -230,9 +234,13 @@ func (c *child) onView(payload []byte) error {
 		}
 		r.Keep(region)
 		mem = mem[n:]
+		absent := make([]collector.Absence, len(s.Absent))
+		for i, a := range s.Absent {
+			absent[i] = collector.Absence{Device: int(a[0]), Field: field.ID(a[1]), Explanation: a[2]}
+		}
 		out = append(out, &view.Source{
 			Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every,
-			Explanations: s.Explanations, Absent: s.Absent,
+			Explanations: s.Explanations, Absent: absent,
 		})
 	}
 	c.view.Store(&out)
@@ -293,8 +301,8 @@ func (s *sourceMessage) validateReasons() error {
 		}
 	}
 	for _, a := range s.Absent {
-		if a.Device >= len(s.Devices) || int(a.Explanation) >= len(s.Explanations) {
-			return fmt.Errorf("field %d is absent of device %d of %d, for explanation %d of %d", a.Field, a.Device, len(s.Devices), a.Explanation, len(s.Explanations))
+		if int(a[0]) >= len(s.Devices) || int(a[2]) >= len(s.Explanations) {
+			return fmt.Errorf("field %d is absent of device %d of %d, for explanation %d of %d", a[1], a[0], len(s.Devices), a[2], len(s.Explanations))
 		}
 	}
 	return nil
@@ -343,7 +351,7 @@ func (c *child) onEnded(m *statesMessage) {
 		return
 	}
 	c.why.text = m.Reason[:min(len(m.Reason), maxText)]
-	c.why.err = errorOf(m.Cause, c.why.text)
+	c.why.cause = m.Cause
 	if m.Cause == session.CauseOutdated {
 		c.why.reason = ReasonOutdated
 	}
@@ -359,21 +367,16 @@ func isCause(c session.Cause) bool {
 	return len(c) <= 32
 }
 
-func (c *child) onMetrics(payload []byte) error {
-	var all []*dto.MetricFamily
-	for r := bytes.NewReader(payload); ; {
-		f := &dto.MetricFamily{}
-		if err := protodelim.UnmarshalFrom(r, f); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return fmt.Errorf("%w: metrics: %w", errChannel, err)
-		}
-		if err := validateFamily(f, c.o.Name); err != nil {
-			return fmt.Errorf("%w: %w", errChannel, err)
-		}
-		all = append(all, f)
+func (c *child) onCosts(payload []byte) error {
+	var costs session.Costs
+	if err := json.Unmarshal(payload, &costs); err != nil {
+		return fmt.Errorf("%w: costs: %w", errChannel, err)
 	}
-	c.count.Store(&all)
+	if sources, others := len(costs.Sources), len(costs.Calls)+len(costs.Implausible); sources > maxSources || others > maxSources {
+		return fmt.Errorf("%w: costs of %d sources and %d calls and fields: at most %d", errChannel, sources, others, maxSources)
+	}
+	costs.Collector = c.o.Name
+	c.spent.Store(&costs)
 	return nil
 }
 
@@ -419,12 +422,7 @@ func (c *child) states() []session.DeviceStatus {
 	return out
 }
 
-func (c *child) metrics() []*dto.MetricFamily {
-	if p := c.count.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
+func (c *child) costs() *session.Costs { return c.spent.Load() }
 
 func (c *child) changed() <-chan struct{} { return c.news }
 func (c *child) done() <-chan struct{}    { return c.end }
@@ -504,8 +502,10 @@ func (c *child) check(now time.Time) {
 	if !killed.IsZero() && now.Sub(killed) > killGrace && !c.stuck.Swap(true) {
 		c.log.Error("child does not end after SIGKILL; waiting for it before starting another one")
 	}
-	if u, err := readUsage(c.pid); err == nil {
-		c.cost.Store(&u)
+	if p, err := procfs.NewProc(c.pid); err == nil { // which never waits for the process
+		if st, err := p.Stat(); err == nil {
+			c.cost.Store(&usage{int64(st.ResidentMemory()), time.Duration(st.CPUTime() * float64(time.Second))})
+		}
 	}
 	if !killed.IsZero() || why != nil {
 		return

@@ -27,6 +27,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
@@ -93,10 +94,6 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 	switch c.mode {
 	case "absent":
 		return nil, fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
-	case "refuses two":
-		if len(fields.Fields) == 2 {
-			return nil, errors.New("two fields are too many")
-		}
 	case "dies of two":
 		if len(fields.Fields) == 2 {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -107,8 +104,6 @@ func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, er
 		if err := forks(os.Getenv(envFile)); err != nil {
 			return nil, err
 		}
-	case "chatty":
-		fmt.Fprint(os.Stdout, strings.Repeat("line of the library\n", chattyLines))
 	}
 	var out []collector.Source
 	for i := range 2 {
@@ -210,9 +205,6 @@ func fieldsOf(tb testing.TB, names ...string) (l field.List) {
 	}
 	return l
 }
-
-// chattyLines is how much a chatty library prints at once.
-const chattyLines = 5 * linesPerTick
 
 const temperature, power = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
 
@@ -334,26 +326,25 @@ func TestAKilledChildIsReplaced(t *testing.T) {
 	}
 }
 
+// A list at which the child dies leaves the former one in service.
 func TestReloadOfAChild(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"refuses two", "dies of two"} {
-		v := supervise(t, mode, Options{})
-		v.await()
-		if err := v.want(setList(fieldsOf(t, temperature, power))); err == nil || !strings.Contains(err.Error(), "the former one stays in service") {
-			t.Errorf("%s: a list that cannot be opened: %v", mode, err)
+	v := supervise(t, "dies of two", Options{})
+	v.await()
+	if err := v.want(setList(fieldsOf(t, temperature, power))); err == nil || !strings.Contains(err.Error(), "the former one stays in service") {
+		t.Errorf("a list that cannot be opened: %v", err)
+	}
+	eventually.True(t, "the former list", func() bool { return v.Status().Up })
+	if err := v.want(setList(fieldsOf(t, temperature, power, "DCGM_FI_DEV_SM_CLOCK"))); err != nil {
+		t.Error(err)
+	}
+	for _, s := range v.Board().Load().Sources {
+		if len(s.Columns) != 3 || len(s.Fields.Fields) != 3 || s.Ring.Head() == 0 {
+			t.Errorf("after a reload: %d columns, %d fields, %d rows", len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
 		}
-		eventually.True(t, "the former list", func() bool { return v.Status().Up })
-		if err := v.want(setList(fieldsOf(t, temperature, power, "DCGM_FI_DEV_SM_CLOCK"))); err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		for _, s := range v.Board().Load().Sources {
-			if len(s.Columns) != 3 || len(s.Fields.Fields) != 3 || s.Ring.Head() == 0 {
-				t.Errorf("%s: after a reload: %d columns, %d fields, %d rows", mode, len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
-			}
-		}
-		if want := map[string]float64{"dies of two": 1}[mode]; v.restarts(ReasonSignal) != want {
-			t.Errorf("%s: %v restarts, want %v", mode, v.restarts(ReasonSignal), want)
-		}
+	}
+	if got := v.restarts(ReasonSignal); got != 1 {
+		t.Errorf("%v restarts, want 1", got)
 	}
 }
 
@@ -710,30 +701,6 @@ func TestEnvironmentOfAChild(t *testing.T) {
 	}
 }
 
-// What a child logs, and what its libraries print, is bounded.
-func TestAChattyChild(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	printed := 0
-	v := supervise(t, "chatty", Options{Output: func(string) {
-		mu.Lock()
-		defer mu.Unlock()
-		printed++
-	}})
-	v.await()
-	eventually.True(t, "the number of entries that were dropped", func() bool {
-		return v.logs.FilterMessage("dropped log entries of a child").Len() > 0
-	})
-	if entries := v.logs.FilterMessage("output of a library").Len(); entries >= chattyLines {
-		t.Errorf("%d entries were written, want about %d", entries, linesPerTick)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if printed != chattyLines {
-		t.Errorf("%d lines of the library, want all %d", printed, chattyLines)
-	}
-}
-
 // A child whose parent is gone ends, or says that it cannot.
 func TestAChildWithoutAParent(t *testing.T) {
 	t.Cleanup(func() { signal.Reset() }) // a child ignores those of its parent
@@ -745,19 +712,22 @@ func TestAChildWithoutAParent(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		release := make(chan struct{})
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		if want != nil {
-			l.hang["a"] = release
+			l.Hang["a"] = release
 		}
 		go func() {
 			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
-				return l.open()
+				return l.Open()
 			}, list(1), session.Options{Interval: 10 * time.Millisecond})
 		}()
 		if _, _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
-		eventually.True(t, "the call that hangs", func() bool { return want == nil || l.hanging.Load() > 0 })
+		eventually.True(t, "the call that hangs", func() (hangs bool) {
+			l.Set(func() { hangs = want == nil || l.Hanging > 0 })
+			return hangs
+		})
 		parent.close()
 		if err := <-ended; !errors.Is(err, want) {
 			t.Errorf("%s: the child returned %v, want %v", mode, err, want)

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +11,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"google.golang.org/protobuf/encoding/protodelim"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -26,7 +23,7 @@ import (
 const ControlFD = 3
 
 const (
-	reportEvery   = time.Second           // states and metrics, even if unchanged
+	reportEvery   = time.Second           // states and costs, even if unchanged
 	reportSpacing = 50 * time.Millisecond // minimum time between two reports of changed states
 )
 
@@ -48,7 +45,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &inside{to: &sender{conn: conn}, fail: cancel}
-	o.Memory, o.Publish = c.memory, c.publish
+	o.Parent = c
 	s := session.New(open, list, o)
 	go func() {
 		var b [1]byte
@@ -67,7 +64,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 			return ErrOrphaned
 		}
 	}
-	c.counts(s)
+	c.sendCosts(s)
 	last := statesMessage{Ended: true}
 	if err == nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		err = context.Cause(ctx)
@@ -79,15 +76,14 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	return nil
 }
 
-// inside is the child's side of the control channel.
+// inside is the child's side of the control channel. It implements session.Parent.
 type inside struct {
 	to     *sender
 	fail   context.CancelCauseFunc // ends the session
 	region *ring.Region
 }
 
-// memory implements session.Options.Memory.
-func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
+func (c *inside) Memory(words int) ([]atomic.Uint64, any, error) {
 	region, err := ring.CreateRegion(words)
 	if err != nil {
 		return nil, nil, err
@@ -96,14 +92,16 @@ func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
 	return region.Words(), region, nil
 }
 
-// publish implements session.Options.Publish.
-func (c *inside) publish(sources []*view.Source) {
+func (c *inside) Publish(sources []*view.Source) {
 	var m viewMessage
 	for _, s := range sources {
-		m.Sources = append(m.Sources, sourceMessage{
-			Rows: s.Ring.Rows(), Interval: s.Interval, Every: s.Every, Devices: s.Devices, Columns: s.Columns,
-			Explanations: s.Explanations, Absent: s.Absent,
-		})
+		one := sourceMessage{
+			Rows: s.Ring.Rows(), Interval: s.Interval, Every: s.Every, Devices: s.Devices, Columns: s.Columns, Explanations: s.Explanations,
+		}
+		for _, a := range s.Absent {
+			one.Absent = append(one.Absent, [3]uint16{uint16(a.Device), uint16(a.Field), a.Explanation})
+		}
+		m.Sources = append(m.Sources, one)
 	}
 	if err := c.to.sendJSON(kindView, &m, c.region.FD()); err != nil {
 		c.fail(fmt.Errorf("send view: %w", err))
@@ -111,7 +109,7 @@ func (c *inside) publish(sources []*view.Source) {
 	_ = c.region.CloseFD()
 }
 
-// report sends states and metrics until the session has ended, with its error, or ctx has.
+// report sends states and costs until the session has ended, with its error, or ctx has.
 func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan error) (err error, returned bool) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
@@ -122,7 +120,7 @@ func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan er
 		case err := <-ended:
 			return err, true
 		case <-ticker.C:
-			c.counts(s)
+			c.sendCosts(s)
 		case <-s.Changed():
 			select { // collect changes that occur together
 			case <-ctx.Done():
@@ -147,20 +145,7 @@ func statesOf(all []session.DeviceStatus) *statesMessage {
 	return m
 }
 
-// counts sends the session's own metrics.
-func (c *inside) counts(s *session.Session) {
-	all, err := s.Metrics().Gather()
-	if err != nil {
-		return
-	}
-	var b bytes.Buffer
-	for _, family := range all {
-		if _, err := protodelim.MarshalTo(&b, family); err != nil {
-			return
-		}
-	}
-	_ = c.to.send(kindMetrics, b.Bytes(), -1)
-}
+func (c *inside) sendCosts(s *session.Session) { _ = c.to.sendJSON(kindCosts, s.Costs(), -1) }
 
 // ReadInput reads a Supervisor's input for a child: a line of JSON with session.Options.Until and the dialect, then the
 // field list.

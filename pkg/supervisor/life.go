@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/field"
@@ -18,7 +17,7 @@ import (
 type life interface {
 	sources() []*view.Source        // nil until the session has bound them
 	states() []session.DeviceStatus // of the devices of sources, in their order
-	metrics() []*dto.MetricFamily   // the session's own metrics
+	costs() *session.Costs          // nil until it has counted
 	changed() <-chan struct{}       // receives when one of the above changes
 	held() string                   // names the library calls that hang; "" if none does
 	check(now time.Time)            // ends a child that hangs or uses too much memory
@@ -30,9 +29,9 @@ type life interface {
 
 // ending says how a session ended.
 type ending struct {
-	err    error  // returned by Session.Run
-	reason string // why a child had to be replaced: one of Reason…; "" after a normal end
-	text   string // the reason in words
+	cause  session.Cause // of the error of Session.Run
+	reason string        // why a child had to be replaced: one of Reason…; "" after a normal end
+	text   string        // the cause or reason in words
 }
 
 // local is a session in this process.
@@ -57,24 +56,16 @@ func startLocal(list field.List, until map[string]int64, o *Options) *local {
 
 func (l *local) sources() []*view.Source        { return l.s.Sources() }
 func (l *local) states() []session.DeviceStatus { return l.s.Status().Devices }
+func (l *local) costs() *session.Costs          { return l.s.Costs() }
+func (l *local) held() string                   { return heldBy(l.states()) }
 func (l *local) changed() <-chan struct{}       { return l.s.Changed() }
 func (l *local) check(time.Time)                {}
 func (l *local) stop(time.Duration)             { l.cancel() }
 func (l *local) done() <-chan struct{}          { return l.end }
 func (l *local) logFields() []zap.Field         { return nil }
 
-func (l *local) metrics() []*dto.MetricFamily {
-	all, err := l.s.Metrics().Gather()
-	if err != nil {
-		return nil
-	}
-	return all
-}
-
-func (l *local) held() string { return heldBy(l.states()) }
-
 func (l *local) ended() ending {
-	e := ending{err: l.err}
+	e := ending{cause: session.CauseOf(l.err)}
 	if l.err != nil {
 		e.text = l.err.Error()
 	}
@@ -94,17 +85,3 @@ func heldBy(all []session.DeviceStatus) string {
 	}
 	return "library calls for " + strings.Join(ids, ", ") + " have not returned"
 }
-
-// errorOf restores an error from a child's cause and text.
-func errorOf(cause session.Cause, text string) error {
-	return &childError{cause: session.ErrorOf(cause), text: text}
-}
-
-type childError struct {
-	cause error
-	text  string
-}
-
-func (e *childError) Error() string { return e.text }
-
-func (e *childError) Unwrap() error { return e.cause }

@@ -1,15 +1,11 @@
 package supervisor
 
 import (
-	"fmt"
 	"maps"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
-	"google.golang.org/protobuf/proto"
 
 	"warpgauge/pkg/session"
 )
@@ -96,7 +92,7 @@ var _ prometheus.Collector = (*Supervisor)(nil)
 // Describe describes nothing: several supervisors have the same families, and only a running session knows its own.
 func (s *Supervisor) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the states of the collector and its devices, the supervisor's counters, and the session's own metrics.
+// Collect sends the states of the collector and its devices, the supervisor's counters, and the session's costs.
 // It reads memory only.
 func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 	st := s.Status()
@@ -136,39 +132,20 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 		emit(descAbandoned, prometheus.GaugeValue, abandoned)
 	}
 	if c.life != nil {
-		for _, f := range c.life.metrics() {
-			carry(ch, f)
-		}
-	}
-}
-
-// SampleTimes reports, for each source of the current session, the number of samples and their time in the library.
-func (s *Supervisor) SampleTimes(report func(source string, count uint64, seconds float64)) {
-	life := s.counts.snapshot().life
-	if life == nil {
-		return
-	}
-	for _, f := range life.metrics() {
-		if f.GetName() != session.SampleDuration {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			for _, l := range m.GetLabel() {
-				if l.GetName() == "source" {
-					report(l.GetValue(), m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum())
-				}
-			}
+		if costs := c.life.costs(); costs != nil {
+			costs.Collect(ch)
 		}
 	}
 }
 
 // Costs returns what the session in service has spent in the vendor's library.
 func (s *Supervisor) Costs() session.Costs {
-	life := s.counts.snapshot().life
-	if life == nil {
-		return session.Costs{Collector: s.o.Name}
+	if life := s.counts.snapshot().life; life != nil {
+		if c := life.costs(); c != nil {
+			return *c
+		}
 	}
-	return session.CostsOf(s.o.Name, life.metrics())
+	return session.Costs{Collector: s.o.Name}
 }
 
 // Examples is a collector of the metrics that a Supervisor has only while a child runs, so that the generated
@@ -186,67 +163,4 @@ func (e examples) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(descChildCPU, prometheus.CounterValue, 1, string(e))
 	ch <- prometheus.MustNewConstMetric(descRestarts, prometheus.CounterValue, 0, string(e))
 	ch <- prometheus.MustNewConstMetric(descEnds, prometheus.CounterValue, 0, string(e), ReasonExit)
-}
-
-// carried is a metric that was gathered elsewhere.
-type carried struct {
-	desc *prometheus.Desc
-	m    *dto.Metric
-}
-
-func (c carried) Desc() *prometheus.Desc { return c.desc }
-
-func (c carried) Write(to *dto.Metric) error {
-	proto.Merge(to, c.m)
-	return nil
-}
-
-func carry(ch chan<- prometheus.Metric, f *dto.MetricFamily) {
-	for _, m := range f.GetMetric() {
-		names := make([]string, len(m.GetLabel()))
-		for i, l := range m.GetLabel() {
-			names[i] = l.GetName()
-		}
-		ch <- carried{prometheus.NewDesc(f.GetName(), f.GetHelp(), names, nil), m}
-	}
-}
-
-// validateFamily refuses a child's family that no session has, and one that would make our own metrics invalid.
-func validateFamily(f *dto.MetricFamily, name string) error {
-	kind, label := session.Family(f.GetName())
-	if label == "" || f.GetType() != kind {
-		return fmt.Errorf("metric %.80q of type %v is none of a session's", f.GetName(), f.GetType())
-	}
-	seen := make(map[string]bool)
-	for _, m := range f.GetMetric() {
-		typed := kind == dto.MetricType_COUNTER && m.Counter != nil || kind == dto.MetricType_GAUGE && m.Gauge != nil || kind == dto.MetricType_HISTOGRAM && ascends(m.Histogram)
-		values := make(map[string]string)
-		for _, l := range m.GetLabel() {
-			if !utf8.ValidString(l.GetValue()) {
-				return fmt.Errorf("value %.80q of label %.80q of metric %q is not UTF-8", l.GetValue(), l.GetName(), f.GetName())
-			}
-			values[l.GetName()] = l.GetValue()
-		}
-		own, labelled := values[label]
-		want := 2
-		if label == "collector" {
-			want = 1
-		}
-		if !typed || !labelled || values["collector"] != name || len(values) != want || len(m.GetLabel()) != want || seen[own] || m.TimestampMs != nil {
-			return fmt.Errorf("a series of metric %q has no value, not the labels of collector %q, or is there twice", f.GetName(), name)
-		}
-		seen[own] = true
-	}
-	return nil
-}
-
-// ascends reports whether the bounds and counts of a histogram's buckets ascend.
-func ascends(h *dto.Histogram) bool {
-	all := h.GetBucket()
-	for i := 1; i < len(all); i++ {
-		if !(all[i-1].GetUpperBound() < all[i].GetUpperBound()) || all[i-1].GetCumulativeCount() > all[i].GetCumulativeCount() {
-			return false
-		}
-	}
-	return h != nil
 }

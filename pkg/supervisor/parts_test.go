@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
@@ -38,19 +39,6 @@ func TestPauses(t *testing.T) {
 	}
 	f(2*time.Second, 400*time.Millisecond)
 	f(0, 800*time.Millisecond)
-}
-
-func TestParseStat(t *testing.T) {
-	line := "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 100 1000 25 18446744073709551615 1"
-	u, err := parseStat([]byte(line), 4096)
-	if err != nil || u.resident != 25*4096 || u.cpu != 2*time.Second {
-		t.Errorf("parseStat = %+v, %v, want 25 pages and 2s", u, err)
-	}
-	for _, bad := range []string{"", "12 (a", "12 (a) S 1 2"} {
-		if _, err := parseStat([]byte(bad), 4096); err == nil {
-			t.Errorf("parseStat(%q) gives no error", bad)
-		}
-	}
 }
 
 // numbered is a source with a GPU that the driver calls n, and a link of it.
@@ -145,10 +133,10 @@ func TestCellsByLabels(t *testing.T) {
 // Status and metrics can be read by several at once while sessions come and go.
 func TestReadersDuringHandovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b", "c")
+		l := sessiontest.New(t, "a", "b", "c")
 		b := start(t, l, Options{Session: session.Options{RescanInterval: 2 * time.Second}})
 		pass(12 * time.Second)
-		l.set(func() { l.ids = l.ids[:2] }) // one is absent from now on
+		l.Set(func() { l.IDs = l.IDs[:2] }) // one is absent from now on
 		pass(12 * time.Second)
 		var wg sync.WaitGroup
 		end := time.Now().Add(20 * time.Second)
@@ -181,7 +169,7 @@ func TestReadersDuringHandovers(t *testing.T) {
 // The devices of a hidden collector are another's and not among the metrics.
 func TestHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		b := start(t, l, Options{Hidden: true})
 		pass(3 * time.Second)
 		if got := gather(t, b.Supervisor)["warpgauge_device_state"]; got != nil || !b.Status().Up {
@@ -194,8 +182,8 @@ func TestHidden(t *testing.T) {
 // Every state is a series, 1 for the one that is so.
 func TestStateMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b")
-		l.failure["b"] = collector.ErrDeviceLost
+		l := sessiontest.New(t, "a", "b")
+		l.Failure["b"] = collector.ErrDeviceLost
 		b := start(t, l, Options{})
 		pass(3500 * time.Millisecond)
 		f := func(want float64, name string, labels ...string) {
@@ -220,30 +208,13 @@ func TestStateMetrics(t *testing.T) {
 		if got := b.count("device is not up"); got != 1 {
 			t.Errorf("%d lines of the lost device, want one", got)
 		}
-		l.set(func() { delete(l.failure, "b") })
+		l.Set(func() { delete(l.Failure, "b") })
 		pass(5 * time.Second)
 		if got := b.count("device is up again"); got != 1 {
 			t.Errorf("%d lines that it is up again, want one", got)
 		}
 		_, _ = b.stop()
 	})
-}
-
-func TestCausesComeBackAsErrors(t *testing.T) {
-	for _, err := range []error{
-		collector.ErrOutdated, collector.ErrNothingToRead, collector.ErrNotBuiltIn, collector.ErrNotLoaded, collector.ErrNoDevices, collector.ErrColumnsChanged,
-	} {
-		cause := session.CauseOf(fmt.Errorf("x: %w", err))
-		if got := errorOf(cause, "text"); session.CauseOf(got) != cause || got.Error() != "text" {
-			t.Errorf("%v is cause %q and comes back as %v", err, cause, got)
-		}
-	}
-	if got := errorOf(session.CauseError, "text"); session.CauseOf(got) != session.CauseError {
-		t.Errorf("an error without a cause comes back as %v", got)
-	}
-	if !slices.IsSorted(reasons) {
-		t.Errorf("reasons %v are not sorted", reasons)
-	}
 }
 
 // TestIdentify: a GPU that does not answer has the identity that it had before.

@@ -4,13 +4,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // stderrTail keeps the end of a child's stderr: the last lines, or the lines around the first crash report, because a
-// goroutine trace of hundreds of lines follows it.
+// goroutine trace of hundreds of lines follows it. Output owns it until the child has ended.
 type stderrTail struct {
-	mu    sync.Mutex
 	lines []string
 	crash int // index in lines + 1 of the crash report; 0: none
 	after int // number of lines since the crash report
@@ -30,8 +28,6 @@ var (
 
 // appendLine records a line.
 func (w *stderrTail) appendLine(line string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	switch {
 	case w.crash > 0:
 		if w.after < wordsAfter {
@@ -50,22 +46,16 @@ func (w *stderrTail) appendLine(line string) {
 
 // crashed reports whether a line was a crash report.
 func (w *stderrTail) crashed() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return w.crash > 0
 }
 
 // text returns all kept lines.
 func (w *stderrTail) text() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return strings.Join(w.lines, "\n")
 }
 
 // explain classifies the end of a process by its output. The reason is "" without a crash report.
 func (w *stderrTail) explain() (reason, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.crash == 0 {
 		return "", ""
 	}
@@ -95,8 +85,6 @@ func (w *stderrTail) assertion(n int) string {
 
 // last returns the last non-empty line.
 func (w *stderrTail) last() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, line := range slices.Backward(w.lines) {
 		if strings.TrimSpace(line) != "" {
 			return line
@@ -107,7 +95,5 @@ func (w *stderrTail) last() string {
 
 // said returns the assertion in the last lines, if any.
 func (w *stderrTail) said() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return w.assertion(len(w.lines))
 }

@@ -13,7 +13,6 @@ package supervisor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -57,7 +56,7 @@ type Options struct {
 	// Environment lists the prefixes of variables that a child process may have for its library.
 	Environment []string
 	Session     session.Options       // of sessions in this process; Deadline counts for both
-	Publish     func([]*view.Source)  // receives the sources to show; must not block. Nil: they are on Board
+	Page        Page                  // shows the sources; nil: they are on Board
 	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: always, because a user has named the collector
 	Hidden      bool                  // another collector exports the devices' metrics
 
@@ -76,6 +75,11 @@ type Options struct {
 	Output func(line string)
 
 	Logger *zap.Logger // may be nil
+}
+
+// Page shows sources: a part of the board, or one end of a Failover. Publish must not block.
+type Page interface {
+	Publish(sources []*view.Source)
 }
 
 func (o Options) withDefaults() Options {
@@ -105,20 +109,20 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
-	shown     []*view.Source   // published sources
-	until     map[string]int64 // by device: up to when its XIDs are in published rows
-	good      field.List       // list of the last published session
-	goodList  uint64           // its change of the list; 0: none
-	refused   uint64           // the change of the list with which no session could be opened; good is used instead
-	pauses    pauses
-	quiet     quiet
-	notBefore time.Time // of the next session
-	inventory inventory
-	logged    map[string]string // by device: the last logged state
-	bound     boundLog
+	shown        []*view.Source   // published sources
+	until        map[string]int64 // by device: up to when its XIDs are in published rows
+	good         field.List       // list of the last published session
+	goodList     uint64           // its change of the list; 0: none
+	refused      uint64           // the change of the list with which no session could be opened; good is used instead
+	pauses       pauses
+	quiet        quiet
+	notBefore    time.Time // of the next session
+	inventory    inventory
+	logged       map[string]string // by device: the last logged state
+	loggedAbsent string            // the last logged names of fields that no device has
 
 	counts counts
-	board  view.Board // used without Options.Publish
+	page   view.Merger // used without Options.Page
 }
 
 type waiter struct {
@@ -135,10 +139,8 @@ func New(w Wanted, o Options) *Supervisor {
 		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
 	}
 	s.counts.init()
-	if o.Publish == nil {
-		s.o.Publish = func(sources []*view.Source) {
-			s.board.Store(&view.View{Version: s.board.Load().Version + 1, Sources: sources})
-		}
+	if o.Page == nil {
+		s.o.Page = s.page.Part()
 	}
 	s.now.Store(&state{cause: session.CauseOpening, reason: "not opened yet"})
 	return s
@@ -147,8 +149,8 @@ func New(w Wanted, o Options) *Supervisor {
 // Name returns the collector's name.
 func (s *Supervisor) Name() string { return s.o.Name }
 
-// Board returns the board where readers find the sources, if Options.Publish is nil.
-func (s *Supervisor) Board() *view.Board { return &s.board }
+// Board returns the board where readers find the sources, if Options.Page is nil.
+func (s *Supervisor) Board() *view.Board { return s.page.Board() }
 
 // Want changes the wanted state and returns when it is reached: the list is in service, or it has no use for it, or
 // everything of the collector is released. An error says why it is not reached; a list that cannot be opened leaves the
@@ -335,7 +337,7 @@ func (s *Supervisor) publish(sources []*view.Source) {
 	if len(sources) > 0 {
 		sources = slices.Concat(sources, s.inventory.events(sources[0].Fields))
 	}
-	s.o.Publish(sources)
+	s.o.Page.Publish(sources)
 }
 
 // remember records up to when the XIDs of the shown devices were reported. Rows that are not shown do not count.
@@ -387,10 +389,10 @@ func (s *Supervisor) after(t *turn) {
 	switch {
 	case t.planned: // another state is wanted
 		s.setHandover()
-	case e.err != nil && errors.Is(e.err, collector.ErrColumnsChanged):
+	case e.cause == session.CauseChanged:
 		s.log.Info("devices changed; starting a new session")
 		s.setHandover()
-	case e.reason == "" && session.CauseOf(e.err).Quiet():
+	case e.reason == "" && e.cause.Quiet():
 		s.onQuiet(t, e)
 	default:
 		e.text = cmp.Or(e.text, "the session ended although it was not asked to")
@@ -400,7 +402,7 @@ func (s *Supervisor) after(t *turn) {
 
 // onQuiet handles a session that found nothing to sample on this machine.
 func (s *Supervisor) onQuiet(t *turn, e ending) {
-	cause := session.CauseOf(e.err)
+	cause := e.cause
 	s.counts.open(false)
 	pause := s.quiet.next(s.o.RestartMax)
 	if cause == session.CauseNothing {
@@ -428,7 +430,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 	if !published {
 		s.counts.open(false)
 	}
-	cause := session.CauseOf(e.err)
+	cause := cmp.Or(e.cause, session.CauseError)
 	if e.reason != "" {
 		s.counts.restarted(e.reason)
 		if cause != session.CauseOutdated {
@@ -593,7 +595,7 @@ func (t *turn) publish(now time.Time) {
 	s.log.Log(s.routine(), "collector is in service",
 		zap.Int("sources", len(sources)), zap.Int("devices", n), zap.Duration("took", now.Sub(t.born).Round(time.Millisecond)))
 	if !s.o.Hidden {
-		s.bound.logBound(s.log, sources)
+		s.logBound(sources)
 	}
 	s.show(t) // before the answer, because a waiter may look at once
 	if t.lists == t.request.lists {

@@ -15,6 +15,9 @@ import (
 	"warpgauge/pkg/ring"
 )
 
+// Row is a copy of one row of a source's ring.
+type Row = ring.Row
+
 // Source is one bound source.
 type Source struct {
 	Collector string // name of the collector

@@ -48,8 +48,7 @@ func (n *node) start(ctx context.Context, all *processes, o *options) (string, e
 	}
 	args := append([]string{
 		"--address=" + address, "--collectors=" + fields, "--process-values=false", "--exporter-metrics=full",
-		"--enable-fake", "--fake-profile=" + n.profile, "--fake-spec=" + script, fmt.Sprintf("--fake-seed=%d", n.seed),
-		"--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false",
+		"--enable-fake", "--enable-only=fake", "--fake-profile=" + n.profile, "--fake-spec=" + script, fmt.Sprintf("--fake-seed=%d", n.seed),
 	}, n.flags...)
 	k, socket, err := startKubelet(ctx, all, n.name)
 	if err != nil {

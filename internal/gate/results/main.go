@@ -119,15 +119,8 @@ func (r *report) endPackage(e *event) {
 	}
 }
 
-// end prints what was skipped, how many tests there were, and the slowest ones.
+// end prints what was skipped, the slowest tests, and how many there were.
 func (r *report) end(slowest int) {
-	defer func() {
-		count := map[string]int{}
-		for i := range r.tests {
-			count[r.tests[i].Action]++
-		}
-		r.say("%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
-	}()
 	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
 		tests := r.skipped[why]
 		more := ""
@@ -136,14 +129,18 @@ func (r *report) end(slowest int) {
 		}
 		r.say("skipped: %s (%s%s)\n", why, tests[0], more)
 	}
-	if slowest == 0 {
-		return
+	if slowest > 0 {
+		slices.SortFunc(r.tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+		r.say("slowest tests (time in which parallel tests waited for each other is in it):\n")
+		for _, e := range r.tests[:min(slowest, len(r.tests))] {
+			r.say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
+		}
 	}
-	slices.SortFunc(r.tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-	r.say("slowest tests (time in which parallel tests waited for each other is in it):\n")
-	for _, e := range r.tests[:min(slowest, len(r.tests))] {
-		r.say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
+	count := map[string]int{}
+	for i := range r.tests {
+		count[r.tests[i].Action]++
 	}
+	r.say("%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
 }
 
 // position is how a line that a test has logged begins.

@@ -19,7 +19,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -89,10 +88,7 @@ func parseLimits(text string) (out []limit, err error) {
 			return nil, fmt.Errorf("layers.txt: %q: write a limit, a goal and a layer", line)
 		}
 		r := limit{layer: strings.Join(f[2:], " ")}
-		var errL, errG error
-		r.limit, errL = strconv.Atoi(f[0])
-		r.goal, errG = strconv.Atoi(f[1])
-		if err := errors.Join(errL, errG); err != nil {
+		if _, err := fmt.Sscan(line, &r.limit, &r.goal); err != nil {
 			return nil, fmt.Errorf("layers.txt: %w", err)
 		}
 		out = append(out, r)
@@ -149,11 +145,8 @@ func (t tree) counts() (map[string]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, i := range f.Imports {
-			to, err := strconv.Unquote(i.Path.Value)
-			if to, own := strings.CutPrefix(to, modulePrefix); err == nil && own {
-				edges[dir+" "+to] = true
-			}
+		for _, to := range ownImports(f) {
+			edges[dir+" "+to] = true
 		}
 	}
 	out["packages of the core"], out["edges of core and collectors"] = len(core), len(edges)
@@ -203,8 +196,8 @@ func isTest(name string) bool {
 	return false
 }
 
-// shape returns an error for each type whose methods are in too many files, and for each
-// collector with too many files.
+// shape returns an error for each type whose methods are in too many files, for each collector
+// with too many files, and for each import of a collector by another, or of an extension by another.
 func (t tree) shape() []error {
 	where, files := map[string][]string{}, map[string]int{}
 	var errs []error
@@ -220,6 +213,11 @@ func (t tree) shape() []error {
 		if err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		for _, to := range ownImports(f) {
+			if neighbours(dir, to) {
+				errs = append(errs, fmt.Errorf("%s imports %s: what both need is a door of the core", name, to))
+			}
 		}
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
@@ -241,6 +239,22 @@ func (t tree) shape() []error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// ownImports returns the folders of this module that a file imports.
+func ownImports(f *ast.File) (out []string) {
+	for _, i := range f.Imports {
+		if to, own := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), modulePrefix); own {
+			out = append(out, to)
+		}
+	}
+	return out
+}
+
+// neighbours reports whether two folders belong to different collectors, or to different extensions.
+func neighbours(a, b string) bool {
+	x, y := strings.Split(a, "/"), strings.Split(b, "/")
+	return (x[0] == "collectors" || x[0] == "extensions") && x[0] == y[0] && len(y) > 1 && x[1] != y[1] && y[1] != "internal"
 }
 
 func receiver(t ast.Expr) string {

@@ -28,6 +28,22 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+func TestNeighbours(t *testing.T) {
+	for pair, want := range map[[2]string]bool{
+		{"collectors/nvml", "collectors/nvml/internal/driver"}: false,
+		{"collectors/nvml", "collectors/internal/simulated"}:   false,
+		{"collectors/nvml/internal/driver", "collectors/rocm"}: true,
+		{"extensions/live/api", "extensions/health"}:           true,
+		{"extensions/live/api", "extensions/live/apiv1"}:       false,
+		{"pkg/ring", "pkg/view"}:                               false,
+		{"cmd/warpgauge", "extensions/live"}:                   false,
+	} {
+		if got := neighbours(pair[0], pair[1]); got != want {
+			t.Errorf("neighbours%q is %v", pair, got)
+		}
+	}
+}
+
 func TestParseLimits(t *testing.T) {
 	got, err := parseLimits("# head\n10 5 pkg, lines # why\n\n")
 	if err != nil || len(got) != 1 || got[0] != (limit{"pkg, lines", 10, 5}) {

@@ -1,0 +1,68 @@
+package exporter
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+func TestAbsentMetric(t *testing.T) {
+	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FAN_SPEED, gauge, f\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
+	var explained collector.Absences
+	s := source("nvml", list, time.Now(), []cell{{150, 41, nil}, {203, collector.Dropped(1e9), nil}})
+	explained.Complete(s.Devices, s.Columns, list.Readings(), func(int, *field.Descriptor) collector.Explanation {
+		return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "no fan"}
+	})
+	s.Explanations, s.Absent = explained.Explanations(), explained.Absent()
+	m := &absentMetric{
+		View: func() *view.View { return &view.View{Sources: []*view.Source{s}} }, Status: func() []session.CollectorStatus { return nil }, StaleAfter: time.Minute,
+	}
+	err := testutil.CollectAndCompare(m, strings.NewReader(`
+# HELP warpgauge_field_absent 1 for each field of the list that a device has no value of, and why. Links and cores are left out. Only with --absent-fields.
+# TYPE warpgauge_field_absent gauge
+warpgauge_field_absent{device="GPU-a",field="DCGM_FI_DEV_FAN_SPEED",reason="unsupported"} 1
+warpgauge_field_absent{device="GPU-a",field="DCGM_FI_DEV_GPU_UTIL",reason="implausible"} 1
+# HELP warpgauge_field_absent_left_out Series of warpgauge_field_absent beyond 4096, which are not shown.
+# TYPE warpgauge_field_absent_left_out gauge
+warpgauge_field_absent_left_out 0
+`))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// However many devices and fields there are, the series are bounded.
+func TestAbsentMetricIsBounded(t *testing.T) {
+	var csv strings.Builder
+	n := 0
+	for _, d := range field.All() {
+		if d.Level == field.GPU && d.Kind == field.Int64 && d.Factor == 0 && n < 100 {
+			n++
+			csv.WriteString(d.Name + ", gauge, x\n")
+		}
+	}
+	list := parse(t, csv.String())
+	var sources []*view.Source
+	for i := range 50 {
+		s := source("nvml", list, time.Now(), []cell{{field.XIDEvent, 0, nil}})
+		s.Devices[0].ID = fmt.Sprint("GPU-", i)
+		sources = append(sources, s)
+	}
+	m := &absentMetric{View: func() *view.View { return &view.View{Sources: sources} }, Status: func() []session.CollectorStatus { return nil }}
+	if got := testutil.CollectAndCount(m, "warpgauge_field_absent"); got != maxAbsentSeries {
+		t.Errorf("%d series, want %d", got, maxAbsentSeries)
+	}
+	want := "# HELP warpgauge_field_absent_left_out Series of warpgauge_field_absent beyond 4096, which are not shown.\n" +
+		"# TYPE warpgauge_field_absent_left_out gauge\n" + fmt.Sprintf("warpgauge_field_absent_left_out %d\n", 50*n-maxAbsentSeries)
+	if err := testutil.CollectAndCompare(m, strings.NewReader(want), "warpgauge_field_absent_left_out"); err != nil {
+		t.Error(err)
+	}
+}

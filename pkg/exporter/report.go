@@ -1,0 +1,364 @@
+package exporter
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// Report lists, for each device and each field of the list, the current value or why there is none. It joins the
+// collectors' explanations (collector.Explainer), the reasons in blank cells, and the states of devices. It is made
+// from memory only, by any goroutine, and is the caller's.
+type Report struct {
+	Devices []ReportDevice // in the order of the View, then those that only a collector's status has
+	// Nowhere lists the fields that no device of the node could have, for example switch fields without a switch.
+	Nowhere []ReportField
+}
+
+// Device is a device with its fields, in the order of the list. Fields that such devices cannot have are omitted.
+type ReportDevice struct {
+	session.DeviceStatus
+	Collector string // the collector that serves it; if there are several, the first
+	Fields    []ReportField
+}
+
+// Field is a field of the list. It has Values, or it is a label with a Text, or the exporter counts it from events, or
+// it is Absent.
+type ReportField struct {
+	*field.Field
+	Values  []ReportValue
+	Text    string
+	Counted bool
+	Absent  collector.Explanation // zero if there is a value
+}
+
+// Value is the newest value of one series.
+type ReportValue struct {
+	Labels []collector.Label // distinguish several series of one device and field
+	Value  float64           // in the unit of the field instead of the reading
+	Time   time.Time         // when it was read, or later
+}
+
+// ReportOptions configure NewReport.
+type ReportOptions struct {
+	StaleAfter time.Duration // as on the page
+	Now        time.Time
+	// Want selects devices; nil selects all.
+	Want func(*collector.Device) bool
+}
+
+// NewReport returns the Report for a View, the states of all collectors, and the wanted list.
+func NewReport(v *view.View, all []session.CollectorStatus, list field.List, o ReportOptions) Report {
+	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, foreign: map[field.ID]bool{}}
+	for _, s := range v.Sources {
+		b.addSource(s)
+	}
+	for _, c := range all {
+		for i := range c.Devices {
+			b.addStatus(c.Name, &c.Devices[i])
+		}
+	}
+	var out Report
+	for i := range b.devices {
+		if d := &b.devices[i]; o.Want == nil || o.Want(&d.DeviceStatus.Device) {
+			out.Devices = append(out.Devices, d.report(b))
+		}
+	}
+	nowhere := collector.ReasonUnsupported
+	if len(b.devices) == 0 { // there may be a device that no collector can read
+		nowhere = collector.ReasonDeviceAbsent
+	}
+	for i := range list.Fields {
+		f := &list.Fields[i]
+		if f.Type == field.Label || b.asked(readingOf(f)) {
+			continue
+		}
+		l := f.Desc.Level
+		if l <= field.ComputeInstance {
+			l = field.GPU
+		}
+		out.Nowhere = append(out.Nowhere, ReportField{Field: f, Absent: collector.Explanation{
+			Reason: nowhere, Detail: "no collector in use has a device of the kind " + l.String(),
+		}})
+	}
+	return out
+}
+
+// builder builds a Report.
+type builder struct {
+	o       ReportOptions
+	list    field.List
+	devices []reported
+	at      map[string]int // index into devices, by ID
+	levels  map[field.Level]bool
+	foreign map[field.ID]bool // a device has a column of it although such devices should not
+}
+
+// readingOf returns the reading that a field shows or is computed from.
+func readingOf(f *field.Field) *field.Descriptor {
+	if in, computed := field.Input(f.Desc); computed {
+		return in
+	}
+	return f.Desc
+}
+
+// asked reports whether some device of the node should have a reading.
+func (b *builder) asked(d *field.Descriptor) bool {
+	for l := range b.levels {
+		if d.AskedOf(l) {
+			return true
+		}
+	}
+	return b.foreign[d.ID]
+}
+
+// reported is a device with its sources.
+type reported struct {
+	ReportDevice
+	known bool       // its state is known
+	in    []position // the sources that sample it
+}
+
+// position is a device of a source.
+type position struct {
+	*sampled
+	device int
+}
+
+// sampled is a source with its newest row.
+type sampled struct {
+	*view.Source
+	row     view.Row
+	any     bool  // there is a row
+	columns []int // columns of plain readings, by device and field
+	absent  []collector.Absence
+}
+
+func (b *builder) addSource(source *view.Source) {
+	s := &sampled{Source: source, absent: slices.Clone(source.Absent)}
+	s.any = source.Ring.Latest(&s.row)
+	for i, c := range source.Columns {
+		if c.Buffer > 0 {
+			continue
+		}
+		s.columns = append(s.columns, i)
+		if d, known := field.ByID(c.Field); known && !d.AskedOf(source.Devices[c.Device].Level) {
+			b.foreign[c.Field] = true
+		}
+	}
+	slices.SortStableFunc(s.columns, func(x, y int) int {
+		c, d := &source.Columns[x], &source.Columns[y]
+		return cmp.Or(cmp.Compare(c.Device, d.Device), cmp.Compare(c.Field, d.Field))
+	})
+	slices.SortFunc(s.absent, func(x, y collector.Absence) int {
+		return cmp.Or(cmp.Compare(x.Device, y.Device), cmp.Compare(x.Field, y.Field))
+	})
+	for i := range source.Devices {
+		d := b.device(source.Collector, &source.Devices[i])
+		d.in = append(d.in, position{s, i})
+	}
+}
+
+// columnsOf returns the columns of a reading.
+func (p *position) columnsOf(id field.ID) []int {
+	first, found := slices.BinarySearchFunc(p.columns, id, func(i int, id field.ID) int {
+		c := &p.Columns[i]
+		return cmp.Or(cmp.Compare(c.Device, p.device), cmp.Compare(c.Field, id))
+	})
+	n := first
+	for found && n < len(p.columns) && p.Columns[p.columns[n]].Device == p.device && p.Columns[p.columns[n]].Field == id {
+		n++
+	}
+	return p.columns[first:n]
+}
+
+// explanation returns the source's explanation for a missing column.
+func (p *position) explanation(id field.ID) (e collector.Explanation, known bool) {
+	i, known := slices.BinarySearchFunc(p.absent, id, func(a collector.Absence, id field.ID) int {
+		return cmp.Or(cmp.Compare(a.Device, p.device), cmp.Compare(a.Field, id))
+	})
+	if !known || int(p.absent[i].Explanation) >= len(p.Explanations) {
+		return e, false
+	}
+	return p.Explanations[p.absent[i].Explanation], true
+}
+
+func (b *builder) addStatus(name string, st *session.DeviceStatus) {
+	if d := b.device(name, &st.Device); !d.known || d.Collector == name {
+		d.DeviceStatus, d.known = *st, true
+	}
+}
+
+func (b *builder) device(name string, d *collector.Device) *reported {
+	i, known := b.at[d.ID]
+	if !known {
+		i = len(b.devices)
+		b.at[d.ID], b.levels[d.Level] = i, true
+		b.devices = append(b.devices, reported{ReportDevice: ReportDevice{Collector: name, DeviceStatus: session.DeviceStatus{Device: *d}}})
+	}
+	return &b.devices[i]
+}
+
+// report returns a device with its fields. As on the page, the first source with a fresh sample serves it.
+func (d *reported) report(b *builder) ReportDevice {
+	out := d.ReportDevice
+	serving := -1
+	for i := range d.in {
+		if d.in[i].fresh(b.o) {
+			serving = i
+			break
+		}
+	}
+	if serving >= 0 {
+		out.Collector = d.in[serving].Collector
+	}
+	for i := range b.list.Fields {
+		f := ReportField{Field: &b.list.Fields[i]}
+		reading := readingOf(f.Field)
+		f.Counted = reading != f.Desc
+		if !reading.AskedOf(d.DeviceStatus.Device.Level) && !(b.foreign[reading.ID] && d.has(reading.ID)) {
+			continue
+		}
+		d.fill(&f, reading, serving)
+		out.Fields = append(out.Fields, f)
+	}
+	return out
+}
+
+// has reports whether a source has a column of a reading.
+func (d *reported) has(id field.ID) bool {
+	return slices.ContainsFunc(d.in, func(p position) bool { return len(p.columnsOf(id)) > 0 })
+}
+
+// fill adds the values of a field, or the reason why there are none.
+func (d *reported) fill(f *ReportField, reading *field.Descriptor, serving int) {
+	if f.Type == field.Label {
+		d.fillLabel(f)
+		return
+	}
+	if serving < 0 {
+		d.fillStale(f, reading)
+		return
+	}
+	p := &d.in[serving]
+	columns := p.columnsOf(reading.ID)
+	if len(columns) == 0 {
+		f.Counted, f.Absent = false, d.lacking(p, reading)
+		return
+	}
+	if f.Counted {
+		return
+	}
+	p.addValues(f, columns)
+	if len(f.Values) == 0 {
+		f.Absent = p.Why(columns[0], p.row.Cells[columns[0]])
+	}
+}
+
+// addValues adds the values of columns.
+func (p *position) addValues(f *ReportField, columns []int) {
+	scale, at := field.NewScale(f.Scale), time.Unix(0, p.row.Stamps[p.device])
+	for _, c := range columns {
+		if v := p.row.Cells[c]; !math.IsNaN(v) {
+			f.Values = append(f.Values, ReportValue{Labels: p.Columns[c].Labels, Value: scale.Of(v), Time: at})
+		}
+	}
+}
+
+// fillStale is fill for a device without a fresh sample. As on the page, an XID stays valid. A field that the device
+// does not support is not blamed on the device's state.
+func (d *reported) fillStale(f *ReportField, reading *field.Descriptor) {
+	f.Counted = false
+	for i := range d.in {
+		p := &d.in[i]
+		if reading.ID == field.XIDErrors && p.any {
+			p.addValues(f, p.columnsOf(reading.ID))
+			f.Values = slices.DeleteFunc(f.Values, func(v ReportValue) bool { return v.Value == 0 })
+		}
+		if len(f.Values) > 0 {
+			return
+		}
+		if e, known := p.explanation(reading.ID); known {
+			f.Absent = e
+			return
+		}
+	}
+	f.Absent = d.state()
+}
+
+func (d *reported) fillLabel(f *ReportField) {
+	for _, p := range d.in {
+		if i := slices.IndexFunc(p.Devices[p.device].Facts, func(l collector.Label) bool { return l.Name == f.Name }); i >= 0 {
+			f.Text = p.Devices[p.device].Facts[i].Value
+			return
+		}
+	}
+	f.Absent = collector.Explanation{Reason: collector.ReasonBlank, Detail: "the device had no such text when its collector was opened"}
+	if len(d.in) == 0 {
+		f.Absent = d.state()
+	}
+}
+
+// lacking returns why the device's serving source has no column of a reading.
+func (d *reported) lacking(p *position, reading *field.Descriptor) collector.Explanation {
+	if e, known := p.explanation(reading.ID); known {
+		return e
+	}
+	for i := range d.in {
+		if other := &d.in[i]; len(other.columnsOf(reading.ID)) > 0 {
+			return collector.Explanation{
+				Reason: collector.ReasonOtherCollector,
+				Detail: fmt.Sprintf("the collector %s has it, and %s serves the device", other.Collector, p.Collector),
+			}
+		}
+	}
+	if !slices.ContainsFunc(p.Fields.Readings(), func(r field.Reading) bool { return r.Desc.ID == reading.ID }) {
+		return collector.Explanation{Reason: collector.ReasonNotListed, Detail: "the collector " + p.Collector + " still serves a list without it"}
+	}
+	return collector.Explanation{Reason: collector.ReasonUnknown, Detail: "the collector " + p.Collector + " does not say why"}
+}
+
+// state returns why a device without a fresh sample has no values.
+func (d *reported) state() collector.Explanation {
+	e := collector.Explanation{Reason: collector.ReasonDeviceStalled, Detail: d.Reason}
+	switch {
+	case !d.known, d.State == session.Up && d.LastSample.IsZero(), d.Cause == session.CauseStarting:
+		e.Reason, e.Detail = collector.ReasonNotDue, "the device was not sampled yet"
+	case d.State == session.Up:
+		e.Detail = "the last sample is too old to be shown"
+	case d.State == session.Lost:
+		e.Reason = collector.ReasonDeviceLost
+	case d.State == session.Absent:
+		e.Reason = collector.ReasonDeviceAbsent
+	case d.State == session.Released:
+		e.Reason = collector.ReasonReleased
+	}
+	if e.Detail == "" {
+		e.Detail = "the device is " + d.State.String()
+	}
+	return e
+}
+
+// fresh reports whether a device's newest row belongs on a page.
+func (p position) fresh(o ReportOptions) bool {
+	if !p.any || p.row.Stamps[p.device] == 0 {
+		return false
+	}
+	age := o.Now.Sub(time.Unix(0, p.row.Stamps[p.device])).Abs()
+	return age < p.StaleAfter(p.device, o.StaleAfter)
+}
+
+// Waits reports whether a field of a device that is up has no value only because it was not read yet or needs two
+// readings.
+func (r *Report) Waits() bool {
+	return slices.ContainsFunc(r.Devices, func(d ReportDevice) bool {
+		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f ReportField) bool { return f.Absent.Reason == collector.ReasonNotDue })
+	})
+}
