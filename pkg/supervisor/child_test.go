@@ -567,7 +567,8 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	v.await()
 	pid := v.pid()
 	freeze(t, pid) // it does not end when it is asked to
-	c := v.counts.snapshot().life.(*child)
+	running, _ := v.counts.current()
+	c := running.(*child)
 	c.mu.Lock()
 	c.why, c.killed = &ending{reason: ReasonHung, text: "silent"}, time.Now().Add(-killGrace)
 	c.mu.Unlock()
