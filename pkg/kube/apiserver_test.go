@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -185,22 +184,6 @@ func TestConfigFromEnvironment(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestWithoutAConfig(t *testing.T) {
-	none := func(*apiServer) (*rest.Config, error) { return nil, fmt.Errorf("no such file %q", "x") }
-	inWith(t, podOptions, none, func(t *testing.T, s *apiServer, c *running) {
-		time.Sleep(30 * time.Minute)
-		if got := c.health.State().Failing; got != ReasonNoConfig {
-			t.Errorf("failing for %q", got)
-		}
-		if n := c.logs.Len(); n != 1 {
-			t.Errorf("told %d times, want once", n)
-		}
-		if text := c.lastError(); !strings.Contains(text, `no such file "x"`) {
-			t.Errorf("said %q", text)
-		}
-	})
 }
 
 // A service account that comes later is found, and so is a configuration that cannot be used at first.

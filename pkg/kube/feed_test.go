@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
 	"os"
 	"slices"
@@ -86,7 +85,23 @@ func TestPodsComeAndGo(t *testing.T) {
 			t.Error("a Snapshot changed after it was published")
 		}
 
-		// The same name again is another pod.
+		// An event without a change of what is kept confirms, and so do bookmarks, about once a minute.
+		time.Sleep(time.Second)
+		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "y"}))
+		synctest.Wait()
+		if again := c.Snapshot(); again.Version != got.Version || !again.PodsTime.After(got.PodsTime) {
+			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", got.Version, got.PodsTime, again.Version, again.PodsTime)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if now := c.Snapshot(); now.Version != got.Version || time.Since(now.PodsTime) > 2*time.Minute {
+			t.Errorf("after an hour: version %d confirmed %v ago, want %d", now.Version, time.Since(now.PodsTime), got.Version)
+		}
+
+		// The server has forgotten the last version, which is not a failure. The same name again is another pod.
+		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
+		s.compact()
+		time.Sleep(30 * time.Minute)
 		s.remove("pods", podObject("ml", "train-0", "uid-1", nil))
 		s.put("pods", podObject("ml", "train-0", "uid-3", nil))
 		s.remove("pods", static)
@@ -96,30 +111,6 @@ func TestPodsComeAndGo(t *testing.T) {
 		}
 		if got := c.said(); !slices.Equal(got, []string{"mapping works"}) {
 			t.Errorf("said %q", got)
-		}
-	})
-}
-
-func TestWhatIsNotKeptChangesNothing(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "step": "1"}))
-		synctest.Wait()
-		before := c.Snapshot()
-		time.Sleep(time.Second)
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "step": "2"}))
-		synctest.Wait()
-		after := c.Snapshot()
-		if after.Version != before.Version || !after.PodsTime.After(before.PodsTime) {
-			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", before.Version, before.PodsTime, after.Version, after.PodsTime)
-		}
-		// Bookmarks confirm it too, about once a minute.
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if age := time.Since(c.Snapshot().PodsTime); age > 2*time.Minute {
-			t.Errorf("last confirmed %v ago", age)
-		}
-		if got := c.Snapshot().Version; got != before.Version {
-			t.Errorf("version %d after an hour without a change, want %d", got, before.Version)
 		}
 	})
 }
@@ -196,103 +187,56 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestOutageOfHalfAnHour(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-		synctest.Wait()
-		good := c.Snapshot()
-		c.said()
-		s.asked()
-		s.setDown(true)
-		time.Sleep(30 * time.Minute)
-		synctest.Wait()
-		if got := c.said(); !slices.Equal(got, []string{"mapping failed; keeping the last answer"}) {
-			t.Errorf("said %q", got)
-		}
-		if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || now.PodsTime.Sub(good.PodsTime) > time.Second {
-			t.Errorf("after the outage: %+v", now)
-		}
-		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
-		s.setDown(false)
-		time.Sleep(2 * lastDelay)
-		synctest.Wait()
-		if _, ok := c.Snapshot().Pods[PodName{"ml", "train-1"}]; !ok {
-			t.Error("a pod that came during the outage is missing after it")
-		}
-		if got := c.said(); !slices.Equal(got, []string{"mapping works again"}) {
-			t.Errorf("said %q", got)
-		}
-	})
-}
-
 // Each kind of silence must end by itself.
 func TestSilence(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done()
 		return true
 	}
-	t.Run("no answer to a list", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			time.Sleep(time.Minute)
-			s.answerFirst(hang)
-			s.setDown(true) // the connections that are open
-			s.setDown(false)
-			time.Sleep(5 * time.Minute)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q", got)
+	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+	for name, test := range map[string]struct {
+		pods   int
+		answer func(w http.ResponseWriter, r *http.Request) bool
+	}{
+		"no answer to a list": {0, hang},
+		"half an answer to a list": {0, func(w http.ResponseWriter, r *http.Request) bool {
+			if watches(r) {
+				return false
 			}
-			if text := c.lastError(); !strings.Contains(text, "no answer in time") {
-				t.Errorf("said %q", text)
-			}
-			if n := len(s.asked()); n < 3 || n > 15 {
-				t.Errorf("%d requests in 5 min", n)
-			}
-		})
-	})
-	t.Run("half an answer to a list", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
-				w.(http.Flusher).Flush()
-				return hang(w, r)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
+			w.(http.Flusher).Flush()
+			return hang(w, r)
+		}},
+		"no headers of a watch": {1, func(w http.ResponseWriter, r *http.Request) bool { return watches(r) && hang(w, r) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+				time.Sleep(time.Minute)
+				s.answerFirst(test.answer)
+				s.setDown(true) // the connections that are open
+				s.setDown(false)
+				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				s.compact()
+				time.Sleep(8 * time.Minute)
+				synctest.Wait()
+				if got := c.health.State().Failing; got != ReasonUnreachable || !strings.Contains(c.lastError(), "no answer in time") {
+					t.Errorf("failing for %q: %v", got, c.health.State().Problem)
+				}
+				if n := len(c.Snapshot().Pods); n != test.pods {
+					t.Errorf("%d pods, want %d", n, test.pods)
+				}
+				if n := len(s.asked()); n < 3 || n > 50 {
+					t.Errorf("%d requests in 8 minutes", n)
+				}
 			})
-			s.setDown(true)
-			s.setDown(false)
-			s.compact()
-			time.Sleep(20 * time.Minute)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q: %s", got, c.lastError())
-			}
 		})
-	})
-	t.Run("no headers of a watch", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				return r.URL.Query().Get("watch") != "" && hang(w, r)
-			})
-			s.compact()
-			time.Sleep(5 * time.Minute)
-			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-			time.Sleep(3 * time.Minute)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q", got)
-			}
-			if len(c.Snapshot().Pods) != 1 {
-				t.Error("lists work, and the pod is not known")
-			}
-		})
-	})
+	}
 	t.Run("a watch that never ends", func(t *testing.T) {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 			var mute atomic.Bool
 			mute.Store(true)
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				return mute.Load() && r.URL.Query().Get("watch") != "" && hang(w, r)
-			})
+			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
 			time.Sleep(time.Minute)
 			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
 			mute.Store(false)
@@ -461,38 +405,29 @@ func TestListsComeInPages(t *testing.T) {
 	}
 }
 
-// More than is read into memory costs what is new, not the process; the message says what
-// to do.
+// More than is read into memory costs what is new, not the process; the message says what to do.
 func TestListsAreBounded(t *testing.T) {
-	s, logs := newAPI(podOptions(nil), nil)
-	f := s.feeds[0]
-	f.list.(*podList).pods[PodName{"ml", "before"}] = podEntry{PodMeta: PodMeta{UID: "u"}}
-	pages := 0
-	without := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) { // an end
+	s, _ := newAPI(podOptions(nil), nil)
+	f, pages := s.feeds[0], 0
+	endless := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: fmt.Sprint(pages)}}
 		for i := range o.Limit {
-			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(pages, "-", i), UID: "u"}})
+			list.Items = append(list.Items, *podNamed(fmt.Sprint(pages, "-", i), "u", ""))
 		}
 		pages++
 		return list, nil
 	}}
-	err := f.replace(t.Context(), without)
-	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 {
-		t.Errorf("a list without an end: %v after %d pages", err, pages)
-	}
-	if f.list.size() != 1 || f.at != "" {
-		t.Errorf("%d pods of version %q, want the one that was known", f.list.size(), f.at)
+	must(t, f.target.apply(podNamed("before", "u", ""), false))
+	err := f.replace(t.Context(), endless)
+	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 || f.target.count() != 1 || f.at != "" {
+		t.Errorf("a list without an end: %v after %d pages; %d pods of version %q, want the one that was known", err, pages, f.target.count(), f.at)
 	}
 	f.failed(&callError{"list", err})
-	if got := f.health.State().Failing; got != ReasonTooLarge || logs.FilterMessageSnippet("").Len() == 0 {
-		t.Errorf("failing for %q, log %v", got, logs.All())
-	}
-	if text := f.list.resource().explain("list", err).Error(); !strings.Contains(text, "list pods") || !strings.Contains(text, "delete pods") {
-		t.Errorf("the error is %q", text)
+	if st := f.health.State(); st.Failing != ReasonTooLarge || !strings.Contains(st.Problem.Error(), "list pods") || !strings.Contains(st.Problem.Error(), "delete pods") {
+		t.Errorf("state %+v", st)
 	}
 
-	s, _ = newAPI(sliceOptions(nil), nil)
-	l := newSliceList(s)
+	slices := newMirror(s, resourceSlices{})
 	many := func(yield func(runtime.Object, error) bool) {
 		for i := 0; ; i++ {
 			var devices []object
@@ -504,72 +439,58 @@ func TestListsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if err := l.replace(many); !errors.Is(err, errTooMany) || l.filled {
-		t.Errorf("slices without an end: %v, filled: %v", err, l.filled)
+	if err := slices.replace(many); !errors.Is(err, errTooMany) || len(slices.objects) != 0 {
+		t.Errorf("slices without an end: %v, %d are kept", err, len(slices.objects))
+	}
+}
+
+// podNamed is a pod of namespace ml with a label.
+func podNamed(name string, uid types.UID, label string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: uid, Labels: map[string]string{"app": label}}}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }
 
 // Labels and events of a watch are bounded, too.
 func TestLabelsAndEventsAreBounded(t *testing.T) {
-	must := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-	}
 	s, _ := newAPI(podOptions(nil), nil)
-	l := newPodList(s)
-	pod := func(i int, label string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: fmt.Sprint(i), UID: "u", Labels: map[string]string{"app": label}}}
-	}
+	m := newMirror(s, pods{s.o.KeepLabel})
 	for i := range maxObjects {
-		l.pods[PodName{"ml", fmt.Sprint(i)}] = podEntry{PodMeta: PodMeta{UID: "u"}}
+		m.objects[PodName{"ml", fmt.Sprint(i)}] = mirrored[podEntry]{uid: "u"}
 	}
-	if err := l.apply(pod(maxObjects, ""), false); !errors.Is(err, errTooMany) {
-		t.Errorf("one pod more: %v", err)
-	}
-	must(t, l.apply(pod(0, ""), true))
-	must(t, l.apply(pod(maxObjects, ""), false))
-	long := strings.Repeat("x", maxLabelText/2)
-	must(t, l.apply(pod(1, long), false))
-	if err := l.apply(pod(2, long), false); !errors.Is(err, errTooMany) {
-		t.Errorf("labels beyond the limit: %v", err)
-	}
-	must(t, l.apply(pod(1, ""), false))
-	must(t, l.apply(pod(2, long), false))
-	must(t, l.apply(pod(2, ""), true))
-	must(t, l.apply(pod(3, long), false))
-
-	list := func(pods ...runtime.Object) iter.Seq2[runtime.Object, error] {
-		return func(yield func(runtime.Object, error) bool) {
-			for _, p := range pods {
-				if !yield(p, nil) {
-					return
-				}
-			}
+	last, long := fmt.Sprint(maxObjects), strings.Repeat("x", maxLabelText/2)
+	for i, step := range []struct {
+		name, label string
+		deleted     bool
+		want        error
+	}{
+		{last, "", false, errTooMany}, {"0", "", true, nil}, {last, "", false, nil},
+		{"1", long, false, nil}, {"2", long, false, errTooMany}, {"1", "", false, nil}, {"2", long, false, nil}, {"2", "", true, nil}, {"3", long, false, nil},
+	} {
+		if err := m.apply(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
-	if err := l.replace(list(pod(1, long), pod(2, long))); !errors.Is(err, errTooMany) {
-		t.Errorf("a list with labels beyond the limit: %v", err)
+	list := func(yield func(runtime.Object, error) bool) {
+		_ = yield(podNamed("1", "u", long), nil) && yield(podNamed("2", "u", long), nil)
 	}
-	if len(l.pods) < maxObjects/2 {
-		t.Errorf("%d pods are left, want those that were known", len(l.pods))
+	if err := m.replace(list); !errors.Is(err, errTooMany) || len(m.objects) < maxObjects/2 {
+		t.Errorf("a list with labels beyond the limit: %v, %d pods are left", err, len(m.objects))
 	}
-	must(t, l.replace(list(pod(1, long), pod(2, ""))))
 }
 
 // The API server may report a pod's end after its successor of the same name: the successor stays.
 func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 	s, _ := newAPI(podOptions(nil), nil)
-	l := newPodList(s)
-	pod := func(uid types.UID) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train-0", UID: uid}}
-	}
+	m := newMirror(s, pods{})
 	event := func(uid types.UID, deleted bool, want string) {
 		t.Helper()
-		if err := l.apply(pod(uid), deleted); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.apply(podNamed("train-0", uid, ""), deleted))
 		if got := s.Snapshot().Pods[PodName{"ml", "train-0"}].UID; got != want {
 			t.Errorf("after an event of pod %s (deleted: %v) the snapshot has pod %q, want %q", uid, deleted, got, want)
 		}
@@ -580,28 +501,10 @@ func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 	event("second", true, "")
 }
 
-func TestTooOldAVersionIsNoFailure(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-		synctest.Wait()
-		c.said()
-		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
-		s.compact()
-		time.Sleep(30 * time.Minute)
-		synctest.Wait()
-		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
-		synctest.Wait()
-		if got := len(c.Snapshot().Pods); got != 2 {
-			t.Errorf("%d pods, want 2", got)
-		}
-		if got := c.said(); len(got) != 0 {
-			t.Errorf("said %q", got)
-		}
-	})
-}
-
 func TestLifeOfASlice(t *testing.T) {
-	in(t, sliceOptions, func(t *testing.T, s *apiServer, c *running) {
+	both := func(*apiServer) APIOptions { return APIOptions{Node: "node-1", Pods: true, Slices: true} }
+	in(t, both, func(t *testing.T, s *apiServer, c *running) {
+		s.put("pods", podObject("ml", "a", "uid-a", nil))
 		see := func(want map[string]string) {
 			t.Helper()
 			synctest.Wait()
@@ -609,6 +512,11 @@ func TestLifeOfASlice(t *testing.T) {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
 		}
+		defer func() {
+			if n := len(c.Snapshot().Pods); n != 1 {
+				t.Errorf("%d pods next to the slices, want 1", n)
+			}
+		}()
 		of := func(generation int, uuid string) object {
 			return sliceObject(fmt.Sprintf("s-%d", generation), nvidiaDriver, "node-1", generation, 1, gpuObject("gpu-0", uuid))
 		}
@@ -662,34 +570,6 @@ func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
 		}
 	})
-}
-
-func TestSlicesInTheVersionThatIsServed(t *testing.T) {
-	for _, test := range []struct {
-		served []string
-		want   string
-	}{
-		{[]string{"v1", "v1beta2", "v1beta1"}, "v1"},
-		{[]string{"v1beta1", "v1beta2", "v1alpha3"}, "v1beta2"},
-		{[]string{"v1beta1"}, "v1beta1"},
-		{[]string{"v1", "v3"}, "v1"},
-	} {
-		t.Run(test.want, func(t *testing.T) {
-			in(t, func(s *apiServer) APIOptions {
-				s.versions = test.served
-				s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
-				return sliceOptions(s)
-			}, func(t *testing.T, s *apiServer, c *running) {
-				if got := c.Snapshot().Slices[DeviceName{nvidiaDriver, "node-1", "gpu-0"}].UUID; got != "GPU-1" {
-					t.Errorf("uuid %q", got)
-				}
-				path := "/apis/resource.k8s.io/" + test.want + "/resourceslices"
-				if diff := cmp.Diff([]string{"/apis/resource.k8s.io", path, "watch " + path}, s.asked()); diff != "" {
-					t.Errorf("asked (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
 }
 
 // A version may be served without slices in it, and discovery may be hidden.
@@ -788,55 +668,6 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 		}
 		if text := c.lastError(); !strings.Contains(text, "set NODE_NAME") {
 			t.Errorf("said %q", text)
-		}
-	})
-}
-
-func TestNothingIsAskedThatIsNotWanted(t *testing.T) {
-	in(t, func(s *apiServer) APIOptions {
-		return APIOptions{Node: "node-1"}
-	}, func(t *testing.T, s *apiServer, c *running) {
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if got := s.asked(); len(got) != 0 {
-			t.Errorf("asked %q", got)
-		}
-		if got := c.Snapshot(); got.Version != 0 || got.Pods == nil || got.Slices == nil {
-			t.Errorf("snapshot %+v", got)
-		}
-	})
-}
-
-func TestBothLists(t *testing.T) {
-	in(t, func(s *apiServer) APIOptions {
-		s.put("pods", podObject("ml", "a", "uid-a", object{"app": "x"}))
-		return APIOptions{Node: "node-1", Pods: true, Slices: true}
-	}, func(t *testing.T, s *apiServer, c *running) {
-		var versions []uint64
-		see := func() *Metadata {
-			synctest.Wait()
-			got := c.Snapshot()
-			versions = append(versions, got.Version)
-			return got
-		}
-		got := see()
-		if got.PodsTime.IsZero() || got.SlicesTime.IsZero() || len(c.Health) != 2 {
-			t.Errorf("times %v, %v, %d healths", got.PodsTime, got.SlicesTime, len(c.Health))
-		}
-		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "a"}: {UID: "uid-a"}}, got.Pods); diff != "" {
-			t.Errorf("pods (-want +got):\n%s", diff)
-		}
-		s.put("resourceslices", sliceObject("s", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
-		if got := see().Slices[DeviceName{nvidiaDriver, "node-1", "gpu-0"}].UUID; got != "GPU-1" {
-			t.Errorf("uuid %q", got)
-		}
-		s.remove("pods", podObject("ml", "a", "uid-a", nil))
-		got = see()
-		if len(got.Pods) != 0 || len(got.ByUID) != 0 || len(got.Slices) != 1 {
-			t.Errorf("after the pod has gone: %+v", got)
-		}
-		if diff := cmp.Diff([]uint64{2, 3, 4}, versions); diff != "" {
-			t.Errorf("versions (-want +got):\n%s", diff)
 		}
 	})
 }

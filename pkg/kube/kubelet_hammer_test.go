@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,30 +111,4 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	}
 	run()
 	eventually.True(t, "there are as many descriptors as without a client", func() bool { return descriptors(t) <= idle })
-}
-
-func TestSnapshotAllocatesNothing(t *testing.T) {
-	c := NewKubelet(KubeletOptions{})
-	if n := testing.AllocsPerRun(100, func() { _ = c.Snapshot() }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// A node as dense as they come: 110 pods share 8 GPUs of 7 instances with 4
-// replicas each.
-func TestDenseNode(t *testing.T) {
-	kubelet := kubetest.Start(t)
-	kubelet.Set(kubetest.Many(1000, 8*7*4)...)
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick})
-	eventually.True(t, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
-	s := r.Snapshot()
-	check(t, s.Pods)
-	var ids []string
-	for _, p := range s.Pods {
-		ids = append(ids, p.Containers[0].Devices[0].IDs...)
-	}
-	slices.Sort(ids)
-	if n := len(slices.Compact(ids)); n != 8*7*4 {
-		t.Errorf("%d devices, want %d", n, 8*7*4)
-	}
 }

@@ -210,20 +210,6 @@ func TestWhatIsNoKubelet(t *testing.T) {
 	})
 }
 
-func TestNoPermission(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root may do all; see TestReasonsOfDialing")
-	}
-	kubelet := kubetest.Start(t)
-	if err := os.Chmod(kubelet.Socket(), 0); err != nil {
-		t.Fatal(err)
-	}
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick})
-	if said := r.failing(ReasonDenied); !strings.Contains(said, "run as root") {
-		t.Error(said)
-	}
-}
-
 func TestReasonsOfDialing(t *testing.T) {
 	for number, reason := range map[syscall.Errno]string{
 		syscall.ENOENT: ReasonAbsent, syscall.ENOTDIR: ReasonAbsent, syscall.EACCES: ReasonDenied, syscall.EPERM: ReasonDenied,
@@ -271,20 +257,6 @@ func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	f("gone", ReasonAbsent, "no such file", func() { kubelet.Kill(); kubelet.Remove() }, kubelet.Serve)
 	if n := r.logs.FilterMessage("mapping works again").Len(); n != 10 {
 		t.Errorf("%d recoveries in the log, want 10", n)
-	}
-}
-
-func TestPartsThatCannotBeUsed(t *testing.T) {
-	kubelet := kubetest.Start(t)
-	kubelet.Set(pod("ns", "p", container("c", devices("nvidia.com/gpu", ""))), train("a", "GPU-1"))
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick})
-	r.owners("ml/a")
-	kubelet.Await(kubetest.List, 3)
-	kubelet.Set()
-	r.owners()
-	lines := r.logs.FilterMessageSnippet("of the kubelet's pod-resources list").All()
-	if len(lines) != 2 || !strings.Contains(lines[0].ContextMap()["first"].(string), `pod "p"`) {
-		t.Errorf("log: %v", lines)
 	}
 }
 
@@ -378,16 +350,4 @@ func TestASocketOfAnotherTimeIsAnotherSocket(t *testing.T) {
 	if k.replaced() {
 		t.Error("a socket that is gone is taken for another one; the connection works")
 	}
-}
-
-// Audit C6, over the socket.
-func TestAFinishedPodNextToTheNewOne(t *testing.T) {
-	kubelet := kubetest.Start(t)
-	kubelet.Set(train("old", "GPU-1"))
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick})
-	r.owners("ml/old")
-	kubelet.Set(train("old", "GPU-1"), train("new", "GPU-1"))
-	r.owners("ml/new")
-	kubelet.Await(kubetest.List, 3)
-	r.owners("ml/new")
 }

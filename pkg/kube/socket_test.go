@@ -158,40 +158,6 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-func TestReasonsOfPaths(t *testing.T) {
-	dir := t.TempDir()
-	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	left := shortPath(t)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	_ = l.Close()
-	datagram := shortPath(t)
-	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: datagram, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-
-	for path, want := range map[string]string{
-		filepath.Join(dir, "none"):   ReasonAbsent,
-		filepath.Join(plain, "file"): ReasonAbsent,
-		plain:                        ReasonNotASocket,
-		dir:                          ReasonNotASocket,
-		datagram:                     ReasonNotASocket,
-		left:                         ReasonRefused,
-	} {
-		if _, f := (&socket{path: path, timeout: time.Second}).dial(t.Context()); f == nil || f.reason != want {
-			t.Errorf("%s: %v, want %q", path, f, want)
-		}
-	}
-}
-
 func TestClip(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
