@@ -27,6 +27,7 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/loopback"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // certificate returns one that signs itself, for 127.0.0.1, and its PEM.
@@ -100,14 +101,14 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 // The API server over TLS and TCP, which ends and comes back at the same address.
 func TestRestartOfARealListener(t *testing.T) {
 	cert, ca := certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-	api := &apiServer{t: t, changed: make(chan struct{}), objects: map[string]map[string]object{"pods": {}, "resourceslices": {}}}
+	api := apitest.New(t, "node-1")
 	port, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer port.Close()
 	listen := func() *httptest.Server {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(api.serve))
+		server := httptest.NewUnstartedServer(api)
 		l, err := net.Listen("tcp", port.Address())
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +126,7 @@ func TestRestartOfARealListener(t *testing.T) {
 		server.Close()
 	}
 	server := listen()
-	api.put("pods", podObject("ml", "train-0", "uid-1", nil))
+	api.Pods(podObject("ml", "train-0", "uid-1", nil))
 	client, logs := newAPI(APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
 		return &rest.Config{Host: "https://" + port.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 	})
@@ -133,7 +134,7 @@ func TestRestartOfARealListener(t *testing.T) {
 	eventually.True(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
 	end(server)
 	eventually.True(t, "failure", func() bool { return c.health.State().Failing == ReasonUnreachable })
-	api.put("pods", podObject("ml", "train-1", "uid-2", nil))
+	api.Pods(podObject("ml", "train-1", "uid-2", nil))
 	server = listen()
 	defer func() { end(server) }()
 	eventually.True(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
@@ -196,7 +197,7 @@ func TestAConfigThatComesLater(t *testing.T) {
 		case asked < 5:
 			return &rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("none")}}, nil
 		}
-		return s.config()
+		return s.Config()
 	}, func(t *testing.T, s *apiServer, c *running) {
 		time.Sleep(10 * time.Minute)
 		if got := c.health.State().Failing; got != "" {

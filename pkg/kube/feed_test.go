@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/pkg/kube/kubetest/apitest"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
-
-func refused() error { return os.NewSyscallError("connect", syscall.ECONNREFUSED) }
 
 func podOptions(*apiServer) APIOptions {
 	return APIOptions{Node: "node-1", Pods: true, KeepLabel: func(name string) bool { return name == "app" }}
@@ -33,14 +31,14 @@ func sliceOptions(*apiServer) APIOptions { return APIOptions{Node: "node-1", Sli
 // in runs f in a bubble with an API server, and checks at the end that Run returns at once.
 func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
-	inWith(t, options, (*apiServer).config, f)
+	inWith(t, options, (*apiServer).Config, f)
 }
 
 // inWith is in with another configuration.
 func inWith(t *testing.T, options func(*apiServer) APIOptions, config func(*apiServer) (*rest.Config, error), f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeAPI(t)
+		s := apitest.Pipe(t, "node-1")
 		api, logs := newAPI(options(s), func() (*rest.Config, error) { return config(s) })
 		c := startAPI(t, api, logs)
 		synctest.Wait()
@@ -64,10 +62,10 @@ func TestPodsComeAndGo(t *testing.T) {
 		if first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0 {
 			t.Errorf("an empty node is %+v, want version 1 with a time", first)
 		}
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
+		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
 		static := podObject("kube-system", "proxy-node-1", "uid-2", nil)
 		static["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "hash-2"}
-		s.put("pods", static)
+		s.Pods(static)
 		synctest.Wait()
 		got := c.Snapshot()
 		if diff := cmp.Diff(map[PodName]PodMeta{
@@ -87,7 +85,7 @@ func TestPodsComeAndGo(t *testing.T) {
 
 		// An event without a change of what is kept confirms, and so do bookmarks, about once a minute.
 		time.Sleep(time.Second)
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "y"}))
+		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "y"}))
 		synctest.Wait()
 		if again := c.Snapshot(); again.Version != got.Version || !again.PodsTime.After(got.PodsTime) {
 			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", got.Version, got.PodsTime, again.Version, again.PodsTime)
@@ -99,12 +97,12 @@ func TestPodsComeAndGo(t *testing.T) {
 		}
 
 		// The server has forgotten the last version, which is not a failure. The same name again is another pod.
-		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
-		s.compact()
+		s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
+		s.Compact()
 		time.Sleep(30 * time.Minute)
-		s.remove("pods", podObject("ml", "train-0", "uid-1", nil))
-		s.put("pods", podObject("ml", "train-0", "uid-3", nil))
-		s.remove("pods", static)
+		s.RemovePod(podObject("ml", "train-0", "uid-1", nil))
+		s.Pods(podObject("ml", "train-0", "uid-3", nil))
+		s.RemovePod(static)
 		synctest.Wait()
 		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
 			t.Errorf("pods (-want +got):\n%s", diff)
@@ -139,11 +137,11 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-				s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 				synctest.Wait()
 				good := c.Snapshot()
-				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					what := r.URL.Path
 					if r.URL.Query().Get("watch") != "" {
 						what = "watch " + what
@@ -151,7 +149,7 @@ func TestRefusals(t *testing.T) {
 					if !strings.HasPrefix(what, test.on) && !strings.HasPrefix(r.URL.Path, test.on) {
 						return false
 					}
-					refuse(w, test.code, test.reason, "no")
+					apitest.Refuse(w, test.code, test.reason, "no")
 					return true
 				})
 				time.Sleep(30 * time.Minute)
@@ -169,11 +167,11 @@ func TestRefusals(t *testing.T) {
 				if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || !cmp.Equal(now.Slices, good.Slices) {
 					t.Errorf("the last good Snapshot is gone: %+v", now)
 				}
-				if n := len(s.asked()); n > 150 {
+				if n := len(s.Asked()); n > 150 {
 					t.Errorf("%d requests in half an hour", n)
 				}
 
-				s.answerFirst(nil)
+				s.AnswerFirst(nil)
 				time.Sleep(longDelay * 2)
 				synctest.Wait()
 				if got := c.health.State().Failing; got != "" {
@@ -213,11 +211,11 @@ func TestSilence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 				time.Sleep(time.Minute)
-				s.answerFirst(test.answer)
-				s.setDown(true) // the connections that are open
-				s.setDown(false)
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-				s.compact()
+				s.AnswerFirst(test.answer)
+				s.SetDown(true) // the connections that are open
+				s.SetDown(false)
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Compact()
 				time.Sleep(8 * time.Minute)
 				synctest.Wait()
 				if got := c.health.State().Failing; got != ReasonUnreachable || !strings.Contains(c.lastError(), "no answer in time") {
@@ -226,7 +224,7 @@ func TestSilence(t *testing.T) {
 				if n := len(c.Snapshot().Pods); n != test.pods {
 					t.Errorf("%d pods, want %d", n, test.pods)
 				}
-				if n := len(s.asked()); n < 3 || n > 50 {
+				if n := len(s.Asked()); n < 3 || n > 50 {
 					t.Errorf("%d requests in 8 minutes", n)
 				}
 			})
@@ -236,9 +234,9 @@ func TestSilence(t *testing.T) {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 			var mute atomic.Bool
 			mute.Store(true)
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
+			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
 			time.Sleep(time.Minute)
-			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+			s.Pods(podObject("ml", "train-0", "uid-1", nil))
 			mute.Store(false)
 			time.Sleep(maxWatch + watchSlack + 2*lastDelay)
 			synctest.Wait()
@@ -262,9 +260,9 @@ func TestBrokenWatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
-				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Get("watch") == "" {
 						return false
 					}
@@ -272,9 +270,9 @@ func TestBrokenWatches(t *testing.T) {
 					fmt.Fprint(w, body)
 					return true
 				})
-				s.asked()
+				s.Asked()
 				time.Sleep(30 * time.Minute)
-				s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+				s.Pods(podObject("ml", "train-1", "uid-2", nil))
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				if got := len(c.Snapshot().Pods); got != 2 {
@@ -283,8 +281,8 @@ func TestBrokenWatches(t *testing.T) {
 				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n > 1 {
 					t.Errorf("told %d times", n)
 				}
-				t.Logf("%d requests, failing for %q", len(s.asked()), c.health.State().Failing)
-				s.answerFirst(nil)
+				t.Logf("%d requests, failing for %q", len(s.Asked()), c.health.State().Failing)
+				s.AnswerFirst(nil)
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				if got := c.health.State().Failing; got != "" {
@@ -308,9 +306,9 @@ func TestBrokenLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
-				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Get("watch") == "" {
 						w.Header().Set("Content-Type", "application/json")
 						fmt.Fprint(w, body)
@@ -334,7 +332,7 @@ func TestBrokenLists(t *testing.T) {
 func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 		sent := 0
-		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Query().Get("watch") != "" {
 				return true
 			}
@@ -358,14 +356,10 @@ func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
 	})
 }
 
-// fill gives the node that many pods, without events.
+// fill gives the node that many pods.
 func fill(s *apiServer, pods int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := range pods {
-		o := podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"})
-		o["metadata"].(object)["resourceVersion"] = "7"
-		s.objects["pods"][fmt.Sprint("ml/train-", i)] = o
+		s.Pods(podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"}))
 	}
 }
 
@@ -374,21 +368,21 @@ func fill(s *apiServer, pods int) {
 func TestListsComeInPages(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.old = old
+			s.Old = old
 			fill(s, 2*pageSize+1)
 			whole := 0
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 				if !old || r.URL.Query().Get("resourceVersion") == "" || r.URL.Query().Get("watch") != "" {
 					return false
 				}
 				whole++
-				reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
+				apitest.Reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
 				return true
 			})
-			s.setDown(true) // so that the list is read again
+			s.SetDown(true) // so that the list is read again
 			time.Sleep(time.Second)
-			s.setDown(false)
-			s.asked()
+			s.SetDown(false)
+			s.Asked()
 			time.Sleep(2 * lastDelay)
 			synctest.Wait()
 			if got := len(c.Snapshot().Pods); got != 2*pageSize+1 {
@@ -397,7 +391,7 @@ func TestListsComeInPages(t *testing.T) {
 			if old && whole == 0 {
 				t.Error("the old server was not asked for the whole list first")
 			}
-			lists := slices.DeleteFunc(s.asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
+			lists := slices.DeleteFunc(s.Asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
 			if len(lists) < 3 {
 				t.Errorf("old server %v: lists %q, want 3 pages", old, lists)
 			}
@@ -434,7 +428,7 @@ func TestListsAreBounded(t *testing.T) {
 			for j := range 100 {
 				devices = append(devices, gpuObject(fmt.Sprintf("gpu-%d-%d", i, j), "GPU-x"))
 			}
-			if !yield(&unstructured.Unstructured{Object: clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
+			if !yield(&unstructured.Unstructured{Object: apitest.Clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
 				return
 			}
 		}
@@ -504,7 +498,7 @@ func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 func TestLifeOfASlice(t *testing.T) {
 	both := func(*apiServer) APIOptions { return APIOptions{Node: "node-1", Pods: true, Slices: true} }
 	in(t, both, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "a", "uid-a", nil))
+		s.Pods(podObject("ml", "a", "uid-a", nil))
 		see := func(want map[string]string) {
 			t.Helper()
 			synctest.Wait()
@@ -520,23 +514,23 @@ func TestLifeOfASlice(t *testing.T) {
 		of := func(generation int, uuid string) object {
 			return sliceObject(fmt.Sprintf("s-%d", generation), nvidiaDriver, "node-1", generation, 1, gpuObject("gpu-0", uuid))
 		}
-		s.put("resourceslices", sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
+		s.Slices(sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
 		see(map[string]string{})
-		s.put("resourceslices", of(1, "A"))
+		s.Slices(of(1, "A"))
 		see(map[string]string{"gpu-0": "A"})
-		s.put("resourceslices", of(2, "B"))
+		s.Slices(of(2, "B"))
 		see(map[string]string{"gpu-0": "B"})
-		s.remove("resourceslices", of(1, "A"))
+		s.RemoveSlice(of(1, "A"))
 		see(map[string]string{"gpu-0": "B"})
 		version := c.Snapshot().Version
-		s.remove("resourceslices", of(2, "B")) // the kubelet starts
-		see(map[string]string{"gpu-0": "B"})   // claims of running pods still name it
-		s.put("resourceslices", of(1, "B"))    // the driver publishes again, from the first generation on
+		s.RemoveSlice(of(2, "B"))            // the kubelet starts
+		see(map[string]string{"gpu-0": "B"}) // claims of running pods still name it
+		s.Slices(of(1, "B"))                 // the driver publishes again, from the first generation on
 		see(map[string]string{"gpu-0": "B"})
 		if got := c.Snapshot().Version; got != version {
 			t.Errorf("version %d, want %d", got, version)
 		}
-		s.put("resourceslices", of(1, "B"))
+		s.Slices(of(1, "B"))
 		see(map[string]string{"gpu-0": "B"})
 		if got := c.Snapshot().Version; got != version {
 			t.Errorf("version %d after no change, want %d", got, version)
@@ -552,19 +546,17 @@ func TestLifeOfASlice(t *testing.T) {
 // An API server that starts says "forbidden" until it has read its roles.
 func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+		s.Pods(podObject("ml", "train-0", "uid-1", nil))
 		time.Sleep(watchWorks)
 		synctest.Wait()
 		c.said()
-		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-			refuse(w, http.StatusForbidden, "Forbidden", "not yet")
-			s.mu.Lock()
-			s.first = nil
-			s.mu.Unlock()
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			apitest.Refuse(w, http.StatusForbidden, "Forbidden", "not yet")
+			s.AnswerFirst(nil)
 			return true
 		})
 		time.Sleep(time.Minute)
-		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+		s.Pods(podObject("ml", "train-1", "uid-2", nil))
 		synctest.Wait()
 		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
 			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
@@ -576,18 +568,18 @@ func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 func TestVersionsAreTried(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		in(t, func(s *apiServer) APIOptions {
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 				switch {
 				case hidden && r.URL.Path == "/apis/resource.k8s.io":
-					refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
+					apitest.Refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
 				case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"), strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1beta2/"):
-					refuse(w, http.StatusNotFound, "NotFound", "no such resource")
+					apitest.Refuse(w, http.StatusNotFound, "NotFound", "no such resource")
 				default:
 					return false
 				}
 				return true
 			})
-			s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+			s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 			return sliceOptions(s)
 		}, func(t *testing.T, s *apiServer, c *running) {
 			time.Sleep(10 * time.Second)
@@ -604,16 +596,14 @@ func TestVersionsAreTried(t *testing.T) {
 
 func TestUpgradesOfTheCluster(t *testing.T) {
 	in(t, func(s *apiServer) APIOptions {
-		s.versions = nil
+		s.Versions()
 		return sliceOptions(s)
 	}, func(t *testing.T, s *apiServer, c *running) {
 		serve := func(versions ...string) {
-			s.mu.Lock()
-			s.versions = versions
-			s.mu.Unlock()
-			s.setDown(true) // an upgrade restarts the API server
+			s.Versions(versions...)
+			s.SetDown(true) // an upgrade restarts the API server
 			time.Sleep(3 * time.Second)
-			s.setDown(false)
+			s.SetDown(false)
 			time.Sleep(2 * longDelay)
 			synctest.Wait()
 		}
@@ -624,7 +614,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		for i, versions := range [][]string{{"v1alpha3", "v1beta1"}, {"v1beta1", "v1beta2"}, {"v1"}} {
 			serve(versions...)
 			uuid := fmt.Sprintf("GPU-%d", i)
-			s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", i, 1, gpuObject("gpu-0", uuid)))
+			s.Slices(sliceObject("a", nvidiaDriver, "node-1", i, 1, gpuObject("gpu-0", uuid)))
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if got := c.Snapshot().Slices[device].UUID; got != uuid {
@@ -632,10 +622,8 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			}
 		}
 		c.said()
-		s.mu.Lock()
-		s.versions = []string{"v1beta2"}
-		s.mu.Unlock()
-		s.answerFirst(nil) // ends watches, nothing else
+		s.Versions("v1beta2")
+		s.AnswerFirst(nil) // ends watches, nothing else
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if said := c.said(); !slices.Equal(said, []string{"switched API version"}) {
@@ -660,7 +648,7 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 	}, func(t *testing.T, s *apiServer, c *running) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := s.asked(); len(got) != 0 {
+		if got := s.Asked(); len(got) != 0 {
 			t.Errorf("asked %q", got)
 		}
 		if got := c.health.State().Failing; got != ReasonNoNode {
