@@ -51,20 +51,18 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 		t.Helper()
 		fault()
 		r.failing(reason)
-		kubelet.On(kubetest.List, nil)
-		kubelet.Limit(0, 0)
+		kubelet.On(nil)
 		kubelet.Restart(pods...)
 		eventually.True(t, "all is well", func() bool { return r.Health.State().Failing == "" })
 	}
 	on := func(b kubetest.Behaviour) func() {
-		return func() { kubelet.On(kubetest.List, b) }
+		return func() { kubelet.On(b) }
 	}
 	for range 3 {
 		f(ReasonTimeout, on(kubetest.Silence()))
-		f(ReasonTimeout, on(kubetest.Slow(time.Hour)))
 		f(ReasonError, on(kubetest.Fail(codes.Internal, "broken")))
 		f(ReasonMalformed, on(kubetest.Say([]byte{0xff})))
-		f(ReasonRateLimited, func() { kubelet.Limit(1.0/3600, 1); kubelet.Exhaust() })
+		f(ReasonRateLimited, on(kubetest.Fail(codes.ResourceExhausted, "rejected by rate limit")))
 		f(ReasonRefused, kubelet.Kill)
 		f(ReasonAbsent, func() { kubelet.Kill(); kubelet.Remove() })
 		f(ReasonRecovering, func() { kubelet.Restart() })
@@ -100,9 +98,9 @@ func TestNothingIsLeftOpen(t *testing.T) {
 				r.failing(ReasonRefused)
 				kubelet.Serve()
 				r.owners("ml/a")
-				kubelet.On(kubetest.List, kubetest.Silence())
+				kubelet.On(kubetest.Silence())
 				r.failing(ReasonTimeout)
-				kubelet.On(kubetest.List, nil)
+				kubelet.On(nil)
 				r.owners("ml/a")
 			}
 			eventually.True(t, "there are as many descriptors as before", func() bool { return descriptors(t) <= files })
