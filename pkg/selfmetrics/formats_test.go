@@ -131,36 +131,6 @@ func TestFormatsSayTheSame(t *testing.T) {
 	}
 }
 
-func TestOpenMetricsHasNoEnd(t *testing.T) {
-	if p := New(pedantic(), Options{}); strings.Contains(string(p.OpenMetrics()), "# EOF") {
-		t.Error("the page ends with # EOF")
-	}
-}
-
-// TestCountersKeepTheirNames: all own metrics of the process are called
-// the same in OpenMetrics, which asks for _total.
-func TestCountersKeepTheirNames(t *testing.T) {
-	reg := NewRegistry("1", "2")
-	New(reg, Options{Registerer: reg})
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	counters := 0
-	for _, f := range families {
-		if f.GetType() != dto.MetricType_COUNTER {
-			continue
-		}
-		counters++
-		if !strings.HasSuffix(f.GetName(), "_total") {
-			t.Errorf("counter %s does not end in _total", f.GetName())
-		}
-	}
-	if counters == 0 {
-		t.Error("no counter in the registry")
-	}
-}
-
 func TestRegistry(t *testing.T) {
 	reg := NewRegistry("1.2.3", "")
 	want := fmt.Sprintf(`

@@ -81,14 +81,19 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 
 func TestStopLetsRequestsFinish(t *testing.T) {
 	pages := &blockingPages{pagesOf(textPage), make(chan struct{}), make(chan struct{})}
-	s, address, stop := start(t, pages, Options{DrainTimeout: time.Hour})
+	reload := make(chan context.Context)
+	s, address, stop := start(t, pages, Options{DrainTimeout: time.Hour, Reload: true, Desk: testDesk(func(ctx context.Context, _ string) error {
+		reload <- ctx
+		<-pages.release
+		return ctx.Err()
+	})})
 	c := client(t)
 	bodies := make(chan string)
-	go func() {
-		body := get(t, c, "http://"+address+"/metrics").body
-		bodies <- body
-	}()
+	go func() { bodies <- get(t, c, "http://"+address+"/metrics").body }()
 	<-pages.entered
+	reloaded := make(chan answer)
+	go func() { reloaded <- post(t, c, "http://"+address+"/-/reload") }()
+	ctx := <-reload
 	// Neither of these may hold the stop up.
 	stalled := dial(t, address)
 	send(t, stalled, "GET /metrics HTTP/1.1\r\n")
@@ -109,9 +114,15 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 		t.Fatalf("stopped during a request: %v", err)
 	default:
 	}
+	if err := ctx.Err(); err != nil {
+		t.Errorf("the reload's context ended with the stop: %v", err)
+	}
 	close(pages.release)
 	if body := <-bodies; body != textPage {
 		t.Errorf("request under way got %q, want the page", body)
+	}
+	if got := <-reloaded; got.code != 200 {
+		t.Errorf("reload under way = %d %q, want 200", got.code, got.body)
 	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Run: %v", err)
@@ -146,38 +157,6 @@ func TestStopClosesWhatDoesNotFinish(t *testing.T) {
 	}
 }
 
-func TestStopLetsAReloadFinish(t *testing.T) {
-	entered, release := make(chan context.Context), make(chan struct{})
-	s, address, stop := start(t, nil, Options{DrainTimeout: time.Hour, Reload: func(ctx context.Context) error {
-		entered <- ctx
-		<-release
-		return ctx.Err()
-	}})
-	codes := make(chan int)
-	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/-/reload", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := client(t)
-	go func() { codes <- do(t, c, req).code }()
-	ctx := <-entered
-	stopped := make(chan error)
-	go func() { stopped <- stop() }()
-	for ask(s, "GET", "/readyz").Code == 200 {
-		time.Sleep(time.Millisecond)
-	}
-	if err := ctx.Err(); err != nil {
-		t.Errorf("the reload's context ended with the stop: %v", err)
-	}
-	close(release)
-	if code := <-codes; code != 200 {
-		t.Errorf("reload = %d, want 200", code)
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("Run: %v", err)
-	}
-}
-
 func TestStopBeforeServing(t *testing.T) {
 	s := New(pagesOf(textPage), Options{Addresses: []string{"127.0.0.1:0", "127.0.0.1:0"}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -199,13 +178,13 @@ func TestStopBeforeServing(t *testing.T) {
 func TestReloadOutlivesItsClient(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan error)
 	_, address, stop := start(t, nil, Options{
-		DrainTimeout: 10 * time.Millisecond,
-		Reload: func(ctx context.Context) error {
+		DrainTimeout: 10 * time.Millisecond, Reload: true,
+		Desk: testDesk(func(ctx context.Context, _ string) error {
 			entered <- struct{}{}
 			<-ctx.Done()
 			ended <- ctx.Err()
 			return ctx.Err()
-		},
+		}),
 	})
 	c := dial(t, address)
 	send(t, c, "POST /-/reload HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -224,15 +203,11 @@ func TestReloadOutlivesItsClient(t *testing.T) {
 
 func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
-	_, address, _ := start(t, nil, Options{WriteTimeout: timeout, Reload: func(context.Context) error {
+	_, address, _ := start(t, nil, Options{WriteTimeout: timeout, Reload: true, Desk: testDesk(func(context.Context, string) error {
 		time.Sleep(3 * timeout)
 		return nil
-	}})
-	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/-/reload", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := do(t, client(t), req); got.code != http.StatusOK || got.body != "reloaded\n" {
+	})})
+	if got := post(t, client(t), "http://"+address+"/-/reload"); got.code != http.StatusOK || got.body != "reloaded\n" {
 		t.Errorf("reload = %d %q, want 200", got.code, got.body)
 	}
 }

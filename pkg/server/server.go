@@ -16,7 +16,7 @@
 //	               by a page of another site in a browser, or by one under a name
 //	               that is not this machine's.
 //	/-/release, /-/resume, /-/profiling/pause, /-/profiling/resume
-//	               the same for Options.Release and so on; 400 for a wrong query,
+//	               the same for what Desk releases, pauses and resumes; 400 for a wrong query,
 //	               404 for an unknown collector.
 //	/debug/pprof/  Go's profiles when enabled, else 404; 400 for one of more than a minute.
 //
