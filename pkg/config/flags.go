@@ -74,7 +74,7 @@ func (s Source) String() string {
 type Flag struct {
 	Name    string   // without dashes
 	Aliases []string // without dashes
-	Env     string   // environment variable
+	Env     string   // environment variable; empty and Own: WARPGAUGE_ and the name
 	Group   Group
 	Origin  Origin
 	Metavar string // stands for the value in the help; empty for a switch
@@ -247,10 +247,21 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	return s
 }
 
+// in puts flags into a group.
+func in(g Group, flags ...Flag) []Flag {
+	for i := range flags {
+		flags[i].Group = g
+	}
+	return flags
+}
+
 // Add adds a section. Its settings hold their defaults by then. Sections are added before the
 // command line is parsed.
 func (s *Set) Add(part Section) {
 	for _, f := range part.Flags {
+		if f.Env == "" && part.Origin == Own {
+			f.Env = "WARPGAUGE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		}
 		f.ParentOnly = f.ParentOnly || part.ParentOnly
 		f.Origin, f.initial, f.lookup, f.sources = part.Origin, f.Value.String(), s.lookup, s.config.sources
 		s.flags = append(s.flags, &f)
