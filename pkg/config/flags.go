@@ -111,10 +111,9 @@ func Idle(name, env string, v Value, why string) Flag {
 }
 
 var (
-	_ cli.Flag              = (*Flag)(nil)
-	_ cli.LocalFlag         = (*Flag)(nil)
-	_ cli.VisibleFlag       = (*Flag)(nil)
-	_ cli.CategorizableFlag = (*Flag)(nil)
+	_ cli.Flag        = (*Flag)(nil)
+	_ cli.LocalFlag   = (*Flag)(nil)
+	_ cli.VisibleFlag = (*Flag)(nil)
 )
 
 // Set stores a value from the command line, which replaces one from the
@@ -177,12 +176,6 @@ func (f *Flag) IsLocal() bool { return false }
 
 // IsVisible is true; the help is made by Set.Help.
 func (f *Flag) IsVisible() bool { return true }
-
-// GetCategory returns the group.
-func (f *Flag) GetCategory() string { return string(f.Group) }
-
-// SetCategory does nothing: the group is in the table.
-func (f *Flag) SetCategory(string) {}
 
 func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
 
@@ -247,7 +240,6 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	return s
 }
 
-// in puts flags into a group.
 func in(g Group, flags ...Flag) []Flag {
 	for i := range flags {
 		flags[i].Group = g
@@ -334,7 +326,6 @@ func (s *Set) Config() (*Config, error) {
 	return s.config, nil
 }
 
-// readFile takes the values of the YAML configuration for flags that are not set.
 func (s *Set) readFile() error {
 	c := s.config
 	if c.ConfigFile == "" {
@@ -469,7 +460,6 @@ func (s *Set) withoutEffect(f *Flag) string {
 	return ""
 }
 
-// find returns the flag of that name, nil if there is none.
 func (s *Set) find(name string) *Flag {
 	if i := slices.IndexFunc(s.flags, func(f *Flag) bool { return f.Name == name }); i >= 0 {
 		return s.flags[i]

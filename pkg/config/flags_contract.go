@@ -115,7 +115,6 @@ func contractWeb(c *Config) []Flag {
 	)
 }
 
-// contractOwners are dcgm-exporter's flags about who uses a device.
 func contractOwners(c *Config) []Flag {
 	k := &c.Kubernetes
 	return in(GroupOwners,
