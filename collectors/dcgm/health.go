@@ -50,16 +50,12 @@ const (
 // health supplies DCGM_EXP_GPU_HEALTH_STATUS. The reason is a label, so each watch of a GPU has a column per possible
 // reason; one of them holds the result and the others are blank.
 type health struct {
+	partBase
 	engine  *engine
-	log     *zap.Logger
 	group   handleID
 	ids     []uint32 // the GPUs' IDs
 	watches []boundHealth
-	cols    []collector.Column
 	answer  healthAnswer
-	cost    collector.Meter
-
-	failed  bool            // the last check failed, and that was logged
 	unknown map[uint32]bool // logged reasons without a column
 }
 
@@ -80,7 +76,8 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, er
 	if !asks(list, field.GPUHealth) || len(gpus) == 0 {
 		return nil, nil
 	}
-	h := &health{engine: e, log: o.Log, cost: collector.Meter{Call: "dcgmHealthCheck"}, unknown: map[uint32]bool{}}
+	h := &health{partBase: partBase{log: o.Log}, engine: e, unknown: map[uint32]bool{}}
+	h.cost.Call = "dcgmHealthCheck"
 	var entities []entity
 	for _, d := range gpus {
 		entities = append(entities, n.entities[d])
@@ -119,24 +116,16 @@ func (h *health) bind(device int, w healthWatch) {
 	h.watches = append(h.watches, b)
 }
 
-func (h *health) columns() []collector.Column { return h.cols }
-
 // sample checks health if it is due. Without an answer all watches are blank, because an unknown state is not a healthy
 // one.
 func (h *health) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	start := time.Now()
-	err := h.engine.health(h.group, h.answer)
-	h.cost.Record(1, start)
-	if severed(err) {
+	if err := h.try("cannot read GPU health", func() error { return h.engine.health(h.group, h.answer) }); err != nil {
 		return err
 	}
-	if err != nil && !h.failed {
-		h.log.Warn("cannot read GPU health", zap.Error(err))
-	}
-	if h.failed = err != nil; !h.failed {
+	if !h.failed {
 		h.chooseIncidents()
 	}
 	for i := range h.watches {
@@ -190,8 +179,6 @@ func (h *health) watch(in incident) *boundHealth {
 	}
 	return &h.watches[gpu*len(healthWatches)+at]
 }
-
-func (h *health) calls() []collector.CallCost { return []collector.CallCost{h.cost.Cost()} }
 
 // errorCodes names DCGM's error codes (dcgmError_t in dcgm_errors.h of DCGM 4.6) without "DCGM_FR_". Codes that DCGM 4
 // renamed keep dcgm-exporter's names, because alerts match its labels: DCGM calls 10, 12 and 43 CLOCKS_EVENT_THERMAL,
