@@ -3,8 +3,8 @@
 package dcgm
 
 import (
+	"fmt"
 	"strconv"
-	"strings"
 
 	"go.uber.org/zap"
 
@@ -18,9 +18,6 @@ func linkID(owner entity, number int) uint32 {
 	return uint32(owner.kind)&0xff | uint32(number)&0xffff<<8 | owner.id<<24
 }
 
-// linksSince is the first version whose link IDs contain the owner.
-var linksSince = [2]int{4, 3}
-
 // link is a link that is up.
 type link struct {
 	owner  entity
@@ -29,7 +26,9 @@ type link struct {
 
 // linksUp lists the links of all GPUs and switches that are up.
 func linksUp(e *engine, o Options) (up []link, err error) {
-	if version, err := e.version(); err == nil && older(shortVersion(version), linksSince) {
+	version, err := e.version()
+	minor := 0
+	if n, _ := fmt.Sscanf(shortVersion(version), "4.%d.", &minor); err == nil && n == 1 && minor < 3 { // whose link IDs lack the owner
 		o.Log.Warn("skipping NVLinks: DCGM before 4.3 reuses link IDs across GPUs; upgrade nv-hostengine",
 			zap.String("version", shortVersion(version)))
 		return nil, nil
@@ -43,20 +42,6 @@ func linksUp(e *engine, o Options) (up []link, err error) {
 		}
 	}
 	return up, err
-}
-
-// older reports whether a version "4.2.3" is before another. It returns false for a malformed version.
-func older(version string, than [2]int) bool {
-	parts := strings.Split(version, ".")
-	if len(parts) < 2 {
-		return false
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	if err1 != nil || err2 != nil {
-		return false
-	}
-	return major < than[0] || major == than[0] && minor < than[1]
 }
 
 // addLinks adds the links of a node's devices, as dcgm-exporter does. A rescan notices links that go up or down later.

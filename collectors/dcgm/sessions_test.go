@@ -255,7 +255,7 @@ func (c *opened) stamp(tb testing.TB, gpu int, name string) int64 {
 func (c *opened) newest(tb testing.TB, gpu int, fields ...uint16) []cell {
 	tb.Helper()
 	cells := make([]cell, len(fields))
-	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, c.engine.newScratch(len(fields)), cells); err != nil {
+	if err := c.engine.latest([]entity{{kindGPU, uint32(gpu)}}, fields, false, c.engine.newScratch(len(fields)), cells); err != nil {
 		tb.Fatal(err)
 	}
 	return cells
