@@ -184,7 +184,7 @@ func TestDumpOfOwners(t *testing.T) {
 // A server that does not answer is waited for no longer than is allowed.
 func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
-	k.On(kubelet.List, kubelet.Silence())
+	k.On(kubelet.Silence())
 	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
 	stop := o.start(t.Context())
 	defer stop()
