@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // simulation is a directory with everything that gpu-check needs.
@@ -36,7 +37,7 @@ func build(t *testing.T, to, what string) {
 
 func simulate(t *testing.T, c nvmltest.Config) *simulation {
 	t.Helper()
-	nvmltest.Build(t, nvmltest.Options{}) // skips where there is no compiler
+	programtest.Find(t, "cc")
 	dir := t.TempDir()
 	n, err := nvmltest.Write(dir, c, func(err error) { t.Fatal(err) })
 	if err != nil {

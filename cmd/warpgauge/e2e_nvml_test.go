@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/programtest"
 )
 
 // TestE2ENVML runs the real binary on a simulated NVML: a libnvidia-ml.so.1 in C
@@ -81,7 +82,7 @@ type nvmlNode struct {
 
 func (n *nvmlNode) start(t *testing.T, c nvmltest.Config, args ...string) {
 	t.Helper()
-	nvmltest.Build(t, nvmltest.Options{}) // skips where there is no compiler
+	programtest.Find(t, "cc")
 	// A library of its own: nvmltest.New has one for all nodes of a process.
 	var err error
 	if n.Node, err = nvmltest.Write(t.TempDir(), c, func(err error) { t.Fatal(err) }); err != nil {

@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/session"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/selfmetrics"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
 )
@@ -138,20 +138,23 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	p, err := a.NewPipeline(cfg, []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, parsed.Fields, zap.NewNop())
+	a.Vendors = func(*config.Config, time.Time, *zap.Logger) ([]exporter.Vendor, error) {
+		return []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, nil
+	}
+	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
 	// Nothing is isolated here, and there is no failover.
 	p.Registry.MustRegister(supervisor.Examples("dcgm"))
-	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func([]*view.Source) {}}))
+	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml"}))
 	p.ServeLists(parsed, files)
 	if err := p.Extend(); err != nil {
 		return nil, err
 	}
 	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())
 	var families []*dto.MetricFamily
-	err = exporter.SampleOnce(ctx, p.Engine, p.Owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
+	err = p.Sample(ctx, 10*time.Second, func(context.Context) error {
 		for _, h := range p.Owners.Health {
 			h.Succeeded(0) // there is an age then
 		}
@@ -164,7 +167,9 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		}
 		p.NewServer()
 		all, err := p.Registry.Gather()
-		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_") })
+		families = slices.DeleteFunc(all, func(f *dto.MetricFamily) bool {
+			return !strings.HasPrefix(f.GetName(), "warpgauge_") || strings.HasPrefix(f.GetName(), "warpgauge_sign_") // signFamilies has all
+		})
 		return err
 	})
 	return families, err
@@ -226,10 +231,19 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
 	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
 	reg := prometheus.NewRegistry()
-	s := signs.New(signs.Options{Rows: rows.New(board, nil), Observe: func(health.Observation) {}, Registerer: reg,
-		Costs: func() []session.Costs {
-			return []session.Costs{{Collector: "fake", Sources: map[string]session.SourceCost{"GPU-0": {Samples: calls, Time: time.Duration(calls) * time.Second}}}}
-		}})
+	reader, engine := rows.New(board, nil), &costs{}
+	early := signs.New(signs.Options{Rows: reader, Engine: engine})
+	w := health.New(health.Options{
+		Rows: reader, Rules: health.Table(), Logger: zap.NewNop(), Derived: early,
+		Status: func() []session.CollectorStatus {
+			status := session.CollectorStatus{Name: "fake", Up: true}
+			for _, d := range src.Devices {
+				status.Devices = append(status.Devices, session.DeviceStatus{Device: d, LastSample: now})
+			}
+			return []session.CollectorStatus{status}
+		},
+	})
+	reg.MustRegister(w, early)
 	board.Store(&view.View{Version: 1, Sources: []*view.Source{src}})
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
 	for range 200 {
@@ -240,9 +254,18 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 			copy(row[8*i:], []float64{1500, 60, 500, 99, float64(calls) * 1e4, 1, float64(calls), 1 << 6})
 		}
 		src.Ring.Append(now.UnixNano(), stamps, row)
-		s.Sync(now)
+		engine.samples = calls
+		w.Sync(now)
 	}
-	return reg.Gather()
+	all, err := reg.Gather()
+	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_sign_") }), err
+}
+
+// costs is an engine with one source, which takes a second for a sample.
+type costs struct{ samples uint64 }
+
+func (c *costs) Costs() []session.Costs {
+	return []session.Costs{{Collector: "fake", Sources: map[string]session.SourceCost{"GPU-0": {Samples: c.samples, Time: time.Duration(c.samples) * time.Second}}}}
 }
 
 // metering makes a factory whose sources report what their library calls cost,

@@ -60,7 +60,7 @@ func families(t *testing.T, c collector.Collector, step func()) []string {
 			}
 		}
 		for i, col := range s.Columns() {
-			if math.IsNaN(row[i]) || col.Field >= field.FirstAMDSMI { // what AMD SMI adds is not in the tree
+			if math.IsNaN(row[i]) || col.Field >= field.AMDRecords { // what AMD SMI adds is not in the tree
 				continue
 			}
 			d, _ := field.ByID(col.Field)

@@ -44,17 +44,10 @@ func TestSelectionOfMIG(t *testing.T) {
 		gpus, err := config.ParseSelector(c.gpus)
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		var got []string
-		s := session.New(factory, list, session.Options{
-			Select: session.Selection{GPUs: gpus, Switches: all, CPUs: all},
-			Publish: func(sources []*view.Source) {
-				got = columnNames(sources)
-				cancel()
-			},
-		})
+		s := session.New(factory, list, session.Options{Select: session.Selection{GPUs: gpus, Switches: all, CPUs: all}})
+		go func() { <-s.Changed(); cancel() }()
 		must(t, s.Run(ctx))
-		cancel()
-		if diff := cmp.Diff(c.want, got); diff != "" {
+		if diff := cmp.Diff(c.want, columnNames(s.Sources())); diff != "" {
 			t.Errorf("-d %s (-want +got):\n%s", c.gpus, diff)
 		}
 	}

@@ -185,14 +185,13 @@ func namesOf(which func(*field.Descriptor) bool) (out []string) {
 
 // Why something of the catalogue is not supplied.
 const (
-	whyBinary    = "binary, which no page can show"
-	whyTimestamp = "a time stamp, which no page can show"
-	whyVGPU      = "of virtual GPUs, which are not looked for"
-	whyNVML      = "read through NVML alone: DCGM has no such field"
+	whyBinary = "binary, which no page can show"
+	whyVGPU   = "of virtual GPUs, which are not looked for"
+	whyNVML   = "read through NVML alone: DCGM has no such field"
 )
 
 func reasons() []string {
-	return []string{whyBinary, whyTimestamp, whyVGPU, whyNVML}
+	return []string{whyBinary, whyVGPU, whyNVML}
 }
 
 // missing is why a field is not supplied; "" if it is, is no field, or is of another vendor's GPUs.
@@ -207,8 +206,6 @@ func missing(d *field.Descriptor) string {
 		return whyVGPU
 	case d.Kind == field.Binary:
 		return whyBinary
-	case d.Kind == field.Timestamp:
-		return whyTimestamp
 	}
 	return ""
 }

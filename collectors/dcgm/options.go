@@ -1,8 +1,8 @@
 // Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through DCGM. It reads every field of the
 // host engine, which is embedded in this process or a separate daemon.
 //
-// All calls go through a table of addresses (calls_linux.c) instead of github.com/NVIDIA/go-dcgm, which supplies the
-// catalogue of fields only. go-dcgm keeps its connection in a private variable, so no call for many entities at once
+// All calls go through a table of addresses (calls_linux.c) instead of github.com/NVIDIA/go-dcgm, which supplies
+// numbers and names of fields only (pkg/field/dcgm.csv). go-dcgm keeps its connection in a private variable, so no call for many entities at once
 // can use it; each of its values is 4 KiB of Go memory; its watches wait for a whole poll; and a function that an older
 // library lacks ends the process.
 //

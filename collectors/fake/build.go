@@ -2,7 +2,6 @@ package fake
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -23,6 +22,19 @@ type builder struct {
 	closed   *atomic.Bool
 }
 
+// binder is a device to which fields with numbers are bound: it returns how a field is computed, false if the device
+// lacks the field.
+type binder interface {
+	cell(d *field.Descriptor) (cell, bool)
+}
+
+func bind(b binder, d *field.Descriptor) (cell, bool) {
+	if d.Kind != field.Int64 && d.Kind != field.Double {
+		return cell{}, false
+	}
+	return b.cell(d)
+}
+
 func (b *builder) source(gpu, nvswitch int) *source {
 	s := &source{world: b.world, closed: b.closed, gpu: gpu, nvswitch: nvswitch}
 	s.follow()
@@ -31,11 +43,11 @@ func (b *builder) source(gpu, nvswitch int) *source {
 	return s
 }
 
-// unit adds a load and returns its number.
-func (s *source) unit(l load) int {
-	s.loads = append(s.loads, l)
-	s.points = append(s.points, point{})
-	return len(s.loads) - 1
+// add adds a device with its own load to a source.
+func (b *builder) add(s *source, d collector.Device, of binder, l load, texts map[field.ID]string) {
+	s.bind(b.readings, len(s.devices), len(s.loads), of)
+	d.Facts = b.facts(texts, of, l)
+	s.devices, s.loads, s.points = append(s.devices, d), append(s.loads, l), append(s.points, point{})
 }
 
 // gpu builds the source of a board with its instances and links.
@@ -46,22 +58,27 @@ func (b *builder) gpu(i int) *source {
 	s.xids = xids{seed: hash(w.seed, forXID, uint64(i)), offset: g.offset * xidEvery, on: g.faulty && g.vendor == field.VendorNVIDIA}
 	s.xidsSeen = s.xids.number(float64(w.uptime(b.elapsed).Microseconds()) / 1e6)
 
-	slices := w.slices(i)
 	var l load // the load of its instances, if there are any
-	if len(slices) == 0 {
+	if !g.sliced {
 		l = w.load(w.shape(i), uint64(i))
 	}
-	s.unit(l)
 	d := gpuDevice(w, i)
-	d.Facts = b.facts(g.texts(d), g, l)
+	texts := g.texts(d)
 	if g.vendor == field.VendorAMD {
-		d.Texts = collector.DialectTexts(b.fields, g.texts(d))
+		d.Texts = collector.DialectTexts(b.fields, texts)
 	}
-	s.devices = append(s.devices, d)
-	s.bind(b.readings, 0, 0, g)
-	b.labelled(s, g)
+	b.add(s, d, g, l, texts)
+	for _, r := range b.readings {
+		switch {
+		case g.vendor != field.VendorNVIDIA:
+		case r.Desc.ID == field.GPUHealth:
+			s.healthColumns(r.Desc, b.elapsed)
+		case r.Desc.ID == field.P2PStatus:
+			s.p2pColumns(g, r.Desc)
+		}
+	}
 	b.amd(s, g)
-	for _, part := range slices {
+	for _, part := range w.slices(i) {
 		b.instance(s, g, part)
 	}
 	b.buffers(s, g)
@@ -71,46 +88,24 @@ func (b *builder) gpu(i int) *source {
 	return s
 }
 
-// labelled adds the readings that have several columns per board.
-func (b *builder) labelled(s *source, g *gpu) {
-	if g.vendor != field.VendorNVIDIA {
-		return
-	}
-	for _, r := range b.readings {
-		switch r.Desc.ID {
-		case field.GPUHealth:
-			s.healthColumns(r.Desc, 0, b.elapsed)
-		case field.P2PStatus:
-			s.p2pColumns(g, r.Desc, 0)
-		}
-	}
-}
-
 func (b *builder) instance(s *source, g *gpu, part slice) {
-	w := b.world
 	const sevenths, eighths = 7, 8
-	shape := part.shape
-	if override, ok := w.override(g.index); ok {
-		shape = override
-	}
 	in := *g
 	in.instance, in.sliced = true, false
-	in.mix = shape.mix()
+	in.mix = part.shape.mix()
 	in.computing = float64(part.compute) / sevenths
 	in.memory = float64(int(g.memory) * part.memory / eighths)
 	in.reserved = float64(int(g.reserved) * part.memory / eighths)
+	in.modelled = in.models()
 
 	d := collector.InstanceOf(s.devices[0], part.id, part.profile)
-	d.Instance.UUID = "MIG-" + uuid(w.seed, uuidInstance, uint64(g.index)<<8|uint64(part.id)) // ids are below 15
-	l := w.load(shape, hash(uint64(g.index), uint64(part.id)))
-	d.Facts = b.facts(in.texts(d), &in, l)
-	s.devices = append(s.devices, d)
-	unit := s.unit(l)
+	d.Instance.UUID = "MIG-" + uuid(b.world.seed, uuidInstance, uint64(g.index)<<8|uint64(part.id)) // ids are below 15
 	s.shares = append(s.shares, in.computing)
-	s.bind(b.readings, len(s.devices)-1, unit, &in)
+	b.add(s, d, &in, b.world.load(part.shape, hash(uint64(g.index), uint64(part.id))), in.texts(d))
 }
 
-// link adds a link if the list has link fields: a node has a hundred links and more, and most lists do not need them.
+// link adds a link, which has the load of its board or switch, if the list has link fields: a node has a hundred links
+// and more, and most lists do not need them.
 func (b *builder) link(s *source, d collector.Device, of binder) {
 	before := len(s.columns)
 	s.bind(b.readings, len(s.devices), 0, of)
@@ -120,56 +115,34 @@ func (b *builder) link(s *source, d collector.Device, of binder) {
 	}
 }
 
-// nvswitch builds the source of a switch and its ports, nil if the list has no fields for them.
+// nvswitch builds the source of a switch and its ports.
 func (b *builder) nvswitch(i int) *source {
 	w := b.world
 	s := b.source(-1, i)
-	n := &nvswitch{index: i, ports: w.profile.ports, port: -1}
 	d := switchDevice(w, i)
-	l := w.load(Training, hash(forOffset, uint64(i)))
-	d.Facts = b.facts(w.nodeTexts(), n, l)
-	s.devices = append(s.devices, d)
-	s.unit(l)
-	s.bind(b.readings, 0, 0, n)
+	b.add(s, d, nvswitch(i, w.profile.ports), w.load(Training, hash(forOffset, uint64(i))), w.nodeTexts())
 	for port := range w.profile.ports {
-		b.link(s, collector.LinkOf(d, port), &nvswitch{index: i, ports: w.profile.ports, port: port})
-	}
-	if len(s.columns) == 0 {
-		return nil
+		b.link(s, collector.LinkOf(d, port), nvswitchPort(port))
 	}
 	return s
 }
 
-// cpu builds the source of a CPU and its cores, nil if the list has no fields for them.
+// cpu builds the source of a CPU and its cores.
 func (b *builder) cpu(i int) *source {
 	w := b.world
 	s := b.source(-1, -1)
 	d := cpuDevice(i)
-	l := w.load(Training, hash(forOffset, uint64(i), 1))
-	d.Facts = b.facts(map[field.ID]string{1140: "NVIDIA", 1141: d.Model}, &cpu{mix: Training.mix()}, l)
-	s.devices = append(s.devices, d)
-	s.unit(l)
-	s.bind(b.readings, 0, 0, &cpu{mix: Training.mix()})
+	b.add(s, d, cpu(), w.load(Training, hash(forOffset, uint64(i), 1)), map[field.ID]string{1140: "NVIDIA", 1141: d.Model})
 	for n := range w.profile.cores {
 		n += i * w.profile.cores
 		shape := []Shape{Training, Inference, Idle}[n%3]
-		core := &cpu{mix: shape.mix(), core: true}
 		before := len(s.columns)
-		s.bind(b.readings, len(s.devices), len(s.loads), core)
-		if len(s.columns) > before {
-			s.unit(w.load(shape, hash(forOffset, uint64(n), 2)))
-			s.devices = append(s.devices, coreDevice(d, n))
+		if s.bind(b.readings, len(s.devices), len(s.loads), core(shape.mix())); len(s.columns) > before {
+			s.devices, s.points = append(s.devices, coreDevice(d, n)), append(s.points, point{})
+			s.loads = append(s.loads, w.load(shape, hash(forOffset, uint64(n), 2)))
 		}
 	}
-	if len(s.columns) == 0 {
-		return nil
-	}
 	return s
-}
-
-// binder is a device to which fields are bound.
-type binder interface {
-	cell(d *field.Descriptor) (cell, bool)
 }
 
 // facts returns the label fields of a device with load l: texts, and numbers as of Open, as in the other collectors.
@@ -182,9 +155,13 @@ func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collecto
 	var out []collector.Label
 	for _, f := range b.fields.Labels() {
 		text := texts[f.Desc.ID]
-		if c, ok := of.cell(f.Desc); text == "" && ok && c.op != lastXID && c.op != xidEvent {
+		if c, ok := bind(of, f.Desc); text == "" && ok && c.op != lastXID && c.op != xidEvent {
+			scale := f.Scale
+			if scale == 0 || math.IsNaN(scale) {
+				scale = 1
+			}
 			c = finish(c, f.Desc, 0)
-			text = strconv.FormatFloat(c.eval(&p, float64(micros)/1e6)*scale(f), 'f', -1, 64)
+			text = strconv.FormatFloat(c.eval(&p, float64(micros)/1e6)*scale, 'f', -1, 64)
 		}
 		if text != "" {
 			out = append(out, collector.Label{Name: f.Name, Value: text})
@@ -193,37 +170,30 @@ func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collecto
 	return out
 }
 
-func scale(f field.Field) float64 {
-	if f.Scale == 0 || math.IsNaN(f.Scale) {
-		return 1
+// sources builds the sources of all GPUs, and of the switches and CPUs for which the list has fields.
+func (b *builder) sources(ctx context.Context, processes bool) (out []collector.Source) {
+	for i := 0; i < b.count && ctx.Err() == nil; i++ {
+		if processes {
+			out = append(out, b.processes(i))
+			continue
+		}
+		s := b.gpu(i)
+		b.explain(s)
+		out = append(out, s)
 	}
-	return f.Scale
-}
-
-func (b *builder) sources(ctx context.Context) ([]collector.Source, error) {
-	var out []collector.Source
-	add := func(s *source) {
-		if s != nil {
-			b.explain(s)
-			out = append(out, s)
+	add := func(n int, build func(i int) *source) {
+		for i := range n {
+			if s := build(i); len(s.columns) > 0 {
+				b.explain(s)
+				out = append(out, s)
+			}
 		}
 	}
-	for i := range b.count {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("open simulated node: %w", err)
-		}
-		add(b.gpu(i))
+	if !processes {
+		add(b.world.profile.switches, b.nvswitch)
+		add(b.world.profile.cpus, b.cpu)
 	}
-	for i := range b.world.profile.switches {
-		add(b.nvswitch(i))
-	}
-	for i := range b.world.profile.cpus {
-		add(b.cpu(i))
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
-	}
-	return out, nil
+	return out
 }
 
 // explain records why devices lack fields.
@@ -231,13 +201,13 @@ func (b *builder) explain(s *source) {
 	s.blank = s.Blank(collector.ReasonBlank, "a simulated fault blanks it")
 	vendor := b.world.profile.board.vendor
 	s.Complete(s.devices, s.columns, b.readings, func(device int, d *field.Descriptor) collector.Explanation {
-		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "the simulated " + s.devices[device].Level.String() + " does not have it"}
 		if foreign, is := collector.ForeignReading(d, vendor); is {
 			return foreign
 		}
-		if vendor == field.VendorAMD && d.Vendor != vendor && !amdHas(d.ID) {
-			e.Detail = "AMD GPUs do not have it"
+		detail := "the simulated " + s.devices[device].Level.String() + " does not have it"
+		if vendor == field.VendorAMD && d.Vendor != vendor {
+			detail = "AMD GPUs do not have it"
 		}
-		return e
+		return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}
 	})
 }

@@ -36,6 +36,7 @@ const (
 // cell computes the values of one column.
 type cell struct {
 	op      op
+	si      bool   // a, b and c are in bytes, joules or seconds
 	whole   bool   // an integer: counters are truncated, the rest is rounded
 	unit    uint16 // index of the source's point
 	a, b, c float64
@@ -129,60 +130,40 @@ func clockReasons(p *point) float64 {
 }
 
 // fixed returns a constant reading.
-func fixed(v float64) (cell, bool) { return cell{op: constant, a: v}, true }
+func fixed(v float64) cell { return cell{op: constant, a: v} }
 
 // linear returns a + b × the quantity of op.
-func linear(op op, a, b float64) (cell, bool) { return cell{op: op, a: a, b: b}, true }
+func linear(op op, a, b float64) cell { return cell{op: op, a: a, b: b} }
 
-// none returns a field that the device does not have.
-func none() (cell, bool) { return cell{}, false }
+// as returns another reading with the same numbers.
+func (c cell) as(op op) cell {
+	c.op = op
+	return c
+}
 
-// finish adapts a cell to its field: integers where the library returns integers, and constants within the plausible
-// range.
+// scaled returns a reading of bytes, joules or seconds, for a field that may have another unit.
+func (c cell) scaled() cell {
+	c.si = true
+	return c
+}
+
+// perUnit converts bytes, joules and seconds to the units of fields.
+var perUnit = map[string]float64{
+	"KiB": 1.0 / (1 << 10), "KiB/s": 1.0 / (1 << 10), "MiB": 1.0 / (1 << 20), "MiB/s": 1.0 / (1 << 20),
+	"KB/s": 1e-3, "MB": 1e-6, "MB/s": 1e-6,
+	"ns": 1e9, "us": 1e6, "ms": 1e3, "mJ": 1e3,
+}
+
+// finish adapts a cell to its field: its unit, integers where the library returns integers, and constants within the
+// plausible range.
 func finish(c cell, d *field.Descriptor, unit int) cell {
+	if k, is := perUnit[d.Unit]; is && c.si {
+		c.a, c.b, c.c = k*c.a, k*c.b, k*c.c
+	}
 	c.whole = d.Kind == field.Int64
 	c.unit = uint16(unit)
 	if c.op == constant {
 		c.a = min(max(c.a, d.Min), d.Max)
 	}
 	return c
-}
-
-// perByte converts bytes to the unit of a field.
-func perByte(unit string) float64 {
-	switch unit {
-	case "KiB", "KiB/s":
-		return 1.0 / (1 << 10)
-	case "MiB", "MiB/s":
-		return 1.0 / (1 << 20)
-	case "KB", "kB", "KB/s", "kB/s":
-		return 1e-3
-	case "MB", "MB/s":
-		return 1e-6
-	}
-	return 1
-}
-
-// perSecond converts seconds to the unit of a field.
-func perSecond(unit string) float64 {
-	switch unit {
-	case "ns":
-		return 1e9
-	case "us", "µs":
-		return 1e6
-	case "ms":
-		return 1e3
-	}
-	return 1
-}
-
-// perJoule converts joules to the unit of a field.
-func perJoule(unit string) float64 {
-	switch unit {
-	case "mJ":
-		return 1e3
-	case "uJ", "µJ":
-		return 1e6
-	}
-	return 1
 }

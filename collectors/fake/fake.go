@@ -58,10 +58,26 @@ func Factory(o Options) (collector.Factory, error) {
 	return w.Collector, nil
 }
 
-// Collector reads a World. It has one source per GPU (with its instances and
-// links), one per NVSwitch and one per CPU.
+// ProcessesFactory creates a node and returns the factory of its process collectors.
+func ProcessesFactory(o Options) (collector.Factory, error) {
+	w, err := NewWorld(o)
+	if err != nil {
+		return nil, err
+	}
+	return w.Processes, nil
+}
+
+// Names of the collectors: of devices, and of the processes that the spec puts on GPUs.
+const (
+	Name          = "fake"
+	ProcessesName = "fake-processes"
+)
+
+// Collector reads a World. It has one source per GPU (with its instances and links), one per NVSwitch and one per CPU;
+// the collector of processes has one per GPU.
 type Collector struct {
 	world  *World
+	name   string
 	closed atomic.Bool
 
 	mu     sync.Mutex // Open and Rescan
@@ -74,17 +90,11 @@ var (
 	_ collector.Rescanner = (*Collector)(nil)
 )
 
-// Name is the name of the collector.
-const Name = "fake"
+// Name returns Name or ProcessesName.
+func (c *Collector) Name() string { return c.name }
 
-// Name returns "fake".
-func (c *Collector) Name() string { return Name }
-
-// Open finds the node's devices and binds fields to them.
+// Open finds the node's devices and binds fields to them. The columns of processes do not depend on the list.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open simulated node: %w", err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.opened || c.closed.Load() {
@@ -92,17 +102,22 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	}
 	w := c.world
 	elapsed, t := w.elapsed(), w.timeline.Load()
-	w.process.suffer(t, elapsed)
-	if err := t.openError(elapsed); err != nil {
-		return nil, err
-	}
 	b := &builder{
 		world: w, fields: fields, readings: fields.Readings(), elapsed: elapsed,
 		count: t.gpus(elapsed, w.gpus), closed: &c.closed,
 	}
-	sources, err := b.sources(ctx)
-	if err != nil {
+	if c.name == Name {
+		w.process.suffer(t, elapsed)
+	}
+	if err := t.openError(elapsed); err != nil {
 		return nil, err
+	}
+	sources := b.sources(ctx, c.name == ProcessesName)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("open simulated node: %w", ctx.Err())
+	case len(sources) == 0:
+		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
 	}
 	c.opened, c.gpus = true, b.count
 	return sources, nil

@@ -85,6 +85,8 @@ func newClock() *fixedClock {
 func (c *fixedClock) now() time.Time          { return c.t }
 func (c *fixedClock) advance(d time.Duration) { c.t = c.t.Add(d) }
 
+const temperature = "DCGM_FI_DEV_GPU_TEMP"
+
 // list asks for the named fields as gauges.
 func list(tb testing.TB, names ...string) field.List {
 	tb.Helper()

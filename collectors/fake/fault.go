@@ -1,9 +1,9 @@
 package fake
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -83,16 +83,14 @@ const maxDevices = 1 << 14
 
 // validate returns the errors in f.
 func (f *Fault) validate() error {
-	rules, ok := faultKeys[f.Kind]
-	if !ok {
-		return fmt.Errorf("unknown kind of fault %q: there are %s", f.Kind, strings.Join(faultKinds(), ", "))
-	}
 	switch {
+	case faultKeys[f.Kind] == "":
+		return fmt.Errorf("unknown kind of fault %q: there are %s", f.Kind, strings.Join(faultKinds(), ", "))
 	case f.At < 0 || f.For < 0 || f.Delay < 0:
 		return fmt.Errorf("fault %q: times must not be negative", f.Kind)
 	case f.While != "" && (f.At != 0 || f.For != 0):
 		return fmt.Errorf("fault %q: while replaces at and for", f.Kind)
-	case rules.targets && len(f.GPUs)+len(f.Switches) == 0:
+	case f.Kind.has("device") && len(f.GPUs)+len(f.Switches) == 0:
 		return fmt.Errorf("fault %q: which device? say device: 3, device: 0-7 or device: all", f.Kind)
 	case f.Kind == Slow && f.Delay == 0:
 		return fmt.Errorf("fault %q: needs a delay such as 30s", f.Kind)
@@ -217,54 +215,42 @@ func (f *fault) sampleError() error {
 	case Stalled:
 		return fmt.Errorf("simulated fault: %w", collector.ErrStalled)
 	case Failing:
-		return fmt.Errorf("simulated fault: %s", messageOr(f.Message, "unknown error [code 999]"))
+		return fmt.Errorf("simulated fault: %s", cmp.Or(f.Message, "unknown error [code 999]"))
 	case OpenFails:
-		return fmt.Errorf("open simulated node: %s: %w", messageOr(f.Message, "no driver"), collector.ErrNotLoaded)
+		return fmt.Errorf("open simulated node: %s: %w", cmp.Or(f.Message, "no driver"), collector.ErrNotLoaded)
 	}
 	return nil
 }
 
-func messageOr(message, otherwise string) string {
-	if message == "" {
-		return otherwise
-	}
-	return message
+// faultKeys lists the keys of each kind of fault in the spec, besides kind, at and while. A required key ends with "!".
+var faultKeys = map[FaultKind]string{
+	Hang:      "for device switch",
+	Slow:      "for device switch delay!",
+	Lost:      "for device switch",
+	Stalled:   "for device switch",
+	Failing:   "for device switch message",
+	Absurd:    "for device switch field! value! label",
+	Blank:     "for device switch field label",
+	XID:       "device switch xid!",
+	Health:    "for device switch watch! state! code",
+	OpenFails: "for message",
+	Devices:   "for devices!",
+	Crash:     "for once",
+	Abort:     "for once message",
+	Exit:      "for once status",
+	Spin:      "for once device switch",
+	Leak:      "for once rate!",
+	FDs:       "for once",
+	Garbage:   "for once",
+	Scribble:  "for once",
 }
 
-// keys lists the keys that a fault has in the spec, in addition to at, for and kind.
-type keys struct {
-	targets  bool // device and switch
-	required []string
-	optional []string
-	moment   bool // takes no time: key for is not allowed
-	process  bool // ruins the process: needs Isolated, allows key once
-}
-
-var faultKeys = map[FaultKind]keys{
-	Hang:      {targets: true},
-	Slow:      {targets: true, required: []string{"delay"}},
-	Lost:      {targets: true},
-	Stalled:   {targets: true},
-	Failing:   {targets: true, optional: []string{"message"}},
-	Absurd:    {targets: true, required: []string{"field", "value"}, optional: []string{"label"}},
-	Blank:     {targets: true, optional: []string{"field", "label"}},
-	XID:       {targets: true, required: []string{"xid"}, moment: true},
-	Health:    {targets: true, required: []string{"watch", "state"}, optional: []string{"code"}},
-	OpenFails: {optional: []string{"message"}},
-	Devices:   {required: []string{"devices"}},
-	Crash:     {process: true},
-	Abort:     {process: true, optional: []string{"message"}},
-	Exit:      {process: true, optional: []string{"status"}},
-	Spin:      {process: true, targets: true},
-	Leak:      {process: true, required: []string{"rate"}},
-	FDs:       {process: true},
-	Garbage:   {process: true},
-	Scribble:  {process: true},
-}
+// has reports whether faults of a kind have a key.
+func (k FaultKind) has(key string) bool { return slices.Contains(strings.Fields(faultKeys[k]), key) }
 
 func faultKinds() []string {
 	var names []string
-	for k := range maps.Keys(faultKeys) {
+	for k := range faultKeys {
 		names = append(names, string(k))
 	}
 	slices.Sort(names)

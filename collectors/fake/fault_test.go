@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,64 +33,58 @@ func sampleError(n *node, source int) error {
 	return err
 }
 
-func TestHangForEver(t *testing.T) {
+// TestHang: a call ends with its fault, when the fault is healed, or with the node.
+func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, At: 10 * time.Second, GPUs: index(3)})
-		if err := sampleError(n, 3); err != nil {
-			t.Fatalf("before it hangs: %v", err)
+		n := scripted(t, list(t, temperature), Fault{Kind: Hang, At: 10 * time.Second, GPUs: index(3)},
+			Fault{Kind: Hang, At: 10 * time.Second, For: time.Minute, GPUs: index(1)}, Fault{Kind: Slow, For: time.Minute, GPUs: index(2), Delay: 25 * time.Second})
+		took := func(gpu int) time.Duration {
+			t.Helper()
+			start := time.Now()
+			if err := sampleError(n, gpu); err != nil {
+				t.Fatalf("GPU %d: %v", gpu, err)
+			}
+			return time.Since(start)
 		}
-		time.Sleep(10 * time.Second)
-		done := make(chan error, 1)
-		go func() { done <- sampleError(n, 3) }()
+		if a, b := took(3), took(1); a+b != 0 {
+			t.Fatalf("before they hang: %v, %v", a, b)
+		}
+		if got := took(2); got != 25*time.Second {
+			t.Errorf("slow GPU took %v", got)
+		}
+		if got := took(1); got != 45*time.Second {
+			t.Errorf("hung for %v, want the remaining 45 s", got)
+		}
+		hung := func(gpu int) chan error {
+			done := make(chan error, 1)
+			go func() { done <- sampleError(n, gpu) }()
+			synctest.Wait()
+			return done
+		}
+		heal := inject(t, n.world, Fault{Kind: Hang, GPUs: index(0)})
+		first, second := hung(0), hung(3)
+		heal()
+		heal()
+		if err := <-first; err != nil {
+			t.Errorf("hanging call after the fault was healed: %v", err)
+		}
 		time.Sleep(24 * time.Hour)
+		if got := took(0) + took(2); got != 0 {
+			t.Errorf("other GPUs took %v", got)
+		}
 		select {
-		case err := <-done:
+		case err := <-second:
 			t.Fatalf("returned within a day: %v", err)
 		default:
 		}
-		if err := sampleError(n, 2); err != nil {
-			t.Errorf("another device: %v", err)
-		}
 		n.world.Release()
-		if err := <-done; !errors.Is(err, errReleased) {
-			t.Errorf("after release: %v", err)
-		}
-		if err := sampleError(n, 3); !errors.Is(err, errReleased) {
-			t.Errorf("later: %v", err)
-		}
-	})
-}
-
-func TestHangForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Hang, At: time.Second, For: time.Minute, GPUs: index(0)})
-		time.Sleep(31 * time.Second)
-		start := time.Now()
-		if err := sampleError(n, 0); err != nil {
-			t.Fatal(err)
-		}
-		if got := time.Since(start); got != 30*time.Second {
-			t.Errorf("hung for %v, want the remaining 30 s", got)
-		}
-	})
-}
-
-func TestSlow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"), Fault{Kind: Slow, For: time.Minute, GPUs: []Span{{1, 2}}, Delay: 25 * time.Second})
-		for i, want := range []time.Duration{0, 25 * time.Second, 25 * time.Second, 0} {
-			start := time.Now()
-			if err := sampleError(n, i); err != nil {
-				t.Fatal(err)
-			}
-			if got := time.Since(start); got != want {
-				t.Errorf("GPU %d took %v, want %v", i, got, want)
+		for _, err := range []error{<-second, sampleError(n, 3)} {
+			if !errors.Is(err, errReleased) {
+				t.Errorf("after release: %v", err)
 			}
 		}
-		time.Sleep(10 * time.Second)
-		start := time.Now()
-		if err := sampleError(n, 1); err != nil || time.Since(start) != 0 {
-			t.Errorf("after the fault: %v, error %v", time.Since(start), err)
+		if _, err := n.world.Inject(Fault{Kind: Slow, GPUs: All()}); err == nil {
+			t.Error("a slow fault without delay was taken")
 		}
 	})
 }
@@ -97,7 +93,7 @@ func TestSlow(t *testing.T) {
 func TestErrors(t *testing.T) {
 	for kind, want := range map[FaultKind]error{Lost: collector.ErrDeviceLost, Stalled: collector.ErrStalled, Failing: nil} {
 		synctest.Test(t, func(t *testing.T) {
-			l := list(t, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT")
+			l := list(t, temperature, "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT")
 			n := scripted(t, l, Fault{Kind: kind, At: 20 * time.Second, For: 15 * time.Second, GPUs: index(5), Switches: index(1), Message: "the sky fell"})
 			for second := range 40 {
 				broken := second >= 20 && second < 35
@@ -120,8 +116,8 @@ func TestErrors(t *testing.T) {
 func TestValueAndBlank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
-		temp, _, _ := field.ByName("DCGM_FI_DEV_GPU_TEMP")
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"),
+		temp, _, _ := field.ByName(temperature)
+		n := scripted(t, list(t, util.Name, temperature),
 			Fault{Kind: Absurd, At: 5 * time.Second, For: 5 * time.Second, GPUs: index(1), Field: util, Value: 808e6},
 			Fault{Kind: Blank, At: 7 * time.Second, For: 5 * time.Second, GPUs: index(1), Field: temp},
 			Fault{Kind: Blank, At: 20 * time.Second, GPUs: index(1)},
@@ -142,26 +138,20 @@ func TestValueAndBlank(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+		row := []float64{42, 42}
+		if err := n.sources[1].Sample(row, make([]bool, 2)); err != nil || row[0] != 42 {
+			t.Errorf("a cell that is not due: got %v, error %v", row[0], err)
+		}
 	})
-}
-
-// TestNotDueIsKept wants faults of values to leave alone what is not due.
-func TestNotDueIsKept(t *testing.T) {
-	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_UTIL"), Fault{Kind: Blank, GPUs: All()})
-	row := []float64{42}
-	if err := n.sources[0].Sample(row, []bool{false}); err != nil || row[0] != 42 {
-		t.Errorf("a cell that is not due: got %v, error %v", row[0], err)
-	}
 }
 
 func TestXID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		faults := []Fault{
+		w := newWorld(t, Options{Seed: seedWithFaulty(7), Spec: &Spec{Faults: []Fault{
 			{Kind: XID, At: 5 * time.Second, GPUs: index(0), XID: 79},
 			{Kind: XID, At: 5 * time.Second, GPUs: index(0), XID: 48},
 			{Kind: XID, At: 2 * time.Second, GPUs: index(0), XID: 31},
-		}
-		w := newWorld(t, Options{Seed: seedWithFaulty(7), Spec: &Spec{Faults: faults}})
+		}}})
 		l := list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
 		n := openNode(t, w, l)
 		wantEvent := []float64{0, 0, 31, 0, 0, 79, 48, 0}
@@ -171,7 +161,7 @@ func TestXID(t *testing.T) {
 			if got := v[field.XIDEvent]; got != want && !(want == 0 && math.IsNaN(got)) {
 				t.Errorf("second %d: event %v, want %v (0 is none)", second, got, want)
 			}
-			if got := v[230]; got != wantLast[second] {
+			if got := v[field.XIDErrors]; got != wantLast[second] {
 				t.Errorf("second %d: last XID %v, want %v", second, got, wantLast[second])
 			}
 			if other := n.read(1, 0); !math.IsNaN(other[field.XIDEvent]) || other[field.XIDErrors] != 0 {
@@ -198,15 +188,15 @@ func seedWithFaulty(board int) uint64 {
 func TestNaturalXIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, newWorld(t, Options{Seed: seedWithFaulty(3)}), list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS"))
-		for source := range 8 {
+		for _, source := range []int{2, 3} {
 			n.read(source, 0) // has the last one since the collector was opened
 			events := 0
 			for range 3600 / 10 {
 				v := n.read(source, 0)
 				if !math.IsNaN(v[field.XIDEvent]) {
 					events++
-					if v[field.XIDEvent] != v[230] {
-						t.Errorf("GPU %d: event %v, last XID %v", source, v[field.XIDEvent], v[230])
+					if v[field.XIDEvent] != v[field.XIDErrors] {
+						t.Errorf("GPU %d: event %v, last XID %v", source, v[field.XIDEvent], v[field.XIDErrors])
 					}
 				}
 				time.Sleep(10 * time.Second)
@@ -218,31 +208,14 @@ func TestNaturalXIDs(t *testing.T) {
 	})
 }
 
-func TestOpenFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{{Kind: OpenFails, For: time.Minute, Message: "no driver yet"}}}})
-		l := list(t, "DCGM_FI_DEV_GPU_TEMP")
-		for second := range 61 {
-			c := w.Collector()
-			sources, err := c.Open(context.Background(), l)
-			if fails := second < 60; fails != (err != nil) || fails == (len(sources) > 0) {
-				t.Fatalf("second %d: %d sources, error %v", second, len(sources), err)
-			}
-			if err != nil && (!errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "no driver yet")) {
-				t.Fatalf("second %d: error %v", second, err)
-			}
-			time.Sleep(time.Second)
-		}
-	})
-}
-
 func TestDevicesComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{
 			{Kind: Devices, At: 30 * time.Second, For: 30 * time.Second, Count: 4},
 			{Kind: Devices, At: 90 * time.Second, Count: 10},
+			{Kind: Devices, At: 110 * time.Second, Count: 0},
 		}}})
-		l := list(t, "DCGM_FI_DEV_GPU_TEMP")
+		l := list(t, temperature)
 		first := w.Collector().(*Collector)
 		sources, err := first.Open(context.Background(), l)
 		if err != nil {
@@ -266,14 +239,11 @@ func TestDevicesComeAndGo(t *testing.T) {
 		if got := len(openNode(t, w, l).sources); got != 10 {
 			t.Errorf("%d sources in the end, want 10", got)
 		}
+		time.Sleep(10 * time.Second)
+		if _, err := newWorld(t, Options{Profile: "rtx4090", Spec: &Spec{Faults: []Fault{{Kind: Devices}}}}).Collector().Open(t.Context(), l); !errors.Is(err, collector.ErrNoDevices) {
+			t.Errorf("open without devices: %v", err)
+		}
 	})
-}
-
-func TestNoDevicesLeft(t *testing.T) {
-	w := newWorld(t, Options{Profile: "rtx4090", Spec: &Spec{Faults: []Fault{{Kind: Devices, Count: 0}}}})
-	if _, err := w.Collector().Open(context.Background(), field.List{}); !errors.Is(err, collector.ErrNoDevices) {
-		t.Errorf("open without devices: %v", err)
-	}
 }
 
 // TestHealthChangesColumns: the error code of a watch is a label.
@@ -296,12 +266,12 @@ func TestHealthChangesColumns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, c := range during.sources[2].Columns() {
-			want, code := 0.0, "DCGM_FR_OK"
-			if c.Labels[1].Value == "MEM" {
+			watch, want, code := healthWatches()[i], 0.0, "DCGM_FR_OK"
+			if watch == "MEM" {
 				want, code = healthFail, "DCGM_FR_VOLATILE_DBE_DETECTED"
 			}
-			if row[i] != want || c.Labels[0].Value != code {
-				t.Errorf("watch %s: %v with code %s, want %v with %s", c.Labels[1].Value, row[i], c.Labels[0].Value, want, code)
+			if row[i] != want || c.Labels[0].Value != code || c.Labels[1].Value != watch {
+				t.Errorf("watch %s: %v with labels %v, want %v with %s", watch, row[i], c.Labels, want, code)
 			}
 		}
 		time.Sleep(10 * time.Second)
@@ -310,28 +280,6 @@ func TestHealthChangesColumns(t *testing.T) {
 		}
 		if err := sampleError(before, 2); err != nil {
 			t.Errorf("columns of before the fault fit again: %v", err)
-		}
-	})
-}
-
-// TestHeal ends an injected fault by hand, also while a call hangs in it.
-func TestHeal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := scripted(t, list(t, "DCGM_FI_DEV_GPU_TEMP"))
-		heal := inject(t, n.world, Fault{Kind: Hang, GPUs: All()})
-		done := make(chan error)
-		go func() { done <- sampleError(n, 0) }()
-		synctest.Wait()
-		heal()
-		heal()
-		if err := <-done; err != nil {
-			t.Errorf("hanging call after the fault was healed: %v", err)
-		}
-		if err := sampleError(n, 0); err != nil {
-			t.Errorf("next call: %v", err)
-		}
-		if _, err := n.world.Inject(Fault{Kind: Slow, GPUs: All()}); err == nil {
-			t.Error("a slow fault without delay was taken")
 		}
 	})
 }
@@ -356,9 +304,8 @@ func TestFaultsDoNotAllocate(t *testing.T) {
 }
 
 func TestMisuse(t *testing.T) {
-	w := newWorld(t, Options{})
-	c := w.Collector()
-	sources, err := c.Open(context.Background(), list(t, "DCGM_FI_DEV_GPU_TEMP"))
+	c := newWorld(t, Options{}).Collector()
+	sources, err := c.Open(context.Background(), list(t, temperature))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -374,4 +321,67 @@ func TestMisuse(t *testing.T) {
 	if _, err := sampleRow(sources[0]); !errors.Is(err, errClosed) {
 		t.Errorf("sample after close: %v", err)
 	}
+}
+
+// switchFile is a file that makes a fault begin and end.
+func switchFile(t *testing.T) (path string, on, off func()) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "fault")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path, func() { t.Helper(); must(os.WriteFile(path, nil, 0o600)) }, func() { t.Helper(); must(os.Remove(path)) }
+}
+
+// TestWhile: faults last while their file is there; an XID happens once, for who was there before it.
+func TestWhile(t *testing.T) {
+	path, on, off := switchFile(t)
+	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{
+		{Kind: Lost, While: path, GPUs: index(2)}, {Kind: Hang, While: path, GPUs: index(1)}, {Kind: OpenFails, While: path, Message: "no driver yet"},
+		{Kind: XID, At: time.Hour, GPUs: index(3), XID: 31}, {Kind: XID, While: path, GPUs: index(3), XID: 79},
+	}}})
+	l := list(t, temperature, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
+	n := openNode(t, w, l)
+	xids := func(n *node, event, last float64) {
+		t.Helper()
+		got := n.read(3, 0)
+		if e := got[field.XIDEvent]; e != event && !(math.IsNaN(e) && math.IsNaN(event)) || got[field.XIDErrors] != last {
+			t.Errorf("event %v and last XID %v, want %v and %v", e, got[field.XIDErrors], event, last)
+		}
+	}
+	xids(n, math.NaN(), 0)
+	for i := range 2 {
+		if err := sampleError(n, 2); err != nil {
+			t.Fatalf("without the file: %v", err)
+		}
+		on()
+		if err := sampleError(n, 2); !errors.Is(err, collector.ErrDeviceLost) {
+			t.Errorf("with the file: got %v, want %v", err, collector.ErrDeviceLost)
+		}
+		if err := sampleError(n, 0); err != nil {
+			t.Errorf("another GPU: %v", err)
+		}
+		if _, err := w.Collector().Open(t.Context(), l); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "no driver yet") {
+			t.Errorf("open with the file: got %v, want %v", err, collector.ErrNotLoaded)
+		}
+		if i == 0 {
+			xids(n, 79, 79)
+		}
+		xids(n, math.NaN(), 79)
+		done := make(chan error, 1)
+		go func() { done <- sampleError(n, 1) }()
+		select {
+		case err := <-done:
+			t.Fatalf("returned while the file was there: %v", err)
+		case <-time.After(50 * time.Millisecond): // more proves nothing
+		}
+		off()
+		if err := <-done; err != nil {
+			t.Errorf("after the file was removed: %v", err)
+		}
+	}
+	openNode(t, w, l)
 }

@@ -69,20 +69,17 @@ func (m *mix) addShare(o mix, share float64) {
 // among them.
 type Curves struct{ byShape map[Shape]*curve }
 
-// NewCurves returns the curves of a node with that seed.
-func NewCurves(seed uint64) *Curves { return &Curves{newCurves(seed)} }
-
-// newCurves returns one curve per shape; the same seed gives the same curves.
-func newCurves(seed uint64) map[Shape]*curve {
+// NewCurves returns the curves of a node with that seed. The same seed gives the same curves.
+func NewCurves(seed uint64) *Curves {
 	random := func(n uint64) *rand.Rand {
 		return rand.New(rand.NewPCG(seed, n)) //nolint:gosec // repeatable on purpose
 	}
-	return map[Shape]*curve{
+	return &Curves{map[Shape]*curve{
 		Idle:      newCurve(100*time.Millisecond, idleLoads(random(1))),
 		Training:  newCurve(50*time.Millisecond, trainingLoads(random(2))),
 		Inference: newCurve(500*time.Millisecond, inferenceLoads(random(3))),
 		Bursts:    newCurve(10*time.Millisecond, burstLoads(random(4))),
-	}
+	}}
 }
 
 // idleLoads: 5 minutes in steps of 100 ms.
@@ -145,8 +142,6 @@ func burstLoads(r *rand.Rand) []int64 {
 	}
 	return loads
 }
-
-func expMinus(x float64) float64 { return math.Exp(-x) }
 
 // full is a load of 100 % in the curves' unit, thousandths.
 const full = 1000
@@ -216,7 +211,7 @@ func powerOf(load int64) int64 {
 // of the mean power makes that quick.
 func (c *curve) warm() {
 	warmth := float64(c.cycle.powSum) / float64(c.step*int64(len(c.slots))) / full
-	k := 1 - expMinus(float64(c.step)/float64(warmUp.Microseconds()))
+	k := 1 - math.Exp(-float64(c.step)/float64(warmUp.Microseconds()))
 	for range 2 {
 		for i := range c.slots {
 			c.slots[i].warmth = warmth
@@ -228,29 +223,25 @@ func (c *curve) warm() {
 // at evaluates the curve t microseconds after its start, t ≥ 0.
 func (c *curve) at(t int64) point {
 	n := int64(len(c.slots))
-	i := t / c.step
-	rest := t - i*c.step
-	cycles := i / n
-	i -= cycles * n
-	s := &c.slots[i]
-	next := &c.slots[0]
-	if i+1 < n {
-		next = &c.slots[i+1]
-	}
-	p := point{
-		load:   float64(s.load) / full,
-		power:  float64(s.power) / full,
-		warmth: s.warmth + (next.warmth-s.warmth)*float64(rest)/float64(c.step),
-		capped: s.load >= capAt,
-		worked: float64(cycles*c.cycle.loadSum+s.loadSum+s.load*rest) / 1e9,
-		drawn:  float64(cycles*c.cycle.powSum+s.powSum+s.power*rest) / 1e9,
-	}
-	limited := cycles*c.cycle.capSum + s.capSum
-	if p.capped {
+	i, rest := t/c.step, t%c.step
+	s, next := &c.slots[i%n], &c.slots[(i+1)%n]
+	worked, drawn := c.sums(t)
+	limited := i/n*c.cycle.capSum + s.capSum
+	if s.load >= capAt {
 		limited += full * rest
 	}
-	p.limited = float64(limited) / 1e9
-	return p
+	return point{
+		load: float64(s.load) / full, power: float64(s.power) / full, capped: s.load >= capAt,
+		warmth: s.warmth + (next.warmth-s.warmth)*float64(rest)/float64(c.step),
+		worked: float64(worked) / 1e9, drawn: float64(drawn) / 1e9, limited: float64(limited) / 1e9,
+	}
+}
+
+// sums returns the integrals of load and power up to a time, in thousandths × µs.
+func (c *curve) sums(t int64) (load, power int64) {
+	i, rest := t/c.step, t%c.step
+	cycles, s := i/int64(len(c.slots)), &c.slots[i%int64(len(c.slots))]
+	return cycles*c.cycle.loadSum + s.loadSum + s.load*rest, cycles*c.cycle.powSum + s.powSum + s.power*rest
 }
 
 // addShare adds a share of another point: a board's load is the load of its instances. Instances never drive a board

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -63,7 +64,7 @@ func (p *process) suffer(t *timeline, elapsed time.Duration) {
 			die(syscall.SIGSEGV)
 		case Abort:
 			const text = "simulated.cc:42: int rsmi_read(char*, size_t): Assertion `used < size' failed."
-			_, _ = os.Stderr.WriteString(messageOr(f.Message, text) + "\n")
+			_, _ = os.Stderr.WriteString(cmp.Or(f.Message, text) + "\n")
 			die(syscall.SIGABRT)
 		case Exit:
 			syscall.Exit(f.Status)

@@ -132,14 +132,14 @@ func TestOnce(t *testing.T) {
 
 // TestNotWithoutAChild: in the exporter's own process these faults are refused.
 func TestNotWithoutAChild(t *testing.T) {
-	for kind, rules := range faultKeys {
+	for kind := range faultKeys {
 		f := Fault{Kind: kind, GPUs: index(0), Delay: 1, Field: field.All()[0], XID: 1, Watch: "MEM", Rate: 1}
 		_, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}})
-		if refused := err != nil; refused != rules.process || refused && !strings.Contains(err.Error(), "--isolation=process") {
+		if refused := err != nil; refused != kind.has("once") || refused && !strings.Contains(err.Error(), "--isolation=process") {
 			t.Errorf("%s in a spec: %v", kind, err)
 		}
 		w := newWorld(t, Options{})
-		if _, err := w.Inject(f); (err != nil) != rules.process {
+		if _, err := w.Inject(f); (err != nil) != kind.has("once") {
 			t.Errorf("inject %s: %v", kind, err)
 		}
 		if _, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}, Isolated: true}); err != nil {

@@ -1,9 +1,10 @@
 package fake
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -11,60 +12,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
-
-// ProcessesName is the name of the collector of processes.
-const ProcessesName = "fake-processes"
-
-// Processes lists the processes that the spec puts on the GPUs of a World. It has one source per GPU, instances
-// included.
-type Processes struct{ Collector }
-
-var (
-	_ collector.Collector = (*Processes)(nil)
-	_ collector.Rescanner = (*Processes)(nil)
-)
-
-// Processes returns an unopened collector of the processes on this node's GPUs. It is a collector.Factory.
-func (w *World) Processes() collector.Collector { return &Processes{Collector{world: w}} }
-
-// ProcessesFactory creates a node and returns the factory of its process collectors.
-func ProcessesFactory(o Options) (collector.Factory, error) {
-	w, err := NewWorld(o)
-	if err != nil {
-		return nil, err
-	}
-	return w.Processes, nil
-}
-
-// Name is "fake-processes".
-func (*Processes) Name() string { return ProcessesName }
-
-// Open finds the node's GPUs. The columns do not depend on the list.
-func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("open simulated node: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.opened || c.closed.Load() {
-		return nil, fmt.Errorf("open simulated node: a collector is opened once")
-	}
-	w := c.world
-	elapsed, t := w.elapsed(), w.timeline.Load()
-	if err := t.openError(elapsed); err != nil {
-		return nil, err
-	}
-	b := &builder{world: w, elapsed: elapsed, count: t.gpus(elapsed, w.gpus), closed: &c.closed}
-	if b.count == 0 {
-		return nil, fmt.Errorf("open simulated node: its faults leave it 0 GPUs: %w", collector.ErrNoDevices)
-	}
-	sources := make([]collector.Source, b.count)
-	for i := range sources {
-		sources[i] = b.processes(i)
-	}
-	c.opened, c.gpus = true, b.count
-	return sources, nil
-}
 
 // processSource lists the processes on one GPU.
 type processSource struct {
@@ -94,47 +41,26 @@ func (b *builder) processes(i int) *processSource {
 
 // Sample writes the processes at the world's time. It blocks during a fault of kind Hang or Slow.
 func (s *processSource) Sample(row []float64, due []bool) error {
-	if len(row) != len(s.columns) || len(due) != len(s.columns) {
-		return errShape
-	}
-	if s.closed.Load() {
-		return errClosed
-	}
-	s.follow()
-	if err := s.wait(); err != nil {
-		return err
-	}
-	elapsed := s.world.elapsed()
-	if err := s.broken(elapsed); err != nil {
+	elapsed, err := s.begin(row, due)
+	if err != nil {
 		return err
 	}
 	for i, home := range s.homes {
 		at := i * collector.ProcessWidth
 		switch block := row[at : at+collector.ProcessWidth]; {
 		case !due[at]:
-		case s.untold(elapsed):
+		case slices.ContainsFunc(s.faults, func(f *fault) bool { return f.Kind == Blank && f.Field == nil && f.active(elapsed) }):
 			collector.BlankProcesses(block)
 		default:
-			s.count(home)
+			s.listProcesses(home, elapsed)
 			collector.PutProcesses(block, len(s.list), s.list)
 		}
 	}
 	return nil
 }
 
-// untold reports whether a fault hides the list.
-func (s *processSource) untold(elapsed time.Duration) bool {
-	for _, f := range s.faults {
-		if f.Kind == Blank && f.Field == nil && f.active(elapsed) {
-			return true
-		}
-	}
-	return false
-}
-
-// count lists the processes of an instance.
-func (s *processSource) count(home int) {
-	elapsed := s.world.elapsed()
+// listProcesses lists the processes of an instance.
+func (s *processSource) listProcesses(home int, elapsed time.Duration) {
 	s.list = s.list[:0]
 	for i := range s.world.people {
 		p := &s.world.people[i]
@@ -196,33 +122,14 @@ func (w *World) populate(list []Process) error {
 		if err := beyond(p.GPUs, w.gpus, "device"); err != nil {
 			return fmt.Errorf("process %d: %w", p.PID, err)
 		}
-		if err := w.lives(p); err != nil {
-			return err
+		for i := range w.gpus {
+			has := func(part slice) bool { return part.id == p.Instance }
+			if p.Instance >= 0 && contains(p.GPUs, i) && !slices.ContainsFunc(w.slices(i), has) {
+				return fmt.Errorf("process %d: GPU %d has no instance %d", p.PID, i, p.Instance)
+			}
 		}
-		if p.Kind == 0 {
-			p.Kind = collector.ProcessCompute
-		}
+		p.Kind = cmp.Or(p.Kind, collector.ProcessCompute)
 		w.people = append(w.people, resident{p, fault{Fault: Fault{At: p.At, For: p.For, While: p.While}, start: w.start}})
-	}
-	return nil
-}
-
-// lives returns an error if the instance does not exist.
-func (w *World) lives(p Process) error {
-	if p.Instance < 0 {
-		return nil
-	}
-	for i := range w.gpus {
-		if !contains(p.GPUs, i) {
-			continue
-		}
-		found := false
-		for _, part := range w.slices(i) {
-			found = found || part.id == p.Instance
-		}
-		if !found {
-			return fmt.Errorf("process %d: GPU %d has no instance %d", p.PID, i, p.Instance)
-		}
 	}
 	return nil
 }

@@ -3,8 +3,6 @@ package fake
 import (
 	"errors"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,13 +14,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// lookout samples the processes of a world.
-type lookout struct {
-	sources []collector.Source
-	rows    [][]float64
-}
-
-func openProcesses(t *testing.T, w *World) *lookout {
+// openProcesses opens the collector of processes of a world.
+func openProcesses(t *testing.T, w *World) *node {
 	t.Helper()
 	c := w.Processes()
 	sources, err := c.Open(t.Context(), field.List{})
@@ -30,41 +23,28 @@ func openProcesses(t *testing.T, w *World) *lookout {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	out := &lookout{sources: sources}
 	for _, s := range sources {
 		if _, err := collector.ProcessBlocks(len(s.Devices()), s.Columns()); err != nil {
 			t.Fatal(err)
 		}
-		row := make([]float64, len(s.Columns()))
-		for i := range row {
-			row[i] = math.NaN()
-		}
-		out.rows = append(out.rows, row)
 	}
-	return out
+	return &node{t, w, sources}
 }
 
-func (l *lookout) sample(gpu int) error {
-	due := make([]bool, len(l.rows[gpu]))
-	for i := range due {
-		due[i] = true
+func (n *node) wantProcesses(what string, gpu, device, count int, list ...collector.Process) {
+	n.tb.Helper()
+	row, err := sampleRow(n.sources[gpu])
+	if err != nil {
+		n.tb.Errorf("%s: %v", what, err)
 	}
-	return l.sources[gpu].Sample(l.rows[gpu], due)
-}
-
-func (l *lookout) want(t *testing.T, what string, gpu, device, count int, list ...collector.Process) {
-	t.Helper()
-	if err := l.sample(gpu); err != nil {
-		t.Errorf("%s: %v", what, err)
-	}
-	got, n := collector.GetProcesses(nil, l.rows[gpu][device*collector.ProcessWidth:][:collector.ProcessWidth])
-	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || n != count {
-		t.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, n, count, diff)
+	got, total := collector.GetProcesses(nil, row[device*collector.ProcessWidth:][:collector.ProcessWidth])
+	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || total != count {
+		n.tb.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, total, count, diff)
 	}
 }
 
 func TestProcesses(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "there")
+	file, on, _ := switchFile(t)
 	spec, err := ParseSpec(strings.NewReader(`
 profile: dgx-a100-mig
 processes:
@@ -82,75 +62,52 @@ processes:
 	if len(l.sources) != 8 {
 		t.Fatalf("%d sources, want 8", len(l.sources))
 	}
-	main := w.Collector()
-	sources, err := main.Open(t.Context(), mustList(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, s := range sources[:8] {
-		ids := func(all []collector.Device) (out []string) {
-			for _, d := range all {
-				out = append(out, d.ID)
-			}
-			return out
+	ids := func(all []collector.Device) (out []string) {
+		for _, d := range all {
+			out = append(out, d.ID)
 		}
+		return out
+	}
+	for i, s := range openNode(t, w, list(t, temperature)).sources[:8] {
 		if diff := cmp.Diff(ids(s.Devices()), ids(l.sources[i].Devices())); diff != "" {
 			t.Errorf("devices of GPU %d (-of the other +of processes):\n%s", i, diff)
 		}
 	}
 	nan := math.NaN()
-	l.want(t, "on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessGraphics})
-	l.want(t, "in no instance but its own", 0, 2, 0)
-	l.want(t, "in its instance", 0, 3, 1, collector.Process{PID: 4711, Memory: 100, Busy: nan, Flags: collector.ProcessCompute})
-	l.want(t, "not there yet", 4, 0, 0)
+	l.wantProcesses("on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessGraphics})
+	l.wantProcesses("in no instance but its own", 0, 2, 0)
+	l.wantProcesses("in its instance", 0, 3, 1, collector.Process{PID: 4711, Memory: 100, Busy: nan, Flags: collector.ProcessCompute})
+	l.wantProcesses("not there yet", 4, 0, 0)
 	now = now.Add(10 * time.Second)
-	l.want(t, "there", 5, 0, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessMPS})
+	l.wantProcesses("there", 5, 0, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessMPS})
 	now = now.Add(10 * time.Second)
-	l.want(t, "gone", 5, 0, 0)
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	l.wantProcesses("gone", 5, 0, 0)
+	on()
 	now = now.Add(time.Hour)
-	l.want(t, "while the file is there", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
+	l.wantProcesses("while the file is there", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
 
-	lose := func(f Fault) func() {
-		heal, err := w.Inject(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return heal
-	}
-	heal := lose(Fault{Kind: Blank, GPUs: index(4)})
-	l.want(t, "untold", 4, 0, -1)
+	heal := inject(t, w, Fault{Kind: Blank, GPUs: index(4)})
+	l.wantProcesses("untold", 4, 0, -1)
 	heal()
-	heal = lose(Fault{Kind: Lost, GPUs: index(4)})
-	if err := l.sample(4); !errors.Is(err, collector.ErrDeviceLost) {
+	heal = inject(t, w, Fault{Kind: Lost, GPUs: index(4)})
+	if err := sampleError(l, 4); !errors.Is(err, collector.ErrDeviceLost) {
 		t.Errorf("lost: %v", err)
 	}
 	heal()
-	l.want(t, "found again", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
-	lose(Fault{Kind: Devices, Count: 2})
-	if err := l.sample(4); !errors.Is(err, collector.ErrColumnsChanged) {
+	l.wantProcesses("found again", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
+	inject(t, w, Fault{Kind: Devices, Count: 2})
+	if err := sampleError(l, 4); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("with 2 GPUs: %v", err)
 	}
-}
-
-func mustList(t *testing.T, csv string) field.List {
-	t.Helper()
-	list, _, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
 }
 
 // TestNoProcesses: without a script there are none, and AMD's busy is
 // another quantity.
 func TestNoProcesses(t *testing.T) {
 	l := openProcesses(t, newWorld(t, Options{}))
-	l.want(t, "no process", 0, 0, 0)
+	l.wantProcesses("no process", 0, 0, 0)
 	l = openProcesses(t, newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}}))
-	l.want(t, "AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
+	l.wantProcesses("AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
 }
 
 func TestBadProcesses(t *testing.T) {

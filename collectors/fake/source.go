@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -34,7 +35,7 @@ type source struct {
 	loads  []load    // by unit
 	shares []float64 // shares of units 1… in unit 0; nil if unit 0 has its own load
 	points []point   // by unit; of the current sample
-	mean   meanPoint
+	mean   point     // see averaged
 	kept   []*buffer
 
 	timeline *timeline
@@ -63,24 +64,32 @@ func (s *source) Columns() []collector.Column { return s.columns }
 
 // Sample computes the due cells at the world's time. It blocks during a fault of kind Hang or Slow.
 func (s *source) Sample(row []float64, due []bool) error {
-	if len(row) != len(s.cells) || len(due) != len(s.cells) {
-		return errShape
-	}
-	if s.closed.Load() {
-		return errClosed
-	}
-	s.follow()
-	s.world.process.suffer(s.timeline, s.world.elapsed())
-	if err := s.wait(); err != nil {
-		return err
-	}
-	elapsed := s.world.elapsed()
-	if err := s.broken(elapsed); err != nil {
+	elapsed, err := s.begin(row, due)
+	if err != nil {
 		return err
 	}
 	s.fill(row, due, elapsed)
 	s.twist(row, due, elapsed)
 	return nil
+}
+
+// begin applies the faults that concern whole samples, and returns the time of this one.
+func (s *source) begin(row []float64, due []bool) (time.Duration, error) {
+	if len(row) != len(s.columns) || len(due) != len(s.columns) {
+		return 0, errShape
+	}
+	if s.closed.Load() {
+		return 0, errClosed
+	}
+	s.follow()
+	if s.cells != nil { // the source of another library than the processes'
+		s.world.process.suffer(s.timeline, s.world.elapsed())
+	}
+	if err := s.wait(); err != nil {
+		return 0, err
+	}
+	elapsed := s.world.elapsed()
+	return elapsed, s.broken(elapsed)
 }
 
 // follow applies a changed timeline. Faults are only ever added to it.
@@ -96,21 +105,38 @@ func (s *source) follow() {
 	s.timeline, s.faults = t, t.forSource(s.gpu, s.nvswitch)
 	for _, f := range s.faults {
 		if f.Kind == XID && f.seq >= known {
-			s.scripted = insertXID(s.scripted, f)
+			s.scripted = append(s.scripted, f)
 		}
 	}
+	slices.SortStableFunc(s.scripted, func(a, b *fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// insertXID keeps XIDs in the order of their times.
-func insertXID(xids []*fault, f *fault) []*fault {
-	at := len(xids)
-	for at > 0 && xids[at-1].At > f.At {
-		at--
+// naturalXIDs are XIDs of application errors and of a row remap, which do not mean that the faulty board is unhealthy.
+var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 68}
+
+// xidEvery is the time between two natural XIDs.
+const xidEvery = 17 * 60.0
+
+// xids computes a board's natural XIDs.
+type xids struct {
+	seed   uint64
+	offset float64 // s
+	on     bool
+}
+
+// number returns how many XIDs occurred, up seconds after the driver was loaded.
+func (x *xids) number(up float64) int64 {
+	if !x.on {
+		return 0
 	}
-	xids = append(xids, nil)
-	copy(xids[at+1:], xids[at:])
-	xids[at] = f
-	return xids
+	return int64((up + x.offset) / xidEvery)
+}
+
+func (x *xids) code(number int64) float64 {
+	if number == 0 {
+		return 0
+	}
+	return naturalXIDs[hash(x.seed, forXID, uint64(number))%uint64(len(naturalXIDs))]
 }
 
 // wait blocks while the device hangs or is slow.
@@ -222,7 +248,7 @@ func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 // lastXID returns the newest XID, 0 if there was none.
 func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
-	code, since := s.xids.code(n), s.xids.since(n)
+	code, since := s.xids.code(n), float64(n)*xidEvery-s.xids.offset
 	for _, f := range s.faults {
 		if f.Kind != XID || !f.begun(elapsed) {
 			continue
@@ -244,7 +270,7 @@ func (s *source) addColumn(d *field.Descriptor, device, unit int, c cell, labels
 // bind appends a column for each reading that the device has.
 func (s *source) bind(readings []field.Reading, device, unit int, b binder) {
 	for _, r := range readings {
-		if c, ok := b.cell(r.Desc); ok {
+		if c, ok := bind(b, r.Desc); ok {
 			if g, is := b.(*gpu); is && (c.op == byLoad || c.op == byPower) {
 				c.window = g.windowOf(r.Desc.ID)
 			}

@@ -127,8 +127,7 @@ func (p *parser) fault(n *yaml.Node) Fault {
 	f := Fault{line: n.Line}
 	before := len(p.problems)
 	kind := p.kind(n)
-	rules, known := faultKeys[kind]
-	if !known {
+	if faultKeys[kind] == "" {
 		return f
 	}
 	f.Kind = kind
@@ -153,22 +152,17 @@ func (p *parser) fault(n *yaml.Node) Fault {
 		"status":  func(n *yaml.Node) { f.Status = p.integer(n, 0, 255) },
 		"rate":    func(n *yaml.Node) { f.Rate = p.integer(n, 1, maxLeakMiB) },
 	}
-	allowed := slices.Concat([]string{"kind", "at", "while"}, rules.required, rules.optional)
-	if !rules.moment {
-		allowed = append(allowed, "for")
-	}
-	if rules.targets {
-		allowed = append(allowed, "device", "switch")
-	}
-	if rules.process {
-		allowed = append(allowed, "once")
-	}
-	for key := range setters {
-		if !slices.Contains(allowed, key) {
-			delete(setters, key)
+	allowed := []string{"kind", "at", "while"}
+	var required []string
+	for _, key := range strings.Fields(faultKeys[kind]) {
+		key, must := strings.CutSuffix(key, "!")
+		if must {
+			required = append(required, key)
 		}
+		allowed = append(allowed, key)
 	}
-	p.mapping(n, fmt.Sprintf("a fault of kind %s", kind), setters, rules.required...)
+	maps.DeleteFunc(setters, func(key string, _ func(*yaml.Node)) bool { return !slices.Contains(allowed, key) })
+	p.mapping(n, fmt.Sprintf("a fault of kind %s", kind), setters, required...)
 	if len(p.problems) == before {
 		if err := f.validate(); err != nil {
 			p.problem(n, "%v", err)

@@ -15,36 +15,31 @@ type window struct {
 	read   int64 // time of the last read, for sinceRead
 }
 
-const sinceRead = -1
-
-// Windows of NVIDIA's drivers, from pkg/field/window.go and the sample buffers of nvidia-smi -q. The averaging time of
-// a buffered power sample is not documented; here it is the time since the previous sample.
 const (
-	utilisationPeriod = int64(time.Second/time.Microsecond) / 6
-	powerSpan         = int64(time.Second / time.Microsecond)
-	powerPeriod       = int64(20 * time.Millisecond / time.Microsecond)
-	amdPowerSpan      = int64(100 * time.Millisecond / time.Microsecond)
-	pcieSpan          = int64(20 * time.Millisecond / time.Microsecond)
-	gpmRefresh        = int64(100 * time.Millisecond / time.Microsecond)
+	sinceRead = -1
+	ms        = int64(time.Millisecond / time.Microsecond)
 
+	// Windows of NVIDIA's drivers, from pkg/field/window.go and the sample buffers of nvidia-smi -q. The averaging time of
+	// a buffered power sample is not documented; here it is the time since the previous sample.
+	utilisationPeriod   = 1000 * ms / 6
+	powerPeriod         = 20 * ms
 	bufferedUtilisation = 100 // samples in the driver's buffer
 	bufferedPower       = 120
 )
 
 // windowOf returns how the board's driver averages a reading.
 func (g *gpu) windowOf(id field.ID) window {
-	profiled := id >= 1001 && id <= 1083
 	switch {
 	case g.vendor == field.VendorAMD && id == 155:
-		return window{span: amdPowerSpan}
-	case profiled:
+		return window{span: 100 * ms}
+	case id >= 1001 && id <= 1083: // profiling
 		return window{span: sinceRead}
 	case g.vendor == field.VendorAMD:
 		return window{}
 	case id == 155 && g.averagesPower():
-		return window{span: powerSpan}
+		return window{span: 1000 * ms}
 	case id == 200 || id == 201:
-		return window{span: pcieSpan}
+		return window{span: 20 * ms}
 	case id >= 203 && id <= 207:
 		return window{span: utilisationPeriod, period: utilisationPeriod}
 	}
@@ -62,7 +57,7 @@ func (w *window) bounds(now int64) (from, to int64) {
 		if w.read == 0 {
 			w.read = now
 		}
-		from, to = min(w.read, now-gpmRefresh), now
+		from, to = min(w.read, now-100*ms), now
 		w.read = now
 		return from, to
 	}
@@ -72,27 +67,17 @@ func (w *window) bounds(now int64) (from, to int64) {
 	return now - w.span, now
 }
 
-// averaged returns a cell's point: the source's point with the mean load and power over the cell's window. The result
-// is valid until the next call.
+// averaged returns a cell's point: the source's point, with the mean load and power over the cell's window if it has
+// one. The result is valid until the next call.
 func (s *source) averaged(c *cell, now int64) *point {
 	p := &s.points[c.unit]
 	if c.span == 0 {
 		return p
 	}
 	from, to := c.bounds(now)
-	if m := &s.mean; m.unit != c.unit || m.from != from || m.to != to || m.at != now {
-		m.unit, m.from, m.to, m.at = c.unit, from, to, now
-		m.point = *p
-		m.point.load, m.point.power = s.means(int(c.unit), from, to)
-	}
-	return &s.mean.point
-}
-
-// meanPoint caches the last result of averaged: consecutive cells often share it.
-type meanPoint struct {
-	unit         uint16
-	from, to, at int64
-	point
+	s.mean = *p
+	s.mean.load, s.mean.power = s.means(int(c.unit), from, to)
+	return &s.mean
 }
 
 // means returns the mean load and power of a unit.
@@ -105,25 +90,11 @@ func (s *source) means(unit int, from, to int64) (load, power float64) {
 		return load, power
 	}
 	l := &s.loads[unit]
-	return l.curve.mean(from+l.offset, to+l.offset)
-}
-
-// mean returns the mean load and power between two times, µs after the curve's start.
-func (c *curve) mean(from, to int64) (load, power float64) {
-	loadBefore, powerBefore := c.sums(max(from, 0))
-	loadAfter, powerAfter := c.sums(to)
-	span := float64(to-max(from, 0)) * full
+	from, to = max(from+l.offset, 0), to+l.offset
+	loadBefore, powerBefore := l.curve.sums(from)
+	loadAfter, powerAfter := l.curve.sums(to)
+	span := float64(to-from) * full
 	return float64(loadAfter-loadBefore) / span, float64(powerAfter-powerBefore) / span
-}
-
-// sums returns the integrals of load and power up to a time, in thousandths × µs.
-func (c *curve) sums(t int64) (load, power int64) {
-	n := int64(len(c.slots))
-	i := t / c.step
-	rest := t - i*c.step
-	cycles := i / n
-	s := &c.slots[i-cycles*n]
-	return cycles*c.cycle.loadSum + s.loadSum + s.load*rest, cycles*c.cycle.powSum + s.powSum + s.power*rest
 }
 
 // buffer is a board driver's sample buffer of one reading.
@@ -148,7 +119,7 @@ func (g *gpu) bufferOf(r field.Reading, c cell) *buffer {
 	default:
 		return nil
 	}
-	b.Buffer = collector.NewBuffer(float64(time.Second/time.Microsecond)/float64(b.cell.period), r.Interval)
+	b.Buffer = collector.NewBuffer(float64(1000*ms)/float64(b.cell.period), r.Interval)
 	return b
 }
 

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -33,8 +34,8 @@ func burstyNode(t *testing.T, profile string, burst time.Duration, clock *fixedC
 	return openNode(t, w, l)
 }
 
-// TestWindows wants values averaged as drivers do: a burst of 50 ms is all of a momentary
-// power, a third of a utilisation over 1/6 s and a twentieth of a power over 1 s.
+// TestWindows wants values averaged as drivers do: a burst of 50 ms is all of a momentary power, a third of a utilisation
+// over 1/6 s and a twentieth of a power over 1 s.
 func TestWindows(t *testing.T) {
 	f := func(profile string, peaks map[field.ID]float64) {
 		t.Helper()
@@ -42,38 +43,19 @@ func TestWindows(t *testing.T) {
 		n := burstyNode(t, profile, 50*time.Millisecond, clock,
 			list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"))
 		const steps = 6000
-		step := 10 * time.Millisecond
-		idle := math.Inf(1)
+		idle := n.world.newGPU(0, 1).idleWatts
+		zero, one := map[field.ID]float64{155: idle, 157: idle}, map[field.ID]float64{203: capAt / 10.0, 1001: capAt / 1000.0}
 		sum, peak := map[field.ID]float64{}, map[field.ID]float64{}
 		for range steps {
-			clock.advance(step)
+			clock.advance(10 * time.Millisecond)
 			for id, v := range n.read(0, 0) {
-				sum[id] += v
-				peak[id] = max(peak[id], v)
-				if id == 157 {
-					idle = min(idle, v)
-				}
+				share := (v - zero[id]) / (cmp.Or(one[id], n.world.profile.board.limitWatts) - zero[id]) // of full load
+				sum[id], peak[id] = sum[id]+share, max(peak[id], share)
 			}
-		}
-		b, err := findProfile(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		share := func(id field.ID, v float64) float64 { // of full load
-			switch id {
-			case 203:
-				return v / (capAt / 10.0)
-			case 1001:
-				return v / (capAt / 1000.0)
-			}
-			return (v - idle) / (b.board.limitWatts - idle)
 		}
 		for id, want := range peaks {
-			if mean := share(id, sum[id]/steps); math.Abs(mean-0.05) > 0.005 {
-				t.Errorf("%s: mean of field %d is %v of full load, want 0.05", profile, id, mean)
-			}
-			if got := share(id, peak[id]); math.Abs(got-want) > 0.06 {
-				t.Errorf("%s: peak of field %d is %v of full load, want %v", profile, id, got, want)
+			if mean := sum[id] / steps; math.Abs(mean-0.05) > 0.005 || math.Abs(peak[id]-want) > 0.06 {
+				t.Errorf("%s: field %d has a mean of %v and a peak of %v of full load, want 0.05 and %v", profile, id, mean, peak[id], want)
 			}
 		}
 	}
@@ -146,18 +128,16 @@ func histograms(t *testing.T, burst, tick time.Duration, l field.List, buffers b
 // was. The table is in docs/load.md.
 func TestBurstsInHistograms(t *testing.T) {
 	l := list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
-	tops := map[field.ID]float64{203: 100, 1001: 1}
+	idle := newWorld(t, Options{Devices: 1}).newGPU(0, 1).idleWatts
+	low, high := map[field.ID]float64{155: idle, 157: idle}, map[field.ID]float64{203: 100, 155: 700, 157: 700, 1001: 1}
 	for i := range l.Fields {
 		f := &l.Fields[i]
 		f.Type = field.Histogram
-		top, ok := tops[f.Desc.ID]
-		if !ok {
-			top = 700
-		}
 		for step := range 51 { // of 2 % each
-			f.Buckets = append(f.Buckets, top*float64(step)/50)
+			f.Buckets = append(f.Buckets, high[f.Desc.ID]*float64(step)/50)
 		}
 	}
+	high[203], high[1001] = capAt/10.0, capAt/1000.0 // a burst is not all of these
 	columns := []struct {
 		id      field.ID
 		buffers bool
@@ -171,16 +151,7 @@ func TestBurstsInHistograms(t *testing.T) {
 			fmt.Fprintf(&rows, "| %v | %v |", tick, burst)
 			for _, c := range columns {
 				h := by[c.buffers][c.id]
-				low, high := h100().idleWatts, h100().limitWatts // of what a share is
-				switch c.id {
-				case 203:
-					low, high = 0, capAt/10.0
-				case 1001:
-					low, high = 0, capAt/1000.0
-				default:
-					low = idleOf(t)
-				}
-				share := func(v float64) float64 { return (v - low) / (high - low) }
+				share := func(v float64) float64 { return (v - low[c.id]) / (high[c.id] - low[c.id]) }
 				truth := burst.Seconds()
 				wrong := (share(h.Sum/float64(h.Count)) - truth) / truth
 				if c.buffers && math.Abs(wrong) > 0.06 || c.id == 1001 && math.Abs(wrong) > 0.03 {
@@ -207,12 +178,6 @@ func signed(v float64) string {
 		return "0"
 	}
 	return fmt.Sprintf("%+.0f", v)
-}
-
-// idleOf is the idle power of the board that histograms has.
-func idleOf(t *testing.T) float64 {
-	t.Helper()
-	return newWorld(t, Options{Devices: 1}).newGPU(0, 1).idleWatts
 }
 
 // TestBufferedSamplesAreReadOnce: whatever the ticks, the blocks stand for the time that

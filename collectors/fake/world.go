@@ -87,7 +87,10 @@ func bootTime(start time.Time, seed uint64) time.Time {
 }
 
 // Collector returns an unopened collector of this node. It is a collector.Factory.
-func (w *World) Collector() collector.Collector { return &Collector{world: w} }
+func (w *World) Collector() collector.Collector { return &Collector{world: w, name: Name} }
+
+// Processes returns an unopened collector of the processes on this node's GPUs. It is a collector.Factory.
+func (w *World) Processes() collector.Collector { return &Collector{world: w, name: ProcessesName} }
 
 // Inject begins a fault now, whatever its At and While are. The fault ends after its For, or when heal is called.
 func (w *World) Inject(f Fault) (heal func(), err error) {
@@ -130,7 +133,7 @@ func (w *World) script(faults []Fault) error {
 
 // permits refuses faults that would end a process that is not Isolated.
 func (w *World) permits(kind FaultKind) error {
-	if w.process == nil && faultKeys[kind].process {
+	if w.process == nil && kind.has("once") {
 		return fmt.Errorf("fault %q ruins the process that samples: it needs --isolation=process", kind)
 	}
 	return nil
@@ -197,11 +200,18 @@ func (w *World) shape(i int) Shape {
 	return w.profile.shapes[i%len(w.profile.shapes)]
 }
 
+// slices returns the MIG instances of GPU i, with the shapes that the spec gives them.
 func (w *World) slices(i int) []slice {
 	if w.profile.partition == nil {
 		return nil
 	}
-	return w.profile.partition(i)
+	parts := w.profile.partition(i)
+	if shape, ok := w.override(i); ok {
+		for n := range parts {
+			parts[n].shape = shape
+		}
+	}
+	return parts
 }
 
 // load gives a unit its offset on a shape's curve. The boards of a training job wait for each other, so their offsets
@@ -226,28 +236,18 @@ func (w *World) newGPU(i, count int) *gpu {
 		faulty:    i == w.faulty(),
 	}
 	g.mix = w.shape(i).mix()
-	if parts := w.slices(i); len(parts) > 0 {
-		g.sliced = true
-		g.mix = w.blend(i, parts)
+	if parts := w.slices(i); len(parts) > 0 { // the board has the load of its instances
+		g.sliced, g.mix = true, mix{}
+		for _, p := range parts {
+			g.mix.addShare(p.shape.mix(), float64(p.compute)/7)
+		}
 	}
+	g.modelled = g.models()
 	return g
 }
 
 // faulty returns the index of the board that has occasional errors.
 func (w *World) faulty() int { return int(hash(w.seed, forErrors) % uint64(max(w.gpus, 1))) }
-
-// blend returns the mix of a board with instances.
-func (w *World) blend(i int, parts []slice) mix {
-	var out mix
-	for _, p := range parts {
-		shape := p.shape
-		if override, ok := w.override(i); ok {
-			shape = override
-		}
-		out.addShare(shape.mix(), float64(p.compute)/7)
-	}
-	return out
-}
 
 // nodeTexts returns the texts that every device of the node shares.
 func (w *World) nodeTexts() map[field.ID]string {

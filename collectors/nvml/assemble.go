@@ -29,35 +29,38 @@ type assembly struct {
 // hangs does not delay the others: its source has no columns and requests a new Open when the GPU answers.
 // collector.ErrOutdated fails the whole Open.
 func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
-	at := map[int]int{} // in gpus, by NVML's index
-	var ask []int
-	for i, g := range a.gpus {
-		at[g.index], ask = i, append(ask, g.index)
+	at := map[int]*gpu{}
+	var indexes []int
+	for _, g := range a.gpus {
+		at[g.index], indexes = g, append(indexes, g.index)
 	}
-	made := make([]*source, len(a.gpus))
-	errs := make([]error, len(a.gpus))
-	ended := a.pending.ask(ctx, ask,
-		func(index int) { i := at[index]; made[i], errs[i] = a.source(a.gpus[i]) },
-		func(index int) { // the answer came too late for this session
-			if s := made[at[index]]; s != nil {
-				s.close()
+	type answer struct {
+		source *source
+		err    error
+	}
+	answers := askEach(ctx, a.pending, indexes,
+		func(index int) (v answer) { v.source, v.err = a.source(at[index]); return v },
+		func(late answer) { // too late for this session
+			if late.source != nil {
+				late.source.close()
 			}
 		})
 	out := make([]collector.Source, len(a.gpus))
 	var outdated error
 	for i, g := range a.gpus {
 		devices := []collector.Device{g.device}
+		v, ended := answers[g.index]
 		switch {
 		case g.err != nil:
 			out[i] = &silentSource{devices, g.err, g.silent}
-		case !ended[g.index]:
+		case !ended:
 			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w, when it was asked what it has", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
-		case made[i] != nil:
-			out[i] = made[i]
+		case v.source != nil:
+			out[i] = v.source
 		default:
-			out[i] = &silentSource{devices, errs[i], nil}
-			if errors.Is(errs[i], collector.ErrOutdated) {
-				outdated = errs[i]
+			out[i] = &silentSource{devices, v.err, nil}
+			if errors.Is(v.err, collector.ErrOutdated) {
+				outdated = v.err
 			}
 		}
 	}

@@ -155,50 +155,12 @@ func TestWithoutBuffers(t *testing.T) {
 	f("an empty buffer", &fakeBuffer{}, histogramReadings(155), columnID{0, 155})
 }
 
-func TestBufferedAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race runtime allocates")
-	}
-	b := &fakeBuffer{samples: make([]keptSample, 120)}
-	at := uint32(1000)
-	refill := func() {
-		for i := range b.samples {
-			at += 20
-			b.samples[i] = keptSample{at, 100 + at%17}
-		}
-	}
-	refill()
-	p := openBuffer(t, b)
-	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-	for i := range due {
-		due[i] = true
-	}
-	if n := testing.AllocsPerRun(50, func() {
-		refill()
-		if err := p.sample(row, due); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations a row, want 0", n)
-	}
-}
-
 // openHistograms opens the collector on a node with histograms of fields; it answers the
 // first GPU's.
 func openHistograms(t testing.TB, n *nvmltest.Node, names ...string) *taken {
 	t.Helper()
-	list, _, err := field.Parse(strings.NewReader(strings.Join(names, ", histogram, x\n")+", histogram, x\n"), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := New(at(n))
-	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	s := &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
-	return s
+	_, sources := openList(t, at(n), listOf(t, strings.ReplaceAll(csvOf(names), "gauge", "histogram")))
+	return &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
 }
 
 // TestBuffersOfALibrary reads a second of a GPU through C: bursts of 50 ms between two
@@ -231,8 +193,8 @@ func TestBuffersOfALibrary(t *testing.T) {
 	if raceEnabled {
 		return
 	}
-	p := s.buffered()
-	row, due := s.row[p.from:p.to], s.due[p.from:p.to]
+	p := partOf[*bufferedPart](s)
+	row, due := make([]float64, len(p.cols)), slices.Repeat([]bool{true}, len(p.cols))
 	if allocs := testing.AllocsPerRun(10, func() {
 		if err := p.sample(row, due); err != nil {
 			t.Fatal(err)
@@ -240,44 +202,4 @@ func TestBuffersOfALibrary(t *testing.T) {
 	}); allocs != 0 {
 		t.Errorf("%v allocations a row, want 0", allocs)
 	}
-}
-
-// BenchmarkBuffered is a second's samples of power and utilisation of a GPU, next to the
-// plain readings of both.
-func BenchmarkBuffered(b *testing.B) {
-	for _, kind := range []string{"gauge", "histogram"} {
-		b.Run(kind, func(b *testing.B) {
-			n := nvmltest.New(b, nvmltest.Config{Preset: "h100-sxm"})
-			n.Freeze(100)
-			open := openHistograms
-			if kind == "gauge" {
-				open = func(t testing.TB, n *nvmltest.Node, names ...string) *taken { return openReadings(t, n, names...)[0] }
-			}
-			s := open(b, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL")
-			for i := range s.due {
-				s.due[i] = true
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if p := s.buffered(); p != nil {
-					for _, kept := range p.part.(*bufferedPart).buffers {
-						kept.Start(1_099_000_000) // a second ago
-					}
-				}
-				if err := s.Sample(s.row, s.due); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// buffered is the part of a source that reads buffers, nil if there is none.
-func (s *taken) buffered() *span {
-	all := s.Source.(*source).parts
-	i := slices.IndexFunc(all, func(p span) bool { _, is := p.part.(*bufferedPart); return is })
-	if i < 0 {
-		return nil
-	}
-	return &all[i]
 }

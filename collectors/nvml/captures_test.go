@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,51 +103,6 @@ func TestCapturedBrands(t *testing.T) {
 	}
 }
 
-// TestPresetsAreBoards compares what does not change of simulated boards with nvidia-smi's word on
-// such boards of others.
-func TestPresetsAreBoards(t *testing.T) {
-	const mebi, milli = 1 << 20, 1000
-	facts := map[string]struct {
-		name string
-		unit float64
-	}{
-		"memory.total": {"fb_memory_usage/total", mebi}, "bar1.total": {"bar1_memory_usage/total", mebi},
-		"power.default": {"gpu_power_readings/default_power_limit", milli}, "power.min": {"gpu_power_readings/min_power_limit", milli},
-		"power.max": {"gpu_power_readings/max_power_limit", milli}, "clock.max": {"max_clocks/sm_clock", 1}, "clock.max[2]": {"max_clocks/mem_clock", 1},
-		"clock.max[3]": {"max_clocks/video_clock", 1}, "pcie.gen.max": {"pci/pci_gpu_link_info/pcie_gen/max_link_gen", 1},
-	}
-	for preset, board := range map[string]string{"h100-sxm": "h100", "a100-sxm": "a100", "t4": "t4"} {
-		text, err := os.ReadFile("nvmltest/presets/" + preset + ".nvml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := captures.NVIDIA(t)
-		b := all[slices.IndexFunc(all, func(b captures.Board) bool { return b.Name == board })]
-		compared := 0
-		for line := range strings.Lines(string(text)) {
-			rest, ok := strings.CutPrefix(strings.TrimSpace(line), "gpu * ")
-			key, value, _ := strings.Cut(rest, " ")
-			fact, known := facts[key]
-			if !ok || !known {
-				if key == "name" && value != b.First("xml:product_name") {
-					t.Errorf("%s is called %q, nvidia-smi says %q", preset, value, b.First("xml:product_name"))
-				}
-				continue
-			}
-			number, _, _ := strings.Cut(b.First("xml:"+fact.name), " ")
-			want, err := strconv.ParseFloat(number, 64)
-			got, e := strconv.ParseFloat(value, 64)
-			if err != nil || e != nil || math.Abs(got/fact.unit-want) > 0.5 {
-				t.Errorf("%s: %s is %s, nvidia-smi says %s (%s)", preset, key, value, b.First("xml:"+fact.name), b.Source)
-			}
-			compared++
-		}
-		if compared < 6 {
-			t.Errorf("%s: %d facts compared", preset, compared)
-		}
-	}
-}
-
 // decoded is a field and where NVML has it, with what nvidia-smi calls it and how much of NVML's unit
 // (mW, bytes, ns; nvml.h) is one of nvidia-smi's.
 type decoded struct {
@@ -243,15 +197,9 @@ func TestCapturedBoardsDecoded(t *testing.T) {
 		for _, r := range decodings() {
 			ids = append(ids, r.id)
 		}
-		p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained())
-		if err != nil {
-			t.Fatal(err)
-		}
-		row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
-		if err := p.sample(row, due); err != nil {
-			t.Fatal(err)
-		}
-		p.close()
+		p := bind(t, d, ids...)
+		row, err := sampleAllOf(p)
+		must(t, err)
 		got := map[field.ID]float64{}
 		for i, c := range p.columns() {
 			if !math.IsNaN(row[i]) {

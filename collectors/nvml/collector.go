@@ -161,10 +161,10 @@ func (c *Collector) Rescan(ctx context.Context) (bool, error) {
 	now := takeInventory(gpus)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case found.grown(now):
+	switch grown, shrunk := found.compare(now); {
+	case grown:
 		return true, nil
-	case !found.shrunk(now):
+	case !shrunk:
 		c.gone = time.Time{}
 		return false, nil
 	case c.gone.IsZero():

@@ -1,7 +1,6 @@
 package nvml
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -56,15 +55,18 @@ func libc(t *testing.T) string {
 
 func noVariables(string) string { return "" }
 
-// temperature is a list of one field.
-func temperature(t *testing.T) field.List {
+// listOf parses a counters CSV.
+func listOf(t testing.TB, csv string) field.List {
 	t.Helper()
-	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), field.ParseOptions{})
+	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v %v", err, problems)
 	}
 	return list
 }
+
+// temperature is a list of one field.
+func temperature(t *testing.T) field.List { return listOf(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n") }
 
 // TestNothingToRead: the library is not loaded.
 func TestNothingToRead(t *testing.T) {
@@ -94,14 +96,6 @@ func TestOpenHere(t *testing.T) {
 		}
 	}
 	t.Log(err)
-}
-
-func TestOpenEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := New(Options{}).Open(ctx, field.List{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want context.Canceled", err)
-	}
 }
 
 func TestOpenSaysWhatThereIs(t *testing.T) {

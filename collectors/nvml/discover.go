@@ -29,15 +29,15 @@ type pending struct {
 	all   sync.WaitGroup
 }
 
-// ask calls f for each index on its own goroutine, so that a GPU which hangs does not delay the others. It returns when
+// askEach calls f for each index on its own goroutine, so that a GPU which hangs does not delay the others. It returns when
 // all calls have returned, when ctx ends, or when no call has returned for the time patience: if the driver attaches to
 // GPUs one after the other, the last call may take long although its GPU is well. While an earlier call for an index is
-// still running, ask skips that index.
+// still running, askEach skips that index.
 //
-// ask reports which calls have returned; their results can be read then. It abandons the others. If late is not nil, it
-// runs on the goroutine of each abandoned call when that call returns.
-func (p *pending) ask(ctx context.Context, indexes []int, f, late func(index int)) (ended map[int]bool) {
-	abandoned, finished := false, map[int]bool{} // under p.mu
+// askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each of those
+// passes its result to late.
+func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index int) T, late func(T)) map[int]T {
+	abandoned, results := false, map[int]T{} // under p.mu
 	done := make(chan struct{}, len(indexes))
 	p.mu.Lock()
 	if p.calls == nil {
@@ -51,14 +51,14 @@ func (p *pending) ask(ctx context.Context, indexes []int, f, late func(index int
 		p.calls[i] = true
 		n++
 		p.all.Go(func() {
-			f(i)
+			v := f(i)
 			p.mu.Lock()
 			delete(p.calls, i)
-			finished[i] = true
+			results[i] = v
 			tooLate := abandoned
 			p.mu.Unlock()
 			if tooLate && late != nil {
-				late(i)
+				late(v)
 			}
 			done <- struct{}{}
 		})
@@ -68,7 +68,7 @@ func (p *pending) ask(ctx context.Context, indexes []int, f, late func(index int
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	abandoned = true
-	return maps.Clone(finished)
+	return maps.Clone(results)
 }
 
 func (p *pending) await(ctx context.Context, n int, done <-chan struct{}) {
@@ -125,13 +125,10 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	for i := range all {
 		all[i] = i
 	}
-	// An abandoned call still writes its answer, so it must not write into found.
-	answers, found := make([]*gpu, count), make([]*gpu, count)
-	ended := d.pending.ask(ctx, all, func(i int) { answers[i] = d.lib.identify(i) }, nil)
+	found, answers := make([]*gpu, count), askEach(ctx, d.pending, all, d.lib.identify, nil)
 	for i := range found {
-		if found[i] = newGPU(i); ended[i] {
-			found[i] = answers[i]
-		} else {
+		if found[i] = answers[i]; found[i] == nil {
+			found[i] = newGPU(i)
 			d.silence(found[i])
 		}
 	}
@@ -147,14 +144,14 @@ func (d *discovery) silence(g *gpu) {
 
 // count returns the number of GPUs. The call hangs if the whole driver does.
 func (d *discovery) count(ctx context.Context) (int, error) {
-	var answer struct {
+	type count struct {
 		n    int
 		code nvml.Return
 	}
-	if !d.pending.ask(ctx, []int{countCall}, func(int) { answer.n, answer.code = d.lib.count() }, nil)[countCall] {
-		return 0, fmt.Errorf("count GPUs: NVML %w", errHangs)
-	}
+	answer, ended := askEach(ctx, d.pending, []int{countCall}, func(int) (c count) { c.n, c.code = d.lib.count(); return c }, nil)[countCall]
 	switch {
+	case !ended:
+		return 0, fmt.Errorf("count GPUs: NVML %w", errHangs)
 	case answer.code != nvml.SUCCESS:
 		return 0, fmt.Errorf("count GPUs: %w", answer.code)
 	case answer.n == 0:
@@ -246,26 +243,19 @@ func takeInventory(gpus []*gpu) inventory {
 	return out
 }
 
-// grown reports whether a new Open would help: a GPU was added, answers again, or has another MIG layout. A GPU that
-// has stopped answering needs no new Open; its source reports that.
-func (v inventory) grown(now inventory) bool {
+// compare reports whether a new Open would help (grown), because a GPU was added, answers again, or has another MIG
+// layout, and whether a GPU has disappeared (shrunk). A GPU that has stopped answering needs no new Open; its source
+// reports that.
+func (v inventory) compare(now inventory) (grown, shrunk bool) {
 	for id, is := range now {
 		was, known := v[id]
-		if is.answered && (!known || !was.answered || is.layout != was.layout && is.layout != 0) {
-			return true
-		}
+		grown = grown || is.answered && (!known || !was.answered || is.layout != was.layout && is.layout != 0)
 	}
-	return false
-}
-
-// shrunk reports whether a GPU has disappeared.
-func (v inventory) shrunk(now inventory) bool {
 	for id := range v {
-		if _, there := now[id]; !there {
-			return true
-		}
+		_, there := now[id]
+		shrunk = shrunk || !there
 	}
-	return false
+	return grown, shrunk
 }
 
 // goneFor is how long a GPU that has left the driver's list keeps its source, which reports it as lost. A new Open

@@ -3,7 +3,6 @@
 package nvml
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -199,18 +198,5 @@ func TestDiscoveryHangs(t *testing.T) {
 	eventually.True(t, "the call's answer", func() bool { return !g.silent() })
 	if g := d.mustFind(t)[1]; g.err != nil {
 		t.Errorf("after it has answered: %v", g.err)
-	}
-}
-
-func TestDiscoveryEndsWithItsContext(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	d := discoveryOn(t, n)
-	d.pending.patience = time.Hour
-	release := n.Hang(nvmltest.Host, "nvmlDeviceGetCount_v2")
-	defer release()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := d.gpus(ctx); !errors.Is(err, errHangs) {
-		t.Errorf("got %v, want %v", err, errHangs)
 	}
 }

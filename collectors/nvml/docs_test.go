@@ -53,33 +53,56 @@ func markdown() string {
 	var b strings.Builder
 	b.WriteString(docsHead)
 	b.WriteString("## Readings\n\n| Id | Field | Level | Call | Conversion | Unit | Driver | GPUs | Cost | Remark |\n|---:|---|---|---|---|---|---|---|---|---|\n")
-	each(suppliedReading, func(s supplied, d *field.Descriptor) {
-		fmt.Fprintf(&b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, labelText(s.Label.Name, s.Label.Value), levelsOf(s), callText(s), conversionOf(s, d),
-			d.Unit, driverText(s.Driver), s.GPUs, d.Cost, s.Note)
-	})
+	rows := slices.Clone(allReadings())
+	slices.SortStableFunc(rows, func(a, b reading) int { return int(a.id) - int(b.id) })
+	for _, r := range rows {
+		d, label := descriptor(r.id), ""
+		if r.label.Name != "" {
+			label = fmt.Sprintf(" %s=%q", r.label.Name, r.label.Value)
+		}
+		fmt.Fprintf(&b, "| %d | `%s`%s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, label, levelText(r.levelOf()), callText(&r), conversionText(&r, d),
+			d.Unit, driverText(r.since), r.boards, d.Cost, r.note)
+	}
 	b.WriteString(docsProfiling)
-	each(suppliedProfiling, func(s supplied, d *field.Descriptor) {
-		metric, conversion := strconv.Itoa(int(s.Metric)), ""
-		if s.PerLink {
+	for _, p := range profilings() {
+		d, metric, conversion := descriptor(p.id), strconv.Itoa(int(p.metric)), ""
+		if p.perLink {
 			metric += " …"
 		}
-		if s.Mul != 1 {
-			conversion = "× " + plain(s.Mul)
+		if p.scale != 1 {
+			conversion = "× " + plain(p.scale)
 		}
-		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, metric, conversion, d.Unit, driverText(s.Driver))
-	})
+		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s |\n", d.ID, d.Name, metric, conversion, d.Unit, driverText(p.since))
+	}
 	b.WriteString("\n## Events, health, peers\n\n| Id | Field | From | Driver | GPUs |\n|---:|---|---|---:|---|\n")
-	for _, p := range nvmlParts() {
-		if d, ok := field.ByID(p.id); ok {
-			fmt.Fprintf(&b, "| %d | `%s` | %s | | %s |\n", d.ID, d.Name, p.from, p.gpus)
-		}
+	const events, reasons = "`nvmlEventSetWait_v2`", "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample"
+	for _, p := range []struct {
+		id         field.ID
+		from, gpus string
+	}{
+		{field.XIDErrors, events + ": the last XID", ""},
+		{field.XIDErrorsCount, events + ": XIDs in a window", ""},
+		{field.XIDErrorsTotal, events + ": XIDs since start", ""},
+		{field.ClockEventsCount, reasons, ""},
+		{field.ClockEventsTotal, reasons, ""},
+		{field.GPUHealth, "readings above, XIDs and `nvmlDeviceGetNvLinkState`: what NVML knows of DCGM's watches", ""},
+		{field.P2PStatus, "`nvmlDeviceGetP2PStatus`", "with NVLink"},
+	} {
+		fmt.Fprintf(&b, "| %d | `%s` | %s | | %s |\n", p.id, descriptor(p.id).Name, p.from, p.gpus)
 	}
 	b.WriteString("\n## Labels\n\nFor rows of type label, in addition to every reading above:\n\n")
 	var labels []string
-	each(suppliedLabel, func(_ supplied, d *field.Descriptor) { labels = append(labels, "`"+d.Name+"`") })
+	for _, id := range textFacts() {
+		labels = append(labels, "`"+descriptor(id).Name+"`")
+	}
 	b.WriteString(strings.Join(labels, " ") + "\n" + docsProcesses)
-	for _, c := range processCallList() {
-		fmt.Fprintf(&b, "| %s | `%s` | %s |\n", c.What, c.Symbol, driverText(c.Driver))
+	for call, what := range [numAsks]string{
+		listCompute: "processes with a compute context", listGraphics: "with a graphics context", listMPS: "clients of MPS", askBusy: "how busy each is",
+	} {
+		for _, g := range processCalls[call] {
+			fmt.Fprintf(&b, "| %s | `%s` | %s |\n", what, g.symbol, driverText(g.since))
+			what = "the same"
+		}
 	}
 	b.WriteString(docsProcessesTail)
 	b.WriteString("\n## What NVML does not supply\n\n| Fields | Why |\n|---|---|\n")
@@ -97,50 +120,20 @@ func markdown() string {
 	return b.String()
 }
 
-// each calls f for what is supplied in a way.
-func each(kind suppliedKind, f func(s supplied, d *field.Descriptor)) {
-	for _, s := range supplies() {
-		d, ok := field.ByID(s.Field)
-		if !ok {
-			panic("nvml: the catalogue lacks field " + strconv.Itoa(int(s.Field)))
-		}
-		if s.Kind == kind {
-			f(s, d)
-		}
+func descriptor(id field.ID) *field.Descriptor {
+	d, ok := field.ByID(id)
+	if !ok {
+		panic("nvml: the catalogue lacks field " + strconv.Itoa(int(id)))
 	}
+	return d
 }
 
-func labelText(name, value string) string {
-	if name == "" {
-		return ""
-	}
-	return fmt.Sprintf(" %s=%q", name, value)
-}
-
+// driverText is a driver's branch, "" if every supported driver is as new.
 func driverText(since int) string {
-	if since == 0 {
+	if since <= oldestDriver {
 		return ""
 	}
 	return strconv.Itoa(since)
-}
-
-// nvmlPart is a field that has a part of the collector to itself.
-type nvmlPart struct {
-	id         field.ID
-	from, gpus string
-}
-
-func nvmlParts() []nvmlPart {
-	const events = "`nvmlEventSetWait_v2`"
-	return []nvmlPart{
-		{field.XIDErrors, events + ": the last XID", ""},
-		{field.XIDErrorsCount, events + ": XIDs in a window", ""},
-		{field.XIDErrorsTotal, events + ": XIDs since start", ""},
-		{field.ClockEventsCount, "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample", ""},
-		{field.ClockEventsTotal, "`DCGM_FI_DEV_CLOCKS_EVENT_REASONS` of every sample", ""},
-		{field.GPUHealth, "readings above, XIDs and `nvmlDeviceGetNvLinkState`: what NVML knows of DCGM's watches", ""},
-		{field.P2PStatus, "`nvmlDeviceGetP2PStatus`", "with NVLink"},
-	}
 }
 
 // missingFromNVML is why a number of the catalogue is not supplied, "" if it is, is
@@ -176,23 +169,18 @@ func missingReasons() []missingReason {
 	}
 }
 
-// levelsOf are the devices that have a reading.
-func levelsOf(s supplied) string {
-	switch s.Level {
-	case field.Instance:
+// levelText names the devices that have a reading.
+func levelText(l field.Level) string {
+	if l == field.Instance {
 		return "gpu, instance"
-	case field.Link:
-		return "link"
-	case field.VGPU:
-		return "vgpu"
 	}
-	return "gpu"
+	return l.String()
 }
 
 // callText names the calls of a reading, each once, with what they ask for.
-func callText(r supplied) string {
+func callText(r *reading) string {
 	var out []string
-	for _, t := range r.Terms {
+	for _, t := range r.terms {
 		if s := termText(t); !slices.Contains(out, s) {
 			out = append(out, s)
 		}
@@ -204,18 +192,22 @@ func callText(r supplied) string {
 	return strings.Join(out, " + ")
 }
 
-func termText(t suppliedTerm) string {
-	if t.Field {
-		return "field " + strconv.Itoa(int(t.Args[0])) + scopeText(t.Args[1])
+func termText(t term) string {
+	if t.call == getFieldValues {
+		return "field " + strconv.Itoa(int(t.arg[0])) + scopeText(t.arg[1])
 	}
-	text := "`" + strings.Join(t.Symbols, "` or `") + "`"
-	switch len(t.Args) {
+	var names []string
+	for _, g := range *t.call {
+		names = append(names, "`"+g.symbol+"`")
+	}
+	text := strings.Join(names, " or ")
+	switch (*t.call)[0].args {
 	case 1:
-		text += fmt.Sprintf(" (%d)", t.Args[0])
+		text += fmt.Sprintf(" (%d)", t.arg[0])
 	case 2: // of a link
-		text += fmt.Sprintf(" (%s, %d)", strings.TrimPrefix(scopeText(t.Args[0]), " of "), t.Args[1])
+		text += fmt.Sprintf(" (%s, %d)", strings.TrimPrefix(scopeText(t.arg[0]), " of "), t.arg[1])
 	case 3:
-		text += fmt.Sprintf(" (%d, %d, %d)", t.Args[0], t.Args[1], t.Args[2])
+		text += fmt.Sprintf(" (%d, %d, %d)", t.arg[0], t.arg[1], t.arg[2])
 	}
 	return text
 }
@@ -232,29 +224,28 @@ func scopeText(scope uint32) string {
 	return " of link " + strconv.Itoa(int(scope))
 }
 
-// conversionOf says what becomes of NVML's value.
-func conversionOf(r supplied, d *field.Descriptor) string {
-	text := r.Convert
+// conversionText says what becomes of NVML's value.
+func conversionText(r *reading, d *field.Descriptor) string {
+	text, factor := string(r.how), ""
 	switch {
-	case text == "" && len(r.Terms) > 1:
+	case text == "" && len(r.terms) > 1:
 		text = "sum"
 	case strings.HasPrefix(text, "growth per second"): // the call says whether in 64 bits
 		text = "growth per second"
-	case strings.HasPrefix(text, "used ÷") && len(r.Terms) == 2:
+	case strings.HasPrefix(text, "used ÷") && len(r.terms) == 2:
 		text = "used ÷ total"
 	}
-	factor := ""
-	if r.Mul != 0 {
-		factor += "× " + plain(r.Mul) + " "
+	if r.mul != 0 {
+		factor += "× " + plain(r.mul) + " "
 	}
-	if r.Div != 0 {
-		factor += "÷ " + plain(r.Div) + " "
+	if r.div != 0 {
+		factor += "÷ " + plain(r.div) + " "
 	}
 	if factor = strings.TrimSpace(factor); factor != "" && text != "" {
 		text += ", "
 	}
 	text += factor
-	if r.Div != 0 && d.Kind == field.Int64 {
+	if r.div != 0 && d.Kind == field.Int64 {
 		text += ", whole"
 	}
 	return text
@@ -291,103 +282,3 @@ const docsProcessesTail = `
 * **Which are seen**: those of the exporter's PID namespace, so it needs the host's (` + "`hostPID: true`" + `); the 64 of a device with the most memory.
 * **Cost**: four calls a second and device, and a child process of some 35 MB.
 `
-
-// supplied says how the collector supplies a field, for the documentation. A field can
-// be supplied in several ways, and by several readings: a device uses the first that it
-// has.
-type supplied struct {
-	Field   field.ID
-	Kind    suppliedKind
-	Level   field.Level // of readings; what an instance has, its GPU has, too
-	Terms   []suppliedTerm
-	Convert string  // what becomes of the terms; "" their sum
-	Mul     float64 // and then × Mul ÷ Div; 0: neither
-	Div     float64
-	Metric  uint32 // of GPM
-	PerLink bool   // Metric is that of link 0
-	Label   collector.Label
-	Driver  int    // branch of the first driver; 0 if all supported ones have it
-	GPUs    string // which have it, as far as it is documented; "" all
-	Note    string // what differs from DCGM, and why
-}
-
-// suppliedTerm is one result of a call.
-type suppliedTerm struct {
-	Symbols []string // names of the function, newest first
-	Field   bool     // it is nvmlDeviceGetFieldValues; arguments are the field and its scope
-	Args    []uint32
-}
-
-// suppliedKind is what supplies a field.
-type suppliedKind int
-
-// Kinds. XIDs, health and peers, which have a part each, are not among what supplies lists.
-const (
-	suppliedReading   suppliedKind = iota // a call on each tick that is due
-	suppliedProfiling                     // GPM
-	suppliedLabel                         // a text, which only rows of type label can show
-)
-
-// supplies lists what the collector supplies, by kind: readings by ascending field, in
-// order of preference.
-func supplies() []supplied {
-	var out []supplied
-	for _, r := range allReadings() {
-		s := supplied{
-			Field: r.id, Kind: suppliedReading, Level: r.levelOf(), Convert: string(r.how), Mul: r.mul, Div: r.div,
-			Label: r.label, Driver: sinceSupported(r.since), GPUs: r.boards, Note: r.note,
-		}
-		for _, t := range r.terms {
-			s.Terms = append(s.Terms, t.supplied())
-		}
-		out = append(out, s)
-	}
-	slices.SortStableFunc(out, func(a, b supplied) int { return int(a.Field) - int(b.Field) })
-	for _, p := range profilings() {
-		out = append(out, supplied{
-			Field: p.id, Kind: suppliedProfiling, Metric: p.metric, PerLink: p.perLink, Mul: p.scale, Driver: sinceSupported(p.since),
-		})
-	}
-	for _, id := range textFacts() {
-		out = append(out, supplied{Field: id, Kind: suppliedLabel})
-	}
-	return out
-}
-
-func (t term) supplied() suppliedTerm {
-	out := suppliedTerm{Field: t.call == getFieldValues, Args: t.arg[:(*t.call)[0].args]}
-	if out.Field {
-		out.Args = t.arg[:2]
-	}
-	for _, g := range *t.call {
-		out.Symbols = append(out.Symbols, g.symbol)
-	}
-	return out
-}
-
-// sinceSupported is the branch of a driver, 0 if it is not newer than the oldest.
-func sinceSupported(branch int) int {
-	if branch <= oldestDriver {
-		return 0
-	}
-	return branch
-}
-
-// processCall is a function that the collector nvml-processes calls.
-type processCall struct {
-	What, Symbol string
-	Driver       int // branch of the first driver; 0 if all supported ones have it
-}
-
-// processCallList lists them. It is for the documentation.
-func processCallList() (out []processCall) {
-	for call, what := range [numAsks]string{
-		listCompute: "processes with a compute context", listGraphics: "with a graphics context", listMPS: "clients of MPS", askBusy: "how busy each is",
-	} {
-		for _, g := range processCalls[call] {
-			out = append(out, processCall{what, g.symbol, sinceSupported(g.since)})
-			what = "the same"
-		}
-	}
-	return out
-}

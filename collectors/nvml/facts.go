@@ -27,26 +27,22 @@ func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) 
 		return
 	}
 	at := map[int]*gpu{}
-	var ask []int
+	var indexes []int
 	for _, g := range gpus {
 		if g.err == nil {
-			at[g.index], ask = g, append(ask, g.index)
+			at[g.index], indexes = g, append(indexes, g.index)
 		}
 	}
-	facts := make(map[int]*[][]collector.Label)
-	for _, i := range ask {
-		facts[i] = new([][]collector.Label)
-	}
 	lib := c.lib // abandoned calls still use it
-	ended := c.pending.ask(ctx, ask, func(i int) { *facts[i] = factReader{lib, at[i]}.facts(labels) }, nil)
-	for _, i := range ask {
-		g := at[i]
-		if !ended[i] {
+	facts := askEach(ctx, c.pending, indexes, func(i int) [][]collector.Label { return factReader{lib, at[i]}.facts(labels) }, nil)
+	for i, g := range at {
+		f := facts[i]
+		if f == nil {
 			c.gpus.silence(g)
 			continue
 		}
-		g.device.Facts = (*facts[i])[0]
-		for j, f := range (*facts[i])[1:] {
+		g.device.Facts = f[0]
+		for j, f := range f[1:] {
 			g.instances[j].device.Facts = f
 		}
 	}

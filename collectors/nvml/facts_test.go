@@ -113,16 +113,6 @@ func TestFactsThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestFactsAreText(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	n.Set(0, "vbios", "96.00\xff")
-	for _, l := range describe(t, n)[nvmltest.UUID(0)] {
-		if l.Name == "DCGM_FI_DEV_VBIOS_VERSION" && l.Value != "96.00\uFFFD" {
-			t.Errorf("got %q", l.Value)
-		}
-	}
-}
-
 // TestFactsHang: a GPU that hangs then is one that does not answer.
 func TestFactsHang(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})

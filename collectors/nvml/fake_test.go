@@ -73,6 +73,14 @@ func answersNumber(v float64, code nvml.Return) func([3]uint32) ([]float64, nvml
 	return func([3]uint32) ([]float64, nvml.Return) { return []float64{v}, code }
 }
 
+// bind binds fields of a device alone.
+func bind(t *testing.T, d device, ids ...field.ID) part {
+	t.Helper()
+	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained())
+	must(t, err)
+	return p
+}
+
 // sampleAllOf samples all columns of a part.
 func sampleAllOf(p part) ([]float64, error) {
 	row := slices.Repeat([]float64{math.NaN()}, len(p.columns()))
@@ -93,10 +101,7 @@ func TestReadingsOfAFake(t *testing.T) {
 		},
 		fields: map[uint32]float64{82: 60},
 	}
-	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(250, 251, 252, 254, 155, 156, 140, 150), nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := bind(t, d, 250, 251, 252, 254, 155, 156, 140, 150)
 	f := func(when string, calls int, want map[field.ID]float64) {
 		t.Helper()
 		d.made = 0
@@ -125,10 +130,7 @@ func TestReadingsOfAFake(t *testing.T) {
 func TestThroughputThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: answersNumber(1000, nvml.SUCCESS)}}
-		p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200), nil, unexplained())
-		if err != nil || len(p.columns()) != 1 {
-			t.Fatalf("%v", err)
-		}
+		p := bind(t, d, 200)
 		for range 3 {
 			if _, err := sampleAllOf(p); err != nil {
 				t.Error(err)
@@ -137,6 +139,7 @@ func TestThroughputThatHangs(t *testing.T) {
 			synctest.Wait()
 		}
 		d.hang = make(chan struct{})
+		var err error
 		for range 3 { // the first asks for the measurement that hangs
 			_, err = sampleAllOf(p)
 			time.Sleep(staleThroughput)

@@ -269,13 +269,6 @@ func TestProfilingOfOlderGPUs(t *testing.T) {
 	f(nvmltest.Config{Preset: "t4", GPUs: 1}, "DCGM_FI_DEV_GPU_TEMP, gauge, a\n", "none was noted")
 }
 
-func TestProfilingWithoutSymbols(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
-	wantNoProfiling(t, nvmltest.Config{GPUs: 1, Driver: "470"}, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", "driver 470.256.02 has no GPM")
-}
-
 // TestProfilings: the table agrees with the catalogue.
 func TestProfilings(t *testing.T) {
 	metrics := map[uint32]field.ID{}

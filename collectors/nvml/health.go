@@ -287,7 +287,7 @@ func (r *boundRule) evaluate(row []float64, now time.Time) float64 {
 	for i := range r.in {
 		worst = max(worst, r.condition.Evaluate(&r.states[i], r.in[i], now))
 	}
-	return [...]float64{math.NaN(), healthPass, r.result}[worst]
+	return [...]float64{rules.Silent: math.NaN(), rules.Well: healthPass, rules.Between: healthPass, rules.Unwell: r.result}[worst]
 }
 
 func (p *healthPart) calls() []collector.CallCost {

@@ -54,10 +54,8 @@ func (p *stubPart) close()                      { p.closed++ }
 // watches returns what a row says, by watch.
 func watches(t *testing.T, p part) map[string]string {
 	t.Helper()
-	row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
-	if err := p.sample(row, due); err != nil {
-		t.Fatal(err)
-	}
+	row, err := sampleAllOf(p)
+	must(t, err)
 	out := map[string]string{}
 	for i, c := range p.columns() {
 		if math.IsNaN(row[i]) {

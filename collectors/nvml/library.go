@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -27,10 +26,11 @@ type library struct {
 	file os.FileInfo // the file at path when it was loaded
 	dl   *dl.Library // the same library, for addresses
 
-	current atomic.Pointer[versions] // of the newest initialisation; nil before the first
+	// has reports whether the library defines a symbol. go-nvml binds at the first call, and the loader ends the process
+	// if the symbol is missing, so every call that a supported driver may lack is checked first.
+	has func(symbol string) bool
 
-	mu      sync.Mutex
-	symbols map[string]bool // results of earlier lookups
+	current atomic.Pointer[versions] // of the newest initialisation; nil before the first
 }
 
 // versions holds the versions of driver and NVML: "550.54.15", "12.550.54.15".
@@ -41,19 +41,6 @@ func (l *library) versions() versions {
 		return *v
 	}
 	return versions{}
-}
-
-// has reports whether the library defines a symbol. go-nvml binds at the first call, and the loader ends the process if
-// the symbol is missing, so every call that a supported driver may lack is checked first.
-func (l *library) has(symbol string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	found, known := l.symbols[symbol]
-	if !known {
-		found = l.dl.Has(symbol)
-		l.symbols[symbol] = found
-	}
-	return found
 }
 
 // hasAll reports whether the library defines all of the symbols.
@@ -173,9 +160,6 @@ func load(o Options) (*library, error) {
 		if err == nil {
 			if err = l.bind(); err == nil {
 				o.Log.Info("library loaded", zap.String("file", l.path), zap.String("driver", l.versions().driver))
-				if lacks := slices.DeleteFunc(symbols(), l.has); len(lacks) > 0 {
-					o.Log.Debug("driver lacks functions; the fields that need them are absent", zap.Strings("lacks", lacks))
-				}
 				return l, nil
 			}
 		}
@@ -195,7 +179,7 @@ func try(h driver.Host, name string) (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &library{path: d.Path(), dl: d, symbols: make(map[string]bool)}
+	l := &library{path: d.Path(), dl: d, has: d.Has}
 	if l.file, err = os.Stat(l.path); err == nil {
 		err = l.check(h)
 	}

@@ -25,21 +25,17 @@ func at(n *nvmltest.Node) Options {
 	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: eventually.Patience}
 }
 
-// listOf parses a counters CSV.
-func listOf(t *testing.T, csv string) field.List {
-	t.Helper()
-	list, problems, err := field.Parse(strings.NewReader(csv), field.ParseOptions{})
-	if err != nil {
-		t.Fatalf("%v %v", err, problems)
-	}
-	return list
-}
-
-// open opens a collector, which the end of the test closes.
+// open opens a collector with a list of one field.
 func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 	t.Helper()
+	return openList(t, o, temperature(t))
+}
+
+// openList opens a collector, which the end of the test closes.
+func openList(t testing.TB, o Options, list field.List) (*Collector, []collector.Source) {
+	t.Helper()
 	c := New(o)
-	sources, err := c.Open(t.Context(), temperature(t))
+	sources, err := c.Open(t.Context(), list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +48,10 @@ func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 }
 
 // sampleAll takes a row of each source.
-func sampleAll(t *testing.T, sources []collector.Source) (rows [][]float64) {
+func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 	t.Helper()
 	for _, s := range sources {
-		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
-		for i := range due {
-			due[i] = true
-		}
+		row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
 		if err := s.Sample(row, due); err != nil {
 			t.Errorf("Sample: %v", err)
 		}
@@ -143,7 +136,7 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	n.Return(nvmltest.Host, "nvmlSystemGetDriverVersion", "DRIVER_NOT_LOADED")
 	f(nil, "being loaded or unloaded")
 	n.Clear(nvmltest.Host)
-	nodes(t, n, func(dev string) { must(t, os.Remove(filepath.Join(dev, "nvidiactl"))) })
+	must(t, os.Remove(filepath.Join(n.Root(), "dev/nvidiactl")))
 	n.Return(nvmltest.Host, "nvmlInitWithFlags", "UNKNOWN")
 	f(nil, "there is no "+filepath.Join(n.Root(), "dev/nvidiactl"), "nvidia-modprobe")
 	n.Clear(nvmltest.Host)
@@ -158,26 +151,11 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func nodes(t *testing.T, n *nvmltest.Node, f func(dev string)) {
-	t.Helper()
-	f(filepath.Join(n.Root(), "dev"))
-}
-
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-func TestNoGPUs(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	n.Remove(0)
-	_, err := New(at(n)).Open(t.Context(), temperature(t))
-	if !errors.Is(err, collector.ErrNoDevices) {
-		t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
-	}
-	mustHold(t, n, false)
 }
 
 func TestFieldsThatNoGPUHasKeepNothingOpen(t *testing.T) {
@@ -237,26 +215,6 @@ func TestDriverThatIsUpgraded(t *testing.T) {
 	must(t, os.Remove(o.Library))
 	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) {
 		t.Errorf("there is no other library: %v", err)
-	}
-}
-
-// TestTheNextCandidate: one that is of no use does not stop the search.
-func TestTheNextCandidate(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	o := at(n)
-	o.Library, o.withoutLoader = "", true
-	bad := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(bad, driver.Soname), []byte("\x7fELF\x01 and no more"), 0o600))
-	gone := t.TempDir()
-	good := filepath.Dir(n.Install(filepath.Join(t.TempDir(), driver.Soname)))
-	o.DriverRoots = []string{bad, gone, good}
-	c, sources := open(t, o)
-	sampleAll(t, sources)
-	if want := filepath.Join(good, driver.Soname); c.lib.path != want {
-		t.Errorf("loaded %s, want %s", c.lib.path, want)
 	}
 }
 
@@ -323,17 +281,4 @@ func TestAFailedOpenDuringACallThatHangs(t *testing.T) {
 	mustHold(t, n, true)
 	release()
 	eventually.True(t, "the library is closed", func() bool { return n.Held().Inits == 0 })
-}
-
-func TestLookedUpOnce(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	c, _ := open(t, at(n))
-	for range 2 {
-		if !c.lib.has("nvmlDeviceGetName") || c.lib.has("nvmlNoSuchFunction") || c.lib.hasAll("nvmlDeviceGetName", "nvmlNoSuchFunction") {
-			t.Error("has reports what is not so")
-		}
-	}
-	if v := c.lib.versions(); v.driver == "" || !slices.Contains(strings.SplitAfterN(v.nvml, ".", 2), v.driver) {
-		t.Errorf("driver %q, NVML %q", v.driver, v.nvml)
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -61,9 +60,7 @@ func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 func cellsOf(t *testing.T, p part) map[string]float64 {
 	t.Helper()
 	row, err := sampleAllOf(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := map[string]float64{}
 	for i, c := range p.columns() {
 		key := fmt.Sprintf("%d/%d", c.Device, c.Field)
@@ -147,39 +144,11 @@ func TestFlappingLinks(t *testing.T) {
 	}
 }
 
-// TestLinksOfTheSimulatedB200: links are numbered as NVML does, through the library.
-func TestLinksOfTheSimulatedB200(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{Preset: "b200-sxm", GPUs: 1, Lines: []string{"gpu * nvlink.count 36", "gpu * nvlink.five[505] 7", "gpu * nvlink.state[35] 0"}})
-	s := openReadings(t, n, "DCGM_FI_DEV_NVLINK_GET_STATE", "nvidia_nvlink_recovery_events_total", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL")[0]
-	devices := s.Devices()
-	if len(devices) != 37 {
-		t.Fatalf("%d devices, want a GPU and 36 links", len(devices))
-	}
-	for i, d := range devices[1:] {
-		if d.Label("nvlink") != fmt.Sprint(i) || !strings.HasSuffix(d.ID, "/link"+fmt.Sprint(i)) {
-			t.Errorf("link %d is %+v", i, d)
-		}
-	}
-	f := func(device int, state, events float64) {
-		t.Helper()
-		s.want(t, fmt.Sprintf("device %d", device), device, map[string]float64{
-			"DCGM_FI_DEV_NVLINK_GET_STATE": state, "nvidia_nvlink_recovery_events_total": events, "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL": noColumn,
-		})
-	}
-	f(1, 1, 0)
-	f(2, 1, 7) // field 215 of link 1
-	f(36, 0, 0)
-}
-
 // TestCountersThatMayWrap: what a counter of 32 bits says is not shown, and a wider one
 // only once it has shown that it is.
 func TestCountersThatMayWrap(t *testing.T) {
 	d := &fakeDevice{fields: map[uint32]float64{197: 1000}}
-	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200, 1009, 1091), nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
-	nan := math.NaN()
+	p := bind(t, d, 200, 1009, 1091)
 	wantCells(t, "a counter that 32 bits could hold", cellsOf(t, p), map[string]float64{"0/200": noColumn, "0/1009": nan, "0/1091": nan})
 	d.fields[197] = math.MaxUint32
 	wantCells(t, "nearly", cellsOf(t, p), map[string]float64{"0/1009": nan, "0/1091": nan})
@@ -192,8 +161,8 @@ func TestCountersThatMayWrap(t *testing.T) {
 	d.fields[197] = 5
 	cellsOf(t, p) // held back
 	wantCells(t, "after a restart of the counter", cellsOf(t, p), map[string]float64{"0/1091": 5})
-	if p, err = newReadings(d, []target{{reader: d, level: field.GPU}}, readings(200), nil, unexplained()); err != nil || p != nil {
-		t.Errorf("a throughput from a counter that may wrap: %v, %v", p, err)
+	if p := bind(t, d, 200); p != nil {
+		t.Errorf("a throughput from a counter that may wrap: %v", p)
 	}
 }
 
@@ -209,10 +178,7 @@ func TestChipToChip(t *testing.T) {
 		}
 		return float64(10*id + scope), nvml.SUCCESS
 	}}
-	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(286, 287, 1400, 1403), nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := bind(t, d, 286, 287, 1400, 1403)
 	wantCells(t, "all active", cellsOf(t, p), map[string]float64{"0/286": 1, "0/287": 1720, "0/1400": 3*2310 + 3, "0/1403": 2340})
 	state[2] = 0
 	wantCells(t, "one inactive", cellsOf(t, p), map[string]float64{"0/286": 0})

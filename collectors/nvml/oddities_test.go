@@ -10,17 +10,15 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/pkg/field"
 )
 
 // libraryWith is a library that has these symbols alone.
 func libraryWith(has ...string) *library {
-	l := &library{symbols: map[string]bool{}}
-	for _, s := range symbols() {
-		l.symbols[s] = slices.Contains(has, s)
-	}
-	return l
+	return &library{has: func(s string) bool { return slices.Contains(has, s) }}
 }
 
 // oddValues are field values as drivers should not return them.
@@ -69,7 +67,7 @@ func oddDevice() device {
 	return &handle{
 		lib: libraryWith("nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetClockInfo",
 			"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetCurrentClocksThrottleReasons",
-			"nvmlDeviceValidateInforom", "nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryInfo"),
+			"nvmlDeviceValidateInforom", "nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryAffinity", "nvmlDeviceGetMemoryInfo"),
 		Device: &mock.Device{
 			GetFieldValuesFunc:      oddValues,
 			GetPowerUsageFunc:       func() (uint32, nvml.Return) { return 0, nvml.SUCCESS },
@@ -89,7 +87,8 @@ func oddDevice() device {
 			GetCpuAffinityFunc: func(int) ([]uint, nvml.Return) {
 				return []uint{math.MaxUint, 0xffffffff, 1 << 63, 0x8000000000000001}, nvml.SUCCESS
 			},
-			GetMemoryInfoFunc: func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.SUCCESS },
+			GetMemoryAffinityFunc: func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return make([]uint, 2), nvml.SUCCESS },
+			GetMemoryInfoFunc:     func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.SUCCESS },
 		},
 	}
 }
@@ -109,16 +108,14 @@ func TestOddities(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
-	for range 2 {
-		if err := p.sample(row, due); err != nil {
-			t.Fatal(err)
-		}
-	}
 	got := map[string]float64{}
-	for i, c := range p.columns() {
-		d, _ := field.ByID(c.Field)
-		got[d.Name] = row[i]
+	for range 2 {
+		row, err := sampleAllOf(p)
+		must(t, err)
+		for i, c := range p.columns() {
+			d, _ := field.ByID(c.Field)
+			got[d.Name] = row[i]
+		}
 	}
 	want := map[string]float64{
 		"DCGM_FI_DEV_MEMORY_TEMP":                         57,
@@ -147,6 +144,10 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_CPU_AFFINITY_1":                      0xffffffff,
 		"DCGM_FI_DEV_CPU_AFFINITY_2":                      math.MinInt64,
 		"DCGM_FI_DEV_CPU_AFFINITY_3":                      nan,
+		"DCGM_FI_DEV_MEM_AFFINITY_0":                      nan, // a mask without a bit is none
+		"DCGM_FI_DEV_MEM_AFFINITY_1":                      nan,
+		"DCGM_FI_DEV_MEM_AFFINITY_2":                      nan,
+		"DCGM_FI_DEV_MEM_AFFINITY_3":                      nan,
 		"DCGM_FI_DEV_FB_TOTAL":                            nan,
 		"DCGM_FI_DEV_FB_FREE":                             nan,
 		"DCGM_FI_DEV_FB_USED":                             nan,
@@ -154,33 +155,7 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS": 1e9,
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS":   nan,
 	}
-	for name, v := range want {
-		if g, ok := got[name]; !ok {
-			t.Errorf("%s: no column, want %v", name, v)
-		} else if g != v && !(math.IsNaN(g) && math.IsNaN(v)) {
-			t.Errorf("%s: got %v, want %v", name, g, v)
-		}
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for name, v := range got {
-		if _, ok := want[name]; !ok {
-			t.Errorf("%s: a column, with %v, of what the library does not have", name, v)
-		}
-	}
-}
-
-// TestMasks: words are signed numbers, as in DCGM, and a mask without a bit is none.
-func TestMasks(t *testing.T) {
-	f := func(in []uint, want ...float64) {
-		t.Helper()
-		out := make([]float64, 4)
-		masks(out, in, nvml.SUCCESS)
-		if !slices.EqualFunc(out, want, func(a, b float64) bool { return a == b || a != a && b != b }) {
-			t.Errorf("%x: got %v, want %v", in, out, want)
-		}
-	}
-	f([]uint{math.MaxUint, 0, 0, 0}, -1, 0, 0, 0)
-	f([]uint{0, 0, 1, 0}, 0, 0, 1, 0)
-	f([]uint{1<<53 + 1, 1, 0, 0}, nan, 1, 0, 0)
-	f([]uint{0, 0, 0, 0}, nan, nan, nan, nan)
-	f(nil, nan, nan, nan, nan)
 }

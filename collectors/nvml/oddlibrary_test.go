@@ -9,32 +9,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 )
-
-// TestTextsThatAreNotUTF8: a label must be UTF-8, whatever a driver has written.
-func TestTextsThatAreNotUTF8(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb"}}})
-	n.Set(0, "name", "NVIDIA \xffH100")
-	n.Set(1, "uuid", "GPU-\xfe\xff")
-	_, sources := open(t, at(n))
-	if len(sources) != 2 {
-		t.Fatalf("%d sources", len(sources))
-	}
-	for _, s := range sources {
-		for _, d := range s.Devices() {
-			for _, text := range []string{d.ID, d.UUID, d.Model, d.Instance.UUID, d.Instance.Profile} {
-				if !utf8.ValidString(text) {
-					t.Errorf("device %+v has %q", d, text)
-				}
-			}
-		}
-	}
-}
 
 // TestSlowFieldsOfAGPUInTrouble: with a list of slow fields alone, a GPU that fails or
 // hangs answers no sample in which one is due.

@@ -46,8 +46,6 @@ type Options struct {
 	Patience time.Duration
 	// Log may be nil, which disables logging.
 	Log *zap.Logger
-
-	withoutLoader bool // for tests on machines that have a driver
 }
 
 func (o Options) withDefaults(name string) Options {
@@ -62,7 +60,7 @@ func (o Options) withDefaults(name string) Options {
 }
 
 func (o Options) host() driver.Host {
-	return driver.Host{Library: o.Library, Roots: o.DriverRoots, Root: o.Root, Getenv: o.Getenv, SkipLoader: o.withoutLoader}
+	return driver.Host{Library: o.Library, Roots: o.DriverRoots, Root: o.Root, Getenv: o.Getenv}
 }
 
 // Present reports whether the machine below root ("" for "/") seems to have an NVIDIA GPU or its driver: a device node,

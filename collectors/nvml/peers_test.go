@@ -4,7 +4,6 @@ package nvml
 
 import (
 	"math"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,10 +17,8 @@ func answers(status int) func() (int, bool) { return func() (int, bool) { return
 // p2p returns the values of a row by peer and status.
 func p2p(t *testing.T, p part) map[string]float64 {
 	t.Helper()
-	row, due := make([]float64, len(p.columns())), slices.Repeat([]bool{true}, len(p.columns()))
-	if err := p.sample(row, due); err != nil {
-		t.Fatal(err)
-	}
+	row, err := sampleAllOf(p)
+	must(t, err)
 	out := map[string]float64{}
 	for i, c := range p.columns() {
 		if !math.IsNaN(row[i]) {
@@ -81,16 +78,4 @@ func TestPeersHang(t *testing.T) {
 		}
 		p.close()
 	})
-}
-
-func TestPeersNotDue(t *testing.T) {
-	p := newPeersPart([]peer{{1, func() (int, bool) { t.Error("asked, though nothing is due"); return 0, true }}})
-	defer p.close()
-	row := slices.Repeat([]float64{42}, len(p.columns()))
-	if err := p.sample(row, make([]bool, len(row))); err != nil {
-		t.Fatal(err)
-	}
-	if slices.ContainsFunc(row, func(v float64) bool { return v != 42 }) {
-		t.Errorf("cells that are not due became %v", row)
-	}
 }

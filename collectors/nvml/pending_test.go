@@ -14,19 +14,13 @@ import (
 
 func TestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ran atomic.Int64
 		start := time.Now()
-		ended := (&pending{patience: 5 * time.Second}).ask(t.Context(), []int{0, 1, 2, 3, 4, 5, 6, 7}, func(i int) {
+		ended := askEach(t.Context(), &pending{patience: 5 * time.Second}, []int{0, 1, 2, 3, 4, 5, 6, 7}, func(i int) int {
 			time.Sleep(time.Duration(i) * time.Second) // one after the other, as a driver attaches
-			ran.Add(1)
+			return i
 		}, func(i int) { t.Errorf("%d is late", i) })
-		for i := range 8 {
-			if !ended[i] {
-				t.Errorf("%d did not end", i)
-			}
-		}
-		if took := time.Since(start); took != 7*time.Second || ran.Load() != 8 {
-			t.Errorf("took %v for %d calls, want 7s for 8", took, ran.Load())
+		if took := time.Since(start); took != 7*time.Second || len(ended) != 8 || ended[7] != 7 {
+			t.Errorf("took %v for %v, want 7s for 8 calls", took, ended)
 		}
 	})
 }
@@ -38,26 +32,28 @@ func TestPendingHangs(t *testing.T) {
 		var late atomic.Int64
 		start := time.Now()
 		p := &pending{patience: 5 * time.Second}
-		ended := p.ask(t.Context(), []int{0, 1, 2, 3}, func(i int) {
+		ended := askEach(t.Context(), p, []int{0, 1, 2, 3}, func(i int) int {
 			switch i {
 			case 1, 2:
 				<-release
 			case 3:
 				time.Sleep(time.Second)
 			}
+			return i
 		}, func(i int) { late.Add(int64(i)) })
-		if diff := cmp.Diff(map[int]bool{0: true, 3: true}, ended); diff != "" {
+		if diff := cmp.Diff(map[int]int{0: 0, 3: 3}, ended); diff != "" {
 			t.Errorf("ended (-want +got):\n%s", diff)
 		}
 		if took := time.Since(start); took != 6*time.Second {
 			t.Errorf("took %v, want 6s", took)
 		}
-		again := p.ask(t.Context(), []int{0, 1}, func(i int) {
+		again := askEach(t.Context(), p, []int{0, 1}, func(i int) int {
 			if i == 1 {
 				t.Error("asked again during a call")
 			}
+			return i
 		}, nil)
-		if diff := cmp.Diff(map[int]bool{0: true}, again); diff != "" || !p.has(1) || p.has(0) {
+		if diff := cmp.Diff(map[int]int{0: 0}, again); diff != "" || !p.has(1) || p.has(0) {
 			t.Errorf("ended the second time (-want +got):\n%s", diff)
 		}
 		close(release)
@@ -75,7 +71,7 @@ func TestPendingEndsWithItsContext(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
 		start := time.Now()
-		ended := (&pending{patience: time.Minute}).ask(ctx, []int{0}, func(int) { <-release }, nil)
+		ended := askEach(ctx, &pending{patience: time.Minute}, []int{0}, func(int) bool { <-release; return true }, nil)
 		if took := time.Since(start); ended[0] || took != time.Second {
 			t.Errorf("ended %v after %v, want false after 1s", ended, took)
 		}

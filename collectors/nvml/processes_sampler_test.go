@@ -114,23 +114,3 @@ func TestProcessesThroughTheSampler(t *testing.T) {
 	}
 	awaitProcesses(t, "resumed", s, counts{a: 0, b: 1, c: 1}, states{a: up, b: up, c: up})
 }
-
-// BenchmarkProcesses: a GPU with so many processes, in one crossing.
-func BenchmarkProcesses(b *testing.B) {
-	for _, count := range []int{0, 8, 64} {
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			n := nvmltest.New(b, nvmltest.Config{GPUs: 1})
-			var list []nvmltest.Process
-			for i := range count {
-				list = append(list, nvmltest.Process{PID: 1 + i, Memory: uint64(i), SM: "1"})
-			}
-			n.SetProcesses(0, list...)
-			s := openProcesses(b, n)[0]
-			s.sample(b)
-			b.ReportAllocs()
-			for b.Loop() {
-				s.sample(b)
-			}
-		})
-	}
-}

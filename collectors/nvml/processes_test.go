@@ -12,7 +12,6 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"go.uber.org/goleak"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
@@ -184,8 +183,7 @@ func TestProcessesOfInstances(t *testing.T) {
 		t.Errorf("%d calls that MIG does not serve", calls)
 	}
 	n.SetMIG(0, "7g.80gb")
-	part := s.Source.(*source).parts[0].part.(*watchPart)
-	part.now = func() time.Time { return time.Now().Add(watchEvery) }
+	partOf[*watchPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
 	if err := s.Sample(s.row, s.due); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
 	}
@@ -315,62 +313,6 @@ func TestProcessCalls(t *testing.T) {
 	}
 	if len(calls) != 5 { // and that of the instances
 		t.Errorf("%d kinds of calls: %v", len(calls), calls)
-	}
-}
-
-// TestProcessesNextToTheOther: both collectors live in one process, and leave nothing.
-func TestProcessesNextToTheOther(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
-	before := n.Held() // by calls that tests have abandoned
-	other, c := New(at(n)), NewProcesses(at(n))
-	if c.Name() != "nvml-processes" || other.Name() != "nvml" {
-		t.Errorf("names %q, %q", c.Name(), other.Name())
-	}
-	if _, err := other.Open(t.Context(), temperature(t)); err != nil {
-		t.Fatal(err)
-	}
-	sources, err := c.Open(t.Context(), temperature(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if changed, err := c.Rescan(t.Context()); changed || err != nil {
-		t.Errorf("Rescan = %v, %v", changed, err)
-	}
-	if err := other.Close(); err != nil {
-		t.Error(err)
-	}
-	row, due := make([]float64, collector.ProcessWidth), make([]bool, collector.ProcessWidth)
-	due[0] = true
-	if err := sources[0].Sample(row, due); err != nil || row[0] != 0 {
-		t.Errorf("after the other is closed: count %v, %v", row[0], err)
-	}
-	for range 2 {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if held := n.Held(); held != before {
-		t.Errorf("held: %+v, before: %+v", held, before)
-	}
-	if open := n.OpenFiles(0); len(open) > 0 {
-		t.Errorf("open: %v", open)
-	}
-}
-
-// TestProcessesOfAGPUThatHangs: its own source alone.
-func TestProcessesOfAGPUThatHangs(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
-	s := openProcesses(t, n)
-	release := n.Hang(0, nvmltest.Every)
-	done := make(chan error)
-	go func() { done <- s[0].Sample(s[0].row, s[0].due) }()
-	n.WaitHanging(1)
-	s[1].sample(t)
-	s[1].want(t, "the other", 0, all())
-	release()
-	if err := <-done; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -41,29 +41,14 @@ type taken struct {
 // openReadings opens the collector on a node; it answers one taker for each GPU.
 func openReadings(t testing.TB, n *nvmltest.Node, names ...string) []*taken {
 	t.Helper()
-	list, _, err := field.Parse(strings.NewReader(csvOf(names)), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := listOf(t, csvOf(names))
 	if len(list.Fields) != len(names) {
 		t.Fatalf("a list of %d names has %d fields", len(names), len(list.Fields))
 	}
-	c := New(at(n))
-	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	_, sources := openList(t, at(n), list)
 	out := make([]*taken, len(sources))
 	for i, s := range sources {
-		out[i] = &taken{s, make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))}
-		for j := range out[i].row {
-			out[i].row[j] = math.NaN()
-		}
+		out[i] = &taken{s, slices.Repeat([]float64{nan}, len(s.Columns())), make([]bool, len(s.Columns()))}
 	}
 	return out
 }
@@ -85,11 +70,6 @@ func (s *taken) want(t *testing.T, when string, device int, want map[string]floa
 	if err := s.sample(); err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	s.compare(t, when, device, want)
-}
-
-func (s *taken) compare(t *testing.T, when string, device int, want map[string]float64) {
-	t.Helper()
 	got := map[string]float64{}
 	for name := range want {
 		got[name] = noColumn
@@ -211,6 +191,22 @@ func TestUnsupported(t *testing.T) {
 			t.Errorf("%s is called %d times a tick on a board that has none of it", f, calls)
 		}
 	}
+}
+
+// partOf returns the part of a type in a source, which must have one.
+func partOf[T part](s collector.Source) (out T) {
+	switch t := s.(type) {
+	case *taken:
+		s = t.Source
+	case *processRig:
+		s = t.Source
+	}
+	for _, p := range s.(*source).parts {
+		if found, ok := p.part.(T); ok {
+			out = found
+		}
+	}
+	return out
 }
 
 // value is the newest of a GPU's field, -1 if it has no column.

@@ -3,26 +3,12 @@
 package nvml
 
 import (
-	"math"
 	"strings"
 	"testing"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector/collectortest"
 )
-
-// reasonsCSV are fields that A100s of driver 470 have no value of, each for another reason.
-const reasonsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, t
-DCGM_FI_DEV_FAN_SPEED, gauge, f
-DCGM_FI_DEV_GPU_TEMP_LIMIT, gauge, m
-DCGM_FI_DEV_POWER_USAGE, gauge, p
-DCGM_FI_DEV_GPU_UTIL, gauge, u
-DCGM_FI_PROF_SM_ACTIVE, gauge, s
-DCGM_FI_DEV_POWER_USAGE_INSTANT, gauge, i
-DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, gauge, n
-DCGM_FI_DEV_DIAG_MEMORY_RESULT, gauge, d
-amd_gpu_voltage_volts, gauge, v
-`
 
 // TestReasons: what the library lacks, what the GPU lacks, what others have, and what is
 // blank now, each with its reason.
@@ -31,23 +17,12 @@ func TestReasons(t *testing.T) {
 		return
 	}
 	n := nvmltest.New(t, nvmltest.Config{Preset: "a100-sxm", GPUs: 1, Driver: "470"})
-	c := New(Options{Library: n.Library(), Root: n.Root()})
-	sources, err := c.Open(t.Context(), listOf(t, reasonsCSV))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s := sources[0]
+	s := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FAN_SPEED", "DCGM_FI_DEV_GPU_TEMP_LIMIT", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL",
+		"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_DIAG_MEMORY_RESULT", "amd_gpu_voltage_volts")[0]
 	f := func(name, want string) {
 		t.Helper()
-		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
-		for i := range due {
-			row[i], due[i] = math.NaN(), true
-		}
-		if err := s.Sample(row, due); err != nil {
-			t.Fatal(err)
-		}
-		if got := collectortest.ReasonOf(t, s, row, 0, name); !strings.HasPrefix(got, want) || want == "" && got != "" {
+		must(t, s.sample())
+		if got := collectortest.ReasonOf(t, s.Source, s.row, 0, name); !strings.HasPrefix(got, want) || want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -75,20 +50,11 @@ func TestReasonsOfGPM(t *testing.T) {
 	f := func(preset string, want ...string) {
 		t.Helper()
 		n := nvmltest.New(t, nvmltest.Config{Preset: preset, GPUs: 1})
-		c := New(Options{Library: n.Library(), Root: n.Root()})
-		sources, err := c.Open(t.Context(), listOf(t, "DCGM_FI_PROF_SM_ACTIVE, gauge, s\nDCGM_FI_DEV_GPU_TEMP, gauge, t\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		_, sources := openList(t, at(n), listOf(t, csvOf([]string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_GPU_TEMP"})))
 		for i, want := range want {
 			if i == 1 {
 				n.Return(0, "nvmlGpmSampleGet", "NO_PERMISSION")
-				for _, p := range sources[0].(*source).parts {
-					if gpm, ok := p.part.(*gpmPart); ok {
-						gpm.groups[0].sampled = false // not to wait for the time between two samples
-					}
-				}
+				partOf[*gpmPart](sources[0]).groups[0].sampled = false // not to wait for the time between two samples
 			}
 			row := sampleAll(t, sources)[0]
 			if got := collectortest.ReasonOf(t, sources[0], row, 0, "DCGM_FI_PROF_SM_ACTIVE"); !strings.HasPrefix(got, want) {

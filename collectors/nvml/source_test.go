@@ -101,11 +101,7 @@ func TestVGPUs(t *testing.T) {
 	if err := s.sample(); err != nil {
 		t.Errorf("right after: %v", err)
 	}
-	for _, p := range s.Source.(*source).parts {
-		if v, ok := p.part.(*watchPart); ok {
-			v.now = func() time.Time { return time.Now().Add(watchEvery) }
-		}
-	}
+	partOf[*watchPart](s).now = func() time.Time { return time.Now().Add(watchEvery) }
 	if err := s.sample(); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("with a third: got %v, want %v", err, collector.ErrColumnsChanged)
 	}
@@ -147,18 +143,10 @@ func TestAllocations(t *testing.T) {
 // TestThroughput: where there is no counter of PCIe traffic, a slow call measures
 // it, in the background.
 func TestThroughput(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	there := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, there) }) // after the collector is closed
 	n := nvmltest.New(t, nvmltest.Config{Preset: "gtx1080", Lines: []string{"gpu * pcie.tx 1000 * (1 + 0 * t)", "gpu * pcie.rx 700"}})
-	c := New(at(n))
-	list, _, err := field.Parse(strings.NewReader(csvOf([]string{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "DCGM_FI_DEV_GPU_TEMP"})), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &taken{sources[0], []float64{nan, nan, nan}, make([]bool, 3)}
+	s := openReadings(t, n, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "DCGM_FI_DEV_GPU_TEMP")[0]
 	want := func(when string, tx, rx float64) {
 		t.Helper()
 		s.want(t, when, 0, map[string]float64{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT": tx, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": rx})
@@ -192,9 +180,6 @@ func TestThroughput(t *testing.T) {
 
 	n.Return(0, "nvmlDeviceGetPcieThroughput", "GPU_IS_LOST")
 	eventually.True(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestStaleThroughput: an old measurement is blank, unless it is what the sample
@@ -227,31 +212,14 @@ func TestHangsWhenBound(t *testing.T) {
 	o := at(n)
 	o.Patience = 500 * time.Millisecond
 	list := listOf(t, csvOf([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"}))
-	c := New(o)
-	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
+	_, sources := openList(t, o, list)
+	for i, row := range sampleAll(t, []collector.Source{sources[0], sources[2]}) {
+		if len(row) != 2 {
+			t.Errorf("well GPU %d: %d columns", i, len(row))
+		}
 	}
-	defer func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	for i, s := range sources {
-		row, due := make([]float64, len(s.Columns())), make([]bool, len(s.Columns()))
-		for j := range due {
-			due[j] = true
-		}
-		err := s.Sample(row, due)
-		if i == 1 {
-			if !errors.Is(err, errHangs) || len(row) != 0 || len(s.Devices()) != 1 {
-				t.Errorf("the GPU that hangs: %v, %d columns, %d devices", err, len(row), len(s.Devices()))
-			}
-			continue
-		}
-		if err != nil || len(row) != 2 {
-			t.Errorf("GPU %d: %v, %d columns", i, err, len(row))
-		}
+	if err := sources[1].Sample(nil, nil); !errors.Is(err, errHangs) || len(sources[1].Columns()) != 0 || len(sources[1].Devices()) != 1 {
+		t.Errorf("the GPU that hangs: %v, %d columns, %d devices", err, len(sources[1].Columns()), len(sources[1].Devices()))
 	}
 	release()
 	eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
@@ -267,43 +235,6 @@ func TestLostWhenBound(t *testing.T) {
 	}
 	if err := sources[1].sample(); !errors.Is(err, collector.ErrDeviceLost) || len(sources[1].Columns()) != 0 {
 		t.Errorf("the lost GPU: %v, %d columns", err, len(sources[1].Columns()))
-	}
-}
-
-// TestReadingsWithoutSymbols: without all that a supported driver can lack, and more,
-// nothing ends the process and the rest is there.
-func TestReadingsWithoutSymbols(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
-	var without []string
-	for _, r := range allReadings() {
-		for _, g := range *r.call() {
-			if !slices.Contains(required[:], g.symbol) && g.symbol != "nvmlDeviceGetTemperature" {
-				without = append(without, g.symbol)
-			}
-		}
-	}
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Without: without})
-	s := openReadings(t, n, tabled()...)[0]
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, c := range s.Columns() {
-		d, _ := field.ByID(c.Field)
-		got = append(got, d.Name)
-	}
-	for _, name := range got {
-		d, _, _ := field.ByName(name)
-		if c := byField()[d.ID][0].call(); c != getTemperature && !slices.Contains(required[:], c.name()) {
-			if _, profiled := profilingOf(d.ID); !profiled {
-				t.Errorf("a column of %s without %s", name, c.name())
-			}
-		}
-	}
-	if !slices.Contains(got, "DCGM_FI_DEV_GPU_TEMP") {
-		t.Errorf("no temperature: %q", got)
 	}
 }
 
@@ -376,13 +307,4 @@ func TestSourceOfParts(t *testing.T) {
 	f(collector.ErrDeviceLost, false)
 	f(collector.ErrOutdated, false)
 	f(collector.ErrColumnsChanged, false)
-}
-
-// TestNothingToAsk: a part of nothing is none.
-func TestNothingToAsk(t *testing.T) {
-	odd := oddDevice()
-	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, readings(150, field.P2PStatus), nil, unexplained())
-	if p != nil || err != nil {
-		t.Errorf("got %v, %v", p, err)
-	}
 }

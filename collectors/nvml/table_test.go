@@ -52,47 +52,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestShippedRows: of what dcgm-exporter's files ask for, the table or another
-// part has everything.
-func TestShippedRows(t *testing.T) {
-	for _, name := range strings.Fields(`SM_CLOCK MEM_CLOCK MEMORY_TEMP GPU_TEMP POWER_USAGE TOTAL_ENERGY_CONSUMPTION PCIE_REPLAY_COUNTER GPU_UTIL
-		MEM_COPY_UTIL ENC_UTIL DEC_UTIL FB_FREE FB_USED FB_RESERVED UNCORRECTABLE_REMAPPED_ROWS CORRECTABLE_REMAPPED_ROWS ROW_REMAP_FAILURE
-		NVLINK_BANDWIDTH_TOTAL VGPU_LICENSE_STATUS POWER_VIOLATION THERMAL_VIOLATION SYNC_BOOST_VIOLATION BOARD_LIMIT_VIOLATION LOW_UTIL_VIOLATION
-		RELIABILITY_VIOLATION ECC_SBE_VOL_TOTAL ECC_DBE_VOL_TOTAL ECC_SBE_AGG_TOTAL ECC_DBE_AGG_TOTAL RETIRED_SBE RETIRED_DBE RETIRED_PENDING
-		NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL NVLINK_CRC_DATA_ERROR_COUNT_TOTAL NVLINK_REPLAY_ERROR_COUNT_TOTAL NVLINK_RECOVERY_ERROR_COUNT_TOTAL NVLINK_BANDWIDTH_L0`) {
-		d, _, ok := field.ByName("DCGM_FI_DEV_" + name)
-		if !ok || len(byField()[d.ID]) == 0 {
-			t.Errorf("DCGM_FI_DEV_%s is not in the table", name)
-		}
-	}
-}
-
-func TestFirstDriver(t *testing.T) {
-	f := func(name string, row, want int) {
-		t.Helper()
-		d, _, _ := field.ByName(name)
-		if got := byField()[d.ID][row].since; got != want {
-			t.Errorf("%s, row %d: driver %d, want %d", name, row, got, want)
-		}
-	}
-	f("DCGM_FI_DEV_FB_USED", 0, 0)
-	f("DCGM_FI_DEV_FB_RESERVED", 0, 510)
-	f("DCGM_FI_DEV_FB_USED_PERCENT", 0, 510)
-	f("DCGM_FI_DEV_FB_USED_PERCENT", 1, 0)
-	f("DCGM_FI_DEV_POWER_USAGE_INSTANT", 0, 535)
-	f("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 0, 0)
-	f("DCGM_FI_DEV_FABRIC_CLIQUE_ID", 0, 525)
-	f("DCGM_FI_DEV_FABRIC_HEALTH_MASK", 0, 550)
-	f("DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY", 0, 580)
-	f("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", 0, 555)
-	f("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", 1, 0)
-	f("DCGM_FI_DEV_NVLINK_ERROR_DL_CRC", 0, 520)
-	f("DCGM_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15", 0, 570)
-	f("DCGM_FI_DEV_C2C_LINK_ERROR_REPLAY", 0, 575)
-	f("DCGM_FI_DEV_PWR_SMOOTHING_ENABLED", 0, 570)
-	f("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", 0, 570)
-}
-
 func TestConvert(t *testing.T) {
 	nan := math.NaN()
 	f := func(c convert, want float64, in ...float64) {
@@ -139,18 +98,4 @@ func TestConvert(t *testing.T) {
 	f(asBitErrors, 0, 0<<8|12)
 	f(asBitErrors, 3e-15, 3<<8|15)
 	f(asBitErrors, nan, nan)
-}
-
-func TestScale(t *testing.T) {
-	f := func(r reading, v float64, whole bool, want float64) {
-		t.Helper()
-		if got := r.scale(v, whole); got != want {
-			t.Errorf("scale %v by %v/%v: got %v, want %v", v, r.mul, r.div, got, want)
-		}
-	}
-	f(reading{}, 7.5, false, 7.5)
-	f(reading{div: milliwatts}, 123456, false, 123.456)
-	f(reading{div: mebibyte}, 3*mebibyte-1, true, 2)
-	f(reading{mul: kibibyte}, 3, false, 3072)
-	f(reading{}, -3, true, -3)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -351,8 +352,9 @@ func addedShare(reason, at int) []term {
 // of slow fields.
 func addedInterval(fields field.List) time.Duration {
 	shortest := 30 * time.Second
+	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID, field.AMDMemoryWidth}
 	for _, r := range fields.Readings() {
-		if r.Desc.ID >= field.FirstAMDSMI && r.Interval > 0 {
+		if slices.Contains(values, r.Desc.ID) && r.Interval > 0 {
 			shortest = min(shortest, max(r.Interval, time.Second))
 		}
 	}

@@ -36,10 +36,10 @@ type tracked struct {
 	resets     map[string]float64 // readings that go back to 0 by a reset, by source and field
 	reset      time.Time          // the last one that was seen
 
-	verdict verdict.Verdict
-	told    told // the last verdict that was reported
-	dirty   bool // the verdict may have changed
-	touched bool // a condition was seen again
+	verdict  verdict.Verdict
+	reported reported // the last verdict that was reported
+	dirty    bool     // the verdict may have changed
+	touched  bool     // a condition was seen again
 
 	// Of the current round.
 	round  uint64
@@ -47,8 +47,8 @@ type tracked struct {
 	status *session.DeviceStatus
 }
 
-// told is the verdict in the last event of a device.
-type told struct {
+// reported is the verdict in the last event of a device.
+type reported struct {
 	State  verdict.State
 	Reason string
 }
@@ -66,7 +66,7 @@ type condition struct {
 
 // condition returns that of a rule, which is made if there is none.
 func (t *tracked) condition(r *Rule) *condition {
-	if c := t.has(r.Name); c != nil {
+	if c := t.find(r.Name); c != nil {
 		return c
 	}
 	c := &condition{rule: r}
@@ -74,8 +74,8 @@ func (t *tracked) condition(r *Rule) *condition {
 	return c
 }
 
-// has returns the condition of the rule with a name; nil if there was none so far.
-func (t *tracked) has(name string) *condition {
+// find returns the condition of the rule with a name; nil if there was none so far.
+func (t *tracked) find(name string) *condition {
 	for _, c := range t.conditions {
 		if c.rule.Name == name {
 			return c
@@ -84,8 +84,8 @@ func (t *tracked) has(name string) *condition {
 	return nil
 }
 
-// see notes that a rule holds at a time.
-func (t *tracked) see(c *condition, now time.Time, e verdict.Evidence) {
+// raise records that a rule holds at a time.
+func (t *tracked) raise(c *condition, now time.Time, e verdict.Evidence) {
 	if c.holds.IsZero() || now.Before(c.holds) {
 		c.holds = now
 	}
@@ -93,16 +93,16 @@ func (t *tracked) see(c *condition, now time.Time, e verdict.Evidence) {
 		c.last = now
 		t.touched = t.touched || c.active
 	}
-	c.add(e)
+	c.addEvidence(e)
 	if !c.active && now.Sub(c.holds) >= c.rule.For {
 		c.active, c.since = true, c.holds
 		t.dirty = true
 	}
 }
 
-// unsee notes that a rule does not hold at a time. One that ends by quiet ends when it has
+// clear records that a rule does not hold at a time. One that ends by quiet ends when it has
 // not held for long enough; others wait for their end.
-func (t *tracked) unsee(c *condition, now time.Time) {
+func (t *tracked) clear(c *condition, now time.Time) {
 	c.holds = time.Time{}
 	t.expire(c, now)
 }
@@ -127,14 +127,14 @@ func (t *tracked) end(c *condition) {
 	t.dirty = true
 }
 
-// wants reports whether further evidence is of use: texts are not made each second.
-func (c *condition) wants(now time.Time) bool {
+// needsEvidence reports whether further evidence is of use: texts are not made each second.
+func (c *condition) needsEvidence(now time.Time) bool {
 	n := len(c.evidence)
 	return n == 0 || now.Sub(c.evidence[n-1].Time) >= evidencePause || now.Before(c.evidence[n-1].Time)
 }
 
-// add adds evidence. What was said before only gets the new time.
-func (c *condition) add(e verdict.Evidence) {
+// addEvidence adds evidence. Of a repeated text only the time is new.
+func (c *condition) addEvidence(e verdict.Evidence) {
 	if e.Text == "" && e.Source == "" {
 		return
 	}
@@ -153,8 +153,8 @@ func (c *condition) add(e verdict.Evidence) {
 	c.evidence = next[max(0, len(next)-maxEvidence):]
 }
 
-// wasReset ends what a reset ends; a start of the node ends more.
-func (t *tracked) wasReset(now time.Time, reboot bool) {
+// recordReset ends what a reset ends; a start of the node ends more.
+func (t *tracked) recordReset(now time.Time, reboot bool) {
 	t.reset = now
 	for _, c := range t.conditions {
 		if c.rule.End == AfterReset || reboot && c.rule.End == AfterReboot {
@@ -173,7 +173,7 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 	}
 	if parent != nil { // a part of a board that is not well is not either
 		for _, c := range parent.conditions {
-			if c.active && t.has(c.rule.Name).inactive() {
+			if c.active && t.find(c.rule.Name).inactive() {
 				all = append(all, c)
 			}
 		}

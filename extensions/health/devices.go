@@ -50,7 +50,7 @@ func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus
 		}
 	}
 	rank := 1
-	if w.supplies[supplied{c.Name, d.Device.ID}] {
+	if w.supplies[d.Device.ID] == c.Name {
 		rank += 2
 	}
 	if d.State == session.Up {
@@ -91,7 +91,7 @@ func (w *Watch) bindDevice(t *tracked, d *collector.Device, of string) {
 			moved := before.conditions
 			before.conditions = nil
 			for _, c := range moved {
-				if c.active && t.has(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
+				if c.active && t.find(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
 					t.conditions = append(t.conditions, c)
 				}
 			}
@@ -114,26 +114,26 @@ func (w *Watch) forget(t *tracked) {
 	w.regrouped, w.unsaved = true, true
 }
 
-// setCondition sees or unsees a rule of states.
+// setCondition raises or clears a rule of states.
 func (w *Watch) setCondition(t *tracked, name string, holds bool, now time.Time, why string) {
 	i, on := w.order[name]
 	if !on {
 		return
 	}
-	switch c := t.has(name); {
+	switch c := t.find(name); {
 	case holds:
 		c = t.condition(&w.o.Rules[i])
 		e := verdict.Evidence{}
-		if why != "" && c.wants(now) {
+		if why != "" && c.needsEvidence(now) {
 			e = verdict.Evidence{Time: now, Source: t.collector, Text: why}
 		}
-		t.see(c, now, e)
+		t.raise(c, now, e)
 	case c == nil:
 	case c.rule.End == WhenTold: // the state tells
 		t.end(c)
 		c.evidence = nil
 	default:
-		t.unsee(c, now)
+		t.clear(c, now)
 		if !c.active {
 			c.evidence = nil
 		}

@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -14,6 +15,19 @@ import (
 	"warpgauge/pkg/view"
 )
 
+// Derived computes the readings that no library has.
+type Derived interface {
+	// Update brings them up to date. It is called before they are judged.
+	Update(now time.Time)
+	// Value returns a reading of a device; NaN: it is not known.
+	Value(device string, of rules.Derived) float64
+	// Evidence says what the value comes from.
+	Evidence(device string, of rules.Derived) string
+}
+
+// sourceDerived is the source of evidence that is a Derived reading.
+const sourceDerived = "early signs"
+
 // sourceRules leads from the cells of a source to the rules that judge them.
 type sourceRules struct {
 	*view.Source
@@ -22,22 +36,37 @@ type sourceRules struct {
 	gpus       []gpuColumns
 }
 
-// judgedCondition is a rule of a board that cells of a source decide.
+// judgedCondition is a rule of a board that readings of a source decide.
 type judgedCondition struct {
 	board  string // its id
 	rule   *Rule
 	inputs []ruleInput
 }
 
-// ruleInput is a cell that a rule judges.
+// ruleInput is a reading that a rule judges.
 type ruleInput struct {
-	device, cell int
-	name         string          // of the reading, with labels: for evidence
-	condition    rules.Condition // the rule's, with the threshold of the column
-	state        rules.State
-	outcome      rules.Outcome // since the last judgement
-	value        float64       // that decided it
+	*evaluation
+	device    int
+	cell      int             // -1: the reading is derived
+	name      string          // of the reading, with labels: for evidence
+	condition rules.Condition // the rule's, with the threshold of the column
 }
+
+// evaluation is the memory of a rule's evaluation of one reading, through all Views.
+type evaluation struct {
+	state   rules.State
+	outcome rules.Outcome // since the last judgement
+	value   float64       // that decided it
+	bound   time.Time     // when a View had the reading last
+}
+
+type evaluationKey struct {
+	rule, collector, device, labels string // no collector: the reading is derived
+	field                           field.ID
+}
+
+// retainFor is for how long evaluations are remembered that no View has.
+const retainFor = 24 * time.Hour
 
 // resetInput is a cell that goes back to 0 when the device is reset.
 type resetInput struct {
@@ -59,32 +88,53 @@ type gpuColumns struct {
 // minCells is how many cells of a GPU there must be if all being blank is to mean something.
 const minCells = 3
 
-// bindRules connects the cells of a source with the rules that judge them.
-func bindRules(s *view.Source, table Rules) *sourceRules {
-	out := &sourceRules{Source: s}
+// bindRules connects the readings that a source supplies with the rules that judge them.
+func (w *Watch) bindRules(s *rows.Source, now time.Time) *sourceRules {
+	out := &sourceRules{Source: s.Source}
 	for i := range s.Columns {
 		c := &s.Columns[i]
-		if c.Buffer > 0 {
+		if c.Buffer > 0 || !s.Supplies[c.Device] {
 			continue
 		}
-		board := boardOf(s, c.Device)
+		board := boardOf(s.Source, c.Device)
 		if slices.Contains(resetReadings, c.Field) {
 			out.resets = append(out.resets, resetInput{board, c.Device, i, s.Collector + " " + strconv.Itoa(int(c.Field)), math.NaN()})
 		}
-		for j := range table {
-			if r := &table[j]; r.judges(c) {
-				in := ruleInput{device: c.Device, cell: i, name: nameOf(&s.Devices[c.Device], c), condition: r.Condition}
+		for j := range w.o.Rules {
+			if r := &w.o.Rules[j]; r.judges(c) {
+				key := evaluationKey{r.Name, s.Collector, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), c.Field}
+				in := ruleInput{w.evaluation(key, now), c.Device, i, nameOf(&s.Devices[c.Device], c), r.Condition}
 				in.condition.Threshold = r.threshold(c)
 				out.add(board, r, in)
 			}
 		}
 	}
 	for i := range s.Devices {
-		if cells := valueColumns(s, i); s.Devices[i].Level == field.GPU && len(cells) >= minCells {
-			out.gpus = append(out.gpus, gpuColumns{id: s.Devices[i].ID, device: i, cells: cells})
+		d := &s.Devices[i]
+		if !s.Supplies[i] || d.Level == field.Link {
+			continue
+		}
+		for j := range w.o.Rules {
+			if r := &w.o.Rules[j]; r.Derived != rules.NotDerived && w.o.Derived != nil {
+				out.add(boardOf(s.Source, i), r, ruleInput{w.evaluation(evaluationKey{rule: r.Name, device: d.ID}, now), i, -1, "", r.Condition})
+			}
+		}
+		if cells := valueColumns(s.Source, i); d.Level == field.GPU && len(cells) >= minCells {
+			out.gpus = append(out.gpus, gpuColumns{id: d.ID, device: i, cells: cells})
 		}
 	}
 	return out
+}
+
+// evaluation returns the memory of an evaluation, which is made if there is none.
+func (w *Watch) evaluation(k evaluationKey, now time.Time) *evaluation {
+	e := w.evaluations[k]
+	if e == nil {
+		e = &evaluation{}
+		w.evaluations[k] = e
+	}
+	e.bound = now
+	return e
 }
 
 // boardOf returns the id of the board that a device of a source is part of.
@@ -112,23 +162,6 @@ func (s *sourceRules) add(board string, r *Rule, in ruleInput) {
 	s.conditions[i].inputs = append(s.conditions[i].inputs, in)
 }
 
-// inherit continues where a former binding of the same ring was.
-func (s *sourceRules) inherit(old *sourceRules) {
-	for i := range s.conditions {
-		c := &s.conditions[i]
-		at := slices.IndexFunc(old.conditions, func(o judgedCondition) bool { return o.board == c.board && o.rule == c.rule })
-		if at < 0 {
-			continue
-		}
-		for j := range c.inputs {
-			in := &c.inputs[j]
-			if k := slices.IndexFunc(old.conditions[at].inputs, func(o ruleInput) bool { return o.cell == in.cell }); k >= 0 {
-				in.state, in.outcome, in.value = old.conditions[at].inputs[k].state, old.conditions[at].inputs[k].outcome, old.conditions[at].inputs[k].value
-			}
-		}
-	}
-}
-
 // valueColumns returns the indexes of a device's columns, without event fields.
 func valueColumns(s *view.Source, device int) (out []int) {
 	for i := range s.Columns {
@@ -143,7 +176,7 @@ func valueColumns(s *view.Source, device int) (out []int) {
 // judges reports whether a rule judges the readings of a column.
 func (r *Rule) judges(c *collector.Column) bool {
 	for _, id := range r.Readings {
-		if c.Field == id && r.Test > rules.OfState {
+		if c.Field == id && r.Test > rules.OfState && r.Derived == rules.NotDerived {
 			return (r.Label.Name == "" || slices.Contains(c.Labels, r.Label)) && !slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return slices.Contains(r.Except, l.Value) })
 		}
 	}
@@ -221,7 +254,7 @@ func (s *sourceRules) evaluate(row *rows.Row) {
 	for i := range s.conditions {
 		c := &s.conditions[i]
 		for j := range c.inputs {
-			if in := &c.inputs[j]; row.Devices[in.device].Sampled {
+			if in := &c.inputs[j]; in.cell >= 0 && row.Devices[in.device].Sampled {
 				in.evaluate(row.Cells[in.cell], at)
 			}
 		}
@@ -253,10 +286,10 @@ func (in *ruleInput) evaluate(v float64, at time.Time) {
 }
 
 // apply applies the outcomes since the last judgement to the boards.
-func (s *sourceRules) apply(boards map[string]*tracked, now time.Time) {
+func (s *sourceRules) apply(boards map[string]*tracked, derived Derived, now time.Time) {
 	for i := range s.conditions {
 		if t := boards[s.conditions[i].board]; t != nil {
-			s.conditions[i].apply(t, s.Collector, now)
+			s.applyCondition(&s.conditions[i], t, derived, now)
 		}
 	}
 	for i := range s.resets {
@@ -274,18 +307,25 @@ func (s *sourceRules) apply(boards map[string]*tracked, now time.Time) {
 	}
 }
 
-// apply applies the worst outcome of a condition's inputs.
-func (c *judgedCondition) apply(t *tracked, collector string, now time.Time) {
+// applyCondition applies the worst outcome of a condition's inputs.
+func (s *sourceRules) applyCondition(c *judgedCondition, t *tracked, derived Derived, now time.Time) {
 	worst := rules.Silent
-	known := t.has(c.rule.Name)
+	known := t.find(c.rule.Name)
 	for i := range c.inputs {
 		in := &c.inputs[i]
+		if in.cell < 0 {
+			in.evaluate(derived.Value(s.Devices[in.device].ID, c.rule.Derived), now)
+		}
 		if in.outcome == rules.Unwell {
 			if known == nil {
 				known = t.condition(c.rule)
 			}
-			if known.wants(now) {
-				known.add(verdict.Evidence{Time: now, Source: collector, Text: in.name + " is " + strconv.FormatFloat(in.value, 'g', -1, 64)})
+			if known.needsEvidence(now) {
+				e := verdict.Evidence{Time: now, Source: s.Collector, Text: in.name + " is " + strconv.FormatFloat(in.value, 'g', -1, 64)}
+				if in.cell < 0 {
+					e.Source, e.Text = sourceDerived, derived.Evidence(s.Devices[in.device].ID, c.rule.Derived)
+				}
+				known.addEvidence(e)
 			}
 		}
 		worst = max(worst, in.outcome)
@@ -293,10 +333,10 @@ func (c *judgedCondition) apply(t *tracked, collector string, now time.Time) {
 		in.state.Reached = in.state.Reached || !known.inactive()
 	}
 	switch {
-	case worst == rules.Unwell:
-		t.see(known, now, verdict.Evidence{})
-	case worst == rules.Well && known != nil:
-		t.unsee(known, now)
+	case worst == rules.Unwell, worst == rules.Between && !known.inactive():
+		t.raise(known, now, verdict.Evidence{})
+	case worst != rules.Silent && known != nil:
+		t.clear(known, now)
 	}
 }
 
@@ -308,7 +348,7 @@ func (t *tracked) readReset(key string, v float64, now time.Time) {
 		t.resets = map[string]float64{}
 	}
 	if known && v < before/2 {
-		t.wasReset(now, false)
+		t.recordReset(now, false)
 	}
 	t.resets[key] = v
 }

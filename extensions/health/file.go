@@ -53,7 +53,7 @@ type savedDevice struct {
 	Seen       time.Time          `json:"seen"`
 	Reset      time.Time          `json:"reset,omitzero"`
 	Resets     map[string]float64 `json:"readings,omitempty"`
-	Told       told               `json:"verdict"`
+	Told       reported           `json:"verdict"`
 	Conditions []savedCondition   `json:"conditions,omitempty"`
 }
 
@@ -114,19 +114,19 @@ func (w *Watch) restore(data []byte) error {
 }
 
 func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
-	t.restored, t.seen, t.reset, t.told, t.resets = true, d.Seen, d.Reset, d.Told, d.Resets
-	if t.told.State > verdict.Failed {
-		t.told = told{}
+	t.restored, t.seen, t.reset, t.reported, t.resets = true, d.Seen, d.Reset, d.Told, d.Resets
+	if t.reported.State > verdict.Failed {
+		t.reported = reported{}
 	}
 	for _, c := range d.Conditions {
 		rule := w.o.Rules.find(c.Reason, 0)
-		if rule == nil || len(c.Evidence) > maxEvidence || t.has(c.Reason) != nil {
+		if rule == nil || len(c.Evidence) > maxEvidence || t.find(c.Reason) != nil {
 			continue // a rule that is off now, or no file of ours
 		}
 		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence})
 	}
 	if rebooted {
-		t.wasReset(time.Now(), true)
+		t.recordReset(time.Now(), true)
 		t.resets = nil
 	}
 	if at := address(t.device.PCIBusID); t.collector == "" && at != (pci.Address{}) {
@@ -160,7 +160,7 @@ func (w *Watch) save(f *files, now time.Time, end bool) {
 func (w *Watch) content() *saved {
 	out := &saved{Version: fileVersion, Boot: w.o.BootID, Scope: w.o.Scope, Devices: []savedDevice{}}
 	for _, t := range w.devices {
-		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: t.resets, Told: t.told}
+		d := savedDevice{Device: t.device, Collector: t.collector, Seen: t.seen, Reset: t.reset, Resets: t.resets, Told: t.reported}
 		for _, c := range t.conditions {
 			if c.active && c.rule.State > verdict.Unknown {
 				d.Conditions = append(d.Conditions, savedCondition{Reason: c.rule.Name, Since: c.since, Last: c.last, Evidence: c.evidence})

@@ -192,18 +192,18 @@ var table = []Rule{
 	{Name: "thermal_violation", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.SlowedByHeatLong, Unit: "ns in an hour", Quiet: time.Hour,
 		Text: "the GPU is slowed down by its temperature for a quarter of the time", Source: linkSigns},
 
-	// Early signs, which package signs computes of the readings.
-	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.CorrectedErrors}}, End: WhenTold,
+	// Early signs, of readings that package signs derives.
+	{Name: "corrected_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.CorrectedErrorStorm,
 		Text: "a storm of corrected memory errors", Source: linkSigns},
-	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.Condition{Readings: []field.ID{field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries, field.NVLinks5Errors, field.NVLinks5Recoveries, field.NVLinks5EffectiveBER, field.NVLinks5EffectiveErrors}}, End: WhenTold,
+	{Name: "nvlink_errors", State: verdict.Degraded, Action: verdict.ActionDrain, Condition: rules.LinkBudgetSpent, For: time.Minute, Quiet: 10 * time.Minute,
 		Text: "a link has more errors than are acceptable", Source: linkSigns},
-	{Name: "spare_rows_low", State: verdict.Degraded, Action: verdict.ActionContact, Condition: rules.Condition{Readings: []field.ID{field.SpareRowsLow, field.SpareRowsNone}}, End: WhenTold,
+	{Name: "spare_rows_low", State: verdict.Degraded, Action: verdict.ActionContact, Condition: rules.NoSpareRows, For: time.Minute, Quiet: 10 * time.Minute,
 		Text: "a bank of its memory has no spare row left", Source: linkSigns},
-	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Condition{Readings: []field.ID{field.ClockEventReasons}}, End: WhenTold,
+	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Throttled,
 		Text: "clocks are held down for a quarter of the time", Source: linkSigns},
-	{Name: "slow_calls", State: verdict.Degraded, Action: verdict.ActionNone, End: WhenTold,
+	{Name: "slow_calls", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.SlowCalls, For: 3 * time.Minute, Quiet: 10 * time.Minute,
 		Text: "calls into the vendor's library take much longer than they did", Source: linkSigns},
-	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Condition: rules.Condition{Readings: []field.ID{field.SMClock, field.GPUUtilization}}, End: WhenTold,
+	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Condition: rules.Straggler, For: 15 * time.Minute, Quiet: 15 * time.Minute,
 		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Text: "an operator has released the collector", Source: linkStates},

@@ -1,9 +1,12 @@
+// Package health judges each device by a table of rules (rules.go) and keeps a verdict on it.
 package health
 
 import (
 	"cmp"
 	"context"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +16,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
@@ -25,17 +27,35 @@ const (
 	interval     = time.Second // in which devices are judged
 	refreshEvery = time.Minute // in which it is published that a condition was seen again
 	maxDevices   = 4096
-	// maxObservations is how many wait for the next time; of more, the newest are dropped.
+	// maxObservations is how many wait for the next judgement; of more, the newest are dropped.
 	maxObservations = 1024
 )
 
-// Options of New. Status is needed, and either Rows or View.
+// Observation is a report about a device that comes from no reading: an XID in the kernel
+// log, a board that no driver serves, a rate that is out of line.
+type Observation struct {
+	// Reason is the name of a rule, without the code: "xid", "missing", "sxid_fatal"; or
+	// ReasonReset. What no rule has is left out.
+	Reason   string
+	Code     int    // of an XID; 0: none
+	Device   string // collector.Device.ID; "": found by PCIBusID
+	PCIBusID string // in any usual form
+	Time     time.Time
+	Source   string
+	Text     string
+	Over     bool // it no longer holds; for rules that end by being told so
+}
+
+// ReasonReset is the Reason of an Observation that a device was reset.
+const ReasonReset = "reset"
+
+// Options of New. Rows and Status are needed.
 type Options struct {
-	Rows   *rows.Reader                     // whose rows are judged
-	View   func() *view.View                // whose rows are judged if there is no Reader
-	Status func() []session.CollectorStatus // in order of priority
-	Rules  Rules
-	Board  *verdict.Board // where verdicts are published; nil: a board of the Watch's own
+	Rows    *rows.Reader                     // whose rows are judged
+	Status  func() []session.CollectorStatus // in order of priority
+	Rules   Rules
+	Derived Derived        // readings of early signs. nil: they are not judged
+	Board   *verdict.Board // where verdicts are published; nil: a board of the Watch's own
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
 	// nil: there are none.
 	Events *events.Bus
@@ -51,48 +71,43 @@ type Options struct {
 // Watch judges devices. Run does the work; Board, Observe and those of prometheus.Collector
 // can be called by any goroutine.
 type Watch struct {
-	o     Options
-	log   *zap.Logger
-	board *verdict.Board
-	xids  *events.Subscription // nil: none
+	o        Options
+	log      *zap.Logger
+	board    *verdict.Board
+	xids     *events.Subscription // nil: none
+	observed chan Observation
+	dropped  atomic.Uint64 // Observations
 
-	mu       sync.Mutex
-	observed []Observation // since the last time
-	dropped  uint64
-
-	rowsMu   sync.Mutex // guards what follows; its holder only computes
-	rebound  bool       // there is another View since the last judgement
-	sources  []*sourceRules
-	supplied map[supplied]bool // what sources have devices; replaced, never changed
+	rowsMu      sync.Mutex // guards what follows; its holder only computes
+	rebound     bool       // there is another View since the last judgement
+	sources     []*sourceRules
+	suppliers   map[string]string // collectors by the device that they supply; replaced, never changed
+	evaluations map[evaluationKey]*evaluation
 
 	// Of the goroutine of Run.
-	lostXIDs  uint64            // that found the queue of xids full
+	lost      uint64            // XIDs and Observations that were dropped, as last logged
 	regrouped bool              // there are other devices since the last judgement
-	supplies  map[supplied]bool // supplied, at the last reading
+	supplies  map[string]string // suppliers, at the last reading
 	devices   []*tracked
 	byID      map[string]*tracked
 	byPCI     map[pci.Address]*tracked // boards
 	order     map[string]int           // of rules, by name
 	round     uint64
-	applying  []Observation
 	refresh   time.Time // when it was last published that conditions were seen again
 	unsaved   bool
 }
 
-// supplied is a device of a collector.
-type supplied struct{ collector, device string }
-
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}}
+	w := &Watch{
+		o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
+		evaluations: map[evaluationKey]*evaluation{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
+	}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
 		}
 		w.order[o.Rules[i].Name] = i
-	}
-	if w.o.Rows == nil {
-		w.o.Rows = rows.New(nil, nil)
 	}
 	w.o.Rows.Follow(w)
 	if o.Events != nil {
@@ -104,20 +119,19 @@ func New(o Options) *Watch {
 // Board is where verdicts are published.
 func (w *Watch) Board() *verdict.Board { return w.board }
 
-// Observe takes what a witness says. It waits for nothing but other callers.
+// Observe takes what a witness says. It waits for nothing.
 func (w *Watch) Observe(o Observation) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.observed) == maxObservations {
-		w.dropped++
-		return
+	select {
+	case w.observed <- o:
+	default:
+		w.dropped.Add(1)
 	}
-	w.observed = append(w.observed, o)
 }
 
-// Once judges by the present rows and states alone.
-func Once(o Options, now time.Time) *verdict.Snapshot {
-	w := New(o)
+// Once judges by the rows and states of one time alone.
+func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.Time) *verdict.Snapshot {
+	w := New(Options{Rows: rows.New(nil, nil), Status: func() []session.CollectorStatus { return status }, Rules: rules, Logger: zap.NewNop()})
+	w.o.Rows.Read(v, now)
 	w.Sync(now)
 	return w.board.Load()
 }
@@ -150,39 +164,38 @@ func (w *Watch) Run(ctx context.Context) error {
 // Sync judges and publishes changed verdicts. One goroutine at a time calls it:
 // Run, or in its place one that has a clock of its own.
 func (w *Watch) Sync(now time.Time) {
-	w.readRows(now)
+	w.o.Rows.Sync(now)
+	w.rowsMu.Lock()
+	w.supplies = w.suppliers
+	w.rowsMu.Unlock()
 	w.round++
 	w.updateDevices(w.o.Status(), now)
 	w.judgeRows(now)
 	w.applyObservations(now)
 	for _, t := range w.devices {
 		for _, c := range t.conditions {
-			w.wait(t, c, now)
+			w.advance(t, c, now)
 		}
 	}
 	w.conclude(now)
 }
 
 // Bind connects the rules with the cells of another View.
-func (w *Watch) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
+func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
-	before := make(map[*ring.Ring]*sourceRules, len(w.sources))
-	for _, s := range w.sources {
-		before[s.Ring] = s
-	}
 	w.rebound = true
-	w.sources, w.supplied = make([]*sourceRules, len(sources)), map[supplied]bool{}
+	w.sources, w.suppliers = make([]*sourceRules, len(sources)), map[string]string{}
 	for i := range sources {
-		s := sources[i].Source
+		s := &sources[i]
 		for j := range s.Devices {
-			w.supplied[supplied{s.Collector, s.Devices[j].ID}] = true
+			if s.Supplies[j] {
+				w.suppliers[s.Devices[j].ID] = s.Collector
+			}
 		}
-		w.sources[i] = bindRules(s, w.o.Rules)
-		if old := before[s.Ring]; old != nil { // growth continues
-			w.sources[i].inherit(old)
-		}
+		w.sources[i] = w.bindRules(s, now)
 	}
+	maps.DeleteFunc(w.evaluations, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
 }
 
 // Row evaluates a row. Sync judges the outcome.
@@ -194,10 +207,13 @@ func (w *Watch) Row(row *rows.Row) {
 
 // judgeRows applies what rows have said since the last judgement.
 func (w *Watch) judgeRows(now time.Time) {
+	if w.o.Derived != nil {
+		w.o.Derived.Update(now)
+	}
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
 	for _, s := range w.sources {
-		s.apply(w.byID, now)
+		s.apply(w.byID, w.o.Derived, now)
 	}
 	if !w.rebound && !w.regrouped {
 		return
@@ -212,59 +228,38 @@ func (w *Watch) judgeRows(now time.Time) {
 	}
 }
 
-// readRows has the rows read that are new.
-func (w *Watch) readRows(now time.Time) {
-	if w.o.View != nil {
-		w.o.Rows.Read(w.o.View(), now)
-	} else {
-		w.o.Rows.Sync(now)
-	}
-	w.rowsMu.Lock()
-	defer w.rowsMu.Unlock()
-	w.supplies = w.supplied
-}
-
-// wait brings a condition that no reading decides to now.
-func (w *Watch) wait(t *tracked, c *condition, now time.Time) {
+// advance brings a condition that no reading decides to now.
+func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
 	case c.rule.End == WhenTold && !c.active && !c.holds.IsZero():
-		t.see(c, now, verdict.Evidence{})
+		t.raise(c, now, verdict.Evidence{})
 	case c.rule.Test == rules.Observed, c.rule.Test == rules.AtMost:
 		t.expire(c, now)
 	}
 }
 
-// observeXIDs observes the XIDs that wait on the bus.
-func (w *Watch) observeXIDs() {
-	for w.xids != nil {
+// applyObservations applies what was observed, and the XIDs that wait on the bus.
+func (w *Watch) applyObservations(now time.Time) {
+	dropped := w.dropped.Load()
+	var xids <-chan events.Event
+	if w.xids != nil {
+		xids = w.xids.C
+		dropped += w.xids.Dropped()
+	}
+	if dropped > w.lost {
+		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped-w.lost))
+		w.lost = dropped
+	}
+	for {
 		select {
-		case e := <-w.xids.C:
-			w.Observe(Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence})
+		case e := <-xids:
+			w.applyObservation(&Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence}, now)
+		case o := <-w.observed:
+			w.applyObservation(&o, now)
 		default:
-			w.mu.Lock()
-			w.dropped += w.xids.Dropped() - w.lostXIDs
-			w.mu.Unlock()
-			w.lostXIDs = w.xids.Dropped()
 			return
 		}
 	}
-}
-
-// applyObservations applies what was observed.
-func (w *Watch) applyObservations(now time.Time) {
-	w.observeXIDs()
-	w.mu.Lock()
-	w.applying, w.observed = w.observed, w.applying[:0]
-	dropped := w.dropped
-	w.dropped = 0
-	w.mu.Unlock()
-	if dropped > 0 {
-		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped))
-	}
-	for i := range w.applying {
-		w.applyObservation(&w.applying[i], now)
-	}
-	clear(w.applying)
 }
 
 // applyObservation applies one Observation.
@@ -279,11 +274,11 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	case t == nil:
 	case o.Reason == ReasonReset:
 		if at.After(t.reset) {
-			t.wasReset(at, false)
+			t.recordReset(at, false)
 		}
 	case rule == nil:
 	case o.Over:
-		if c := t.has(rule.Name); c != nil && rule.End == WhenTold {
+		if c := t.find(rule.Name); c != nil && rule.End == WhenTold {
 			t.end(c)
 		}
 	case rule.End == AfterReset && !at.After(t.reset):
@@ -293,7 +288,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 		if text == "" {
 			text = rule.Text
 		}
-		t.see(t.condition(rule), at, verdict.Evidence{Time: at, Source: o.Source, Text: text})
+		t.raise(t.condition(rule), at, verdict.Evidence{Time: at, Source: o.Source, Text: text})
 	}
 }
 
@@ -371,12 +366,12 @@ func (w *Watch) top(t *tracked) *tracked {
 // report logs a verdict that has another state or reason than what was last said of the
 // device. It skips devices without values yet, and new devices that are well.
 func (w *Watch) report(t *tracked) {
-	is := told{t.verdict.State, t.verdict.Reason}
-	if is == t.told || is.Reason == ruleStarting { // the zero told is that it is well
+	is := reported{t.verdict.State, t.verdict.Reason}
+	if is == t.reported || is.Reason == ruleStarting { // the zero told is that it is well
 		return
 	}
-	before, v := t.told, &t.verdict
-	t.told = is
+	before, v := t.reported, &t.verdict
+	t.reported = is
 	fields := []zap.Field{
 		zap.String("device", v.Device.ID), zap.String("gpu", v.Device.GPU), zap.Stringer("state", v.State), zap.Stringer("before", before.State),
 		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
@@ -414,15 +409,29 @@ var descHealth = prometheus.NewDesc("warpgauge_device_health",
 	"1, labelled with the verdict on the device: its state (ok, degraded, failed, unknown), the reason code, and what to do.",
 	[]string{"collector", "device", "gpu", "state", "reason", "action"}, nil)
 
-// Describe sends the description of the metric.
-func (w *Watch) Describe(ch chan<- *prometheus.Desc) { ch <- descHealth }
+var descSign = prometheus.NewDesc("warpgauge_sign_active",
+	"1 while an early sign holds; it is an observation of the rule of that name.", []string{"device", "gpu", "sign"}, nil)
 
-// Collect sends a series for each device.
+// Describe sends the descriptions of the metrics.
+func (w *Watch) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descHealth
+	ch <- descSign
+}
+
+// Collect sends a series for each device, and for each early sign of a board.
 func (w *Watch) Collect(ch chan<- prometheus.Metric) {
 	s := w.board.Load()
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		ch <- prometheus.MustNewConstMetric(descHealth, prometheus.GaugeValue, 1,
 			v.Collector, v.Device.ID, v.Device.GPU, v.State.String(), v.Reason, string(v.Action))
+		if v.Device.Parent != "" { // parts have what their board has
+			continue
+		}
+		for j := range v.Conditions {
+			if r := w.o.Rules.find(v.Conditions[j].Reason, 0); r != nil && r.Derived != rules.NotDerived {
+				ch <- prometheus.MustNewConstMetric(descSign, prometheus.GaugeValue, 1, v.Device.ID, v.Device.GPU, r.Name)
+			}
+		}
 	}
 }

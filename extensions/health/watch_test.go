@@ -27,14 +27,14 @@ func TestRulesAreConsistent(t *testing.T) {
 			t.Errorf("rule %s: it is there twice, or lacks text, link, state or action: %+v", r.Name, r)
 		}
 		seen[r.Name] = true
-		if r.Test > rules.OfState && len(r.Readings) == 0 || r.Test == rules.OfState && len(r.Readings) > 0 {
+		if r.Test > rules.OfState && len(r.Readings) == 0 && r.Derived == rules.NotDerived || r.Test == rules.OfState && len(r.Readings) > 0 {
 			t.Errorf("rule %s: a test of readings needs some, and one of states none", r.Name)
 		}
-		if r.End == AfterQuiet && r.Quiet == 0 && r.State > verdict.Unknown {
+		if r.End == AfterQuiet && r.Quiet == 0 && r.Clear == 0 && r.State > verdict.Unknown {
 			t.Errorf("rule %s ends at once, so that its verdict could flap", r.Name)
 		}
-		if (r.Test == rules.Rises) != (r.Within > 0) {
-			t.Errorf("rule %s: only what rises does so within a time", r.Name)
+		if r.Test == rules.Rises && r.Within == 0 || r.Test != rules.Rises && r.Within > 0 && r.Clear == 0 || r.Clear > r.Threshold {
+			t.Errorf("rule %s: what rises does so within a time, and the value that ends it is below the threshold", r.Name)
 		}
 		for _, id := range r.Readings {
 			if _, known := field.ByID(id); !known {
@@ -303,7 +303,7 @@ func TestHysteresis(t *testing.T) {
 // TestOneRuleDoesNotFlap: of one rule alone there are at most two changes in its quiet time.
 func TestOneRuleDoesNotFlap(t *testing.T) {
 	for _, r := range Table() {
-		if len(r.Readings) == 0 || r.End != AfterQuiet || r.Label.Name != "" || r.Readings[0] == field.GPUHealth {
+		if len(r.Readings) == 0 || r.Derived != rules.NotDerived || r.End != AfterQuiet || r.Label.Name != "" || r.Readings[0] == field.GPUHealth {
 			continue
 		}
 		n := newNode(t, 1, Options{Rules: Rules{r}}, r.Readings[0])

@@ -59,6 +59,12 @@ func when(r *health.Rule) string {
 		}
 	}
 	reading := strings.Join(names, " or ")
+	if r.Derived != rules.NotDerived {
+		if reading != "" {
+			reading = " (from " + reading + ")"
+		}
+		reading = r.Derived.String() + reading
+	}
 	if r.Label.Name != "" {
 		reading += fmt.Sprintf(" with `%s=%q`", r.Label.Name, r.Label.Value)
 	}
@@ -100,6 +106,7 @@ func when(r *health.Rule) string {
 
 // ends is how a condition ends.
 func ends(r *health.Rule) string {
+	back := strconv.FormatFloat(r.Clear, 'f', -1, 64)
 	switch r.End {
 	case health.AfterReset:
 		return "reset, or start of the node"
@@ -109,6 +116,10 @@ func ends(r *health.Rule) string {
 		return "what has seen it says so"
 	}
 	switch {
+	case r.Clear > 0 && r.Quiet == 0:
+		return back + " or less"
+	case r.Clear > 0:
+		return back + " or less for " + spanOf(r.Quiet)
 	case r.Quiet == 0:
 		return "at once"
 	case r.Test > rules.OfState:

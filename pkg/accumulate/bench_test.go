@@ -1,10 +1,7 @@
 package accumulate
 
 import (
-	"fmt"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,9 +21,7 @@ func benchValues() (v [1024]float64) {
 	return v
 }
 
-// BenchmarkObserve is one observation: ours, client_golang's with the same
-// classic and native buckets, and keeping the raw value under a lock for a
-// scrape to work on.
+// BenchmarkObserve is one observation: ours, and client_golang's with the same classic and native buckets.
 func BenchmarkObserve(b *testing.B) {
 	values := benchValues()
 	b.Run("accumulate", func(b *testing.B) {
@@ -53,54 +48,6 @@ func BenchmarkObserve(b *testing.B) {
 			for b.Loop() {
 				h.Observe(values[i&1023])
 				i++
-			}
-		})
-	}
-	b.Run("mutex_slice", func(b *testing.B) {
-		var mu sync.Mutex
-		kept := make([]float64, 0, 1024)
-		i := 0
-		b.ReportAllocs()
-		for b.Loop() {
-			mu.Lock()
-			if len(kept) == cap(kept) { // a scrape takes them away
-				kept = kept[:0]
-			}
-			kept = append(kept, values[i&1023])
-			mu.Unlock()
-			i++
-		}
-	})
-}
-
-// BenchmarkSync is one tick of a node: a row from each source, each with one
-// histogram, clock events and XIDs per device, and a Sync.
-func BenchmarkSync(b *testing.B) {
-	for _, devices := range []int{1, 8, 64} {
-		b.Run(fmt.Sprintf("devices=%d", devices), func(b *testing.B) {
-			boards := make([]*board, devices)
-			for i := range boards {
-				boards[i] = newBoard(64, fmt.Sprintf("GPU-%d", i))
-				*boards[i].cell(0, cellClocks) = 4
-			}
-			v := viewOf(boards...)
-			s := New(Options{})
-			values := benchValues()
-			now := start
-			n := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				now = now.Add(time.Second)
-				for _, d := range boards {
-					*d.cell(0, cellPower) = values[n&1023]
-					d.row(now)
-				}
-				s.Sync(v, now)
-				n++
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n*devices), "ns/row")
-			if s.Overruns() != 0 || s.rows != uint64(n*devices) {
-				b.Fatalf("%d rows and %d overruns after %d ticks", s.rows, s.Overruns(), n)
 			}
 		})
 	}

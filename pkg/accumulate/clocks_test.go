@@ -68,23 +68,6 @@ func TestClockEvents(t *testing.T) {
 	}
 }
 
-// TestClockEventInAnUnsampledRow: the cells of a failed sample are old.
-func TestClockEventInAnUnsampledRow(t *testing.T) {
-	b := newBoard(64, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	*b.cell(0, cellClocks) = 1
-	b.row(at(0))
-	*b.cell(0, cellClocks) = 0
-	b.row(at(1), 0)
-	*b.cell(0, cellClocks) = 1
-	b.row(at(2))
-	s.Sync(v, at(2))
-	if got := value(s, "GPU-a", clockTotal, "clock_event", "gpu_idle"); got != 1 {
-		t.Errorf("total: got %v, want 1", got)
-	}
-}
-
 func TestClockEventsOfSeveralColumns(t *testing.T) {
 	b := newBoard(64, "GPU-a")
 	part := []collector.Label{{Name: "die", Value: "1"}}

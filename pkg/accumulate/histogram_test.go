@@ -154,14 +154,6 @@ func TestNativeIndexAtEverySchema(t *testing.T) {
 	}
 }
 
-func TestEighths(t *testing.T) {
-	for k, got := range eighths {
-		if want := math.Exp2(float64(k)/8 - 1); math.Abs(got-want) > 0x1p-52 {
-			t.Errorf("eighths[%d] is %v, want %v", k, got, want)
-		}
-	}
-}
-
 func TestNativeShape(t *testing.T) {
 	f := func(top, unit float64, schema int32, threshold float64, first, buckets int) {
 		t.Helper()

@@ -11,7 +11,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/view"
 )
 
 // tick writes n rows of value v, a second apart from second from on.
@@ -43,22 +42,6 @@ func TestEveryRowIsOneObservation(t *testing.T) {
 	}
 }
 
-func TestFailedSamplesAddNothing(t *testing.T) {
-	b := newBoard(16, "GPU-a", "GPU-b", "GPU-never")
-	s := New(Options{})
-	for d := range b.Devices {
-		*b.cell(d, cellPower) = 100
-	}
-	b.row(at(0), 2)
-	b.row(at(1), 1, 2)
-	b.row(at(2), 1, 2)
-	b.row(at(3), 0, 1, 2)
-	s.Sync(viewOf(b), at(3))
-	checkHistogram(t, power(t, s, "GPU-a"), 3, 300)
-	checkHistogram(t, power(t, s, "GPU-b"), 1, 100)
-	checkHistogram(t, power(t, s, "GPU-never"), 0, 0)
-}
-
 // TestNonsenseIsNotCounted: rows can lie in memory that another process writes.
 func TestNonsenseIsNotCounted(t *testing.T) {
 	b := newBoard(16, "GPU-a")
@@ -68,20 +51,6 @@ func TestNonsenseIsNotCounted(t *testing.T) {
 	}
 	s.Sync(viewOf(b), at(8))
 	checkHistogram(t, power(t, s, "GPU-a"), 3, 3100)
-}
-
-func TestScale(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	fd := &b.Fields.Fields[0]
-	fd.Scale, fd.Buckets = 0.001, []float64{0.1, 0.2}
-	s := New(Options{})
-	tick(b, 0, 2, 150)
-	s.Sync(viewOf(b), at(2))
-	h := power(t, s, "GPU-a")
-	checkHistogram(t, h, 2, 0.3)
-	if diff := cmp.Diff([]uint64{0, 2000, 0}, h.Counts); diff != "" {
-		t.Errorf("classic buckets (-want +got):\n%s", diff)
-	}
 }
 
 // TestPercentsOnBounds: 70 × 0.01 is greater than 0.7, and 70 % is in that bucket all
@@ -115,104 +84,6 @@ func TestHistogramPerColumn(t *testing.T) {
 	} else {
 		checkHistogram(t, e.Histogram, 1, 20)
 	}
-}
-
-func TestNewViewOfTheSameRing(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	s := New(Options{})
-	tick(b, 0, 3, 100)
-	s.Sync(viewOf(b), at(3))
-	version := s.Version()
-	tick(b, 3, 2, 100)
-	v := viewOf(b)
-	s.Sync(v, at(5))
-	checkHistogram(t, power(t, s, "GPU-a"), 5, 500)
-	if s.Version() == version {
-		t.Error("a new view did not change the version")
-	}
-	version = s.Version()
-	tick(b, 5, 2, 100)
-	s.Sync(v, at(7))
-	checkHistogram(t, power(t, s, "GPU-a"), 7, 700)
-	if s.Version() != version {
-		t.Error("the version changed without need")
-	}
-}
-
-// TestTakeover: the ring of the source that takes over holds rows from before the
-// last of the other.
-func TestTakeover(t *testing.T) {
-	old, next := newBoard(16, "GPU-a"), newBoard(16, "GPU-a")
-	s := New(Options{})
-	tick(old, 0, 3, 100)
-	s.Sync(viewOf(old), at(3))
-	tick(old, 3, 3, 100) // not read when the view changes
-	tick(next, 3, 5, 100)
-	v := viewOf(next)
-	s.Sync(v, at(8))
-	checkHistogram(t, power(t, s, "GPU-a"), 8, 800)
-	tick(old, 6, 5, 100) // not in the View
-	tick(next, 8, 1, 100)
-	s.Sync(v, at(9))
-	checkHistogram(t, power(t, s, "GPU-a"), 9, 900)
-}
-
-// TestSessionsInSuccession: counters continue from session to session, each with a new
-// ring that holds nothing of the last one's; the clock may have been set back.
-func TestSessionsInSuccession(t *testing.T) {
-	s := New(Options{})
-	for session := range 5 {
-		b := newBoard(16, "GPU-a")
-		v := viewOf(b)
-		s.Sync(v, at(float64(session*10))) // a View with no rows yet
-		*b.cell(0, cellXID) = 48
-		tick(b, session*10+1, 3, 100)
-		if session%2 == 0 {
-			s.Sync(v, at(float64(session*10+4))) // else the last rows are read when the next begins
-		}
-	}
-	b := newBoard(16, "GPU-a")
-	v := viewOf(b)
-	s.Sync(v, at(60))
-	tick(b, 2, 2, 100)
-	s.Sync(v, at(61))
-	checkHistogram(t, power(t, s, "GPU-a"), 17, 1700)
-	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 5 {
-		t.Errorf("total of xid 48: got %v, want 5", got)
-	}
-}
-
-// TestRingThatComesBack: a source leaves the view and returns with its ring.
-func TestRingThatComesBack(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	s := New(Options{})
-	tick(b, 0, 3, 100)
-	s.Sync(viewOf(b), at(3))
-	s.Sync(viewOf(), at(4))
-	if got := len(s.Series()); got != 0 {
-		t.Errorf("an empty view has %d series", got)
-	}
-	tick(b, 3, 2, 100)
-	s.Sync(viewOf(b), at(5))
-	checkHistogram(t, power(t, s, "GPU-a"), 5, 500)
-}
-
-func TestClockSteps(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	tick(b, 10_000, 3, 100)
-	s.Sync(v, at(10_003))
-	tick(b, 100, 3, 100) // set back within a ring
-	s.Sync(v, at(103))
-	checkHistogram(t, power(t, s, "GPU-a"), 6, 600)
-
-	tick(b, 20_000, 1, 100)
-	s.Sync(v, at(20_001))
-	next := newBoard(16, "GPU-a")
-	tick(next, 200, 3, 100) // and at a takeover: too far to be an overlap
-	s.Sync(viewOf(next), at(203))
-	checkHistogram(t, power(t, s, "GPU-a"), 10, 1000)
 }
 
 func TestStampsThatMakeNoSense(t *testing.T) {
@@ -322,22 +193,6 @@ func TestNothingIsCountedTwice(t *testing.T) {
 	}
 }
 
-// TestSecondSourceTakesOver: the other source continues when the first one ends,
-// and of its ring, read all the while, nothing is counted twice.
-func TestSecondSourceTakesOver(t *testing.T) {
-	first, second := newBoard(64, "GPU-a"), newBoard(64, "GPU-a")
-	s := New(Options{})
-	tick(first, 0, 3, 100)
-	tick(second, 0, 3, 100)
-	s.Sync(viewOf(first, second), at(3))
-	tick(second, 3, 2, 100)
-	s.Sync(viewOf(second), at(5))
-	tick(second, 5, 1, 100)
-	s.Sync(viewOf(second), at(6))
-	// Rows 3 and 4 were read when the device was not the second's: row 5 stands for them.
-	checkHistogram(t, power(t, s, "GPU-a"), 6, 600)
-}
-
 func TestMalformedSourcesAreLeftOut(t *testing.T) {
 	good := newBoard(16, "GPU-a")
 	noRing, badColumn, badStamps := newBoard(16, "GPU-b"), newBoard(16, "GPU-c"), newBoard(16, "GPU-d")
@@ -367,25 +222,6 @@ func TestFieldsThatAreNotWanted(t *testing.T) {
 	s.Sync(viewOf(b), at(1))
 	if got := len(s.Series()); got != 0 {
 		t.Errorf("got %d series of fields that are not in the list", got)
-	}
-}
-
-func TestOverruns(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	tick(b, 0, 1, 100)
-	s.Sync(v, at(1))
-	tick(b, 1, 20, 100)
-	s.Sync(v, at(21))
-	if got := s.Overruns(); got != 4 {
-		t.Errorf("overruns: got %d, want 4", got)
-	}
-	checkHistogram(t, power(t, s, "GPU-a"), 17, 1700)
-	tick(b, 21, 17, 100)
-	s.Sync(viewOf(newBoard(16, "GPU-b")), at(40))
-	if got := s.Overruns(); got != 5 {
-		t.Errorf("overruns after the ring is gone: got %d, want 5", got)
 	}
 }
 
@@ -430,16 +266,5 @@ func TestSyncAllocatesNothing(t *testing.T) {
 	}
 	if got := testing.AllocsPerRun(500, step); got != 0 {
 		t.Errorf("a tick and a Sync allocate %v times", got)
-	}
-}
-
-func TestEmptyStore(t *testing.T) {
-	s := New(Options{})
-	if s.Version() != 0 || s.Series() != nil || s.Overruns() != 0 {
-		t.Errorf("new store: version %d, %d series, %d overruns", s.Version(), len(s.Series()), s.Overruns())
-	}
-	s.Sync(new(view.Board).Load(), at(0))
-	if s.Version() == 0 || len(s.Series()) != 0 {
-		t.Errorf("store of an empty view: version %d, %d series", s.Version(), len(s.Series()))
 	}
 }

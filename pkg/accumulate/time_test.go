@@ -1,8 +1,6 @@
 package accumulate
 
 import (
-	"math"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -11,45 +9,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/ring"
 )
-
-// mean is the mean over time that rate(sum)/rate(count) shows.
-func mean(h *Histogram) float64 { return h.Sum / float64(h.Count) }
-
-// TestMissedTicksDoNotMoveTheMean: a GPU whose calls are slow while it works misses
-// ticks just then. Without weights the mean of 10 and 0, half of the time each, is 3.3
-// here.
-func TestMissedTicksDoNotMoveTheMean(t *testing.T) {
-	const tick = 10 * time.Millisecond
-	b := newBoard(1024, "GPU-a")
-	b.Interval = tick
-	s := New(Options{})
-	v := viewOf(b)
-	random := rand.New(rand.NewPCG(3, 4))
-	rows := 0
-	for i := range 60_000 { // ten minutes
-		busy := i/500%2 == 1 // for five seconds in each ten
-		if busy && random.IntN(2) == 0 {
-			continue
-		}
-		*b.cell(0, cellPower) = 0
-		if busy {
-			*b.cell(0, cellPower) = 10
-		}
-		b.row(start.Add(time.Duration(i) * tick))
-		if rows++; rows%1000 == 0 {
-			s.Sync(v, start)
-		}
-	}
-	s.Sync(v, start)
-	h := power(t, s, "GPU-a")
-	if got := mean(h); math.Abs(got-5) > 0.02 {
-		t.Errorf("mean with missed ticks: got %v, want 5", got)
-	}
-	if got, want := float64(h.Count), 600_000.0; math.Abs(got-want) > 100 {
-		t.Errorf("time: got %v ms, want %v", got, want)
-	}
-	checkSums(t, h)
-}
 
 // TestPartsOfAMillisecondAreCarried: ticks that come a little early and late.
 func TestPartsOfAMillisecondAreCarried(t *testing.T) {

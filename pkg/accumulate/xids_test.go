@@ -2,18 +2,16 @@ package accumulate
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/view"
 )
 
 const (
@@ -67,25 +65,6 @@ func TestXIDs(t *testing.T) {
 	}
 }
 
-// TestXIDOfALostDevice: the row with XID 79 is the one in which the
-// device could not be sampled any more.
-func TestXIDOfALostDevice(t *testing.T) {
-	b := newBoard(64, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	b.row(at(0))
-	s.Sync(v, at(0))
-	*b.cell(0, cellXID) = 79
-	*b.cell(0, cellPower) = 100
-	b.row(at(1), 0)
-	b.row(at(2), 0)
-	s.Sync(v, at(2))
-	if got := value(s, "GPU-a", xidTotal, "xid", "79"); got != 1 {
-		t.Errorf("total: got %v, want 1", got)
-	}
-	checkHistogram(t, power(t, s, "GPU-a"), 0, 0)
-}
-
 func TestXIDCodesAreBounded(t *testing.T) {
 	x := newXIDs(time.Minute)
 	for code := 1.0; code <= 500; code++ {
@@ -109,14 +88,11 @@ func TestXIDCodesAreBounded(t *testing.T) {
 	if got := x.codes[0].label(); got != "other" {
 		t.Errorf("first code: got %q, want %q", got, "other")
 	}
+	if len(knownXIDs) >= maxXIDs/2 {
+		t.Errorf("%d known XIDs leave little room for others", len(knownXIDs))
+	}
 	if !slices.IsSortedFunc(x.codes, func(a, b *xidCode) int { return int(a.code - b.code) }) {
 		t.Error("codes are not in order")
-	}
-}
-
-func TestKnownXIDs(t *testing.T) {
-	if !slices.IsSorted(knownXIDs) || len(slices.Compact(slices.Clone(knownXIDs))) != len(knownXIDs) || len(knownXIDs) >= maxXIDs/2 {
-		t.Errorf("known XIDs must ascend and leave room for others: %v", knownXIDs)
 	}
 }
 
@@ -155,108 +131,29 @@ func TestSeriesLabelsAreSorted(t *testing.T) {
 	}
 }
 
-func TestManyXIDsInATick(t *testing.T) {
-	b := newBoard(1024, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	for i := range 900 {
-		*b.cell(0, cellXID) = float64(1 + i%200)
-		b.row(at(float64(i) / 100))
-	}
-	s.Sync(v, at(9))
-	var sum float64
-	for _, e := range s.Series() {
-		if e.Field.Name == xidCount && !math.IsNaN(*e.Value) {
-			sum += *e.Value
-		}
-	}
-	if sum != 900 {
-		t.Errorf("counts within the window add up to %v, want 900", sum)
-	}
-}
-
-// withGaps adds to a board of one device the columns by which sessions follow each other.
-func withGaps(name string) (b *board, since, until *float64) {
-	b = newBoard(64, "GPU-a")
-	b.Collector = name
-	b.Columns = append(b.Columns, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDsUntil})
-	b.Ring = ring.Make(64, 1, len(b.Columns))
-	b.cells = append(b.cells, 0, 0)
-	return b, &b.cells[cellsPerDevice], &b.cells[cellsPerDevice+1]
-}
-
-func micros(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
-
-// TestGaps: sources that say from when on they have all XIDs leave a gap if the last row of
-// any source of the device was before. A source with a history closes it.
+// TestGaps: gaps that rows reports are counted by the collector whose source has them.
 func TestGaps(t *testing.T) {
 	s := New(Options{})
-	total := func(code string) float64 { return value(s, "GPU-a", xidTotal, "xid", code) }
-	gaps := func(what string, wantFirst, wantSecond float64) {
-		t.Helper()
-		for name, want := range map[string]float64{"first": wantFirst, "second": wantSecond} {
-			m := &dto.Metric{}
-			if err := s.gaps.WithLabelValues(name).Write(m); err != nil || m.GetCounter().GetValue() != want {
-				t.Errorf("%s: %v gaps of %s, want %v (%v)", what, m.GetCounter().GetValue(), name, want, err)
-			}
-		}
-	}
-	one, since, until := withGaps("first")
-	*since, *until = micros(-5), micros(-5)
-	one.row(at(0))
-	s.Sync(viewOf(one), at(0))
-	gaps("the first source", 0, 0)
-	*one.cell(0, cellXID), *until = 48, micros(1)
-	one.row(at(1))
-	s.Sync(viewOf(one), at(1))
-
-	next, since, until := withGaps("first") // its next session, without a gap
-	*since, *until = 0, micros(1)
-	next.row(at(2))
-	s.Sync(viewOf(next), at(2))
-	gaps("the session after it", 0, 0)
-
-	other, theirs, _ := withGaps("second") // another collector takes over
-	*theirs = micros(10)
-	*other.cell(0, cellXID) = 48
-	other.row(at(11))
-	s.Sync(viewOf(other), at(11))
-	gaps("another collector", 0, 1)
-	if got := total("48"); got != 2 {
-		t.Errorf("XID 48: %v, want 2", got)
-	}
-
-	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // the first one has had its rows all the while
-		*next.cell(0, cellXID), *until = x.code, micros(x.at)
-		next.row(at(x.at))
-	}
-	s.Sync(viewOf(next), at(20))
-	gaps("the first one again", 0, 1)
-	if total("63") != 1 || total("64") != 0 {
-		t.Errorf("XID 63 in the gap: %v, want 1; XID 64, which the other had: %v, want 0", total("63"), total("64"))
-	}
-	*since = micros(21) // more came than rows could hold
-	next.row(at(22))
-	next.row(at(23))
-	s.Sync(viewOf(next), at(23))
-	gaps("a source that has missed some", 1, 1)
-}
-
-// TestViewsBetween: what sources that came and went between two Syncs have had is counted.
-func TestViewsBetween(t *testing.T) {
-	s := New(Options{})
-	var onBoard view.Board
-	for i := range 10 {
+	micros := func(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }
+	for i, name := range []string{"first", "first", "second"} { // one after the other, 10 s apart, the second one without a gap
 		b := newBoard(64, "GPU-a")
+		b.Collector = name
+		b.Columns = append(b.Columns, collector.Column{Field: field.XIDsSince}, collector.Column{Field: field.XIDsUntil})
+		b.Ring = ring.Make(64, 1, len(b.Columns))
+		b.cells = append(b.cells, micros(float64(10*i-5)), micros(float64(10*i-5)))
+		if i == 1 {
+			b.cells[cellsPerDevice] = 0
+		}
 		*b.cell(0, cellXID) = 48
-		b.row(at(float64(i)))
-		onBoard.Store(viewOf(b))
-		if i == 3 {
-			s.Sync(onBoard.Load(), at(float64(i)))
+		b.row(at(float64(10 * i)))
+		s.Sync(viewOf(b), at(float64(10*i)))
+	}
+	for name, want := range map[string]float64{"first": 0, "second": 1} {
+		if got := testutil.ToFloat64(s.gaps.WithLabelValues(name)); got != want {
+			t.Errorf("%v gaps of %s, want %v", got, name, want)
 		}
 	}
-	s.Sync(onBoard.Load(), at(10))
-	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 10 {
-		t.Errorf("%v XIDs, want 10", got)
+	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 3 {
+		t.Errorf("XID 48: %v, want 3", got)
 	}
 }

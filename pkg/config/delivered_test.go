@@ -72,6 +72,11 @@ func FuzzParseDelivered(f *testing.F) {
 		if c.YAML.file != "" && len(bad) == 0 {
 			t.Errorf("%q: the file %q is not refused", text, c.YAML.file)
 		}
+		for name, value := range c.YAML.flags {
+			if f := NewSet(environment{}.lookup).find(name); f.Value.Set(value) != nil && name != "max-concurrent-scrapes" {
+				t.Errorf("%s does not take %q", name, value)
+			}
+		}
 		list, problems, err := field.Parse(strings.NewReader(string(c.CSV)), field.ParseOptions{})
 		if err == nil && c.YAML.Apply(list) == nil {
 			c.YAML.ApplyInterval(list)

@@ -81,16 +81,6 @@ func TestParseSelectorErrors(t *testing.T) {
 	}
 }
 
-func TestFlexibleSelectorPrefersParts(t *testing.T) {
-	s := flex()
-	if !s.Flexible() || !s.MatchWhole(0) || !s.MatchPart(7) {
-		t.Error("f must match a whole without parts, and the parts of one with parts")
-	}
-	if (Selector{}).MatchWhole(0) || (Selector{}).MatchPart(0) {
-		t.Error("the zero Selector must match nothing")
-	}
-}
-
 func TestSelectorNamed(t *testing.T) {
 	s, err := ParseSelector("g:7,2-4,2+i:1")
 	must(t, err)

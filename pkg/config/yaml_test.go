@@ -330,23 +330,3 @@ func TestYAMLNames(t *testing.T) {
 		t.Errorf("another mode: error %v", err)
 	}
 }
-
-func FuzzYAML(f *testing.F) {
-	f.Add(yaml1)
-	f.Add(yaml2)
-	f.Fuzz(func(t *testing.T, text string) {
-		y, err := parseYAML([]byte(text), "c.yaml")
-		if err != nil {
-			return
-		}
-		list, _, err := field.Parse(strings.NewReader(string(y.csv())), field.ParseOptions{})
-		if err == nil {
-			_ = y.Apply(list)
-		}
-		for name, value := range y.flags {
-			if f := NewSet(environment{}.lookup).find(name); f.Value.Set(value) != nil && name != "max-concurrent-scrapes" {
-				t.Errorf("%s does not take %q", name, value)
-			}
-		}
-	})
-}

@@ -14,7 +14,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
@@ -57,10 +56,10 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 		}
 		return a.extend(cfg, list)
 	}
-	publish := e.publishers(cfg, all, &page, reg, log)
-	add := func(v *Vendor, name string, open collector.Factory, w supervisor.Wanted, publish func([]*view.Source)) *supervisor.Supervisor {
+	pages := e.pages(cfg, all, &page, reg, log)
+	add := func(v *Vendor, name string, open collector.Factory, w supervisor.Wanted, page supervisor.Page) *supervisor.Supervisor {
 		o := supervisor.Options{
-			Name: name, Open: open, Publish: publish, Present: v.Present,
+			Name: name, Open: open, Page: page, Present: v.Present,
 			Session:     sessionOptions(cfg, name, log),
 			Hidden:      isProcesses(name),
 			StopTimeout: samplerStop,
@@ -78,13 +77,13 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 		return supervisor.New(w, o)
 	}
 	for _, v := range all {
-		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, publish[v.Name])
+		s := add(&v, v.Name, v.Open, supervisor.Wanted{List: e.listed(v.Name, list)}, pages[v.Name])
 		register(reg, s)
 		e.collectors = append(e.collectors, s)
 		if v.Processes != nil {
 			e.processes = processes.Board()
 			always := cfg.Kubernetes.ProcessValuesWanted()
-			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part().Publish)
+			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part())
 			if always { // else they are read for viewers now and then, which is nothing to watch
 				register(reg, s)
 			}
@@ -126,10 +125,27 @@ func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Op
 	return o
 }
 
-// publishers say where the sources of each collector go. If one is wanted together with
-// its fallback, they share one part of the page, which a failover fills.
-func (e *Engine) publishers(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]func([]*view.Source) {
-	out := map[string]func([]*view.Source){}
+// failoverNode is the part of the board that two collectors share.
+type failoverNode struct {
+	*view.Part
+	e        *Engine
+	fallback string
+}
+
+func (n *failoverNode) Standby(ctx context.Context, rest bool) error {
+	return n.e.Standby(ctx, n.fallback, rest)
+}
+
+func (n *failoverNode) TakenOver(collector string) {
+	if n.e.takenOver != nil {
+		n.e.takenOver(collector)
+	}
+}
+
+// pages say where the sources of each collector go. If one is wanted together with
+// its fallback, they share one part of the board, which a failover fills.
+func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]supervisor.Page {
+	out := map[string]supervisor.Page{}
 	for _, v := range all {
 		out[v.Name] = nil
 	}
@@ -139,24 +155,18 @@ func (e *Engine) publishers(cfg *config.Config, all []Vendor, page *view.Merger,
 		}
 		patience := patience(cfg)
 		e.failover = supervisor.NewFailover(supervisor.FailoverOptions{
+			Node:    &failoverNode{page.Part(), e, v.Fallback},
 			Primary: v.Name, Secondary: v.Fallback,
-			Publish:    page.Part().Publish,
-			Standby:    func(ctx context.Context, rest bool) error { return e.Standby(ctx, v.Fallback, rest) },
 			Patience:   patience,
 			Confidence: 2 * patience,
-			Changed: func(collector string) {
-				if e.takenOver != nil {
-					e.takenOver(collector)
-				}
-			},
-			Logger: log,
+			Logger:     log,
 		})
 		register(reg, e.failover)
-		out[v.Name], out[v.Fallback] = e.failover.Primary, e.failover.Secondary
+		out[v.Name], out[v.Fallback] = e.failover.Ends()
 	}
 	for _, v := range all {
 		if out[v.Name] == nil {
-			out[v.Name] = page.Part().Publish
+			out[v.Name] = page.Part()
 		}
 	}
 	return out
@@ -186,9 +196,6 @@ func (e *Engine) Vendor(collector string) *field.Vendor {
 func (e *Engine) Simulated() bool {
 	return !slices.ContainsFunc(e.table, func(v Vendor) bool { return !v.Simulated })
 }
-
-// AwaitOpened returns when every collector has been opened, or reports why not.
-func (e *Engine) AwaitOpened(ctx context.Context) { Await(ctx, e, session.Opened) }
 
 // Interval returns how often a reading is taken.
 func (e *Engine) Interval(r field.Reading) time.Duration { return e.interval(r) }
@@ -301,81 +308,12 @@ func (e *Engine) Costs() (out []session.Costs) {
 	return out
 }
 
-// statusPoll is how often a one-shot command looks whether all devices have reported.
-const statusPoll = 5 * time.Millisecond
-
-// Opened reports whether every collector has been opened or reports why not, and
-// every device has been sampled or reports why not.
-func Opened(all []session.CollectorStatus) bool { return session.Opened(all) }
-
-// readersOpened is opened of those that read processes.
+// readersOpened is session.Opened of the readers of processes.
 func (e *Engine) readersOpened() bool {
 	for _, s := range e.readers {
-		if !Opened([]session.CollectorStatus{s.Status()}) {
+		if !session.Opened([]session.CollectorStatus{s.Status()}) {
 			return false
 		}
 	}
 	return true
-}
-
-// SampledAgain returns a function that reports whether each source with a device that is
-// up has another row. A device that has only slow fields may have nothing new in that row.
-func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
-	heads := map[*ring.Ring]uint64{}
-	for _, s := range e.board.Load().Sources {
-		heads[s.Ring] = s.Ring.Head()
-	}
-	return func(all []session.CollectorStatus) bool {
-		up := map[string]bool{}
-		for _, c := range all {
-			for _, d := range c.Devices {
-				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
-			}
-		}
-		for _, s := range e.board.Load().Sources {
-			if s.Ring.Head() <= heads[s.Ring] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
-				return false
-			}
-		}
-		return true
-	}
-}
-
-// Await polls the engine until done or the end of ctx, and returns its last status.
-func Await(ctx context.Context, e *Engine, done func([]session.CollectorStatus) bool) []session.CollectorStatus {
-	tick := time.NewTicker(statusPoll)
-	defer tick.Stop()
-	for {
-		all := e.Status()
-		if done(all) {
-			return all
-		}
-		select {
-		case <-ctx.Done():
-			return all
-		case <-tick.C:
-		}
-	}
-}
-
-// SampleOnce runs the engine and the clients of o until both have
-// reported, and then until f returns. It waits for library calls no longer than the
-// exporter does at its end.
-func SampleOnce(ctx context.Context, e *Engine, o *Owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
-	rctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = e.Run(rctx) // abandoned calls end with the process
-	}()
-	defer func() { cancel(); <-done }()
-	defer o.Start(ctx)()
-	wctx, stop := context.WithTimeout(ctx, timeout)
-	defer stop()
-	all := Await(wctx, e, Opened)
-	if e.failover != nil {
-		e.failover.DecideNow()
-	}
-	o.Wait(wctx)
-	return f(wctx, all)
 }

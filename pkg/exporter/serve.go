@@ -1,7 +1,6 @@
 package exporter
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -14,7 +13,7 @@ const DrainTimeout = 2 * time.Second
 // NewServer returns the HTTP server of the pipeline's pages, with the flags of the configuration.
 func (p *Pipeline) NewServer() *server.Server {
 	cfg, desk := p.cfg, p.desk
-	o := server.Options{
+	return server.New(p.Renderer, server.Options{
 		Addresses:            []string{cfg.Web.Address},
 		SystemdSocket:        cfg.Web.SystemdSocket,
 		WebConfigFile:        cfg.Web.ConfigFile,
@@ -25,6 +24,9 @@ func (p *Pipeline) NewServer() *server.Server {
 		MaxConnections:       cfg.Web.MaxConnections,
 		MaxConcurrentScrapes: cfg.Web.MaxConcurrentScrapes,
 		Pprof:                cfg.Web.Pprof,
+		Desk:                 desk,
+		Reload:               cfg.Web.Reload,
+		Release:              cfg.Web.Release,
 		Routes:               p.Routes,
 		Logger:               p.log,
 		Registerer:           p.Registry,
@@ -36,19 +38,5 @@ func (p *Pipeline) NewServer() *server.Server {
 			}
 			return st
 		},
-	}
-	if cfg.Web.Reload {
-		o.Reload = func(ctx context.Context) error { return desk.Reload(ctx, "POST /-/reload") }
-	}
-	if cfg.Web.Release {
-		o.Release = func(ctx context.Context, name string, limit time.Duration) error {
-			return desk.Release(ctx, name, limit, "POST /-/release")
-		}
-		o.Resume = func(name string) error { return desk.Resume(name, "POST /-/resume") }
-		o.PauseProfiling = func(ctx context.Context, limit time.Duration) error {
-			return desk.PauseProfiling(ctx, limit, "POST /-/profiling/pause")
-		}
-		o.ResumeProfiling = func(ctx context.Context) error { return desk.ResumeProfiling(ctx, "POST /-/profiling/resume") }
-	}
-	return server.New(p.Renderer, o)
+	})
 }

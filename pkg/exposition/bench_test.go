@@ -3,7 +3,6 @@ package exposition
 import (
 	"bytes"
 	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -50,53 +49,6 @@ func benchRender(b *testing.B, f *feed, format Format, gzip bool) {
 		render(n)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.row)), "ns/series")
-}
-
-// BenchmarkRenderShared renders GPUs that four users share each, two readings of
-// which are split per user and change with every tick.
-func BenchmarkRenderShared(b *testing.B) {
-	forSizes(b, benchSizes[:2], func(b *testing.B, f *feed) {
-		owners := &testOwners{by: map[string][]Owner{}, split: []field.ID{2000, 2001}}
-		var series []Share
-		for _, d := range f.Devices {
-			for u := range 4 {
-				pod := fmt.Sprintf("worker-%d", u)
-				owners.by[d.ID] = append(owners.by[d.ID], ownerOf("container", "main", "namespace", "ml", "pod", pod))
-				series = append(series, share(d.ID, 2000, pod), share(d.ID, 2001, pod))
-			}
-		}
-		values := [2]*Shares{}
-		for i := range values {
-			values[i] = &Shares{Set: 1, Series: series, Values: make([]float64, len(series))}
-			for j := range series {
-				values[i].Values[j] = float64(i + j)
-			}
-		}
-		r := New(boardOf(f), Options{Hostname: "node-1", Owners: owners})
-		next := func(n int) {
-			f.vary(n)
-			f.tick(time.Now())
-			owners.shares = values[n%2]
-		}
-		for n := range 4 { // the layout is made, buffers grow
-			next(n)
-			age(r)
-			r.Page(Text, false)
-		}
-		n := 4
-		for b.Loop() {
-			b.StopTimer()
-			next(n)
-			age(r)
-			n++
-			b.StartTimer()
-			r.Page(Text, false)
-		}
-		if want := len(f.Devices)*(4*(len(f.row)/len(f.Devices)-2)+2) + len(series); r.layout.stats.series != want {
-			b.Fatalf("%d series, want %d", r.layout.stats.series, want)
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(r.layout.stats.series), "ns/series")
-	})
 }
 
 func BenchmarkRender(b *testing.B) {
@@ -185,40 +137,6 @@ func BenchmarkCachedPage(b *testing.B) {
 					r.Page(Text, false)
 				}
 			})
-		})
-	}
-}
-
-func BenchmarkLayout(b *testing.B) {
-	forSizes(b, benchSizes, func(b *testing.B, f *feed) {
-		v := viewOf(1, f)
-		var s snapshot
-		s.reset(v, time.Minute, time.Now())
-		o := Options{Hostname: "node-1", HostnameLabel: "hostname"}
-		for b.Loop() {
-			if l := build(&o, v, &s, nil, nil); l.stats.series != len(f.row) {
-				b.Fatal("series are missing")
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(f.row)), "ns/series")
-	})
-}
-
-func BenchmarkValue(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		v    float64
-	}{{"whole", 81559}, {"any", 0.8414709848078965}} {
-		buf := make([]byte, 0, 32)
-		b.Run(c.name+"/ours", func(b *testing.B) {
-			for b.Loop() {
-				buf = appendValue(buf[:0], c.v)
-			}
-		})
-		b.Run(c.name+"/strconv", func(b *testing.B) {
-			for b.Loop() {
-				buf = strconv.AppendFloat(buf[:0], c.v, 'g', -1, 64)
-			}
 		})
 	}
 }

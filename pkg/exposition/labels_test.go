@@ -38,6 +38,13 @@ func TestLabelsOf(t *testing.T) {
 	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2", "x", "3"), xid: true}, `{,,x="3"} `, 2)
 	f(labelsOf{owner: labelsFrom("err_code", "1", "err_msg", "2")}, `{err_code="1",err_msg="2"} `, 0)
 
+	// Labels of a pod: an owner's label is worth more than one that a user gave to the pod.
+	f(labelsOf{facts: labelsFrom("z", "1", "b", "2"), pod: labelsFrom("y", "3", "a", "4"), owner: labelsFrom("c", "5")}, `{a="4",b="2",y="3",z="1",c="5"} `, 0)
+	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("f", "1"), pod: labelsFrom("gpu", "p", "f", "p", "c", "p"), column: labelsFrom("c", "2")},
+		`{gpu="0",c="2",f="1"} `, 3)
+	f(labelsOf{pod: labelsFrom("namespace", "p", "x", "", "le", "1", "err_code", "q"), owner: labelsFrom("namespace", "o"), xid: true}, `{,,namespace="o"} `, 3)
+	f(labelsOf{pod: labelsFrom("namespace", "p"), owner: labelsFrom("namespace", "")}, `{namespace="p"} `, 0)
+
 	f(labelsOf{fixed: labelsFrom("a", "q\"b\\n\nu\xffé\x00")}, `{a="q\"b\\n\nu`+"\ufffdé\ufffd"+`"} `, 0)
 }
 

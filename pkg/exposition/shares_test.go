@@ -146,25 +146,6 @@ func TestSharesLeaveWithTheirDevice(t *testing.T) {
 	})
 }
 
-func TestPodLabels(t *testing.T) {
-	f := func(in labelsOf, want string, dropped int) {
-		t.Helper()
-		set := in.set()
-		if got := set.key(); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		if in.dropped != dropped {
-			t.Errorf("dropped %d labels of %s, want %d", in.dropped, want, dropped)
-		}
-	}
-	f(labelsOf{facts: labelsFrom("z", "1", "b", "2"), pod: labelsFrom("y", "3", "a", "4"), owner: labelsFrom("c", "5")}, `{a="4",b="2",y="3",z="1",c="5"} `, 0)
-	f(labelsOf{fixed: labelsFrom("gpu", "0"), facts: labelsFrom("f", "1"), pod: labelsFrom("gpu", "p", "f", "p", "c", "p"), column: labelsFrom("c", "2")},
-		`{gpu="0",c="2",f="1"} `, 3)
-	// An owner's label is worth more than one that a user gave to the pod.
-	f(labelsOf{pod: labelsFrom("namespace", "p", "x", "", "le", "1", "err_code", "q"), owner: labelsFrom("namespace", "o"), xid: true}, `{,,namespace="o"} `, 3)
-	f(labelsOf{pod: labelsFrom("namespace", "p"), owner: labelsFrom("namespace", "")}, `{namespace="p"} `, 0)
-}
-
 // TestHammerShares scrapes while Sets and values change: on each page each user
 // has the values of one Set.
 func TestHammerShares(t *testing.T) {

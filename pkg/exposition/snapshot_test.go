@@ -11,13 +11,15 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestFreshness checks with which stamps, relative to now, a device is on the page.
+// TestFreshness checks with which stamps, relative to now, a device is on the page. A source of which only slow fields
+// are read has three intervals.
 func TestFreshness(t *testing.T) {
 	const staleAfter = 30 * time.Second
 	now := time.Unix(1_800_000_000, 0)
+	interval := time.Duration(0)
 	f := func(stamp int64, want bool) {
 		t.Helper()
-		src := &view.Source{Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 0)}
+		src := &view.Source{Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 0), Interval: interval}
 		src.Ring.Append(stamp, []int64{stamp}, nil)
 		var s snapshot
 		s.take(&view.View{Version: 1, Sources: []*view.Source{src}}, staleAfter, now)
@@ -36,21 +38,9 @@ func TestFreshness(t *testing.T) {
 	f(math.MaxInt64, false)
 	f(math.MinInt64, false)
 	f(-1, false)
-}
-
-// TestASlowSourceHasThreeIntervals: a device of which only slow fields are read stays
-// on the page between two rows, and leaves it when rows stop.
-func TestASlowSourceHasThreeIntervals(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	src := &view.Source{Devices: []collector.Device{{ID: "GPU-a"}}, Ring: ring.Make(2, 1, 0), Interval: time.Minute}
-	src.Ring.Append(now.UnixNano(), []int64{now.UnixNano()}, nil)
-	v := &view.View{Version: 1, Sources: []*view.Source{src}}
-	for age, want := range map[time.Duration]bool{time.Second: true, 179 * time.Second: true, 181 * time.Second: false} {
-		var s snapshot
-		if s.take(v, 30*time.Second, now.Add(age)); s.live[0] != want {
-			t.Errorf("a row of %v ago: fresh is %v, want %v", age, s.live[0], want)
-		}
-	}
+	interval = time.Minute
+	f(at(-179*time.Second), true)
+	f(at(-181*time.Second), false)
 }
 
 // TestSlowDevice: a device of which something is read every 30 s stays between two readings, next to

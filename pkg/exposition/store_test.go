@@ -1,16 +1,10 @@
 package exposition
 
 import (
-	"errors"
-	"io"
 	"math"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/textparse"
 
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
@@ -78,25 +72,7 @@ func TestCreated(t *testing.T) {
 		began := first.Add(-time.Second).UnixMilli() // the first row stands for the second before it
 		for _, format := range []Format{OpenMetrics, Protobuf} {
 			page := pageOf(t, r, format)
-			p, err := textparse.New([]byte(page), format.ContentType(), nil, textparse.ParserOptions{OpenMetricsSkipSTSeries: true, KeepClassicOnClassicAndNativeHistograms: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := map[string]int64{}
-			for {
-				entry, err := p.Next()
-				if err != nil {
-					if !errors.Is(err, io.EOF) {
-						t.Fatalf("%v: %v", format, err)
-					}
-					break
-				}
-				if entry == textparse.EntrySeries || entry == textparse.EntryHistogram {
-					var l labels.Labels
-					p.Labels(&l)
-					got[l.Get(model.MetricNameLabel)+l.Get("xid")] = p.StartTimestamp()
-				}
-			}
+			got := parse(t, page, format).Began
 			want := map[string]int64{"H": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": began, total.Name + "48": began, count.Name + "79": 0}
 			if format == OpenMetrics { // which knows no counter of such a name
 				want = map[string]int64{"H_bucket": began, "H_sum": began, "H_count": began, "DRIVERS_OWN_TOTAL": 0, total.Name + "79": 0, count.Name + "79": 0}

@@ -47,11 +47,3 @@ func TestAMDRanges(t *testing.T) {
 		}
 	}
 }
-
-// A value of AMD's may be a histogram, also one that several columns share.
-func TestAMDHistogram(t *testing.T) {
-	l, problems, err := Parse(strings.NewReader("amd_gpu_temperature_celsius, histogram, t\n"), ParseOptions{File: "x.csv", Strict: true})
-	if err != nil || len(problems) > 0 || len(l.Fields) != 1 || l.Fields[0].Type != Histogram || len(l.Fields[0].Buckets) == 0 {
-		t.Errorf("got %+v, %v, %v", l, problems, err)
-	}
-}

@@ -1,6 +1,7 @@
 package field
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,11 @@ var index = sync.OnceValue(func() *tables {
 			t.byID[part[i].ID] = &part[i]
 		}
 	}
-	add(dcgmFields[:])
+	dcgm, err := readDCGM(dcgmCSV)
+	if err != nil {
+		panic("dcgm.csv: " + err.Error()) // the file is part of the program
+	}
+	add(dcgm)
 	add(exporterFields[:])
 	for _, v := range vendors {
 		for _, part := range v.Fields {
@@ -77,8 +82,11 @@ var index = sync.OnceValue(func() *tables {
 func (t *tables) addMeanings() {
 	for _, m := range meanings {
 		for rank, name := range m.names {
-			id := t.byName[name].reading.ID
-			t.meanings[id] = append(t.meanings[id], Meaning{Role: m.role, Rank: rank})
+			for _, d := range t.all {
+				if matches, _ := path.Match(name, d.Name); matches && d.Factor == 0 && d.Kind != String { // the patterns are well-formed
+					t.meanings[d.ID] = append(t.meanings[d.ID], Meaning{Role: m.role, Rank: rank})
+				}
+			}
 		}
 	}
 	for _, d := range t.all {

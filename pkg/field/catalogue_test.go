@@ -37,28 +37,9 @@ func TestByName(t *testing.T) {
 	f("DCGM_FI_UNKNOWN", 0, 1)
 	f("DCGM_FI_FIRST_VGPU_FIELD_ID", 520, 1)
 	f("DCGM_EXP_XID_ERRORS_TOTAL", XIDErrorsTotal, 1)
-	// The eleven of dcgm-exporter 4.9's default list that change their unit.
-	f("DCGM_FI_DEV_SM_CLOCK_HERTZ", 100, 1e6)
-	f("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", 101, 1e6)
-	f("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 156, 1e-3)
+	// Multiples, in base units.
 	f("DCGM_FI_DEV_GPU_UTIL_RATIO", 203, 0.01)
-	f("DCGM_FI_DEV_MEMORY_UTIL_RATIO", 204, 0.01)
-	f("DCGM_FI_DEV_ENC_UTIL_RATIO", 206, 0.01)
-	f("DCGM_FI_DEV_DEC_UTIL_RATIO", 207, 0.01)
-	f("DCGM_FI_DEV_FB_FREE_BYTES", 251, 1<<20)
-	f("DCGM_FI_DEV_FB_USED_BYTES", 252, 1<<20)
-	f("DCGM_FI_DEV_FB_RESERVED_BYTES", 253, 1<<20)
-	f("DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND", 449, 1000*1024)
-	// Others in base units.
-	f("DCGM_FI_DEV_FAN_SPEED_RATIO", 191, 0.01)
-	f("DCGM_FI_DEV_BAR1_USED_BYTES", 92, 1<<20)
-	f("DCGM_FI_DEV_FB_CAPACITY_BYTES", 250, 1<<20)
-	f("DCGM_FI_DEV_GPU_THERMAL_THROTTLE_SECONDS_TOTAL", 241, 1e-9)
 	f("DCGM_FI_DEV_NVLINK_THROUGHPUT_L12_BYTES_PER_SECOND", 446, 1000*1024)
-	// Ratios that kept number and unit under a new name.
-	f("DCGM_FI_PROF_TENSOR_UTIL_RATIO", 1004, 1)
-	f("DCGM_FI_DEV_FB_USED_RATIO", 254, 1)
-	f("DCGM_FI_DEV_CPU_UTIL_RATIO", 1100, 1)
 
 	for _, name := range []string{"", "dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP ", "XID_EVENT", "XIDS_SINCE", "XIDS_UNTIL", "150"} {
 		if d, _, ok := ByName(name); ok {
@@ -168,20 +149,6 @@ func TestRanges(t *testing.T) {
 	f(1001, 1.02, true)
 	f(1001, 1.5, false)
 	f(112, 0x1ff, true)
-}
-
-func TestCost(t *testing.T) {
-	f := func(want Cost, ids ...ID) {
-		t.Helper()
-		for _, id := range ids {
-			if d, _ := ByID(id); d.Cost != want {
-				t.Errorf("%s: cost %v, want %v", d.Name, d.Cost, want)
-			}
-		}
-	}
-	f(Static, 1, 2, 50, 51, 53, 54, 85)
-	f(Slow, 310, 313, 390, 392, 393, 396, 409, 419, 429, 439, 1204)
-	f(EachTick, 100, 150, 155, 156, 203, 230, 252, 449, 1001, 1009)
 }
 
 func TestInput(t *testing.T) {

@@ -3,6 +3,7 @@ package field
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -44,229 +45,131 @@ const (
 func TestParse(t *testing.T) {
 	one := []row{{temp, "gauge", "h", 150, 1, 1}}
 	at := func(line int) []row { return []row{{temp, "gauge", "h", 150, 1, line}} }
-	for name, test := range map[string]struct {
-		in     string
-		strict bool
-		want   []row
-		say    []string // problems
-		fails  bool
-	}{
-		"a row":                      {in: temp + ",gauge,h\n", want: one},
-		"no line end":                {in: temp + ",gauge,h", want: one},
-		"comment":                    {in: "# c\n" + temp + ",gauge,h\n#" + power + ",gauge,h\n", want: at(2)},
-		"comment after blanks":       {in: "  # c, d\n\t# e\n" + temp + ",gauge,h\n", want: at(3)},
-		"comment of a spreadsheet":   {in: "# Clocks,,\n" + temp + ",gauge,h\n", want: at(2)},
-		"quote in a comment":         {in: "# the \"name\n" + temp + ",gauge,h\n", want: at(2)},
-		"empty lines":                {in: "\n\n" + temp + ",gauge,h\n\n \t \n", want: at(3)},
-		"carriage returns":           {in: "# c\r\n" + temp + ",gauge,h\r\n\r\n", want: at(2)},
-		"byte order mark":            {in: "\ufeff" + temp + ",gauge,h\n", want: one},
-		"mark before a comment":      {in: "\ufeff# c\n" + temp + ",gauge,h\n", want: at(2)},
-		"blanks around cells":        {in: "  " + temp + " ,  gauge ,  h  \n", want: one},
-		"tabs around cells":          {in: "\t" + temp + "\t,\tgauge\t,\th\t\n", want: one},
-		"empty help":                 {in: temp + ",gauge,\n", want: []row{{temp, "gauge", "", 150, 1, 1}}},
-		"trailing empty cells":       {in: temp + ",gauge,h,,,\n", want: one},
-		"quoted help with a comma":   {in: temp + `,gauge,"a, ""b"""`, want: []row{{temp, "gauge", `a, "b"`, 150, 1, 1}}},
-		"blank before a quote":       {in: temp + `, gauge, "a, b"`, want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
-		"blank after a quote":        {in: temp + `,gauge,"a, b"  ` + "\t\r\n", want: []row{{temp, "gauge", "a, b", 150, 1, 1}}},
-		"quoted help over two lines": {in: temp + ",gauge,\"a\r\nb\"\r\n" + power + ",gauge,h", want: []row{{temp, "gauge", "a\nb", 150, 1, 1}, {power, "gauge", "h", 155, 1, 3}}},
-		"control characters in help": {in: temp + ",gauge,a\x01\\n\x7fb\rc\u0085d\u2028e\n", want: []row{{temp, "gauge", "a \\n b c d e", 150, 1, 1}}}, // audit S11
-		"counter":                    {in: temp + ",counter,h", want: []row{{temp, "counter", "h", 150, 1, 1}}},
-		"untyped":                    {in: temp + ",untyped,h", want: []row{{temp, "untyped", "h", 150, 1, 1}}},
-		"histogram":                  {in: temp + ",histogram,h", want: []row{{temp, "histogram", "h", 150, 1, 1}}},
-		"label":                      {in: "DCGM_FI_DRIVER_VERSION,label,h", want: []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 1}}},
-		"a number as a label":        {in: "DCGM_FI_DEV_MINOR_NUMBER,label,h", want: []row{{"DCGM_FI_DEV_MINOR_NUMBER", "label", "h", 55, 1, 1}}},
-		"a name of DCGM 1.x":         {in: "dcgm_gpu_temp,gauge,h", want: []row{{"dcgm_gpu_temp", "gauge", "h", 150, 1, 1}}},
-		"a name of DCGM 3":           {in: "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS,gauge,h", want: []row{{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "gauge", "h", 112, 1, 1}}},
-		"both dialects": {
-			in: "DCGM_FI_DEV_SM_CLOCK,gauge,h\nDCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h",
-			want: []row{
-				{"DCGM_FI_DEV_SM_CLOCK", "gauge", "h", 100, 1, 1},
-				{"DCGM_FI_DEV_SM_CLOCK_HERTZ", "gauge", "h", 100, 1e6, 2},
-			},
-		},
-		"exporter counters keep their type": {
-			in: "DCGM_EXP_XID_ERRORS_COUNT,counter,h\nDCGM_EXP_CLOCK_EVENTS_COUNT,gauge,h\nDCGM_EXP_GPU_HEALTH_STATUS,untyped,h",
-			want: []row{
-				{"DCGM_EXP_XID_ERRORS_COUNT", "counter", "h", XIDErrorsCount, 1, 1},
-				{"DCGM_EXP_CLOCK_EVENTS_COUNT", "gauge", "h", ClockEventsCount, 1, 2},
-				{"DCGM_EXP_GPU_HEALTH_STATUS", "untyped", "h", GPUHealth, 1, 3},
-			},
-		},
-
-		"summary": {
-			in: temp + ",summary,h", want: one,
-			say: []string{`f.csv:1:22: warning: type summary is read as gauge; type histogram keeps what happens between scrapes`},
-		},
-		"unknown field": {
-			in: "DCGM_FI_DEV_GPU_TMP,gauge,h\n" + temp + ",gauge,h\nX,gauge,h", want: at(2),
-			say: []string{
-				`f.csv:1:1: warning: unknown field "DCGM_FI_DEV_GPU_TMP", did you mean "DCGM_FI_DEV_GPU_TEMP"?`,
-				`f.csv:3:1: warning: unknown field "X"`,
-			},
-		},
-		"unknown field, strict": {
-			in: " DCGM_FI_DEV_GPU_TMP,gauge,h\n" + temp + ",gauge,h", strict: true, fails: true,
-			say: []string{`f.csv:1:2: error: unknown field "DCGM_FI_DEV_GPU_TMP", did you mean "DCGM_FI_DEV_GPU_TEMP"?`},
-		},
-		"case of the field": {
-			in: "dcgm_fi_dev_gpu_temp,gauge,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:1: warning: unknown field "dcgm_fi_dev_gpu_temp", did you mean "DCGM_FI_DEV_GPU_TEMP"?`},
-		},
-		"unknown exporter counter": {
-			in: "DCGM_EXP_FOO,gauge,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:1: warning: unknown field "DCGM_EXP_FOO"`},
-		},
-		"the pseudo reading": {
-			in: "XID_EVENT,gauge,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:1: warning: unknown field "XID_EVENT"`},
-		},
-		"row of commas": {
-			in: ",,\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:1: warning: the row names no field`},
-		},
-		"field that never has a value": {
-			in: "DCGM_FI_UNKNOWN,gauge,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:1: warning: field "DCGM_FI_UNKNOWN" never has a value; the row is left out`},
-		},
-		"text as a gauge": {
-			in: "DCGM_FI_DRIVER_VERSION, gauge,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:25: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`},
-		},
-		"text as a histogram": {
-			in: "DCGM_FI_DRIVER_VERSION,histogram,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`},
-		},
-		"binary": {
-			in: "DCGM_FI_DEV_ENC_STATS,label,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:1: warning: field "DCGM_FI_DEV_ENC_STATS" is a binary value, which no page can show; the row is left out`},
-		},
-		"moving number as a label": {
-			in: "DCGM_FI_DEV_SM_CLOCK,label,h", want: []row{{"DCGM_FI_DEV_SM_CLOCK", "label", "h", 100, 1, 1}},
-			say: []string{`f.csv:1:22: warning: field "DCGM_FI_DEV_SM_CLOCK" changes all the time; as a label it makes new series, up to once a minute`},
-		},
-		"exporter counter as a label": {
-			in: "DCGM_EXP_P2P_STATUS,label,h\n" + temp + ",gauge,h", want: at(2),
-			say: []string{`f.csv:1:21: warning: field "DCGM_EXP_P2P_STATUS" is counted by the exporter and can not be a label; the row is left out`},
-		},
-		"exporter counter as a histogram": {
-			in:   "DCGM_EXP_XID_ERRORS_TOTAL,histogram,h",
-			want: []row{{"DCGM_EXP_XID_ERRORS_TOTAL", "gauge", "h", XIDErrorsTotal, 1, 1}},
-			say:  []string{`f.csv:1:27: warning: field "DCGM_EXP_XID_ERRORS_TOTAL" can not be a histogram, it is read as gauge`},
-		},
-		"duplicate": {
-			in: temp + ",gauge,h\n" + power + ",gauge,h\n" + temp + ",counter,other", want: append(one, row{power, "gauge", "h", 155, 1, 2}),
-			say: []string{`f.csv:3:1: warning: field "DCGM_FI_DEV_GPU_TEMP" is in line 1 already; the row is left out`},
-		},
-		"duplicate of a bad row is none": {
-			in: "DCGM_FI_DRIVER_VERSION,gauge,h\nDCGM_FI_DRIVER_VERSION,label,h", want: []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 2}},
-			say: []string{`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`},
-		},
-		"help that is not UTF-8": {
-			in: temp + ",gauge,20 \xb0C", want: []row{{temp, "gauge", "20 \uFFFDC", 150, 1, 1}},
-			say: []string{`f.csv:1:28: warning: the help text is not UTF-8; the bad bytes are replaced`},
-		},
-		"nothing":       {in: "", say: []string{"f.csv: warning: the file has no rows, so nothing will be measured"}},
-		"only comments": {in: "# a\n\n", say: []string{"f.csv: warning: the file has no rows, so nothing will be measured"}},
-		"nothing of use": {
-			in: "X,gauge,h\n", fails: true,
-			say: []string{
-				`f.csv:1:1: warning: unknown field "X"`,
-				`f.csv: error: none of the file's rows can be used (1 in all)`,
-			},
-		},
-
-		"case of the type": {
-			in: temp + ", Gauge,h", fails: true,
-			say: []string{`f.csv:1:23: error: unknown type "Gauge", did you mean "gauge"?`},
-		},
-		"misspelt type": {
-			in: temp + ",gaige,h", fails: true,
-			say: []string{`f.csv:1:22: error: unknown type "gaige", did you mean "gauge"?`},
-		},
-		"unknown type": {
-			in: temp + ",temperature,h", fails: true,
-			say: []string{`f.csv:1:22: error: unknown type "temperature"; types are gauge, counter, histogram, untyped and label`},
-		},
-		"no type": {
-			in: temp + ",,h", fails: true,
-			say: []string{`f.csv:1:22: error: the row has no type; types are gauge, counter, histogram, untyped and label`},
-		},
-		"type of an exporter counter": {
-			in: "DCGM_EXP_P2P_STATUS,status,h", fails: true,
-			say: []string{`f.csv:1:21: error: unknown type "status"; types are gauge, counter, histogram, untyped and label`},
-		},
-		"two cells": {
-			in: temp + ",gauge\n" + power + "\n", fails: true,
-			say: []string{
-				"f.csv:1: error: 2 cells instead of field, type, help",
-				"f.csv:2: error: 1 cell instead of field, type, help",
-			},
-		},
-		"tabs": {
-			in: temp + "\tgauge\th", fails: true,
-			say: []string{"f.csv:1: error: 1 cell instead of field, type, help: write commas between them, not tabs"},
-		},
-		"semicolons": {
-			in: temp + ";gauge;h, i", fails: true,
-			say: []string{"f.csv:1: error: 2 cells instead of field, type, help: write commas between them, not semicolons"},
-		},
-		"no text": {
-			in: "\x7fELF\x02\x00\x00,a,b\n" + temp + ",gauge,h", fails: true,
-			say: []string{"f.csv: error: this is not a text file: it has bytes that are 0"},
-		},
-		"help with commas": {
-			in: temp + ",gauge,a,b,c", fails: true,
-			say: []string{"f.csv:1:32: error: 5 cells instead of field, type, help and options; a help text with a comma must be in double quotes"},
-		},
-		"help with a comma": {
-			in: temp + ",gauge,a, b", fails: true,
-			say: []string{`f.csv:1:31: error: "b" is no option; a help text with a comma must be in double quotes`},
-		},
-		"quote within a cell": {
-			in: temp + `,gauge,a "b"` + "\n" + temp + ",Gauge,h", fails: true,
-			say: []string{
-				"f.csv:1:30: error: a double quote within a cell; put the whole cell in double quotes and double those within",
-				`f.csv:2:22: error: unknown type "Gauge", did you mean "gauge"?`,
-			},
-		},
-		"text after a quote": {
-			in: temp + `,gauge,"a"b`, fails: true,
-			say: []string{"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within"},
-		},
-		"two broken quotes": {
-			in: temp + `,gauge,x"y,"` + "\n" + temp + `,gauge,"a` + "\n" + `b"c` + "\n" + power + ",Gauge,h", fails: true,
-			say: []string{
-				"f.csv:1:29: error: a double quote within a cell; put the whole cell in double quotes and double those within",
-				"f.csv:2:30: error: a quoted cell that does not end before the next comma; double the double quotes within",
-				"f.csv:3:2: error: a double quote within a cell; put the whole cell in double quotes and double those within",
-				`f.csv:4:25: error: unknown type "Gauge", did you mean "gauge"?`,
-			},
-		},
-		"open quote hides nothing": {
-			in: temp + `,gauge,"a` + "\n" + power + ",gauge,h\nX,gauge,h\n", fails: true,
-			say: []string{
-				"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within",
-				`f.csv:3:1: warning: unknown field "X"`,
-			},
-		},
-		"UTF-16": {
-			in: "\xff\xfeD\x00", fails: true,
-			say: []string{"f.csv:1:1: error: the file is in UTF-16, save it as UTF-8"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l, problems, err := Parse(strings.NewReader(test.in), ParseOptions{File: "f.csv", Strict: test.strict})
-			if diff := cmp.Diff(test.say, texts(problems)); diff != "" {
-				t.Errorf("problems of %q (-want +got):\n%s", test.in, diff)
-			}
-			if diff := cmp.Diff(test.want, rows(l)); diff != "" {
-				t.Errorf("fields of %q (-want +got):\n%s", test.in, diff)
-			}
-			if (err != nil) != test.fails {
-				t.Errorf("error %v", err)
-			}
-		})
+	strict := false
+	f := func(name, in string, want []row, say ...string) {
+		t.Helper()
+		l, problems, err := Parse(strings.NewReader(in), ParseOptions{File: "f.csv", Strict: strict})
+		if diff := cmp.Diff(say, texts(problems)); diff != "" {
+			t.Errorf("%s: problems of %q (-want +got):\n%s", name, in, diff)
+		}
+		if diff := cmp.Diff(want, rows(l)); diff != "" {
+			t.Errorf("%s: fields of %q (-want +got):\n%s", name, in, diff)
+		}
+		if fails := slices.ContainsFunc(say, func(s string) bool { return strings.Contains(s, " error: ") }); (err != nil) != fails {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
+	f("a row", temp+",gauge,h\n", one)
+	f("no line end", temp+",gauge,h", one)
+	f("comment", "# c\n"+temp+",gauge,h\n#"+power+",gauge,h\n", at(2))
+	f("comment after blanks", "  # c, d\n\t# e\n"+temp+",gauge,h\n", at(3))
+	f("comment of a spreadsheet", "# Clocks,,\n"+temp+",gauge,h\n", at(2))
+	f("quote in a comment", "# the \"name\n"+temp+",gauge,h\n", at(2))
+	f("empty lines", "\n\n"+temp+",gauge,h\n\n \t \n", at(3))
+	f("carriage returns", "# c\r\n"+temp+",gauge,h\r\n\r\n", at(2))
+	f("byte order mark", "\ufeff"+temp+",gauge,h\n", one)
+	f("mark before a comment", "\ufeff# c\n"+temp+",gauge,h\n", at(2))
+	f("blanks around cells", "  "+temp+" ,  gauge ,  h  \n", one)
+	f("tabs around cells", "\t"+temp+"\t,\tgauge\t,\th\t\n", one)
+	f("empty help", temp+",gauge,\n", []row{{temp, "gauge", "", 150, 1, 1}})
+	f("trailing empty cells", temp+",gauge,h,,,\n", one)
+	f("quoted help with a comma", temp+`,gauge,"a, ""b"""`, []row{{temp, "gauge", `a, "b"`, 150, 1, 1}})
+	f("blank before a quote", temp+`, gauge, "a, b"`, []row{{temp, "gauge", "a, b", 150, 1, 1}})
+	f("blank after a quote", temp+`,gauge,"a, b"  `+"\t\r\n", []row{{temp, "gauge", "a, b", 150, 1, 1}})
+	f("quoted help over two lines", temp+",gauge,\"a\r\nb\"\r\n"+power+",gauge,h", []row{{temp, "gauge", "a\nb", 150, 1, 1}, {power, "gauge", "h", 155, 1, 3}})
+	f("control characters in help", temp+",gauge,a\x01\\n\x7fb\rc\u0085d\u2028e\n", []row{{temp, "gauge", "a \\n b c d e", 150, 1, 1}})
+	f("counter", temp+",counter,h", []row{{temp, "counter", "h", 150, 1, 1}})
+	f("untyped", temp+",untyped,h", []row{{temp, "untyped", "h", 150, 1, 1}})
+	f("histogram", temp+",histogram,h", []row{{temp, "histogram", "h", 150, 1, 1}})
+	f("label", "DCGM_FI_DRIVER_VERSION,label,h", []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 1}})
+	f("a number as a label", "DCGM_FI_DEV_MINOR_NUMBER,label,h", []row{{"DCGM_FI_DEV_MINOR_NUMBER", "label", "h", 55, 1, 1}})
+	f("a name of DCGM 1.x", "dcgm_gpu_temp,gauge,h", []row{{"dcgm_gpu_temp", "gauge", "h", 150, 1, 1}})
+	f("a name of DCGM 3", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS,gauge,h", []row{{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "gauge", "h", 112, 1, 1}})
+	f("both dialects", "DCGM_FI_DEV_SM_CLOCK,gauge,h\nDCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h", []row{{"DCGM_FI_DEV_SM_CLOCK", "gauge", "h", 100, 1, 1}, {"DCGM_FI_DEV_SM_CLOCK_HERTZ", "gauge", "h", 100, 1e6, 2}})
+	f("exporter counters keep their type", "DCGM_EXP_XID_ERRORS_COUNT,counter,h\nDCGM_EXP_CLOCK_EVENTS_COUNT,gauge,h\nDCGM_EXP_GPU_HEALTH_STATUS,untyped,h",
+		[]row{{"DCGM_EXP_XID_ERRORS_COUNT", "counter", "h", XIDErrorsCount, 1, 1}, {"DCGM_EXP_CLOCK_EVENTS_COUNT", "gauge", "h", ClockEventsCount, 1, 2}, {"DCGM_EXP_GPU_HEALTH_STATUS", "untyped", "h", GPUHealth, 1, 3}})
+	f("summary", temp+",summary,h", one,
+		`f.csv:1:22: warning: type summary is read as gauge; type histogram keeps what happens between scrapes`)
+	f("unknown field", "DCGM_FI_DEV_GPU_TMP,gauge,h\n"+temp+",gauge,h\nX,gauge,h", at(2),
+		`f.csv:1:1: warning: unknown field "DCGM_FI_DEV_GPU_TMP", did you mean "DCGM_FI_DEV_GPU_TEMP"?`,
+		`f.csv:3:1: warning: unknown field "X"`)
+	strict = true
+	f("unknown field, strict", " DCGM_FI_DEV_GPU_TMP,gauge,h\n"+temp+",gauge,h", nil,
+		`f.csv:1:2: error: unknown field "DCGM_FI_DEV_GPU_TMP", did you mean "DCGM_FI_DEV_GPU_TEMP"?`)
+	strict = false
+	f("case of the field", "dcgm_fi_dev_gpu_temp,gauge,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:1: warning: unknown field "dcgm_fi_dev_gpu_temp", did you mean "DCGM_FI_DEV_GPU_TEMP"?`)
+	f("unknown exporter counter", "DCGM_EXP_FOO,gauge,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:1: warning: unknown field "DCGM_EXP_FOO"`)
+	f("the pseudo reading", "XID_EVENT,gauge,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:1: warning: unknown field "XID_EVENT"`)
+	f("row of commas", ",,\n"+temp+",gauge,h", at(2),
+		`f.csv:1:1: warning: the row names no field`)
+	f("field that never has a value", "DCGM_FI_UNKNOWN,gauge,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:1: warning: field "DCGM_FI_UNKNOWN" never has a value; the row is left out`)
+	f("text as a gauge", "DCGM_FI_DRIVER_VERSION, gauge,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:25: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`)
+	f("text as a histogram", "DCGM_FI_DRIVER_VERSION,histogram,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`)
+	f("binary", "DCGM_FI_DEV_ENC_STATS,label,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:1: warning: field "DCGM_FI_DEV_ENC_STATS" is a binary value, which no page can show; the row is left out`)
+	f("moving number as a label", "DCGM_FI_DEV_SM_CLOCK,label,h", []row{{"DCGM_FI_DEV_SM_CLOCK", "label", "h", 100, 1, 1}},
+		`f.csv:1:22: warning: field "DCGM_FI_DEV_SM_CLOCK" changes all the time; as a label it makes new series, up to once a minute`)
+	f("exporter counter as a label", "DCGM_EXP_P2P_STATUS,label,h\n"+temp+",gauge,h", at(2),
+		`f.csv:1:21: warning: field "DCGM_EXP_P2P_STATUS" is counted by the exporter and can not be a label; the row is left out`)
+	f("exporter counter as a histogram", "DCGM_EXP_XID_ERRORS_TOTAL,histogram,h", []row{{"DCGM_EXP_XID_ERRORS_TOTAL", "gauge", "h", XIDErrorsTotal, 1, 1}},
+		`f.csv:1:27: warning: field "DCGM_EXP_XID_ERRORS_TOTAL" can not be a histogram, it is read as gauge`)
+	f("duplicate", temp+",gauge,h\n"+power+",gauge,h\n"+temp+",counter,other", append(one, row{power, "gauge", "h", 155, 1, 2}),
+		`f.csv:3:1: warning: field "DCGM_FI_DEV_GPU_TEMP" is in line 1 already; the row is left out`)
+	f("duplicate of a bad row is none", "DCGM_FI_DRIVER_VERSION,gauge,h\nDCGM_FI_DRIVER_VERSION,label,h", []row{{"DCGM_FI_DRIVER_VERSION", "label", "h", 1, 1, 2}},
+		`f.csv:1:24: warning: field "DCGM_FI_DRIVER_VERSION" is a text; use type label; the row is left out`)
+	f("help that is not UTF-8", temp+",gauge,20 \xb0C", []row{{temp, "gauge", "20 \uFFFDC", 150, 1, 1}},
+		`f.csv:1:28: warning: the help text is not UTF-8; the bad bytes are replaced`)
+	f("nothing", "", nil,
+		"f.csv: warning: the file has no rows, so nothing will be measured")
+	f("only comments", "# a\n\n", nil,
+		"f.csv: warning: the file has no rows, so nothing will be measured")
+	f("nothing of use", "X,gauge,h\n", nil,
+		`f.csv:1:1: warning: unknown field "X"`,
+		`f.csv: error: none of the file's rows can be used (1 in all)`)
+	f("case of the type", temp+", Gauge,h", nil,
+		`f.csv:1:23: error: unknown type "Gauge", did you mean "gauge"?`)
+	f("misspelt type", temp+",gaige,h", nil,
+		`f.csv:1:22: error: unknown type "gaige", did you mean "gauge"?`)
+	f("unknown type", temp+",temperature,h", nil,
+		`f.csv:1:22: error: unknown type "temperature"; types are gauge, counter, histogram, untyped and label`)
+	f("no type", temp+",,h", nil,
+		`f.csv:1:22: error: the row has no type; types are gauge, counter, histogram, untyped and label`)
+	f("type of an exporter counter", "DCGM_EXP_P2P_STATUS,status,h", nil,
+		`f.csv:1:21: error: unknown type "status"; types are gauge, counter, histogram, untyped and label`)
+	f("two cells", temp+",gauge\n"+power+"\n", nil,
+		"f.csv:1: error: 2 cells instead of field, type, help",
+		"f.csv:2: error: 1 cell instead of field, type, help")
+	f("tabs", temp+"\tgauge\th", nil,
+		"f.csv:1: error: 1 cell instead of field, type, help: write commas between them, not tabs")
+	f("semicolons", temp+";gauge;h, i", nil,
+		"f.csv:1: error: 2 cells instead of field, type, help: write commas between them, not semicolons")
+	f("no text", "\x7fELF\x02\x00\x00,a,b\n"+temp+",gauge,h", nil,
+		"f.csv: error: this is not a text file: it has bytes that are 0")
+	f("help with commas", temp+",gauge,a,b,c", nil,
+		"f.csv:1:32: error: 5 cells instead of field, type, help and options; a help text with a comma must be in double quotes")
+	f("help with a comma", temp+",gauge,a, b", nil,
+		`f.csv:1:31: error: "b" is no option; a help text with a comma must be in double quotes`)
+	f("quote within a cell", temp+`,gauge,a "b"`+"\n"+temp+",Gauge,h", nil,
+		"f.csv:1:30: error: a double quote within a cell; put the whole cell in double quotes and double those within",
+		`f.csv:2:22: error: unknown type "Gauge", did you mean "gauge"?`)
+	f("text after a quote", temp+`,gauge,"a"b`, nil,
+		"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within")
+	f("two broken quotes", temp+`,gauge,x"y,"`+"\n"+temp+`,gauge,"a`+"\n"+`b"c`+"\n"+power+",Gauge,h", nil,
+		"f.csv:1:29: error: a double quote within a cell; put the whole cell in double quotes and double those within",
+		"f.csv:2:30: error: a quoted cell that does not end before the next comma; double the double quotes within",
+		"f.csv:3:2: error: a double quote within a cell; put the whole cell in double quotes and double those within",
+		`f.csv:4:25: error: unknown type "Gauge", did you mean "gauge"?`)
+	f("open quote hides nothing", temp+`,gauge,"a`+"\n"+power+",gauge,h\nX,gauge,h\n", nil,
+		"f.csv:1:30: error: a quoted cell that does not end before the next comma; double the double quotes within",
+		`f.csv:3:1: warning: unknown field "X"`)
+	f("UTF-16", "\xff\xfeD\x00", nil,
+		"f.csv:1:1: error: the file is in UTF-16, save it as UTF-8")
 }
 
 func TestOptions(t *testing.T) {
@@ -292,6 +195,8 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	f("interval=100ms", 100*time.Millisecond, nil)
+	f("interval=10ms", 10*time.Millisecond, nil)
+	f("interval=1h", time.Hour, nil)
 	f(" interval=1.5s ", 1500*time.Millisecond, nil)
 	f("buckets=1|5|10", 0, []float64{1, 5, 10})
 	f("buckets=-20|0|1e2", 0, []float64{-20, 0, 100})

@@ -1,12 +1,9 @@
 // Package field knows the readings of GPUs, and the lists in which users ask for them.
 //
-// The catalogue (catalogue.go, zz_generated_catalogue.go) holds one Descriptor
-// per readable quantity. A counters CSV picks from it and becomes a List: one
+// The catalogue (catalogue.go, dcgm.csv) holds one Descriptor per readable quantity. A counters CSV picks from it and becomes a List: one
 // Field per line, in file order. A List is immutable after Parse and may be
 // shared between goroutines. The package imports nothing of ours.
 package field
-
-//go:generate go run ./internal/gencatalogue -o zz_generated_catalogue.go
 
 import (
 	"slices"
@@ -28,10 +25,9 @@ type Kind uint8
 const (
 	Int64 Kind = iota
 	Double
-	String    // only usable as a label
-	Binary    // not usable in a page
-	Timestamp // not usable in a page
-	None      // a marker in DCGM's numbering, never has a value
+	String // only usable as a label
+	Binary // not usable in a page
+	None   // a marker in DCGM's numbering, never has a value
 )
 
 // Level is the kind of thing a value belongs to.
@@ -80,6 +76,8 @@ type Descriptor struct {
 	Vendor *Vendor
 	// Meanings are the roles of series of a vendor's own reading. Roles has those of all readings.
 	Meanings []Meaning
+	// Total marks a number that only goes up while the driver runs.
+	Total bool
 	// Event marks a reading whose cell holds NaN unless something happened in
 	// this tick (an XID code, say). Other cells keep their last value.
 	Event bool
@@ -157,23 +155,24 @@ func typeByName(name string) (Type, bool) {
 	return Type(max(i, 0)), i >= 0
 }
 
-// String returns the kind in small letters.
-func (k Kind) String() string {
-	return nameOf([]string{Int64: "int", Double: "double", String: "string", Binary: "binary", Timestamp: "timestamp", None: "none"}, int(k))
-}
-
-// String returns the level as the documentation names it.
-func (l Level) String() string {
-	return nameOf([]string{
+// The names of kinds, levels and cost classes in dcgm.csv and in the documentation.
+var (
+	kindNames  = []string{Int64: "int", Double: "double", String: "string", Binary: "binary", None: "none"}
+	levelNames = []string{
 		Global: "node", GPU: "gpu", Instance: "instance", ComputeInstance: "compute instance", Link: "link",
 		Switch: "switch", CPU: "cpu", Core: "core", VGPU: "vgpu", ConnectX: "connectx",
-	}, int(l))
-}
+	}
+	costNames = []string{EachTick: "each tick", Slow: "slow", Static: "static"}
+)
+
+// String returns the kind in small letters.
+func (k Kind) String() string { return nameOf(kindNames, int(k)) }
+
+// String returns the level as the documentation names it.
+func (l Level) String() string { return nameOf(levelNames, int(l)) }
 
 // String returns the cost class as the documentation names it.
-func (c Cost) String() string {
-	return nameOf([]string{EachTick: "each tick", Slow: "slow", Static: "static"}, int(c))
-}
+func (c Cost) String() string { return nameOf(costNames, int(c)) }
 
 func nameOf(names []string, i int) string {
 	if i < len(names) {

@@ -92,21 +92,3 @@ func checkNamed(t *testing.T, l List, wanted Names) {
 		}
 	}
 }
-
-func BenchmarkSuggest(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if s, ok := Suggest("DCGM_FI_DEV_GPU_TMP"); !ok || s != temp {
-			b.Fatal(s)
-		}
-	}
-}
-
-func BenchmarkByName(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		if d, _, ok := ByName(temp); !ok || d.ID != 150 {
-			b.Fatal(d)
-		}
-	}
-}

@@ -115,15 +115,6 @@ func TestBucketsOfAll(t *testing.T) {
 	}
 }
 
-func TestIntervalLimits(t *testing.T) {
-	if d := mustParse(t, "DCGM_FI_DEV_GPU_TEMP,gauge,h,interval=10ms").Fields[0].Interval; d != 10*time.Millisecond {
-		t.Errorf("interval %v", d)
-	}
-	if d := mustParse(t, "DCGM_FI_DEV_GPU_TEMP,gauge,h,interval=1h").Fields[0].Interval; d != time.Hour {
-		t.Errorf("interval %v", d)
-	}
-}
-
 // TestHidden: what is read in addition is listed last, once, and is no part of the file.
 func TestHidden(t *testing.T) {
 	list := mustParse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, c\n")

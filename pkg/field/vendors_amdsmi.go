@@ -1,16 +1,13 @@
 package field
 
-// FirstAMDSMI is the first id of the readings that only AMD SMI has.
-const FirstAMDSMI ID = 10500
-
-// The fields of amdSMIFields.
+// What only AMD SMI has.
 const (
-	AMDRecords      = FirstAMDSMI + iota // by severity
-	AMDRecordTime                        // by severity
-	AMDRecordAge                         // by severity
-	AMDAFID                              // by index, severity
-	AMDMemoryWidth                       //
-	AMDManufacturer                      // a text, as all that follow
+	AMDRecords      ID = 10500 + iota // by severity
+	AMDRecordTime                     // by severity
+	AMDRecordAge                      // by severity
+	AMDAFID                           // by index, severity
+	AMDMemoryWidth                    //
+	AMDManufacturer                   // a text, as all that follow
 	AMDFRU
 	AMDVBIOSName
 	AMDVBIOSDate

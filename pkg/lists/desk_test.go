@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -32,6 +33,15 @@ const (
 	csvB    = csvA + "DCGM_FI_DEV_POWER_USAGE, gauge, p\n"
 	csvProf = csvA + "DCGM_FI_PROF_SM_ACTIVE, gauge, s\n"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // bench is a Desk over a file and an engine that the test holds.
 type bench struct {
@@ -530,10 +540,6 @@ func TestParseDelivered(t *testing.T) {
 	if p.Err != nil || len(p.Problems) > 0 || len(p.Fields.Fields) != 1 || p.Fields.Fields[0].Interval != 10*time.Second || p.Fields.Fields[0].Line != 4 {
 		t.Errorf("%+v", p)
 	}
-	p = f.ParseDelivered([]byte(strings.Replace(strings.Replace(list, "version: 2", "version: 1", 1), "fields:", "fields:", 1)+"collection: {interval: 5s}\n"), "x", true)
-	if p.Err != nil || p.Fields.Fields[0].Interval != 5*time.Second {
-		t.Errorf("an interval for all: %+v", p)
-	}
 	p = f.ParseDelivered([]byte(list+"server: {maxConcurrentScrapes: 1}\n"), "x", true)
 	if len(p.Problems) != 1 || p.Problems[0].Line != 5 || p.Problems[0].Severity != field.Error {
 		t.Errorf("settings of a server: %+v", p.Problems)
@@ -584,34 +590,4 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("events = %q, want %q", got[1:], want)
 		}
 	})
-}
-
-// From the list built in, a default file that appears takes over; a file that was in use and vanishes does not give way
-// to another list.
-func TestFilesStayWithTheirFile(t *testing.T) {
-	path := t.TempDir() + "/default-counters.csv"
-	cfg := config.Default()
-	cfg.DefaultFiles = []string{path}
-	f := NewFiles(cfg, cfg.Counters("", nil), []byte(csvB), nil)
-	in, err := f.Read(t.Context())
-	if err != nil || in.Name != "built-in default-counters.csv" || string(in.CSV) != csvB {
-		t.Fatalf("counters are %v, %v, want the list built in", in, err)
-	}
-	must(t, os.WriteFile(path, []byte(csvA), 0o600))
-	if in, err := f.Read(t.Context()); err != nil || in.Name != path || string(in.CSV) != csvA {
-		t.Fatalf("counters are %v, %v, want the file that has appeared", in, err)
-	}
-	must(t, os.Remove(path))
-	if _, err := f.Read(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
-		t.Fatalf("read = %v, want that the file is gone", err)
-	}
-}
-
-// A problem of a whole file has no place, and its line of the log no line 0.
-func TestPlace(t *testing.T) {
-	for want, p := range map[int]field.Problem{0: {}, 1: {Line: 3}, 2: {Line: 3, Column: 1}} {
-		if got := place(p); len(got) != want {
-			t.Errorf("place(%+v) has %d fields, want %d", p, len(got), want)
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"strings"
 
 	"warpgauge/pkg/collector"
@@ -13,27 +14,22 @@ import (
 type devices struct {
 	all      []*collector.Device // each ID once, in the order of the View
 	byID     map[string]*collector.Device
+	named    map[deviceKey]*collector.Device
 	parts    map[string][]*collector.Device // instances of a GPU, compute instances of an instance
-	byUUID   map[string]*collector.Device   // GPUs
-	byMIG    map[string]*collector.Device
-	byNode   map[string]*collector.Device   // GPUs whose device file has a vendor's prefix: "nvidia0"
-	byNum    map[string]*collector.Device   // the same GPUs by label gpu: "0"
-	byPCI    map[string]*collector.Device   // GPUs
-	byName   map[string]*collector.Device   // partitions by their platform device
 	byVendor map[string][]*collector.Device // GPUs whose device file has the vendor's prefix
+}
+
+// deviceKey is a name of a device in one form of IDs, as in deviceID. GPUs have names of the forms formUUID, formPCI,
+// and, if their device file has a vendor's prefix, formNode and formIndex. Instances have formMIG or formPartition.
+type deviceKey struct {
+	form form
+	name string
 }
 
 func newDevices(v *view.View) *devices {
 	n := &devices{
-		byID:     map[string]*collector.Device{},
-		parts:    map[string][]*collector.Device{},
-		byUUID:   map[string]*collector.Device{},
-		byMIG:    map[string]*collector.Device{},
-		byNode:   map[string]*collector.Device{},
-		byNum:    map[string]*collector.Device{},
-		byPCI:    map[string]*collector.Device{},
-		byName:   map[string]*collector.Device{},
-		byVendor: map[string][]*collector.Device{},
+		byID: map[string]*collector.Device{}, named: map[deviceKey]*collector.Device{},
+		parts: map[string][]*collector.Device{}, byVendor: map[string][]*collector.Device{},
 	}
 	for _, s := range v.Sources {
 		for i := range s.Devices {
@@ -59,26 +55,27 @@ func (n *devices) addDevice(d *collector.Device) {
 			n.parts[d.Parent] = append(n.parts[d.Parent], d)
 		}
 	}
-	first(n.byMIG, foldUUID(d.Instance.UUID), n.byID[d.ID])
-	first(n.byName, d.Alias, n.byID[d.ID])
+	n.addName(formMIG, foldUUID(d.Instance.UUID), n.byID[d.ID])
+	n.addName(formPartition, d.Alias, n.byID[d.ID])
 }
 
 func (n *devices) addGPU(d *collector.Device) {
-	first(n.byUUID, foldUUID(d.UUID), d)
-	first(n.byPCI, strings.ToUpper(d.PCIBusID), d)
+	n.addName(formUUID, foldUUID(d.UUID), d)
+	n.addName(formPCI, strings.ToUpper(d.PCIBusID), d)
 	for _, v := range field.Vendors() {
 		if _, is := cutPrefix(d.Node, v.Node); is {
-			first(n.byNode, d.Node, d)
-			first(n.byNum, d.GPU, d)
+			n.addName(formNode, d.Node, d)
+			n.addName(formIndex, d.GPU, d)
 			n.byVendor[v.Name] = append(n.byVendor[v.Name], d)
 		}
 	}
 }
 
-// first keeps an existing entry: collectors come in order of priority.
-func first(to map[string]*collector.Device, key string, d *collector.Device) {
-	if _, taken := to[key]; !taken && key != "" {
-		to[key] = d
+// addName keeps an existing entry: collectors come in order of priority.
+func (n *devices) addName(f form, name string, d *collector.Device) {
+	key := deviceKey{f, name}
+	if _, taken := n.named[key]; !taken && name != "" {
+		n.named[key] = d
 	}
 }
 
@@ -107,31 +104,23 @@ func (n *devices) find(resource string, id deviceID) (found []*collector.Device,
 }
 
 func (n *devices) one(resource string, id deviceID) (d *collector.Device, reason string) {
-	switch id.form {
-	case formUUID:
-		d = n.byUUID[id.name]
-	case formMIG:
-		if d = n.byMIG[id.name]; d == nil {
-			return nil, reasonInstance
-		}
-	case formMIGLegacy:
-		return n.instance(n.byUUID[id.name], id.instance, id.compute)
-	case formNode:
-		if id.instance != "" {
-			return n.instance(n.byNode[id.name], id.instance, "")
-		}
-		d = n.byNode[id.name]
-	case formIndex:
-		d = n.byNum[id.name]
-	case formPCI:
+	switch {
+	case id.form == formMIGLegacy:
+		return n.instance(n.named[deviceKey{formUUID, id.name}], id.instance, id.compute)
+	case id.form == formNode && id.instance != "":
+		return n.instance(n.named[deviceKey{formNode, id.name}], id.instance, "")
+	case id.form == formPCI:
 		d = n.address(resource, id.name)
-	case formPartition:
-		d = n.byName[id.name]
+	default:
+		d = n.named[deviceKey{id.form, id.name}]
 	}
-	if d == nil {
-		return nil, reasonDevice
+	switch {
+	case d != nil:
+		return d, ""
+	case id.form == formMIG:
+		return nil, reasonInstance
 	}
-	return d, ""
+	return nil, reasonDevice
 }
 
 // instance returns a GPU's instance by its ID, or its compute instance if one is named and there are several.
@@ -156,9 +145,9 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 	return nil, reasonInstance
 }
 
-// address returns the GPU at an address, or its first partition, see kube.Vendor.FirstPartition.
+// address returns the GPU at an address, or its first partition, see field.Vendor.FirstPartition.
 func (n *devices) address(resource, pci string) *collector.Device {
-	d := n.byPCI[pci]
+	d := n.named[deviceKey{formPCI, pci}]
 	for _, v := range field.Vendors() {
 		if d == nil || !v.FirstPartition || !v.Owns(resource) {
 			continue
@@ -174,29 +163,23 @@ func (n *devices) address(resource, pci string) *collector.Device {
 
 // claimed returns the device of a claim, or why there is none.
 func (n *devices) claimed(s kube.SliceDevice) (d *collector.Device, reason string) {
+	uuid, address := deviceKey{formUUID, foldUUID(s.UUID)}, deviceKey{form: formPCI}
+	address.name, _ = parsePCI(s.PCIBusID)
 	switch {
 	case s.Kind == kube.MIGDevice && s.UUID != "":
-		if d = n.byMIG[foldUUID(s.UUID)]; d == nil {
+		if d = n.named[deviceKey{formMIG, uuid.name}]; d == nil {
 			return nil, reasonInstance
 		}
 		return d, ""
 	case s.Kind == kube.MIGDevice: // created when a claim needs it
-		return n.onlyPart(n.byUUID[foldUUID(s.ParentUUID)], func(d *collector.Device) bool { return d.Instance.Profile == s.Profile && s.Profile != "" })
+		return n.onlyPart(n.named[deviceKey{formUUID, foldUUID(s.ParentUUID)}], func(d *collector.Device) bool { return d.Instance.Profile == s.Profile && s.Profile != "" })
 	case s.Kind == kube.GPUPartition: // without a render node: created on demand, and the slice does not say as which partition
-		return n.onlyPart(n.byPCI[pciOf(s)], func(d *collector.Device) bool { return d.Node == s.RenderNode && s.RenderNode != "" })
+		return n.onlyPart(n.named[address], func(d *collector.Device) bool { return d.Node == s.RenderNode && s.RenderNode != "" })
 	}
-	if d = n.byUUID[foldUUID(s.UUID)]; d == nil {
-		d = n.byPCI[pciOf(s)]
-	}
-	if d == nil {
+	if d = cmp.Or(n.named[uuid], n.named[address]); d == nil {
 		return nil, reasonDevice
 	}
 	return d, ""
-}
-
-func pciOf(s kube.SliceDevice) string {
-	address, _ := parsePCI(s.PCIBusID)
-	return address
 }
 
 // onlyPart returns the GPU's matching instance if there is exactly one: the slice of an instance that is created on

@@ -223,7 +223,7 @@ func (r *rig) schedule(jobs map[string][]string) *rig {
 // use makes processes known on a device.
 func (r *rig) use(device string, complete bool, users ...User) *rig {
 	last := r.used.Load()
-	next := &Usage{Version: last.Version + 1, Time: time.Now(), Devices: map[string]DeviceUse{}}
+	next := &Usage{Time: time.Now(), Devices: map[string]DeviceUse{}}
 	for id, u := range last.Devices {
 		next.Devices[id] = u
 	}

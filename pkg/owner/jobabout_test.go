@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -34,7 +35,7 @@ func TestAMDJobFiles(t *testing.T) {
 	write(".job-19", "user=cleo\npartition=debug\n")
 	write("4", strings.TrimSuffix(job("21", "dora", "mi300", "4"), " }\n")) // still being written
 	write("5", "{}\n")
-	j := NewJobDirectory(JobOptions{Dir: dir})
+	j := NewJobDirectory(dir, func() {}, zap.NewNop())
 	now := time.Now()
 	j.readDirectory(now)
 	said := j.Snapshot()

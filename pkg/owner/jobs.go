@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -50,16 +49,8 @@ func jobReasons() []string {
 		ReasonTooLarge, ReasonBadContent, ReasonManyFiles, ReasonManyJobs}
 }
 
-// JobOptions configure NewJobDirectory. Dir is required.
-type JobOptions struct {
-	Dir      string      // may be created later
-	OnChange func()      // called after other jobs were published; must not block; may be nil
-	Log      *zap.Logger // may be nil
-}
-
 const (
-	jobPeriod   = 2 * time.Second        // between two reads without a notification, as on network file systems
-	jobGather   = 100 * time.Millisecond // after the last event of a burst: writing in place takes milliseconds
+	jobPeriod   = time.Second            // between two reads
 	jobPatience = time.Second            // a file that is empty or whose last line has no end must be unchanged for this long
 	jobGrace    = 5 * time.Second        // maximum time that the jobs of an unusable file stay
 	jobHangs    = 10 * time.Second       // a longer read is a failure
@@ -77,17 +68,15 @@ const (
 type JobDirectory struct {
 	Health *kube.Health
 
-	o        JobOptions
+	dir      string
+	onChange func()
 	log      *zap.Logger
 	period   time.Duration
 	hangs    time.Duration
-	notify   func() (*fsnotify.Watcher, error)
 	snapshot atomic.Pointer[Jobs]
 	ready    atomic.Bool
-	replaced atomic.Bool // there may be another directory at the path
 
 	// Used by one read at a time.
-	watched  map[string]fs.FileInfo // watched directories, by path
 	files    map[string]*jobFile
 	gone     time.Time               // since when the directory is missing; zero: it exists
 	problems map[string]*fileProblem // of the last read, by reason
@@ -100,19 +89,12 @@ type fileProblem struct {
 	err   error
 }
 
-// NewJobDirectory returns a JobDirectory, which reads nothing before Run.
-func NewJobDirectory(o JobOptions) *JobDirectory {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.OnChange == nil {
-		o.OnChange = func() {}
-	}
-	o.Dir = filepath.Clean(o.Dir)
+// NewJobDirectory returns a JobDirectory, which reads nothing before Run. The directory may be created later. onChange is
+// called after other jobs were published; it must not block.
+func NewJobDirectory(dir string, onChange func(), log *zap.Logger) *JobDirectory {
 	j := &JobDirectory{
-		Health: kube.NewHealth(MappingJobs, o.Log, jobReasons()...), o: o, log: o.Log.Named("hpc"),
-		period: jobPeriod, hangs: jobHangs, notify: fsnotify.NewWatcher,
-		watched: map[string]fs.FileInfo{}, files: map[string]*jobFile{},
+		Health: kube.NewHealth(MappingJobs, log, jobReasons()...), dir: filepath.Clean(dir), onChange: onChange, log: log.Named("hpc"),
+		period: jobPeriod, hangs: jobHangs, files: map[string]*jobFile{},
 	}
 	j.snapshot.Store(&Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}})
 	return j
@@ -127,110 +109,37 @@ func (j *JobDirectory) Ready() bool { return j.ready.Load() }
 // Run reads until ctx ends, and returns nil. It may be called once. It abandons a read that hangs in the system;
 // everything else that it started has ended when it returns.
 func (j *JobDirectory) Run(ctx context.Context) error {
-	watcher, err := j.notify()
-	if err != nil {
-		j.log.Warn("cannot watch the job directory; polling it", zap.Error(err))
-		watcher = &fsnotify.Watcher{} // without channels
-	} else {
-		defer func() { _ = watcher.Close() }() // read only
-	}
-	due := time.NewTimer(0)
-	defer due.Stop()
-	stuck := time.NewTimer(time.Hour)
-	defer stuck.Stop()
-	var reading chan time.Duration // of the running read; nil: none
-	var begun time.Time            // start of the last read
-	var rested time.Time           // no read before this
-	var first time.Time            // first event that the next read covers; zero: none
-	changed := func() {
-		if first.IsZero() {
-			first = time.Now()
-		}
-		if reading == nil {
-			due.Reset(max(min(jobGather, time.Until(first.Add(j.period))), time.Until(rested)))
-		}
-	}
 	for {
+		began, done := time.Now(), make(chan struct{})
+		go func() {
+			defer close(done)
+			late := time.AfterFunc(j.hangs, func() {
+				j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
+			})
+			defer late.Stop()
+			j.readDirectory(began)
+		}()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			select {
+			case <-done:
+			case <-time.After(jobAbandon):
+				j.log.Warn("abandoning a read of the job directory that does not return", zap.String("file", j.dir))
+			}
+			return nil
+		}
 		select {
 		case <-ctx.Done():
-			j.leave(reading)
 			return nil
-		case e := <-watcher.Events:
-			if j.matters(e) {
-				changed()
-			}
-		case <-watcher.Errors: //nolint:errcheck // events were lost, whatever the error is
-			changed()
-		case <-due.C:
-			begun, first, reading = time.Now(), time.Time{}, make(chan time.Duration, 1)
-			stuck.Reset(j.hangs)
-			go func(done chan<- time.Duration) {
-				if err == nil {
-					j.watch(watcher)
-				}
-				done <- j.readDirectory(time.Now())
-			}(reading)
-		case <-stuck.C:
-			if reading != nil {
-				j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.o.Dir, j.hangs))
-			}
-		case wait := <-reading:
-			reading = nil
-			stuck.Stop()
-			rested = time.Now().Add(time.Since(begun) * jobRest)
-			due.Reset(max(wait, time.Until(rested)))
-			if !first.IsZero() {
-				changed()
-			}
+		case <-time.After(max(j.period, time.Since(began)*jobRest)):
 		}
 	}
 }
 
-// leave waits a moment for a running read.
-func (j *JobDirectory) leave(reading <-chan time.Duration) {
-	if reading == nil {
-		return
-	}
-	select {
-	case <-reading:
-	case <-time.After(jobAbandon):
-		j.log.Warn("abandoning a read of the job directory that does not return", zap.String("file", j.o.Dir))
-	}
-}
-
-// matters reports whether an event can change the content.
-func (j *JobDirectory) matters(e fsnotify.Event) bool {
-	name := filepath.Base(e.Name)
-	if name == filepath.Base(j.o.Dir) {
-		j.replaced.Store(true)
-		return true
-	}
-	return nameOf(name) == deviceName
-}
-
-// watch watches the directory, and its parent to notice that it is created or replaced. The next poll notices missed
-// events.
-func (j *JobDirectory) watch(watcher *fsnotify.Watcher) {
-	replaced := j.replaced.Swap(false)
-	for _, path := range []string{filepath.Dir(j.o.Dir), j.o.Dir} {
-		info, err := os.Stat(path)
-		old := j.watched[path]
-		if err == nil && old != nil && os.SameFile(old, info) && !replaced {
-			continue
-		}
-		if old != nil {
-			delete(j.watched, path)
-			_ = watcher.Remove(path) // the system may have dropped it already
-		}
-		if err == nil && watcher.Add(path) == nil {
-			j.watched[path] = info
-		}
-	}
-}
-
-// readDirectory reads the directory, publishes its content, and returns when to read again.
-func (j *JobDirectory) readDirectory(now time.Time) time.Duration {
-	root, err := os.OpenRoot(j.o.Dir + "/.") // so that a FIFO is an error instead of a wait for its writer
+// readDirectory reads the directory and publishes its content.
+func (j *JobDirectory) readDirectory(now time.Time) {
+	root, err := os.OpenRoot(j.dir + "/.") // so that a FIFO is an error instead of a wait for its writer
 	if err == nil {
 		defer func() { _ = root.Close() }() // read only
 	}
@@ -240,10 +149,11 @@ func (j *JobDirectory) readDirectory(now time.Time) time.Duration {
 		names, err = jobNames(root, problems)
 	}
 	if err != nil {
-		return j.unreadable(err, now)
+		j.unreadable(err, now)
+		return
 	}
 	j.gone = time.Time{}
-	wait, ready := j.period, true
+	ready := true
 	files, next := map[string]*jobFile{}, Jobs{ByDevice: map[string][]string{}, About: map[string][]collector.Label{}}
 	for _, name := range names {
 		f := j.files[name]
@@ -259,7 +169,7 @@ func (j *JobDirectory) readDirectory(now time.Time) time.Duration {
 		}
 		f.update(c, now)
 		if !f.since.IsZero() {
-			wait, ready = min(wait, jobPatience), false
+			ready = false
 		}
 		files[name] = f
 		if len(f.jobs) > 0 {
@@ -272,16 +182,15 @@ func (j *JobDirectory) readDirectory(now time.Time) time.Duration {
 	j.ready.Store(ready)
 	j.Health.Succeeded(len(next.ByDevice))
 	j.report(problems)
-	return wait
 }
 
 // unreadable keeps the former content. A directory that does not exist means that there are no jobs, but only if that
 // lasts: it may be about to be replaced.
-func (j *JobDirectory) unreadable(err error, now time.Time) time.Duration {
+func (j *JobDirectory) unreadable(err error, now time.Time) {
 	j.ready.Store(true)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		j.Health.Failed(fileReason(err), fmt.Errorf("read the job directory: %w", err))
-		return j.period
+		return
 	}
 	j.Health.Failed(ReasonMissing, fmt.Errorf("read the job directory: %w; the scheduler's prolog makes it", err))
 	if j.gone.IsZero() {
@@ -291,7 +200,6 @@ func (j *JobDirectory) unreadable(err error, now time.Time) time.Duration {
 		clear(j.files)
 		j.publish(Jobs{ByDevice: map[string][]string{}}, time.Time{})
 	}
-	return j.period
 }
 
 // publish stores the content. confirmed is zero if the directory could not be read.
@@ -306,7 +214,7 @@ func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	}
 	j.snapshot.Store(&next)
 	if changed {
-		j.o.OnChange()
+		j.onChange()
 	}
 }
 

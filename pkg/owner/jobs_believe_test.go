@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// The tests of this file have real directories and simulated time: the system does not
-// notify of changes, so that all goroutines wait for timers only.
+// The tests of this file have real directories and simulated time.
 
 // pass lets time pass.
 func pass(d time.Duration) {
@@ -167,23 +166,4 @@ func TestFileThatTurnsBad(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSameStatus writes other content with the same length and the same times, as two
-// writes within one tick of a coarse clock do.
-func TestSameStatus(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, polling)
-		r.write("0", "17\n")
-		pass(20 * time.Millisecond)
-		r.want("first", jobsBy{"0": {"17"}})
-		info, err := os.Stat(r.path("0"))
-		must(t, err)
-		r.write("0", "18\n")
-		must(t, os.Chtimes(r.path("0"), info.ModTime(), info.ModTime()))
-		pass(20 * time.Millisecond)
-		r.want("second", jobsBy{"0": {"18"}})
-		r.stop()
-	})
 }

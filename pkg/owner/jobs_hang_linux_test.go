@@ -16,9 +16,7 @@ import (
 func TestHang(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	must(t, os.Mkdir(dir, 0o755))
-	r := startJobs(t, dir, func(j *JobDirectory) {
-		j.period, j.hangs, j.notify = 5*time.Millisecond, 200*time.Millisecond, noNotify
-	})
+	r := startJobs(t, dir, func(j *JobDirectory) { j.period, j.hangs = 5*time.Millisecond, 200*time.Millisecond })
 	r.replace("0", "17\n")
 	r.soon("before", jobsBy{"0": {"17"}})
 	fail, unmount := hungfs.Mount(t, dir)

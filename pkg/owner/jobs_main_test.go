@@ -2,13 +2,11 @@ package owner
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -34,7 +32,7 @@ func startJobs(t *testing.T, dir string, set func(*JobDirectory)) *jobRig {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
 	r := &jobRig{t: t, dir: dir, logs: logs}
-	r.JobDirectory = NewJobDirectory(JobOptions{Dir: dir, Log: zap.New(core), OnChange: func() { r.changes++ }})
+	r.JobDirectory = NewJobDirectory(dir, func() { r.changes++ }, zap.New(core))
 	if set != nil {
 		set(r.JobDirectory)
 	}
@@ -55,11 +53,8 @@ func startJobs(t *testing.T, dir string, set func(*JobDirectory)) *jobRig {
 	return r
 }
 
-// polling reads every 10 ms, and the system notifies of nothing.
-func polling(j *JobDirectory) { j.period, j.notify = 10*time.Millisecond, noNotify }
-
-// noNotify stands for a system that notifies of nothing.
-func noNotify() (*fsnotify.Watcher, error) { return nil, errors.New("out of inotify instances") }
+// polling reads every 10 ms.
+func polling(j *JobDirectory) { j.period = 10 * time.Millisecond }
 
 func (r *jobRig) path(name string) string { return filepath.Join(r.dir, name) }
 

@@ -132,7 +132,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 		}
 		lines := r.logged()
 		slices.Sort(lines)
-		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, "cannot watch the job directory; polling it", ReasonManyJobs, ReasonTooLarge}
+		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, ReasonManyJobs, ReasonTooLarge}
 		slices.Sort(want)
 		if diff := cmp.Diff(want, lines); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
@@ -170,7 +170,7 @@ func TestTooManyFiles(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte("17\n"), 0o644))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, func(j *JobDirectory) { j.notify = noNotify })
+		r := startJobs(t, dir, nil)
 		h := r.Health
 		pass(3 * time.Second)
 		got := r.Snapshot().ByDevice
@@ -182,7 +182,7 @@ func TestTooManyFiles(t *testing.T) {
 		if len(got) != maxFiles {
 			t.Errorf("%d devices, want %d", len(got), maxFiles)
 		}
-		if lines := r.logged(); !slices.Contains(lines, ReasonManyFiles) || len(lines) != 2 {
+		if lines := r.logged(); !slices.Contains(lines, ReasonManyFiles) || len(lines) != 1 {
 			t.Errorf("log %q", lines)
 		}
 		wantErrors(t, h, map[string]int{ReasonManyFiles: 200})
@@ -232,9 +232,94 @@ func TestStrayFilesHideNothing(t *testing.T) {
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "3.1"), []byte("17\n"), 0o644))
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, func(j *JobDirectory) { j.notify = noNotify })
+		r := startJobs(t, dir, nil)
 		pass(time.Millisecond)
 		r.want("among many others", jobsBy{"3.1": {"17"}})
 		r.stop()
 	})
+}
+
+func TestDirectoryIsReplaced(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "jobs")
+	r := startJobs(t, dir, polling)
+	for i := range 5 {
+		job := fmt.Sprint(i)
+		must(t, os.Mkdir(dir, 0o755))
+		r.replace("0", job+"\n")
+		r.soon("created", jobsBy{"0": {job}})
+		r.replace("1", job+"\n")
+		r.soon("written", jobsBy{"0": {job}, "1": {job}})
+
+		// Another one takes its place, first by two renames, then after a removal.
+		must(t, os.Mkdir(dir+".new", 0o755))
+		must(t, os.WriteFile(filepath.Join(dir+".new", "2"), []byte(job+"\n"), 0o644))
+		must(t, os.Rename(dir, dir+".old"))
+		must(t, os.Rename(dir+".new", dir))
+		r.soon("replaced", jobsBy{"2": {job}})
+		must(t, os.RemoveAll(dir+".old"))
+		r.replace("2", "2\n")
+		r.soon("written after it was replaced", jobsBy{"2": {"2"}})
+		must(t, os.RemoveAll(dir))
+		must(t, os.Mkdir(dir, 0o755))
+		r.replace("3", job+"\n")
+		r.soon("removed and created", jobsBy{"3": {job}})
+		must(t, os.RemoveAll(dir))
+	}
+}
+
+// TestLinks: as a ConfigMap is mounted, and a directory that is a link.
+func TestLinks(t *testing.T) {
+	root := t.TempDir()
+	for _, d := range []string{"a", "b"} {
+		must(t, os.MkdirAll(filepath.Join(root, "elsewhere", d), 0o755))
+	}
+	dir := filepath.Join(root, "jobs")
+	symlink(t, "elsewhere/a", dir)
+	r := startJobs(t, dir, polling)
+	r.replace("0", "17\n")
+	r.soon("through the link", jobsBy{"0": {"17"}})
+	symlink(t, filepath.Join(root, "elsewhere/b"), dir)
+	r.soon("another directory is empty", jobsBy{})
+	r.replace("0", "18\n")
+	r.soon("through the new link", jobsBy{"0": {"18"}})
+
+	must(t, os.Mkdir(r.path("..v1"), 0o755))
+	must(t, os.WriteFile(r.path("..v1/0"), []byte("19\n"), 0o644))
+	symlink(t, "..v1", r.path("..data"))
+	symlink(t, "..data/0", r.path("0"))
+	r.soon("a file that is a link", jobsBy{"0": {"19"}})
+}
+
+// symlink makes or replaces a symbolic link atomically.
+func symlink(t *testing.T, target, path string) {
+	t.Helper()
+	must(t, os.Symlink(target, path+".tmp"))
+	must(t, os.Rename(path+".tmp", path))
+}
+
+// TestDescriptorsOfJobs: nothing stays open, whatever happens to the directory.
+func TestDescriptorsOfJobs(t *testing.T) {
+	open := func() int {
+		names, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("no /proc:", err)
+		}
+		return len(names)
+	}
+	dir := filepath.Join(t.TempDir(), "jobs")
+	before := open()
+	r := startJobs(t, dir, func(j *JobDirectory) { j.period = time.Millisecond })
+	for i := range 20 {
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.Symlink("/etc/passwd", r.path("5")))
+		r.replace("0", fmt.Sprintln(i))
+		r.soon("written", jobsBy{"0": {fmt.Sprint(i)}})
+		must(t, os.RemoveAll(dir))
+	}
+	// A read in progress holds the directory; Run has ended when none is.
+	r.stop()
+	if after := open(); after > before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
 }

@@ -50,7 +50,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
@@ -197,27 +196,8 @@ func (k *Keeper) rebuild(v *view.View) {
 		return
 	}
 	start := time.Now()
-	t := k.build(v, in, last)
-	k.table.Store(t)
+	k.table.Store(k.build(v, in, last))
 	k.metrics.built(time.Since(start))
-	if k.log.Core().Enabled(zapcore.DebugLevel) {
-		k.logChanges(t, last)
-	}
-}
-
-// logChanges logs, for debugging, each device whose users have changed, and the kubelet's IDs without a device.
-func (k *Keeper) logChanges(t, last *table) {
-	for _, d := range t.devices.all {
-		if d.Level == field.Link {
-			continue // inherits its GPU's users
-		}
-		if users := t.describe(d); !slices.Equal(users, last.describe(d)) {
-			k.log.Debug("users of a device changed", zap.String("device", d.ID), zap.Strings("users", users))
-		}
-	}
-	if !slices.Equal(t.unmatched, last.unmatched) {
-		k.log.Debug("the kubelet lists ids without a device", zap.Int("ids", len(t.unmatched)), zap.String("device", examples(t.unmatched)))
-	}
 }
 
 // Version grows whenever any answer of Owners or Split changes.
@@ -238,9 +218,8 @@ func (k *Keeper) Shares() *exposition.Shares { return k.shares.Load() }
 
 // Describe returns the users of a device in words: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
 // "job 4711". It is empty without users.
-func (k *Keeper) Describe(d *collector.Device) []string { return k.current().describe(d) }
-
-func (t *table) describe(d *collector.Device) (out []string) {
+func (k *Keeper) Describe(d *collector.Device) (out []string) {
+	t := k.current()
 	for _, u := range t.usesOf(d) {
 		out = append(out, u.String())
 	}
@@ -272,24 +251,41 @@ func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 // Container returns the name of a process's container, "namespace/pod/container", or the pod if only that is known;
 // empty if neither is.
 func (k *Keeper) Container(podUID, id string) string {
-	if podUID == "" && id == "" {
-		return ""
-	}
 	t := k.current()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if c, known := k.runtime.container(id); known {
-		return c.Pod.Namespace + "/" + c.Pod.Name + "/" + c.Name
-	}
-	if pod, known := k.runtime.pods[podUID]; known {
+	pod, container, known := k.findPod(t, podUID, id)
+	switch {
+	case !known:
+		return ""
+	case container == "":
 		return pod.Namespace + "/" + pod.Name
 	}
-	for pod, uid := range t.people.uids {
-		if uid == podUID && uid != "" {
-			return pod.Namespace + "/" + pod.Name
+	return pod.Namespace + "/" + pod.Name + "/" + container
+}
+
+// findPod returns the pod of a process, and its container if the runtime names it. It must be called with mu held.
+func (k *Keeper) findPod(t *table, podUID, id string) (pod kube.PodName, container string, known bool) {
+	if c, known := k.runtime.container(id); known {
+		return c.Pod, c.Name, true
+	}
+	if podUID == "" {
+		return pod, "", false
+	}
+	if meta := newest(k.o.Metadata); meta != nil {
+		if pod, known = meta.ByUID[podUID]; known {
+			return pod, "", true
 		}
 	}
-	return ""
+	if pod, known = k.runtime.pods[podUID]; known {
+		return pod, "", true
+	}
+	for pod, uid := range t.people.uids { // the API server has deleted it, but the kubelet still lists it
+		if uid == podUID {
+			return pod, "", true
+		}
+	}
+	return pod, "", false
 }
 
 // Unmatched returns the kubelet's IDs without a device, sorted.

@@ -276,27 +276,3 @@ func TestLog(t *testing.T) {
 	r.Refresh(now.Add(15 * sureAfter))
 	said("no longer", "the kubelet lists only known devices again")
 }
-
-// At level debug it is logged which device has which users, when that changes.
-func TestUsersAreLogged(t *testing.T) {
-	core, logs := observer.New(zap.DebugLevel)
-	r := newRig(func(o *Options) { o.Log = zap.New(core) }, machine()...)
-	logs.TakeAll()
-	step := func(what string, want ...string) {
-		t.Helper()
-		r.Refresh(time.Now())
-		var got []string
-		for _, e := range logs.FilterMessage("users of a device changed").All() {
-			got = append(got, fmt.Sprint(e.ContextMap()["device"], " ", e.ContextMap()["users"]))
-		}
-		logs.TakeAll()
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: log %q, want %q", what, got, want)
-		}
-	}
-	r.set("ml/a/main: nvidia.com/gpu " + uuid(0))
-	step("a pod", uuid(0)+" [pod ml/a, container main (nvidia.com/gpu)]")
-	step("nothing new")
-	r.set()
-	step("it is gone", uuid(0)+" []")
-}

@@ -74,27 +74,6 @@ func TestPodLabels(t *testing.T) {
 		l{{Name: "UUID", Value: "2"}, {Name: "hostname", Value: "3"}, {Name: "pod", Value: "1"}}, losses{reserved: 5})
 }
 
-// TestPodLabelsInAllModes: labels of pods are on every series of an owner, also of
-// shares and claims, and on none where there are several pods.
-func TestPodLabelsInAllModes(t *testing.T) {
-	with := func(o *Options) { o.PodLabels = true }
-	given := []string{"ml/a/main: nvidia.com/gpu " + uuid(0) + "::0", "ml/b/main: nvidia.com/gpu " + uuid(0) + "::1", "ml/c/main: nvidia.com/gpu " + uuid(1)}
-	known := []string{"ml/a uid-a team=x", "ml/b uid-b team=y app.kubernetes.io/name=z", "ml/c uid-c team=x"}
-	f := func(what string, r *rig, device string, want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	plain := newRig(with, machine()...).know(known...).give(given...)
-	f("several pods", plain, uuid(0))
-	f("one pod", plain, uuid(1), "team=x | container=main namespace=ml pod=c")
-	v := newRig(all(with, virtual, withoutProcesses), machine()...).know(known...).give(given...)
-	f("several pods, virtual", v, uuid(0), "team=x | container=main namespace=ml pod=a vgpu=0", "app_kubernetes_io_name=z team=y | container=main namespace=ml pod=b vgpu=1")
-	f("labels change", v.know("ml/a uid-a team=new", "ml/b uid-b"), uuid(0), "team=new | container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1")
-	f("labels are off", newRig(nil, machine()...).know(known...).give(given...), uuid(1), "container=main namespace=ml pod=c")
-}
-
 // Audit K10: the API server deletes a pod before the kubelet no longer lists it. All of the
 // pod's labels leave together, in one change.
 func TestLabelsOfAPodLeaveTogether(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/view"
 )
@@ -19,14 +21,12 @@ type Process struct {
 // Listing lists the processes on each device on demand: the newest rows of the process collectors, with names and
 // control groups from /proc. It starts no goroutine. Its methods may be called by any goroutine.
 type Listing struct {
-	board *view.Board
-
 	mu        sync.Mutex
+	rows      processRows
 	read      time.Time
 	list      map[string][]Process // by collector.Device.ID
 	locations *locations
 	pidSpace  string
-	row       view.Row
 }
 
 // listingAge is how long a list stays valid: processes are sampled once a second.
@@ -34,7 +34,7 @@ const listingAge = 500 * time.Millisecond
 
 // NewListing returns a Listing of the sources on a board of process collectors.
 func NewListing(board *view.Board) *Listing {
-	return &Listing{board: board, locations: newLocations("/proc")}
+	return &Listing{rows: processRows{board: board, log: zap.NewNop()}, locations: newLocations("/proc")} // Processes logs
 }
 
 // Of returns the processes on a device; nil if unknown.
@@ -52,20 +52,10 @@ func (l *Listing) refresh(now time.Time) {
 	if l.pidSpace == "" {
 		l.pidSpace, l.locations.own, _ = l.locations.proc.self() // without it processes are numbers only
 	}
-	for _, s := range l.board.Load().Sources {
-		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
-		if err != nil || !s.Ring.Latest(&l.row) {
-			continue // Processes logs it
-		}
-		for i := range s.Devices {
-			id, sampled := s.Devices[i].ID, l.row.Stamps[i]
-			if _, has := l.list[id]; has || blocks[i] < 0 || sampled == 0 || now.Sub(time.Unix(0, sampled)) > processMaxAge {
-				continue
-			}
-			found, _ := collector.GetProcesses(nil, l.row.Cells[blocks[i]:][:collector.ProcessWidth])
-			l.list[id] = l.locate(found, sampled, now)
-		}
-	}
+	l.rows.each(now, func(id string, block []float64, sampled time.Time) {
+		found, _ := collector.GetProcesses(nil, block)
+		l.list[id] = l.locate(found, sampled.UnixNano(), now)
+	})
 	l.locations.forget()
 }
 

@@ -79,14 +79,6 @@ func TestModes(t *testing.T) {
 		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
 }
 
-func TestOldNamespace(t *testing.T) {
-	r := newRig(func(o *Options) { o.OldNamespace, o.PodUID = true, true }, machine()...).
-		know("ml/a uid-a").give("ml/a/main: nvidia.com/gpu " + uuid(0))
-	if diff := cmp.Diff([]string{"container_name=main pod_name=a pod_namespace=ml pod_uid=uid-a"}, r.owners(t, uuid(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestPodUID: from the API server, else from the runtime, else it is absent.
 func TestPodUID(t *testing.T) {
 	r := newRig(func(o *Options) { o.PodUID = true }, machine()...).give("ml/a/main: nvidia.com/gpu " + uuid(0))

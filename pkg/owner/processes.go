@@ -19,7 +19,6 @@ import (
 
 // Usage is the users of each device at the last poll. It is immutable.
 type Usage struct {
-	Version uint64               // grows when anything except times changes
 	Time    time.Time            // of the poll; zero before the first
 	Devices map[string]DeviceUse // by collector.Device.ID: a GPU, or the instance if the library reports per instance
 }
@@ -31,10 +30,6 @@ type DeviceUse struct {
 	// Complete means that every process which the library counts on the device is listed and located. Only then a
 	// container that is not among the Users has no process on the device.
 	Complete bool
-	// Occupancy means that SM is the share of compute units that waves occupy instead of the share of time in
-	// which kernels run.
-	Occupancy bool
-	Unplaced  int // listed processes whose container could not be found
 	// Users are sorted, one per container, job or pod. A User with none of them has the processes outside of all.
 	Users []User
 }
@@ -79,24 +74,15 @@ type Processes struct {
 	Health *kube.Health
 
 	log      *zap.Logger
-	board    *view.Board
 	onChange func()
 	usage    atomic.Pointer[Usage]
 
 	// Used by Run's goroutine only.
+	rows      processRows
 	locations *locations
-	view      *view.View
-	sources   []*processSource
 	list      []collector.Process
 	pidSpace  string // our PID namespace; empty until it could be read
 	unplaced  int    // consecutive polls with processes that could not be located
-}
-
-// processSource is a source on the board.
-type processSource struct {
-	*view.Source
-	blocks []int // where the block of each device begins in a row
-	row    view.Row
 }
 
 // outcome is the result of a poll.
@@ -108,13 +94,67 @@ type outcome struct {
 	err      error // why one could not be located
 }
 
-// NewProcesses returns a Processes for the sources on a board of process collectors. onChange is called after a new
-// Version was published; it must not block.
+// processRows reads the newest rows of process collectors. It belongs to one goroutine at a time.
+type processRows struct {
+	board   *view.Board
+	log     *zap.Logger
+	view    *view.View
+	sources []*processSource
+}
+
+// processSource is a source on the board.
+type processSource struct {
+	*view.Source
+	blocks []int // where the block of each device begins in a row
+	row    view.Row
+}
+
+// each calls f for each device with a recent sample. If two sources have one, the first on the board counts. It returns
+// the number of devices whose sample is too old.
+func (r *processRows) each(now time.Time, f func(id string, block []float64, sampled time.Time)) (stale int) {
+	if v := r.board.Load(); v != r.view {
+		r.follow(v)
+	}
+	done := map[string]bool{}
+	for _, s := range r.sources {
+		if !s.Ring.Latest(&s.row) {
+			continue
+		}
+		for i := range s.Devices {
+			id, sampled := s.Devices[i].ID, time.Unix(0, s.row.Stamps[i])
+			switch {
+			case done[id] || s.blocks[i] < 0 || s.row.Stamps[i] == 0:
+			case now.Sub(sampled) > processMaxAge:
+				stale++
+			default:
+				done[id] = true
+				f(id, s.row.Cells[s.blocks[i]:][:collector.ProcessWidth], sampled)
+			}
+		}
+	}
+	return stale
+}
+
+func (r *processRows) follow(v *view.View) {
+	r.view, r.sources = v, nil
+	for _, s := range v.Sources {
+		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
+		if err != nil {
+			r.log.Error("skipping an invalid source of processes", zap.String("collector", s.Collector), zap.Error(err))
+			continue
+		}
+		r.sources = append(r.sources, &processSource{Source: s, blocks: blocks})
+	}
+}
+
+// NewProcesses returns a Processes for the sources on a board of process collectors. It calls onChange after each poll;
+// onChange must not block.
 func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processes {
 	p := &Processes{
 		Health: kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
-		log:    log.Named("process"), board: board, onChange: onChange, locations: newLocations("/proc"),
+		log:    log.Named("process"), onChange: onChange, locations: newLocations("/proc"),
 	}
+	p.rows = processRows{board: board, log: p.log}
 	p.usage.Store(&Usage{})
 	return p
 }
@@ -138,67 +178,20 @@ func (p *Processes) Run(ctx context.Context) error {
 
 // poll reads the newest rows and publishes the result.
 func (p *Processes) poll(now time.Time) {
-	p.follow()
-	before := p.Snapshot()
-	next := &Usage{Version: before.Version, Time: now, Devices: make(map[string]DeviceUse, len(before.Devices))}
+	next := &Usage{Time: now, Devices: map[string]DeviceUse{}}
 	var err error
 	if p.pidSpace == "" {
 		p.pidSpace, p.locations.own, err = p.locations.proc.self()
 	}
 	var o outcome
-	for _, s := range p.sources {
-		if s.Ring.Latest(&s.row) {
-			p.source(s, now, before, next, &o)
-		}
-	}
+	o.stale = p.rows.each(now, func(id string, block []float64, sampled time.Time) {
+		o.devices++
+		next.Devices[id] = p.device(block, sampled, now, &o)
+	})
 	p.locations.forget()
-	changed := !sameDevices(before.Devices, next.Devices)
-	if changed {
-		next.Version++
-	}
 	p.usage.Store(next)
 	p.report(err, o)
-	if changed {
-		p.onChange()
-	}
-}
-
-// follow switches to the board's current View.
-func (p *Processes) follow() {
-	v := p.board.Load()
-	if v == p.view {
-		return
-	}
-	p.view, p.sources = v, p.sources[:0]
-	for _, s := range v.Sources {
-		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
-		if err != nil {
-			p.log.Error("skipping an invalid source of processes", zap.String("collector", s.Collector), zap.Error(err))
-			continue
-		}
-		p.sources = append(p.sources, &processSource{Source: s, blocks: blocks})
-	}
-}
-
-// source adds the devices of a source. If two sources have one device, the first on the board counts.
-func (p *Processes) source(s *processSource, now time.Time, before, next *Usage, o *outcome) {
-	for i := range s.Devices {
-		id := s.Devices[i].ID
-		if _, has := next.Devices[id]; has || s.blocks[i] < 0 || s.row.Stamps[i] == 0 {
-			continue
-		}
-		sampled := time.Unix(0, s.row.Stamps[i])
-		if now.Sub(sampled) > processMaxAge {
-			o.stale++
-			continue
-		}
-		o.devices++
-		use := p.device(s.row.Cells[s.blocks[i]:][:collector.ProcessWidth], sampled, now, o)
-		if sameUsers(use.Users, before.Devices[id].Users) {
-			use.Users = before.Devices[id].Users
-		}
-		next.Devices[id] = use
-	}
+	p.onChange()
 }
 
 // device sums the processes of one device.
@@ -207,17 +200,16 @@ func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) 
 	p.list, count = collector.GetProcesses(p.list[:0], block)
 	use := DeviceUse{Time: sampled}
 	if p.pidSpace != firstPIDNamespace {
-		use.Unplaced = len(p.list)
 		return use
 	}
+	use.Complete = count == len(p.list)
 	for _, process := range p.list {
-		use.Occupancy = use.Occupancy || process.Flags&collector.ProcessOccupancy != 0
 		at, err := p.locations.find(process.PID, sampled.UnixNano(), now)
 		if err == nil && at.unknown {
 			err = errInside
 		}
 		if err != nil {
-			use.Unplaced++
+			use.Complete = false
 			o.unplaced++
 			o.err = fmt.Errorf("find container of process %d: %w", process.PID, err)
 			continue
@@ -228,13 +220,11 @@ func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) 
 		u.SM += process.Busy // NaN makes the sum NaN
 		u.Memory += process.Memory
 	}
-	whole := count == len(p.list)
-	if !whole {
+	if count != len(p.list) {
 		for i := range use.Users { // the sums may lack processes
 			use.Users[i].SM, use.Users[i].Memory = math.NaN(), math.NaN()
 		}
 	}
-	use.Complete = whole && use.Unplaced == 0
 	slices.SortFunc(use.Users, func(a, b User) int {
 		return cmp.Or(cmp.Compare(a.PodUID, b.PodUID), cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.Job, b.Job))
 	})
@@ -269,7 +259,7 @@ func (p *Processes) report(err error, o outcome) {
 	case p.pidSpace != firstPIDNamespace:
 		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one is in another PID namespace, %s: "+
 			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
-	case len(p.sources) == 0:
+	case len(p.rows.sources) == 0:
 		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))
 	case o.devices == 0:
 		p.Health.Failed(ReasonStale, fmt.Errorf("no device reported its processes within the last %s, %d did before", processMaxAge, o.stale))
@@ -279,27 +269,6 @@ func (p *Processes) report(err error, o outcome) {
 		p.Health.Succeeded(len(p.locations.known))
 		p.Health.Counted(ReasonUnplaced, o.unplaced)
 	}
-}
-
-// sameDevices compares everything except times.
-func sameDevices(a, b map[string]DeviceUse) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for id, x := range a {
-		y, has := b[id]
-		if !has || x.Complete != y.Complete || x.Occupancy != y.Occupancy || x.Unplaced != y.Unplaced || !sameUsers(x.Users, y.Users) {
-			return false
-		}
-	}
-	return true
-}
-
-func sameUsers(a, b []User) bool {
-	return slices.EqualFunc(a, b, func(a, b User) bool {
-		return a.PodUID == b.PodUID && a.ContainerID == b.ContainerID && a.Job == b.Job && a.Processes == b.Processes &&
-			sameValue(a.SM, b.SM) && sameValue(a.Memory, b.Memory)
-	})
 }
 
 // sameValue compares readings; NaN equals NaN.

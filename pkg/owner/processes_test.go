@@ -30,9 +30,7 @@ func TestProcessesAreSummedByContainer(t *testing.T) {
 	w.run(15, time.Hour, inJob)
 	w.sample(0, 0, 6, sampled(10, 1000, 10), sampled(11, 500, 5), sampled(12, 200, 2), sampled(13, 100, 1), sampled(14, 50, nan), sampled(15, nan, 7))
 	w.sample(1, 0, 0)
-	amd := sampled(13, 4096, 25)
-	amd.Flags |= collector.ProcessOccupancy
-	w.sample(1, 1, 1, amd)
+	w.sample(1, 1, 1, sampled(13, 4096, 25))
 	w.wants(w.look(), map[string]DeviceUse{
 		"GPU-0": {Complete: true, Users: []User{
 			{Processes: 1, SM: nan, Memory: 50},
@@ -42,47 +40,10 @@ func TestProcessesAreSummedByContainer(t *testing.T) {
 			{PodUID: uidA, ContainerID: ctrA, Processes: 2, SM: 15, Memory: 1500},
 		}},
 		"GPU-1":   {Complete: true},
-		"GPU-1/3": {Complete: true, Occupancy: true, Users: []User{{PodUID: uidB, ContainerID: ctrB, Processes: 1, SM: 25, Memory: 4096}}},
+		"GPU-1/3": {Complete: true, Users: []User{{PodUID: uidB, ContainerID: ctrB, Processes: 1, SM: 25, Memory: 4096}}},
 	})
 	if got := w.health.State().Failing; got != "" {
 		t.Errorf("failing: %q", got)
-	}
-}
-
-func TestUsageHasANewVersionOnlyIfItDiffers(t *testing.T) {
-	w := newWorld(t, []string{"GPU-0"}, []string{"GPU-1"})
-	w.run(10, time.Hour, inPodA)
-	w.sample(0, 0, 1, sampled(10, 1000, nan))
-	first := w.look()
-	if first.Version != 1 || w.changes != 1 {
-		t.Fatalf("version %d after %d changes, want 1 and 1", first.Version, w.changes)
-	}
-	same := func(what string, s *Usage) {
-		t.Helper()
-		if s.Version != 1 || w.changes != 1 {
-			t.Errorf("%s: version %d after %d changes, want 1 and 1", what, s.Version, w.changes)
-		}
-		if !s.Time.Equal(w.now) {
-			t.Errorf("%s: confirmed at %v, want %v", what, s.Time, w.now)
-		}
-	}
-	same("no new row", w.lookAgain(time.Second))
-	w.sample(0, 0, 1, sampled(10, 1000, nan))
-	second := w.look()
-	same("an equal row", second)
-	if got, want := second.Devices["GPU-0"].Time, w.now.Add(-300*time.Millisecond); !got.Equal(want) {
-		t.Errorf("sampled at %v, want %v", got, want)
-	}
-	w.sample(0, 0, 1, sampled(10, 1001, nan))
-	if s := w.look(); s.Version != 2 || w.changes != 2 {
-		t.Errorf("another value: version %d after %d changes, want 2 and 2", s.Version, w.changes)
-	}
-	w.sample(1, 0, 0)
-	if s := w.look(); s.Version != 3 || len(s.Devices) != 2 {
-		t.Errorf("another device: version %d with %d devices, want 3 and 2", s.Version, len(s.Devices))
-	}
-	if first.Devices["GPU-0"].Users[0].Memory != 1000 || len(first.Devices) != 1 {
-		t.Errorf("the first snapshot was changed: %+v", first)
 	}
 }
 
@@ -106,7 +67,7 @@ func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
 	collector.BlankProcesses(w.rows[0])
 	f("the library does not report processes", DeviceUse{})
 	w.sample(0, 0, 2, sampled(10, 1000, 10), sampled(99, 1, 1))
-	f("a process ended before the look", DeviceUse{Unplaced: 1, Users: []User{a}})
+	f("a process ended before the look", DeviceUse{Users: []User{a}})
 	w.sample(0, 0, 1, sampled(10, 1000, 10))
 	f("and is in the next row no more", DeviceUse{Complete: true, Users: []User{a}})
 	if got := w.health.State().Failing; got != "" {
@@ -158,7 +119,7 @@ func TestANumberThatIsReused(t *testing.T) {
 	// … and if that one was never seen, nothing is known of it.
 	w.run(11, uptimeThere, inPodA)
 	w.sample(0, 0, 1, sampled(11, 1000, 10))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Unplaced: 1}})
+	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
 	w.run(11, uptimeThere-time.Second, inPodA)
 	w.sample(0, 0, 1, sampled(11, 1000, 10))
 	w.wants(w.look(), user(uidA, ctrA))
@@ -186,7 +147,7 @@ func TestOwnPIDNamespace(t *testing.T) {
 	w.namespace("pid:[4026532584]", firstCgroupNamespace)
 	w.run(10, time.Hour, inPodA) // another process than the one that the driver means
 	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Unplaced: 1}})
+	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
 	w.sample(0, 0, 0) // newer drivers hide the processes of other namespaces
 	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
 	if got := w.health.State().Failing; got != ReasonNoHostPID {
@@ -202,7 +163,7 @@ func TestNamespacesThatCannotBeRead(t *testing.T) {
 	w.must(os.Remove(filepath.Join(w.root, "self", "ns", "pid")))
 	w.run(10, time.Hour, inPodA)
 	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Unplaced: 1}})
+	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
 	if got := w.health.State().Failing; got != ReasonNoProc {
 		t.Errorf("failing: %q, want %q", got, ReasonNoProc)
 	}
@@ -218,7 +179,7 @@ func TestOwnCgroupNamespace(t *testing.T) {
 	w.run(10, time.Hour, "0::/../../kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope")
 	w.run(11, time.Hour, "0::/")
 	w.sample(0, 0, 2, sampled(10, 1000, 10), sampled(11, 1, 1))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Unplaced: 1, Users: []User{
+	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Users: []User{
 		{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000},
 	}}})
 }

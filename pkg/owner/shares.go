@@ -28,10 +28,7 @@ func (k *Keeper) share(now time.Time) {
 		return
 	}
 	t := k.table.Load()
-	s := sharer{r: k.renderer(t), people: &t.people, runtime: &k.runtime}
-	if k.o.Metadata != nil {
-		s.meta = k.o.Metadata()
-	}
+	s := sharer{keeper: k, table: t, renderer: k.renderer(t)}
 	for _, d := range t.devices.all {
 		if d.Level == field.Link || !t.answers[d.ID].split {
 			continue
@@ -61,12 +58,11 @@ func equalShares(a, b exposition.Share) bool {
 	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
 }
 
-// sharer sums the usage of users.
+// sharer sums the usage of users. It belongs to a call with the Keeper's mu held.
 type sharer struct {
-	r       *renderer
-	people  *people
-	runtime *runtimeNames
-	meta    *kube.Metadata // nil: there is no such client
+	keeper   *Keeper
+	table    *table
+	renderer *renderer
 
 	series []exposition.Share
 	values []float64
@@ -88,7 +84,7 @@ func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh boo
 	of := map[kube.PodName][]User{}
 	busy := len(on.Users) == 0 && !isInstance(d)
 	for _, u := range on.Users {
-		name, known := s.pod(u)
+		name, _, known := s.keeper.findPod(s.table, u.PodUID, u.ContainerID)
 		if known {
 			of[name] = append(of[name], u)
 		}
@@ -97,47 +93,23 @@ func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh boo
 	}
 	perPod(uses, func(pod []use) {
 		name := pod[0].pod
-		if s.people.uids[name] == "" {
+		if s.table.people.uids[name] == "" {
 			return // its processes cannot be told from those of others
 		}
 		s.pods(pod, usage{device: d, users: of[name], fresh: fresh, idle: on.Complete && !unknownPods, busy: busy})
 	})
 }
 
-// pod returns the pod of a process.
-func (s *sharer) pod(u User) (kube.PodName, bool) {
-	if s.meta != nil && u.PodUID != "" {
-		if name, known := s.meta.ByUID[u.PodUID]; known {
-			return name, true
-		}
-	}
-	if c, known := s.runtime.container(u.ContainerID); known {
-		return c.Pod, true
-	}
-	if u.PodUID == "" {
-		return kube.PodName{}, false
-	}
-	if name, known := s.runtime.pods[u.PodUID]; known {
-		return name, true
-	}
-	for name, uid := range s.people.uids { // the API server has deleted it, but the kubelet still lists it
-		if uid == u.PodUID {
-			return name, true
-		}
-	}
-	return kube.PodName{}, false
-}
-
 // pods adds the series of one pod: one per container if the runtime names them.
 func (s *sharer) pods(uses []use, on usage) {
-	names := s.runtime.containers[uses[0].pod]
+	names := s.keeper.runtime.containers[uses[0].pod]
 	if slices.ContainsFunc(uses, func(u use) bool { return !names[u.container] }) {
 		s.addSeries(uses, on, on.users)
 		return
 	}
 	of := map[string][]User{}
 	for _, u := range on.users {
-		c, _ := s.runtime.container(u.ContainerID)
+		c, _ := s.keeper.runtime.container(u.ContainerID)
 		of[c.Name] = append(of[c.Name], u)
 	}
 	on.idle = on.idle && len(of[""]) == 0 // "": a container that has just started
@@ -152,7 +124,7 @@ func (s *sharer) pods(uses []use, on usage) {
 
 // addSeries adds the series of one user with the given uses.
 func (s *sharer) addSeries(uses []use, on usage, users []User) {
-	owner := s.r.owner(uses, true)
+	owner := s.renderer.owner(uses, true)
 	for _, reading := range []struct {
 		field field.ID
 		value float64

@@ -15,19 +15,6 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// TestReadings: the numbers are those of the catalogue, in the units that we convert to.
-func TestReadings(t *testing.T) {
-	f := func(id field.ID, name, unit string) {
-		t.Helper()
-		d, ok := field.ByID(id)
-		if !ok || d.Name != name || d.Unit != unit {
-			t.Errorf("field %d is %+v, want %s in %q", id, d, name, unit)
-		}
-	}
-	f(gpuUtil, "DCGM_FI_DEV_GPU_UTIL", "%")
-	f(fbUsed, "DCGM_FI_DEV_FB_USED", "MiB")
-}
-
 const mib = 1 << 20
 
 var nan = math.NaN()
@@ -202,18 +189,6 @@ func TestSplit(t *testing.T) {
 	f("plain: one container", nil, false, one)
 	f("plain: two containers", nil, false, one, side) // the device is the pod's
 	f("plain: two pods", nil, true, one, other)
-}
-
-// TestPlainShares: without virtual mode, too, pods that share have values of their
-// own if that was asked for, without vgpu.
-func TestPlainShares(t *testing.T) {
-	r := newRig(nil, machine()...).know("ml/a uid-a", "ml/b uid-b").
-		give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/b/main: nvidia.com/gpu "+uuid(0)+"::1").
-		use(uuid(0), true, proc("uid-a", "c1", 30, mib))
-	want := []string{"container=main namespace=ml pod=a pod_uid=uid-a: 30 1", "container=main namespace=ml pod=b pod_uid=uid-b: 0 0"}
-	if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 }
 
 // TestSharesOfInstances: memory only, where the library tells no more; an idle user

@@ -72,7 +72,7 @@ type table struct {
 	answers map[string]answer // by device ID; non-empty ones only
 
 	devices   *devices
-	uses      map[string][]use // by device ID
+	uses      map[string][]use // by device ID; sorted, without duplicates
 	jobs      map[string][]string
 	people    people
 	unmatched []Unmatched
@@ -92,17 +92,15 @@ type answer struct {
 
 // build joins the inputs. It must be called with mu held, or before New returns.
 func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
-	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, jobs: map[string][]string{}}
+	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, uses: map[string][]use{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
 	var files map[string][]string
 	if in.jobs != nil {
 		files = in.jobs.ByDevice
 	}
-	j := joined{}
 	if in.pods != nil {
-		j = k.join(t.devices, in)
+		k.join(t, in)
 	}
-	t.uses, t.unmatched = j.uses, j.unmatched
 	k.runtime.index(in.containers)
 	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
@@ -174,19 +172,13 @@ type Unmatched struct {
 	Reason                    string // form, device, instance or claim
 }
 
-// joined is the kubelet's answer by device.
-type joined struct {
-	uses      map[string][]use // by device ID; sorted, without duplicates
-	unmatched []Unmatched
+func (u Unmatched) compare(v Unmatched) int {
+	return cmp.Or(cmp.Compare(u.Reason, v.Reason), cmp.Compare(u.ID, v.ID), cmp.Compare(u.Namespace, v.Namespace),
+		cmp.Compare(u.Pod, v.Pod), cmp.Compare(u.Container, v.Container), cmp.Compare(u.Resource, v.Resource))
 }
 
 // join finds the devices of pods.
-func (k *Keeper) join(n *devices, in inputs) joined {
-	j := joined{uses: map[string][]use{}}
-	var described map[kube.DeviceName]kube.SliceDevice
-	if in.meta != nil {
-		described = in.meta.Slices
-	}
+func (k *Keeper) join(t *table, in inputs) {
 	for _, p := range in.pods.Pods {
 		if k.o.Ignore != nil && k.o.Ignore(p.Namespace, p.Name) {
 			continue
@@ -194,66 +186,65 @@ func (k *Keeper) join(n *devices, in inputs) joined {
 		for _, c := range p.Containers {
 			u := use{pod: p.PodName, container: c.Name}
 			for _, d := range c.Devices {
-				k.joinDevices(&j, n, u, d)
+				k.joinDevices(t, u, d)
 			}
-			for i := range c.Claims {
-				if k.o.Claims && field.VendorByDriver(c.Claims[i].Device.Driver) != nil && in.meta.Uses(c.Claims[i]) {
-					j.joinClaim(n, u, c.Claims[i], described)
+			for _, claim := range c.Claims {
+				if k.o.Claims && field.VendorByDriver(claim.Device.Driver) != nil && in.meta.Uses(claim) {
+					t.joinClaim(u, claim, in.meta)
 				}
 			}
 		}
 	}
-	for id, uses := range j.uses {
+	for id, uses := range t.uses {
 		slices.SortFunc(uses, compareUses)
-		j.uses[id] = slices.CompactFunc(uses, equalUses)
+		t.uses[id] = slices.CompactFunc(uses, equalUses)
 	}
-	sortUnmatched(j.unmatched)
-	return j
+	slices.SortFunc(t.unmatched, Unmatched.compare) // so that tables can be compared
 }
 
-func (k *Keeper) joinDevices(j *joined, n *devices, u use, d kube.Devices) {
+func (k *Keeper) joinDevices(t *table, u use, d kube.Devices) {
 	u.source = d.Resource
 	for _, text := range d.IDs {
 		id, ok := parseID(text)
 		if !ok {
-			j.miss(u, text, reasonForm)
+			t.addUnmatched(u, text, reasonForm)
 			continue
 		}
-		found, reason := n.find(d.Resource, id)
-		if known := n.byID[k.instances[id.name]]; len(found) == 0 && id.form == formMIG && known != nil {
+		found, reason := t.devices.find(d.Resource, id)
+		if known := t.devices.byID[k.instances[id.name]]; len(found) == 0 && id.form == formMIG && known != nil {
 			found = append(found, known)
 		}
 		if len(found) == 0 {
-			j.miss(u, text, reason)
+			t.addUnmatched(u, text, reason)
 		}
 		u.replica = id.replica
 		for _, device := range found {
-			j.addUse(device, u)
+			t.uses[device.ID] = append(t.uses[device.ID], u)
 		}
 	}
 }
 
-func (j *joined) joinClaim(n *devices, u use, c kube.Claim, described map[kube.DeviceName]kube.SliceDevice) {
+func (t *table) joinClaim(u use, c kube.Claim, meta *kube.Metadata) {
 	u.source = c.Device.Driver
-	text := c.Device.Pool + "/" + c.Device.Device
-	s, known := described[c.Device]
-	if !known {
-		j.miss(u, text, reasonClaim)
-		return
+	var device *collector.Device
+	var s kube.SliceDevice
+	known, reason := false, reasonClaim
+	if meta != nil {
+		s, known = meta.Slices[c.Device]
 	}
-	device, reason := n.claimed(s)
+	if known {
+		device, reason = t.devices.claimed(s)
+	}
 	if device == nil {
-		j.miss(u, text, reason)
+		t.addUnmatched(u, c.Device.Pool+"/"+c.Device.Device, reason)
 		return
 	}
 	u.claim = claimLabels(c, s)
-	j.addUse(device, u)
+	t.uses[device.ID] = append(t.uses[device.ID], u)
 }
 
-func (j *joined) addUse(d *collector.Device, u use) { j.uses[d.ID] = append(j.uses[d.ID], u) }
-
-func (j *joined) miss(u use, id, reason string) {
-	j.unmatched = append(j.unmatched, Unmatched{
+func (t *table) addUnmatched(u use, id, reason string) {
+	t.unmatched = append(t.unmatched, Unmatched{
 		Namespace: u.pod.Namespace, Pod: u.pod.Name, Container: u.container, Resource: u.source, ID: id, Reason: reason,
 	})
 }
@@ -264,11 +255,13 @@ const maxInstances = 4096
 // remember records the instance of each MIG UUID, because a collector that takes over may not know it. It must be
 // called with mu held.
 func (k *Keeper) remember(n *devices) {
-	if len(k.instances)+len(n.byMIG) > maxInstances {
+	if len(k.instances)+len(n.named) > maxInstances {
 		clear(k.instances)
 	}
-	for uuid, d := range n.byMIG {
-		k.instances[uuid] = d.ID
+	for name, d := range n.named {
+		if name.form == formMIG {
+			k.instances[name.name] = d.ID
+		}
 	}
 }
 
@@ -282,14 +275,6 @@ func jobsOf(d *collector.Device, files map[string][]string) []string {
 		return files[d.GPU+"."+d.Instance.ID]
 	}
 	return files[d.GPU]
-}
-
-// sortUnmatched sorts, so that tables can be compared.
-func sortUnmatched(list []Unmatched) {
-	slices.SortFunc(list, func(a, b Unmatched) int {
-		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Namespace, b.Namespace),
-			cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container), cmp.Compare(a.Resource, b.Resource))
-	})
 }
 
 // runtimeNames is the container runtime's answer by pods.

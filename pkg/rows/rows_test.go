@@ -178,6 +178,9 @@ func TestTwoSourcesOfADevice(t *testing.T) {
 	two.row(at(0))
 	r.Read(viewOf(one, two), at(0))
 	a.want(t, "both", "one 0: a=1000", "two 0: a=. b=1000 b=.")
+	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true false]" {
+		t.Errorf("devices are supplied by %s", got)
+	}
 	two.row(at(1), 0) // read before the View changes
 	r.Read(viewOf(two), at(1))
 	a.want(t, "the first has left", "two 1: a=. b=1000 b=.")
@@ -340,25 +343,14 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// bus is a Publisher that knows which goroutine publishes.
-type bus struct {
-	mu  sync.Mutex
-	got []events.Event
-}
-
-func (b *bus) Publish(e events.Event) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.got = append(b.got, e)
-}
-
 // TestPublished: events wait for Run, even if another caller has read their rows, and Run does not wait for
 // its timer.
 func TestPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var board view.Board
-		b := &bus{}
-		r := New(&board, b)
+		var bus events.Bus
+		sub := bus.Subscribe(16)
+		r := New(&board, &bus)
 		s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
 		board.Store(viewOf(s))
 		for i, mask := range []float64{4, 0, 5, nan, 5, 1} {
@@ -369,7 +361,7 @@ func TestPublished(t *testing.T) {
 			s.row(at(float64(i)))
 		}
 		r.Sync(at(6))
-		if len(b.got) != 0 {
+		if len(sub.C) != 0 {
 			t.Error("events were published by who has read")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -377,7 +369,8 @@ func TestPublished(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
 		var got []string
-		for _, e := range b.got {
+		for len(sub.C) > 0 {
+			e := <-sub.C
 			got = append(got, fmt.Sprint(e.Kind, " ", e.Source, " ", e.Device.ID, " ", e.Code, " ", e.Reason, " ", e.Time.Sub(start).Seconds()))
 		}
 		if want := []string{"clock_event x a 0 gpu_idle 2", "clock_event x a 0 power_cap 2", "xid x a -1  3"}; !slices.Equal(got, want) {
@@ -387,8 +380,8 @@ func TestPublished(t *testing.T) {
 		s.row(at(7))
 		r.Sync(at(7)) // as a scrape does
 		synctest.Wait()
-		if len(b.got) != 4 {
-			t.Errorf("%d events, want 4 before the next tick", len(b.got))
+		if len(sub.C) != 1 {
+			t.Errorf("%d more events, want 1 before the next tick", len(sub.C))
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -436,8 +429,9 @@ func (c *counter) Row(row *Row) {
 // TestHammer: writers, readers and Views at the same time; each row comes once.
 func TestHammer(t *testing.T) {
 	var board view.Board
-	b := &bus{}
-	r := New(&board, b)
+	var bus events.Bus
+	sub := bus.Subscribe(2000)
+	r := New(&board, &bus)
 	c := &counter{seen: map[string]int{}}
 	r.Follow(c)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -475,29 +469,19 @@ func TestHammer(t *testing.T) {
 			t.Errorf("row %s came %d times", row, n)
 		}
 	}
-	if got := len(b.got); got != sessions*rows {
+	if got := len(sub.C); got != sessions*rows {
 		t.Errorf("%d XIDs were published, want %d", got, sessions*rows)
 	}
 }
 
 // TestSteadyStateAllocatesNothing: rows without events cost no memory.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	r := New(nil, &bus{})
+	r := New(nil, new(events.Bus))
 	s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
 	s.cells[2] = 4
 	v, now := viewOf(s), start
 	if n := testing.AllocsPerRun(200, func() { now = now.Add(time.Second); s.row(now); r.Read(v, now) }); n != 0 {
 		t.Errorf("%v allocations per row, want 0", n)
-	}
-}
-
-// TestSuppliers: Bind says which source supplies a device.
-func TestSuppliers(t *testing.T) {
-	r := New(nil, nil)
-	a := follow(r)
-	r.Read(viewOf(newSource("one", 4, []string{"a"}), newSource("two", 4, []string{"a", "b"})), at(0))
-	if got := fmt.Sprint(a.sources[0].Supplies, a.sources[1].Supplies); got != "[true] [false true]" {
-		t.Errorf("devices are supplied by %s", got)
 	}
 }
 

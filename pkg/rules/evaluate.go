@@ -13,13 +13,15 @@ type Outcome uint8
 const (
 	Silent Outcome = iota // no value, or nothing to compare it with
 	Well
+	Between // below the threshold, and not low enough to say that all is well again
 	Unwell
 )
 
 // State is the memory of an evaluation of one reading. The zero State has seen no value.
 type State struct {
-	Reached bool   // of Falls: the value was at the threshold before
-	Growth  Growth // of Rises
+	Reached bool      // of Falls: the value was at the threshold before
+	Growth  Growth    // of Rises
+	since   time.Time // of AtLeast: when the first value was read
 }
 
 // Evaluate judges a value that was read at a time.
@@ -31,6 +33,15 @@ func (c *Condition) Evaluate(s *State, v float64, at time.Time) Outcome {
 	switch c.Test {
 	case AtLeast:
 		bad = v >= c.Threshold
+		if s.since.IsZero() || at.Before(s.since) {
+			s.since = at
+		}
+		switch {
+		case !bad && c.Clear > 0 && v > c.Clear:
+			return Between
+		case !bad && at.Sub(s.since) < c.Within:
+			return Silent
+		}
 	case AtMost:
 		bad = v <= c.Threshold
 	case Equal:

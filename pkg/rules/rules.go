@@ -18,7 +18,40 @@ type Condition struct {
 	Readings  []field.ID
 	Test      Test
 	Threshold float64
-	Within    time.Duration // in which a counter Rises
+	// Within is the time in which a counter Rises; of AtLeast, for how long values must have
+	// been read before one of them can say that all is well.
+	Within time.Duration
+	// Clear is the value of AtLeast at which all is well again: between it and the threshold
+	// nothing changes. 0: all is well below the threshold.
+	Clear   float64
+	Derived Derived // what is judged in place of the Readings that it is computed from
+}
+
+// Derived names a reading that no library has, and that is computed for a device from its
+// readings.
+type Derived uint8
+
+// Derived readings. docs/health.md says how each is computed.
+const (
+	NotDerived Derived = iota
+	CorrectedErrorLevel
+	LinkBudgetUsed
+	BanksWithoutSpareRow
+	ThrottledTime // seconds
+	CallSlowdown  // ratio
+	ClockLag      // share
+	DerivedReadings
+)
+
+func (d Derived) String() string {
+	return [DerivedReadings]string{
+		CorrectedErrorLevel:  "the level of a leaky bucket of corrected errors",
+		LinkBudgetUsed:       "the share of an hour's budget of errors that the worst link has used",
+		BanksWithoutSpareRow: "the number of memory banks without a spare row",
+		ThrottledTime:        "the number of seconds of the last hour with clocks held down",
+		CallSlowdown:         "the time of a sample, as a multiple of its usual time,",
+		ClockLag:             "the share by which the clock is below the median of GPUs with the same work",
+	}[d]
 }
 
 // Test is how a reading is judged.
@@ -65,7 +98,6 @@ var (
 		Readings: []field.ID{field.UncorrectedErrors, field.UncorrectedErrorsLife, field.RemappedRows, field.RetiredPagesUncorrected},
 		Test:     Rises, Threshold: 1, Within: time.Minute,
 	}
-	NoSpareRows = Condition{Readings: []field.ID{field.SpareRowsNone}, Test: AtLeast, Threshold: 1}
 )
 
 // What the driver says is to be done (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
@@ -139,15 +171,31 @@ const (
 	LinkErrorsPerHour     = 60
 	LinkRecoveriesPerHour = 10
 
-	// MaxThrottled is how long ThrottlingReasons may hold within an hour.
-	MaxThrottled = 15 * time.Minute
-
-	// StragglerShare is how far a GPU's clock may be below the median of its peers. GPUs of one
-	// model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv 2208.11035).
-	StragglerShare = 0.25
-
 	// A busy machine makes library calls several times as slow. On a GPU that corrected 17,700
 	// errors a second they took 45 s and more (NVIDIA/DCGM#313). Below SlowCall nothing is slow.
-	SlowCallRatio = 10
-	SlowCall      = 100 * time.Millisecond
+	SlowCall = 100 * time.Millisecond
+)
+
+// Early signs.
+var (
+	CorrectedErrorStorm = Condition{
+		Readings: []field.ID{field.CorrectedErrors},
+		Derived:  CorrectedErrorLevel, Test: AtLeast, Threshold: CorrectedErrorsPerDay, Clear: CorrectedErrorsPerDay / 2, Within: 12 * time.Hour,
+	}
+	LinkBudgetSpent = Condition{
+		Readings: []field.ID{
+			field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries,
+			field.NVLinks5Errors, field.NVLinks5Recoveries, field.NVLinks5EffectiveBER, field.NVLinks5EffectiveErrors,
+		},
+		Derived: LinkBudgetUsed, Test: AtLeast, Threshold: 1, Clear: 0.5, Within: time.Hour,
+	}
+	NoSpareRows = Condition{
+		Readings: []field.ID{field.SpareRowsLow, field.SpareRowsNone}, Derived: BanksWithoutSpareRow, Test: AtLeast, Threshold: 1,
+	}
+	Throttled = Condition{
+		Readings: []field.ID{field.ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,
+	}
+	SlowCalls = Condition{Derived: CallSlowdown, Test: AtLeast, Threshold: 10, Clear: 3}
+	// Straggler: GPUs of one model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv 2208.11035).
+	Straggler = Condition{Readings: []field.ID{field.SMClock, field.GPUUtilization}, Derived: ClockLag, Test: AtLeast, Threshold: 0.25, Clear: 0.125}
 )

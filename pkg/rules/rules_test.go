@@ -17,28 +17,29 @@ var (
 )
 
 func TestEvaluate(t *testing.T) {
-	id := []field.ID{field.PowerUsage}
 	f := func(what string, c Condition, every time.Duration, values []float64, want string) {
 		t.Helper()
 		var s State
 		var got []string
 		for i, v := range values {
-			got = append(got, [...]string{"-", "w", "b"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
+			got = append(got, [...]string{"-", "w", "m", "b"}[c.Evaluate(&s, v, start.Add(time.Duration(i)*every))])
 		}
 		if strings.Join(got, "") != want {
 			t.Errorf("%s: values %v are %q, want %q", what, values, got, want)
 		}
 	}
-	f("at least", Condition{id, AtLeast, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "wbb-")
-	f("at most", Condition{id, AtMost, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "bbw-")
-	f("equal", Condition{id, Equal, 2, 0}, time.Second, []float64{1, 2, 3, nan}, "wbw-")
-	f("a link that never was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, nan, 0}, "---")
-	f("a link that was up", Condition{id, Falls, 1, 0}, time.Second, []float64{0, 1, nan, 0, 0, 1}, "-w-bbw")
-	f("growth", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "-wbbbww")
-	f("a counter that is 0", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{0, 10}, "wb")
-	f("a counter that was reset", Condition{id, Rises, 10, time.Minute}, 20*time.Second, []float64{100, 5, 9, 15}, "--wb")
-	f("readings far apart", Condition{id, Rises, 10, time.Minute}, 2*time.Minute, []float64{100, 119, 139, 140}, "-wbw")
-	f("what is seen elsewhere", Condition{id, Observed, 1, 0}, time.Second, []float64{5}, "-")
+	f("at least", Condition{Test: AtLeast, Threshold: 2}, time.Second, []float64{1, 2, 3, nan}, "wbb-")
+	f("at least, with hysteresis", Condition{Test: AtLeast, Threshold: 4, Clear: 2}, time.Second, []float64{1, 2, 3, 4, 3, 2, nan}, "wwmbmw-")
+	f("at least, well after a time", Condition{Test: AtLeast, Threshold: 4, Clear: 2, Within: time.Minute}, 30*time.Second, []float64{1, 4, 1, 3, 1}, "-bwmw")
+	f("at most", Condition{Test: AtMost, Threshold: 2}, time.Second, []float64{1, 2, 3, nan}, "bbw-")
+	f("equal", Condition{Test: Equal, Threshold: 2}, time.Second, []float64{1, 2, 3, nan}, "wbw-")
+	f("a link that never was up", Condition{Test: Falls, Threshold: 1}, time.Second, []float64{0, nan, 0}, "---")
+	f("a link that was up", Condition{Test: Falls, Threshold: 1}, time.Second, []float64{0, 1, nan, 0, 0, 1}, "-w-bbw")
+	f("growth", Condition{Test: Rises, Threshold: 10, Within: time.Minute}, 20*time.Second, []float64{5, 10, 15, 20, 20, 20, 20}, "-wbbbww")
+	f("a counter that is 0", Condition{Test: Rises, Threshold: 10, Within: time.Minute}, 20*time.Second, []float64{0, 10}, "wb")
+	f("a counter that was reset", Condition{Test: Rises, Threshold: 10, Within: time.Minute}, 20*time.Second, []float64{100, 5, 9, 15}, "--wb")
+	f("readings far apart", Condition{Test: Rises, Threshold: 10, Within: time.Minute}, 2*time.Minute, []float64{100, 119, 139, 140}, "-wbw")
+	f("what is seen elsewhere", Condition{Test: Observed, Threshold: 1}, time.Second, []float64{5}, "-")
 }
 
 // TestGrowthIsBounded: whatever the rate of readings, the past is a span and at most a quarter more.

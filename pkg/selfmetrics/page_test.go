@@ -43,20 +43,6 @@ func counter(name, help string, v float64) *dto.MetricFamily {
 	return &dto.MetricFamily{Name: &name, Help: &help, Type: &kind, Metric: []*dto.Metric{{Counter: &dto.Counter{Value: &v}}}}
 }
 
-func TestFirstPageIsComplete(t *testing.T) {
-	p := New(NewRegistry("1.2.3", "abc"), Options{})
-	if p.Version() != 1 {
-		t.Errorf("version: got %d, want 1", p.Version())
-	}
-	for name, page := range map[string][]byte{"text": p.Text(), "openmetrics": p.OpenMetrics(), "protobuf": p.Protobuf()} {
-		for _, want := range []string{"go_goroutines", "process_cpu_seconds_total", "warpgauge_build_info", "1.2.3"} {
-			if !strings.Contains(string(page), want) {
-				t.Errorf("%s: no %q on the page", name, want)
-			}
-		}
-	}
-}
-
 // TestRunGathers: each second while scrapes come that often, else after a scrape and
 // every five seconds. Expensive gatherings are further apart.
 func TestRunGathers(t *testing.T) {
@@ -198,13 +184,4 @@ func TestReadersDuringRefresh(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func BenchmarkRefresh(b *testing.B) {
-	p := New(NewRegistry("", ""), Options{})
-	b.ReportAllocs()
-	for b.Loop() {
-		p.refresh()
-	}
-	b.SetBytes(int64(len(p.Text()) + len(p.OpenMetrics()) + len(p.Protobuf())))
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/crypto/bcrypt"
 )
 
 // streaming is an API with a stream that lasts until Close.
@@ -86,31 +85,4 @@ func TestAPI(t *testing.T) {
 			t.Errorf("%s = %v, want %v", series, got[series], want)
 		}
 	}
-}
-
-// TestAPIWantsThePassword that /metrics wants.
-func TestAPIWantsThePassword(t *testing.T) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, address, _ := start(t, pagesOf(textPage), Options{
-		WebConfigFile: webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"), Routes: newStreaming().routes(),
-	})
-	f := func(password string, want int) {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/v1/devices", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if password != "" {
-			r.SetBasicAuth("prometheus", password)
-		}
-		if got := do(t, client(t), r); got.code != want {
-			t.Errorf("with the password %q it answers %d, want %d", password, got.code, want)
-		}
-	}
-	f("", http.StatusUnauthorized)
-	f("wrong", http.StatusUnauthorized)
-	f("secret", http.StatusOK)
 }

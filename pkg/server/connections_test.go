@@ -209,12 +209,7 @@ func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
 // TestSlowBodies is finding S2 of the audit: no path waits for a body, and with basic
 // auth, which reads it before any of our code, those who send one make room.
 func TestSlowBodies(t *testing.T) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	auth := webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n")
-	for name, file := range map[string]string{"open": "", "basic auth": auth} {
+	for name, file := range map[string]string{"open": "", "basic auth": basicAuth(t, bcrypt.MinCost)} {
 		t.Run(name, func(t *testing.T) {
 			s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: file, ReadTimeout: time.Hour, WriteTimeout: time.Hour})
 			for i := range 700 {

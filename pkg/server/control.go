@@ -23,58 +23,50 @@ type command struct {
 	disabled    string   // the answer if it is disabled
 	parameters  []string // of the query: collector=NAME, for=DURATION
 	timeout     time.Duration
-	run         func(ctx context.Context, collector string, limit time.Duration) error
+	run         func(ctx context.Context, collector string, limit time.Duration, cause string) error
 }
 
 func (s *Server) commands() []command {
 	const release, profiling = "release over HTTP is not enabled", "pausing profiling over HTTP is not enabled"
-	canRelease := s.o.Release != nil && s.o.Resume != nil
-	canPause := s.o.PauseProfiling != nil && s.o.ResumeProfiling != nil
-	out := []command{{
-		path: "/-/reload", label: "/-/reload", verb: "reload", done: "reloaded", timeout: reloadTimeout,
-		enabled: s.o.Reload != nil, disabled: "reload over HTTP is not enabled",
-		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.reload(ctx) },
-	}, {
-		path: "/-/release", label: "/-/release", verb: "release", done: "released", timeout: releaseTimeout,
-		enabled: canRelease, disabled: release, parameters: []string{"collector", "for"},
-		run: func(ctx context.Context, name string, limit time.Duration) error {
-			return s.o.Release(ctx, name, limit)
-		},
-	}, {
-		path: "/-/resume", label: "/-/resume", verb: "resume", done: "resumed", timeout: releaseTimeout,
-		enabled: canRelease, disabled: release, parameters: []string{"collector"},
-		run: func(_ context.Context, name string, _ time.Duration) error { return s.o.Resume(name) },
-	}, {
-		path: "/-/profiling/pause", label: "/-/profiling", verb: "pause", done: "paused", timeout: reloadTimeout,
-		enabled: canPause, disabled: profiling, parameters: []string{"for"},
-		run: func(ctx context.Context, _ string, limit time.Duration) error { return s.o.PauseProfiling(ctx, limit) },
-	}, {
-		path: "/-/profiling/resume", label: "/-/profiling", verb: "resume", done: "resumed", timeout: reloadTimeout,
-		enabled: canPause, disabled: profiling,
-		run: func(ctx context.Context, _ string, _ time.Duration) error { return s.o.ResumeProfiling(ctx) },
-	}}
+	d := s.o.Desk
+	out := []command{
+		{"/-/reload", "/-/reload", "reload", "reloaded", s.o.Reload, "reload over HTTP is not enabled", nil, reloadTimeout,
+			func(ctx context.Context, _ string, _ time.Duration, cause string) error { return s.reload(ctx, cause) }},
+		{"/-/release", "/-/release", "release", "released", s.o.Release, release, []string{"collector", "for"}, releaseTimeout,
+			func(ctx context.Context, name string, limit time.Duration, cause string) error {
+				return d.Release(ctx, name, limit, cause)
+			}},
+		{"/-/resume", "/-/resume", "resume", "resumed", s.o.Release, release, []string{"collector"}, releaseTimeout,
+			func(_ context.Context, name string, _ time.Duration, cause string) error {
+				return d.Resume(name, cause)
+			}},
+		{"/-/profiling/pause", "/-/profiling", "pause", "paused", s.o.Release, profiling, []string{"for"}, reloadTimeout,
+			func(ctx context.Context, _ string, limit time.Duration, cause string) error {
+				return d.PauseProfiling(ctx, limit, cause)
+			}},
+		{"/-/profiling/resume", "/-/profiling", "resume", "resumed", s.o.Release, profiling, nil, reloadTimeout,
+			func(ctx context.Context, _ string, _ time.Duration, cause string) error {
+				return d.ResumeProfiling(ctx, cause)
+			}},
+	}
 	for i := range s.o.Routes {
 		r := &s.o.Routes[i]
 		if c := r.Command; c != nil {
-			out = append(out, command{
-				path: r.path(), label: r.path(), verb: c.Verb, done: c.Done, timeout: releaseTimeout,
-				enabled: c.Run != nil, disabled: c.Disabled,
-				run: func(ctx context.Context, _ string, _ time.Duration) error { return c.Run(ctx) },
-			})
+			out = append(out, command{r.path(), r.path(), c.Verb, c.Done, c.Run != nil, c.Disabled, nil, releaseTimeout,
+				func(ctx context.Context, _ string, _ time.Duration, _ string) error { return c.Run(ctx) }})
 		}
 	}
 	return out
 }
 
-// reload runs Options.Reload, for one request at a time.
-func (s *Server) reload(ctx context.Context) error {
+func (s *Server) reload(ctx context.Context, cause string) error {
 	select {
 	case s.reloading <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-s.reloading }()
-	return s.o.Reload(ctx)
+	return s.o.Desk.Reload(ctx, cause)
 }
 
 // serveCommand runs a command. It does not stop when the client leaves, only when the server ends.
@@ -100,7 +92,7 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(c.timeout + s.o.WriteTimeout)) // a recorder has none
 	ctx, cancel := context.WithTimeout(detach(r.Context()), c.timeout)
 	defer cancel()
-	switch err := c.run(ctx, collector, limit); {
+	switch err := c.run(ctx, collector, limit, "POST "+c.path); {
 	case err == nil:
 		writeText(w, http.StatusOK, c.done+"\n")
 	case errors.Is(err, lists.ErrUnknownCollector):

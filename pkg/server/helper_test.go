@@ -3,14 +3,17 @@ package server
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/crypto/bcrypt"
 
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/view"
@@ -35,6 +38,45 @@ func pagesOf(text string) *exposition.Renderer {
 // bigPage is more than the kernel keeps for a client that does not read.
 func bigPage() *exposition.Renderer {
 	return pagesOf("# HELP x A number.\n# TYPE x gauge\n" + strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", 32<<10) + "x 1\n")
+}
+
+// testDesk passes each command, as a text with its arguments, to a function; nil succeeds.
+type testDesk func(ctx context.Context, call string) error
+
+func (d testDesk) do(ctx context.Context, format string, args ...any) error {
+	if d == nil {
+		return nil
+	}
+	return d(ctx, fmt.Sprintf(format, args...))
+}
+
+func (d testDesk) Reload(ctx context.Context, cause string) error {
+	return d.do(ctx, "reload by %s", cause)
+}
+func (d testDesk) Release(ctx context.Context, name string, limit time.Duration, cause string) error {
+	return d.do(ctx, "release %q for %v by %s", name, limit, cause)
+}
+func (d testDesk) Resume(name, cause string) error {
+	return d.do(context.Background(), "resume %q by %s", name, cause)
+}
+func (d testDesk) PauseProfiling(ctx context.Context, limit time.Duration, cause string) error {
+	return d.do(ctx, "pause for %v by %s", limit, cause)
+}
+func (d testDesk) ResumeProfiling(ctx context.Context, cause string) error {
+	return d.do(ctx, "resume profiling by %s", cause)
+}
+
+// withDesk returns Options that serve all commands.
+func withDesk(d testDesk) Options { return Options{Desk: d, Reload: true, Release: true} }
+
+// basicAuth writes a web config file with the user prometheus, whose password is "secret".
+func basicAuth(t *testing.T, cost int) string {
+	t.Helper()
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n")
 }
 
 // ask calls the handler without a network.
@@ -109,9 +151,15 @@ type answer struct {
 }
 
 // get asks over the network.
-func get(t *testing.T, c *http.Client, url string) answer {
+func get(t *testing.T, c *http.Client, url string) answer { return request(t, c, http.MethodGet, url) }
+
+func post(t *testing.T, c *http.Client, url string) answer {
+	return request(t, c, http.MethodPost, url)
+}
+
+func request(t *testing.T, c *http.Client, method, url string) answer {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, url, nil)
+	req, err := http.NewRequest(method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -236,13 +236,7 @@ func TestAddressOf(t *testing.T) {
 // and such that do not wait for the answer, keep no honest scrape out and leave nothing
 // behind.
 func TestFloodOfLogins(t *testing.T) {
-	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.DefaultCost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, address, _ := start(t, pagesOf(textPage), Options{
-		WebConfigFile: webConfig(t, t.TempDir(), "basic_auth_users: {prometheus: "+string(hash)+"}\n"),
-	})
+	s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: basicAuth(t, bcrypt.DefaultCost)})
 	honest(t, "before", address)
 	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	for i := range 300 {

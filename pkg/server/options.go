@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"warpgauge/pkg/lists"
 )
 
 // Options configure a Server's listeners and endpoints.
@@ -30,22 +32,10 @@ type Options struct {
 	MaxConcurrentScrapes int // concurrent scrapes; more are answered 503; 0 means no limit
 
 	// Status returns the state for /health and /readyz. nil means available and ready.
-	Status func() Status
-	// Reload reads the configuration again; the client sees its error. It runs for one request at a time. Its context
-	// ends after a minute or when the server stops, but not when the client leaves. nil forbids /-/reload.
-	Reload func(context.Context) error
-	// Release releases a collector, or all if the name is empty, for a limited time: 0 means the default, negative
-	// means until Resume. It returns when everything is released; otherwise its error names the rest. Its context ends
-	// after half a minute. An error that wraps lists.ErrUnknownCollector is the client's mistake. nil forbids
-	// /-/release and /-/resume.
-	Release func(ctx context.Context, collector string, limit time.Duration) error
-	// Resume ends a release.
-	Resume func(collector string) error
-	// PauseProfiling stops reading profiling fields for a limited time, as in Release. It returns when no collector
-	// reads them. Its context ends after a minute. nil forbids /-/profiling/pause and /-/profiling/resume.
-	PauseProfiling func(ctx context.Context, limit time.Duration) error
-	// ResumeProfiling ends a pause. Its context ends after a minute.
-	ResumeProfiling func(context.Context) error
+	Status  func() Status
+	Desk    Desk // runs commands; nil if neither Reload nor Release is set
+	Reload  bool // serve /-/reload
+	Release bool // serve /-/release, /-/resume and /-/profiling/
 	// Routes are additional routes.
 	Routes []Route
 	// Pprof serves /debug/pprof/.
@@ -54,6 +44,21 @@ type Options struct {
 	Logger     *zap.Logger           // may be nil
 	Registerer prometheus.Registerer // for the server's own metrics; may be nil
 }
+
+// Desk changes what is read: *lists.Desk. A command's context ends when its time is over or the server stops, but not
+// when the client leaves. A limit of 0 means the default, a negative one until the command that resumes. cause names who
+// asked.
+type Desk interface {
+	Reload(ctx context.Context, cause string) error // called by one request at a time
+	// Release and Resume mean all collectors if the name is empty. An error that wraps lists.ErrUnknownCollector is the
+	// client's mistake.
+	Release(ctx context.Context, collector string, limit time.Duration, cause string) error
+	Resume(collector, cause string) error
+	PauseProfiling(ctx context.Context, limit time.Duration, cause string) error
+	ResumeProfiling(ctx context.Context, cause string) error
+}
+
+var _ Desk = (*lists.Desk)(nil)
 
 // Route is an additional path.
 type Route struct {
@@ -83,7 +88,6 @@ func Page(h http.Handler) []Route {
 	return []Route{{Pattern: "GET /{$}", Handler: h}, {Pattern: "GET /page/", Handler: h}}
 }
 
-// path returns the path of the pattern.
 func (r *Route) path() string {
 	_, path, ok := strings.Cut(r.Pattern, " ")
 	if !ok {

@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/internal/testkit/loopback"
 )
@@ -81,14 +79,19 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 
 func TestStopLetsRequestsFinish(t *testing.T) {
 	pages := &blockingPages{pagesOf(textPage), make(chan struct{}), make(chan struct{})}
-	s, address, stop := start(t, pages, Options{DrainTimeout: time.Hour})
+	reload := make(chan context.Context)
+	s, address, stop := start(t, pages, Options{DrainTimeout: time.Hour, Reload: true, Desk: testDesk(func(ctx context.Context, _ string) error {
+		reload <- ctx
+		<-pages.release
+		return ctx.Err()
+	})})
 	c := client(t)
 	bodies := make(chan string)
-	go func() {
-		body := get(t, c, "http://"+address+"/metrics").body
-		bodies <- body
-	}()
+	go func() { bodies <- get(t, c, "http://"+address+"/metrics").body }()
 	<-pages.entered
+	reloaded := make(chan answer)
+	go func() { reloaded <- post(t, c, "http://"+address+"/-/reload") }()
+	ctx := <-reload
 	// Neither of these may hold the stop up.
 	stalled := dial(t, address)
 	send(t, stalled, "GET /metrics HTTP/1.1\r\n")
@@ -109,29 +112,18 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 		t.Fatalf("stopped during a request: %v", err)
 	default:
 	}
+	if err := ctx.Err(); err != nil {
+		t.Errorf("the reload's context ended with the stop: %v", err)
+	}
 	close(pages.release)
 	if body := <-bodies; body != textPage {
 		t.Errorf("request under way got %q, want the page", body)
 	}
+	if got := <-reloaded; got.code != 200 {
+		t.Errorf("reload under way = %d %q, want 200", got.code, got.body)
+	}
 	if err := <-stopped; err != nil {
 		t.Errorf("Run: %v", err)
-	}
-}
-
-// net/http itself would wait five seconds for them, so longer than the drain
-// timeout here, and requests would be cut off that had time to finish.
-func TestStopDoesNotWaitForStalledConnections(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	_, address, stop := start(t, pagesOf(textPage), Options{DrainTimeout: 4 * time.Second, Logger: zap.New(core)})
-	c := dial(t, address)
-	send(t, c, "GET /metrics HTTP/1.1\r\n")
-	get(t, client(t), "http://"+address+"/metrics") // c has been accepted before this one
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	closedByServer(t, c)
-	if logs.Len() != 0 {
-		t.Errorf("logged %v, want nothing", logs.All())
 	}
 }
 
@@ -143,38 +135,6 @@ func TestStopClosesWhatDoesNotFinish(t *testing.T) {
 	}
 	if got := len(closedByServer(t, slow)); got >= pageSize(t, s) {
 		t.Errorf("the slow reader got all %d bytes after the stop", got)
-	}
-}
-
-func TestStopLetsAReloadFinish(t *testing.T) {
-	entered, release := make(chan context.Context), make(chan struct{})
-	s, address, stop := start(t, nil, Options{DrainTimeout: time.Hour, Reload: func(ctx context.Context) error {
-		entered <- ctx
-		<-release
-		return ctx.Err()
-	}})
-	codes := make(chan int)
-	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/-/reload", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := client(t)
-	go func() { codes <- do(t, c, req).code }()
-	ctx := <-entered
-	stopped := make(chan error)
-	go func() { stopped <- stop() }()
-	for ask(s, "GET", "/readyz").Code == 200 {
-		time.Sleep(time.Millisecond)
-	}
-	if err := ctx.Err(); err != nil {
-		t.Errorf("the reload's context ended with the stop: %v", err)
-	}
-	close(release)
-	if code := <-codes; code != 200 {
-		t.Errorf("reload = %d, want 200", code)
-	}
-	if err := <-stopped; err != nil {
-		t.Errorf("Run: %v", err)
 	}
 }
 
@@ -199,13 +159,13 @@ func TestStopBeforeServing(t *testing.T) {
 func TestReloadOutlivesItsClient(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan error)
 	_, address, stop := start(t, nil, Options{
-		DrainTimeout: 10 * time.Millisecond,
-		Reload: func(ctx context.Context) error {
+		DrainTimeout: 10 * time.Millisecond, Reload: true,
+		Desk: testDesk(func(ctx context.Context, _ string) error {
 			entered <- struct{}{}
 			<-ctx.Done()
 			ended <- ctx.Err()
 			return ctx.Err()
-		},
+		}),
 	})
 	c := dial(t, address)
 	send(t, c, "POST /-/reload HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -224,15 +184,11 @@ func TestReloadOutlivesItsClient(t *testing.T) {
 
 func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond
-	_, address, _ := start(t, nil, Options{WriteTimeout: timeout, Reload: func(context.Context) error {
+	_, address, _ := start(t, nil, Options{WriteTimeout: timeout, Reload: true, Desk: testDesk(func(context.Context, string) error {
 		time.Sleep(3 * timeout)
 		return nil
-	}})
-	req, err := http.NewRequest(http.MethodPost, "http://"+address+"/-/reload", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := do(t, client(t), req); got.code != http.StatusOK || got.body != "reloaded\n" {
+	})})
+	if got := post(t, client(t), "http://"+address+"/-/reload"); got.code != http.StatusOK || got.body != "reloaded\n" {
 		t.Errorf("reload = %d %q, want 200", got.code, got.body)
 	}
 }
@@ -249,25 +205,6 @@ func TestProfileOutlivesTimeouts(t *testing.T) {
 	}
 	if took := time.Since(begin); took < time.Second {
 		t.Errorf("the trace ended after %v, want a second", took)
-	}
-}
-
-func TestSeveralAddresses(t *testing.T) {
-	addresses := []string{"127.0.0.1:0", "127.0.0.1:0"}
-	if l, err := net.Listen("tcp", "[::1]:0"); err == nil {
-		l.Close()
-		addresses = append(addresses, "[::1]:0")
-	} else {
-		t.Logf("without IPv6: %v", err)
-	}
-	s, _, _ := start(t, pagesOf(textPage), Options{Addresses: addresses})
-	if len(addrs(s)) != len(addresses) {
-		t.Fatalf("listens on %v, want %d addresses", addrs(s), len(addresses))
-	}
-	for _, a := range addrs(s) {
-		if body := get(t, client(t), "http://"+a.String()+"/metrics").body; body != textPage {
-			t.Errorf("%s: body %q", a, body)
-		}
 	}
 }
 

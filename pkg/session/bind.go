@@ -59,7 +59,7 @@ func (s *Session) bind(sources []collector.Source) (*binding, error) {
 	if !shown { // fields that only health needs keep nothing open
 		return nil, fmt.Errorf("%w from the devices selected", collector.ErrNothingToRead)
 	}
-	mem, owner, err := s.o.Memory(words)
+	mem, owner, err := s.o.Parent.Memory(words)
 	if err != nil {
 		return nil, fmt.Errorf("make rings of %d words: %w", words, err)
 	}

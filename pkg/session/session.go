@@ -50,13 +50,26 @@ type Options struct {
 	// Until holds, by device, up to when earlier sessions have reported XIDs, for a collector.Resumer.
 	Until  map[string]int64
 	Logger *zap.Logger // may be nil
-
-	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
-	// stay reachable while the memory is in use. Nil uses Go's heap.
-	Memory func(words int) (mem []atomic.Uint64, owner any, err error)
-	// Publish receives the sources once, when they are bound. It must not block. Nil leaves them to Sources.
-	Publish func([]*view.Source)
+	Parent Parent      // nil: of this process
 }
+
+// Parent is the process for which a session runs in a child.
+type Parent interface {
+	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
+	// stay reachable while the memory is in use.
+	Memory(words int) (mem []atomic.Uint64, owner any, err error)
+	// Publish receives the sources once, when they are bound. It must not block.
+	Publish(sources []*view.Source)
+}
+
+// heap is the Parent of a session in the exporter's own process, whose readers use Sources.
+type heap struct{}
+
+func (heap) Memory(words int) ([]atomic.Uint64, any, error) {
+	return make([]atomic.Uint64, words), nil, nil
+}
+
+func (heap) Publish([]*view.Source) {}
 
 func (o Options) withDefaults() Options {
 	o.Interval = max(cmp.Or(o.Interval, time.Second), MinInterval)
@@ -64,11 +77,8 @@ func (o Options) withDefaults() Options {
 	o.Deadline = cmp.Or(o.Deadline, 5*time.Second)
 	o.RescanInterval = cmp.Or(o.RescanInterval, time.Minute)
 	o.RingSpan = cmp.Or(o.RingSpan, time.Minute)
-	if o.Memory == nil {
-		o.Memory = func(words int) ([]atomic.Uint64, any, error) { return make([]atomic.Uint64, words), nil, nil }
-	}
-	if o.Publish == nil {
-		o.Publish = func([]*view.Source) {}
+	if o.Parent == nil {
+		o.Parent = heap{}
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -131,7 +141,7 @@ func (s *Session) Run(ctx context.Context) error {
 	defer cancel()
 	// Before the first row, because a row wakes readers that look for its source.
 	s.bound.Store(b)
-	s.o.Publish(b.sources)
+	s.o.Parent.Publish(b.sources)
 	select {
 	case s.changed <- struct{}{}:
 	default:

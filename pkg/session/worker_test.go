@@ -32,15 +32,20 @@ func devices(n int) (ds []collector.Device) {
 	return ds
 }
 
-// worker returns the worker of a source in a session that does not run.
-func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selection) *worker {
+// bind binds sources in a session that does not run.
+func bind(t *testing.T, fields field.List, o Options, sources ...collector.Source) *binding {
 	t.Helper()
-	s := New(newNode(t, 0).factory, fields, Options{Select: sel})
-	b, err := s.bind([]collector.Source{src})
+	b, err := New(newNode(t, 0).Open, fields, o).bind(sources)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.workers[0]
+	return b
+}
+
+// testWorker returns the worker of a source in a session that does not run.
+func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selection) *worker {
+	t.Helper()
+	return bind(t, fields, Options{Select: sel}, src).workers[0]
 }
 
 func TestSchedule(t *testing.T) {
@@ -141,20 +146,20 @@ func TestOnlyDevicesThatAreDueAreFresh(t *testing.T) {
 func TestAListOfSlowFieldsHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t, 1)
-		s := start(t, n.factory, list(desc(60001, field.Slow)), Options{})
+		s := start(t, n.Open, list(desc(60001, field.Slow)), Options{})
 		time.Sleep(65 * time.Second)
 		sampled := s.state(t, "GPU-0").LastSample
-		n.set(func() {
-			if got := n.devices[0].samples; got != 4 && got != 3 {
+		n.Set(func() {
+			if got := n.Samples["GPU-0"]; got != 4 && got != 3 {
 				t.Errorf("%d calls in 65 s, want one each 30 s", got)
 			}
-			n.devices[0].hang = make(chan struct{})
+			n.Hang["GPU-0"] = make(chan struct{})
 		})
 		time.Sleep(40 * time.Second)
 		if st := s.state(t, "GPU-0"); st.State != Stalled || st.Cause != CauseHung || !st.LastSample.Equal(sampled) {
 			t.Errorf("the device is %+v, want stalled with the sample of %v", st, sampled)
 		}
-		close(n.devices[0].hang)
+		close(n.Hang["GPU-0"])
 		_, _ = s.stop()
 	})
 }
@@ -166,7 +171,7 @@ func TestSourceWithoutColumns(t *testing.T) {
 		lost := &stub{devices: []collector.Device{{ID: "GPU-9", Level: field.GPU}}}
 		lost.sample = func([]float64, []bool) error { return collector.ErrDeviceLost }
 		fine := &stub{devices: []collector.Device{{ID: "GPU-8", Level: field.GPU}}, sample: func([]float64, []bool) error { return nil }}
-		s := start(t, func() collector.Collector { return &extended{n.factory(), []collector.Source{lost, fine}} }, oneField, Options{})
+		s := start(t, func() collector.Collector { return &extended{n.Open(), []collector.Source{lost, fine}} }, oneField, Options{})
 		time.Sleep(3 * time.Second)
 		for id, want := range map[string]State{"GPU-0": Up, "GPU-8": Up, "GPU-9": Lost} {
 			if st := s.state(t, id); st.State != want {

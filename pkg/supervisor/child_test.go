@@ -27,6 +27,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
@@ -76,49 +77,47 @@ func childMain(mode string) error {
 	if d, err := time.ParseDuration(os.Getenv(envDeadline)); err == nil {
 		o.Deadline = d
 	}
-	return Child(context.Background(), control, time.Second, func() collector.Collector { return &toy{mode: mode, log: log} }, fields, o)
+	return Child(context.Background(), control, time.Second, script(mode, log).Open, fields, o)
 }
 
-// toy is a collector of two devices whose cells count the samples.
-type toy struct {
-	mode string
-	log  *zap.Logger
-}
-
-func (c *toy) Name() string { return "toy" }
-func (c *toy) Close() error { return nil }
-
-func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, error) {
-	c.log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
-	switch c.mode {
-	case "absent":
-		return nil, fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
-	case "refuses two":
-		if len(fields.Fields) == 2 {
-			return nil, errors.New("two fields are too many")
-		}
-	case "dies of two":
-		if len(fields.Fields) == 2 {
+// script is the library of a child: two devices, and what its mode says.
+func script(mode string, log *zap.Logger) *sessiontest.Library {
+	l := sessiontest.New(new(testing.T), "dev0", "dev1") // a breach of the order of calls is a crash
+	soon := func(f func()) { time.AfterFunc(60*time.Millisecond, func() { l.Set(f) }) }
+	l.OpenErr = func(fields field.List) error {
+		log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
+		switch {
+		case mode == "absent":
+			return fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
+		case mode == "dies of two" && len(fields.Fields) == 2:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case mode == "hangs in Open":
+			select {}
+		case mode == "forks":
+			return forks(os.Getenv(envFile))
 		}
-	case "hangs in Open":
-		select {}
-	case "forks":
-		if err := forks(os.Getenv(envFile)); err != nil {
-			return nil, err
-		}
-	case "chatty":
-		fmt.Fprint(os.Stdout, strings.Repeat("line of the library\n", chattyLines))
+		return nil
 	}
-	var out []collector.Source
-	for i := range 2 {
-		s := &toySource{toy: c, devices: []collector.Device{{ID: fmt.Sprint("dev", i), Level: field.GPU, GPU: fmt.Sprint(i)}}}
-		for _, r := range fields.Readings() {
-			s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
+	switch mode {
+	case "one is lost":
+		l.Failure["dev1"] = collector.ErrDeviceLost
+	case "all hang":
+		soon(func() { l.Hang["dev0"], l.Hang["dev1"] = make(chan struct{}), make(chan struct{}) })
+	case "one hangs":
+		soon(func() { l.Hang["dev1"] = make(chan struct{}) })
+	case "outdated": // in the first process
+		if f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_ = f.Close()
+			soon(func() { l.Failure["dev0"] = fmt.Errorf("driver 2: %w", collector.ErrOutdated) })
 		}
-		out = append(out, s)
+	case "leaks":
+		go func() {
+			for hoard := [][]byte{}; ; time.Sleep(10 * time.Millisecond) {
+				hoard = append(hoard, bytes.Repeat([]byte{1}, 8<<20))
+			}
+		}()
 	}
-	return out, nil
+	return l
 }
 
 // forks starts processes that outlive everything, unless they are ended: in the child's process
@@ -152,53 +151,6 @@ func forks(device string) error {
 	return os.WriteFile(device+".pids", append(pids, out...), 0o600)
 }
 
-type toySource struct {
-	*toy
-	devices []collector.Device
-	columns []collector.Column
-	n       int
-	hoard   [][]byte
-	old     bool
-}
-
-func (s *toySource) Devices() []collector.Device { return s.devices }
-func (s *toySource) Columns() []collector.Column { return s.columns }
-
-func (s *toySource) Sample(row []float64, _ []bool) error {
-	s.n++
-	one := s.devices[0].ID == "dev1"
-	switch s.mode {
-	case "one hangs", "all hang":
-		if s.n > 5 && (one || s.mode == "all hang") {
-			select {}
-		}
-	case "one is lost":
-		if one {
-			return collector.ErrDeviceLost
-		}
-	case "outdated": // in the first process
-		if s.n == 5 && !s.old {
-			f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600)
-			if s.old = err == nil; s.old {
-				_ = f.Close()
-			}
-		}
-		if s.old {
-			return fmt.Errorf("driver 2: %w", collector.ErrOutdated)
-		}
-	case "leaks":
-		b := make([]byte, 4<<20)
-		for i := range b {
-			b[i] = 1
-		}
-		s.hoard = append(s.hoard, b)
-	}
-	for i := range row {
-		row[i] = float64(s.n % 100)
-	}
-	return nil
-}
-
 func fieldsOf(tb testing.TB, names ...string) (l field.List) {
 	tb.Helper()
 	for _, n := range names {
@@ -210,9 +162,6 @@ func fieldsOf(tb testing.TB, names ...string) (l field.List) {
 	}
 	return l
 }
-
-// chattyLines is how much a chatty library prints at once.
-const chattyLines = 5 * linesPerTick
 
 const temperature, power = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"
 
@@ -334,26 +283,25 @@ func TestAKilledChildIsReplaced(t *testing.T) {
 	}
 }
 
+// A list at which the child dies leaves the former one in service.
 func TestReloadOfAChild(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"refuses two", "dies of two"} {
-		v := supervise(t, mode, Options{})
-		v.await()
-		if err := v.want(setList(fieldsOf(t, temperature, power))); err == nil || !strings.Contains(err.Error(), "the former one stays in service") {
-			t.Errorf("%s: a list that cannot be opened: %v", mode, err)
+	v := supervise(t, "dies of two", Options{})
+	v.await()
+	if err := v.want(setList(fieldsOf(t, temperature, power))); err == nil || !strings.Contains(err.Error(), "the former one stays in service") {
+		t.Errorf("a list that cannot be opened: %v", err)
+	}
+	eventually.True(t, "the former list", func() bool { return v.Status().Up })
+	if err := v.want(setList(fieldsOf(t, temperature, power, "DCGM_FI_DEV_SM_CLOCK"))); err != nil {
+		t.Error(err)
+	}
+	for _, s := range v.Board().Load().Sources {
+		if len(s.Columns) != 3 || len(s.Fields.Fields) != 3 || s.Ring.Head() == 0 {
+			t.Errorf("after a reload: %d columns, %d fields, %d rows", len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
 		}
-		eventually.True(t, "the former list", func() bool { return v.Status().Up })
-		if err := v.want(setList(fieldsOf(t, temperature, power, "DCGM_FI_DEV_SM_CLOCK"))); err != nil {
-			t.Errorf("%s: %v", mode, err)
-		}
-		for _, s := range v.Board().Load().Sources {
-			if len(s.Columns) != 3 || len(s.Fields.Fields) != 3 || s.Ring.Head() == 0 {
-				t.Errorf("%s: after a reload: %d columns, %d fields, %d rows", mode, len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
-			}
-		}
-		if want := map[string]float64{"dies of two": 1}[mode]; v.restarts(ReasonSignal) != want {
-			t.Errorf("%s: %v restarts, want %v", mode, v.restarts(ReasonSignal), want)
-		}
+	}
+	if got := v.restarts(ReasonSignal); got != 1 {
+		t.Errorf("%v restarts, want 1", got)
 	}
 }
 
@@ -576,7 +524,8 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	v.await()
 	pid := v.pid()
 	freeze(t, pid) // it does not end when it is asked to
-	c := v.counts.snapshot().life.(*child)
+	running, _ := v.counts.current()
+	c := running.(*child)
 	c.mu.Lock()
 	c.why, c.killed = &ending{reason: ReasonHung, text: "silent"}, time.Now().Add(-killGrace)
 	c.mu.Unlock()
@@ -710,30 +659,6 @@ func TestEnvironmentOfAChild(t *testing.T) {
 	}
 }
 
-// What a child logs, and what its libraries print, is bounded.
-func TestAChattyChild(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	printed := 0
-	v := supervise(t, "chatty", Options{Output: func(string) {
-		mu.Lock()
-		defer mu.Unlock()
-		printed++
-	}})
-	v.await()
-	eventually.True(t, "the number of entries that were dropped", func() bool {
-		return v.logs.FilterMessage("dropped log entries of a child").Len() > 0
-	})
-	if entries := v.logs.FilterMessage("output of a library").Len(); entries >= chattyLines {
-		t.Errorf("%d entries were written, want about %d", entries, linesPerTick)
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if printed != chattyLines {
-		t.Errorf("%d lines of the library, want all %d", printed, chattyLines)
-	}
-}
-
 // A child whose parent is gone ends, or says that it cannot.
 func TestAChildWithoutAParent(t *testing.T) {
 	t.Cleanup(func() { signal.Reset() }) // a child ignores those of its parent
@@ -745,19 +670,22 @@ func TestAChildWithoutAParent(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		release := make(chan struct{})
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		if want != nil {
-			l.hang["a"] = release
+			l.Hang["a"] = release
 		}
 		go func() {
 			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
-				return l.open()
+				return l.Open()
 			}, list(1), session.Options{Interval: 10 * time.Millisecond})
 		}()
 		if _, _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}
-		eventually.True(t, "the call that hangs", func() bool { return want == nil || l.hanging.Load() > 0 })
+		eventually.True(t, "the call that hangs", func() (hangs bool) {
+			l.Set(func() { hangs = want == nil || l.Hanging > 0 })
+			return hangs
+		})
 		parent.close()
 		if err := <-ended; !errors.Is(err, want) {
 			t.Errorf("%s: the child returned %v, want %v", mode, err, want)

@@ -14,14 +14,14 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
 // node is two supervisors with a failover between them, wired as the exporter does.
 type node struct {
 	t          *testing.T
-	dcgm, nvml *library
+	dcgm, nvml *sessiontest.Library
 	first      *Supervisor
 	second     *Supervisor
 	failover   *Failover
@@ -30,24 +30,29 @@ type node struct {
 	page []*view.Source
 }
 
+func (n *node) Publish(sources []*view.Source) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.page = sources
+}
+
+func (n *node) Standby(ctx context.Context, rest bool) error {
+	return n.second.Want(ctx, func(w *Wanted) { w.Standby = rest })
+}
+
+func (n *node) TakenOver(string) {}
+
 func startNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{t: t, dcgm: newLibrary(t, "a", "b"), nvml: newLibrary(t, "a", "b")}
+	n := &node{t: t, dcgm: sessiontest.New(t, "a", "b"), nvml: sessiontest.New(t, "a", "b")}
 	n.failover = NewFailover(FailoverOptions{
-		Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop(),
-		Publish: func(sources []*view.Source) {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			n.page = sources
-		},
-		Standby: func(ctx context.Context, rest bool) error {
-			return n.second.Want(ctx, func(w *Wanted) { w.Standby = rest })
-		},
+		Node: n, Primary: "dcgm", Secondary: "nvml", Logger: zap.NewNop(),
 	})
-	build := func(name string, l *library, publish func([]*view.Source)) *Supervisor {
-		return New(Wanted{List: list(1)}, Options{Name: name, Open: l.open, Publish: publish, RestartMax: 5 * time.Second})
+	build := func(name string, l *sessiontest.Library, page Page) *Supervisor {
+		return New(Wanted{List: list(1)}, Options{Name: name, Open: l.Open, Page: page, RestartMax: 5 * time.Second})
 	}
-	n.first, n.second = build("dcgm", n.dcgm, n.failover.Primary), build("nvml", n.nvml, n.failover.Secondary)
+	primary, secondary := n.failover.Ends()
+	n.first, n.second = build("dcgm", n.dcgm, primary), build("nvml", n.nvml, secondary)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context) error{n.failover.Run, n.first.Run, n.second.Run} {
@@ -102,18 +107,9 @@ func (n *node) watch(limit time.Duration) (stop func()) {
 func (n *node) want(serving string, nvmlHeld bool) {
 	n.t.Helper()
 	synctest.Wait()
-	if got := n.failover.Serving(); got != serving || n.nvml.held() != nvmlHeld {
-		n.t.Errorf("after %v %q serves, NVML is open: %v, want %q and %v", time.Since(bubbleStart), got, n.nvml.held(), serving, nvmlHeld)
+	if got := n.failover.Serving(); got != serving || n.nvml.Held() != nvmlHeld {
+		n.t.Errorf("after %v %q serves, NVML is open: %v, want %q and %v", time.Since(bubbleStart), got, n.nvml.Held(), serving, nvmlHeld)
 	}
-}
-
-// fail lets all calls of a library fail in one way; nil: none.
-func (l *library) fail(err error) {
-	l.set(func() {
-		for _, id := range l.ids {
-			l.failure[id] = err
-		}
-	})
 }
 
 // What happens to DCGM, with NVML on standby: no GPU is ever off the page or on it
@@ -138,55 +134,28 @@ func TestFailoverOfSupervisors(t *testing.T) {
 		})
 	}
 	f("the engine stalls", 8*time.Second,
-		func(n *node) { n.dcgm.fail(collector.ErrStalled) }, func(n *node) { n.dcgm.fail(nil) })
+		func(n *node) { n.dcgm.Fail(collector.ErrStalled) }, func(n *node) { n.dcgm.Fail(nil) })
 	f("the engine is gone", 8*time.Second,
 		func(n *node) {
-			n.dcgm.set(func() { n.dcgm.openErr = func(field.List) error { return errors.New("connection refused") } })
-			n.dcgm.fail(collector.ErrOutdated)
+			n.dcgm.Set(func() { n.dcgm.OpenErr = func(field.List) error { return errors.New("connection refused") } })
+			n.dcgm.Fail(collector.ErrOutdated)
 		},
-		func(n *node) { n.dcgm.fail(nil); n.dcgm.set(func() { n.dcgm.openErr = nil }) })
+		func(n *node) { n.dcgm.Fail(nil); n.dcgm.Set(func() { n.dcgm.OpenErr = nil }) })
 	f("calls hang", 8*time.Second,
 		func(n *node) {
-			n.dcgm.set(func() { n.dcgm.hang["a"], n.dcgm.hang["b"] = make(chan struct{}), make(chan struct{}) })
+			n.dcgm.Set(func() { n.dcgm.Hang["a"], n.dcgm.Hang["b"] = make(chan struct{}), make(chan struct{}) })
 		},
 		func(n *node) {
-			n.dcgm.set(func() { close(n.dcgm.hang["a"]); close(n.dcgm.hang["b"]); clear(n.dcgm.hang) })
+			n.dcgm.Set(func() { close(n.dcgm.Hang["a"]); close(n.dcgm.Hang["b"]); clear(n.dcgm.Hang) })
 		})
 	f("DCGM is released", 3*time.Second,
 		func(n *node) {
 			if err := n.first.Want(n.t.Context(), release); err != nil {
 				n.t.Error(err)
 			}
-			if n.dcgm.held() {
+			if n.dcgm.Held() {
 				n.t.Error("DCGM is still held")
 			}
 		},
 		func(n *node) { n.first.Change(resume) })
-}
-
-// A reload while NVML rests changes its list, too, and wakes nothing.
-func TestReloadOnStandby(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := startNode(t)
-		pass(15 * time.Second)
-		stop := n.watch(1100 * time.Millisecond)
-		for _, s := range []*Supervisor{n.first, n.second} {
-			if err := s.Want(t.Context(), setList(list(2))); err != nil {
-				t.Error(err)
-			}
-		}
-		pass(3 * time.Second)
-		stop()
-		n.want("dcgm", false)
-		if st := n.second.Status(); st.Cause != session.CauseStandby {
-			t.Errorf("status %+v, want standby", st)
-		}
-		n.dcgm.fail(collector.ErrStalled)
-		pass(12 * time.Second)
-		n.want("nvml", true)
-		if n.nvml.columns != 2 {
-			t.Errorf("NVML was opened for %d fields, want the 2 of the new list", n.nvml.columns)
-		}
-		n.dcgm.fail(nil)
-	})
 }

@@ -20,15 +20,21 @@ import (
 // failoverPeriod is how often Failover reads the rings.
 const failoverPeriod = 250 * time.Millisecond
 
-// FailoverOptions configure NewFailover. Primary, Secondary and Publish are required; the other fields may be zero.
-type FailoverOptions struct {
-	Primary, Secondary string // names of the collectors, for logs and metrics
-
+// Node is what a Failover decides for.
+type Node interface {
 	// Publish receives the sources to show, in order. It must not block.
-	Publish func([]*view.Source)
+	Page
 	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. It may block;
-	// calls do not overlap. Nil means that the secondary is never on standby.
-	Standby func(ctx context.Context, rest bool) error
+	// calls do not overlap.
+	Standby(ctx context.Context, rest bool) error
+	// TakenOver receives the name of the collector that has taken over the GPUs. It must not block.
+	TakenOver(collector string)
+}
+
+// FailoverOptions configure NewFailover. Node and the names are required; the other fields may be zero.
+type FailoverOptions struct {
+	Node               Node
+	Primary, Secondary string // names of the collectors, for logs and metrics
 
 	// Patience is how long the primary's GPUs may be without new values; 0 means 5 s.
 	Patience time.Duration
@@ -36,18 +42,12 @@ type FailoverOptions struct {
 	// start it serves them at once.
 	Confidence time.Duration
 
-	// Changed receives the name of the collector that has taken over the GPUs. It must not block.
-	Changed func(collector string)
-
 	Logger *zap.Logger // may be nil
 }
 
 func (o FailoverOptions) withDefaults() FailoverOptions {
 	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	o.Confidence = cmp.Or(o.Confidence, 10*time.Second)
-	if o.Changed == nil {
-		o.Changed = func(string) {}
-	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
@@ -130,9 +130,18 @@ func (f *Failover) Collect(ch chan<- prometheus.Metric) {
 	f.changes.Collect(ch)
 }
 
-// Primary sets the primary's sources. If none of them has a GPU any more, the old ones stay until the secondary has
+// Ends return the pages of the two collectors.
+func (f *Failover) Ends() (primary, secondary Page) { return (*primaryEnd)(f), (*secondaryEnd)(f) }
+
+type (
+	primaryEnd   Failover
+	secondaryEnd Failover
+)
+
+// Publish sets the primary's sources. If none of them has a GPU any more, the old ones stay until the secondary has
 // rows; --stale-after ends their values if it never has.
-func (f *Failover) Primary(sources []*view.Source) {
+func (e *primaryEnd) Publish(sources []*view.Source) {
+	f := (*Failover)(e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(gpusOf(sources)) == 0 && len(gpusOf(f.primary)) > 0 {
@@ -142,8 +151,9 @@ func (f *Failover) Primary(sources []*view.Source) {
 	f.decide(time.Now())
 }
 
-// Secondary sets the secondary's sources.
-func (f *Failover) Secondary(sources []*view.Source) {
+// Publish sets the secondary's sources.
+func (e *secondaryEnd) Publish(sources []*view.Source) {
+	f := (*Failover)(e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.secondary = sources
@@ -207,11 +217,11 @@ func (f *Failover) runStandby(ctx context.Context) {
 		f.mu.Lock()
 		rest := f.rest
 		f.mu.Unlock()
-		if f.o.Standby == nil || rest == resting {
+		if rest == resting {
 			continue
 		}
 		f.log.Debug("changing the standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
-		if err := f.o.Standby(ctx, rest); err != nil && ctx.Err() == nil {
+		if err := f.o.Node.Standby(ctx, rest); err != nil && ctx.Err() == nil {
 			f.log.Warn("changing the standby of a collector", zap.Bool("standby", rest), zap.Error(err))
 		}
 		resting = rest
@@ -354,7 +364,7 @@ func (f *Failover) change(next serving, now time.Time) {
 	}
 	f.active.WithLabelValues(f.name(before)).Set(0)
 	f.changes.WithLabelValues(name).Inc()
-	f.o.Changed(name)
+	f.o.Node.TakenOver(name)
 	if next == byPrimary {
 		f.log.Info("collector serves the GPUs again", zap.String("collector", name))
 		return
@@ -402,7 +412,7 @@ func (f *Failover) publish(now time.Time) {
 		return
 	}
 	f.published, f.started = sources, true
-	f.o.Publish(sources)
+	f.o.Node.Publish(sources)
 }
 
 // want requests or ends the secondary's standby. The last request counts.

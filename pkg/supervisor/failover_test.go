@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -73,6 +72,8 @@ type rig struct {
 	*Failover
 	t          *testing.T
 	dcgm, nvml []*view.Source
+	primary    Page
+	secondary  Page
 
 	mu      sync.Mutex
 	shown   []string // every page, in order
@@ -81,6 +82,32 @@ type rig struct {
 	calls   []bool // of Standby
 }
 
+func (r *rig) Publish(sources []*view.Source) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.page = sources
+	r.shown = append(r.shown, names(sources))
+	seen := map[string]bool{}
+	for _, s := range sources {
+		for _, d := range s.Devices {
+			if seen[d.ID] {
+				r.t.Errorf("%s is on the page twice: %s", d.ID, names(sources))
+			}
+			seen[d.ID] = true
+		}
+	}
+}
+
+func (r *rig) Standby(_ context.Context, rest bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.resting = rest
+	r.calls = append(r.calls, rest)
+	return nil
+}
+
+func (r *rig) TakenOver(string) {}
+
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{
@@ -88,31 +115,8 @@ func newRig(t *testing.T) *rig {
 		dcgm: []*view.Source{part("dcgm", 1, "a", "b"), part("dcgm", 1, "switch0")},
 		nvml: []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b")},
 	}
-	r.Failover = NewFailover(FailoverOptions{
-		Primary: "dcgm", Secondary: "nvml",
-		Publish: func(sources []*view.Source) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.page = sources
-			r.shown = append(r.shown, names(sources))
-			seen := map[string]bool{}
-			for _, s := range sources {
-				for _, d := range s.Devices {
-					if seen[d.ID] {
-						t.Errorf("%s is on the page twice: %s", d.ID, names(sources))
-					}
-					seen[d.ID] = true
-				}
-			}
-		},
-		Standby: func(_ context.Context, rest bool) error {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.resting = rest
-			r.calls = append(r.calls, rest)
-			return nil
-		},
-	})
+	r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml"})
+	r.primary, r.secondary = r.Ends()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -161,10 +165,10 @@ const (
 func TestTakeoverAndReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Secondary(r.nvml) // NVML is faster
+		r.secondary.Publish(r.nvml) // NVML is faster
 		r.pass(2, r.nvml...)
 		r.want("nvml", false, "nvml:a nvml:b")
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.want("nvml", false, pageNVML) // without values it serves nothing
 		r.pass(1, r.both()...)
 		r.want("dcgm", false, pageDCGM) // the first time at once
@@ -187,7 +191,7 @@ func TestTakeoverAndReturn(t *testing.T) {
 		r.pass(6, r.both()...)
 		r.want("dcgm", false, pageDCGM)
 		// It goes: its rows stay until NVML, which still runs, has the GPUs.
-		r.Primary(nil)
+		r.primary.Publish(nil)
 		r.want("nvml", false, "nvml:a nvml:b")
 		r.mu.Lock()
 		if !slices.Equal(r.calls, []bool{true, false}) {
@@ -204,8 +208,8 @@ func TestValuesThatMoveNowAndThen(t *testing.T) {
 		t.Run(fmt.Sprintf("every %d s", every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.Secondary(r.nvml)
-				r.Primary(r.dcgm)
+				r.secondary.Publish(r.nvml)
+				r.primary.Publish(r.dcgm)
 				r.pass(15, r.both()...)
 				served := map[string]int{}
 				for i := range 120 {
@@ -242,8 +246,8 @@ func TestSlowValuesThatMoveNowAndThen(t *testing.T) {
 		for _, s := range r.both() {
 			s.Interval = 10 * time.Second
 		}
-		r.Secondary(r.nvml)
-		r.Primary(r.dcgm)
+		r.secondary.Publish(r.nvml)
+		r.primary.Publish(r.dcgm)
 		for i := range 60 {
 			for _, s := range r.nvml {
 				appendRow(s, 1, time.Now())
@@ -270,8 +274,8 @@ func TestOneGPUThatStalls(t *testing.T) {
 		r := newRig(t)
 		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
 		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
-		r.Primary(r.dcgm)
-		r.Secondary(r.nvml)
+		r.primary.Publish(r.dcgm)
+		r.secondary.Publish(r.nvml)
 		last := time.Now()
 		for range 60 {
 			pass(time.Second)
@@ -288,11 +292,11 @@ func TestHealthySourcesFirst(t *testing.T) {
 		r := newRig(t)
 		r.dcgm = []*view.Source{part("dcgm", 1, "a", "b", "c")}
 		r.nvml = []*view.Source{part("nvml", 1, "a"), part("nvml", 1, "b"), part("nvml", 1, "c")}
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.pass(15, r.dcgm...)
 		begin := time.Now()
 		pass(3 * time.Second)
-		r.Secondary(r.nvml)
+		r.secondary.Publish(r.nvml)
 		for r.Serving() == "dcgm" && time.Since(begin) < time.Minute {
 			appendRow(r.nvml[0], 1, time.Now()) // the others are slower
 			pass(250 * time.Millisecond)
@@ -321,10 +325,10 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 		half := func(s *view.Source) { // the second field is blank
 			s.Ring.Append(time.Now().UnixNano(), []int64{time.Now().UnixNano()}, []float64{1, math.NaN()})
 		}
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.pass(15, r.dcgm...)
 		pass(5 * time.Second)
-		r.Secondary(r.nvml)
+		r.secondary.Publish(r.nvml)
 		half(r.nvml[0])
 		pass(time.Second)
 		r.want("nvml", false, "dcgm:a") // it serves as soon as it is complete
@@ -344,9 +348,9 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a field that DCGM has lost for good keeps it away for a while only
 		r := newRig(t)
 		r.dcgm, r.nvml = []*view.Source{part("dcgm", 2, "a")}, []*view.Source{part("nvml", 2, "a")}
-		r.Secondary(r.nvml)
+		r.secondary.Publish(r.nvml)
 		r.pass(2, r.nvml...)
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		for range 45 {
 			pass(time.Second)
 			r.dcgm[0].Ring.Append(time.Now().UnixNano(), []int64{time.Now().UnixNano()}, []float64{1, math.NaN()})
@@ -360,14 +364,14 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 func TestWithdrawnGPUsStayUntilTheyAreTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.pass(15, r.dcgm...)
 		r.want("dcgm", true, pageDCGM)
-		r.Primary(r.dcgm[1:])
+		r.primary.Publish(r.dcgm[1:])
 		r.want("dcgm", true) // the same sources as before: nothing to publish
 		pass(time.Second)
 		r.want("dcgm", false)
-		r.Secondary(r.nvml)
+		r.secondary.Publish(r.nvml)
 		r.want("dcgm", false) // it has no rows yet
 		r.pass(1, r.nvml...)
 		r.want("nvml", false, pageNVML)
@@ -379,18 +383,18 @@ func TestWithdrawnGPUsStayUntilTheyAreTakenOver(t *testing.T) {
 func TestWithdrawnGPUsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.pass(3, r.dcgm...)
 		r.want("dcgm", false, pageDCGM)
-		r.Primary(nil)
+		r.primary.Publish(nil)
 		r.want("dcgm", false, "dcgm:a+b")
 		pass(30 * time.Second)
 		r.want("dcgm", false)
 		pass(15 * time.Second)
 		r.want("dcgm", false, "")
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.pass(1, r.dcgm...)
-		r.Primary(nil)
+		r.primary.Publish(nil)
 		r.want("dcgm", false, pageDCGM, "dcgm:a+b")
 		r.Withdraw()
 		r.want("dcgm", false, "")
@@ -402,8 +406,8 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.nvml = append(r.nvml, part("nvml", 1, "geforce"))
-		r.Primary(r.dcgm)
-		r.Secondary(r.nvml)
+		r.primary.Publish(r.dcgm)
+		r.secondary.Publish(r.nvml)
 		r.pass(30, r.both()...)
 		r.want("dcgm", false, pageDCGM, pageDCGM+" nvml:geforce")
 	})
@@ -413,10 +417,10 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 func TestNoChangeWithoutNeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		r.pass(15, r.dcgm...)
 		r.want("dcgm", true, pageDCGM)
-		r.Secondary(r.nvml)
+		r.secondary.Publish(r.nvml)
 		pass(time.Minute)
 		r.want("dcgm", false)
 	})
@@ -429,8 +433,8 @@ func TestSlowListsAreNoStall(t *testing.T) {
 		for _, s := range r.both() {
 			s.Interval = 30 * time.Second
 		}
-		r.Primary(r.dcgm)
-		r.Secondary(r.nvml)
+		r.primary.Publish(r.dcgm)
+		r.secondary.Publish(r.nvml)
 		for range 20 {
 			for _, s := range r.both() {
 				appendRow(s, 1, time.Now())
@@ -457,8 +461,8 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 				*all = append(*all, s)
 			}
 		}
-		r.Primary(r.dcgm)
-		r.Secondary(r.nvml)
+		r.primary.Publish(r.dcgm)
+		r.secondary.Publish(r.nvml)
 		for range 30 {
 			pass(time.Second)
 			for _, s := range append(r.dcgm[:2:2], r.nvml[:2]...) {
@@ -481,7 +485,7 @@ func TestAbsentGPUsAreNoStall(t *testing.T) {
 func TestClockThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Primary(r.dcgm)
+		r.primary.Publish(r.dcgm)
 		for _, s := range r.dcgm {
 			appendRow(s, 1, time.Now().Add(time.Hour))
 		}
@@ -495,22 +499,23 @@ func TestClockThatIsSetBack(t *testing.T) {
 // A page that is printed once does not wait for a decision.
 func TestDecideNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var page string
+		r := &rig{t: t}
 		core, logs := observer.New(zapcore.DebugLevel)
-		f := NewFailover(FailoverOptions{Primary: "dcgm", Secondary: "nvml", Publish: func(s []*view.Source) { page = names(s) }, Logger: zap.New(core)})
+		r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Logger: zap.New(core)})
+		primary, secondary := r.Ends()
 		dcgm, nvml := part("dcgm", 1, "a", "b"), part("nvml", 1, "a")
-		f.Secondary([]*view.Source{nvml})
+		secondary.Publish([]*view.Source{nvml})
 		appendRow(nvml, 1, time.Now())
-		f.DecideNow()
-		f.Primary([]*view.Source{dcgm})
+		r.DecideNow()
+		primary.Publish([]*view.Source{dcgm})
 		appendRow(dcgm, 1, time.Now())
-		f.DecideNow()
-		if page != "dcgm:a+b" {
+		r.DecideNow()
+		if page := names(r.page); page != "dcgm:a+b" {
 			t.Errorf("the page is %q, want DCGM's", page)
 		}
 		time.Sleep(time.Minute)
-		f.DecideNow()
-		f.DecideNow()
+		r.DecideNow()
+		r.DecideNow()
 		if late := logs.FilterMessage("progress of the GPUs' values changed").All(); len(late) != 1 || late[0].ContextMap()["advance"] != false || late[0].ContextMap()["age"] == nil {
 			t.Errorf("the log says of values that are old: %v, want one line", late)
 		}
@@ -520,37 +525,25 @@ func TestDecideNow(t *testing.T) {
 // TestFailoverRaces is for the race detector: everything at once.
 func TestFailoverRaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var pages sync.Map
-		f := NewFailover(FailoverOptions{
-			Primary: "dcgm", Secondary: "nvml",
-			Publish: func(s []*view.Source) { pages.Store(names(s), true) },
-			Standby: func(context.Context, bool) error { return errors.New("no") },
-		})
+		r := newRig(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup
-		wg.Go(func() { _ = f.Run(ctx) })
-		for i, take := range []func([]*view.Source){f.Primary, f.Secondary} {
+		for i, end := range []Page{r.primary, r.secondary} {
 			wg.Go(func() {
 				s := part(fmt.Sprint(i), 1, "a")
 				for n := 0; ctx.Err() == nil; n++ {
 					appendRow(s, 1, time.Now())
-					take([]*view.Source{s})
+					end.Publish([]*view.Source{s})
 					time.Sleep(time.Duration(100+i) * time.Millisecond)
 					if n%7 == 0 {
-						take(nil)
-						f.Withdraw()
+						end.Publish(nil)
+						r.Withdraw()
 					}
-					_ = f.Serving()
+					_ = r.Serving()
 				}
 			})
 		}
 		wg.Wait()
-		pages.Range(func(page, _ any) bool {
-			if strings.Count(page.(string), ":a") > 1 {
-				t.Errorf("a page has a GPU twice: %q", page)
-			}
-			return true
-		})
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,164 +15,16 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
 func TestMain(m *testing.M) {
 	beChild()
 	goleak.VerifyTestMain(m)
-}
-
-// library is a scripted vendor library for sessions in this process. It reports if
-// two collectors are open at once, or if one is closed while it is called.
-type library struct {
-	tb testing.TB
-
-	mu      sync.Mutex
-	ids     []string                 // of the devices, one source each
-	gpus    map[string]string        // label gpu, by id; the index if it has none
-	openErr func(field.List) error   // nil: Open succeeds
-	openFor time.Duration            // an Open takes so long
-	mute    map[string]time.Duration // a device has no values for so long after Open
-	blank   map[string]int           // so many rows of a device are blank after Open
-	hang    map[string]chan struct{} // calls return when it is closed
-	hanging atomic.Int64             // calls that wait for that, or did
-	failure map[string]error         // of Sample
-	opens   int
-	closes  int
-	inside  int
-	columns int // of the last Open
-}
-
-func newLibrary(tb testing.TB, ids ...string) *library {
-	tb.Helper()
-	return &library{
-		tb: tb, ids: ids, gpus: map[string]string{}, mute: map[string]time.Duration{}, blank: map[string]int{},
-		hang: map[string]chan struct{}{}, failure: map[string]error{},
-	}
-}
-
-func (l *library) set(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f()
-}
-
-func (l *library) open() collector.Collector { return &conn{l: l} }
-
-// held reports whether a collector is open.
-func (l *library) held() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.opens != l.closes
-}
-
-type conn struct {
-	l   *library
-	ids []string
-}
-
-func (c *conn) Name() string { return "scripted" }
-
-func (c *conn) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
-	l := c.l
-	l.mu.Lock()
-	takes := l.openFor
-	l.mu.Unlock()
-	if takes > 0 {
-		select {
-		case <-time.After(takes):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.opens != l.closes {
-		l.tb.Error("a collector is opened while another is open")
-	}
-	if l.openErr != nil {
-		if err := l.openErr(fields); err != nil {
-			return nil, err
-		}
-	}
-	l.opens++
-	c.ids = slices.Clone(l.ids)
-	var out []collector.Source
-	for i, id := range c.ids {
-		d := collector.Device{ID: id, Level: field.GPU, GPU: fmt.Sprint(i), PCIBusID: "bus " + id}
-		if n, ok := l.gpus[id]; ok {
-			d.GPU = n
-		}
-		s := &source{l: l, id: id, born: time.Now(), devices: []collector.Device{d}}
-		for _, r := range fields.Readings() {
-			s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
-		}
-		l.columns = len(s.columns)
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-func (c *conn) Rescan(context.Context) (bool, error) {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	return !slices.Equal(c.ids, c.l.ids), nil
-}
-
-func (c *conn) Close() error {
-	c.l.mu.Lock()
-	defer c.l.mu.Unlock()
-	c.l.closes++
-	if c.l.inside != 0 {
-		c.l.tb.Errorf("closed with %d calls in progress", c.l.inside)
-	}
-	return nil
-}
-
-type source struct {
-	l       *library
-	id      string
-	born    time.Time
-	rows    int
-	devices []collector.Device
-	columns []collector.Column
-}
-
-func (s *source) Devices() []collector.Device { return s.devices }
-func (s *source) Columns() []collector.Column { return s.columns }
-
-func (s *source) Sample(row []float64, due []bool) error {
-	l := s.l
-	l.mu.Lock()
-	l.inside++
-	hang, err, mute, blank := l.hang[s.id], l.failure[s.id], l.mute[s.id], l.blank[s.id]
-	l.mu.Unlock()
-	defer l.set(func() { l.inside-- })
-	if hang != nil {
-		l.hanging.Add(1)
-		<-hang
-	}
-	if time.Since(s.born) < mute {
-		return fmt.Errorf("%w: no value yet", collector.ErrStalled)
-	}
-	if err != nil {
-		return err
-	}
-	s.rows++
-	for i := range row {
-		switch {
-		case s.rows <= blank:
-			row[i] = math.NaN()
-		case due[i]:
-			row[i] = float64(time.Now().UnixNano())
-		}
-	}
-	return nil
 }
 
 // list makes a list of so many fields that the catalogue does not have.
@@ -194,12 +45,12 @@ type bubble struct {
 	ended  chan error // of Run, once
 }
 
-func start(t *testing.T, l *library, o Options) *bubble {
+func start(t *testing.T, l *sessiontest.Library, o Options) *bubble {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	o.Name, o.Logger = "scripted", zap.New(core)
 	if l != nil {
-		o.Open = l.open
+		o.Open = l.Open
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	b := &bubble{Supervisor: New(Wanted{List: list(1)}, o), t: t, logs: logs, cancel: cancel, ended: make(chan error, 1)}

@@ -45,7 +45,7 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c := &inside{to: &sender{conn: conn}, fail: cancel}
-	o.Memory, o.Publish = c.memory, c.publish
+	o.Parent = c
 	s := session.New(open, list, o)
 	go func() {
 		var b [1]byte
@@ -76,15 +76,14 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	return nil
 }
 
-// inside is the child's side of the control channel.
+// inside is the child's side of the control channel. It implements session.Parent.
 type inside struct {
 	to     *sender
 	fail   context.CancelCauseFunc // ends the session
 	region *ring.Region
 }
 
-// memory implements session.Options.Memory.
-func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
+func (c *inside) Memory(words int) ([]atomic.Uint64, any, error) {
 	region, err := ring.CreateRegion(words)
 	if err != nil {
 		return nil, nil, err
@@ -93,8 +92,7 @@ func (c *inside) memory(words int) ([]atomic.Uint64, any, error) {
 	return region.Words(), region, nil
 }
 
-// publish implements session.Options.Publish.
-func (c *inside) publish(sources []*view.Source) {
+func (c *inside) Publish(sources []*view.Source) {
 	var m viewMessage
 	for _, s := range sources {
 		one := sourceMessage{

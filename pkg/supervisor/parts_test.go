@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 	"warpgauge/pkg/view"
 )
 
@@ -132,10 +133,10 @@ func TestCellsByLabels(t *testing.T) {
 // Status and metrics can be read by several at once while sessions come and go.
 func TestReadersDuringHandovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b", "c")
+		l := sessiontest.New(t, "a", "b", "c")
 		b := start(t, l, Options{Session: session.Options{RescanInterval: 2 * time.Second}})
 		pass(12 * time.Second)
-		l.set(func() { l.ids = l.ids[:2] }) // one is absent from now on
+		l.Set(func() { l.IDs = l.IDs[:2] }) // one is absent from now on
 		pass(12 * time.Second)
 		var wg sync.WaitGroup
 		end := time.Now().Add(20 * time.Second)
@@ -168,7 +169,7 @@ func TestReadersDuringHandovers(t *testing.T) {
 // The devices of a hidden collector are another's and not among the metrics.
 func TestHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		b := start(t, l, Options{Hidden: true})
 		pass(3 * time.Second)
 		if got := gather(t, b.Supervisor)["warpgauge_device_state"]; got != nil || !b.Status().Up {
@@ -181,8 +182,8 @@ func TestHidden(t *testing.T) {
 // Every state is a series, 1 for the one that is so.
 func TestStateMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b")
-		l.failure["b"] = collector.ErrDeviceLost
+		l := sessiontest.New(t, "a", "b")
+		l.Failure["b"] = collector.ErrDeviceLost
 		b := start(t, l, Options{})
 		pass(3500 * time.Millisecond)
 		f := func(want float64, name string, labels ...string) {
@@ -207,7 +208,7 @@ func TestStateMetrics(t *testing.T) {
 		if got := b.count("device is not up"); got != 1 {
 			t.Errorf("%d lines of the lost device, want one", got)
 		}
-		l.set(func() { delete(l.failure, "b") })
+		l.Set(func() { delete(l.Failure, "b") })
 		pass(5 * time.Second)
 		if got := b.count("device is up again"); got != 1 {
 			t.Errorf("%d lines that it is up again, want one", got)

@@ -56,7 +56,7 @@ type Options struct {
 	// Environment lists the prefixes of variables that a child process may have for its library.
 	Environment []string
 	Session     session.Options       // of sessions in this process; Deadline counts for both
-	Publish     func([]*view.Source)  // receives the sources to show; must not block. Nil: they are on Board
+	Page        Page                  // shows the sources; nil: they are on Board
 	Present     func() (string, bool) // reports cheaply whether this machine has the vendor's devices, or what was looked for; nil: always, because a user has named the collector
 	Hidden      bool                  // another collector exports the devices' metrics
 
@@ -75,6 +75,11 @@ type Options struct {
 	Output func(line string)
 
 	Logger *zap.Logger // may be nil
+}
+
+// Page shows sources: a part of the board, or one end of a Failover. Publish must not block.
+type Page interface {
+	Publish(sources []*view.Source)
 }
 
 func (o Options) withDefaults() Options {
@@ -116,8 +121,8 @@ type Supervisor struct {
 	logged       map[string]string // by device: the last logged state
 	loggedAbsent string            // the last logged names of fields that no device has
 
-	counts counts
-	board  view.Board // used without Options.Publish
+	counts *counts
+	page   view.Merger // used without Options.Page
 }
 
 type waiter struct {
@@ -132,12 +137,10 @@ func New(w Wanted, o Options) *Supervisor {
 		o: o, log: o.Logger.Named("supervisor").With(zap.String("collector", o.Name)),
 		wake: make(chan struct{}, 1), wanted: w, version: 1, lists: 1,
 		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
+		counts: newCounts(o.Name),
 	}
-	s.counts.init()
-	if o.Publish == nil {
-		s.o.Publish = func(sources []*view.Source) {
-			s.board.Store(&view.View{Version: s.board.Load().Version + 1, Sources: sources})
-		}
+	if o.Page == nil {
+		s.o.Page = s.page.Part()
 	}
 	s.now.Store(&state{cause: session.CauseOpening, reason: "not opened yet"})
 	return s
@@ -146,8 +149,8 @@ func New(w Wanted, o Options) *Supervisor {
 // Name returns the collector's name.
 func (s *Supervisor) Name() string { return s.o.Name }
 
-// Board returns the board where readers find the sources, if Options.Publish is nil.
-func (s *Supervisor) Board() *view.Board { return &s.board }
+// Board returns the board where readers find the sources, if Options.Page is nil.
+func (s *Supervisor) Board() *view.Board { return s.page.Board() }
 
 // Want changes the wanted state and returns when it is reached: the list is in service, or it has no use for it, or
 // everything of the collector is released. An error says why it is not reached; a list that cannot be opened leaves the
@@ -334,7 +337,7 @@ func (s *Supervisor) publish(sources []*view.Source) {
 	if len(sources) > 0 {
 		sources = slices.Concat(sources, s.inventory.events(sources[0].Fields))
 	}
-	s.o.Publish(sources)
+	s.o.Page.Publish(sources)
 }
 
 // remember records up to when the XIDs of the shown devices were reported. Rows that are not shown do not count.
@@ -400,7 +403,7 @@ func (s *Supervisor) after(t *turn) {
 // onQuiet handles a session that found nothing to sample on this machine.
 func (s *Supervisor) onQuiet(t *turn, e ending) {
 	cause := e.cause
-	s.counts.open(false)
+	s.counts.opens.WithLabelValues("error").Inc()
 	pause := s.quiet.next(s.o.RestartMax)
 	if cause == session.CauseNothing {
 		s.withdraw(cause, e.text) // devices that the list no longer needs
@@ -425,7 +428,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 		served = time.Since(t.published)
 	}
 	if !published {
-		s.counts.open(false)
+		s.counts.opens.WithLabelValues("error").Inc()
 	}
 	cause := cmp.Or(e.cause, session.CauseError)
 	if e.reason != "" {
@@ -580,7 +583,7 @@ func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
 	t.releaseLog()
-	s.counts.open(true)
+	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
 	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
 	s.good, s.goodList = t.list, t.lists

@@ -15,19 +15,20 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
+	"warpgauge/pkg/session/sessiontest"
 )
 
 // A reload, a change of devices and the return of a device leave no gap.
 func TestTheNextViewLeavesNoGap(t *testing.T) {
-	f := func(name string, limit time.Duration, change func(b *bubble, l *library), prepare ...func(l *library)) {
+	f := func(name string, limit time.Duration, change func(b *bubble, l *sessiontest.Library), prepare ...func(l *sessiontest.Library)) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLibrary(t, "a", "b", "c")
+				l := sessiontest.New(t, "a", "b", "c")
 				b := start(t, l, Options{Session: session.Options{RescanInterval: 5 * time.Second}})
 				pass(12 * time.Second)
 				for _, p := range prepare {
-					l.set(func() { p(l) })
+					l.Set(func() { p(l) })
 				}
 				version := b.Board().Load().Version
 				stop := b.watch(limit, "a", "b")
@@ -37,17 +38,17 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 				if got := b.Board().Load().Version; got == version {
 					t.Error("the view was not replaced")
 				}
-				if l.opens < 2 || !b.Status().Up {
-					t.Errorf("opened %d times, status %+v", l.opens, b.Status())
+				if l.Opens < 2 || !b.Status().Up {
+					t.Errorf("opened %d times, status %+v", l.Opens, b.Status())
 				}
 				_, _ = b.stop()
-				if l.held() {
+				if l.Held() {
 					t.Error("a collector is left open")
 				}
 			})
 		})
 	}
-	reload := func(b *bubble, _ *library) {
+	reload := func(b *bubble, _ *sessiontest.Library) {
 		if _, err := b.want(setList(list(3))); err != nil {
 			b.t.Errorf("reload: %v", err)
 		}
@@ -56,22 +57,22 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 		}
 	}
 	f("a reload", 1100*time.Millisecond, reload)
-	f("a reload with a slow Open", 3200*time.Millisecond, reload, func(l *library) { l.openFor = 2 * time.Second })
-	f("a reload with a device that has no values at first", 3200*time.Millisecond, reload, func(l *library) { l.mute["a"] = 1500 * time.Millisecond })
-	f("a reload with readings that need two rows", 2200*time.Millisecond, reload, func(l *library) { l.blank["b"] = 1 })
-	f("two reloads at once", 1100*time.Millisecond, func(b *bubble, l *library) {
+	f("a reload with a slow Open", 3200*time.Millisecond, reload, func(l *sessiontest.Library) { l.OpenFor = 2 * time.Second })
+	f("a reload with a device that has no values at first", 3200*time.Millisecond, reload, func(l *sessiontest.Library) { l.Mute["a"] = 1500 * time.Millisecond })
+	f("a reload with readings that need two rows", 2200*time.Millisecond, reload, func(l *sessiontest.Library) { l.Blank["b"] = 1 })
+	f("two reloads at once", 1100*time.Millisecond, func(b *bubble, l *sessiontest.Library) {
 		first := b.Change(setList(list(2)))
 		reload(b, l)
 		if err := <-first; err != nil {
 			b.t.Errorf("the first reload: %v", err)
 		}
 	})
-	f("a device that vanishes", 1100*time.Millisecond, func(_ *bubble, l *library) { l.set(func() { l.ids = l.ids[:2] }) })
-	f("a device that is new", 1100*time.Millisecond, func(_ *bubble, l *library) { l.set(func() { l.ids = []string{"0", "a", "b", "c"} }) })
-	f("a driver that is loaded again", 3200*time.Millisecond, func(_ *bubble, l *library) {
-		l.set(func() { l.failure["c"] = fmt.Errorf("x: %w", collector.ErrOutdated) })
+	f("a device that vanishes", 1100*time.Millisecond, func(_ *bubble, l *sessiontest.Library) { l.Set(func() { l.IDs = l.IDs[:2] }) })
+	f("a device that is new", 1100*time.Millisecond, func(_ *bubble, l *sessiontest.Library) { l.Set(func() { l.IDs = []string{"0", "a", "b", "c"} }) })
+	f("a driver that is loaded again", 3200*time.Millisecond, func(_ *bubble, l *sessiontest.Library) {
+		l.Set(func() { l.Failure["c"] = fmt.Errorf("x: %w", collector.ErrOutdated) })
 		pass(1500 * time.Millisecond)
-		l.set(func() { delete(l.failure, "c") })
+		l.Set(func() { delete(l.Failure, "c") })
 	})
 }
 
@@ -79,15 +80,15 @@ func TestTheNextViewLeavesNoGap(t *testing.T) {
 // waited for at all.
 func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b")
-		l.failure["b"] = errors.New("no")
+		l := sessiontest.New(t, "a", "b")
+		l.Failure["b"] = errors.New("no")
 		b := start(t, l, Options{Session: session.Options{Deadline: 4 * time.Second}})
 		pass(3 * time.Second)
 		if took, err := b.want(setList(list(2))); took > 100*time.Millisecond || err != nil {
 			t.Errorf("a reload took %v (%v) with a device that had no values before", took, err)
 		}
 		pass(2 * time.Second)
-		l.set(func() { l.mute["a"] = time.Hour })
+		l.Set(func() { l.Mute["a"] = time.Hour })
 		if took, err := b.want(setList(list(3))); took != 4*time.Second || err != nil {
 			t.Errorf("a reload took %v (%v) with a device that gives no values any more, want the deadline of 4 s", took, err)
 		}
@@ -98,8 +99,8 @@ func TestTheNextViewIsWaitedForNoLongerThanTheDeadline(t *testing.T) {
 // A list that cannot be opened leaves the former one in service until another comes.
 func TestAListThatCannotBeOpened(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
-		l.openErr = func(fields field.List) error {
+		l := sessiontest.New(t, "a")
+		l.OpenErr = func(fields field.List) error {
 			if len(fields.Fields) == 2 {
 				return errRefused
 			}
@@ -119,15 +120,15 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 		if st := b.Status(); !st.Up || st.Cause != session.CauseError {
 			t.Errorf("status %+v, want up, with a problem", st)
 		}
-		opens := l.opens
+		opens := l.Opens
 		pass(5 * time.Minute)
-		if l.opens != opens {
-			t.Errorf("opened %d times more", l.opens-opens)
+		if l.Opens != opens {
+			t.Errorf("opened %d times more", l.Opens-opens)
 		}
 		stop()
-		l.set(func() { l.failure["a"] = collector.ErrOutdated }) // it is used by sessions that come later, too
+		l.Set(func() { l.Failure["a"] = collector.ErrOutdated }) // it is used by sessions that come later, too
 		pass(time.Second)
-		l.set(func() { delete(l.failure, "a") })
+		l.Set(func() { delete(l.Failure, "a") })
 		pass(5 * time.Second)
 		if got := shownColumns(b.Board()); !slices.Equal(got, []int{1}) {
 			t.Errorf("columns of a later session are %v, want 1", got)
@@ -145,9 +146,9 @@ func TestAListThatCannotBeOpened(t *testing.T) {
 // At start there is no list to go back to: the list is tried again, less and less often.
 func TestTheFirstListIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		tries := 0
-		l.openErr = func(field.List) error { tries++; return errRefused }
+		l.OpenErr = func(field.List) error { tries++; return errRefused }
 		b := start(t, l, Options{RestartMax: 10 * time.Second})
 		if _, err := b.want(setList(list(1))); !strings.Contains(fmt.Sprint(err), "engine refused") {
 			t.Errorf("Want: %v", err)
@@ -162,7 +163,7 @@ func TestTheFirstListIsTriedAgain(t *testing.T) {
 		if got := b.count("session ended"); got != 1 {
 			t.Errorf("%d lines of log for one reason, want 1", got)
 		}
-		l.set(func() { l.openErr = nil })
+		l.Set(func() { l.OpenErr = nil })
 		pass(10 * time.Second)
 		if st := b.Status(); !st.Up || st.Cause != session.CauseNone {
 			t.Errorf("status %+v, want up", st)
@@ -173,7 +174,7 @@ func TestTheFirstListIsTriedAgain(t *testing.T) {
 
 func TestReleaseStandbyAndResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b")
+		l := sessiontest.New(t, "a", "b")
 		b := start(t, l, Options{})
 		pass(3 * time.Second)
 		f := func(what string, change func(*Wanted), cause session.Cause, devices int) {
@@ -188,8 +189,8 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 			if st.Cause != cause || st.Up == rests || len(st.Devices) != devices {
 				t.Errorf("%s: status %+v, want cause %q and %d devices", what, st, cause, devices)
 			}
-			if l.held() == rests || (len(b.Board().Load().Sources) == 0) != rests {
-				t.Errorf("%s: the library is open: %v, sources: %d", what, l.held(), len(b.Board().Load().Sources))
+			if l.Held() == rests || (len(b.Board().Load().Sources) == 0) != rests {
+				t.Errorf("%s: the library is open: %v, sources: %d", what, l.Held(), len(b.Board().Load().Sources))
 			}
 			for _, d := range st.Devices {
 				if cause == session.CauseReleased && (d.State != session.Released || d.LastSample.IsZero()) {
@@ -225,7 +226,7 @@ func TestReleaseStandbyAndResume(t *testing.T) {
 func TestConcurrentChanges(t *testing.T) {
 	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLibrary(t, "a", "b")
+			l := sessiontest.New(t, "a", "b")
 			b := start(t, l, Options{})
 			var wg sync.WaitGroup
 			changes := []func(*Wanted){release, resume, standby, wakeUp, setList(list(1)), setList(list(2)), func(*Wanted) {}}
@@ -249,7 +250,7 @@ func TestConcurrentChanges(t *testing.T) {
 				t.Errorf("seed %d: columns are %v, status %+v, want the last list", seed, got, b.Status())
 			}
 			_, _ = b.stop()
-			if l.held() {
+			if l.Held() {
 				t.Errorf("seed %d: a collector is left open", seed)
 			}
 		})
@@ -260,7 +261,7 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		looks, there := 0, false
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		b := start(t, l, Options{RestartMax: 20 * time.Second, Present: func() (string, bool) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -272,8 +273,8 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 		}
 		pass(5 * time.Minute)
 		mu.Lock()
-		if l.opens != 0 || looks < 10 || looks > 25 {
-			t.Errorf("opened %d times after %d looks in five minutes, want none and about 20", l.opens, looks)
+		if l.Opens != 0 || looks < 10 || looks > 25 {
+			t.Errorf("opened %d times after %d looks in five minutes, want none and about 20", l.Opens, looks)
 		}
 		there = true
 		mu.Unlock()
@@ -293,9 +294,9 @@ func TestAnAbsentVendorStartsNothing(t *testing.T) {
 
 func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		tries := 0
-		l.openErr = func(field.List) error { tries++; return fmt.Errorf("look for it: %w", collector.ErrNoDevices) }
+		l.OpenErr = func(field.List) error { tries++; return fmt.Errorf("look for it: %w", collector.ErrNoDevices) }
 		b := start(t, l, Options{})
 		pass(5 * time.Minute)
 		if tries < 8 || tries > 20 {
@@ -313,7 +314,7 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 			}
 		}
 		// A list that asks for nothing takes what the former one asked for off the page.
-		l.set(func() { l.openErr = nil })
+		l.Set(func() { l.OpenErr = nil })
 		pass(time.Minute)
 		if !b.Status().Up {
 			t.Fatalf("status %+v, want up", b.Status())
@@ -321,7 +322,7 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 		if _, err := b.want(setList(field.List{})); err != nil {
 			t.Errorf("a list without fields: %v", err)
 		}
-		if st := b.Status(); st.Cause != session.CauseNothing || len(b.Board().Load().Sources) != 0 || l.held() {
+		if st := b.Status(); st.Cause != session.CauseNothing || len(b.Board().Load().Sources) != 0 || l.Held() {
 			t.Errorf("without fields the status is %+v with %d sources", st, len(b.Board().Load().Sources))
 		}
 		_, _ = b.stop()
@@ -332,9 +333,9 @@ func TestACollectorWithNothingToSampleIsQuiet(t *testing.T) {
 func TestAChangeDuringAnOpenIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, err := range []error{collector.ErrNoDevices, errRefused} {
-			l := newLibrary(t, "a")
-			l.openFor = 2 * time.Second
-			l.openErr = func(field.List) error { return err }
+			l := sessiontest.New(t, "a")
+			l.OpenFor = 2 * time.Second
+			l.OpenErr = func(field.List) error { return err }
 			b := start(t, l, Options{})
 			pass(time.Second)
 			if took, _ := b.want(func(*Wanted) {}); took != time.Second {
@@ -350,8 +351,8 @@ func TestAChangeDuringAnOpenIsAnswered(t *testing.T) {
 
 func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
-		l.openFor = 2 * time.Second
+		l := sessiontest.New(t, "a")
+		l.OpenFor = 2 * time.Second
 		b := start(t, l, Options{})
 		pass(5 * time.Second)
 		done := b.Change(setList(list(2)))
@@ -364,7 +365,7 @@ func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		l.set(func() { l.openFor = 20 * time.Second }) // that is no longer a handover
+		l.Set(func() { l.OpenFor = 20 * time.Second }) // that is no longer a handover
 		b.Change(setList(list(1)))
 		pass(10 * time.Second)
 		if st := b.Status(); st.Up || st.Cause != session.CauseOpening || st.Devices[0].State != session.Stalled {
@@ -376,11 +377,11 @@ func TestStatusDuringAPlannedHandoverStaysUp(t *testing.T) {
 
 func TestStopWithACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b")
+		l := sessiontest.New(t, "a", "b")
 		b := start(t, l, Options{StopTimeout: 2 * time.Second})
 		pass(3 * time.Second)
 		hang := make(chan struct{})
-		l.set(func() { l.hang["b"] = hang })
+		l.Set(func() { l.Hang["b"] = hang })
 		pass(10 * time.Second)
 		if st := b.state("b"); st.Cause != session.CauseHung {
 			t.Errorf("the device that hangs is %+v", st)
@@ -396,7 +397,7 @@ func TestStopWithACallThatHangs(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "library calls for b") || took != 2*time.Second+stopSlack {
 			t.Errorf("Run returned %v after %v, want the device that hangs after 2.25 s", err, took)
 		}
-		if !l.held() {
+		if !l.Held() {
 			t.Error("the collector was closed during a call")
 		}
 		close(hang)
@@ -408,11 +409,11 @@ func TestStopWithACallThatHangs(t *testing.T) {
 // all the same.
 func TestReleaseWithACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a")
+		l := sessiontest.New(t, "a")
 		b := start(t, l, Options{})
 		pass(3 * time.Second)
 		hang := make(chan struct{})
-		l.set(func() { l.hang["a"] = hang })
+		l.Set(func() { l.Hang["a"] = hang })
 		pass(10 * time.Second)
 		if _, err := b.want(release); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "library calls for a") {
 			t.Errorf("release: %v, want the device that hangs", err)
@@ -420,10 +421,10 @@ func TestReleaseWithACallThatHangs(t *testing.T) {
 		if st := b.Status(); st.Cause != session.CauseReleased || len(b.Board().Load().Sources) != 0 {
 			t.Errorf("status %+v, %d sources", st, len(b.Board().Load().Sources))
 		}
-		l.set(func() { delete(l.hang, "a") })
+		l.Set(func() { delete(l.Hang, "a") })
 		close(hang)
 		pass(time.Second)
-		if l.held() {
+		if l.Held() {
 			t.Error("the library is held although the call has returned")
 		}
 		if _, err := b.want(resume); err != nil {
@@ -436,7 +437,7 @@ func TestReleaseWithACallThatHangs(t *testing.T) {
 // A GPU that is no longer found is absent, the others keep their numbers.
 func TestInventory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLibrary(t, "a", "b", "c")
+		l := sessiontest.New(t, "a", "b", "c")
 		b := start(t, l, Options{Session: session.Options{RescanInterval: 5 * time.Second}})
 		pass(12 * time.Second)
 		numbers := func(want string) {
@@ -456,7 +457,7 @@ func TestInventory(t *testing.T) {
 			}
 		}
 		numbers("a0 b1 c2")
-		l.set(func() { l.ids = []string{"a", "c"} }) // the driver calls them 0 and 1
+		l.Set(func() { l.IDs = []string{"a", "c"} }) // the driver calls them 0 and 1
 		pass(12 * time.Second)
 		numbers("a0 c2")
 		expected(3)
@@ -471,7 +472,7 @@ func TestInventory(t *testing.T) {
 		if got := b.count("device has disappeared"); got != 1 {
 			t.Errorf("%d warnings that it is absent, want one", got)
 		}
-		l.set(func() { l.ids = []string{"a", "b", "c"} })
+		l.Set(func() { l.IDs = []string{"a", "b", "c"} })
 		pass(12 * time.Second)
 		numbers("a0 b1 c2")
 		if st := b.state("b"); st.State != session.Up || b.count("device is back") != 1 {
@@ -482,7 +483,7 @@ func TestInventory(t *testing.T) {
 			t.Error(err)
 		}
 		expected(3)
-		l.set(func() { l.ids = []string{"b", "c"} })
+		l.Set(func() { l.IDs = []string{"b", "c"} })
 		if _, err := b.want(resume); err != nil {
 			t.Error(err)
 		}

@@ -48,14 +48,6 @@ func (n *Node) Advance(d time.Duration) {
 	n.change(func() error { n.clock.at = n.clock.now() + d.Seconds(); return nil })
 }
 
-// Thaw lets the time run again.
-func (n *Node) Thaw() {
-	n.change(func() error {
-		n.clock = clock{epoch: monotonic() - int64(n.clock.now()*1e9)}
-		return nil
-	})
-}
-
 // Now is the simulated time in seconds.
 func (n *Node) Now() float64 {
 	n.mu.Lock()

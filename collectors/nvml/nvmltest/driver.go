@@ -36,9 +36,6 @@ var drivers = []driver{
 }
 
 func findDriver(name string) (driver, error) {
-	if name == "" {
-		name = "580"
-	}
 	major, rest, full := strings.Cut(name, ".")
 	for _, d := range drivers {
 		if strconv.Itoa(d.branch) != major {
@@ -50,11 +47,6 @@ func findDriver(name string) (driver, error) {
 		return d, nil
 	}
 	return driver{}, fmt.Errorf("no simulated driver %q", name)
-}
-
-func driverBranch(name string) (int, error) {
-	d, err := findDriver(name)
-	return d.branch, err
 }
 
 // nvmlVersion returns the result of nvmlSystemGetNVMLVersion.

@@ -4,13 +4,9 @@ import "fmt"
 
 // Event types of NVML (nvmlEventType* in nvml.h).
 const (
-	EventSingleBitECC = 0x1
-	EventDoubleBitECC = 0x2
-	EventPState       = 0x4
-	EventXID          = 0x8
-	EventClock        = 0x10
-	EventPowerSource  = 0x80
-	EventMIGConfig    = 0x100
+	EventXID       = 0x8
+	EventClock     = 0x10
+	EventMIGConfig = 0x100
 )
 
 // keptEvents is how many events a listener may be behind.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"warpgauge/collectors/internal/simulated"
 )
@@ -16,7 +15,7 @@ const Every = "*"
 type fault struct {
 	gpu      int
 	function string
-	what     string // "code GPU_IS_LOST", "delay 5000", "hang"
+	what     string // "code GPU_IS_LOST", "hang"
 	kind     string
 }
 
@@ -60,15 +59,6 @@ func (n *Node) Return(gpu int, function, code string) {
 	n.setFault(fault{gpu: gpu, function: function, kind: "code", what: "code " + code})
 }
 
-// Delay makes a function take the given time; 0 removes the delay.
-func (n *Node) Delay(gpu int, function string, d time.Duration) {
-	if d == 0 {
-		n.removeFaults(func(f fault) bool { return f.gpu == gpu && f.function == function && f.kind == "delay" })
-		return
-	}
-	n.setFault(fault{gpu: gpu, function: function, kind: "delay", what: fmt.Sprintf("delay %d", d.Microseconds())})
-}
-
 // Hang makes calls of a function hang until release is called or the node is closed. release may be called twice.
 // Hanging returns how many calls hang.
 func (n *Node) Hang(gpu int, function string) (release func()) {
@@ -86,7 +76,7 @@ func (n *Node) removeFaults(which func(fault) bool) {
 	})
 }
 
-// Clear removes all faults that Return, Delay, Hang and Lose set for a GPU, or with Host for functions without a
+// Clear removes all faults that Return, Hang and Lose set for a GPU, or with Host for functions without a
 // device.
 func (n *Node) Clear(gpu int) {
 	n.removeFaults(func(f fault) bool { return f.gpu == gpu })

@@ -12,14 +12,14 @@ import (
 
 // library is this process's copy of a build, in its own directory.
 type library struct {
-	options Options
-	built   string // the file that it is a copy of
+	driver string
+	built  string // the file that it is a copy of
 	*simulated.Copy
 }
 
 // install makes this process's copy. It stays for the life of the process, which may be bound to it; the next process
 // removes it.
-func install(o Options, built string) (*library, error) {
+func install(driver, built string) (*library, error) {
 	base, err := simulated.Directory()
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func install(o Options, built string) (*library, error) {
 		return nil, err
 	}
 	c, err := simulation().Copy(dir, built)
-	return &library{o, built, c}, err
+	return &library{driver, built, c}, err
 }
 
 // sweep removes the copies of processes that have ended.

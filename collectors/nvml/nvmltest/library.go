@@ -37,27 +37,6 @@ var simulation = sync.OnceValue(func() *simulated.Library {
 // functions returns the functions of lib/functions.def with the first driver branch that has each.
 var functions = sync.OnceValue(func() []simulated.Function { return simulation().Functions() })
 
-// Options of a build of the library.
-type Options struct {
-	// Driver is a branch or a version, as in Config; "" means "580".
-	Driver string
-	// Without lists symbols to leave out, in addition to those that the driver lacks.
-	Without []string
-}
-
-// build compiles the library and returns its file.
-func (o Options) build() (string, error) {
-	branch, err := driverBranch(o.Driver)
-	if err != nil {
-		return "", err
-	}
-	symbols, err := simulation().Symbols(branch, o.Without)
-	if err != nil {
-		return "", err
-	}
-	return simulation().Build(symbols)
-}
-
 // wrapped is go-nvml's declaration of handles in nvml.h: a struct, which is passed like the pointer in it. NVIDIA's own
 // header has the pointer.
 var wrapped = regexp.MustCompile(`typedef struct\s*\{\s*struct (\w+)\s*\*\s*handle;\s*\}\s*(\w+);`)

@@ -146,13 +146,6 @@ func (n *Node) change(f func() error) {
 	}
 }
 
-// Script returns the script that the library reads.
-func (n *Node) Script() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.text()
-}
-
 func (n *Node) text() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

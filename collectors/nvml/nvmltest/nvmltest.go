@@ -53,6 +53,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// build compiles the library and returns its file.
+func (c Config) build() (string, error) {
+	d, err := findDriver(c.Driver)
+	if err != nil {
+		return "", err
+	}
+	symbols, err := simulation().Symbols(d.branch, c.Without)
+	if err != nil {
+		return "", err
+	}
+	return simulation().Build(symbols)
+}
+
 // New makes a Node, which the library shows until the test ends or another Node is
 // made. It skips the test if there is no C compiler, unless WARPGAUGE_REQUIRE
 // names cc.
@@ -75,7 +88,7 @@ func New(tb testing.TB, c Config) *Node {
 // Start is New for programs other than tests. It reports failures to fail, which must not return.
 func Start(c Config, fail func(error)) (*Node, error) {
 	c = c.withDefaults()
-	lib, err := nodes.library(Options{Driver: c.Driver, Without: c.Without})
+	lib, err := nodes.library(c)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +103,7 @@ func Start(c Config, fail func(error)) (*Node, error) {
 // --nvml-library=DIR/libnvidia-ml.so.1. It stays there until the directory is removed.
 func Write(dir string, c Config, fail func(error)) (*Node, error) {
 	c = c.withDefaults()
-	o := Options{Driver: c.Driver, Without: c.Without}
-	built, err := o.build()
+	built, err := c.build()
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +111,7 @@ func Write(dir string, c Config, fail func(error)) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &Node{config: c, lib: &library{o, built, own}, fail: fail, alone: true, dir: filepath.Join(filepath.Dir(own.Path), "root")}
+	n := &Node{config: c, lib: &library{c.Driver, built, own}, fail: fail, alone: true, dir: filepath.Join(filepath.Dir(own.Path), "root")}
 	if err := n.prepare(); err != nil {
 		return nil, err
 	}
@@ -117,20 +129,20 @@ type stack struct {
 var nodes stack
 
 // library is this process's only library.
-func (s *stack) library(o Options) (*library, error) {
+func (s *stack) library(c Config) (*library, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	built, err := o.build()
+	built, err := c.build()
 	if err != nil {
 		return nil, err
 	}
 	if s.lib != nil {
 		if s.lib.built != built {
-			return nil, fmt.Errorf("this process has the simulated NVML of driver %s already and cannot have another (see nvmltest.OwnProcess)", s.lib.options.Driver)
+			return nil, fmt.Errorf("this process has the simulated NVML of driver %s already and cannot have another (see nvmltest.OwnProcess)", s.lib.driver)
 		}
 		return s.lib, nil
 	}
-	s.lib, err = install(o, built)
+	s.lib, err = install(c.Driver, built)
 	return s.lib, err
 }
 
@@ -166,27 +178,6 @@ func (s *stack) shown(n *Node) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.nodes) > 0 && s.nodes[len(s.nodes)-1] == n
-}
-
-// Build compiles the library and returns the path of a copy that belongs to this
-// process and no Node: for tests of loading alone. Its script is the file that the
-// environment variable WARPGAUGE_FAKE_NVML names.
-func Build(tb testing.TB, o Options) string {
-	tb.Helper()
-	programtest.Find(tb, "cc")
-	built, err := o.build()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	text, err := os.ReadFile(built)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	path := filepath.Join(tb.TempDir(), simulation().File)
-	if err := os.WriteFile(path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
-		tb.Fatal(err)
-	}
-	return path
 }
 
 // Reread makes the library that Write put into a directory read its script again.

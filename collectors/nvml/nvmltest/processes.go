@@ -36,34 +36,12 @@ func (p Process) line(gpu int) string {
 	return b.String()
 }
 
-// Busy is a sample that the driver has of a process, whether it lists that or not.
-type Busy struct {
-	PID   int
-	At    float64 // simulated seconds at which it is taken
-	Stamp uint64  // µs of simulated time; 0 means At
-	SM    int     // percent
-}
-
-func (s Busy) line(gpu int) string {
-	return fmt.Sprintf("busy %d pid=%d at=%.6f stamp=%d sm=%d", gpu, s.PID, s.At, s.Stamp, s.SM)
-}
-
 // SetProcesses replaces the processes on a GPU, and their samples, by these.
 func (n *Node) SetProcesses(gpu int, list ...Process) {
 	n.change(func() error {
 		n.procs[gpu] = nil
 		for _, p := range list {
 			n.procs[gpu] = append(n.procs[gpu], p.line(gpu))
-		}
-		return nil
-	})
-}
-
-// AddBusy adds samples to those that the driver has.
-func (n *Node) AddBusy(gpu int, samples ...Busy) {
-	n.change(func() error {
-		for _, s := range samples {
-			n.procs[gpu] = append(n.procs[gpu], s.line(gpu))
 		}
 		return nil
 	})

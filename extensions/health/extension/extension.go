@@ -27,7 +27,6 @@ type Extension struct {
 type parts struct {
 	watch *health.Watch
 	host  *hostEvents
-	signs *signs.Signs
 }
 
 // New returns the extension with the defaults of its flags.
@@ -57,23 +56,23 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
 		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
 	}
+	o := signs.Options{Rows: c.Rows, Engine: c.Engine}
+	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
+		o.Owners = c.Owners
+	}
+	early := signs.New(o)
 	w := health.New(health.Options{
-		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Board: c.Verdicts,
+		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
 		Directory: directory, BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,
 	})
 	host := newHostEvents(&e.Settings, c, w, directory)
-	o := signs.Options{Rows: c.Rows, Observe: w.Observe, Costs: c.Engine.Costs, Registerer: c.Registry}
-	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
-		o.Owners = c.Owners
-	}
-	e.parts = parts{w, host, signs.New(o)}
-	c.Registry.MustRegister(w)
+	e.parts = parts{w, host}
+	c.Registry.MustRegister(w, early)
 	c.Events.Gate = host
 
 	stages := append([]exporter.Stage{stage("health", w.Run)}, host.stages()...)
-	stages = append(stages, stage("early signs", e.signs.Run))
 	told, err := e.consumers(c)
 	return append(stages, told...), nil, err
 }

@@ -11,7 +11,7 @@ const (
 	callPeriod = int64(time.Minute) // over which calls are averaged: slow fields are in it
 	callsOver  = 240                // minutes: time constant of the baseline
 	callsWarm  = 30                 // minutes until there is one
-	callsCalm  = 3                  // the ratio at which they are not slow any more
+	callsSlow  = 3                  // minutes that are no accident
 )
 
 // calls holds the library calls of a source, which is named by its first device.
@@ -24,6 +24,8 @@ type calls struct {
 	mean      float64 // of the last minute; NaN: none
 	minutes   float64 // in the baseline, which is exponentially weighted
 	baseline  float64
+	slow      int  // minutes without a break that were slow, and those since in which the calls were not fast again
+	wasSlow   bool // for callsSlow minutes, at some time
 }
 
 // bind begins again if the source is another one, or has another list.
@@ -34,13 +36,46 @@ func (c *calls) bind(collector string, columns int, alone bool) {
 	c.alone = alone
 }
 
-// addMinute adds the counts of a minute. Those of a session that has just begun are skipped.
-func (c *calls) addMinute(count uint64, seconds float64) {
+// addMinute adds the counts of a minute, compares it with the baseline, and makes it part of that unless it is slow. It
+// returns the slowdown that is judged; NaN: it is not known. A minute in which a session begins is skipped.
+func (c *calls) addMinute(count uint64, seconds float64) float64 {
 	c.mean = math.NaN()
 	if count > c.count && c.count > 0 && seconds >= c.seconds {
 		c.mean = (seconds - c.seconds) / float64(count-c.count)
 	}
 	c.count, c.seconds = count, seconds
+
+	ratio, short := c.slowdown(), c.mean < rules.SlowCall.Seconds()
+	slow := c.alone && !short && ratio > rules.SlowCalls.Threshold
+	switch {
+	case slow:
+		c.slow++
+		c.wasSlow = c.wasSlow || c.slow >= callsSlow
+	case short, ratio < rules.SlowCalls.Clear, c.slow < callsSlow:
+		c.slow = 0
+	}
+	if c.slow == 0 && !math.IsNaN(c.mean) {
+		c.addToBaseline()
+	}
+	switch {
+	case !c.alone || math.IsNaN(ratio):
+		return math.NaN()
+	case short:
+		return 0
+	case !c.wasSlow && !slow: // the baseline may be slow, too
+		return math.NaN()
+	}
+	return ratio
+}
+
+// addToBaseline adds the last minute, which moves the baseline no more than one that is twice as slow would, so that a
+// few do not.
+func (c *calls) addToBaseline() {
+	if c.minutes == 0 {
+		c.baseline = c.mean
+	}
+	c.minutes = min(c.minutes+1, callsOver)
+	c.baseline += (min(c.mean, 2*c.baseline) - c.baseline) / c.minutes
 }
 
 // slowdown is the last minute as a multiple of the baseline; NaN: not known.
@@ -49,23 +84,4 @@ func (c *calls) slowdown() float64 {
 		return math.NaN()
 	}
 	return c.mean / c.baseline
-}
-
-// compare compares the last minute with the baseline, and makes it part of that unless it is slow.
-// A minute moves it no more than one that is twice as slow would, so that a few do not.
-func (c *calls) compare(s *Signs, d *device) {
-	ratio := c.slowdown()
-	slow := c.mean >= rules.SlowCall.Seconds() && ratio > rules.SlowCallRatio
-	if a := &d.alarms[alarmCalls]; c.alone && ratio > 0 {
-		s.update(d, alarmCalls, slow, c.mean < rules.SlowCall.Seconds() || a.known && ratio < callsCalm) // else the baseline may be slow, too
-		slow = slow || a.holds
-	}
-	if math.IsNaN(c.mean) || slow {
-		return
-	}
-	if c.minutes == 0 {
-		c.baseline = c.mean
-	}
-	c.minutes = min(c.minutes+1, callsOver)
-	c.baseline += (min(c.mean, 2*c.baseline) - c.baseline) / c.minutes
 }

@@ -6,13 +6,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 var (
 	deviceLabels = []string{"device", "gpu"}
 
-	descActive = prometheus.NewDesc("warpgauge_sign_active",
-		"1 while an early sign holds; it is an observation of the rule of that name.", append(deviceLabels, "sign"), nil)
 	descCorrected = prometheus.NewDesc("warpgauge_sign_corrected_errors_per_hour",
 		"Memory errors that were corrected within the last hour.", deviceLabels, nil)
 	descBanks = prometheus.NewDesc("warpgauge_sign_banks_short_of_spare_rows",
@@ -50,22 +49,16 @@ func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if d.links.known && d.links.share > 0 {
 		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
 	}
-	for n := range d.alarms {
-		if d.alarms[n].holds {
-			gauge(descActive, 1, d.ID, d.GPU, alarmNames[n])
-		}
-	}
 	if v := d.calls.slowdown(); !math.IsNaN(v) {
 		gauge(descCalls, v, d.calls.collector, d.ID)
 	}
-	if d.corrected.used {
+	if d.corrected.used() {
 		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)
 	}
-	if d.low >= 0 {
-		gauge(descBanks, d.low, d.ID, d.GPU, "low")
-	}
-	if d.none >= 0 {
-		gauge(descBanks, d.none, d.ID, d.GPU, "none")
+	for left, n := range map[string]float64{"low": d.low, "none": d.values[rules.BanksWithoutSpareRow]} {
+		if !math.IsNaN(n) {
+			gauge(descBanks, n, d.ID, d.GPU, left)
+		}
 	}
 	for i := range d.throttled {
 		if seconds := d.throttled[i].total; seconds > 0 {

@@ -9,59 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"warpgauge/extensions/health"
-	"warpgauge/pkg/rows"
-	"warpgauge/pkg/verdict"
 )
-
-// judged is a node with Signs and a Watch.
-type judged struct {
-	rig
-	watch   *health.Watch
-	version uint64
-	begun   time.Time // of the process, or of the session
-}
-
-func newJudged(k kind, seed uint64) *judged {
-	j := &judged{rig: rig{node: newNode(k, seed, midnight)}}
-	j.restart()
-	return j
-}
-
-// restart is a new process.
-func (j *judged) restart() {
-	j.begun, j.version = j.node.now, 0
-	j.watch = health.New(health.Options{
-		View: j.board.Load, Status: j.status, Rules: health.Table(), Logger: zap.NewNop(),
-	})
-	j.Signs = New(Options{Rows: rows.New(&j.board, nil), Owners: j.node, Costs: j.costs, Observe: j.watch.Observe})
-}
-
-// run runs for a time, and returns each verdict that is not ok, once.
-func (j *judged) run(d time.Duration) (out []string) {
-	for end := j.node.now.Add(d); j.node.now.Before(end); {
-		j.tick()
-		j.Sync(j.node.now.Add(later))
-		j.watch.Sync(j.node.now)
-		s := j.watch.Board().Load()
-		if s.Version == j.version {
-			continue
-		}
-		j.version = s.Version
-		for _, v := range s.Verdicts {
-			switch {
-			case v.State == verdict.OK:
-			case v.State == verdict.Unknown && v.Reason == "released" && j.released:
-			case v.State == verdict.Unknown && v.Reason == "starting" && j.node.now.Sub(j.begun) <= step:
-			default:
-				out = append(out, fmt.Sprintf("%s %s: %s, %s", j.node.now.Format(time.TimeOnly), v.Device.ID, v.State, v.Reason))
-			}
-		}
-	}
-	return out
-}
 
 // TestHealthyNoise: 24 hours of six nodes without a fault, with all that happens on healthy ones,
 // have no verdict other than ok. While an operator has released the collector it is unknown,
@@ -75,18 +24,17 @@ func TestHealthyNoise(t *testing.T) {
 	}{
 		{"H100, training", h100, training, true},
 		{"H100, mixed owners", h100, mixed, true},
-		{"H100, idle", h100, idle, false},
+		{"H100, idle", h100, func(*gpu, time.Duration) float64 { return 0 }, false},
 		{"A100 with MIG, inference", a100, inference, true},
 		{"GeForce", geForce, inference, false},
 		{"MI300X, training", mi300x, training, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			j := newJudged(c.kind, uint64(i)+1)
+			j := newRig(c.kind, uint64(i)+1)
 			j.shape = c.shape
 			for _, g := range j.gpus[:2] {
 				g.hot = true // throttled for eight minutes of each hour
 			}
-			wrong := 0
 			for hour := range 24 {
 				if c.pods {
 					j.use(fmt.Sprintf("job-%d", hour/6), 0, 1, 2, 3)
@@ -99,9 +47,9 @@ func TestHealthyNoise(t *testing.T) {
 					j.open()
 				case 6, 15: // a driver upgrade; a diagnosis
 					j.release(hour == 6)
-					wrong += report(t, j.run(6*time.Minute))
+					j.run(6 * time.Minute)
 					j.resume()
-					j.begun = j.node.now
+					j.started = j.node.now
 				case 8, 16: // other instances
 					j.close(false)
 					j.divide(hour / 8 % 2)
@@ -114,8 +62,8 @@ func TestHealthyNoise(t *testing.T) {
 					g := j.gpus[j.rand.IntN(len(j.gpus))]
 					j.watch.Observe(health.Observation{Reason: "xid", Code: xid, Device: g.ID, PCIBusID: g.PCIBusID, Time: j.node.now, Source: "kernel log"})
 				}
-				if wrong += report(t, j.run(time.Hour)); wrong > 20 {
-					t.Fatal("and more")
+				if j.run(time.Hour); len(j.wrong) > 0 {
+					t.Fatal(j.wrong)
 				}
 			}
 			for _, g := range j.gpus {
@@ -124,91 +72,5 @@ func TestHealthyNoise(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkJudged is a tick of eight GPUs with 18 links each, signs and verdicts.
-func BenchmarkJudged(b *testing.B) {
-	j := newJudged(h100, 1)
-	j.shape = training
-	j.run(30 * time.Minute)
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		j.tick()
-		b.StartTimer()
-		j.Sync(j.node.now.Add(later))
-		j.watch.Sync(j.node.now)
-	}
-}
-
-func report(t *testing.T, wrong []string) int {
-	t.Helper()
-	for _, w := range wrong {
-		t.Error(w)
-	}
-	return len(wrong)
-}
-
-// TestFaultInNoise: the same days with one fault have the verdict, of that device alone. Without
-// it the test above would prove nothing.
-func TestFaultInNoise(t *testing.T) {
-	for _, c := range []struct {
-		reason string
-		kind   kind
-		fault  func(n *node, g *gpu)
-	}{
-		{"corrected_errors", h100, func(_ *node, g *gpu) { g.sbe += 5000 * step.Seconds() }},
-		{"corrected_errors", mi300x, func(_ *node, g *gpu) { g.sbe += 100 }},
-		{"spare_rows_low", h100, func(_ *node, g *gpu) { g.none = 1 }},
-		{"nvlink_errors", a100, func(n *node, g *gpu) { g.links[3][3] += n.happens(40) }},
-		{"throttled", geForce, func(_ *node, g *gpu) { g.mask = 1 << 6 }},
-		{"slow_calls", h100, func(_ *node, g *gpu) { g.seconds += 2 }},
-		{"row_remap_failed", h100, func(_ *node, g *gpu) { g.values[395] = 1 }},
-		{"ecc_uncorrected", a100, func(_ *node, g *gpu) { g.values[311] = 2 }},
-	} {
-		t.Run(c.reason+" "+c.kind.model, func(t *testing.T) {
-			j := newJudged(c.kind, 11)
-			j.shape = training
-			if wrong := j.run(time.Hour); len(wrong) > 0 {
-				t.Fatal(wrong)
-			}
-			bad := j.gpus[len(j.gpus)-1]
-			j.fault = func(g *gpu) {
-				if g == bad {
-					c.fault(j.node, g)
-				}
-			}
-			j.run(30 * time.Minute)
-			for _, v := range j.watch.Board().Load().Verdicts {
-				switch is := v.State >= verdict.Degraded; {
-				case v.Device.ID == bad.ID && (!is || v.Reason != c.reason):
-					t.Errorf("%s: %s, %q, want %s", v.Device.ID, v.State, v.Reason, c.reason)
-				case v.Device.ID != bad.ID && v.State != verdict.OK:
-					t.Errorf("%s, which is well: %s, %q", v.Device.ID, v.State, v.Reason)
-				}
-			}
-		})
-	}
-}
-
-// TestStraggler: a straggler is listed with the device, which stays ok.
-func TestStraggler(t *testing.T) {
-	j := newJudged(h100, 12)
-	j.shape = training
-	bad := j.gpus[3]
-	j.fault = func(g *gpu) {
-		if g == bad {
-			g.clock /= 2
-		}
-	}
-	if wrong := j.run(time.Hour); len(wrong) > 0 {
-		t.Error(wrong)
-	}
-	for _, v := range j.watch.Board().Load().Verdicts {
-		listed := len(v.Conditions) == 1 && v.Conditions[0].Reason == "straggler"
-		if listed != (v.Device.ID == bad.ID) || v.Reason != "" {
-			t.Errorf("%s: reason %q, conditions %v", v.Device.ID, v.Reason, v.Conditions)
-		}
 	}
 }

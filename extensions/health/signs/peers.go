@@ -36,7 +36,7 @@ type means struct {
 }
 
 func (m *means) add(of int, v float64, at, since int64) {
-	if at-m.last > max(int64(fresh), 3*since) || at < m.last {
+	if at-m.last > max(fresh, 3*since) || at < m.last {
 		m.since = at
 		for i := range m.value {
 			m.value[i] = math.NaN()
@@ -48,6 +48,9 @@ func (m *means) add(of int, v float64, at, since int64) {
 	}
 	m.value[of] += (v - m.value[of]) * float64(since) / float64(since+meanOver)
 }
+
+// warm reports whether the means say something.
+func (m *means) warm() bool { return m.last-m.since >= meanWarm }
 
 // busy is the share of time in which the device had work; NaN: not known.
 func (m *means) busy() float64 {
@@ -78,7 +81,6 @@ const (
 	fewestPeers = 4   // for a median that means something
 	leastBusy   = 0.5 // GPUs without work differ in many ways
 	alikeBusy   = 0.9 // of the median: one that has less to do may have a lower clock
-	behindFor   = 15 * time.Minute
 )
 
 // peers compares GPUs of a model that have the same users, or that are busy if no device has
@@ -108,15 +110,13 @@ func (p *peers) sync(s *Signs) {
 	}
 	p.next = s.now + comparePeriod
 	for _, d := range s.present {
-		d.deviation, d.straggles = noDeviation, false
+		d.deviation, d.values[rules.ClockLag] = noDeviation, math.NaN()
+		if d.Level == field.GPU && d.Parent == "" && d.means.warm() {
+			d.values[rules.ClockLag] = 0 // one without peers does not lag
+		}
 	}
 	for _, members := range p.groups {
 		p.compare(s.now, members)
-	}
-	for _, d := range s.present {
-		if d.Level == field.GPU && d.Parent == "" { // one without peers does not straggle
-			s.update(d, alarmStraggler, d.straggles, !(d.deviation[deviationClock] <= -rules.StragglerShare/2))
-		}
 	}
 }
 
@@ -150,7 +150,7 @@ func (p *peers) regroup(s *Signs) {
 func (p *peers) compare(now int64, members []*device) {
 	p.alike = p.alike[:0]
 	for _, d := range members {
-		if m := &d.means; d.fresh(now) && m.last-m.since >= meanWarm && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
+		if m := &d.means; d.fresh(now) && m.warm() && (m.busy() >= leastBusy || p.owned && m.busy() >= 0) {
 			p.alike = append(p.alike, d)
 		}
 	}
@@ -172,7 +172,13 @@ func (p *peers) compare(now int64, members []*device) {
 	for _, d := range p.alike {
 		ratio := func(of int) float64 { return d.means.value[of]/median[of] - 1 }
 		d.deviation = [deviations]float64{ratio(meanClock), ratio(meanPower), ratio(active), d.means.value[meanTemperature] - median[meanTemperature]}
-		d.straggles = d.deviation[deviationClock] <= -rules.StragglerShare && d.means.busy() >= alikeBusy*busy
+		switch lag := -d.deviation[deviationClock]; {
+		case math.IsNaN(lag):
+		case lag >= rules.Straggler.Threshold && !(d.means.busy() >= alikeBusy*busy):
+			d.values[rules.ClockLag] = math.NaN()
+		default:
+			d.values[rules.ClockLag] = lag
+		}
 	}
 }
 

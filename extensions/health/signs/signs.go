@@ -1,21 +1,21 @@
-// Package signs computes, from every sampled row, what tends to come before a fault: corrected
-// memory errors, library calls that take longer than they did, spare rows that run out, errors
-// of links, throttling, and a GPU that is out of line with its peers. docs/health.md says how
-// each is computed, whose figures the thresholds are, and when a healthy device shows it.
+// Package signs derives, from every sampled row, readings of what tends to come before a fault:
+// corrected memory errors, library calls that take longer than they did, spare rows that run
+// out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
+// package health judge them. docs/health.md says how each is computed.
 //
-// Signs follows a rows.Reader: no sampler waits for it. In the steady state it allocates
+// Signs follows a rows.Reader and starts no goroutine. In the steady state it allocates
 // nothing. A sign whose readings are missing has no value.
 package signs
 
 import (
-	"context"
+	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"warpgauge/extensions/health"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
@@ -25,13 +25,9 @@ import (
 
 // Options of New.
 type Options struct {
-	Rows *rows.Reader
-	// Observe gets each sign that begins or ends. It must not block.
-	Observe func(health.Observation)
-	Owners  Owners // nil: it is not known who uses a device
-	// Costs returns what the samples of all collectors have cost. nil: it is not known.
-	Costs      func() []session.Costs
-	Registerer prometheus.Registerer // nil: none
+	Rows   *rows.Reader
+	Owners Owners // nil: it is not known who uses a device
+	Engine Engine // nil: the time of library calls is not known
 }
 
 // Owners says who uses a device; owner.Keeper does.
@@ -40,110 +36,55 @@ type Owners interface {
 	Users(*collector.Device) []owner.Owner
 }
 
+// Engine tells what the sessions have spent in libraries; exporter.Engine does.
+type Engine interface {
+	Costs() []session.Costs
+}
+
 const (
-	// interval is how often it is decided which signs hold.
-	interval = time.Second
-	// forget is after how long the state of a device that is gone is dropped.
-	forget = int64(24 * time.Hour)
+	forget = int64(24 * time.Hour) // after which the state of a device that is gone is dropped
+	fresh  = int64(time.Minute)    // how old the newest sample of a device may be
 )
 
-// Signs computes the signs of all devices. Run does the work.
+// Signs derives the readings of all devices. It implements health.Derived.
 type Signs struct {
 	o Options
 
 	mu      sync.Mutex         // guards all that follows: held for computing only
-	now     int64              // of the last Sync, Unix ns
-	follows []*follow          // by index of the source
+	now     int64              // of the last Update, Unix ns
+	follows []follow           // by index of the source
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
-	asked   int64 // when Costs was, Unix ns
+	asked   int64 // when the Engine was, Unix ns
 }
 
-// New returns Signs that do not run yet. It panics if o.Registerer has metrics of another one.
+// follow leads from the cells of a source to the signs that they decide.
+type follow struct {
+	devices []*device // as the source's Devices; nil: another source supplies the device
+	taps    []tap
+}
+
+// tap leads from a cell to the sign that it decides.
+type tap struct {
+	use          use
+	device, cell int
+	last         *float64 // value of the cell
+}
+
+// New returns Signs.
 func New(o Options) *Signs {
 	s := &Signs{o: o, devices: make(map[string]*device)}
 	o.Rows.Follow(s)
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(s)
-	}
 	return s
 }
 
-// Run computes until ctx ends.
-func (s *Signs) Run(ctx context.Context) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		s.Sync(time.Now())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// Sync takes every row that is new and decides which signs hold. It is called by one
-// goroutine at a time: Run, or in its place one that has a clock of its own.
-func (s *Signs) Sync(now time.Time) {
-	s.o.Rows.Sync(now)
+// Update brings the derived readings up to date with the rows that were read.
+func (s *Signs) Update(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = now.UnixNano()
 	s.peers.sync(s)
-	s.decide()
-}
-
-// Bind replaces the follows by those of another View.
-func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.follows, s.present, s.peers.grouped = make([]*follow, len(sources)), s.present[:0:0], false
-	claimed := make(map[string]bool)
-	for n := range sources {
-		src := &sources[n]
-		f := &follow{source: src.Source, devices: make([]deviceTap, len(src.Devices))}
-		for i := range src.Devices {
-			if !src.Supplies[i] {
-				continue
-			}
-			id := src.Devices[i].ID
-			claimed[id] = true
-			d := s.devices[id]
-			if d == nil {
-				d = newDevice()
-				s.devices[id] = d
-			}
-			d.Device, d.bound, d.every, d.divided = src.Devices[i], now.UnixNano(), int64(src.IntervalOf(i)), false
-			f.devices[i].device = d
-			s.present = append(s.present, d)
-		}
-		f.connect()
-		f.bindCalls()
-		s.follows[n] = f
-	}
-	for id, d := range s.devices {
-		if !claimed[id] && now.UnixNano()-d.bound > forget {
-			delete(s.devices, id)
-		}
-	}
-	for _, d := range s.present {
-		if d.gpu = s.devices[d.Parent]; d.gpu != nil && !d.isLink() {
-			d.gpu.divided = true
-		}
-	}
-}
-
-// Row takes a row.
-func (s *Signs) Row(row *rows.Row) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.follows[row.Source].addRow(row)
-}
-
-// decide decides which signs of devices hold.
-func (s *Signs) decide() {
 	for _, d := range s.present {
 		d.links.worst = nil
 	}
@@ -157,57 +98,125 @@ func (s *Signs) decide() {
 		}
 	}
 	for _, d := range s.present {
-		if d.fresh(s.now) && !d.isLink() {
-			s.decideDevice(d)
+		if d.fresh(s.now) {
+			d.derive(s.now)
 		}
 	}
-	if s.o.Costs == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
+	if s.o.Engine == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
 		return
 	}
 	s.asked = s.now
-	for _, c := range s.o.Costs() {
+	for _, c := range s.o.Engine.Costs() {
 		for source, cost := range c.Sources {
 			if d := s.devices[source]; d != nil && d.calls.collector == c.Collector {
-				d.calls.addMinute(cost.Samples, cost.Time.Seconds())
-				d.calls.compare(s, d)
+				d.values[rules.CallSlowdown] = d.calls.addMinute(cost.Samples, cost.Time.Seconds())
 			}
 		}
 	}
 }
 
-func (s *Signs) decideDevice(d *device) {
-	for i := range d.throttled {
-		d.throttled[i].advance(s.now)
+// Value returns a derived reading of a device; NaN: it is not known.
+func (s *Signs) Value(device string, of rules.Derived) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.devices[device]; d != nil && d.fresh(s.now) {
+		return d.values[of]
 	}
-	if d.corrected.used {
-		d.corrected.advance(s.now)
-		d.bucket.add(0, s.now)
-		s.update(d, alarmCorrected, d.bucket.full, d.bucket.level <= rules.CorrectedErrorsPerDay/2)
-		d.bucket.full = false
+	return math.NaN()
+}
+
+// Evidence says in words what a derived reading comes from.
+func (s *Signs) Evidence(device string, of rules.Derived) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.devices[device]; d != nil {
+		return d.describe(of)
 	}
-	if d.none >= 0 {
-		s.update(d, alarmSpareRows, d.none >= 1, d.none == 0)
+	return ""
+}
+
+// Bind replaces the follows by those of another View.
+func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.follows, s.present, s.peers.grouped = make([]follow, len(sources)), s.present[:0:0], false
+	for n := range sources {
+		src, f := &sources[n], &s.follows[n]
+		f.devices = make([]*device, len(src.Devices))
+		gpus := 0
+		for i := range src.Devices {
+			if src.Devices[i].Level == field.GPU && src.Devices[i].Parent == "" {
+				gpus++
+			}
+			if !src.Supplies[i] {
+				continue
+			}
+			id := src.Devices[i].ID
+			d := s.devices[id]
+			if d == nil {
+				d = newDevice()
+				s.devices[id] = d
+			}
+			d.Device, d.bound, d.every, d.divided = src.Devices[i], now.UnixNano(), int64(src.IntervalOf(i)), false
+			f.devices[i] = d
+			s.present = append(s.present, d)
+		}
+		f.connect(src)
+		if len(f.devices) > 0 && f.devices[0] != nil { // the source is called after it
+			d := f.devices[0]
+			d.calls.bind(src.Collector, len(src.Columns), gpus == 1 && d.Level == field.GPU)
+		}
 	}
-	if d.slowed.used {
-		most := rules.MaxThrottled.Seconds()
-		d.slowed.advance(s.now)
-		s.update(d, alarmThrottled, d.slowed.total >= most, d.slowed.total <= most/3)
+	for id, d := range s.devices {
+		if now.UnixNano()-d.bound > forget {
+			delete(s.devices, id)
+		}
 	}
-	if worst := d.links.worst; worst != nil {
-		s.update(d, alarmLinks, worst.links.share >= 1, worst.links.share <= 0.5)
+	for _, d := range s.present {
+		if d.gpu = s.devices[d.Parent]; d.gpu != nil && d.Level != field.Link {
+			d.gpu.divided = true
+		}
 	}
 }
 
-// update updates an alarm of a device and tells the change.
-func (s *Signs) update(d *device, n int, beyond, calm bool) {
-	if a := &d.alarms[n]; a.update(s.now, beyond, calm, alarmTimes[n]) {
-		s.tell(d, alarmNames[n], d.describe(n), !a.holds)
+// connect connects columns with signs.
+func (f *follow) connect(s *rows.Source) {
+	for i := range s.Columns {
+		c := &s.Columns[i]
+		d, use := f.devices[c.Device], uses[c.Field]
+		if use == nil || c.Buffer > 0 || d == nil {
+			continue
+		}
+		if c.Field == field.CorrectedErrorsLife && slices.ContainsFunc(s.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.CorrectedErrors }) {
+			continue // for GPUs that have no other reading
+		}
+		if slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return l.Name == "kind" && !slices.Contains(linkKindsRead, l.Value) }) {
+			continue
+		}
+		k := cell{c.Field, fmt.Sprint(c.Labels)}
+		if d.last[k] == nil {
+			unread := math.NaN()
+			d.last[k] = &unread
+		}
+		f.taps = append(f.taps, tap{use, c.Device, i, d.last[k]})
 	}
 }
 
-// tell reports a sign of a device that begins, holds or is over.
-func (s *Signs) tell(d *device, sign, text string, over bool) {
-	s.o.Observe(health.Observation{
-		Reason: sign, Device: d.ID, PCIBusID: d.PCIBusID, Time: time.Unix(0, s.now), Source: "early signs", Text: text, Over: over,
-	})
+// Row takes a row.
+func (s *Signs) Row(row *rows.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &s.follows[row.Source]
+	for i, d := range f.devices {
+		if d != nil && row.Devices[i].Sampled {
+			d.since, d.sampled = int64(row.Devices[i].Millis*float64(time.Millisecond)), row.Stamps[i]
+		}
+	}
+	for i := range f.taps {
+		t := &f.taps[i]
+		if v := row.Cells[t.cell]; row.Devices[t.device].Sampled && v >= 0 && v <= math.MaxFloat64 { // else blank, or of a process gone mad
+			t.use(f.devices[t.device], v, *t.last)
+			*t.last = v
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package signs
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -10,19 +11,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
 
 	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/verdict"
 )
 
 var midnight = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// rig is Signs on a node, and what it has told.
+// rig is Signs on a node, with a Watch that judges them.
 type rig struct {
 	*node
 	*Signs
-	told []health.Observation
+	watch        *health.Watch
+	version      uint64
+	started      time.Time // of the process, or of the session
+	holds        map[string]bool
+	begun, ended []string // conditions, with their device, since the last look
+	wrong        []string // verdicts that are not ok
 }
 
 func newRig(k kind, seed uint64) *rig {
@@ -33,7 +41,10 @@ func newRig(k kind, seed uint64) *rig {
 
 // restart is a new process.
 func (r *rig) restart() {
-	r.Signs = New(Options{Rows: rows.New(&r.board, nil), Owners: r.node, Costs: r.costs, Observe: func(o health.Observation) { r.told = append(r.told, o) }})
+	reader := rows.New(&r.board, nil)
+	r.Signs = New(Options{Rows: reader, Owners: r.node, Engine: r.node})
+	r.watch = health.New(health.Options{Rows: reader, Status: r.status, Rules: health.Table(), Derived: r.Signs, Logger: zap.NewNop()})
+	r.version, r.started, r.holds = 0, r.node.now, map[string]bool{}
 }
 
 // later is how old rows are when they are judged: no row is of the time of its judgement.
@@ -41,32 +52,54 @@ const later = 700 * time.Millisecond
 
 func (r *rig) run(d time.Duration) {
 	for end := r.node.now.Add(d); r.node.now.Before(end); {
-		r.tick()
-		r.Sync(r.node.now.Add(later))
+		r.step()
+		if s := r.watch.Board().Load(); s.Version != r.version {
+			r.version = s.Version
+			r.look(s)
+		}
 	}
 }
 
-// begun are the signs that began to hold since the last call, by device.
-func (r *rig) begun() map[string]int {
-	out := map[string]int{}
-	for _, o := range r.told {
-		if !o.Over {
-			out[o.Reason+" "+o.Device]++
-		}
-	}
-	r.told = nil
-	return out
+func (r *rig) step() {
+	r.tick()
+	r.watch.Sync(r.node.now.Add(later))
 }
 
-func (r *rig) over() map[string]int {
-	out := map[string]int{}
-	for _, o := range r.told {
-		if o.Over {
-			out[o.Reason+" "+o.Device]++
+// look records conditions that begin and end, and verdicts that are not ok. Nothing is known of devices before the
+// first values, and while an operator has released the collector.
+func (r *rig) look(s *verdict.Snapshot) {
+	now := map[string]bool{}
+	for _, v := range s.Verdicts {
+		released, starting := v.Reason == "released" && r.released, v.Reason == "starting" && r.node.now.Sub(r.started) <= step
+		if v.State != verdict.OK && !released && !starting {
+			r.wrong = append(r.wrong, fmt.Sprintf("%s %s: %s, %s", r.node.now.Format(time.TimeOnly), v.Device.ID, v.State, v.Reason))
+		}
+		for _, c := range v.Conditions {
+			if c.State != verdict.Unknown && v.Device.Parent == "" {
+				now[c.Reason+" "+v.Device.ID] = true
+			}
 		}
 	}
-	r.told = nil
-	return out
+	for name := range now {
+		if !r.holds[name] {
+			r.begun = append(r.begun, name)
+		}
+	}
+	for name := range r.holds {
+		if !now[name] {
+			r.ended = append(r.ended, name)
+		}
+	}
+	r.holds = now
+}
+
+// since returns what began and ended since the last call.
+func (r *rig) since() (begun, ended []string) {
+	begun, ended = r.begun, r.ended
+	r.begun, r.ended = nil, nil
+	slices.Sort(begun)
+	slices.Sort(ended)
+	return begun, ended
 }
 
 // TestSigns injects each fault into a healthy node and wants its sign, of that device alone, and
@@ -95,8 +128,8 @@ func TestSigns(t *testing.T) {
 			r.shape = training
 			r.use("train", 0, 1, 2, 3, 4, 5, 6, 7)
 			r.run(time.Hour)
-			if got := r.begun(); len(got) > 0 {
-				t.Fatalf("a healthy node has %v", got)
+			if got, _ := r.since(); len(got) > 0 {
+				t.Fatalf("a healthy node has %q", got)
 			}
 			bad := r.gpus[5]
 			healthy := *bad
@@ -106,49 +139,64 @@ func TestSigns(t *testing.T) {
 				}
 			}
 			r.run(c.within)
-			if got := r.begun(); len(got) != 1 || got[c.sign+" "+bad.ID] == 0 {
-				t.Fatalf("after %v: %v, want %s of %s alone", c.within, got, c.sign, bad.ID)
+			want := []string{c.sign + " " + bad.ID}
+			if got, _ := r.since(); !slices.Equal(got, want) {
+				t.Fatalf("after %v: %q, want %q", c.within, got, want)
 			}
 			r.fault, bad.none, bad.ber = nil, healthy.none, healthy.ber
 			r.run(c.end)
-			if got := r.over(); got[c.sign+" "+bad.ID] != 1 {
-				t.Errorf("%v after its end: over are %v, want %s of %s once", c.end, got, c.sign, bad.ID)
+			if _, got := r.since(); !slices.Equal(got, want) || len(r.holds) > 0 {
+				t.Errorf("%v after its end: ended are %q, want %q; %v hold", c.end, got, want, r.holds)
 			}
-			if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
-				t.Errorf("%v after its end %d signs hold", c.end, got)
+			verdicts := 1
+			if c.sign == "straggler" { // which is for information
+				verdicts = 0
+			}
+			if ok := func(text string) bool { return strings.HasSuffix(text, bad.ID+": degraded, "+c.sign) }; len(slices.DeleteFunc(slices.Clone(r.wrong), ok)) > 0 || len(slices.Compact(r.wrong)) < verdicts {
+				t.Errorf("verdicts %q", r.wrong)
 			}
 		})
 	}
 }
 
-// TestEndAfterRestart: what the process before has told ends although this one never saw it,
+// TestEndAfterRestart: what the process before has seen ends although this one never saw it,
 // when there was none of it for as long as it counts. A restart alone ends nothing.
 func TestEndAfterRestart(t *testing.T) {
-	r := newRig(h100, 1)
-	r.shape = training
-	at, start := map[string]time.Duration{}, r.node.now
-	for r.node.now.Sub(start) < 13*time.Hour {
-		r.run(time.Minute)
-		for sign := range r.over() {
-			if sign, of, _ := strings.Cut(sign, " "); of == "GPU-2" {
-				at[sign] = r.node.now.Sub(start).Round(10 * time.Minute)
+	want := map[string]time.Duration{
+		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
+		"straggler": 20 * time.Minute, "slow_calls": 30 * time.Minute,
+	}
+	restart := func(r *rig) {
+		r.restart()
+		for reason := range want {
+			for _, ago := range []time.Duration{time.Hour, 0} { // for longer than any rule waits
+				r.watch.Observe(health.Observation{Reason: reason, Device: "GPU-2", Time: r.node.now.Add(-ago)})
 			}
 		}
 	}
-	want := map[string]time.Duration{
-		"corrected_errors": 12 * time.Hour, "spare_rows_low": 10 * time.Minute, "nvlink_errors": time.Hour, "throttled": time.Hour,
-		"straggler": 20 * time.Minute, "slow_calls": 40 * time.Minute,
+	r := newRig(h100, 1)
+	r.shape = training
+	r.run(time.Minute)
+	restart(r)
+	got, start := map[string]time.Duration{}, r.node.now
+	for r.node.now.Sub(start) < 13*time.Hour {
+		r.run(time.Minute)
+		_, ended := r.since()
+		for _, name := range ended {
+			sign, _, _ := strings.Cut(name, " ")
+			got[sign] = r.node.now.Sub(start).Round(10 * time.Minute)
+		}
 	}
-	if diff := cmp.Diff(want, at); diff != "" {
-		t.Errorf("ends that are told after the start, as long after it (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ends, as long after the start (-want +got):\n%s", diff)
 	}
 
-	r.restart()
+	restart(r)
 	r.fault = func(g *gpu) { // a library that is slow from the beginning
 		g.seconds += 2
 	}
 	r.run(3 * time.Hour)
-	if got := r.over(); got["slow_calls GPU-2"] > 0 {
+	if !r.holds["slow_calls GPU-2"] {
 		t.Error("slow_calls ends after a restart although the library is as slow as before")
 	}
 }
@@ -158,7 +206,7 @@ func TestAbsent(t *testing.T) {
 	r := newRig(geForce, 3)
 	r.run(time.Hour)
 	for name, want := range map[string]int{
-		"warpgauge_sign_active": 0, "warpgauge_sign_corrected_errors_per_hour": 0, "warpgauge_sign_banks_short_of_spare_rows": 0,
+		"warpgauge_sign_corrected_errors_per_hour": 0, "warpgauge_sign_banks_short_of_spare_rows": 0,
 		"warpgauge_sign_link_error_budget_used_ratio": 0, "warpgauge_sign_throttled_seconds": 0, "warpgauge_sign_deviation_ratio": 0,
 		"warpgauge_sign_call_slowdown_ratio": geForce.gpus,
 	} {
@@ -194,7 +242,9 @@ warpgauge_sign_active{device="GPU-2",gpu="2",sign="spare_rows_low"} 1
 # TYPE warpgauge_sign_link_error_budget_used_ratio gauge
 warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4"} 1.5
 `
-	if err := testutil.CollectAndCompare(r.Signs, strings.NewReader(want), "warpgauge_sign_active", "warpgauge_sign_link_error_budget_used_ratio"); err != nil {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(r.Signs, r.watch)
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "warpgauge_sign_active", "warpgauge_sign_link_error_budget_used_ratio"); err != nil {
 		t.Error(err)
 	}
 	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*h100.gpus {
@@ -203,98 +253,46 @@ warpgauge_sign_link_error_budget_used_ratio{device="GPU-2/link4",gpu="2",link="4
 	if problems, err := testutil.CollectAndLint(r.Signs); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	if err := prometheus.NewPedanticRegistry().Register(r.Signs); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestAllocations: the steady state has none.
 func TestAllocations(t *testing.T) {
 	r := newRig(h100, 1)
-	r.Signs.o.Costs = nil // which is asked once a minute and gathers metrics
+	r.Signs.o.Engine = nil // which is asked once a minute and gathers metrics
 	r.shape = training
 	r.run(30 * time.Minute)
-	if got := testing.AllocsPerRun(500, func() { r.tick(); r.Sync(r.node.now) }); got != 0 {
+	if got := testing.AllocsPerRun(500, func() { r.step() }); got != 0 {
 		t.Errorf("%v allocations in a tick", got)
-	}
-}
-
-// BenchmarkSync is a tick of eight GPUs with 18 links each.
-func BenchmarkSync(b *testing.B) {
-	r := newRig(h100, 1)
-	r.shape = training
-	r.run(30 * time.Minute)
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		r.tick()
-		b.StartTimer()
-		r.Sync(r.node.now)
 	}
 }
 
 // TestPeers: who is compared with whom.
 func TestPeers(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		kind  kind
-		users map[string][]int
-		fault func(g *gpu)
-		want  string // the straggler
-	}{
-		{"two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, func(g *gpu) {
-			if g.n > 3 {
-				g.clock = 900
+	f := func(name string, k kind, users map[string][]int, slow []int, times, load float64, want string) {
+		t.Helper()
+		r := newRig(k, 5)
+		r.shape = training
+		r.fault = func(g *gpu) {
+			if slices.Contains(slow, g.n) {
+				g.clock, g.load = g.clock*times, g.load*load
 			}
-		}, ""},
-		{"the same without owners", h100, nil, func(g *gpu) {
-			if g.n > 4 {
-				g.clock = 900
-			}
-		}, "GPU-5 GPU-6 GPU-7"},
-		{"one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
-			if g.n == 2 {
-				g.clock = 900
-			}
-		}, "GPU-2"},
-		{"an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, func(g *gpu) {
-			if g.n == 2 {
-				g.clock = 900
-			}
-		}, ""},
-		{"one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
-			if g.n == 2 {
-				g.load, g.clock = 0.7, 900
-			}
-		}, ""},
-		{"of 20 % less", h100, nil, func(g *gpu) {
-			if g.n == 2 {
-				g.clock *= 0.8
-			}
-		}, ""},
-		{"divided GPUs", a100, nil, func(g *gpu) {
-			if g.n == 2 {
-				g.clock /= 2
-			}
-		}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(c.kind, 5)
-			r.shape, r.fault = training, c.fault
-			for pod, gpus := range c.users {
-				r.use(pod, gpus...)
-			}
-			r.run(time.Hour)
-			var got []string
-			for sign := range r.begun() {
-				got = append(got, strings.TrimPrefix(sign, "straggler "))
-			}
-			slices.Sort(got)
-			if got := strings.Join(got, " "); got != c.want {
-				t.Errorf("stragglers %q, want %q", got, c.want)
-			}
-		})
+		}
+		for pod, gpus := range users {
+			r.use(pod, gpus...)
+		}
+		r.run(time.Hour)
+		begun, _ := r.since()
+		if got := strings.ReplaceAll(strings.Join(begun, " "), "straggler ", ""); got != want {
+			t.Errorf("%s: stragglers %q, want %q", name, got, want)
+		}
 	}
+	f("two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, []int{4, 5, 6, 7}, 0.5, 1, "")
+	f("the same without owners", h100, nil, []int{5, 6, 7}, 0.5, 1, "GPU-5 GPU-6 GPU-7")
+	f("one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, []int{2}, 0.5, 1, "GPU-2")
+	f("an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, []int{2}, 0.5, 1, "")
+	f("one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, []int{2}, 0.5, 0.7, "")
+	f("of 20 % less", h100, nil, []int{2}, 0.8, 1, "")
+	f("divided GPUs", a100, nil, []int{2}, 0.5, 1, "")
 }
 
 // TestCountedOnce: what the rings of two sessions have in common counts once, what happened
@@ -346,10 +344,9 @@ func TestMad(t *testing.T) {
 	r.node.now = r.node.now.Add(-48 * time.Hour)
 	r.run(time.Hour)
 	r.node.now = r.node.now.Add(72 * time.Hour)
-	r.told = nil
 	r.run(26 * time.Hour)
-	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_active"); got != 0 {
-		t.Errorf("%d signs hold", got)
+	if len(r.holds) > 0 {
+		t.Errorf("%v hold", r.holds)
 	}
 	if got := testutil.CollectAndCount(r.Signs, "warpgauge_sign_deviation_ratio"); got != 3*h100.gpus {
 		t.Errorf("%d deviations, want those of all GPUs", got)

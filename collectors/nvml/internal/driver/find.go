@@ -72,8 +72,6 @@ type Host struct {
 	Root string
 	// Getenv reads the variables that name driver roots; nil means os.Getenv.
 	Getenv func(string) string
-	// SkipLoader skips the loader's own search, for tests on a machine that has a driver.
-	SkipLoader bool
 }
 
 func (h Host) getenv(name string) string {
@@ -93,9 +91,6 @@ func (h Host) Candidates() []string {
 		return []string{h.Library}
 	}
 	out := []string{Soname}
-	if h.SkipLoader {
-		out = nil
-	}
 	var seen []os.FileInfo
 	for _, root := range h.roots() {
 		for _, dir := range libraryDirs() {

@@ -37,16 +37,18 @@ func watts(v uint32, ret nvml.Return) string {
 
 func mebibytes(v uint64, ret nvml.Return) string { return show(v>>20, ret, "%d MiB") }
 
-func clock(kind nvml.ClockType) property {
-	return func(g gpu) string { v, ret := g.GetClockInfo(kind); return show(v, ret, "%d MHz") }
+// of is a property that one call answers.
+func of[T any](call func(nvml.Device) (T, nvml.Return), format string) property {
+	return func(g gpu) string { v, ret := call(g); return show(v, ret, format) }
 }
 
-func maxClock(kind nvml.ClockType) property {
-	return func(g gpu) string { v, ret := g.GetMaxClockInfo(kind); return show(v, ret, "%d MHz") }
+// by is a property that one call answers for an argument.
+func by[A, T any](call func(nvml.Device, A) (T, nvml.Return), arg A, format string) property {
+	return of(func(d nvml.Device) (T, nvml.Return) { return call(d, arg) }, format)
 }
 
-func appClock(kind nvml.ClockType) property {
-	return func(g gpu) string { v, ret := g.GetApplicationsClock(kind); return show(v, ret, "%d MHz") }
+func milliwatts(call func(nvml.Device) (uint32, nvml.Return)) property {
+	return func(g gpu) string { return watts(call(g)) }
 }
 
 func field(id uint32, format func(uint32) string) property {
@@ -68,73 +70,60 @@ func retired(cause nvml.PageRetirementCause) property {
 	return func(g gpu) string { v, ret := g.GetRetiredPages(cause); return show(len(v), ret, "%d") }
 }
 
-func inforom(o nvml.InforomObject) property {
-	return func(g gpu) string { v, ret := g.GetInforomVersion(o); return show(v, ret, "%s") }
-}
-
-func memory(of func(nvml.Memory_v2) uint64) property {
-	return func(g gpu) string { m, ret := g.GetMemoryInfo_v2(); return mebibytes(of(m), ret) }
+func memory(part func(nvml.Memory_v2) uint64) property {
+	return func(g gpu) string { m, ret := g.GetMemoryInfo_v2(); return mebibytes(part(m), ret) }
 }
 
 // properties lists the columns of --query-gpu.
 var properties = map[string]property{
 	"count":                        func(g gpu) string { return fmt.Sprint(g.count) },
 	"index":                        func(g gpu) string { return fmt.Sprint(g.index) },
-	"uuid":                         func(g gpu) string { v, ret := g.GetUUID(); return show(v, ret, "%s") },
-	"name":                         func(g gpu) string { v, ret := g.GetName(); return show(v, ret, "%s") },
-	"serial":                       func(g gpu) string { v, ret := g.GetSerial(); return show(v, ret, "%s") },
-	"vbios_version":                func(g gpu) string { v, ret := g.GetVbiosVersion(); return show(v, ret, "%s") },
+	"uuid":                         of(nvml.Device.GetUUID, "%s"),
+	"name":                         of(nvml.Device.GetName, "%s"),
+	"serial":                       of(nvml.Device.GetSerial, "%s"),
+	"vbios_version":                of(nvml.Device.GetVbiosVersion, "%s"),
 	"driver_version":               func(g gpu) string { v, ret := g.api.SystemGetDriverVersion(); return show(v, ret, "%s") },
 	"pci.bus_id":                   busID,
-	"inforom.img":                  func(g gpu) string { v, ret := g.GetInforomImageVersion(); return show(v, ret, "%s") },
-	"inforom.oem":                  inforom(nvml.INFOROM_OEM),
-	"inforom.ecc":                  inforom(nvml.INFOROM_ECC),
+	"inforom.img":                  of(nvml.Device.GetInforomImageVersion, "%s"),
+	"inforom.oem":                  by(nvml.Device.GetInforomVersion, nvml.INFOROM_OEM, "%s"),
+	"inforom.ecc":                  by(nvml.Device.GetInforomVersion, nvml.INFOROM_ECC, "%s"),
 	"compute_mode":                 computeMode,
 	"persistence_mode":             func(g gpu) string { return onOff(g.GetPersistenceMode()) },
 	"mig.mode.current":             migMode,
-	"clocks.sm":                    clock(nvml.CLOCK_SM),
-	"clocks.mem":                   clock(nvml.CLOCK_MEM),
-	"clocks.video":                 clock(nvml.CLOCK_VIDEO),
-	"clocks.max.sm":                maxClock(nvml.CLOCK_SM),
-	"clocks.max.memory":            maxClock(nvml.CLOCK_MEM),
-	"clocks.applications.graphics": appClock(nvml.CLOCK_GRAPHICS),
-	"clocks.applications.memory":   appClock(nvml.CLOCK_MEM),
-	"clocks_event_reasons.active": func(g gpu) string {
-		v, ret := g.GetCurrentClocksEventReasons()
-		return show(v, ret, "0x%016x")
-	},
-	"temperature.gpu": func(g gpu) string {
-		v, ret := g.GetTemperature(nvml.TEMPERATURE_GPU)
-		return show(v, ret, "%d")
-	},
-	"temperature.memory":    field(nvml.FI_DEV_MEMORY_TEMP, func(v uint32) string { return fmt.Sprint(v) }),
-	"power.draw":            func(g gpu) string { return watts(g.GetPowerUsage()) },
-	"power.draw.average":    field(nvml.FI_DEV_POWER_AVERAGE, func(v uint32) string { return watts(v, nvml.SUCCESS) }),
-	"power.draw.instant":    field(nvml.FI_DEV_POWER_INSTANT, func(v uint32) string { return watts(v, nvml.SUCCESS) }),
-	"power.limit":           func(g gpu) string { return watts(g.GetPowerManagementLimit()) },
-	"power.default_limit":   func(g gpu) string { return watts(g.GetPowerManagementDefaultLimit()) },
-	"power.min_limit":       func(g gpu) string { v, _, ret := g.GetPowerManagementLimitConstraints(); return watts(v, ret) },
-	"power.max_limit":       func(g gpu) string { _, v, ret := g.GetPowerManagementLimitConstraints(); return watts(v, ret) },
-	"enforced.power.limit":  func(g gpu) string { return watts(g.GetEnforcedPowerLimit()) },
-	"pstate":                func(g gpu) string { v, ret := g.GetPerformanceState(); return show(v, ret, "P%d") },
-	"fan.speed":             func(g gpu) string { v, ret := g.GetFanSpeed(); return show(v, ret, "%d %%") },
-	"pcie.link.gen.current": func(g gpu) string { v, ret := g.GetCurrPcieLinkGeneration(); return show(v, ret, "%d") },
-	"pcie.link.gen.max":     func(g gpu) string { v, ret := g.GetMaxPcieLinkGeneration(); return show(v, ret, "%d") },
-	"pcie.link.width.current": func(g gpu) string {
-		v, ret := g.GetCurrPcieLinkWidth()
-		return show(v, ret, "%d")
-	},
-	"pcie.link.width.max": func(g gpu) string { v, ret := g.GetMaxPcieLinkWidth(); return show(v, ret, "%d") },
-	"utilization.gpu":     func(g gpu) string { v, ret := g.GetUtilizationRates(); return show(v.Gpu, ret, "%d %%") },
-	"utilization.memory":  func(g gpu) string { v, ret := g.GetUtilizationRates(); return show(v.Memory, ret, "%d %%") },
-	"utilization.encoder": func(g gpu) string { v, _, ret := g.GetEncoderUtilization(); return show(v, ret, "%d %%") },
-	"utilization.decoder": func(g gpu) string { v, _, ret := g.GetDecoderUtilization(); return show(v, ret, "%d %%") },
-	"memory.total":        memory(func(m nvml.Memory_v2) uint64 { return m.Total }),
-	"memory.reserved":     memory(func(m nvml.Memory_v2) uint64 { return m.Reserved }),
-	"memory.used":         memory(func(m nvml.Memory_v2) uint64 { return m.Used }),
-	"memory.free":         memory(func(m nvml.Memory_v2) uint64 { return m.Free }),
-	"ecc.mode.current":    func(g gpu) string { v, _, ret := g.GetEccMode(); return onOff(v, ret) },
-	"ecc.mode.pending":    func(g gpu) string { _, v, ret := g.GetEccMode(); return onOff(v, ret) },
+	"clocks.sm":                    by(nvml.Device.GetClockInfo, nvml.CLOCK_SM, "%d MHz"),
+	"clocks.mem":                   by(nvml.Device.GetClockInfo, nvml.CLOCK_MEM, "%d MHz"),
+	"clocks.video":                 by(nvml.Device.GetClockInfo, nvml.CLOCK_VIDEO, "%d MHz"),
+	"clocks.max.sm":                by(nvml.Device.GetMaxClockInfo, nvml.CLOCK_SM, "%d MHz"),
+	"clocks.max.memory":            by(nvml.Device.GetMaxClockInfo, nvml.CLOCK_MEM, "%d MHz"),
+	"clocks.applications.graphics": by(nvml.Device.GetApplicationsClock, nvml.CLOCK_GRAPHICS, "%d MHz"),
+	"clocks.applications.memory":   by(nvml.Device.GetApplicationsClock, nvml.CLOCK_MEM, "%d MHz"),
+	"clocks_event_reasons.active":  of(nvml.Device.GetCurrentClocksEventReasons, "0x%016x"),
+	"temperature.gpu":              by(nvml.Device.GetTemperature, nvml.TEMPERATURE_GPU, "%d"),
+	"temperature.memory":           field(nvml.FI_DEV_MEMORY_TEMP, func(v uint32) string { return fmt.Sprint(v) }),
+	"power.draw":                   milliwatts(nvml.Device.GetPowerUsage),
+	"power.draw.average":           field(nvml.FI_DEV_POWER_AVERAGE, func(v uint32) string { return watts(v, nvml.SUCCESS) }),
+	"power.draw.instant":           field(nvml.FI_DEV_POWER_INSTANT, func(v uint32) string { return watts(v, nvml.SUCCESS) }),
+	"power.limit":                  milliwatts(nvml.Device.GetPowerManagementLimit),
+	"power.default_limit":          milliwatts(nvml.Device.GetPowerManagementDefaultLimit),
+	"power.min_limit":              func(g gpu) string { v, _, ret := g.GetPowerManagementLimitConstraints(); return watts(v, ret) },
+	"power.max_limit":              func(g gpu) string { _, v, ret := g.GetPowerManagementLimitConstraints(); return watts(v, ret) },
+	"enforced.power.limit":         milliwatts(nvml.Device.GetEnforcedPowerLimit),
+	"pstate":                       of(nvml.Device.GetPerformanceState, "P%d"),
+	"fan.speed":                    of(nvml.Device.GetFanSpeed, "%d %%"),
+	"pcie.link.gen.current":        of(nvml.Device.GetCurrPcieLinkGeneration, "%d"),
+	"pcie.link.gen.max":            of(nvml.Device.GetMaxPcieLinkGeneration, "%d"),
+	"pcie.link.width.current":      of(nvml.Device.GetCurrPcieLinkWidth, "%d"),
+	"pcie.link.width.max":          of(nvml.Device.GetMaxPcieLinkWidth, "%d"),
+	"utilization.gpu":              func(g gpu) string { v, ret := g.GetUtilizationRates(); return show(v.Gpu, ret, "%d %%") },
+	"utilization.memory":           func(g gpu) string { v, ret := g.GetUtilizationRates(); return show(v.Memory, ret, "%d %%") },
+	"utilization.encoder":          func(g gpu) string { v, _, ret := g.GetEncoderUtilization(); return show(v, ret, "%d %%") },
+	"utilization.decoder":          func(g gpu) string { v, _, ret := g.GetDecoderUtilization(); return show(v, ret, "%d %%") },
+	"memory.total":                 memory(func(m nvml.Memory_v2) uint64 { return m.Total }),
+	"memory.reserved":              memory(func(m nvml.Memory_v2) uint64 { return m.Reserved }),
+	"memory.used":                  memory(func(m nvml.Memory_v2) uint64 { return m.Used }),
+	"memory.free":                  memory(func(m nvml.Memory_v2) uint64 { return m.Free }),
+	"ecc.mode.current":             func(g gpu) string { v, _, ret := g.GetEccMode(); return onOff(v, ret) },
+	"ecc.mode.pending":             func(g gpu) string { _, v, ret := g.GetEccMode(); return onOff(v, ret) },
 
 	"ecc.errors.corrected.volatile.total":    ecc(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.VOLATILE_ECC),
 	"ecc.errors.uncorrected.volatile.total":  ecc(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC),

@@ -21,12 +21,12 @@ var elements = []struct {
 	{"persistence_mode", properties["persistence_mode"]},
 	{"serial", properties["serial"]},
 	{"uuid", properties["uuid"]},
-	{"minor_number", func(g gpu) string { v, ret := g.GetMinorNumber(); return show(v, ret, "%d") }},
+	{"minor_number", of(nvml.Device.GetMinorNumber, "%d")},
 	{"vbios_version", properties["vbios_version"]},
 	{"inforom_version/img_version", properties["inforom.img"]},
 	{"gpu_virtualization_mode/virtualization_mode", virtualization},
 	{"pci/pci_bus_id", busID},
-	{"pci/replay_counter", func(g gpu) string { v, ret := g.GetPcieReplayCounter(); return show(v, ret, "%d") }},
+	{"pci/replay_counter", of(nvml.Device.GetPcieReplayCounter, "%d")},
 	{"fan_speed", properties["fan.speed"]},
 	{"performance_state", properties["pstate"]},
 	{"fb_memory_usage/total", properties["memory.total"]},
@@ -43,11 +43,11 @@ var elements = []struct {
 	{"remapped_rows/row_remapper_histogram/row_remapper_histogram_none", banks(func(h nvml.RowRemapperHistogramValues) uint32 { return h.None })},
 	{"temperature/gpu_temp_tlimit", func(g gpu) string { m, ret := g.GetMarginTemperature(); return show(m.MarginTemperature, ret, "%d C") }},
 	{"temperature/gpu_temp", func(g gpu) string { return properties["temperature.gpu"](g) + " C" }},
-	{"temperature/gpu_temp_max_threshold", threshold(nvml.TEMPERATURE_THRESHOLD_SHUTDOWN)},
-	{"temperature/gpu_temp_slow_threshold", threshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)},
-	{"temperature/gpu_temp_max_gpu_threshold", threshold(nvml.TEMPERATURE_THRESHOLD_GPU_MAX)},
-	{"temperature/gpu_temp_max_mem_threshold", threshold(nvml.TEMPERATURE_THRESHOLD_MEM_MAX)},
-	{"max_clocks/video_clock", maxClock(nvml.CLOCK_VIDEO)},
+	{"temperature/gpu_temp_max_threshold", by(nvml.Device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SHUTDOWN, "%d C")},
+	{"temperature/gpu_temp_slow_threshold", by(nvml.Device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_SLOWDOWN, "%d C")},
+	{"temperature/gpu_temp_max_gpu_threshold", by(nvml.Device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_GPU_MAX, "%d C")},
+	{"temperature/gpu_temp_max_mem_threshold", by(nvml.Device.GetTemperatureThreshold, nvml.TEMPERATURE_THRESHOLD_MEM_MAX, "%d C")},
+	{"max_clocks/video_clock", by(nvml.Device.GetMaxClockInfo, nvml.CLOCK_VIDEO, "%d MHz")},
 }
 
 func bar1(of func(nvml.BAR1Memory) uint64) property {
@@ -56,10 +56,6 @@ func bar1(of func(nvml.BAR1Memory) uint64) property {
 
 func banks(of func(nvml.RowRemapperHistogramValues) uint32) property {
 	return func(g gpu) string { h, ret := g.GetRowRemapperHistogram(); return show(of(h), ret, "%d bank(s)") }
-}
-
-func threshold(which nvml.TemperatureThresholds) property {
-	return func(g gpu) string { v, ret := g.GetTemperatureThreshold(which); return show(v, ret, "%d C") }
 }
 
 func virtualization(g gpu) string {

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"warpgauge/pkg/exporter"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/extensions/live"
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/verdict"
+)
+
+// lineForm is an output of one line of at most longestLine bytes, which is what
+// node-problem-detector takes, and fit for the reason of a node in Slurm.
+const (
+	lineForm    = "line"
+	longestLine = 80
+)
+
+// cannotTell is the exit code for health that is not known.
+const cannotTell = 2
+
+func healthCommand(a *exporter.Program) *cli.Command {
+	return &cli.Command{
+		Name:  "health",
+		Usage: "Say whether the devices of this node are healthy, for people and health checks",
+		Description: "Asks the exporter that runs on this machine, or the one at --url, for its verdicts.\n" +
+			"Ends with code 0 if none is as bad as --fail-on says, 1 if one is, and 2 if that cannot be\n" +
+			"said: no exporter answers, it has no verdicts yet, or nothing is known of a device.\n" +
+			"docs/health.md describes states, reasons and actions.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "fail-on", Value: verdict.Failed.String(), Usage: "From which state on the code is 1: failed, degraded, or unknown (whatever is not ok).", Validator: func(s string) error {
+				if _, ok := failStates[s]; !ok {
+					return errors.New("write failed, degraded or unknown")
+				}
+				return nil
+			}},
+			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts; line: one line of at most 80 bytes, for health checks."},
+			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
+		}, cmdline.URLFlags()...),
+		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
+			return &cmdline.ExitError{Code: cannotTell, Err: cmdline.UsageError(ctx, cmd, err, sub)}
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			err := tellHealth(ctx, a, cmd)
+			var exit *cmdline.ExitError
+			if err == nil || errors.Is(err, cmdline.ErrReported) || errors.As(err, &exit) {
+				return err
+			}
+			return &cmdline.ExitError{Code: cannotTell, Err: err}
+		},
+	}
+}
+
+// failStates are the states that count, by --fail-on.
+var failStates = map[string][]string{
+	verdict.Failed.String():   {verdict.Failed.String()},
+	verdict.Degraded.String(): {verdict.Failed.String(), verdict.Degraded.String()},
+	verdict.Unknown.String():  {verdict.Failed.String(), verdict.Degraded.String(), verdict.Unknown.String()},
+}
+
+func tellHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
+	form := cmd.String("output")
+	err := cmdline.CheckOutput(form)
+	if form == lineForm {
+		err = nil
+	} else if err != nil {
+		err = fmt.Errorf("%w, or %s", err, lineForm)
+	}
+	if err = errors.Join(err, cmdline.NoArguments(cmd)); err != nil {
+		return err
+	}
+	found, err := askHealth(ctx, a, cmd)
+	if err == nil && len(found.Devices) == 0 {
+		err = errors.New("the exporter has no verdict on any device")
+	}
+	if err != nil {
+		if form == lineForm {
+			return errors.Join(&cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}, writeLine(a.Out, "cannot tell: "+err.Error()))
+		}
+		return err
+	}
+	bad := withStates(found.Devices, failStates[cmd.String("fail-on")]...)
+	unknown := withStates(found.Devices, verdict.Unknown.String())
+	switch {
+	case form != lineForm:
+		err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return writeHealth(w, found) }, JSON: found, CSV: healthRows(found)})
+	case len(bad) > 0:
+		err = writeLine(a.Out, "", briefs(bad)...)
+	case len(unknown) > 0:
+		err = writeLine(a.Out, "cannot tell: ", briefs(unknown)...)
+	default:
+		err = writeLine(a.Out, lists.Count(len(found.Devices), "device")+", none is "+cmd.String("fail-on"))
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(bad) > 0:
+		return cmdline.ErrReported
+	case len(unknown) > 0:
+		return &cmdline.ExitError{Code: cannotTell, Err: cmdline.ErrReported}
+	}
+	return nil
+}
+
+func askHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) (*apiv1.Health, error) {
+	cfg, err := a.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := live.Client(ctx, a, cmd, cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+	defer cancel()
+	return c.Health(ctx)
+}
+
+func withStates(all []apiv1.DeviceHealth, states ...string) (out []apiv1.DeviceHealth) {
+	for i := range all {
+		if slices.Contains(states, all[i].State) {
+			out = append(out, all[i])
+		}
+	}
+	return out
+}
+
+// briefs returns the problem and the action for each device: "GPU 3 xid_79: reboot".
+func briefs(of []apiv1.DeviceHealth) (out []string) {
+	for i := range of {
+		d := &of[i]
+		text := healthName(d) + " " + cmp.Or(d.Reason, d.State)
+		if d.Action != "" && d.Action != string(verdict.ActionNone) {
+			text += ": " + d.Action
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+// writeLine writes as many of the parts as there is room for, and how many there are more.
+func writeLine(w io.Writer, head string, parts ...string) error {
+	line := head
+	for i, p := range parts {
+		rest := ""
+		if left := len(parts) - i - 1; left > 0 {
+			rest = fmt.Sprintf("; %d more", left)
+		}
+		if i > 0 && len(line)+len("; ")+len(p)+len(rest) > longestLine {
+			line += fmt.Sprintf("; %d more", len(parts)-i)
+			break
+		}
+		if i > 0 {
+			line += "; "
+		}
+		line += p
+	}
+	text := bytes.Map(cmdline.Printable, bytes.ReplaceAll([]byte(line), []byte("\n"), []byte(" ")))
+	_, err := w.Write(append(bytes.ToValidUTF8(text[:min(len(text), longestLine)], nil), '\n'))
+	return err
+}
+
+func writeHealth(w io.Writer, h *apiv1.Health) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "STATE\tGPU\tID\tSINCE\tREASON\tACTION\tWHAT")
+	for _, r := range healthRows(h)[1:] {
+		for i := range r {
+			r[i] = cmp.Or(r[i], "-")
+		}
+		fmt.Fprintln(t, strings.Join(r, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range h.Devices {
+		writeConditions(t, &h.Devices[i])
+	}
+	return t.Flush()
+}
+
+// writeConditions writes what was seen of a device.
+func writeConditions(t *tabwriter.Writer, d *apiv1.DeviceHealth) {
+	for i := range d.Conditions {
+		c := &d.Conditions[i]
+		fmt.Fprintf(t, "\n%s %s: %s, since %s, seen last %s\n", healthName(d), c.Reason, c.Text, stamp(c.Since), stamp(c.Last))
+		for _, e := range c.Evidence {
+			fmt.Fprintf(t, "  %s\t%s\t%s\n", stamp(e.Time), e.Source, e.Text)
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// healthName returns a device's name for people.
+func healthName(d *apiv1.DeviceHealth) string {
+	if d.GPU != "" && !strings.Contains(d.ID, "/") { // not a part of one
+		return "GPU " + d.GPU
+	}
+	return d.ID
+}
+
+func healthRows(h *apiv1.Health) [][]string {
+	out := [][]string{{"state", "gpu", "id", "since", "reason", "action", "text"}}
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		since := ""
+		if d.Since != nil {
+			since = stamp(*d.Since)
+		}
+		out = append(out, []string{d.State, d.GPU, d.ID, since, d.Reason, d.Action, d.Text})
+	}
+	return out
+}

@@ -1,0 +1,334 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"warpgauge/pkg/exporter"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/view"
+)
+
+func checkCommand(a *exporter.Program) *cli.Command {
+	return &cli.Command{
+		Name:      "check",
+		Usage:     "Check a counters CSV, and what this machine can supply of it",
+		ArgsUsage: "[FILE]",
+		Description: "Lists all problems of FILE, else of the file that the exporter would use, with their\n" +
+			"places. Then it opens every enabled collector, samples each device, and says which fields\n" +
+			"have no value, and why. Ends with code 1 if the file has errors.\n" +
+			"With --guard, FILE is what a server is to deliver, and what the guard of this node would\n" +
+			"refuse (--remote-limit, --remote-allow) is an error, too. The cost is only measured in\n" +
+			"service.",
+		Flags: []cli.Flag{timeoutFlag(), cmdline.OutputFlag(), &cli.BoolFlag{Name: "guard", Usage: "Check FILE as a list of a server (docs/remote.md)."}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if cmd.Args().Len() > 1 {
+				return fmt.Errorf("check takes one file, not %d", cmd.Args().Len())
+			}
+			form := cmd.String("output")
+			if err := cmdline.CheckOutput(form); err != nil {
+				return err
+			}
+			if cmd.Bool("guard") && cmd.Args().Len() == 0 {
+				return errors.New("--guard: name the FILE that is to be delivered")
+			}
+			return check(ctx, a, cmd.Args().First(), cmd.Bool("guard"), cmd.Duration("timeout"), form)
+		},
+	}
+}
+
+// guard is an extension that refuses some lists of servers.
+type guard interface {
+	// ParseGuarded parses a list as one of a server. refused says what the guard refuses on the devices of a View; its
+	// error says that the list cannot be applied.
+	ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error))
+}
+
+// parse parses a list, and returns what finds its problems on the devices of a View.
+func parse(a *exporter.Program, in *config.Content, files *lists.Files, guarded bool) (*lists.Parsed, func(*view.View) ([]field.Problem, error)) {
+	if guarded {
+		for _, e := range a.Extensions {
+			if g, ok := e.(guard); ok {
+				return g.ParseGuarded(in, files)
+			}
+		}
+	}
+	p := files.Parse(in)
+	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
+}
+
+func check(ctx context.Context, a *exporter.Program, path string, guarded bool, timeout time.Duration, form string) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	files := a.NewFiles(cfg, path, nil)
+	in, err := files.Read(ctx)
+	if err != nil {
+		return err
+	}
+	parsed, problems := parse(a, in, files, guarded)
+	wrong, err := problems(&view.View{})
+	found := newChecked(in.Name, parsed.Fields, wrong)
+	if err != nil && found.Errors == 0 { // no problem of the file explains the error
+		return err
+	}
+	broken := err != nil
+	if !broken {
+		p, err := a.NewPipeline(cfg, parsed.Fields, a.QuietLogger(cfg))
+		if err != nil {
+			return err
+		}
+		p.Owners = nil // nobody asks who uses a device
+		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
+			r, v := p.Settle(ctx, 1, exporter.SettlePatience), p.Engine.Board().Load()
+			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
+				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
+			}
+			found.add(p, r)
+			return nil
+		})
+	}
+	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
+	if err == nil && broken {
+		return cmdline.ErrReported
+	}
+	return err
+}
+
+// checked is the result of check, for scripts.
+type checked struct {
+	File       string         `json:"file"`
+	Fields     int            `json:"fields"`
+	Errors     int            `json:"errors"`
+	Warnings   int            `json:"warnings"`
+	Problems   []problemRow   `json:"problems"`
+	Collectors []collectorRow `json:"collectors"`
+	Devices    []checkedRow   `json:"devices"`
+	// Added has the readings that health adds, by collector.
+	Added map[string][]string `json:"health,omitempty"`
+	// Nowhere are fields that no device of the node is asked for.
+	Nowhere []absentRow `json:"nowhere"`
+}
+
+type problemRow struct {
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+	text     string
+}
+
+type collectorRow struct {
+	Name   string `json:"name"`
+	Up     bool   `json:"up"`
+	Reason string `json:"reason,omitempty"` // why it is not in use
+}
+
+// checkedRow is a device and the fields without a value.
+type checkedRow struct {
+	Collector string      `json:"collector"`
+	Kind      string      `json:"kind"`
+	GPU       string      `json:"gpu,omitempty"`
+	ID        string      `json:"id"`
+	Supplied  int         `json:"supplied"` // fields
+	Asked     int         `json:"asked"`    // fields of the list that such a device can have
+	Absent    []absentRow `json:"absent"`
+}
+
+type absentRow struct {
+	Field  string           `json:"field"`
+	Reason collector.Reason `json:"reason"`
+	Detail string           `json:"detail,omitempty"`
+}
+
+func newChecked(file string, list field.List, problems []field.Problem) *checked {
+	c := &checked{
+		File: file, Fields: len(list.Fields), Problems: []problemRow{}, Collectors: []collectorRow{}, Devices: []checkedRow{}, Nowhere: []absentRow{},
+	}
+	for i := range problems {
+		p := &problems[i]
+		if p.Severity == field.Error {
+			c.Errors++
+		} else {
+			c.Warnings++
+		}
+		c.Problems = append(c.Problems, problemRow{p.Line, p.Column, p.Severity.String(), p.Message, p.Error()})
+	}
+	return c
+}
+
+func (c *checked) add(p *exporter.Pipeline, r exporter.Report) {
+	c.Added = map[string][]string{}
+	for _, s := range p.Engine.Status() {
+		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
+		if added := p.Hidden(s.Name); len(added) > 0 {
+			c.Added[s.Name] = added
+		}
+	}
+	for i := range r.Devices {
+		d := &r.Devices[i]
+		row := checkedRow{Collector: d.Collector, Kind: d.Device.Level.String(), GPU: d.Device.GPU, ID: d.Device.ID, Asked: len(d.Fields), Absent: absentRows(d.Fields)}
+		row.Supplied = row.Asked - len(row.Absent)
+		c.Devices = append(c.Devices, row)
+	}
+	c.Nowhere = absentRows(r.Nowhere)
+}
+
+func absentRows(fields []exporter.ReportField) []absentRow {
+	out := []absentRow{}
+	for i := range fields {
+		if e := fields[i].Absent; e.Reason != "" {
+			out = append(out, absentRow{fields[i].Name, e.Reason, e.Detail})
+		}
+	}
+	return out
+}
+
+func (c *checked) rows() [][]string {
+	out := [][]string{{"line", "column", "severity", "collector", "kind", "gpu", "id", "field", "reason", "detail"}}
+	place := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	for _, p := range c.Problems {
+		out = append(out, []string{place(p.Line), place(p.Column), p.Severity, "", "", "", "", "", "", p.Message})
+	}
+	for _, d := range c.Devices {
+		for _, f := range d.Absent {
+			out = append(out, []string{"", "", "", d.Collector, d.Kind, d.GPU, d.ID, f.Field, string(f.Reason), f.Detail})
+		}
+	}
+	for _, f := range c.Nowhere {
+		out = append(out, []string{"", "", "", "", "", "", "", f.Field, string(f.Reason), f.Detail})
+	}
+	return out
+}
+
+// write prints the findings for people. broken says that devices were not asked.
+func (c *checked) write(w io.Writer, broken bool) error {
+	for _, p := range c.Problems {
+		fmt.Fprintln(w, p.text) //nolint:errcheck // the last one shows
+	}
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, lists.Count(c.Fields, "field"), lists.Count(c.Errors, "error"), lists.Count(c.Warnings, "warning"))
+	if broken || err != nil {
+		return err
+	}
+	if len(c.Collectors) == 0 {
+		fmt.Fprintln(w, "no collector is enabled") //nolint:errcheck // as above
+	}
+	for _, s := range c.Collectors {
+		c.writeCollector(w, s)
+	}
+	if len(c.Devices) == 0 {
+		return nil // and no more to be said of fields
+	}
+	return c.writeAbsent(w)
+}
+
+// writeCollector says how many fields its devices have, by their kinds.
+func (c *checked) writeCollector(w io.Writer, s collectorRow) {
+	type kind struct {
+		name        string
+		n           int
+		least, most int
+		asked       int
+	}
+	var kinds []kind
+	for _, d := range c.Devices {
+		if d.Collector != s.Name {
+			continue
+		}
+		i := slices.IndexFunc(kinds, func(k kind) bool { return k.name == d.Kind })
+		if i < 0 {
+			i, kinds = len(kinds), append(kinds, kind{name: d.Kind, least: d.Supplied})
+		}
+		k := &kinds[i]
+		k.n, k.least, k.most, k.asked = k.n+1, min(k.least, d.Supplied), max(k.most, d.Supplied), max(k.asked, d.Asked)
+	}
+	for _, k := range kinds {
+		supplied := strconv.Itoa(k.most)
+		if k.least < k.most {
+			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
+		}
+		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, lists.Count(k.asked, "field"), lists.Count(k.n, "device"), k.name) //nolint:errcheck // as above
+	}
+	if added := c.Added[s.Name]; len(added) > 0 {
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, lists.Count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
+	}
+	if !s.Up {
+		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above
+	}
+}
+
+// writeAbsent prints a line for each field and reason, with the devices.
+func (c *checked) writeAbsent(w io.Writer) error {
+	type line struct {
+		absentRow
+		kind string
+	}
+	var order []line
+	devices, all := map[line][]string{}, map[string]int{}
+	for i := range c.Devices {
+		d := &c.Devices[i]
+		all[d.Kind]++
+		for _, f := range d.Absent {
+			l := line{f, d.Kind}
+			if devices[l] == nil {
+				order = append(order, l)
+			}
+			devices[l] = append(devices[l], d.name())
+		}
+	}
+	slices.SortStableFunc(order, func(a, b line) int { return cmp.Compare(a.Field, b.Field) })
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	if len(order)+len(c.Nowhere) > 0 {
+		fmt.Fprintln(t, "\nWITHOUT VALUE\tREASON\tDEVICES\tDETAIL")
+	}
+	for _, l := range order {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Field, l.Reason, some(devices[l], all[l.kind], l.kind), l.Detail)
+	}
+	for _, f := range c.Nowhere {
+		fmt.Fprintf(t, "%s\t%s\t-\t%s\n", f.Field, f.Reason, f.Detail)
+	}
+	return t.Flush()
+}
+
+// name is a device as people know it.
+func (d *checkedRow) name() string {
+	if d.Kind == field.GPU.String() && d.GPU != "" {
+		return d.GPU
+	}
+	return d.ID
+}
+
+// mostNamed is how many devices a line names.
+const mostNamed = 8
+
+// some names devices of a node that has n.
+func some(names []string, n int, kind string) string {
+	switch {
+	case len(names) == n:
+		return "every " + kind
+	case len(names) > mostNamed:
+		return fmt.Sprintf("%s %s and %d more", kind, strings.Join(names[:mostNamed], " "), len(names)-mostNamed)
+	}
+	return kind + " " + strings.Join(names, " ")
+}

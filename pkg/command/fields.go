@@ -1,0 +1,192 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"warpgauge/pkg/exporter"
+
+	"github.com/urfave/cli/v3"
+	"go.uber.org/zap"
+
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
+)
+
+func fieldsCommand(a *exporter.Program) *cli.Command {
+	return &cli.Command{
+		Name:      "fields",
+		Usage:     "List the fields that a counters CSV can ask for",
+		ArgsUsage: "[PATTERN...]",
+		Description: "PATTERN is part of an id, name, unit or meaning, in any case; with * it is a whole\n" +
+			"name, and * stands for any text. A field that matches one of several is listed.\n" +
+			"TYPE is the one to give it in the CSV. Ends with code 1 if nothing matches a PATTERN.",
+		Flags: []cli.Flag{cmdline.OutputFlag()},
+		Action: func(_ context.Context, cmd *cli.Command) error {
+			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
+				return err
+			}
+			return listFields(a, cmd.String("output"), cmd.Args().Slice())
+		},
+	}
+}
+
+// fieldRow is a field of the catalogue, for scripts.
+type fieldRow struct {
+	ID         int           `json:"id"`
+	Name       string        `json:"name"`
+	Aliases    []string      `json:"aliases,omitempty"`
+	Type       string        `json:"type,omitempty"` // to give it in the CSV; none: no row can show it
+	Kind       string        `json:"kind"`
+	Level      string        `json:"level"`
+	Unit       string        `json:"unit,omitempty"`
+	Cost       string        `json:"cost"`
+	Of         string        `json:"of,omitempty"` // the field that it is a multiple of
+	Factor     float64       `json:"factor,omitempty"`
+	Windows    []fieldWindow `json:"windows,omitempty"`
+	Collectors []string      `json:"collectors"` // that supply it on some device
+	Help       string        `json:"help"`
+}
+
+// fieldWindow is a field.Window.
+type fieldWindow struct {
+	Library string `json:"library"`
+	Update  string `json:"update,omitempty"` // how often there is a new value
+	Mean    string `json:"mean,omitempty"`   // over which time it is averaged
+	Source  string `json:"source"`
+}
+
+// listFields writes the fields that match one of the patterns, all if there is none.
+func listFields(a *exporter.Program, form string, patterns []string) error {
+	rows := make([]fieldRow, 0, 1024)
+	table, err := a.Vendors(config.Default(), time.Time{}, zap.NewNop())
+	if err != nil {
+		return err
+	}
+	matched := make([]bool, len(patterns))
+	for _, d := range field.All() {
+		wanted := len(patterns) == 0
+		for i, p := range patterns {
+			if matches(d, strings.ToLower(p)) {
+				matched[i], wanted = true, true
+			}
+		}
+		if wanted {
+			rows = append(rows, newFieldRow(d, table))
+		}
+	}
+	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{
+		Table: func(w io.Writer) error { return writeFieldTable(w, rows) },
+		JSON:  map[string]any{"fields": rows}, CSV: fieldCSV(rows),
+	})
+	for i, p := range patterns {
+		if !matched[i] && err == nil {
+			err = fmt.Errorf("no field matches %q%s", p, suggestion(p))
+		}
+	}
+	return err
+}
+
+// suggestion names the field that is most likely meant.
+func suggestion(name string) string {
+	if best, ok := field.Suggest(name); ok {
+		return fmt.Sprintf(" (did you mean %s?)", best)
+	}
+	return ""
+}
+
+// matches reports whether id, name, alias, unit or help of a field contains the
+// pattern, which is in lower case, or a name is of the form that a pattern with * has.
+func matches(d *field.Descriptor, pattern string) bool {
+	names := append([]string{d.Name}, d.Aliases...)
+	if strings.Contains(pattern, "*") {
+		return slices.ContainsFunc(names, func(name string) bool {
+			ok, err := path.Match(pattern, strings.ToLower(name))
+			return err == nil && ok
+		})
+	}
+	all := strings.Join(append(names, strconv.Itoa(int(d.ID)), d.Unit, d.Help), "\n")
+	return strings.Contains(strings.ToLower(all), pattern)
+}
+
+func newFieldRow(d *field.Descriptor, table []exporter.Vendor) fieldRow {
+	r := fieldRow{
+		ID: int(d.ID), Name: d.Name, Aliases: d.Aliases, Kind: d.Kind.String(), Level: d.Level.String(), Unit: d.Unit, Cost: d.Cost.String(),
+		Factor: d.Factor, Collectors: []string{}, Help: d.Help,
+	}
+	if use, ok := d.Use(); ok {
+		r.Type = use.String()
+	}
+	for _, w := range field.Windows(d) {
+		r.Windows = append(r.Windows, fieldWindow{w.Library, w.Update, w.Mean, w.Evidence})
+	}
+	if of, ok := field.ByID(d.Of); ok && d.Factor != 0 {
+		r.Of, d = of.Name, of
+	}
+	for _, v := range table {
+		if v.Supplies(d) {
+			r.Collectors = append(r.Collectors, v.Name)
+		}
+	}
+	return r
+}
+
+func writeFieldTable(w io.Writer, rows []fieldRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tNAME\tTYPE\tUNIT\tLEVEL\tCOST\tCOLLECTORS\tMEANING")
+	for _, r := range rows {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Name, cmp.Or(r.Type, "-"), cmp.Or(r.Unit, "-"), r.Level, r.Cost,
+			cmp.Or(strings.Join(r.Collectors, ","), "-"), r.meaning())
+	}
+	return t.Flush()
+}
+
+// meaning returns the help text, the reading that a multiple is computed from, and the time over which libraries
+// average the value, if it is known.
+func (r *fieldRow) meaning() string {
+	text := r.Help
+	if r.Of != "" {
+		text += fmt.Sprintf(" (%s × %v)", r.Of, r.Factor)
+	}
+	if means := r.means(); means != "" {
+		text += " [averaged: " + means + "]"
+	}
+	return text
+}
+
+func (r *fieldRow) means() string {
+	var out []string
+	for _, w := range r.Windows {
+		if w.Mean != "" {
+			out = append(out, w.Library+" "+w.Mean)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+func fieldCSV(rows []fieldRow) [][]string {
+	out := [][]string{{"id", "name", "aliases", "type", "kind", "level", "unit", "cost", "of", "factor", "averaged", "collectors", "help"}}
+	for _, r := range rows {
+		factor := ""
+		if r.Factor != 0 {
+			factor = strconv.FormatFloat(r.Factor, 'g', -1, 64)
+		}
+		out = append(out, []string{
+			strconv.Itoa(r.ID), r.Name, strings.Join(r.Aliases, " "), r.Type, r.Kind, r.Level, r.Unit, r.Cost, r.Of, factor, r.means(),
+			strings.Join(r.Collectors, " "), r.Help,
+		})
+	}
+	return out
+}

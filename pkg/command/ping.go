@@ -1,0 +1,107 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"warpgauge/pkg/exporter"
+
+	"warpgauge/pkg/cmdline"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/urfave/cli/v3"
+)
+
+const pingPause = 250 * time.Millisecond // between two questions
+
+func pingCommand(a *exporter.Program) *cli.Command {
+	return &cli.Command{
+		Name:  "ping",
+		Usage: "Ask an exporter for /health and /metrics, as a test of an installation",
+		Description: "Asks the exporter of this machine, or the one at --url, until both answer and a device is\n" +
+			"up. Ends with code 1 if that takes longer than --timeout, and says what was wrong.",
+		Flags: append([]cli.Flag{timeoutFlag()}, cmdline.URLFlags()...),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			cfg, err := a.Config()
+			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
+				return err
+			}
+			address := strings.TrimSuffix(cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address)), "/")
+			if !strings.Contains(address, "://") {
+				return fmt.Errorf("--url is %q: write http://HOST:PORT", address)
+			}
+			trust, err := cmdline.Trust(ctx, cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+			defer cancel()
+			tick := time.NewTicker(pingPause)
+			defer tick.Stop()
+			var last error
+			for {
+				text, err := ping(ctx, address, trust)
+				if err == nil {
+					_, err = fmt.Fprintln(a.Out, text)
+					return err
+				}
+				if last == nil || ctx.Err() == nil { // else the error is that the time is over
+					last = err
+				}
+				select {
+				case <-ctx.Done():
+					return fmt.Errorf("after %v: %w", cmd.Duration("timeout"), last)
+				case <-tick.C:
+				}
+			}
+		},
+	}
+}
+
+// ping asks once, and says what the exporter has.
+func ping(ctx context.Context, address string, trust *tls.Config) (string, error) {
+	body, err := cmdline.OpenPage(ctx, address+"/health", nil, trust)
+	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
+		return "", fmt.Errorf("nothing answers (no pod or process there, another port, a network policy): %w", err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask for /health: %w", err)
+	}
+	_ = body.Close() // only the status counts
+	page, err := cmdline.ReadPage(ctx, address+"/metrics", nil, trust)
+	if err != nil {
+		return "", err
+	}
+	if page["warpgauge_build_info"] == nil {
+		return "", errors.New("another program than warpgauge answers")
+	}
+	up, problems := 0, []string{}
+	for _, m := range page["warpgauge_device_state"].GetMetric() {
+		if label(m, "state") == "up" {
+			up++
+		}
+	}
+	for _, m := range page["warpgauge_collector_problem"].GetMetric() {
+		problems = append(problems, label(m, "collector")+" "+label(m, "cause"))
+	}
+	if up == 0 {
+		return "", fmt.Errorf("the exporter answers, and has no device that is up: %s", cmp.Or(strings.Join(problems, ", "), "it has found none"))
+	}
+	return fmt.Sprintf("/health answers; /metrics has %d families, %d devices are up", len(page), up), nil
+}
+
+// label is a label of a series, "" if it has none of that name.
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,197 @@
+package exporter
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/kube"
+	kubelet "warpgauge/pkg/kube/kubetest"
+	"warpgauge/pkg/owner"
+	"warpgauge/pkg/view"
+)
+
+// ownersOf returns what a command line makes, without running it, and which mappings it asks for.
+func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
+	t.Helper()
+	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
+	p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
+	must(t, err)
+	if p.Owners == nil {
+		return nil, nil
+	}
+	for _, h := range p.Owners.Health {
+		asked = append(asked, h.State().Name)
+	}
+	return p.Owners, asked
+}
+
+// Only what the configuration needs is asked for.
+func TestClientsOfAConfiguration(t *testing.T) {
+	f := func(args []string, want ...string) {
+		t.Helper()
+		if _, got := ownersOf(t, args...); !slices.Equal(got, want) {
+			t.Errorf("%q asks %q, want %q", args, got, want)
+		}
+	}
+	f(nil)
+	f([]string{"--kubernetes-virtual-gpus", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid", "--process-values", "--container-runtime-socket=/x"})
+	f([]string{"--hpc-job-mapping-dir=/jobs"}, owner.MappingJobs)
+	f([]string{"-k"}, kube.MappingPodResources)
+	f([]string{"-k", "--kubernetes-enable-pod-labels"}, kube.MappingPodResources, kube.MappingPodMetadata)
+	f([]string{"-k", "--kubernetes-enable-pod-uid"}, kube.MappingPodResources, kube.MappingPodMetadata)
+	f([]string{"-k", "--kubernetes-enable-dra"}, kube.MappingPodResources, kube.MappingResourceSlices)
+	f([]string{"-k", "--kubernetes-virtual-gpus"}, kube.MappingPodResources, kube.MappingPodMetadata, owner.MappingProcesses)
+	f([]string{"-k", "--kubernetes-virtual-gpus", "--process-values=false"}, kube.MappingPodResources)
+	f([]string{"-k", "--process-values", "--container-runtime-socket=/x"}, kube.MappingPodResources, kube.MappingContainerRuntime, owner.MappingProcesses)
+	f([]string{"-k", "--hpc-job-mapping-dir=/jobs", "--kubernetes-enable-dra", "--kubernetes-enable-pod-uid"},
+		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
+}
+
+// A client that ends, for whatever reason, ends nothing else.
+func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		o := &Owners{log: zap.New(core)}
+		run := o.lasting(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- run(ctx) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("the stage has ended with %v", err)
+		default:
+		}
+		if n := logs.FilterMessage("pods has ended, its last answer is kept").Len(); n != 1 {
+			t.Errorf("%d lines of its end, want 1", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// asked counts calls.
+type asked int
+
+// Suspect implements suspect.
+func (a *asked) Suspect() { *a++ }
+
+func TestSuspicion(t *testing.T) {
+	var (
+		board      view.Board
+		lost       []owner.Unmatched
+		users      owner.Usage
+		containers kube.Containers
+		k, r       asked
+	)
+	s := suspicion{
+		kubelet: &k, runtime: &r, board: &board,
+		unknown:    func() []owner.Unmatched { return lost },
+		processes:  func() *owner.Usage { return &users },
+		containers: func() *kube.Containers { return &containers },
+	}
+	f := func(what string, kubelet, runtime asked) {
+		t.Helper()
+		k, r = 0, 0
+		s.check()
+		if k != kubelet || r != runtime {
+			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
+		}
+		k, r = 0, 0
+		s.check()
+		if k != 0 || r != 0 {
+			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
+		}
+	}
+	f("nothing yet", 0, 0)
+	board.Store(&view.View{Version: 1})
+	f("other devices", 1, 0)
+	lost = []owner.Unmatched{{Pod: "a", ID: "GPU-1"}}
+	f("an id that is none", 1, 0)
+	lost = append(lost, owner.Unmatched{Pod: "b", ID: "GPU-2"})
+	f("another", 1, 0)
+	lost = lost[1:]
+	f("one of them was found", 0, 0)
+	users = owner.Usage{Devices: map[string]owner.DeviceUse{"GPU-1": {Users: []owner.User{
+		{PodUID: "u", ContainerID: "c"}, {}, {Job: "7"},
+	}}}}
+	f("a container that is not known", 1, 1)
+	containers = kube.Containers{ByID: map[string]kube.RunningContainer{"c": {Pod: kube.PodName{Name: "a"}}}}
+	f("it is known", 0, 0)
+	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
+	f("another container of the pod", 1, 1)
+
+	s.runtime, s.containers = nil, nil
+	f("no runtime to ask", 1, 0)
+}
+
+func TestOwnPod(t *testing.T) {
+	in := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	f := func(env map[string]string, namespace, name string, want bool) {
+		t.Helper()
+		if got := newOwnPod(func(name string) (string, bool) { v, ok := env[name]; return v, ok }).is(namespace, name); got != want {
+			t.Errorf("with %v pod %s/%s is this one: %v, want %v", env, namespace, name, got, want)
+		}
+	}
+	named := map[string]string{"POD_NAME": "exporter-x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	f(named, "gpu", "exporter-x", true)
+	f(named, "other", "exporter-x", false)
+	f(named, "gpu", "exporter-y", false)
+	f(map[string]string{"POD_NAME": "exporter-x"}, "gpu", "exporter-x", false) // not in a cluster
+	f(in, "gpu", "exporter-x", false)
+	f(in, "gpu", "", false)
+}
+
+// Dumps say who uses what, and why that may not be known.
+func TestDumpOfOwners(t *testing.T) {
+	k := kubelet.Start(t)
+	gpus := []collector.Device{{ID: "GPU-1", UUID: "GPU-1", GPU: "0", Level: field.GPU}}
+	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", gpus[0].UUID))))
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
+	v := &view.View{Sources: []*view.Source{{Devices: gpus}}}
+	o.suspicion.board.Store(v)
+	stop := o.start(t.Context())
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
+	defer cancel()
+	o.wait(ctx)
+	d := o.dump(v)
+	if users := d.Devices[gpus[0].ID]; len(d.Devices) != 1 || len(users) != 1 || users[0] != "pod ml/train-0, container main (nvidia.com/gpu)" {
+		t.Errorf("users %v", d.Devices)
+	}
+	if len(d.Mappings) != 2 || d.Mappings[0].Failing != "" || d.Mappings[0].Name != kube.MappingPodResources || d.Mappings[1].Failing != "no_node_name" || d.Mappings[1].Error == "" {
+		t.Errorf("mappings %+v", d.Mappings)
+	}
+	if (*Owners)(nil).dump(v) != nil {
+		t.Error("owners are dumped although they are off")
+	}
+}
+
+// A server that does not answer is waited for no longer than is allowed.
+func TestWaitHasAnEnd(t *testing.T) {
+	k := kubelet.Start(t)
+	k.On(kubelet.Silence())
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
+	stop := o.start(t.Context())
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	o.wait(ctx)
+	if ctx.Err() == nil || o.complete() {
+		t.Error("it counts as complete although the kubelet is silent")
+	}
+}

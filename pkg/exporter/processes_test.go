@@ -1,0 +1,205 @@
+package exporter
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// processesOn is how many processes each device has, by its id, in the newest rows.
+func processesOn(t *testing.T, v *view.View) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for _, s := range v.Sources {
+		starts, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
+		must(t, err)
+		var row ring.Row
+		if !s.Ring.Latest(&row) {
+			continue
+		}
+		for i, d := range s.Devices {
+			if starts[i] >= 0 {
+				_, out[d.ID] = collector.GetProcesses(nil, row.Cells[starts[i]:][:collector.ProcessWidth])
+			}
+		}
+	}
+	return out
+}
+
+// TestProcessesBesideACollector: they have a board of their own, their devices are
+// told once, no list concerns them, and they go and come with their collector.
+func TestProcessesBesideACollector(t *testing.T) {
+	spec, err := fake.LoadSpec(tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n"))
+	must(t, err)
+	a, cfg := newProgram(t, fake.Options{Spec: spec}, "--kubernetes", "--kubernetes-virtual-gpus", "-c", "100")
+	synctest.Test(t, func(t *testing.T) {
+		all, err := a.Collectors(cfg, zap.NewNop())
+		must(t, err)
+		list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
+		reg := prometheus.NewPedanticRegistry()
+		e := a.NewEngine(cfg, all, list, reg, zap.NewNop())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(t.Context()) }()
+		t.Cleanup(func() { must(t, <-done) })
+		time.Sleep(3 * time.Second)
+
+		there := func(what string, devices, gpu2 int) {
+			t.Helper()
+			on := processesOn(t, e.Processes().Load())
+			if len(on) != devices {
+				t.Errorf("%s: %d devices with processes, want %d", what, len(on), devices)
+			}
+			for _, s := range e.Processes().Load().Sources {
+				if s.Collector != "fake-processes" {
+					t.Errorf("%s: source of %q", what, s.Collector)
+				}
+				if s.Devices[0].GPU == "2" && on[s.Devices[0].ID] != gpu2 {
+					t.Errorf("%s: %d processes on GPU 2, want %d", what, on[s.Devices[0].ID], gpu2)
+				}
+			}
+			if devices > 0 && len(on) > 0 {
+				for _, d := range e.Status()[0].Devices {
+					if _, known := on[d.Device.ID]; d.Device.Level == field.GPU && !known {
+						t.Errorf("%s: device %q is not among those with processes", what, d.Device.ID)
+					}
+				}
+			}
+		}
+		there("running", 8, 2)
+		for _, s := range e.Board().Load().Sources {
+			if s.Collector != "fake" {
+				t.Errorf("a source of %q is on the page's board", s.Collector)
+			}
+		}
+		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(notReady(st)) > 0 {
+			t.Errorf("status: %d collectors, not ready: %v", len(st), notReady(st))
+		}
+		wantSeries(t, reg, map[string]float64{
+			`warpgauge_collector_up{collector="fake"}`:                                     1,
+			`warpgauge_collector_up{collector="fake-processes"}`:                           1,
+			`warpgauge_devices{collector="fake-processes",state="up"}`:                     0,
+			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
+		}, `warpgauge_device_state{collector="fake-processes"`, `warpgauge_sample_age_seconds{collector="fake-processes"`)
+
+		other := parse(t, "DCGM_FI_DEV_POWER_USAGE, gauge, p\n")
+		must(t, e.Reload(t.Context(), other))
+		wantSeries(t, reg, map[string]float64{
+			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,
+			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
+		})
+		must(t, e.Standby(t.Context(), "fake", true))
+		there("while another serves the GPUs", 8, 2)
+		must(t, e.Standby(t.Context(), "fake", false))
+
+		for _, name := range []string{"fake", ""} {
+			must(t, e.Release(t.Context(), name))
+			there("released", 0, 0)
+			if st := e.Status()[0]; st.Cause != session.CauseReleased {
+				t.Errorf("released: %q", st.Cause)
+			}
+			e.Resume(name)
+			time.Sleep(3 * time.Second)
+			there("resumed", 8, 2)
+		}
+	})
+}
+
+// wantSeries compares series, and wants none that begin so.
+func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, none ...string) {
+	t.Helper()
+	families, err := g.Gather()
+	must(t, err)
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+`="`+l.GetValue()+`"`)
+			}
+			slices.Sort(labels)
+			got[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	for name, v := range want {
+		if g, ok := got[name]; !ok || g != v {
+			t.Errorf("%s is %v (there: %v), want %v", name, g, ok, v)
+		}
+	}
+	for name := range got {
+		if slices.ContainsFunc(none, func(begin string) bool { return strings.HasPrefix(name, begin) }) {
+			t.Errorf("there is %s", name)
+		}
+	}
+}
+
+// TestProcessesOfSelectedDevices: --devices counts here, too.
+func TestProcessesOfSelectedDevices(t *testing.T) {
+	a, cfg := newProgram(t, fake.Options{Profile: "dgx-a100-mig"}, "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus")
+	synctest.Test(t, func(t *testing.T) {
+		all, err := a.Collectors(cfg, zap.NewNop())
+		must(t, err)
+		e := a.NewEngine(cfg, all, field.List{}, nil, zap.NewNop())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(t.Context()) }()
+		t.Cleanup(func() { must(t, <-done) })
+		time.Sleep(3 * time.Second)
+		var gpus []string
+		for _, s := range e.Processes().Load().Sources {
+			if _, err := collector.ProcessBlocks(len(s.Devices), s.Columns); err != nil {
+				t.Error(err)
+			}
+			for _, d := range s.Devices {
+				gpus = append(gpus, d.GPU+d.Instance.ID)
+			}
+		}
+		if got := strings.Join(gpus, " "); got != "0 5" {
+			t.Errorf("devices %q, want those of GPUs 0 and 5 without instances", got)
+		}
+	})
+}
+
+// viewer is an extension that shows processes.
+type viewer struct{ Extension }
+
+func (viewer) ViewsProcesses() bool { return true }
+
+// TestProcessesOnlyWhereWanted also finds what a child process is started for.
+func TestProcessesOnlyWhereWanted(t *testing.T) {
+	f := func(want bool, extensions []Extension, args ...string) {
+		t.Helper()
+		a, cfg := newProgram(t, fake.Options{}, args...)
+		a.Extensions = extensions
+		all, err := a.Collectors(cfg, zap.NewNop())
+		must(t, err)
+		if got := all[0].Processes != nil; got != want {
+			t.Errorf("%q: processes are read: %v, want %v", args, got, want)
+		}
+	}
+	f(false, nil)
+	f(false, nil, "--kubernetes")
+	f(false, nil, "--kubernetes-virtual-gpus")
+	f(true, nil, "--kubernetes", "--kubernetes-virtual-gpus")
+	f(true, nil, "--kubernetes", "--process-values=true")
+	f(false, nil, "--kubernetes", "--kubernetes-virtual-gpus", "--process-values=false")
+	f(true, []Extension{viewer{}})
+
+	a, cfg := newProgram(t, fake.Options{})
+	for name, known := range map[string]bool{"fake": true, "fake-processes": true, "nvml": false} {
+		factory, err := a.childFactory(cfg, name, time.Now(), zap.NewNop())
+		if (err == nil) != known || known && factory().Name() != name {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

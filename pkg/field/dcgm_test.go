@@ -1,0 +1,59 @@
+package field
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestDCGMNames compares dcgm.csv with go-dcgm of go.mod: each name that it knows, current, legacy and of DCGM 1.x, is a
+// name of its id, or of what its id is a multiple of, and no other id below the base units of DCGM 4.7 is there.
+func TestDCGMNames(t *testing.T) {
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := regexp.MustCompile(`(?m)^\s*"?(\w+)"?(?::\s*|,)(\d+),?$`) // of a map literal, or of a CSV
+	names, ids := 0, map[ID]bool{}
+	for _, file := range []string{"const_fields.go", "legacy_fields.csv"} {
+		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "dcgm", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range entry.FindAllStringSubmatch(string(text), -1) {
+			id, _ := strconv.Atoi(m[2])
+			names++
+			ids[ID(id)] = true
+			if d, scale, ok := ByName(m[1]); !ok || int(d.ID) != id && scale == 1 {
+				t.Errorf("%q is %v, want %d", m[1], d, id)
+			}
+			if _, ok := ByID(ID(id)); !ok {
+				t.Errorf("id %d (%s) is not in the catalogue", id, m[1])
+			}
+		}
+	}
+	if names < 1000 {
+		t.Errorf("only %d names read", names)
+	}
+	for _, d := range All() {
+		if d.ID < FirstExporter && d.Of == 0 && !ids[d.ID] {
+			t.Errorf("go-dcgm does not know %s (%d)", d.Name, d.ID)
+		}
+	}
+}
+
+func TestReadDCGMRefuses(t *testing.T) {
+	const head = "id,name,renamed,aliases,kind,level,unit,cost,min,max,use,vendor,of,factor,help\n"
+	for _, row := range []string{
+		"x,A,,,int,gpu,,slow,,1,,,,,Help", "3-1,A,,,int,gpu,,slow,,1,,,,,Help", "1,A,,,integer,gpu,,slow,,1,,,,,Help", "1,A,,,int,board,,slow,,1,,,,,Help",
+		"1,A,,,int,gpu,,often,,1,,,,,Help", "1,A,,,int,gpu,,slow,low,1,,,,,Help", "1,A",
+	} {
+		if got, err := readDCGM([]byte(head + row + "\n")); err == nil {
+			t.Errorf("%s: got %+v", row, got)
+		}
+	}
+}
