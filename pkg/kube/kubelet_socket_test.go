@@ -252,7 +252,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("an empty list was believed: %v", got)
 	}
 	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
-	r.Suspect()
+	r.PollSoon()
 	r.owners("ml/a", "ml/b")
 	if got := r.Snapshot().Version; got != before.Version {
 		t.Errorf("version %d, want %d: nothing has changed", got, before.Version)
@@ -266,7 +266,7 @@ func TestRestart(t *testing.T) {
 	kubelet.Restart(train("a", "GPU-1"))
 	r.has("ml/a", "ml/c")
 	eventually.True(t, "the one that has ended is gone", func() bool {
-		r.Suspect()
+		r.PollSoon()
 		return gocmp.Equal([]string{"ml/a"}, names(r.Snapshot()))
 	})
 }
@@ -296,7 +296,7 @@ func TestTheSocketsDirectory(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	r.Suspect()
+	r.PollSoon()
 	r.failing(ReasonAbsent)
 	third := kubetest.At(t, path)
 	third.Set(train("c", "GPU-1"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -94,13 +95,13 @@ func TestTheLastAnswerStays(t *testing.T) {
 	}
 }
 
-func TestSuspectOfTheRuntime(t *testing.T) {
+func TestPollSoon(t *testing.T) {
 	r := startRuntime(t, newSocket(t))
 	c, _, changes := runRuntime(t, r.socket, time.Hour)
 	<-changes
 	r.set(func() { r.containers = []*v1.Container{criContainer(idA, "u", "ns", "pod", "main")} })
 	for range 1000 {
-		c.Suspect()
+		c.PollSoon()
 	}
 	<-changes
 	r.set(func() {
@@ -114,7 +115,7 @@ func TestSuspectOfTheRuntime(t *testing.T) {
 func TestFailuresHaveReasons(t *testing.T) {
 	f := func(what, socket string, most int, reason, says string) {
 		t.Helper()
-		c := NewRuntime(RuntimeOptions{Socket: socket})
+		c := NewRuntime(socket, func() {}, zap.NewNop())
 		c.socket.maxBytes = most
 		defer c.hangUp()
 		_, err := c.list(t.Context())
@@ -241,7 +242,7 @@ func criContainer(id, uid, namespace, pod, name string) *v1.Container {
 func runRuntime(t testing.TB, socket string, period time.Duration, set ...func(*Runtime)) (c *Runtime, health *Health, changes chan struct{}) {
 	t.Helper()
 	changes = make(chan struct{}, 100)
-	c = NewRuntime(RuntimeOptions{Socket: socket, OnChange: func() { changes <- struct{}{} }})
+	c = NewRuntime(socket, func() { changes <- struct{}{} }, zap.NewNop())
 	c.period = period
 	for _, f := range set {
 		f(c)
