@@ -127,13 +127,13 @@ func TestNoRuleOfOurOwn(t *testing.T) {
 	ours, theirs := map[string]bool{}, map[string]bool{}
 	for _, arch := range architectures {
 		for _, r := range healthRules(arch) {
-			for _, id := range r.readings() {
+			for _, id := range r.inputs {
 				if slices.Contains([]field.ID{237, 238, 1216, 1218}, id) {
 					continue // what the limit of replays is made of; what stands in for 1215 and 1217
 				}
 				ours[fmt.Sprintf("%s %s %d", r.watch, r.code, id)] = true
 			}
-			if r.readings() == nil {
+			if r.inputs == nil {
 				ours[r.watch+" "+r.code+" links"] = true
 			}
 		}
