@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -235,27 +234,6 @@ func TestLostWhenBound(t *testing.T) {
 	}
 	if err := sources[1].sample(); !errors.Is(err, collector.ErrDeviceLost) || len(sources[1].Columns()) != 0 {
 		t.Errorf("the lost GPU: %v, %d columns", err, len(sources[1].Columns()))
-	}
-}
-
-// TestOldestDriver: the collector serves the oldest supported driver.
-func TestOldestDriver(t *testing.T) {
-	if nvmltest.OwnProcess(t) {
-		return
-	}
-	n := nvmltest.New(t, nvmltest.Config{Preset: "a100-sxm", GPUs: 1, Driver: "470"})
-	s := openReadings(t, n, tabled()...)[0]
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
-	for name, present := range map[string]bool{
-		"DCGM_FI_DEV_GPU_TEMP": true, "DCGM_FI_DEV_FB_USED": true, "DCGM_FI_DEV_FB_USED_PERCENT": true, "DCGM_FI_DEV_FB_RESERVED": false, "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": true,
-		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": true, "DCGM_FI_DEV_POWER_USAGE_INSTANT": false, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT": true, "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": true,
-		"DCGM_FI_DEV_GPU_TEMP_LIMIT": false, "DCGM_FI_DEV_FABRIC_MANAGER_STATUS": false,
-	} {
-		if v := s.value(name); (v != noColumn) != present || present && math.IsNaN(v) && !strings.Contains(name, "BANDWIDTH") {
-			t.Errorf("%s: %v", name, v)
-		}
 	}
 }
 
