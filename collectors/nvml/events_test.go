@@ -12,7 +12,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -124,9 +123,7 @@ func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 			want.Last[d] = []float64{0}
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", when, diff)
-	}
+	equal(t, want, got, "%s", when)
 }
 
 type byDevice = map[int][]float64
@@ -337,9 +334,7 @@ func TestOpenEvents(t *testing.T) {
 		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 			t.Errorf("%s: got error %v, want %v", tt.name, err, tt.err)
 		}
-		if diff := cmp.Diff(tt.registered, tt.mocked.registered); diff != "" {
-			t.Errorf("%s: registered for (-want +got):\n%s", tt.name, diff)
-		}
+		equal(t, tt.registered, tt.mocked.registered, "%s: registered for", tt.name)
 		if tt.mocked.set.freed != tt.freed {
 			t.Errorf("%s: %d event sets were freed, want %d", tt.name, tt.mocked.set.freed, tt.freed)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
@@ -85,9 +84,7 @@ func TestFacts(t *testing.T) {
 		}
 	}
 	want := map[string][]collector.Label{uuid: board, uuid + "/7": instance}
-	if diff := cmp.Diff(want, describe(t, n)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, describe(t, n), "")
 }
 
 // TestFactsThatAreMissing: what a board does not have is no label.
@@ -107,9 +104,7 @@ func TestFactsThatAreMissing(t *testing.T) {
 		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_NVML_VERSION", "DCGM_FI_CUDA_DRIVER_VERSION", "DCGM_FI_DEV_NAME", "DCGM_FI_DEV_UUID",
 		"DCGM_FI_DEV_MINOR_NUMBER", "DCGM_FI_DEV_CUDA_VISIBLE_DEVICES_STR",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, got, "")
 }
 
 // TestFactsHang: a GPU that hangs then is one that does not answer.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -104,9 +103,7 @@ func TestHealthRules(t *testing.T) {
 		}
 		p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, newStub(values), nil, nil)
 		defer p.close()
-		if diff := cmp.Diff(expected, watches(t, p)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		equal(t, expected, watches(t, p), "%s", name)
 	}
 	f("a healthy board", "MEM", "pass", nil)
 	f("63 pages, of one kind unknown", "MEM", "fail RETIRED_PAGES_LIMIT", map[field.ID]float64{390: 63, 391: blank})
@@ -187,9 +184,7 @@ func TestNoFalseOK(t *testing.T) {
 	defer p.close()
 	f := func(what string, want map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, watches(t, p)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		equal(t, want, watches(t, p), "%s", what)
 	}
 	f("nothing is known", map[string]string{"ALL": "pass"})
 	stub.values[1212] = 0

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func answers(status int) func() (int, bool) { return func() (int, bool) { return status, true } }
@@ -36,14 +34,10 @@ func TestPeers(t *testing.T) {
 		})
 		defer p.close()
 		want := map[string]float64{"0 OK": 0, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
-		if diff := cmp.Diff(want, p2p(t, p)); diff != "" {
-			t.Errorf("status of peers (-want +got):\n%s", diff)
-		}
+		equal(t, want, p2p(t, p), "status of peers")
 		status = 4
 		want = map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
-		if diff := cmp.Diff(want, p2p(t, p)); diff != "" {
-			t.Errorf("status of peers after a change (-want +got):\n%s", diff)
-		}
+		equal(t, want, p2p(t, p), "status of peers after a change")
 		if c := p.calls()[0]; c.Count != 8 {
 			t.Errorf("%d calls are counted, want 8", c.Count)
 		}
@@ -61,9 +55,7 @@ func TestPeersHang(t *testing.T) {
 		})
 		for i := range 3 {
 			start := time.Now()
-			if diff := cmp.Diff(map[string]float64{"1 OK": 0, "3 OK": 0}, p2p(t, p)); diff != "" {
-				t.Errorf("while a peer hangs (-want +got):\n%s", diff)
-			}
+			equal(t, map[string]float64{"1 OK": 0, "3 OK": 0}, p2p(t, p), "while a peer hangs")
 			if took := time.Since(start); took > peersPatience || i > 0 && took > 0 {
 				t.Errorf("sample %d took %v", i, took)
 			}
@@ -73,9 +65,7 @@ func TestPeersHang(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		if diff := cmp.Diff(map[string]float64{"1 OK": 0, "2 OK": 0, "3 OK": 0}, p2p(t, p)); diff != "" {
-			t.Errorf("when no peer hangs any more (-want +got):\n%s", diff)
-		}
+		equal(t, map[string]float64{"1 OK": 0, "2 OK": 0, "3 OK": 0}, p2p(t, p), "when no peer hangs any more")
 		p.close()
 	})
 }

@@ -87,9 +87,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatalf("%d sources, want 2", len(s))
 	}
 	for i, r := range s {
-		if diff := cmp.Diff([]collector.Device{h100(i)}, r.Devices()); diff != "" {
-			t.Errorf("devices as the other collectors have them (-want +got):\n%s", diff)
-		}
+		equal(t, []collector.Device{h100(i)}, r.Devices(), "devices as the other collectors have them")
 	}
 	const both = collector.ProcessCompute | collector.ProcessGraphics
 	s[0].sample(t)

@@ -21,9 +21,7 @@ import (
 func TestInstances(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"3g.40gb", "1g.10gb"}}})
 	s := openReadings(t, n, "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL")[0]
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.sample())
 	if got := len(s.Devices()); got != 3 {
 		t.Fatalf("%d devices, want 3", got)
 	}
@@ -119,21 +117,15 @@ func TestAllocations(t *testing.T) {
 	if len(s.Columns()) < 300 {
 		t.Errorf("only %d columns", len(s.Columns()))
 	}
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.sample())
 	n.ResetCalls()
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.sample())
 	calls := 0
 	for _, c := range n.AllCalls() {
 		calls += int(c)
 	}
 	if got := testing.AllocsPerRun(100, func() {
-		if err := s.Sample(s.row, s.due); err != nil {
-			t.Error(err)
-		}
+		must(t, s.Sample(s.row, s.due))
 	}); got > 3*float64(calls) {
 		t.Errorf("%v allocations a sample of %d columns in %d calls", got, len(s.Columns()), calls)
 	}
@@ -167,9 +159,7 @@ func TestThroughput(t *testing.T) {
 	}
 	release()
 	eventually.True(t, "the next measurement", func() bool {
-		if err := s.sample(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.sample())
 		return s.value("DCGM_FI_DEV_PCIE_TX_THROUGHPUT") == 2000
 	})
 	calls := s.Source.(collector.CallMeter).Calls()
@@ -229,9 +219,7 @@ func TestLostWhenBound(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	n.Return(1, "nvmlDeviceGetTemperature", "GPU_IS_LOST")
 	sources := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP")
-	if err := sources[0].sample(); err != nil {
-		t.Error(err)
-	}
+	must(t, sources[0].sample())
 	if err := sources[1].sample(); !errors.Is(err, collector.ErrDeviceLost) || len(sources[1].Columns()) != 0 {
 		t.Errorf("the lost GPU: %v, %d columns", err, len(sources[1].Columns()))
 	}
