@@ -48,7 +48,7 @@ type gpmPart struct {
 	scales  []gpmScale // by column
 	groups  []*gpmGroup
 	samples []nvml.GpmSample // of groups
-	watch   *migWatch
+	changed func() bool      // whether the GPU has another MIG layout
 	why     *reasons
 	log     *zap.Logger
 	now     func() time.Time
@@ -127,7 +127,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		if code != g.state {
 			p.logState(g.gpmSubject, code)
 		}
-		if code != nvml.SUCCESS && g.mig && p.watch.changed() {
+		if code != nvml.SUCCESS && g.mig && p.changed() {
 			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
 		}
 	}
@@ -220,7 +220,7 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *r
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	p := &gpmPart{
-		api: l.api, why: why, log: why.log, now: time.Now, watch: newMIGWatch(l, g),
+		api: l.api, why: why, log: why.log, now: time.Now, changed: func() bool { return l.migChanged(g) },
 		takes: collector.Meter{Call: "nvmlGpmSampleGet"}, reads: collector.Meter{Call: "nvmlGpmMetricsGet"},
 	}
 	e, err := withoutGPM(l, g), error(nil)

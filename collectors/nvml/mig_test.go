@@ -206,10 +206,10 @@ func TestMIGPart(t *testing.T) {
 func TestLayoutUnknown(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb"}}})
 	d := discoveryOn(t, n)
-	w := newMIGWatch(d.lib, d.mustFind(t)[0])
+	g := d.mustFind(t)[0]
 	for _, f := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"} {
 		n.Return(0, f, "UNKNOWN")
-		if w.changed() {
+		if d.lib.migChanged(g) {
 			t.Errorf("%s fails: taken for a change", f)
 		}
 		n.Clear(0)

@@ -29,8 +29,8 @@ func p2p(t *testing.T, p part) map[string]float64 {
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := 0
-		p := newPeersPart([]peer{
-			{0, func() (int, bool) { return status, true }}, {2, answers(3)}, {3, answers(5)}, {7, func() (int, bool) { return 0, false }},
+		p := newPeersPart([]*peer{
+			{index: 0, call: func() (int, bool) { return status, true }}, {index: 2, call: answers(3)}, {index: 3, call: answers(5)}, {index: 7, call: func() (int, bool) { return 0, false }},
 		})
 		defer p.close()
 		want := map[string]float64{"0 OK": 0, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
@@ -50,8 +50,8 @@ func TestPeersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var asked atomic.Int64
-		p := newPeersPart([]peer{
-			{1, answers(0)}, {2, func() (int, bool) { asked.Add(1); <-release; return 0, true }}, {3, answers(0)},
+		p := newPeersPart([]*peer{
+			{index: 1, call: answers(0)}, {index: 2, call: func() (int, bool) { asked.Add(1); <-release; return 0, true }}, {index: 3, call: answers(0)},
 		})
 		for i := range 3 {
 			start := time.Now()
