@@ -106,7 +106,5 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 
 // judge judges devices by the recorded readings alone.
 func judge(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot {
-	return health.Once(health.Options{
-		View: func() *view.View { return v }, Status: func() []session.CollectorStatus { return status }, Rules: health.Table(), Logger: zap.NewNop(),
-	}, at)
+	return health.Once(v, status, health.Table(), at)
 }

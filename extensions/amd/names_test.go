@@ -27,7 +27,7 @@ func documented(t *testing.T) map[string][2]string {
 }
 
 // Every documented name is served, by readings that there are and with the unit and the labels
-// that it has there, or absent with a reason; and there is no other.
+// that it has there, or absent with a reason; there is no other, and none is a name of ours.
 func TestAMDDocumented(t *testing.T) {
 	want := documented(t)
 	seen := map[string]bool{}
@@ -43,6 +43,11 @@ func TestAMDDocumented(t *testing.T) {
 			t.Errorf("%s is not documented, or there twice", n.Field)
 		}
 		seen[n.Field] = true
+		for _, prefix := range []string{"", "amd_"} {
+			if _, _, taken := field.ByName(n.Name(prefix)); taken {
+				t.Errorf("%s is a name of ours", n.Name(prefix))
+			}
+		}
 		if n.Help == "" || (n.Absent == "") != (len(n.Sources) > 0 || n.Field == Nodes || n.Field == Health) {
 			t.Errorf("%s: no help, or neither source nor reason: %+v", n.Field, n)
 		}
@@ -89,17 +94,6 @@ func unitTimes(unit string, scale float64) string {
 		return "?"
 	}
 	return out
-}
-
-// No name of AMD's, with the prefix of its examples or none, is one of ours.
-func TestAMDCollisions(t *testing.T) {
-	for _, prefix := range []string{"", "amd_"} {
-		for _, n := range Metrics() {
-			if _, _, taken := field.ByName(n.Name(prefix)); taken {
-				t.Errorf("%s is a name of ours", n.Name(prefix))
-			}
-		}
-	}
 }
 
 func TestNewNames(t *testing.T) {

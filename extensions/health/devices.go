@@ -50,7 +50,7 @@ func (w *Watch) updateDevice(c *session.CollectorStatus, d *session.DeviceStatus
 		}
 	}
 	rank := 1
-	if w.supplies[supplied{c.Name, d.Device.ID}] {
+	if w.supplies[d.Device.ID] == c.Name {
 		rank += 2
 	}
 	if d.State == session.Up {

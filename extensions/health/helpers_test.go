@@ -12,6 +12,7 @@ import (
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -58,7 +59,9 @@ func (n *node) restart(o Options) {
 	if o.Rules == nil {
 		o.Rules = Table()
 	}
-	o.View, o.Status = func() *view.View { return &n.view }, func() []session.CollectorStatus { return n.status }
+	board := &view.Board{}
+	board.Store(&n.view)
+	o.Rows, o.Status = rows.New(board, nil), func() []session.CollectorStatus { return n.status }
 	o.Events = new(events.Bus)
 	n.events = o.Events.Subscribe(4096, events.Health)
 	if o.Logger == nil {

@@ -1,3 +1,4 @@
+// Package health judges each device by a table of rules (rules.go) and keeps a verdict on it.
 package health
 
 import (
@@ -5,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,18 +27,34 @@ const (
 	interval     = time.Second // in which devices are judged
 	refreshEvery = time.Minute // in which it is published that a condition was seen again
 	maxDevices   = 4096
-	// maxObservations is how many wait for the next time; of more, the newest are dropped.
+	// maxObservations is how many wait for the next judgement; of more, the newest are dropped.
 	maxObservations = 1024
 )
 
-// Options of New. Status is needed, and either Rows or View.
+// Observation is a report about a device that comes from no reading: an XID in the kernel
+// log, a board that no driver serves, a rate that is out of line.
+type Observation struct {
+	// Reason is the name of a rule, without the code: "xid", "missing", "sxid_fatal"; or
+	// ReasonReset. What no rule has is left out.
+	Reason   string
+	Code     int    // of an XID; 0: none
+	Device   string // collector.Device.ID; "": found by PCIBusID
+	PCIBusID string // in any usual form
+	Time     time.Time
+	Source   string
+	Text     string
+	Over     bool // it no longer holds; for rules that end by being told so
+}
+
+// ReasonReset is the Reason of an Observation that a device was reset.
+const ReasonReset = "reset"
+
+// Options of New. Rows and Status are needed.
 type Options struct {
-	Rows   *rows.Reader                     // whose rows are judged
-	View   func() *view.View                // whose rows are judged if there is no Reader
-	Status func() []session.CollectorStatus // in order of priority
-	Rules  Rules
-	// Derived supplies the readings of early signs. nil: they are not judged.
-	Derived Derived
+	Rows    *rows.Reader                     // whose rows are judged
+	Status  func() []session.CollectorStatus // in order of priority
+	Rules   Rules
+	Derived Derived        // readings of early signs. nil: they are not judged
 	Board   *verdict.Board // where verdicts are published; nil: a board of the Watch's own
 	// Events has the XIDs that are judged, and gets each verdict with another state or reason.
 	// nil: there are none.
@@ -53,49 +71,43 @@ type Options struct {
 // Watch judges devices. Run does the work; Board, Observe and those of prometheus.Collector
 // can be called by any goroutine.
 type Watch struct {
-	o     Options
-	log   *zap.Logger
-	board *verdict.Board
-	xids  *events.Subscription // nil: none
-
-	mu       sync.Mutex
-	observed []Observation // since the last time
-	dropped  uint64
+	o        Options
+	log      *zap.Logger
+	board    *verdict.Board
+	xids     *events.Subscription // nil: none
+	observed chan Observation
+	dropped  atomic.Uint64 // Observations
 
 	rowsMu      sync.Mutex // guards what follows; its holder only computes
 	rebound     bool       // there is another View since the last judgement
 	sources     []*sourceRules
-	supplied    map[supplied]bool // what sources have devices; replaced, never changed
+	suppliers   map[string]string // collectors by the device that they supply; replaced, never changed
 	evaluations map[evaluationKey]*evaluation
 
 	// Of the goroutine of Run.
-	lostXIDs  uint64            // that found the queue of xids full
+	lost      uint64            // XIDs and Observations that were dropped, as last logged
 	regrouped bool              // there are other devices since the last judgement
-	supplies  map[supplied]bool // supplied, at the last reading
+	supplies  map[string]string // suppliers, at the last reading
 	devices   []*tracked
 	byID      map[string]*tracked
 	byPCI     map[pci.Address]*tracked // boards
 	order     map[string]int           // of rules, by name
 	round     uint64
-	applying  []Observation
 	refresh   time.Time // when it was last published that conditions were seen again
 	unsaved   bool
 }
 
-// supplied is a device of a collector.
-type supplied struct{ collector, device string }
-
 // New returns a Watch that does not run yet. It panics if a rule is there twice.
 func New(o Options) *Watch {
-	w := &Watch{o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{}, evaluations: map[evaluationKey]*evaluation{}}
+	w := &Watch{
+		o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
+		evaluations: map[evaluationKey]*evaluation{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
+	}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
 			panic("health: two rules " + o.Rules[i].Name)
 		}
 		w.order[o.Rules[i].Name] = i
-	}
-	if w.o.Rows == nil {
-		w.o.Rows = rows.New(nil, nil)
 	}
 	w.o.Rows.Follow(w)
 	if o.Events != nil {
@@ -107,20 +119,19 @@ func New(o Options) *Watch {
 // Board is where verdicts are published.
 func (w *Watch) Board() *verdict.Board { return w.board }
 
-// Observe takes what a witness says. It waits for nothing but other callers.
+// Observe takes what a witness says. It waits for nothing.
 func (w *Watch) Observe(o Observation) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.observed) == maxObservations {
-		w.dropped++
-		return
+	select {
+	case w.observed <- o:
+	default:
+		w.dropped.Add(1)
 	}
-	w.observed = append(w.observed, o)
 }
 
-// Once judges by the present rows and states alone.
-func Once(o Options, now time.Time) *verdict.Snapshot {
-	w := New(o)
+// Once judges by the rows and states of one time alone.
+func Once(v *view.View, status []session.CollectorStatus, rules Rules, now time.Time) *verdict.Snapshot {
+	w := New(Options{Rows: rows.New(nil, nil), Status: func() []session.CollectorStatus { return status }, Rules: rules, Logger: zap.NewNop()})
+	w.o.Rows.Read(v, now)
 	w.Sync(now)
 	return w.board.Load()
 }
@@ -153,7 +164,10 @@ func (w *Watch) Run(ctx context.Context) error {
 // Sync judges and publishes changed verdicts. One goroutine at a time calls it:
 // Run, or in its place one that has a clock of its own.
 func (w *Watch) Sync(now time.Time) {
-	w.readRows(now)
+	w.o.Rows.Sync(now)
+	w.rowsMu.Lock()
+	w.supplies = w.suppliers
+	w.rowsMu.Unlock()
 	w.round++
 	w.updateDevices(w.o.Status(), now)
 	w.judgeRows(now)
@@ -171,11 +185,13 @@ func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	w.rowsMu.Lock()
 	defer w.rowsMu.Unlock()
 	w.rebound = true
-	w.sources, w.supplied = make([]*sourceRules, len(sources)), map[supplied]bool{}
+	w.sources, w.suppliers = make([]*sourceRules, len(sources)), map[string]string{}
 	for i := range sources {
 		s := &sources[i]
 		for j := range s.Devices {
-			w.supplied[supplied{s.Collector, s.Devices[j].ID}] = true
+			if s.Supplies[j] {
+				w.suppliers[s.Devices[j].ID] = s.Collector
+			}
 		}
 		w.sources[i] = w.bindRules(s, now)
 	}
@@ -212,18 +228,6 @@ func (w *Watch) judgeRows(now time.Time) {
 	}
 }
 
-// readRows has the rows read that are new.
-func (w *Watch) readRows(now time.Time) {
-	if w.o.View != nil {
-		w.o.Rows.Read(w.o.View(), now)
-	} else {
-		w.o.Rows.Sync(now)
-	}
-	w.rowsMu.Lock()
-	defer w.rowsMu.Unlock()
-	w.supplies = w.supplied
-}
-
 // advance brings a condition that no reading decides to now.
 func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	switch {
@@ -234,37 +238,28 @@ func (w *Watch) advance(t *tracked, c *condition, now time.Time) {
 	}
 }
 
-// observeXIDs observes the XIDs that wait on the bus.
-func (w *Watch) observeXIDs() {
-	for w.xids != nil {
+// applyObservations applies what was observed, and the XIDs that wait on the bus.
+func (w *Watch) applyObservations(now time.Time) {
+	dropped := w.dropped.Load()
+	var xids <-chan events.Event
+	if w.xids != nil {
+		xids = w.xids.C
+		dropped += w.xids.Dropped()
+	}
+	if dropped > w.lost {
+		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped-w.lost))
+		w.lost = dropped
+	}
+	for {
 		select {
-		case e := <-w.xids.C:
-			w.Observe(Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence})
+		case e := <-xids:
+			w.applyObservation(&Observation{Reason: "xid", Code: e.Code, Device: e.Device.ID, PCIBusID: e.Device.PCIBusID, Time: e.Time, Source: e.Source, Text: e.Evidence}, now)
+		case o := <-w.observed:
+			w.applyObservation(&o, now)
 		default:
-			w.mu.Lock()
-			w.dropped += w.xids.Dropped() - w.lostXIDs
-			w.mu.Unlock()
-			w.lostXIDs = w.xids.Dropped()
 			return
 		}
 	}
-}
-
-// applyObservations applies what was observed.
-func (w *Watch) applyObservations(now time.Time) {
-	w.observeXIDs()
-	w.mu.Lock()
-	w.applying, w.observed = w.observed, w.applying[:0]
-	dropped := w.dropped
-	w.dropped = 0
-	w.mu.Unlock()
-	if dropped > 0 {
-		w.log.Warn("too many observations at a time: some are left out", zap.Uint64("left_out", dropped))
-	}
-	for i := range w.applying {
-		w.applyObservation(&w.applying[i], now)
-	}
-	clear(w.applying)
 }
 
 // applyObservation applies one Observation.

@@ -56,19 +56,20 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
 		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
 	}
-	o := signs.Options{Rows: c.Rows, Engine: c.Engine, Registerer: c.Registry}
+	o := signs.Options{Rows: c.Rows, Engine: c.Engine}
 	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
 		o.Owners = c.Owners
 	}
+	early := signs.New(o)
 	w := health.New(health.Options{
-		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: signs.New(o), Board: c.Verdicts,
+		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
 		Directory: directory, BootID: health.BootID(),
 		Scope:  cfg.GPUs.String() + " " + cfg.Switches.String() + " " + cfg.CPUs.String(),
 		Events: c.Events, Logger: c.Log,
 	})
 	host := newHostEvents(&e.Settings, c, w, directory)
 	e.parts = parts{w, host}
-	c.Registry.MustRegister(w)
+	c.Registry.MustRegister(w, early)
 	c.Events.Gate = host
 
 	stages := append([]exporter.Stage{stage("health", w.Run)}, host.stages()...)

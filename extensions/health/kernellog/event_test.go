@@ -5,14 +5,11 @@ import (
 	"fmt"
 	"os"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
-
-	"warpgauge/extensions/health/pci"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/golden.txt")
@@ -95,12 +92,12 @@ func TestCorpus(t *testing.T) {
 }
 
 // TestHostileLines: what programs can put into a line that the driver writes, and what is no line
-// of the driver.
+// of the driver. A line that names no device has the device that the kernel says.
 func TestHostileLines(t *testing.T) {
-	f := func(line, want string) {
+	f := func(line, want string, device ...string) {
 		t.Helper()
 		var p parser
-		e, ok := p.parse(line, "")
+		e, ok := p.parse(line, strings.Join(device, ""))
 		got := "-"
 		if ok {
 			got = e.String()
@@ -110,6 +107,7 @@ func TestHostileLines(t *testing.T) {
 		}
 	}
 	f("NVRM: Xid (PCI:0000:01:00): 13, pid=1, name=a, b): 79, GPU has fallen off the bus", "xid address=00000000:01:00.0 code=13 pid=1 process=a")
+	f("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", "amdgpu_ring_timeout address=00000000:2D:00.0", "+pci:0000:2d:00.0")
 	f("NVRM: Xid (PCI:0000:01:00): 0, none", "-")
 	f("NVRM: Xid (PCI:0000:01:00): 99999999999999999999, x", "xid address=00000000:01:00.0 code=999999999")
 	f("NVRM: Xid (PCI:0000:zz:00): 79, x", "-")
@@ -122,15 +120,6 @@ func TestHostileLines(t *testing.T) {
 	f("amdgpu: 0 uncorrectable hardware errors detected in umc block", "-")
 	f("amdgpu 0000:0b:00.0: 1048560 uncorrectable hardware errors detected in umc block", "-") // of a GPU that sleeps
 	f("NVRM: Xid (PCI:0000:01:00): 43, pid=7, name="+strings.Repeat("ü", 200)+", Ch 1", "xid address=00000000:01:00.0 code=43 pid=7 process="+strings.Repeat("ü", 32)+" channel=1")
-}
-
-// TestDevice: a line that names no device has the one that the kernel says.
-func TestDevice(t *testing.T) {
-	var p parser
-	e, ok := p.parse("[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, signaled seq=1, emitted seq=2", "+pci:0000:2d:00.0")
-	if want := (pci.Address{Bus: 0x2d}); !ok || e.Address != want {
-		t.Errorf("address %v, %v, want %v", e.Address, ok, want)
-	}
 }
 
 func FuzzParse(f *testing.F) {
@@ -157,49 +146,6 @@ func FuzzParse(f *testing.F) {
 			if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' }) {
 				t.Errorf("%q has the text %q", line, text)
 			}
-		}
-	})
-}
-
-// BenchmarkLines reads a log of which one line in a thousand is of interest: this package, and a
-// regular expression on each line.
-func BenchmarkLines(b *testing.B) {
-	const plain = "4,%d,5140900123,-;docker0: port 3(veth1a2b3c4) entered forwarding state after 15 seconds, and so on"
-	var lines [][]byte
-	for i := range 1000 {
-		lines = append(lines, fmt.Appendf(nil, plain, i))
-	}
-	lines[500] = []byte("3,500,5140900900,-;NVRM: Xid (PCI:0000:43:00): 31, pid=1797828, name=pt_main_thread, Ch 00000008, intr 10000000. MMU Fault: ENGINE GRAPHICS")
-	rate := func(b *testing.B) {
-		b.ReportMetric(float64(len(lines)*b.N)/b.Elapsed().Seconds(), "lines/s")
-	}
-	b.Run("kernellog", func(b *testing.B) {
-		n := 0
-		l := newTestLog("", "", func(Event) { n++ })
-		for b.Loop() {
-			l.last = -1
-			for _, line := range lines {
-				l.line(line)
-			}
-		}
-		rate(b)
-		if n != b.N {
-			b.Errorf("%d events of %d", n, b.N)
-		}
-	})
-	b.Run("regexp", func(b *testing.B) {
-		re := regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+),(?: pid=([^,]+),)?(?: name=([^,]+),)?|SXid.*?: (\d+),|fallen off the bus|severity=(\w+)`)
-		n := 0
-		for b.Loop() {
-			for _, line := range lines {
-				if re.FindSubmatch(line) != nil {
-					n++
-				}
-			}
-		}
-		rate(b)
-		if n != b.N {
-			b.Errorf("%d events of %d", n, b.N)
 		}
 	})
 }

@@ -147,6 +147,11 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%d warnings of damaged state, want 1", n)
 		}
 		r.end()
+
+		r.state = ""
+		r.start()
+		r.want("what was there before, without a directory")
+		r.end()
 	})
 }
 
@@ -167,20 +172,6 @@ func TestStateAtEveryByte(t *testing.T) {
 			r.end()
 		}
 		r.want("restarts with a part of the state")
-	})
-}
-
-// TestWithoutDirectory: nothing is kept, and what was there before is skipped.
-func TestWithoutDirectory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.state = ""
-		r.write(xidRecord(1, 1))
-		for range 2 {
-			r.start()
-			r.want("what was there before")
-			r.end()
-		}
 	})
 }
 

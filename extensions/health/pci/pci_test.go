@@ -320,16 +320,3 @@ func TestExpected(t *testing.T) {
 		n.want("nothing is served at all", 3*time.Minute, "basis=flag 8")
 	})
 }
-
-// BenchmarkScan is a scan of a node with 300 devices.
-func BenchmarkScan(b *testing.B) {
-	m := newMachine(b)
-	for i := range 300 {
-		m.add(fmt.Sprintf("pci0001:00/0001:%02x:%02x.0", i/32, i%32), "8086", "060400", "pcieport")
-	}
-	for b.Loop() {
-		if _, err := NewBus(m.root).Boards(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

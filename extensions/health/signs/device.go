@@ -17,14 +17,15 @@ type device struct {
 	divided bool    // there are instances of it
 	bound   int64   // when it was on the board last, Unix ns
 	sampled int64   // stamp of the newest row
+	since   int64   // how long that row stands for, ns
 	every   int64   // how often something of it is read, ns
 
-	counters map[counterKey]*float64 // their last values; NaN: not read yet
-	values   [rules.DerivedReadings]float64
+	last   map[cell]*float64 // values; NaN: not read yet
+	values [rules.DerivedReadings]float64
 
 	corrected hour
 	bucket    bucket
-	low, none float64 // banks with few spare rows, and without; -1: not known
+	low       float64 // banks with few spare rows; NaN: not known
 	links     links   // of a link, or of all links of a GPU together
 	throttled [field.ClockReasons]hour
 	slowed    hour // by at least one of rules.ThrottlingReasons
@@ -34,25 +35,92 @@ type device struct {
 	calls     calls // of the source whose first device this is
 }
 
-// counterKey names a counter of a device.
-type counterKey struct {
+// cell names a reading of a device.
+type cell struct {
 	field  field.ID
 	labels string
 }
 
 func newDevice() *device {
-	d := &device{counters: make(map[counterKey]*float64), low: -1, none: -1, deviation: noDeviation}
+	d := &device{last: make(map[cell]*float64), low: math.NaN(), deviation: noDeviation}
 	for i := range d.values {
 		d.values[i] = math.NaN()
 	}
 	return d
 }
 
-func (d *device) isLink() bool { return d.Level == field.Link }
-
 // fresh reports whether something of the device was read lately.
 func (d *device) fresh(now int64) bool {
-	return d.sampled > 0 && now-d.sampled <= max(int64(fresh), 3*d.every)
+	return d.sampled > 0 && now-d.sampled <= max(fresh, 3*d.every)
+}
+
+// use takes a value of a device, and the one before; NaN: there was none.
+type use func(d *device, v, last float64)
+
+// uses tells what readings are for.
+var uses = map[field.ID]use{
+	field.CorrectedErrors: countCorrected, field.CorrectedErrorsLife: countCorrected,
+	field.SpareRowsLow:      func(d *device, v, _ float64) { d.low = v },
+	field.SpareRowsNone:     func(d *device, v, _ float64) { d.values[rules.BanksWithoutSpareRow] = v },
+	field.ClockEventReasons: addReasons,
+
+	// Of links.
+	field.PerLinkFlitErrors: linkErrors(linkCRC), field.PerLinkDataErrors: linkErrors(linkCRC),
+	field.PerLinkReplays: linkErrors(linkOther), field.PerLinkRecoveries: linkErrors(linkRecovery),
+	field.NVLinkErrors: linkErrors(linkOther), field.NVLinkRecoveryEvents: linkErrors(linkRecovery), field.NVLinkBER: linkRate,
+	// Of all links of a GPU.
+	field.NVLinksFlitErrors: linkErrors(linkCRC), field.NVLinksDataErrors: linkErrors(linkCRC),
+	field.NVLinksReplays: linkErrors(linkOther), field.NVLinksRecoveries: linkErrors(linkRecovery),
+	field.NVLinks5Errors: linkErrors(linkOther), field.NVLinks5EffectiveErrors: linkErrors(linkOther),
+	field.NVLinks5Recoveries: linkErrors(linkRecovery), field.NVLinks5EffectiveBER: linkRate,
+
+	field.SMClock: meanOf(meanClock), field.PowerUsage: meanOf(meanPower), field.GPUTemperature: meanOf(meanTemperature),
+	field.GPUUtilization: meanOf(meanBusy), field.EngineActive: meanOf(meanEngine), field.SMActive: meanOf(meanSM), field.TensorActive: meanOf(meanTensor),
+}
+
+// linkKindsRead are the values of label kind that count: other errors are corrected, or of the
+// other end.
+var linkKindsRead = []string{"", "malformed_packet", "buffer_overrun", "receive", "integrity", "effective"}
+
+// countCorrected counts by how much a counter has grown. One that went back was reset, as by a
+// driver that was loaded again.
+func countCorrected(d *device, v, last float64) {
+	d.corrected.add(d.sampled, v-last)
+	d.bucket.add(v-last, d.sampled)
+}
+
+func linkErrors(kind int) use {
+	return func(d *device, v, last float64) {
+		d.links.known = true
+		d.links.of[kind].add(d.sampled, v-last)
+	}
+}
+
+func linkRate(d *device, v, _ float64) { d.links.known, d.links.ber = true, v }
+
+func meanOf(of int) use {
+	return func(d *device, v, _ float64) { d.means.add(of, v, d.sampled, d.since) }
+}
+
+// throttling are the reasons that are shown: those that are faults if they last, and the
+// power limit and the clocks of a group, at which a busy GPU may always run.
+const throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
+
+// addReasons adds the time that a row stands for to that of its clock event reasons.
+func addReasons(d *device, v, _ float64) {
+	if v >= 1<<32 {
+		return
+	}
+	bits, seconds := uint64(v), time.Duration(d.since).Seconds()
+	for i := range d.throttled {
+		if bits&throttling>>i&1 == 1 {
+			d.throttled[i].add(d.sampled, seconds)
+		}
+	}
+	if bits&rules.ThrottlingReasons == 0 {
+		seconds = 0
+	}
+	d.slowed.add(d.sampled, seconds)
 }
 
 // derive brings the readings that follow from the device's own rows up to date.
@@ -60,14 +128,12 @@ func (d *device) derive(now int64) {
 	for i := range d.throttled {
 		d.throttled[i].advance(now)
 	}
-	if d.corrected.used {
+	if d.corrected.used() {
 		d.corrected.advance(now)
-		d.values[rules.CorrectedErrorLevel] = d.bucket.read(now)
+		d.bucket.add(0, now)
+		d.values[rules.CorrectedErrorLevel] = d.bucket.level
 	}
-	if d.none >= 0 {
-		d.values[rules.BanksWithoutSpareRow] = d.none
-	}
-	if d.slowed.used {
+	if d.slowed.used() {
 		d.slowed.advance(now)
 		d.values[rules.ThrottledTime] = d.slowed.total
 	}
@@ -76,26 +142,38 @@ func (d *device) derive(now int64) {
 	}
 }
 
-// grown returns by how much a counter has grown. One that went back was reset, as by a driver
-// that was loaded again.
-func grown(before *float64, value float64) float64 {
-	by := value - *before
-	*before = value
-	return max(0, by) // of NaN, NaN
+// describe says in words what a derived reading of the device comes from.
+func (d *device) describe(of rules.Derived) string {
+	switch worst := d.links.worst; {
+	case of == rules.CorrectedErrorLevel:
+		return fmt.Sprintf("%.0f corrected memory errors within the last hour", d.corrected.total)
+	case of == rules.BanksWithoutSpareRow:
+		return fmt.Sprintf("%.0f memory banks without a spare row", d.values[of])
+	case of == rules.LinkBudgetUsed && worst != nil:
+		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
+	case of == rules.ThrottledTime:
+		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
+	case of == rules.CallSlowdown:
+		return fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", d.calls.mean, d.calls.baseline)
+	case of == rules.ClockLag:
+		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
+	}
+	return ""
 }
 
 // hour sums what happened within the last hour, in steps of five minutes.
 type hour struct {
 	slots [12]float64
-	last  int64 // number of the newest one
+	last  int64 // number of the newest one; 0: nothing was added, not even 0
 	total float64
-	used  bool // something was added, were it 0
 }
 
 const hourStep = int64(5 * time.Minute)
 
+func (h *hour) used() bool { return h.last > 0 }
+
+// add adds what is above 0.
 func (h *hour) add(at int64, v float64) {
-	h.used = true
 	h.advance(at)
 	if v > 0 { // not NaN
 		h.slots[h.last%int64(len(h.slots))] += v
@@ -109,7 +187,7 @@ func (h *hour) advance(at int64) {
 		return
 	}
 	if slot < h.last || slot-h.last >= n { // the clock was set back, or nothing is left
-		h.slots, h.last, h.total = [12]float64{}, slot, 0
+		*h = hour{last: slot}
 		return
 	}
 	for h.last < slot {
@@ -122,12 +200,14 @@ func (h *hour) advance(at int64) {
 	}
 }
 
-// bucket is a leaky bucket of corrected errors: rules.CorrectedErrorsPerDay leak in a day, and no more fit.
+// bucket is a leaky bucket of corrected errors: rules.CorrectedErrorsPerDay leak in a day.
 type bucket struct {
 	level float64
 	at    int64
-	full  bool // it was, at some time since the last judgement: it leaks from then on
 }
+
+// bucketSize is a little above the level at which the bucket counts as full: it leaks until it is judged.
+const bucketSize = rules.CorrectedErrorsPerDay + 2
 
 func (b *bucket) add(by float64, at int64) {
 	if at > b.at {
@@ -137,24 +217,9 @@ func (b *bucket) add(by float64, at int64) {
 		b.at = at
 	}
 	if by > 0 { // not NaN
-		b.level = min(b.level+by, rules.CorrectedErrorsPerDay)
-		b.full = b.full || b.level == rules.CorrectedErrorsPerDay
+		b.level = min(b.level+by, bucketSize)
 	}
 }
-
-// read returns the level, and the highest one if it was reached since the last call.
-func (b *bucket) read(now int64) float64 {
-	b.add(0, now)
-	full := b.full
-	b.full = false
-	if full {
-		return rules.CorrectedErrorsPerDay
-	}
-	return b.level
-}
-
-// linkBudgets are for an hour, by kind of error.
-var linkBudgets = [linkKinds]float64{rules.LinkCRCErrorsPerHour, rules.LinkErrorsPerHour, rules.LinkRecoveriesPerHour}
 
 // Kinds of errors of links.
 const (
@@ -165,7 +230,10 @@ const (
 	linkBER = linkKinds // not counted
 )
 
-var linkNames = [linkKinds + 1]string{"CRC errors", "replays and other errors", "recoveries", "bit error rate"}
+var (
+	linkBudgets = [linkKinds]float64{rules.LinkCRCErrorsPerHour, rules.LinkErrorsPerHour, rules.LinkRecoveriesPerHour} // of an hour
+	linkNames   = [linkKinds + 1]string{"CRC errors", "replays and other errors", "recoveries", "bit error rate"}
+)
 
 // links are the errors of a link, or of all links of a GPU, within the last hour.
 type links struct {
@@ -200,44 +268,4 @@ func (d *device) linkName() string {
 		return name
 	}
 	return "all"
-}
-
-// throttling are the reasons that are shown: those that are faults if they last, and the
-// power limit and the clocks of a group, at which a busy GPU may always run.
-const throttling = rules.ThrottlingReasons | 1<<2 | 1<<4
-
-// mask takes the clock event reasons, which stand for some seconds up to now.
-func (d *device) mask(value float64, at int64, seconds float64) {
-	if value >= 1<<32 {
-		return
-	}
-	bits := uint64(value)
-	for i := range d.throttled {
-		if bits&throttling>>i&1 == 1 {
-			d.throttled[i].add(at, seconds)
-		}
-	}
-	if bits&rules.ThrottlingReasons == 0 {
-		seconds = 0
-	}
-	d.slowed.add(at, seconds)
-}
-
-// describe says in words what a derived reading of the device comes from.
-func (d *device) describe(of rules.Derived) string {
-	switch worst := d.links.worst; {
-	case of == rules.CorrectedErrorLevel:
-		return fmt.Sprintf("%.0f corrected memory errors within the last hour", d.corrected.total)
-	case of == rules.BanksWithoutSpareRow:
-		return fmt.Sprintf("%.0f memory banks without a spare row", d.none)
-	case of == rules.LinkBudgetUsed && worst != nil:
-		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
-	case of == rules.ThrottledTime:
-		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
-	case of == rules.CallSlowdown:
-		return fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", d.calls.mean, d.calls.baseline)
-	case of == rules.ClockLag:
-		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
-	}
-	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/rules"
 )
 
 var (
@@ -51,14 +52,13 @@ func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if v := d.calls.slowdown(); !math.IsNaN(v) {
 		gauge(descCalls, v, d.calls.collector, d.ID)
 	}
-	if d.corrected.used {
+	if d.corrected.used() {
 		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)
 	}
-	if d.low >= 0 {
-		gauge(descBanks, d.low, d.ID, d.GPU, "low")
-	}
-	if d.none >= 0 {
-		gauge(descBanks, d.none, d.ID, d.GPU, "none")
+	for left, n := range map[string]float64{"low": d.low, "none": d.values[rules.BanksWithoutSpareRow]} {
+		if !math.IsNaN(n) {
+			gauge(descBanks, n, d.ID, d.GPU, left)
+		}
 	}
 	for i := range d.throttled {
 		if seconds := d.throttled[i].total; seconds > 0 {

@@ -36,7 +36,7 @@ type means struct {
 }
 
 func (m *means) add(of int, v float64, at, since int64) {
-	if at-m.last > max(int64(fresh), 3*since) || at < m.last {
+	if at-m.last > max(fresh, 3*since) || at < m.last {
 		m.since = at
 		for i := range m.value {
 			m.value[i] = math.NaN()

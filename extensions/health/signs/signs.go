@@ -8,13 +8,14 @@
 package signs
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
@@ -24,10 +25,9 @@ import (
 
 // Options of New.
 type Options struct {
-	Rows       *rows.Reader
-	Owners     Owners                // nil: it is not known who uses a device
-	Engine     Engine                // nil: the time of library calls is not known
-	Registerer prometheus.Registerer // nil: none
+	Rows   *rows.Reader
+	Owners Owners // nil: it is not known who uses a device
+	Engine Engine // nil: the time of library calls is not known
 }
 
 // Owners says who uses a device; owner.Keeper does.
@@ -41,8 +41,10 @@ type Engine interface {
 	Costs() []session.Costs
 }
 
-// forget is after how long the state of a device that is gone is dropped.
-const forget = int64(24 * time.Hour)
+const (
+	forget = int64(24 * time.Hour) // after which the state of a device that is gone is dropped
+	fresh  = int64(time.Minute)    // how old the newest sample of a device may be
+)
 
 // Signs derives the readings of all devices. It implements health.Derived.
 type Signs struct {
@@ -50,20 +52,30 @@ type Signs struct {
 
 	mu      sync.Mutex         // guards all that follows: held for computing only
 	now     int64              // of the last Update, Unix ns
-	follows []*follow          // by index of the source
+	follows []follow           // by index of the source
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
 	asked   int64 // when the Engine was, Unix ns
 }
 
-// New returns Signs. It panics if o.Registerer has metrics of another one.
+// follow leads from the cells of a source to the signs that they decide.
+type follow struct {
+	devices []*device // as the source's Devices; nil: another source supplies the device
+	taps    []tap
+}
+
+// tap leads from a cell to the sign that it decides.
+type tap struct {
+	use          use
+	device, cell int
+	last         *float64 // value of the cell
+}
+
+// New returns Signs.
 func New(o Options) *Signs {
 	s := &Signs{o: o, devices: make(map[string]*device)}
 	o.Rows.Follow(s)
-	if o.Registerer != nil {
-		o.Registerer.MustRegister(s)
-	}
 	return s
 }
 
@@ -86,7 +98,7 @@ func (s *Signs) Update(now time.Time) {
 		}
 	}
 	for _, d := range s.present {
-		if d.fresh(s.now) && !d.isLink() {
+		if d.fresh(s.now) {
 			d.derive(s.now)
 		}
 	}
@@ -127,39 +139,66 @@ func (s *Signs) Evidence(device string, of rules.Derived) string {
 func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.follows, s.present, s.peers.grouped = make([]*follow, len(sources)), s.present[:0:0], false
-	claimed := make(map[string]bool)
+	s.follows, s.present, s.peers.grouped = make([]follow, len(sources)), s.present[:0:0], false
 	for n := range sources {
-		src := &sources[n]
-		f := &follow{source: src.Source, devices: make([]deviceTap, len(src.Devices))}
+		src, f := &sources[n], &s.follows[n]
+		f.devices = make([]*device, len(src.Devices))
+		gpus := 0
 		for i := range src.Devices {
+			if src.Devices[i].Level == field.GPU && src.Devices[i].Parent == "" {
+				gpus++
+			}
 			if !src.Supplies[i] {
 				continue
 			}
 			id := src.Devices[i].ID
-			claimed[id] = true
 			d := s.devices[id]
 			if d == nil {
 				d = newDevice()
 				s.devices[id] = d
 			}
 			d.Device, d.bound, d.every, d.divided = src.Devices[i], now.UnixNano(), int64(src.IntervalOf(i)), false
-			f.devices[i].device = d
+			f.devices[i] = d
 			s.present = append(s.present, d)
 		}
-		f.connect()
-		f.bindCalls()
-		s.follows[n] = f
+		f.connect(src)
+		if len(f.devices) > 0 && f.devices[0] != nil { // the source is called after it
+			d := f.devices[0]
+			d.calls.bind(src.Collector, len(src.Columns), gpus == 1 && d.Level == field.GPU)
+		}
 	}
 	for id, d := range s.devices {
-		if !claimed[id] && now.UnixNano()-d.bound > forget {
+		if now.UnixNano()-d.bound > forget {
 			delete(s.devices, id)
 		}
 	}
 	for _, d := range s.present {
-		if d.gpu = s.devices[d.Parent]; d.gpu != nil && !d.isLink() {
+		if d.gpu = s.devices[d.Parent]; d.gpu != nil && d.Level != field.Link {
 			d.gpu.divided = true
 		}
+	}
+}
+
+// connect connects columns with signs.
+func (f *follow) connect(s *rows.Source) {
+	for i := range s.Columns {
+		c := &s.Columns[i]
+		d, use := f.devices[c.Device], uses[c.Field]
+		if use == nil || c.Buffer > 0 || d == nil {
+			continue
+		}
+		if c.Field == field.CorrectedErrorsLife && slices.ContainsFunc(s.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.CorrectedErrors }) {
+			continue // for GPUs that have no other reading
+		}
+		if slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return l.Name == "kind" && !slices.Contains(linkKindsRead, l.Value) }) {
+			continue
+		}
+		k := cell{c.Field, fmt.Sprint(c.Labels)}
+		if d.last[k] == nil {
+			unread := math.NaN()
+			d.last[k] = &unread
+		}
+		f.taps = append(f.taps, tap{use, c.Device, i, d.last[k]})
 	}
 }
 
@@ -167,5 +206,17 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 func (s *Signs) Row(row *rows.Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.follows[row.Source].addRow(row)
+	f := &s.follows[row.Source]
+	for i, d := range f.devices {
+		if d != nil && row.Devices[i].Sampled {
+			d.since, d.sampled = int64(row.Devices[i].Millis*float64(time.Millisecond)), row.Stamps[i]
+		}
+	}
+	for i := range f.taps {
+		t := &f.taps[i]
+		if v := row.Cells[t.cell]; row.Devices[t.device].Sampled && v >= 0 && v <= math.MaxFloat64 { // else blank, or of a process gone mad
+			t.use(f.devices[t.device], v, *t.last)
+			*t.last = v
+		}
+	}
 }

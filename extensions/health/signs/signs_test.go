@@ -148,6 +148,13 @@ func TestSigns(t *testing.T) {
 			if _, got := r.since(); !slices.Equal(got, want) || len(r.holds) > 0 {
 				t.Errorf("%v after its end: ended are %q, want %q; %v hold", c.end, got, want, r.holds)
 			}
+			verdicts := 1
+			if c.sign == "straggler" { // which is for information
+				verdicts = 0
+			}
+			if ok := func(text string) bool { return strings.HasSuffix(text, bad.ID+": degraded, "+c.sign) }; len(slices.DeleteFunc(slices.Clone(r.wrong), ok)) > 0 || len(slices.Compact(r.wrong)) < verdicts {
+				t.Errorf("verdicts %q", r.wrong)
+			}
 		})
 	}
 }
@@ -259,78 +266,33 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSync is a tick of eight GPUs with 18 links each.
-func BenchmarkSync(b *testing.B) {
-	r := newRig(h100, 1)
-	r.shape = training
-	r.run(30 * time.Minute)
-	b.ReportAllocs()
-	for b.Loop() {
-		b.StopTimer()
-		r.tick()
-		b.StartTimer()
-		r.watch.Sync(r.node.now.Add(later))
-	}
-}
-
 // TestPeers: who is compared with whom.
 func TestPeers(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		kind  kind
-		users map[string][]int
-		fault func(g *gpu)
-		want  string // the straggler
-	}{
-		{"two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, func(g *gpu) {
-			if g.n > 3 {
-				g.clock = 900
+	f := func(name string, k kind, users map[string][]int, slow []int, times, load float64, want string) {
+		t.Helper()
+		r := newRig(k, 5)
+		r.shape = training
+		r.fault = func(g *gpu) {
+			if slices.Contains(slow, g.n) {
+				g.clock, g.load = g.clock*times, g.load*load
 			}
-		}, ""},
-		{"the same without owners", h100, nil, func(g *gpu) {
-			if g.n > 4 {
-				g.clock = 900
-			}
-		}, "GPU-5 GPU-6 GPU-7"},
-		{"one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
-			if g.n == 2 {
-				g.clock = 900
-			}
-		}, "GPU-2"},
-		{"an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, func(g *gpu) {
-			if g.n == 2 {
-				g.clock = 900
-			}
-		}, ""},
-		{"one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, func(g *gpu) {
-			if g.n == 2 {
-				g.load, g.clock = 0.7, 900
-			}
-		}, ""},
-		{"of 20 % less", h100, nil, func(g *gpu) {
-			if g.n == 2 {
-				g.clock *= 0.8
-			}
-		}, ""},
-		{"divided GPUs", a100, nil, func(g *gpu) {
-			if g.n == 2 {
-				g.clock /= 2
-			}
-		}, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(c.kind, 5)
-			r.shape, r.fault = training, c.fault
-			for pod, gpus := range c.users {
-				r.use(pod, gpus...)
-			}
-			r.run(time.Hour)
-			begun, _ := r.since()
-			if got := strings.ReplaceAll(strings.Join(begun, " "), "straggler ", ""); got != c.want {
-				t.Errorf("stragglers %q, want %q", got, c.want)
-			}
-		})
+		}
+		for pod, gpus := range users {
+			r.use(pod, gpus...)
+		}
+		r.run(time.Hour)
+		begun, _ := r.since()
+		if got := strings.ReplaceAll(strings.Join(begun, " "), "straggler ", ""); got != want {
+			t.Errorf("%s: stragglers %q, want %q", name, got, want)
+		}
 	}
+	f("two owners, one with locked clocks", h100, map[string][]int{"a": {0, 1, 2, 3}, "b": {4, 5, 6, 7}}, []int{4, 5, 6, 7}, 0.5, 1, "")
+	f("the same without owners", h100, nil, []int{5, 6, 7}, 0.5, 1, "GPU-5 GPU-6 GPU-7")
+	f("one of an owner", h100, map[string][]int{"a": {0, 1, 2, 3}}, []int{2}, 0.5, 1, "GPU-2")
+	f("an owner with three", h100, map[string][]int{"a": {0, 1, 2}}, []int{2}, 0.5, 1, "")
+	f("one with less to do", h100, map[string][]int{"a": {0, 1, 2, 3}}, []int{2}, 0.5, 0.7, "")
+	f("of 20 % less", h100, nil, []int{2}, 0.8, 1, "")
+	f("divided GPUs", a100, nil, []int{2}, 0.5, 1, "")
 }
 
 // TestCountedOnce: what the rings of two sessions have in common counts once, what happened

@@ -36,7 +36,6 @@ type node struct {
 	said     []session.CollectorStatus // until something changes
 	users    map[string]string         // by device; "": none
 	owners   uint64                    // version
-	slow     func(g *gpu) float64
 }
 
 // kind is what a node has.
@@ -62,36 +61,24 @@ var (
 // gpu is a simulated GPU.
 type gpu struct {
 	collector.Device
-	n        int
-	chip     float64 // how good it is: clock at the power limit
-	load     float64
-	clock    float64
-	power    float64
-	temp     float64
-	mask     float64
-	sbe      float64
-	replay   float64
-	low      float64
-	none     float64
-	ber      float64
-	energy   float64
-	heat     float64 // ns of thermal violation
-	capped   float64 // ns of power violation
-	links    [][4]float64
-	hot      bool // air is warm: slows down now and then
-	calls    uint64
-	seconds  float64
-	values   map[field.ID]float64 // what a fault sets
-	instance []collector.Device
-	replayed time.Time // when a link replayed last
-	crc      time.Time // when a link had a CRC error last
-	heated   time.Time // when the GPU was slowed down by heat last
-	limited  time.Time // when it was at its power limit last
+	n                              int
+	chip                           float64 // how good it is: clock at the power limit
+	load, clock, power, temp, mask float64
+	sbe, replay, energy            float64
+	low, none, ber                 float64
+	heat, capped                   float64 // ns of thermal and power violation
+	links                          [][4]float64
+	hot                            bool // air is warm: slows down now and then
+	calls                          uint64
+	seconds                        float64
+	values                         map[field.ID]float64 // what a fault sets
+	instance                       []collector.Device
+	replayed, crc, heated, limited time.Time // when that happened to a link, or to the GPU, last
 
-	stamps []int64
-	row    []float64
-	of     []int // by column: the link, or the health watch
 	source *view.Source
+	cells  []func() float64
+	row    []float64
+	stamps []int64
 }
 
 func newNode(k kind, seed uint64, start time.Time) *node {
@@ -111,7 +98,6 @@ func newNode(k kind, seed uint64, start time.Time) *node {
 		n.gpus = append(n.gpus, g)
 	}
 	n.shape = func(*gpu, time.Duration) float64 { return 0 }
-	n.slow = func(*gpu) float64 { return 0 }
 	n.divide(0)
 	n.open()
 	return n
@@ -134,56 +120,99 @@ func (n *node) divide(layout int) {
 	}
 }
 
-// readings are those of a GPU, in the order of the row.
-func (n *node) readings(g *gpu) []field.ID {
-	out := []field.ID{100, 150, 155, field.ClockEventReasons, 202, 156, 240, 241}
-	if len(g.instance) == 0 {
-		out = append(out, 203, 1001, 1004)
+// add adds a column to the source of a GPU.
+func (g *gpu) add(id field.ID, v func() float64, labels ...string) {
+	c := collector.Column{Device: len(g.source.Devices) - 1, Field: id}
+	for i := 0; i < len(labels); i += 2 {
+		c.Labels = append(c.Labels, collector.Label{Name: labels[i], Value: labels[i+1]})
 	}
-	if n.kind.ecc {
-		out = append(out, 310, 311, 312)
-	}
-	if n.kind.remaps {
-		out = append(out, 392, 393, 394, 395, 396, 346, 1507, 1523, 170, 175)
-		if len(g.instance) == 0 {
-			out = append(out, 388, 389)
-		}
-	}
-	if n.kind.collector != "rocm" {
-		out = append(out, field.XIDErrors)
-	}
-	return out
+	g.source.Columns, g.cells = append(g.source.Columns, c), append(g.cells, v)
 }
 
-// watches are the columns of DCGM_EXP_GPU_HEALTH_STATUS: one for each reason, of which that
-// holds the result and the others are blank. As NVIDIA's rules are (collectors/nvml,
-// health_rules.go), a single error of a link within a minute is a failure or a warning.
+// watches are those of DCGM_EXP_GPU_HEALTH_STATUS that a healthy GPU fails now and then: by NVIDIA's rules
+// (collectors/nvml, health_rules.go) one error of a link within a minute is a failure or a warning.
 var watches = []struct {
 	watch, code string
 	result      float64
-	since       func(*gpu) time.Time
+	last        func(*gpu) *time.Time
 }{
-	{"NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL", 20, func(g *gpu) time.Time { return g.replayed }},
-	{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", 10, func(g *gpu) time.Time { return g.crc }},
-	{"THERMAL", "DCGM_FR_CLOCK_THROTTLE_THERMAL", 10, func(g *gpu) time.Time { return g.heated }},
-	{"POWER", "DCGM_FR_CLOCK_THROTTLE_POWER", 10, func(g *gpu) time.Time { return g.limited }},
-	{"NVLINK", "DCGM_FR_OK", 0, nil},
-	{"THERMAL", "DCGM_FR_OK", 0, nil},
-	{"POWER", "DCGM_FR_OK", 0, nil},
-	{"MEM", "DCGM_FR_OK", 0, nil},
+	{"NVLINK", "DCGM_FR_NVLINK_ERROR_CRITICAL", 20, func(g *gpu) *time.Time { return &g.replayed }},
+	{"NVLINK", "DCGM_FR_NVLINK_ERROR_THRESHOLD", 10, func(g *gpu) *time.Time { return &g.crc }},
+	{"THERMAL", "DCGM_FR_CLOCK_THROTTLE_THERMAL", 10, func(g *gpu) *time.Time { return &g.heated }},
+	{"POWER", "DCGM_FR_CLOCK_THROTTLE_POWER", 10, func(g *gpu) *time.Time { return &g.limited }},
 }
 
-// watched is the result in a column of a health watch.
-func (n *node) watched(g *gpu, column int) float64 {
-	for i := range watches {
-		if w := &watches[i]; w.watch == watches[column].watch && (w.since == nil || n.now.Sub(w.since(g)) < time.Minute) {
-			if i == column {
-				return w.result
-			}
-			break
+// addColumns adds the columns of a GPU, of its instances and of its links.
+func (n *node) addColumns(g *gpu) {
+	always := func(v float64) func() float64 { return func() float64 { return v } }
+	of := func(v *float64) func() float64 { return func() float64 { return *v } }
+	whole := func(v *float64) func() float64 { return func() float64 { return math.Round(*v) } }
+	load := func(times float64) func() float64 { return func() float64 { return g.load * times } }
+	g.add(100, whole(&g.clock))
+	g.add(150, whole(&g.temp))
+	g.add(155, of(&g.power))
+	g.add(field.ClockEventReasons, of(&g.mask))
+	g.add(202, of(&g.replay))
+	g.add(156, whole(&g.energy))
+	g.add(240, of(&g.capped))
+	g.add(241, of(&g.heat))
+	if len(g.instance) == 0 {
+		g.add(203, load(100))
+		g.add(1001, load(1))
+		g.add(1004, load(0.6))
+	}
+	if n.kind.ecc {
+		g.add(310, of(&g.sbe))
+		g.add(311, always(0))
+		g.add(312, of(&g.sbe))
+	}
+	if n.kind.remaps {
+		for _, id := range []field.ID{392, 393, 394, 395, 396, 346, 1507, 1523} { // counts of what has not happened
+			g.add(id, always(0))
+		}
+		g.add(170, always(3)) // registered with the fabric,
+		g.add(175, always(1)) // which is healthy
+		if len(g.instance) == 0 {
+			g.add(388, of(&g.low))
+			g.add(389, of(&g.none))
 		}
 	}
-	return math.NaN()
+	if n.kind.collector == "rocm" {
+		g.add(field.AMDRASErrors, of(&g.sbe), "block", "umc", "severity", "ce")
+		g.add(field.AMDRASErrors, always(0), "block", "umc", "severity", "ue")
+		g.add(field.AMDXGMILinkUp, always(1), "link", "0")
+		g.add(field.AMDBadPages, always(0), "state", "pending")
+		g.add(field.AMDBadPages, always(0), "state", "failed")
+	} else {
+		g.add(field.XIDErrors, always(0))
+		for _, w := range watches {
+			g.add(field.GPUHealth, func() float64 {
+				if n.now.Sub(*w.last(g)) < time.Minute {
+					return w.result
+				}
+				return math.NaN()
+			}, "health_error_code", w.code, "health_watch", w.watch)
+		}
+	}
+	if len(g.links) > 0 {
+		g.add(1218, of(&g.ber))
+	}
+	for i := range n.columns {
+		g.add(field.ID(1005+i), always(0))
+	}
+	for _, d := range g.instance {
+		g.source.Devices = append(g.source.Devices, d)
+		g.add(1001, load(1))
+	}
+	for l := range g.links {
+		name := strconv.Itoa(l)
+		d := g.Device
+		d.ID, d.Parent, d.Level, d.Labels = g.ID+"/link"+name, g.ID, field.Link, []collector.Label{{Name: "nvlink", Value: name}}
+		g.source.Devices = append(g.source.Devices, d)
+		for i := range g.links[l] {
+			g.add(field.ID(1525+i), of(&g.links[l][i]))
+		}
+	}
 }
 
 // open begins a session: a source for each GPU, with its instances and links.
@@ -192,52 +221,11 @@ func (n *node) open() {
 	n.version++
 	v.Version, n.said = n.version, nil
 	for _, g := range n.gpus {
-		src := &view.Source{Collector: n.kind.collector, Interval: step, Devices: []collector.Device{g.Device}}
-		of := map[int]int{}
-		for _, id := range n.readings(g) {
-			src.Columns = append(src.Columns, collector.Column{Field: id})
-		}
-		if n.kind.collector == "rocm" {
-			for i, label := range []string{"ce", "ue", "de"} {
-				of[len(src.Columns)] = i
-				src.Columns = append(src.Columns, collector.Column{Field: field.AMDRASErrors, Labels: []collector.Label{{Name: "block", Value: "umc"}, {Name: "severity", Value: label}}})
-			}
-			for l := range 7 {
-				src.Columns = append(src.Columns, collector.Column{Field: field.AMDXGMILinkUp, Labels: []collector.Label{{Name: "link", Value: strconv.Itoa(l)}}})
-			}
-			for _, label := range []string{"retired", "pending", "failed"} {
-				src.Columns = append(src.Columns, collector.Column{Field: field.AMDBadPages, Labels: []collector.Label{{Name: "state", Value: label}}})
-			}
-		} else {
-			for i, w := range watches {
-				of[len(src.Columns)] = i
-				src.Columns = append(src.Columns, collector.Column{Field: field.GPUHealth, Labels: []collector.Label{{Name: "health_error_code", Value: w.code}, {Name: "health_watch", Value: w.watch}}})
-			}
-		}
-		for _, d := range g.instance {
-			src.Columns = append(src.Columns, collector.Column{Device: len(src.Devices), Field: 1001})
-			src.Devices = append(src.Devices, d)
-		}
-		for l := range g.links {
-			name := strconv.Itoa(l)
-			for id := range 4 {
-				of[len(src.Columns)] = l
-				src.Columns = append(src.Columns, collector.Column{Device: len(src.Devices), Field: field.ID(1525 + id)})
-			}
-			src.Devices = append(src.Devices, collector.Device{ID: g.ID + "/link" + name, Parent: g.ID, Level: field.Link, GPU: g.GPU, UUID: g.UUID, PCIBusID: g.PCIBusID, Model: g.Model,
-				Labels: []collector.Label{{Name: "nvlink", Value: name}}})
-		}
-		src.Columns = append(src.Columns, collector.Column{Field: 1218})
-		for i := range n.columns {
-			src.Columns = append(src.Columns, collector.Column{Field: field.ID(1005 + i)})
-		}
-		src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
-		g.source, g.stamps, g.row = src, make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
-		g.calls, g.seconds, g.of = 0, 0, make([]int, len(src.Columns))
-		for column, i := range of {
-			g.of[column] = i
-		}
-		v.Sources = append(v.Sources, src)
+		g.source, g.cells, g.calls, g.seconds = &view.Source{Collector: n.kind.collector, Interval: step, Devices: []collector.Device{g.Device}}, nil, 0, 0
+		n.addColumns(g)
+		g.source.Ring = ring.Make(16, len(g.source.Devices), len(g.source.Columns))
+		g.stamps, g.row = make([]int64, len(g.source.Devices)), make([]float64, len(g.cells))
+		v.Sources = append(v.Sources, g.source)
 	}
 	n.board.Store(v)
 }
@@ -355,78 +343,21 @@ func (n *node) work(g *gpu) {
 		g.replayed = n.now
 	}
 	g.calls++
-	g.seconds += 0.004 + 0.02*max(0, n.rand.NormFloat64())*g.load + n.slow(g)
+	g.seconds += 0.004 + 0.02*max(0, n.rand.NormFloat64())*g.load
 }
 
 // sample appends a row.
 func (n *node) sample(g *gpu) {
-	src := g.source
-	for i := range src.Columns {
-		id := src.Columns[i].Field
-		g.row[i] = n.value(g, id, g.of[i])
-		if len(g.values) > 0 {
-			if v, ok := g.values[id]; ok {
-				g.row[i] = v
-			}
+	for i := range g.cells {
+		g.row[i] = g.cells[i]()
+		if v, ok := g.values[g.source.Columns[i].Field]; ok {
+			g.row[i] = v
 		}
 	}
-	stamp := n.now.UnixNano()
 	for i := range g.stamps {
-		g.stamps[i] = stamp
+		g.stamps[i] = n.now.UnixNano()
 	}
-	src.Ring.Append(stamp, g.stamps, g.row)
-}
-
-func (n *node) value(g *gpu, id field.ID, of int) float64 {
-	switch id {
-	case field.GPUHealth:
-		return n.watched(g, of)
-	case field.AMDRASErrors:
-		if of > 0 {
-			return 0
-		}
-		return g.sbe
-	case field.AMDXGMILinkUp, 175: // the fabric is healthy
-		return 1
-	case 170: // the GPU is registered with it
-		return 3
-	case 100:
-		return math.Round(g.clock)
-	case 150:
-		return math.Round(g.temp)
-	case 155:
-		return g.power
-	case field.ClockEventReasons:
-		return g.mask
-	case 202:
-		return g.replay
-	case 156:
-		return math.Round(g.energy)
-	case 240:
-		return g.capped
-	case 241:
-		return g.heat
-	case 203:
-		return math.Round(100 * g.load)
-	case 1001:
-		return g.load
-	case 1004:
-		return g.load * 0.6
-	case 310, 312:
-		return g.sbe
-	case 388:
-		return g.low
-	case 389:
-		return g.none
-	case 1525, 1526, 1527, 1528:
-		return g.links[of][id-1525]
-	case 1218:
-		if n.kind.links == 0 {
-			return math.NaN()
-		}
-		return g.ber
-	}
-	return 0 // counts of what has not happened
+	g.source.Ring.Append(n.now.UnixNano(), g.stamps, g.row)
 }
 
 // Version and Users make the node Owners of its devices.
@@ -459,8 +390,6 @@ func (n *node) Costs() []session.Costs {
 }
 
 // The shapes of load.
-
-func idle(g *gpu, t time.Duration) float64 { return 0 }
 
 // training is full load with a checkpoint now and then, all GPUs at once.
 func training(g *gpu, t time.Duration) float64 {

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"warpgauge/pkg/lists"
 
 	"warpgauge/extensions/health"
@@ -119,7 +117,7 @@ func newWorld(t testing.TB, n, links int) *world {
 		Lists:    w,
 		Interval: session.Options{}.IntervalOf,
 		Health: func() *verdict.Snapshot {
-			return health.Once(health.Options{View: w.board.Load, Status: w.status, Rules: fewRules, Logger: zap.NewNop()}, w.clock())
+			return health.Once(w.board.Load(), w.status(), fewRules, w.clock())
 		},
 		Users: func(d *collector.Device) []apiv1.User {
 			if d.GPU != "0" {

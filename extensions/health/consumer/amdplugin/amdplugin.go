@@ -42,11 +42,11 @@ const (
 type Service struct {
 	gpumetricssvc.UnimplementedMetricsServiceServer
 	board *verdict.Board
-	owns  func(*collector.Device) bool
+	owns  func(collector string) bool
 }
 
-// New returns a Service for the devices that owns says are AMD's.
-func New(board *verdict.Board, owns func(*collector.Device) bool) *Service {
+// New returns a Service for the devices of collectors that owns says read AMD's.
+func New(board *verdict.Board, owns func(collector string) bool) *Service {
 	return &Service{board: board, owns: owns}
 }
 
@@ -72,8 +72,8 @@ const (
 	LabelSuffix = ".state"
 )
 
-// NodeLabels are those labels for the devices that owns says are AMD's.
-func NodeLabels(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) map[string]string {
+// NodeLabels are those labels for the devices of collectors that owns says read AMD's.
+func NodeLabels(snapshot *verdict.Snapshot, owns func(collector string) bool) map[string]string {
 	out := map[string]string{}
 	for _, g := range states(snapshot, owns) {
 		if g.Health == unhealthy {
@@ -104,7 +104,7 @@ func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
 }
 
 // states returns the devices with a known state, each once.
-func states(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) []*gpumetricssvc.GPUState {
+func states(snapshot *verdict.Snapshot, owns func(collector string) bool) []*gpumetricssvc.GPUState {
 	of := make(map[string]verdict.State, len(snapshot.Verdicts)) // by collector.Device.ID
 	for i := range snapshot.Verdicts {
 		of[snapshot.Verdicts[i].Device.ID] = snapshot.Verdicts[i].State
@@ -114,7 +114,7 @@ func states(snapshot *verdict.Snapshot, owns func(*collector.Device) bool) []*gp
 	for i := range snapshot.Verdicts {
 		d := &snapshot.Verdicts[i].Device
 		id := pluginID(d)
-		if id == "" || !owns(d) {
+		if id == "" || !owns(snapshot.Verdicts[i].Collector) {
 			continue
 		}
 		before, seen := worst[id]

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -28,12 +28,9 @@ import (
 
 const node = "node-1"
 
-// apiServer speaks as much of the Kubernetes API as the Writer may use, over pipes, so that
-// it can be in a bubble of synctest. Everything else is an error of the test.
+// apiServer speaks as much of the Kubernetes API as the Writer may use. Everything else is an error of the test.
 type apiServer struct {
-	t      *testing.T
-	accept chan net.Conn
-	closed chan struct{}
+	t *testing.T
 
 	mu         sync.Mutex
 	answer     int // a status code in place of what was asked for; 0: none
@@ -46,31 +43,16 @@ type apiServer struct {
 }
 
 func newAPIServer(t *testing.T) *apiServer {
-	s := &apiServer{t: t, accept: make(chan net.Conn), closed: make(chan struct{}), conditions: []map[string]any{{"type": "Ready", "status": "True"}}}
-	server := &http.Server{Handler: s}
-	go func() { _ = server.Serve(s) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return s
+	return &apiServer{t: t, conditions: []map[string]any{{"type": "Ready", "status": "True"}}}
 }
 
-func (s *apiServer) Accept() (net.Conn, error) {
-	select {
-	case c := <-s.accept:
-		return c, nil
-	case <-s.closed:
-		return nil, net.ErrClosed
-	}
-}
+func (s *apiServer) config() *rest.Config { return &rest.Config{Host: "http://api.test", Transport: s} }
 
-func (s *apiServer) Close() error   { close(s.closed); return nil }
-func (s *apiServer) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-func (s *apiServer) config() *rest.Config {
-	return &rest.Config{Host: "http://api.test", Dial: func(context.Context, string, string) (net.Conn, error) {
-		ours, theirs := net.Pipe()
-		s.accept <- theirs
-		return ours, nil
-	}}
+// RoundTrip answers without a connection, so that the Writer can be in a bubble of synctest.
+func (s *apiServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result(), nil
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
