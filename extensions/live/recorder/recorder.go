@@ -290,11 +290,11 @@ func (r *Recorder) finish(now time.Time) {
 	if err != nil {
 		r.failed.Inc()
 		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
-		r.o.Log.Add(apiv1.Event{Kind: api.KindRecording, Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
+		r.o.Log.Add(apiv1.Event{Kind: string(events.Recording), Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
 	} else {
 		r.written.WithLabelValues(p.Cause).Inc()
 		r.log.Info("recording written", zap.String("file", h.Name))
-		r.o.Log.Add(apiv1.Event{Kind: api.KindRecording, Device: p.Device, Text: "recorded: " + h.Name})
+		r.o.Log.Add(apiv1.Event{Kind: string(events.Recording), Device: p.Device, Text: "recorded: " + h.Name})
 	}
 	if err := r.tidy(now); err != nil {
 		r.log.Warn("old recordings cannot be removed", zap.Error(err))
@@ -334,8 +334,7 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 	if r.o.Health != nil {
 		h.Health = r.o.Health()
 	}
-	events, _ := r.o.Log.After(0)
-	for _, e := range events {
+	for _, e := range r.o.Log.All() {
 		if !e.Time.Before(h.From) && e.Time.Before(h.Until) {
 			h.Events = append(h.Events, e)
 		}

@@ -470,7 +470,7 @@ func TestAFullFileSystem(t *testing.T) {
 		for _, f := range files {
 			n.read(f.Name())
 		}
-		events, _ := n.log.After(0)
+		events := n.log.All()
 		if e := events[len(events)-1]; !e.Bad || !strings.Contains(e.Text, "no space left on device") {
 			t.Errorf("the last event is %q", e.Text)
 		}
