@@ -16,7 +16,6 @@ import (
 	"iter"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -70,7 +69,6 @@ const (
 	leftover = 10 * time.Minute
 
 	prefix, suffix = "recording-", ".om.zst"
-	oldSuffix      = ".jsonl.zst" // of versions that wrote another format
 )
 
 var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.om\.zst$`)
@@ -154,9 +152,6 @@ func (r *Recorder) Run(ctx context.Context) error {
 	r.log.Info("recordings are written", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
 	if err := r.tidy(time.Now()); err != nil {
 		r.log.Warn("directory of recordings cannot be used", zap.Error(err))
-	}
-	if old, _ := filepath.Glob(filepath.Join(r.o.Directory, prefix+"*"+oldSuffix)); len(old) > 0 { // the pattern is well-formed unless the directory's name is not
-		r.log.Info("recordings of a former version are left alone: remove them, or replay them with that version", zap.Strings("files", old))
 	}
 	r.started = time.Now()
 	tick := time.NewTicker(interval)
