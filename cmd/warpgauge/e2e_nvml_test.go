@@ -174,9 +174,7 @@ const hangCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_TOTAL_EN
 // reload gives the exporter another list.
 func (n *nvmlNode) reload(t *testing.T, path, csv string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(csv), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(csv), 0o600))
 	n.Signal(t, syscall.SIGHUP)
 }
 

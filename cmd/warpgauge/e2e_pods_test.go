@@ -282,9 +282,7 @@ func (w *seriesWatch) stop(t *testing.T) {
 func testOperator(t *testing.T, exe string) {
 	k := kubelet.At(t, kubelet.SocketPath(t))
 	csv, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := serve(t, withEnv(t, exe,
 		"DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+csv, "NODE_NAME=worker-7",
 		"DCGM_POD_RESOURCES_KUBELET_SOCKET="+k.Socket(),
@@ -383,8 +381,6 @@ func withEnv(t *testing.T, exe string, variables ...string) string {
 		name, value, _ := strings.Cut(v, "=")
 		text += fmt.Sprintf("export %s='%s'\n", name, value)
 	}
-	if err := os.WriteFile(path, []byte(text+fmt.Sprintf("exec '%s' \"$@\"\n", exe)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text+fmt.Sprintf("exec '%s' \"$@\"\n", exe)), 0o700))
 	return path
 }

@@ -39,9 +39,7 @@ func testStop(t *testing.T, exe string) {
 // code 1 and a text that names it.
 func testBadStart(t *testing.T, exe string) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
 	badCSV := file(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_UTIL, gouge, not fine\n\nDCGM_FI_DEV_FB_USED, counterr, neither\n")
 	unknown := file(t, "unknown.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_TEMPP, gauge, misspelt\n")
@@ -134,18 +132,14 @@ func testNoLeaks(t *testing.T, exe string) {
 func (e *exporter) goroutines(t *testing.T) float64 {
 	t.Helper()
 	v, err := e.scrape(t, acceptText).one("go_goroutines")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
 func (e *exporter) descriptors(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(fds)
 }
 

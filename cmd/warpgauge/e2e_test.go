@@ -151,13 +151,9 @@ func scrapeGzip(t *testing.T, e *exporter) map[string]float64 {
 		t.Fatalf("Content-Encoding is %q although the client takes gzip", got)
 	}
 	unzip, err := gzip.NewReader(bytes.NewReader(a.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	body, err := io.ReadAll(unzip)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return parse(t, body, a.contentType()).bySeries(isDCGM)
 }
 
@@ -253,9 +249,7 @@ DCGM_FI_DEV_POWER_MGMT_LIMIT, gauge, p
 `
 	e := serve(t, exe, "--fake-profile=mi300x", "--field-names=amd", "-f", file(t, "amd.csv", list))
 	c, err := apiv1.NewClient(e.url, apiv1.ClientOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	eventually.OK(t, "a value of each role of each GPU", func() error {
 		found, err := c.Fields(t.Context(), nil, nil)
 		if err != nil {

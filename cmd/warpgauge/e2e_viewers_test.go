@@ -51,9 +51,7 @@ func measureScrapes(t *testing.T, exe, curl string) {
 		var viewers []*exec.Cmd
 		for range 20 {
 			c := exec.CommandContext(ctx, curl, "-sN", "-o", "/dev/null", e.url+"/api/v1/stream?interval=0.1")
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Start())
 			viewers = append(viewers, c)
 		}
 		viewed = append(viewed, scrapeFor(t, e, *measureTurn, func() { post(t, e.url+"/-/record") })...)
@@ -83,9 +81,7 @@ func scrapeFor(t *testing.T, e *exporter, d time.Duration, each func()) (took []
 		}
 		start := time.Now()
 		resp, err := client.Get(e.url + "/metrics")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -100,9 +96,7 @@ func scrapeFor(t *testing.T, e *exporter, d time.Duration, each func()) (took []
 func post(t *testing.T, url string) {
 	t.Helper()
 	resp, err := http.Post(url, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = resp.Body.Close()
 }
 
@@ -153,9 +147,7 @@ func measureMemory(t *testing.T, exe string) {
 func historyOf(t *testing.T, e *exporter) (out string) {
 	t.Helper()
 	resp, err := http.Get(e.url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), "warpgauge_history_") {
@@ -181,9 +173,7 @@ func cpuOf(t *testing.T, e *exporter) float64 {
 func procFile(t *testing.T, e *exporter, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", e.PID(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -192,9 +182,7 @@ func residentOf(t *testing.T, e *exporter) int {
 	for line := range strings.Lines(procFile(t, e, "status")) {
 		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
 			n, err := strconv.Atoi(strings.Fields(kib)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return n >> 10
 		}
 	}

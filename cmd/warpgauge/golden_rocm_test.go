@@ -49,9 +49,7 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 func everyRow(t *testing.T, name string) field.List {
 	t.Helper()
 	text, err := etc.Files().ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var rows []string
 	for line := range strings.Lines(string(text)) {
 		if row := strings.TrimPrefix(line, "# "); strings.HasPrefix(row, "DCGM_") || strings.HasPrefix(row, "amd_gpu_") {

@@ -57,9 +57,7 @@ func TestGoldenPages(t *testing.T) {
 			var text, open, proto []byte
 			synctest.Test(t, func(t *testing.T) {
 				factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				text, open, proto = simulate(t, factory, list, func(int) {})
 			})
 			golden(t, profile+".prom", text)
@@ -107,15 +105,11 @@ func readable(t *testing.T, page []byte) []byte {
 		if errors.Is(err, io.EOF) {
 			return out.Bytes()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range family.GetMetric() {
 			one := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type, Metric: []*dto.Metric{m}}
 			raw, err := protojson.Marshal(one)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := json.Compact(&out, raw); err != nil { // its blanks are random on purpose
 				t.Fatal(err)
 			}
@@ -128,17 +122,11 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
 		t.Errorf("%s is not what is rendered now (-want +got), rewrite it with -update if that is right:\n%s", path, diff)
 	}
@@ -150,9 +138,7 @@ func golden(t *testing.T, name string, got []byte) {
 func lint(t *testing.T, page []byte) {
 	t.Helper()
 	problems, err := promlint.New(bytes.NewReader(page)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := []string{`"_total" suffix`, "should not include type 'counter'", "abbreviated units"}
 	for _, p := range problems {
 		if strings.Contains(p.Text, "camelCase") || strings.HasPrefix(p.Metric, "DCGM_") && slices.ContainsFunc(known, func(text string) bool { return strings.Contains(p.Text, text) }) {
