@@ -72,27 +72,34 @@ func TestGoldenPages(t *testing.T) {
 // called between two ticks, with the number of seconds that have passed.
 func simulate(t *testing.T, factory collector.Factory, list field.List, each func(second int)) (text, open, proto []byte) {
 	t.Helper()
+	runNode(t, factory, list, func(r *exposition.Renderer) {
+		for second := range 9 { // at none of which a source samples
+			time.Sleep(time.Second)
+			each(second + 1)
+		}
+		time.Sleep(500 * time.Millisecond) // between two ticks of each source
+		synctest.Wait()
+		text, open, proto = r.Page(exposition.Text, false), r.Page(exposition.OpenMetrics, false), r.Page(exposition.Protobuf, false)
+	})
+	return text, open, proto
+}
+
+// runNode samples and renders until f returns.
+func runNode(t *testing.T, factory collector.Factory, list field.List, f func(*exposition.Renderer)) {
+	t.Helper()
 	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
 	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()
 	go func() { ended <- r.Run(ctx) }()
-	for second := range 9 { // at none of which a source samples
-		time.Sleep(time.Second)
-		each(second + 1)
-	}
-	time.Sleep(500 * time.Millisecond) // between two ticks of each source
-	synctest.Wait()
-	page := func(f exposition.Format) []byte { return r.Page(f, false) }
-	text, open, proto = page(exposition.Text), page(exposition.OpenMetrics), page(exposition.Protobuf)
+	f(r)
 	cancel()
 	for range 2 {
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
-	return text, open, proto
 }
 
 // readable turns delimited messages into one JSON object a line.
