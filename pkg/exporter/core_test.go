@@ -60,7 +60,7 @@ func TestCoreAlone(t *testing.T) {
 			url, _, _ = strings.Cut("http"+rest, " ")
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, stderr) }() // it ends with the program
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()         // it ends with the program
 	const samples = "warpgauge_sample_duration_seconds_count{" // each is a call into the simulated library
 	page := ""
 	for !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) || sum(page, samples) < 2*8 {
