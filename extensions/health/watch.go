@@ -4,7 +4,6 @@ package health
 import (
 	"cmp"
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,7 +81,7 @@ type Watch struct {
 	rebound     bool       // there is another View since the last judgement
 	sources     []*sourceRules
 	suppliers   map[string]string // collectors by the device that they supply; replaced, never changed
-	evaluations map[evaluationKey]*evaluation
+	evaluations evaluations
 
 	// Of the goroutine of Run.
 	lost      uint64            // XIDs and Observations that were dropped, as last logged
@@ -101,7 +100,7 @@ type Watch struct {
 func New(o Options) *Watch {
 	w := &Watch{
 		o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
-		evaluations: map[evaluationKey]*evaluation{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
+		evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
 	}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
@@ -193,9 +192,9 @@ func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 				w.suppliers[s.Devices[j].ID] = s.Collector
 			}
 		}
-		w.sources[i] = w.bindRules(s, now)
+		w.sources[i] = bindRules(s, w.o.Rules, w.o.Derived != nil, w.evaluations, now)
 	}
-	maps.DeleteFunc(w.evaluations, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
+	w.evaluations.forget(now)
 }
 
 // Row evaluates a row. Sync judges the outcome.
