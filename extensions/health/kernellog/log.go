@@ -60,23 +60,23 @@ type Log struct {
 	read   func(fd int, p []byte) (int, error)
 	uptime func() time.Duration
 
-	up               atomic.Bool
-	lines, lost      atomic.Uint64
-	last             int64 // sequence number of the newest record that was read; -1: none
-	skip             bool  // records are old until the end is reached
-	saved, reported  int64 // last when it was kept, -2 if never; and of the newest event
-	savedAt          time.Time
-	offset           time.Duration // from the kernel's clock to Unix time
-	live             bool          // all that there was has been read: the next record is new
-	parser           parser
-	partial          []byte // of a line
-	overlong         bool   // the rest of a line that is too long is dropped
-	pending          record
-	fd               int
-	regular          bool
-	inode            uint64
-	position         int64 // in a regular file
-	complained, dull bool  // about the log, and about the directory
+	up                  atomic.Bool
+	lines, lost         atomic.Uint64
+	last                int64 // sequence number of the newest record that was read; -1: none
+	skip                bool  // records are old until the end is reached
+	saved, reported     int64 // last when it was kept, -2 if never; and of the newest event
+	savedAt             time.Time
+	offset              time.Duration // from the kernel's clock to Unix time
+	live                bool          // all that there was has been read: the next record is new
+	parser              parser
+	partial             []byte // of a line
+	overlong            bool   // the rest of a line that is too long is dropped
+	pending             record
+	fd                  int
+	regular             bool
+	inode               uint64
+	position            int64 // in a regular file
+	unreadable, unsaved bool  // was logged
 }
 
 // record is a record of interest whose further lines may follow.
@@ -120,7 +120,7 @@ func (l *Log) Run(ctx context.Context) error {
 		}
 		l.close()
 		if err != nil {
-			l.complain(err)
+			l.logUnreadable(err)
 			wait(ctx, retryInterval)
 		}
 	}
@@ -167,12 +167,12 @@ func (l *Log) close() {
 	l.partial, l.overlong, l.pending = l.partial[:0], false, record{}
 }
 
-// complain logs once why the kernel's log is not read, with advice.
-func (l *Log) complain(err error) {
-	if l.complained {
+// logUnreadable logs once why the kernel's log is not read, with advice.
+func (l *Log) logUnreadable(err error) {
+	if l.unreadable {
 		return
 	}
-	l.complained = true
+	l.unreadable = true
 	advice := "the file must have records in the form of /dev/kmsg, and this process must be allowed to read it"
 	switch {
 	case l.o.Path != Device:
@@ -201,7 +201,7 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 			return false, &fs.PathError{Op: "read", Path: l.o.Path, Err: err}
 		default:
 			l.position += int64(n)
-			l.take(buffer[:n])
+			l.feed(buffer[:n])
 		}
 	}
 	return true, nil
@@ -223,8 +223,8 @@ func (l *Log) rotate() error {
 	return err
 }
 
-// take takes what was read: a record of the device, or any part of a file.
-func (l *Log) take(data []byte) {
+// feed adds what was read: a record of the device, or any part of a file.
+func (l *Log) feed(data []byte) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		switch data = rest; {
@@ -235,16 +235,16 @@ func (l *Log) take(data []byte) {
 		case l.overlong:
 			l.partial, l.overlong = l.partial[:0], false
 		case len(l.partial) > 0:
-			l.line(append(l.partial, line...))
+			l.addLine(append(l.partial, line...))
 			l.partial = l.partial[:0]
 		default:
-			l.line(line)
+			l.addLine(line)
 		}
 	}
 }
 
-// line takes a line: a record, or what belongs to the one before.
-func (l *Log) line(line []byte) {
+// addLine adds a line: a record, or what belongs to the one before.
+func (l *Log) addLine(line []byte) {
 	if len(line) > 0 && line[0] == ' ' {
 		if device, ok := bytes.CutPrefix(line, []byte(" DEVICE=")); ok && l.pending.waiting {
 			l.pending.device = string(device)
@@ -333,13 +333,13 @@ func unescape(text []byte) string {
 	return b.String()
 }
 
-// load finds out what was read before.
+// load reads how far the process before has read.
 func (l *Log) load() {
 	l.skip = true
 	if l.o.BootID == "" || l.o.Directory == "" {
 		return
 	}
-	text, err := l.kept().Read(stateFile, 256)
+	text, err := l.directory().Read(stateFile, 256)
 	if text != nil {
 		err = l.resume(string(text))
 	}
@@ -348,7 +348,7 @@ func (l *Log) load() {
 	}
 }
 
-// resume takes what was kept.
+// resume continues where text says.
 func (l *Log) resume(text string) error {
 	line, whole := strings.CutSuffix(text, "\n")
 	boot, number, _ := strings.Cut(line, " ")
@@ -369,15 +369,15 @@ func (l *Log) save(now time.Time, ends bool) {
 	if l.o.Directory == "" || l.o.BootID == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
-	err := l.kept().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.last))
+	err := l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.last))
 	l.saved, l.savedAt = l.last, now
-	if err != nil && !l.dull {
-		l.dull = true
+	if err != nil && !l.unsaved {
+		l.unsaved = true
 		l.log.Warn("how far the kernel's log was read is not kept: a restart may count events again", zap.String("directory", l.o.Directory), zap.Error(err))
 	}
 }
 
-func (l *Log) kept() file.Private {
+func (l *Log) directory() file.Private {
 	return file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}
 }
 
