@@ -294,6 +294,9 @@ func (r Rules) names() (out []string) {
 	return out
 }
 
+// Has reports whether there is a rule of that name.
+func (r Rules) Has(name string) bool { return r.find(name, 0) != nil }
+
 // find returns the rule of an Observation: that of its code, or of its reason. nil: none.
 func (r Rules) find(reason string, code int) *Rule {
 	if code != 0 {
