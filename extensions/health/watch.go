@@ -362,33 +362,26 @@ func (w *Watch) top(t *tracked) *tracked {
 	return t
 }
 
-// report logs a verdict that has another state or reason than what was last said of the
-// device. It skips devices without values yet, and new devices that are well.
+// report logs and publishes a verdict that has another state or reason than what was last said of the
+// device. It skips devices without values yet, new devices that are well, and parts, which have what their board has.
 func (w *Watch) report(t *tracked) {
-	is := reported{t.verdict.State, t.verdict.Reason}
-	if is == t.reported || is.Reason == ruleStarting { // the zero told is that it is well
+	v, before, is := &t.verdict, t.reported, reported{t.verdict.State, t.verdict.Reason}
+	if is == before || is.Reason == ruleStarting { // the zero value is that it is well
 		return
 	}
-	before, v := t.reported, &t.verdict
 	t.reported = is
-	fields := []zap.Field{
+	if t.device.Parent != "" {
+		return
+	}
+	bad, level := v.State >= verdict.Degraded, zap.InfoLevel
+	if bad {
+		level = zap.WarnLevel
+	}
+	w.log.Log(level, "health of a device has changed",
 		zap.String("device", v.Device.ID), zap.String("gpu", v.Device.GPU), zap.Stringer("state", v.State), zap.Stringer("before", before.State),
-		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
-	}
-	if t.device.Parent == "" { // parts have what their board has
-		if v.State >= verdict.Degraded {
-			w.log.Warn("health of a device has changed", fields...)
-		} else {
-			w.log.Info("health of a device has changed", fields...)
-		}
-		w.publish(v)
-	}
-}
-
-// publish publishes a verdict.
-func (w *Watch) publish(v *verdict.Verdict) {
+		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text))
 	device := v.Device
-	e := events.Event{Kind: events.Health, Device: &device, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
+	e := events.Event{Kind: events.Health, Device: &device, Text: "health is " + v.State.String(), Bad: bad}
 	if v.State != verdict.OK {
 		e.Text += ": " + v.Text + " (" + v.Reason + ")"
 	}

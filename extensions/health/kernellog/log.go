@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -129,11 +130,9 @@ func (l *Log) Run(ctx context.Context) error {
 }
 
 func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 
@@ -253,13 +252,20 @@ func (l *Log) addLine(line []byte) {
 	}
 	l.flush()
 	// priority,sequence,microseconds,flags;text
-	head, text, ok1 := bytes.Cut(line, []byte(";"))
-	priority, head, ok2 := digits(head)
-	seq, head, ok3 := digits(head)
-	micros, _, ok4 := digits(head)
-	if !ok1 || !ok2 || !ok3 || !ok4 {
+	head, text, ok := bytes.Cut(line, []byte(";"))
+	words := strings.SplitN(string(head), ",", 4)
+	if !ok || len(words) < 3 {
 		return
 	}
+	var n [3]int64
+	for i := range n {
+		v, err := strconv.ParseUint(words[i], 10, 63)
+		if err != nil {
+			return
+		}
+		n[i] = int64(v)
+	}
+	priority, seq, at := n[0], n[1], time.Duration(n[2])*time.Microsecond
 	l.lines.Add(1)
 	if seq <= l.last {
 		return // read before, by the process before or from the file before
@@ -268,7 +274,6 @@ func (l *Log) addLine(line []byte) {
 		l.lost.Add(uint64(seq - l.last - 1))
 	}
 	l.last = seq
-	at := time.Duration(micros) * time.Microsecond
 	if l.live {
 		// The record was written since the last poll. The two clocks drift apart, and the
 		// kernel's stops while the machine sleeps.
@@ -301,36 +306,14 @@ func (l *Log) flush() {
 	l.o.Event(e)
 }
 
-// digits reads a number and the comma behind it, if there is one.
-func digits(text []byte) (n int64, rest []byte, ok bool) {
-	i := 0
-	for i < len(text) && i < 18 && text[i] >= '0' && text[i] <= '9' {
-		n = 10*n + int64(text[i]-'0')
-		i++
-	}
-	if ok = i > 0 && (i == len(text) || text[i] == ','); ok && i < len(text) {
-		i++
-	}
-	return n, text[i:], ok
-}
+var escaped = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
 
 // unescape undoes what the kernel does to characters that are not printable: \x0a.
 func unescape(text []byte) string {
-	if bytes.IndexByte(text, '\\') < 0 {
-		return string(text)
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
-			if c, err := strconv.ParseUint(string(text[i+2:i+4]), 16, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
+	return string(escaped.ReplaceAllFunc(text, func(e []byte) []byte {
+		c, _ := strconv.ParseUint(string(e[2:]), 16, 8) // the expression has seen to it
+		return []byte{byte(c)}
+	}))
 }
 
 // load reads how far the process before has read.
