@@ -153,11 +153,11 @@ func (c *condition) addEvidence(e verdict.Evidence) {
 	c.evidence = next[max(0, len(next)-maxEvidence):]
 }
 
-// recordReset ends what a reset ends; a start of the node ends more.
-func (t *tracked) recordReset(now time.Time, reboot bool) {
+// recordReset ends what a reset ends.
+func (t *tracked) recordReset(now time.Time) {
 	t.reset = now
 	for _, c := range t.conditions {
-		if c.rule.End == AfterReset || reboot && c.rule.End == AfterReboot {
+		if c.rule.End == AfterReset {
 			t.end(c)
 		}
 	}

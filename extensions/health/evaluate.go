@@ -357,7 +357,7 @@ func (t *tracked) readReset(key string, v float64, now time.Time) {
 		t.resets = map[string]float64{}
 	}
 	if known && v < before/2 {
-		t.recordReset(now, false)
+		t.recordReset(now)
 	}
 	t.resets[key] = v
 }

@@ -43,10 +43,9 @@ type End uint8
 
 // Ends.
 const (
-	AfterQuiet  End = iota // not seen for Quiet
-	AfterReset             // the device was reset, its driver loaded again, or the node started
-	AfterReboot            // the node was started
-	WhenTold               // an Observation says that it is over
+	AfterQuiet End = iota // not seen for Quiet
+	AfterReset            // the device was reset, its driver loaded again, or the node started
+	WhenTold              // an Observation says that it is over
 )
 
 // Links to who says so.

@@ -273,7 +273,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	case t == nil:
 	case o.Reason == ReasonReset:
 		if at.After(t.reset) {
-			t.recordReset(at, false)
+			t.recordReset(at)
 		}
 	case rule == nil:
 	case o.Over:

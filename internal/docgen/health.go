@@ -104,8 +104,6 @@ func ends(r *health.Rule) string {
 	switch r.End {
 	case health.AfterReset:
 		return "reset, or start of the node"
-	case health.AfterReboot:
-		return "start of the node"
 	case health.WhenTold:
 		return "what has seen it says so"
 	}
