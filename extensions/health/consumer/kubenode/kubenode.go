@@ -248,7 +248,7 @@ func (w *Writer) report(what string, err error) bool {
 // ConditionType is the type of the condition.
 const ConditionType = "GPUProblem"
 
-// levels are what a condition can say, the first that a device has; Unknown stands above Degraded, because a
+// levels has the values of a condition, the worst first. Unknown stands above Degraded, because a
 // condition must not say False if it is not known.
 var levels = []struct {
 	state  verdict.State
