@@ -21,12 +21,10 @@ import (
 func answeringNode(t *testing.T, args ...string) http.Handler {
 	t.Helper()
 	a, cfg := wanted(t, simulated(append(args, "--kernel-log=off")...)...)
-	all, err := a.WithProcesses(cfg, zap.NewNop(), true)
-	must(t, err)
 	files := a.NewFiles(cfg, "", nil)
 	parsed := files.Parse(&config.Content{CSV: []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"), Name: "test.csv"})
 	must(t, parsed.Err)
-	p, err := a.NewPipeline(cfg, all, parsed.Fields, zap.NewNop())
+	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
 	must(t, err)
 	p.ServeLists(parsed, files)
 	must(t, p.Extend())

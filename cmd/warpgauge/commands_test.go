@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/pkg/command"
 	"warpgauge/pkg/exporter"
 
 	"github.com/urfave/cli/v3"
@@ -18,7 +19,8 @@ import (
 // TestCommandsOfPages checks each `warpgauge …` in a block of a page: the subcommand and its flags
 // exist, and it does what it can do on simulated GPUs.
 func TestCommandsOfPages(t *testing.T) {
-	root := newRoot(newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil))
+	a := newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil)
+	root := command.Root(a, onceCommand(a), healthCommand(a))
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)
 	// As docs/remote.md makes one: without profiling fields, which nodes refuse from a server.

@@ -73,14 +73,21 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 		}
 	}
 
-	var got checked
+	type absent struct{ Field, Reason, Detail string }
+	var got struct {
+		Devices []struct {
+			Supplied, Asked int
+			Absent          []absent
+		}
+		Nowhere []absent
+	}
 	if err := json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).out), &got); err != nil {
 		t.Fatal(err)
 	}
 	if len(got.Devices) != 3 || got.Devices[2].Supplied != 4 || got.Devices[2].Asked != 7 || len(got.Nowhere) != 1 {
 		t.Errorf("JSON: %+v", got)
 	}
-	wantRows := []absentRow{
+	wantRows := []absent{
 		{"DCGM_FI_DEV_GPU_UTIL", "implausible", "the library says 8.08e+08, which is outside of 0 to 100 %"},
 		{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "unsupported", "the simulated gpu does not have it"},
 		{"amd_gpu_voltage_volts", "unsupported", "only AMD GPUs have it"},
@@ -93,7 +100,13 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 func TestCheckOfABrokenFileForScripts(t *testing.T) {
 	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
 	o := execute(t, nil, "check", "--output=json", bad)
-	var got checked
+	var got struct {
+		Errors   int
+		Problems []struct {
+			Line     int
+			Severity string
+		}
+	}
 	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 1 || got.Errors != 1 || got.Problems[0].Line != 1 || got.Problems[0].Severity != "error" {
 		t.Errorf("exit code %d, %v, %+v", o.code, err, got)
 	}
@@ -110,7 +123,7 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	}
 	gpus, _ := simulatedDevices(t, "rtx4090", 3)
 	for _, name := range []string{"0", ids[0], gpus[0].PCIBusID, strings.ToLower(strings.TrimPrefix(gpus[0].PCIBusID, "0000"))} {
-		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", " counted ")
+		o := f(0, []string{name}, "gpu 0, "+ids[0]+", by fake\n", "\nDCGM_FI_DEV_GPU_TEMP ", "implausible: the library says 8.08e+08", "-simulated ", `XID_ERRORS_COUNT{window_size_in_ms="300000"}  0 `)
 		if strings.Contains(o.out, ids[1]) {
 			t.Errorf("devices %s shows other devices:\n%s", name, o.out)
 		}
@@ -124,7 +137,7 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	f(1, []string{"0", "DCGM_FI_DEV_FAN_SPED"}, "not_listed: there is no such field: did you mean DCGM_FI_DEV_FAN_SPEED?")
 	f(1, []string{"7"}, `no device is "7"`)
 	f(1, []string{"0", "--output=xml"}, "write table, json or csv")
-	var got deviceReport
+	var got apiv1.Fields
 	o := f(0, []string{"0", "DCGM_FI_DEV_GPU_UTIL", "--output=json"})
 	if err := json.Unmarshal([]byte(o.out), &got); err != nil || len(got.Devices) != 1 || got.Devices[0].Fields[0].Absent.Reason != "implausible" {
 		t.Errorf("JSON: %v, %+v", err, got)

@@ -131,7 +131,7 @@ func testFlapping(t *testing.T, exe string) {
 		}
 		return errors.Join(errs...)
 	})
-	t.Logf("%d connections to the kubelet, %d lists, %v failures", k.Connections(), k.Calls(kubelet.List), failures)
+	t.Logf("%d connections to the kubelet, %d lists, %v failures", k.Connections(), k.Calls(), failures)
 
 	// Another node's worth of pods after one more restart: followed, not mixed.
 	k.Restart(pod("other-0", gpus["0"]), pod("other-1", gpus["1"], gpus["2"]), pod("other-5", gpus["5"]))
@@ -139,8 +139,8 @@ func testFlapping(t *testing.T, exe string) {
 	eventually.OK(t, "the other pods", func() error { return podOf(want)(e.scrape(t, acceptText)) })
 
 	// An end while the kubelet owes an answer.
-	k.On(kubelet.List, kubelet.Silence())
-	k.Await(kubelet.List, 1)
+	k.On(kubelet.Silence())
+	k.Await(1)
 	e.Signal(t, os.Interrupt)
 	if code := e.ExitCode(t); code != 0 || strings.Contains(e.Output(), "abandoning") {
 		t.Errorf("exit code %d, want 0 and nothing abandoned", code)
@@ -151,30 +151,30 @@ func testFlapping(t *testing.T, exe string) {
 // through failures that last until it was asked.
 func flap(k *kubelet.Server, pods []*v1.PodResources) {
 	failures := []func(){
-		func() { k.On(kubelet.List, kubelet.Fail(codes.Internal, "no")) },
-		func() { k.On(kubelet.List, kubelet.Say([]byte{0xff, 0xff})) },
-		func() { k.On(kubelet.List, kubelet.Fail(codes.ResourceExhausted, "rejected by rate limit")) },
+		func() { k.On(kubelet.Fail(codes.Internal, "no")) },
+		func() { k.On(kubelet.Say([]byte{0xff, 0xff})) },
+		func() { k.On(kubelet.Fail(codes.ResourceExhausted, "rejected by rate limit")) },
 		k.Kill,
 	}
 	steps := append([]func(){
 		func() { k.Restart() }, // lists nothing yet
 		func() { k.Set(pods...) },
-		func() { k.On(kubelet.List, kubelet.Silence()) },
+		func() { k.On(kubelet.Silence()) },
 		func() { k.Restart(pods[:1]...) },
-		func() { k.On(kubelet.List, nil) },
+		func() { k.On(nil) },
 		func() { k.Restart(pods...) },
 	}, failures...)
 	for i := range 200 {
 		steps[i%len(steps)]()
 		time.Sleep(30 * time.Millisecond)
 	}
-	k.On(kubelet.List, nil)
+	k.On(nil)
 	k.Restart(pods...)
 	for _, fail := range failures {
 		fail()
 		time.Sleep(1200 * time.Millisecond) // it is asked once a second
 	}
-	k.On(kubelet.List, nil)
+	k.On(nil)
 	k.Restart(pods...)
 }
 

@@ -42,7 +42,13 @@ func TestFieldsForScripts(t *testing.T) {
 	if o.code != 0 || err != nil || len(rows) != len(field.All())+1 {
 		t.Errorf("CSV: exit code %d, error %v, %d rows for %d fields", o.code, err, len(rows), len(field.All()))
 	}
-	var got struct{ Fields []fieldRow }
+	var got struct {
+		Fields []struct {
+			Name, Type string
+			Windows    []any
+			Collectors []string
+		}
+	}
 	o = execute(t, nil, "fields", "--output=json", "DCGM_FI_DEV_POWER_USAGE*")
 	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 {
 		t.Fatalf("JSON: exit code %d, error %v", o.code, err)

@@ -40,6 +40,21 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 	return outcome{code, out.String(), err.String()}
 }
 
+// newProgram returns the program with its tables, before any flag is parsed.
+func newProgram(s exporter.Streams, environ []string) *exporter.Program {
+	return exporter.NewProgram(s, environ, version, vendors, extensions()...)
+}
+
+// extension returns a program's extension of a type.
+func extension[E exporter.Extension](a *exporter.Program) (e E) {
+	for _, x := range a.Extensions {
+		if x, ok := x.(E); ok {
+			return x
+		}
+	}
+	return e
+}
+
 // simulated are flags for a node of which nothing is real.
 func simulated(more ...string) []string {
 	return append([]string{"--enable-only=fake"}, more...)

@@ -3,15 +3,35 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 
-	"warpgauge/pkg/exporter"
-
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/command"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/kube"
 )
+
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version string
+
+// moved are former commands of warpgauge.
+var moved = []string{"top", "doctor", "compare", "replay"}
 
 func main() {
 	kube.SilenceGRPC()
 	os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ(), config.DefaultCounters()...))
+}
+
+// run is the whole program, except that it returns the exit code. defaults are the counters CSVs that are tried if the
+// user names none.
+func run(ctx context.Context, args []string, s exporter.Streams, environ []string, defaults ...string) int {
+	a := exporter.NewProgram(s, environ, version, vendors, extensions()...)
+	a.Defaults = defaults
+	if len(args) > 1 && slices.Contains(moved, args[1]) {
+		return cmdline.ExitCode(s.Err, "warpgauge", &cmdline.ExitError{Code: 2, Err: fmt.Errorf("%s is a command of warpctl now: warpctl %[1]s --help", args[1])})
+	}
+	return command.Run(ctx, a, args, onceCommand(a), healthCommand(a))
 }

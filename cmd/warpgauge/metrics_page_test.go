@@ -23,6 +23,7 @@ import (
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
+	"warpgauge/pkg/session"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,7 +36,6 @@ import (
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/selfmetrics"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/supervisor"
 	"warpgauge/pkg/view"
 )
@@ -138,7 +138,10 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
 
-	p, err := a.NewPipeline(cfg, []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, parsed.Fields, zap.NewNop())
+	a.Vendors = func(*config.Config, time.Time, *zap.Logger) ([]exporter.Vendor, error) {
+		return []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, nil
+	}
+	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +154,7 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 	}
 	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())
 	var families []*dto.MetricFamily
-	err = exporter.SampleOnce(ctx, p.Engine, p.Owners, 10*time.Second, func(context.Context, []session.CollectorStatus) error {
+	err = p.Sample(ctx, 10*time.Second, func(context.Context) error {
 		for _, h := range p.Owners.Health {
 			h.Succeeded(0) // there is an age then
 		}

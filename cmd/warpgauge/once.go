@@ -14,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/extensions/live"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
@@ -35,10 +36,10 @@ func onceCommand(a *exporter.Program) *cli.Command {
 			"the page itself. Standard error says which it did, and which fields have no value.\n" +
 			"Ends with code 1 if there is no device.",
 		Flags: append([]cli.Flag{
-			timeoutFlag(),
+			cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
 			&cli.StringFlag{Name: "format", Value: "text", Usage: "text or openmetrics."},
 			&cli.IntFlag{Name: "samples", Value: 1, Usage: "How often to sample here, at least; histograms and event counts need more than one."},
-		}, urlFlags()...),
+		}, cmdline.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			format, err := pageFormat(cmd.String("format"))
 			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
@@ -75,42 +76,23 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		if asked, err := onceAsked(ctx, a, cmd, cfg, format); asked || err != nil {
 			return err
 		}
-	case url != "" && url != noURL:
+	case url != "" && url != live.NoURL:
 		return errors.New("--samples samples the devices here, and --url asks an exporter: leave one out")
 	}
-	log := a.QuietLogger(cfg)
-	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
+	p, err := a.ReadHere(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	all, err := a.Collectors(cfg, log)
-	if err != nil {
-		return err
-	}
-	p, err := a.NewPipeline(cfg, all, parsed.Fields, log)
-	if err != nil {
-		return err
-	}
-	return exporter.SampleOnce(ctx, p.Engine, p.Owners, cmd.Duration("timeout"), func(ctx context.Context, all []session.CollectorStatus) error {
-		for range samples - 1 {
-			exporter.Await(ctx, p.Engine, p.Engine.SampledAgain())
-		}
-		report := func() exporter.Report {
-			return exporter.NewReport(p.Engine.Board().Load(), p.Engine.Status(), parsed.Fields, exporter.ReportOptions{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
-		}
-		found := report()
-		for n := samples; n < enoughSamples && ctx.Err() == nil && found.Waits(); n++ {
-			exporter.Await(ctx, p.Engine, p.Engine.SampledAgain())
-			found = report()
-		}
+	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error {
+		found := p.Settle(ctx, samples, cmd.Duration("timeout"))
 		p.AddPages() // now that the own metrics know of the devices
 		if _, err := a.Out.Write(p.Renderer.Page(format, false)); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(all, func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
+		if !slices.ContainsFunc(p.Engine.Status(), func(c session.CollectorStatus) bool { return len(c.Devices) > 0 }) {
 			return errNoDevice
 		}
-		noteAbsent(a, &found)
+		printAbsent(a, &found)
 		return nil
 	})
 }
@@ -119,7 +101,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
 	var found *apiv1.Devices
-	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
+	asked, err := live.Ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
 		// Whatever listens at the usual port, and has pages: this is how to know that it is warpgauge.
 		found, err = c.Devices(ctx)
 		if err != nil && (cmd.String("url") == "" || !errors.Is(err, apiv1.ErrNoAPI)) {
@@ -139,15 +121,11 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 	return true, nil
 }
 
-// enoughSamples is after how many a value that takes two is there, if its device has
-// one: the second may have come before something else was ready.
-const enoughSamples = 3
-
 // maxNamed is how many fields without a value a line names.
 const maxNamed = 12
 
-// noteAbsent names the fields of the list that no device has a value of, and why.
-func noteAbsent(a *exporter.Program, r *exporter.Report) {
+// printAbsent names the fields of the list that no device has a value of, and why.
+func printAbsent(a *exporter.Program, r *exporter.Report) {
 	has, why := map[string]bool{}, map[string]collector.Reason{}
 	var names []string
 	look := func(fields []exporter.ReportField) {

@@ -255,7 +255,7 @@ func TestDevicesTellTheirUsers(t *testing.T) {
 	all := execute(t, nil, simulated(append(args, "--all")...)...)
 	all.want(t, 0, "(share 5, nvidia.com/gpu.shared)\n")
 
-	k.On(kubelet.List, kubelet.Silence())
+	k.On(kubelet.Silence())
 	execute(t, nil, simulated(append(args, "--timeout=500ms")...)...).want(t, 0,
 		"USED BY\n", "mapping pod_resources: no answer within 500ms\n", "job 4711")
 	if plain := execute(t, nil, simulated("devices")...); strings.Contains(plain.out, "USED BY") {

@@ -56,9 +56,7 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	files := a.NewFiles(cfg, "", nil)
 	first, err := files.First(t.Context(), log)
 	must(t, err)
-	all, err := a.WithProcesses(cfg, log, true)
-	must(t, err)
-	p, err := a.NewPipeline(cfg, all, first.Fields, log)
+	p, err := a.NewPipeline(cfg, first.Fields, log)
 	must(t, err)
 	p.ServeLists(first, files)
 	c := p.Core()
@@ -77,7 +75,7 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 			t.Error(err)
 		}
 	})
-	exporter.Await(t.Context(), p.Engine, exporter.Opened)
+	p.Engine.AwaitOpened(t.Context())
 	return n
 }
 

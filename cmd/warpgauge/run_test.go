@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
 )
 
@@ -173,7 +174,7 @@ func TestDevices(t *testing.T) {
 func TestDevicesForScripts(t *testing.T) {
 	lost := tempFile(t, "spec.yaml", "faults:\n- {kind: lost, device: 2}\n")
 	o := execute(t, nil, simulated("devices", "--output=json", "--fake-spec="+lost)...)
-	var got deviceList
+	var got apiv1.Devices
 	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 {
 		t.Fatalf("exit code %d, %v in\n%s", o.code, err, o.out)
 	}
@@ -189,7 +190,7 @@ func TestDevicesForScripts(t *testing.T) {
 	if want := []string{"0 up", "1 up", "2 lost", "3 up", "4 up", "5 up", "6 up", "7 up"}; !slices.Equal(states, want) {
 		t.Errorf("GPUs are %q, want %q", states, want)
 	}
-	if want := []collectorRow{{Name: "fake", Up: true}}; !slices.Equal(got.Collectors, want) {
+	if want := []apiv1.Collector{{Name: "fake", Up: true}}; !slices.Equal(got.Collectors, want) {
 		t.Errorf("collectors are %v, want %v", got.Collectors, want)
 	}
 

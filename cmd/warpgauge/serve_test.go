@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -12,24 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"warpgauge/pkg/exporter"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
-	"warpgauge/pkg/collector"
-	"warpgauge/pkg/config"
-	"warpgauge/pkg/field"
-	"warpgauge/pkg/session"
 )
 
 // served is an exporter that runs in this process.
@@ -277,127 +267,4 @@ func TestServePortTaken(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	execute(t, nil, simulated("-a", l.Addr().String())...).want(t, 1, "listen on "+l.Addr().String(), "in use", "--address")
-}
-
-func TestSignals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &exporter.Signals{End: make(chan os.Signal, 2)}
-		var ended error
-		slow := func(ctx context.Context) error {
-			<-ctx.Done()
-			time.Sleep(3 * time.Second)
-			return ended
-		}
-		s.End <- syscall.SIGTERM
-		if err := s.Guard(t.Context(), zap.NewNop(), slow); err != nil {
-			t.Errorf("after one signal: %v, want nil", err)
-		}
-		s.End <- syscall.SIGTERM
-		ended = errors.New("broken")
-		if err := s.Guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
-			t.Errorf("after one signal: %v, want what the exporter ended with", err)
-		}
-		s.End <- syscall.SIGINT
-		s.End <- syscall.SIGINT
-		if err := s.Guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, ended) {
-			t.Errorf("after one signal, sent twice: %v, want what the exporter ended with", err)
-		}
-		s.End <- syscall.SIGINT
-		time.AfterFunc(time.Second, func() { s.End <- syscall.SIGINT })
-		start := time.Now()
-		if err := s.Guard(t.Context(), zap.NewNop(), slow); !errors.Is(err, exporter.ErrForced) || time.Since(start) != time.Second {
-			t.Errorf("after two signals: %v after %v, want %v at once", err, time.Since(start), exporter.ErrForced)
-		}
-		time.Sleep(time.Minute) // the bubble waits for slow
-	})
-}
-
-func TestNotReady(t *testing.T) {
-	up := session.CollectorStatus{Name: "nvml", Up: true, Devices: make([]session.DeviceStatus, 2)}
-	starting := session.CollectorStatus{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Cause: session.CauseStarting}, {}}}
-	opening := session.CollectorStatus{Name: "dcgm", Cause: session.CauseOpening, Reason: "being opened"}
-	absent := session.CollectorStatus{Name: "rocm", Cause: session.CauseNotLoaded, Reason: "no library"}
-	for _, c := range []struct {
-		in   []session.CollectorStatus
-		want string
-	}{
-		{nil, "[no collector is enabled]"},
-		{[]session.CollectorStatus{up}, "[]"},
-		{[]session.CollectorStatus{absent, up}, "[]"},
-		{[]session.CollectorStatus{absent}, "[collector rocm: no library]"},
-		{[]session.CollectorStatus{opening, up}, "[collector dcgm: being opened]"},
-		{[]session.CollectorStatus{starting}, "[collector nvml: 1 device not sampled yet]"},
-	} {
-		if got := fmt.Sprint(exporter.NotReady(c.in)); got != c.want {
-			t.Errorf("notReady(%v) = %s, want %s", c.in, got, c.want)
-		}
-	}
-}
-
-func TestUnmetRequirements(t *testing.T) {
-	gpu := func(state session.State) []session.DeviceStatus {
-		return []session.DeviceStatus{{Device: collector.Device{Level: field.GPU}, State: state}}
-	}
-	table := []exporter.Vendor{{Name: "dcgm", Maker: field.VendorNVIDIA}, {Name: "nvml", Maker: field.VendorNVIDIA}, {Name: "rocm", Maker: field.VendorAMD}, {Name: "fake"}}
-	nvml := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Up)}
-	lost := session.CollectorStatus{Name: "nvml", Up: true, Devices: gpu(session.Lost)}
-	released := session.CollectorStatus{Name: "nvml", Cause: session.CauseReleased}
-	dcgm := session.CollectorStatus{Name: "dcgm", Cause: session.CauseNotLoaded, Reason: "no engine"}
-	opening := session.CollectorStatus{Name: "dcgm", Cause: session.CauseOpening, Reason: "being opened"}
-	standby := session.CollectorStatus{Name: "dcgm", Cause: session.CauseStandby}
-	rocm := session.CollectorStatus{Name: "rocm", Up: true, Devices: gpu(session.Up)}
-	fake := session.CollectorStatus{Name: "fake", Up: true, Devices: gpu(session.Up)}
-	for _, c := range []struct {
-		require string
-		byName  string // a collector that is enabled by name
-		all     []session.CollectorStatus
-		want    string
-	}{
-		{"none", "", nil, "[]"},
-		{"none", "", []session.CollectorStatus{lost}, "[]"},
-		{"any", "", []session.CollectorStatus{dcgm, nvml}, "[]"},
-		{"any", "", []session.CollectorStatus{dcgm, lost}, "[--require=any: no such GPU is up]"},
-		{"any", "", []session.CollectorStatus{fake}, "[]"},
-		{"nvidia", "", []session.CollectorStatus{nvml}, "[]"},
-		{"nvidia", "", []session.CollectorStatus{released}, "[]"},
-		{"nvidia", "", []session.CollectorStatus{rocm, fake}, "[--require=nvidia: no such GPU is up]"},
-		{"amd", "", []session.CollectorStatus{rocm}, "[]"},
-		{"amd", "", []session.CollectorStatus{nvml}, "[--require=amd: no such GPU is up]"},
-		{"none", "dcgm", []session.CollectorStatus{dcgm, nvml}, "[collector dcgm, which is enabled by name: no engine]"},
-		{"none", "dcgm", []session.CollectorStatus{opening, nvml}, "[]"},
-		{"none", "dcgm", []session.CollectorStatus{standby, nvml}, "[]"},
-		{"none", "nvml", []session.CollectorStatus{released}, "[]"},
-	} {
-		cfg := config.Default()
-		cfg.Require = c.require
-		rows := slices.Clone(table)
-		for i := range rows {
-			if rows[i].Name == c.byName {
-				rows[i].Setting = config.On
-			}
-		}
-		if got := fmt.Sprint(exporter.Unmet(cfg, rows, c.all)); got != c.want {
-			t.Errorf("--require=%s, %q enabled by name: %s, want %s", c.require, c.byName, got, c.want)
-		}
-	}
-}
-
-func TestLogger(t *testing.T) {
-	for _, c := range []struct {
-		log  config.Log
-		want string // a pattern; empty: nothing is logged
-	}{
-		{config.Log{Format: config.LogText}, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d) INFO hello \{"logger": "sampler", "device": "GPU-1"\}\n$`},
-		{config.Log{Format: config.LogJSON}, `^\{"level":"info","time":"[^"]+","logger":"sampler","msg":"hello","device":"GPU-1"\}\n$`},
-		{config.Log{Format: config.LogText, Level: zap.WarnLevel}, `^$`},
-		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO hello`},
-	} {
-		var b bytes.Buffer
-		to := exporter.NewBacklog(&b)
-		exporter.NewLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
-		to.Flush()
-		if !regexp.MustCompile(c.want).MatchString(b.String()) {
-			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
-		}
-	}
 }

@@ -7,14 +7,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/collector/collectortest"
+	"warpgauge/pkg/field"
 )
 
 // TestConnect: each way to name an engine takes the call that knows it.
@@ -214,17 +218,6 @@ func TestLibraryOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestBadScript: a simulation that is not what its test wrote is reported, not used.
-func TestBadScript(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", Lines: []string{"value 1 0 150 num warm"}})
-	if _, err := openAs(t, remote(e), temperature); err == nil {
-		t.Error("it was opened")
-	}
-	if err := e.Trouble(); err == nil || !strings.Contains(err.Error(), "cannot read value 1 0 150 num warm") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // TestNothingIsLinked: no call of DCGM is left to the dynamic linker, which would
 // end the process if a library lacks the function.
 func TestNothingIsLinked(t *testing.T) {
@@ -246,5 +239,246 @@ func TestNothingIsLinked(t *testing.T) {
 	}
 	if !found {
 		t.Error("not even dlsym is linked: these are not the symbols of this binary")
+	}
+}
+
+// gpuKinds ask for something of each part of the source of GPUs.
+var gpuKinds = []string{
+	temperature, power, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+	xidCount, peersName, healthName, "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
+}
+
+// TestEngineEndsAndReturns: a lost connection is reported by every source, an engine
+// that is not there is an error each time, and with the next one all is well. Nothing is
+// left of either.
+func TestEngineEndsAndReturns(t *testing.T) {
+	for name, h := range map[string]hardware{"Unix socket": {gpus: 2}, "TCP": {gpus: 2, tcp: true}} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, h, func(t *testing.T, m machine) {
+				lost := started(t, m, gpuKinds...)
+				for range 2 {
+					m.stop()
+					for i := range lost.sources {
+						lost.until(t, i, "a lost connection", func(err error) bool {
+							return errors.Is(err, collector.ErrColumnsChanged) && errors.Is(err, collector.ErrNotLoaded)
+						})
+					}
+					if err := lost.Close(); err != nil {
+						t.Errorf("close what is lost: %v", err)
+					}
+					o := m.options()
+					o.ConnectTimeout = 100 * time.Millisecond
+					for range 3 {
+						if _, err := openAs(t, o, gpuKinds...); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "start nv-hostengine") {
+							t.Errorf("open without an engine: %v", err)
+						}
+					}
+					m.start()
+					lost = started(t, m, gpuKinds...)
+					lost.mustSample(t)
+				}
+				if err := lost.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+				nothingLeft(t, m)
+			})
+		})
+	}
+}
+
+// TestEngineFallsSilent: a sample waits for an engine that does not answer, and all
+// is well when the engine continues.
+func TestEngineFallsSilent(t *testing.T) {
+	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+		c := started(t, m, temperature, power)
+		release := m.silence()
+		sampled := make(chan error, 1)
+		go func() { sampled <- c.sample(0) }()
+		select {
+		case err := <-sampled:
+			t.Fatalf("a sample of an engine that does not answer: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		release()
+		if err := <-sampled; err != nil && !errors.Is(err, collector.ErrStalled) {
+			t.Errorf("the sample that waited: %v", err)
+		}
+		c.until(t, 0, "values again", func(err error) bool { return err == nil })
+	})
+}
+
+// TestGroupsGivenBack: an engine has 64 groups and 64 field groups for all its clients,
+// and those of collectors that were closed are free again.
+func TestGroupsGivenBack(t *testing.T) {
+	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+		for taken := 0; taken <= 64; {
+			c := open1(t, m.options(), gpuKinds...)
+			taken += len(c.readings(0).blocks)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		started(t, m, power).keepsReading(t, m, []string{power})
+	})
+}
+
+// TestNothingToRead: an engine without GPUs is an error that callers know.
+func TestNothingToRead(t *testing.T) {
+	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
+		m.remove(0)
+		if _, err := openAs(t, m.options(), temperature); !errors.Is(err, collector.ErrNoDevices) {
+			t.Errorf("got %v, want %v", err, collector.ErrNoDevices)
+		}
+		nothingLeft(t, m)
+	})
+}
+
+// TestEmbeddedFails: an engine in this process that fails can be started again once
+// the collector that has it is closed.
+func TestEmbeddedFails(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	c := open1(t, embedded(e), temperature)
+	e.Restart()
+	if err := c.sample(0); !errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("sample: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	open1(t, embedded(e), temperature).mustSample(t)
+}
+
+// TestTimeout: a call that the library gives up is an error of the source, which
+// continues when the engine does.
+func TestTimeout(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	c := open1(t, remote(e), temperature)
+	e.Return("dcgmEntitiesGetLatestValues", -11)
+	if err := c.sample(0); err == nil || errors.Is(err, collector.ErrColumnsChanged) {
+		t.Errorf("got %v, want an error that asks for no new Open", err)
+	}
+	e.Return("dcgmEntitiesGetLatestValues", 0)
+	c.mustSample(t)
+}
+
+// TestCalls: what the library's calls cost is reported.
+func TestCalls(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
+	c := open1(t, remote(e), temperature, xidCount)
+	e.XID(0, 13)
+	for range 3 {
+		c.mustSample(t)
+	}
+	got := map[string]uint64{}
+	for _, cost := range c.sources[0].(collector.CallMeter).Calls() {
+		got[cost.Call] += cost.Count
+		if cost.Time <= 0 {
+			t.Errorf("%s took %v", cost.Call, cost.Time)
+		}
+	}
+	if got["dcgmEntitiesGetLatestValues"] != 7 || got["dcgmGetValuesSince_v2"] != 1 { // of values, of XIDs, and once of what shows that the engine lives
+		t.Errorf("calls: %v", got)
+	}
+}
+
+// TestNotOffered: what an engine or a library does not offer costs nothing else, has the engine's answer as its reason, and is
+// logged once. Of profiling what no metric group has is not asked for, and what cannot be known is.
+func TestNotOffered(t *testing.T) {
+	const active, integers = "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_INT_ACTIVE"
+	noProfiling := func(code int) func(*dcgmtest.Engine) { return func(e *dcgmtest.Engine) { e.RefuseProfiling(code) } }
+	returns := func(function string, code int) func(*dcgmtest.Engine) {
+		return func(e *dcgmtest.Engine) { e.Return(function, code) }
+	}
+	unlisted := func(code int) func(*dcgmtest.Engine) {
+		return func(e *dcgmtest.Engine) { e.RefuseListing(dcgmtest.KindConnectX, code) }
+	}
+	for _, tt := range []struct {
+		what    string
+		field   string
+		column  field.ID
+		prepare func(*dcgmtest.Engine)
+		without string // a function of the library
+		offered bool
+		log     string
+		lines   int
+	}{
+		{"health without its module", healthName, field.GPUHealth, returns("dcgmHealthSet_v2", -33), "", false, "host engine cannot watch health; skipping the field", 1},
+		{"unsupported health", healthName, field.GPUHealth, returns("dcgmHealthSet_v2", -6), "", false, "host engine cannot watch health; skipping the field", 1},
+		{"peers of a library without", peersName, field.P2PStatus, nil, "dcgmGetNvLinkP2PStatus", false, "library lacks dcgmGetNvLinkP2PStatus; skipping NVLink peer status", 1},
+		{"XIDs", xidCount, field.XIDEvent, func(e *dcgmtest.Engine) { e.Refuse(dcgmtest.All(dcgmtest.KindGPU), int(field.XIDErrors), -6) }, "", false, "", 0},
+		{"adapters of an old engine", "DCGM_FI_DEV_CONNECTX_HEALTH", 1300, unlisted(-1), "", false, "cannot list entities", 1},
+		{"unsupported adapters", "DCGM_FI_DEV_CONNECTX_HEALTH", 1300, unlisted(-6), "", false, "cannot list entities", 0},
+		{"adapters without their module", "DCGM_FI_DEV_CONNECTX_HEALTH", 1300, unlisted(-33), "", false, "cannot list entities", 0},
+		{"a field in a metric group", active, 1002, nil, "", true, "", 0},
+		{"a field in no metric group", integers, 1016, nil, "", false, "", 0},
+		{"no profiling module", active, 1002, noProfiling(-33), "", false, "", 0},
+		{"GPUs without profiling", active, 1002, noProfiling(-36), "", false, "", 0},
+		{"unknown metric groups", integers, 1016, returns("dcgmProfGetSupportedMetricGroups", -3), "", true, "", 0},
+		{"a library that cannot ask for metric groups", integers, 1016, nil, "dcgmProfGetSupportedMetricGroups", true, "", 0},
+	} {
+		c := dcgmtest.Config{GPUs: 2}
+		if tt.without != "" {
+			c.Without = []string{tt.without}
+		}
+		e := simulate(t, c)
+		if tt.prepare != nil {
+			tt.prepare(e)
+		}
+		o := open1(t, remote(e), temperature, tt.field)
+		o.mustSample(t)
+		offered := slices.ContainsFunc(o.sources[0].Columns(), func(col collector.Column) bool { return col.Field == tt.column })
+		if offered != tt.offered || !o.has(t, nvmltest.UUID(1), temperature) || len(devices(o)) != 2 {
+			t.Errorf("%s: offered %v, want %v; devices %v", tt.what, offered, tt.offered, devices(o))
+		}
+		if n := o.logs.FilterMessageSnippet(tt.log).Len(); tt.log != "" && n != tt.lines {
+			t.Errorf("%s: logged %d times, want %d", tt.what, n, tt.lines)
+		}
+		if tt.what == "GPUs without profiling" {
+			want := "unsupported: the host engine answers: profiling is not supported [DCGM -36]"
+			if got := collectortest.ReasonOf(t, o.sources[0], o.row[0], 0, tt.field); got != want {
+				t.Errorf("%s: %q, want %q", tt.what, got, want)
+			}
+		}
+		if n := e.Counts().Groups; !tt.offered && n != 1 { // of the temperature
+			t.Errorf("%s: %d groups", tt.what, n)
+		}
+	}
+}
+
+// TestFailsForATime: an optional call that fails leaves blanks, never a pass, costs no other value and is logged once.
+// XIDs of meanwhile are counted later.
+func TestFailsForATime(t *testing.T) {
+	for _, tt := range []struct {
+		name, call string
+		code       int
+		field      field.ID
+		cells      int
+		log        string
+	}{
+		{healthName, "dcgmHealthCheck", -3, field.GPUHealth, len(healthWatches), "cannot read GPU health"},
+		{peersName, "dcgmGetNvLinkP2PStatus", -18, field.P2PStatus, 1, "cannot read NVLink peer status"},
+		{xidCount, "dcgmGetValuesSince_v2", -3, field.XIDEvent, 1, "cannot read XIDs"},
+	} {
+		e := simulate(t, dcgmtest.Config{GPUs: 2})
+		c := open1(t, remote(e), temperature, tt.name)
+		c.mustSample(t)
+		e.Return(tt.call, tt.code)
+		e.XID(0, 13)
+		cells := func() int {
+			c.mustSample(t)
+			return len(c.cellsOf(tt.field, 0, map[field.ID]string{field.GPUHealth: "health_watch"}[tt.field]))
+		}
+		for range 2 {
+			if n := cells(); n != 0 || !c.has(t, nvmltest.UUID(0), temperature) {
+				t.Errorf("%s: %d cells, or no temperature", tt.name, n)
+			}
+		}
+		if n := c.logs.FilterMessageSnippet(tt.log).Len(); n != 1 {
+			t.Errorf("%s: logged %d times, want once", tt.name, n)
+		}
+		e.Return(tt.call, 0)
+		if n := cells(); n != tt.cells {
+			t.Errorf("%s: %d cells afterwards, want %d", tt.name, n, tt.cells)
+		}
 	}
 }

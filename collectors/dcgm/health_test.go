@@ -4,15 +4,13 @@ package dcgm
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -90,67 +88,38 @@ func TestHealthReasons(t *testing.T) {
 	}
 }
 
-// TestHealthUnknown: a check that fails leaves blanks, never a pass, and costs no
-// other value.
-func TestHealthUnknown(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 2})
-	c := open1(t, remote(e), healthName, "DCGM_FI_DEV_GPU_TEMP")
-	c.mustSample(t)
-	e.Return("dcgmHealthCheck", -3)
-	for range 2 {
-		c.mustSample(t)
-		if got := c.cellsOf(field.GPUHealth, 0, "health_watch"); len(got) != 0 {
-			t.Errorf("health is %v", got)
-		}
-		if v, _ := c.value(t, c.sources[0].Devices()[0].ID, "DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
-			t.Error("no temperature")
-		}
-	}
-	if n := c.logs.FilterMessage("cannot read GPU health").Len(); n != 1 {
-		t.Errorf("%d lines say that cannot read GPU health, want one", n)
-	}
-	e.Return("dcgmHealthCheck", 0)
-	c.mustSample(t)
-	if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, 0, "health_watch")); diff != "" {
-		t.Errorf("known again (-want +got):\n%s", diff)
-	}
-}
-
-// TestHealthNotOffered: an engine that cannot has no column, and one line says so.
-func TestHealthNotOffered(t *testing.T) {
-	for _, code := range []int{-33, -6} {
-		e := simulate(t, dcgmtest.Config{GPUs: 2})
-		e.Return("dcgmHealthSet_v2", code)
-		c := open1(t, remote(e), healthName, "DCGM_FI_DEV_GPU_TEMP")
-		if has := slices.ContainsFunc(c.sources[0].Columns(), func(col collector.Column) bool { return col.Field == field.GPUHealth }); has {
-			t.Errorf("code %d: there are columns of health", code)
-		}
-		if n := c.logs.FilterMessage("host engine cannot watch health; skipping the field").Len(); n != 1 {
-			t.Errorf("code %d: logged %d times, want once", code, n)
-		}
-		if n := e.Counts().Groups; n != 1 { // of the temperature
-			t.Errorf("code %d: %d groups", code, n)
-		}
-	}
-}
-
 // TestErrorNames: codes are those that dcgm-exporter prints.
 func TestErrorNames(t *testing.T) {
 	for code, want := range map[uint32]string{
 		0: "DCGM_FR_OK", 3: "DCGM_FR_PCI_REPLAY_RATE", 10: "DCGM_FR_CLOCK_THROTTLE_THERMAL", 12: "DCGM_FR_CLOCK_THROTTLE_POWER",
 		14: "DCGM_FR_NVLINK_DOWN", 43: "DCGM_FR_THROTTLING_VIOLATION", 80: "DCGM_FR_ROW_REMAP_FAILURE", 101: "DCGM_FR_XID_ERROR",
-		116: "DCGM_FR_BROKEN_P2P_NVLINK_WRITER_DEVICE", 120: "DCGM_FR_FALLEN_OFF_BUS", 133: "DCGM_FR_CPU_SDC_TEST_FAILED",
-		134: "DCGM_FR_UNKNOWN(134)", 1 << 31: "DCGM_FR_UNKNOWN(2147483648)",
+		120: "DCGM_FR_FALLEN_OFF_BUS", 134: "DCGM_FR_UNKNOWN(134)", 1 << 31: "DCGM_FR_UNKNOWN(2147483648)",
 	} {
 		if got := errorName(code); got != want {
 			t.Errorf("code %d is %q, want %q", code, got, want)
 		}
 	}
-	names := map[string]bool{}
-	for code := range uint32(len(errorCodes)) {
-		names[errorName(code)] = true
+	for _, w := range healthWatches {
+		for _, code := range w.reasons {
+			if name := errorName(code); strings.Contains(name, "UNKNOWN") {
+				t.Errorf("reason %d of %s has no name", code, w.name)
+			}
+		}
 	}
-	if len(names) != 134 {
-		t.Errorf("%d names for 134 codes: %v", len(names), slices.Sorted(maps.Keys(names)))
+}
+
+const peersName = "DCGM_EXP_P2P_STATUS"
+
+// TestNoAllocation: health and peers cost no memory.
+func TestNoAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race runtime allocates")
+	}
+	e := simulate(t, dcgmtest.Config{GPUs: 4})
+	e.Incident(dcgmtest.GPU(1), 0x10, 20, 80, "a row is lost")
+	c := open1(t, remote(e), healthName, peersName)
+	c.mustSample(t)
+	if n := testing.AllocsPerRun(50, func() { _ = c.sources[0].Sample(c.row[0], c.due[0]) }); n != 0 {
+		t.Errorf("%v allocations per sample", n)
 	}
 }

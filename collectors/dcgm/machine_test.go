@@ -3,15 +3,25 @@
 package dcgm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/dl"
+	"warpgauge/pkg/field"
 )
 
 // A machine is a node with a host engine: our simulation of DCGM, or NVIDIA's own
@@ -70,15 +80,17 @@ func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Run("NVIDIA", func(t *testing.T) { f(t, newReal(t, h)) })
 }
 
+// onAll is onBoth for a host engine and for an embedded one.
+func onAll(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
+	t.Helper()
+	t.Run("host engine", func(t *testing.T) { onBoth(t, h, f) })
+	h.embedded = true
+	t.Run("embedded", func(t *testing.T) { onBoth(t, h, f) })
+}
+
 // TestMain loads NVIDIA's library before any simulated one: the loader takes what
-// has that soname and is there already. In a process of TestManyClients it is a client.
+// has that soname and is there already.
 func TestMain(m *testing.M) {
-	if library := os.Getenv(clientVariable); library != "" {
-		if client(library) != nil {
-			os.Exit(1) //nolint:forbidigo // it is main now
-		}
-		return
-	}
 	if os.Getenv(realVariable) == "1" {
 		if _, err := dl.Open([]string{soname}); err != nil {
 			panic(fmt.Errorf("%s is 1: %w", realVariable, err))
@@ -160,4 +172,222 @@ func (c *opened) has(tb testing.TB, id, name string) bool {
 	tb.Helper()
 	v, _ := c.value(tb, id, name)
 	return !math.IsNaN(v)
+}
+
+// simulated is a machine whose DCGM is ours.
+type simulated struct {
+	*dcgmtest.Engine
+	o   Options
+	mig map[int][]string
+}
+
+func newSimulated(tb testing.TB, h hardware) machine {
+	tb.Helper()
+	c := dcgmtest.Config{GPUs: h.gpus}
+	if h.mig != nil {
+		c.Preset = "a100-mig"
+	}
+	e := simulate(tb, c)
+	o := remote(e)
+	if h.embedded {
+		o = embedded(e)
+	}
+	o.Interval = 10 * time.Millisecond
+	m := &simulated{e, o, map[int][]string{}}
+	if h.mig != nil {
+		m.setMIG(0, h.mig...)
+	}
+	return m
+}
+
+func (m *simulated) options() Options                    { return m.o }
+func (m *simulated) simulation() *dcgmtest.Engine        { return m.Engine }
+func (m *simulated) xid(gpu, code int)                   { m.XID(gpu, code) }
+func (m *simulated) lose(gpu int)                        { m.Lose(gpu) }
+func (m *simulated) restore(gpu int)                     { m.Restore(gpu) }
+func (m *simulated) silence() (release func())           { return m.Hang(dcgmtest.Every) }
+func (m *simulated) stop()                               { m.Stop(-21) }
+func (m *simulated) start()                              { m.Start() }
+func (m *simulated) set(gpu int, name string, v float64) { m.put(gpu, name, dcgmtest.Number(v)) }
+func (m *simulated) blank(gpu int, name string, why int) { m.put(gpu, name, dcgmtest.Blank(why)) }
+func (m *simulated) unset(gpu int, name string)          { m.Unset(dcgmtest.GPU(gpu), settable[name].id) }
+
+func (m *simulated) put(gpu int, name string, v dcgmtest.Value) {
+	m.Set(dcgmtest.GPU(gpu), settable[name].id, v)
+}
+
+func (m *simulated) sick(gpu int) {
+	m.Incident(dcgmtest.GPU(gpu), 0x10, 10, 101, "an XID of its memory") // DCGM_HEALTH_WATCH_MEM, warn, DCGM_FR_XID_ERROR
+}
+
+func (m *simulated) hang() (release func()) {
+	m.Freeze(dcgmtest.Everything())
+	return func() { m.Thaw(dcgmtest.Everything()) }
+}
+
+// setMIG: "3g" is "3g.20gb" of an A100.
+func (m *simulated) setMIG(gpu int, profiles ...string) {
+	var full []string
+	for _, p := range profiles {
+		full = append(full, p[:2]+map[string]string{"1g": ".5gb", "2g": ".10gb", "3g": ".20gb"}[p[:2]]+p[2:])
+	}
+	m.SetMIG(gpu, full...)
+	m.mig[gpu] = profiles
+}
+
+// uuids: instances count from 1, compute instances from 0.
+func (m *simulated) uuids(gpu int) map[string]string {
+	out := map[string]string{}
+	for i, p := range m.mig[gpu] {
+		for c := range 2 {
+			if c == 0 || strings.HasSuffix(p, "/2") {
+				out[fmt.Sprintf("%d/%d", i+1, c)] = dcgmtest.MIGUUID(gpu, i+1, c)
+			}
+		}
+	}
+	return out
+}
+
+func (m *simulated) remove(gpu int) { m.Remove(dcgmtest.GPU(gpu)) }
+
+func (m *simulated) setLink(gpu, link int, up bool) {
+	state := dcgmtest.LinkDown
+	if up {
+		state = dcgmtest.LinkUp
+	}
+	m.SetLink(dcgmtest.GPU(gpu), link, state)
+}
+
+func (m *simulated) setPeers(a, b, status int) {
+	m.SetPeer(a, b, status)
+	m.SetPeer(b, a, status)
+}
+
+// simulate makes an engine.
+func simulate(tb testing.TB, c dcgmtest.Config) *dcgmtest.Engine {
+	tb.Helper()
+	return dcgmtest.New(tb, c)
+}
+
+// list is a CSV of names: gauges, and labels after "label ", histograms after "histogram ".
+func list(tb testing.TB, names ...string) field.List {
+	tb.Helper()
+	var b strings.Builder
+	for _, n := range names {
+		name, isLabel := strings.CutPrefix(n, "label ")
+		kind := "gauge"
+		if isLabel {
+			kind = "label"
+		}
+		if h, is := strings.CutPrefix(n, "histogram "); is {
+			name, kind = h, "histogram"
+		}
+		b.WriteString(name + ", " + kind + ", text\n")
+	}
+	l, _, err := field.Parse(strings.NewReader(b.String()), field.ParseOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+// opened is an open collector and what it logged.
+type opened struct {
+	*Collector
+	sources []collector.Source
+	logs    *observer.ObservedLogs
+	row     [][]float64
+	due     [][]bool
+}
+
+// openAs opens a collector with options, which name at least the library.
+func openAs(tb testing.TB, o Options, names ...string) (*opened, error) {
+	tb.Helper()
+	core, logs := observer.New(zapcore.DebugLevel)
+	o.Log = zap.New(core)
+	out := &opened{Collector: New(o), logs: logs}
+	ctx, cancel := context.WithTimeout(tb.Context(), eventually.Patience)
+	defer cancel()
+	sources, err := out.Open(ctx, list(tb, names...))
+	if err != nil {
+		return out, err
+	}
+	tb.Cleanup(func() { _ = out.Close() })
+	out.hold(sources)
+	return out, nil
+}
+
+// hold makes rows for sources, everything due.
+func (c *opened) hold(sources []collector.Source) {
+	c.sources = sources
+	for _, s := range sources {
+		n := len(s.Columns())
+		c.row, c.due = append(c.row, slices.Repeat([]float64{math.NaN()}, n)), append(c.due, slices.Repeat([]bool{true}, n))
+	}
+}
+
+func remote(e *dcgmtest.Engine) Options {
+	return Options{Library: e.Library(), Engine: "localhost:5555"}
+}
+func embedded(e *dcgmtest.Engine) Options { return Options{Library: e.Library()} }
+
+func open1(tb testing.TB, o Options, names ...string) *opened {
+	tb.Helper()
+	c, err := openAs(tb, o, names...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// sample samples a source, with everything due and what it held before erased.
+func (c *opened) sample(source int) error {
+	for i := range c.row[source] {
+		c.row[source][i] = math.NaN()
+	}
+	return c.sources[source].Sample(c.row[source], c.due[source])
+}
+
+func (c *opened) mustSample(tb testing.TB) {
+	tb.Helper()
+	for i := range c.sources {
+		if err := c.sample(i); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// device is the index of a device in its source, by its ID.
+func (c *opened) device(tb testing.TB, id string) (source, device int) {
+	tb.Helper()
+	for s, src := range c.sources {
+		for d, dev := range src.Devices() {
+			if dev.ID == id {
+				return s, d
+			}
+		}
+	}
+	tb.Fatalf("no device %q", id)
+	return 0, 0
+}
+
+// value is the cell of a field of a device; ok is false if there is no column.
+func (c *opened) value(tb testing.TB, id, name string) (v float64, ok bool) {
+	tb.Helper()
+	d, _, known := field.ByName(name)
+	if !known {
+		tb.Fatalf("no field %q", name)
+	}
+	s, dev := c.device(tb, id)
+	for i, col := range c.sources[s].Columns() {
+		if col.Device == dev && col.Field == d.ID {
+			return c.row[s][i], true
+		}
+	}
+	return math.NaN(), false
+}
+
+// parts of a source by type.
+func (c *opened) readings(i int) *readings {
+	return c.sources[i].(*source).parts[0].(*readings)
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -153,27 +152,16 @@ func measure(tb testing.TB) footprint {
 		runtime.GC()
 	}
 	out := footprint{goroutines: runtime.NumGoroutine()}
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
+	status, err1 := os.ReadFile("/proc/self/status")
+	fds, err2 := os.ReadDir("/proc/self/fd")
+	_, threads, _ := strings.Cut(string(status), "Threads:")
+	_, resident, _ := strings.Cut(string(status), "VmRSS:")
+	_, err3 := fmt.Sscan(threads, &out.threads)
+	_, err4 := fmt.Sscan(resident, &out.resident)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		tb.Fatal(err)
 	}
-	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		switch words[0] {
-		case "Threads:":
-			out.threads, err = strconv.Atoi(words[1])
-		case "VmRSS:":
-			out.resident, err = strconv.ParseInt(words[1], 10, 64)
-			out.resident <<= 10
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
-	}
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	out.resident <<= 10
 	out.descriptors = len(fds)
 	return out
 }

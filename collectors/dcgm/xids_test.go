@@ -3,91 +3,22 @@
 package dcgm
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 const xidCount = "DCGM_EXP_XID_ERRORS_COUNT"
-
-// events samples once and returns what each GPU had.
-func events(tb testing.TB, c *opened) map[string][]float64 {
-	tb.Helper()
-	c.mustSample(tb)
-	out := map[string][]float64{}
-	for s, src := range c.sources {
-		for i, col := range src.Columns() {
-			if v := c.row[s][i]; col.Field == field.XIDEvent && !math.IsNaN(v) {
-				id := src.Devices()[col.Device].ID
-				out[id] = append(out[id], v)
-			}
-		}
-	}
-	return out
-}
-
-// drain samples until nothing more comes.
-func drain(tb testing.TB, c *opened) map[string][]float64 {
-	tb.Helper()
-	all := map[string][]float64{}
-	for {
-		some := events(tb, c)
-		if len(some) == 0 {
-			return all
-		}
-		for id, codes := range some {
-			all[id] = append(all[id], codes...)
-		}
-	}
-}
-
-func wantEvents(tb testing.TB, what string, got map[string][]float64, want map[string][]float64) {
-	tb.Helper()
-	if len(got) != len(want) {
-		tb.Errorf("%s: got %v, want %v", what, got, want)
-	}
-	for id, codes := range want {
-		if !slices.Equal(got[id], codes) {
-			tb.Errorf("%s: %s: got %v, want %v", what, id, got[id], codes)
-		}
-	}
-}
-
-// TestLostXIDs: an engine that refuses XIDs costs only them.
-func TestLostXIDs(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	e.Refuse(dcgmtest.All(dcgmtest.KindGPU), int(field.XIDErrors), -6)
-	c := open1(t, remote(e), temperature, xidCount)
-	c.mustSample(t)
-	for _, col := range c.sources[0].Columns() {
-		if col.Field == field.XIDEvent {
-			t.Errorf("there is a column for XIDs that cannot be had: %+v", col)
-		}
-	}
-}
-
-// TestHistoryFails: XIDs whose history cannot be read are counted later, and cost no other
-// value meanwhile.
-func TestHistoryFails(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature, xidCount)
-	c.mustSample(t)
-	e.Return("dcgmGetValuesSince_v2", -3)
-	e.XID(0, 13)
-	for range 2 {
-		wantEvents(t, "without a history", events(t, c), nil)
-	}
-	if n := c.logs.FilterMessageSnippet("cannot read XIDs").Len(); n != 1 {
-		t.Errorf("logged %d times, want once", n)
-	}
-	e.Return("dcgmGetValuesSince_v2", 0)
-	wantEvents(t, "afterwards", events(t, c), map[string][]float64{nvmltest.UUID(0): {13}})
-}
 
 // TestStormOfXIDs: of more than can wait for rows some are not counted, which is a gap.
 func TestStormOfXIDs(t *testing.T) {
@@ -106,11 +37,140 @@ func TestStormOfXIDs(t *testing.T) {
 	for code := range 3 {
 		e.XID(0, 100+code)
 	}
-	all := drain(t, c)[nvmltest.UUID(0)]
+	got := ledger{}
+	for before := -1; len(got[nvmltest.UUID(0)]) > before; {
+		before = len(got[nvmltest.UUID(0)])
+		got.sample(t, c)
+	}
+	all := got[nvmltest.UUID(0)]
 	if len(all) != xidPending || all[xidPending-1] != 100 {
 		t.Errorf("%d XIDs, the last %v; want %d and 100", len(all), all[len(all)-1], xidPending)
 	}
 	if since() <= began {
 		t.Error("no gap is said")
 	}
+}
+
+// ledger is what collectors have reported of XIDs: by GPU, in the order in which it came.
+type ledger map[string][]float64
+
+// sample samples a collector once.
+func (l ledger) sample(tb testing.TB, c *opened) {
+	tb.Helper()
+	if err := c.sample(0); err != nil {
+		tb.Fatal(err)
+	}
+	devices := c.sources[0].Devices()
+	for i, col := range c.sources[0].Columns() {
+		if v := c.row[0][i]; col.Field == field.XIDEvent && !math.IsNaN(v) {
+			id := devices[col.Device].ID
+			l[id] = append(l[id], v)
+		}
+	}
+}
+
+// await waits until there is what was wanted, and nothing else. That nothing comes
+// later shows with the XIDs after it.
+func (l ledger) await(tb testing.TB, want ledger, c *opened) {
+	tb.Helper()
+	eventually.OK(tb, "XIDs as events", func() error {
+		l.sample(tb, c)
+		if !maps.EqualFunc(want, l, slices.Equal) {
+			return fmt.Errorf("there are %v, want %v", l, want)
+		}
+		return nil
+	})
+}
+
+// TestEachXIDOnce: however many there are between two samples, those from before
+// Open are not reported, and none is reported twice.
+func TestEachXIDOnce(t *testing.T) {
+	onAll(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+		a, b := nvmltest.UUID(0), nvmltest.UUID(1)
+		c := started(t, m, temperature, xidCount)
+		got, want := ledger{}, ledger{}
+		for fence := range 2 {
+			for _, code := range []int{13, 13, 100 + fence} {
+				m.xid(0, code)
+				want[a] = append(want[a], float64(code))
+			}
+			m.xid(1, 31)
+			want[b] = append(want[b], 31)
+			got.await(t, want, c)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		late := started(t, m, temperature, xidCount)
+		m.xid(1, 45)
+		want[b] = append(want[b], 45)
+		got.await(t, want, late)
+	})
+}
+
+// TestManyXIDs: more of them than a row can hold come with the next samples.
+// NVIDIA's engine takes one from the driver each second.
+func TestManyXIDs(t *testing.T) {
+	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
+		c := started(t, m, temperature, xidCount)
+		got, want, gpu := ledger{}, ledger{}, nvmltest.UUID(0)
+		for i := range 2*slotsOfGPU + 1 {
+			m.xid(0, 100+i)
+			want[gpu] = append(want[gpu], float64(100+i))
+		}
+		got.await(t, want, c)
+	})
+}
+
+// TestHealthJudged: every watch has a value from the first sample on, and shows the
+// reason as soon as the engine has one.
+func TestHealthJudged(t *testing.T) {
+	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
+		c := started(t, m, healthName, temperature)
+		for gpu := range 3 {
+			if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
+				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
+			}
+		}
+		m.sick(1)
+		c.until(t, 0, "the reason", func(err error) bool {
+			return err == nil && c.cellsOf(field.GPUHealth, 1, "health_watch")["MEM"] == "DCGM_FR_XID_ERROR 10"
+		})
+		for gpu, want := range []map[string]string{well(), well("MEM", "DCGM_FR_XID_ERROR 10"), well()} {
+			if diff := cmp.Diff(want, c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
+				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
+			}
+		}
+	})
+}
+
+// TestPeersOfEach: each GPU has each other once, with the status that the driver reports.
+func TestPeersOfEach(t *testing.T) {
+	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
+		c := started(t, m, peersName)
+		for status := range linkStatuses {
+			m.setPeers(0, 1, status)
+			want := []map[string]string{{}, {}, {}, {}}
+			for a := range 4 {
+				for b := range 4 {
+					if a != b {
+						want[a][fmt.Sprint(b)] = "OK 0"
+					}
+				}
+			}
+			want[0]["1"] = fmt.Sprintf("%s %d", linkStatuses[status], status)
+			want[1]["0"] = want[0]["1"]
+			eventually.OK(t, "the status of all pairs", func() error {
+				if err := c.sample(0); err != nil {
+					return err
+				}
+				for gpu := range 4 {
+					if diff := cmp.Diff(want[gpu], c.cellsOf(field.P2PStatus, gpu, "peer_gpu")); diff != "" {
+						return fmt.Errorf("status %d, GPU %d (-want +got):\n%s", status, gpu, diff)
+					}
+				}
+				return nil
+			})
+		}
+	})
 }

@@ -126,7 +126,7 @@ func (r *Recorder) check(h *History) error {
 	}
 	errs := []error{
 		config.AtLeast("recorder-before", r.Before, time.Second),
-		config.AtLeastN("recorder-files", r.Files, 1),
+		config.AtLeast("recorder-files", r.Files, 1),
 	}
 	if !filepath.IsAbs(r.Directory) {
 		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagRecorder, r.Directory))

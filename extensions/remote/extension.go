@@ -2,8 +2,13 @@ package remote
 
 import (
 	"context"
+	"path/filepath"
 
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/lists"
+	"warpgauge/pkg/view"
 )
 
 // Extension implements exporter.Extension.
@@ -38,5 +43,19 @@ func (e *Extension) Options(c exporter.Core) Options {
 	return Options{
 		Settings: &e.Settings, Config: c.Config, Version: c.Version, Hostname: c.Hostname,
 		Desk: c.Lists, Engine: c.Engine, Page: c.Page, Registerer: c.Registry, Logger: c.Log,
+	}
+}
+
+// ParseGuarded implements the door of the command check: it parses a list as one of a server. refused says what the guard
+// of this node refuses on the devices of a View.
+func (e *Extension) ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error)) {
+	guard, suffix := GuardOf(&e.Settings), filepath.Ext(in.Name)
+	p = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
+	return p, func(v *view.View) (out []field.Problem, err error) {
+		all, err := guard.Examine(p, v)
+		for _, r := range all {
+			out = append(out, field.Problem{File: in.Name, Line: r.Line, Severity: field.Error, Message: r.Text})
+		}
+		return out, err
 	}
 }

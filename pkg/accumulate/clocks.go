@@ -52,7 +52,6 @@ func (c *clocks) observe(mask uint64, at, now int64) {
 	c.active = mask
 }
 
-// refresh brings the counts within the window to now.
 func (c *clocks) refresh(now int64) {
 	if !c.known {
 		return

@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -97,7 +98,6 @@ func (f *follow) block(of *collector.Column) cells {
 // cells are the cells of a row from index from to before index to.
 type cells struct{ from, to int }
 
-// tapXIDs connects a device with the series of its XIDs.
 func (s *Store) tapXIDs(f *follow, col *collector.Column) {
 	if f.xidsOf(col.Device) != nil {
 		return
@@ -114,10 +114,8 @@ func (s *Store) tapXIDs(f *follow, col *collector.Column) {
 }
 
 func (f *follow) xidsOf(device int) *xidTap {
-	for i := range f.xids {
-		if f.xids[i].device == device {
-			return &f.xids[i]
-		}
+	if i := slices.IndexFunc(f.xids, func(t xidTap) bool { return t.device == device }); i >= 0 {
+		return &f.xids[i]
 	}
 	return nil
 }
@@ -139,22 +137,11 @@ func wanted(list field.List, ids ...field.ID) []*field.Field {
 	var out []*field.Field
 	for i := range list.Fields {
 		f := &list.Fields[i]
-		for _, id := range ids {
-			if f.Desc.ID == id && f.Type != field.Label && !named(out, f.Name) {
-				out = append(out, f)
-			}
+		if slices.Contains(ids, f.Desc.ID) && f.Type != field.Label && !slices.ContainsFunc(out, func(o *field.Field) bool { return o.Name == f.Name }) {
+			out = append(out, f)
 		}
 	}
 	return out
-}
-
-func named(fields []*field.Field, name string) bool {
-	for _, f := range fields {
-		if f.Name == name {
-			return true
-		}
-	}
-	return false
 }
 
 type histogramTap struct {
@@ -228,7 +215,6 @@ func (s *Store) Row(row *rows.Row) {
 	}
 }
 
-// countEvents counts the XIDs and the clock events of a row.
 func (s *Store) countEvents(f *follow, row *rows.Row) {
 	s.axis.advance(row.Read)
 	at := s.axis.position(row.Time)
@@ -249,7 +235,6 @@ func (s *Store) countEvents(f *follow, row *rows.Row) {
 	}
 }
 
-// count counts the values of a row.
 func (t *histogramTap) count(row *rows.Row) {
 	d := &row.Devices[t.device]
 	if !d.Sampled {

@@ -1,24 +1,8 @@
 package accumulate
 
 import (
-	"sync/atomic"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// published has the numbers that a gatherer may read while Sync runs.
-type published struct {
-	rows                atomic.Uint64
-	series, kept, inUse atomic.Int64
-}
-
-func (s *Store) publish() {
-	p := &s.published
-	p.rows.Store(s.rows)
-	p.series.Store(int64(len(s.series)))
-	p.inUse.Store(int64(s.states.inUse))
-	p.kept.Store(int64(len(s.states.held) - s.states.inUse))
-}
 
 // Overruns returns how many rows were overwritten before they were read, as of the last
 // reading. Any goroutine may call it.
@@ -47,13 +31,15 @@ func (s *Store) Describe(ch chan<- *prometheus.Desc) {
 	s.gaps.Describe(ch)
 }
 
-// Collect implements prometheus.Collector. It may run during Sync.
+// Collect implements prometheus.Collector.
 func (s *Store) Collect(ch chan<- prometheus.Metric) {
-	p := &s.published
+	s.Lock()
+	rows, series, inUse, held := s.rows, len(s.series), s.states.inUse, len(s.states.held)
+	s.Unlock()
 	ch <- prometheus.MustNewConstMetric(descOverruns, prometheus.CounterValue, float64(s.Overruns()))
-	ch <- prometheus.MustNewConstMetric(descRows, prometheus.CounterValue, float64(p.rows.Load()))
-	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(p.series.Load()))
-	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.inUse.Load()), "in_use")
-	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(p.kept.Load()), "kept")
+	ch <- prometheus.MustNewConstMetric(descRows, prometheus.CounterValue, float64(rows))
+	ch <- prometheus.MustNewConstMetric(descSeries, prometheus.GaugeValue, float64(series))
+	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(inUse), "in_use")
+	ch <- prometheus.MustNewConstMetric(descStates, prometheus.GaugeValue, float64(held-inUse), "kept")
 	s.gaps.Collect(ch)
 }

@@ -86,7 +86,6 @@ func (s *states) bound(now int64) {
 	s.sweep(now)
 }
 
-// tick sweeps if it is time to.
 func (s *states) tick(now int64) {
 	if now-s.swept >= int64(sweepEvery) {
 		s.sweep(now)

@@ -63,9 +63,8 @@ type Store struct {
 	series  []Series
 	version uint64
 
-	gaps      *prometheus.CounterVec
-	rows      uint64 // counted so far
-	published published
+	gaps *prometheus.CounterVec
+	rows uint64 // counted so far
 }
 
 // New returns an empty Store.
@@ -107,7 +106,6 @@ func (s *Store) Sync(v *view.View, now time.Time) *view.View {
 		f.refresh(s.axis.now)
 	}
 	s.states.tick(s.axis.now)
-	s.publish()
 	return s.view
 }
 
@@ -121,7 +119,6 @@ func (s *Store) Version() uint64 { return s.version }
 // its entries point to changes: who reads it holds the lock.
 func (s *Store) Series() []Series { return s.series }
 
-// list makes the set of series.
 func (s *Store) list() {
 	s.series = nil
 	window := label("window_size_in_ms", strconv.FormatInt(s.xidWindow.Milliseconds(), 10))

@@ -15,7 +15,6 @@ type window struct {
 	sum    uint64
 }
 
-// slotWidth returns the span of one slot.
 func slotWidth(span time.Duration) int64 { return max(int64(span)/windowSlots, 1) }
 
 // add counts n events at position at, which is not after now.

@@ -81,7 +81,6 @@ func (x *xids) index(code int64) (int, bool) {
 	return slices.BinarySearchFunc(x.codes, code, func(c *xidCode, code int64) int { return cmp.Compare(c.code, code) })
 }
 
-// refresh brings the counts within the window to now.
 func (x *xids) refresh(now int64) {
 	x.none = 0
 	for _, c := range x.codes {

@@ -10,3 +10,14 @@ func TestDidYouMean(t *testing.T) {
 		}
 	}
 }
+
+func TestLocalURL(t *testing.T) {
+	for address, want := range map[string]string{
+		":9400": "http://localhost:9400", "0.0.0.0:9400": "http://localhost:9400", "[::]:9400": "http://localhost:9400",
+		"10.0.0.1:1": "http://10.0.0.1:1", "[fe80::1]:80": "http://[fe80::1]:80", "node:9400": "http://node:9400", "127.0.0.1:0": "",
+	} {
+		if got := LocalURL(address); got != want {
+			t.Errorf("LocalURL(%q) = %q, want %q", address, got, want)
+		}
+	}
+}

@@ -6,6 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -19,6 +21,27 @@ func TrustFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ca-file", Usage: "PEM file of the certificate authorities to trust. Default: the system's."},
 		&cli.BoolFlag{Name: "insecure", Usage: "Do not verify the exporter's certificate."},
 	}
+}
+
+// URLFlags are --url and TrustFlags, for a command of the exporter that asks the one in service.
+func URLFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; none reads the devices here. " +
+			"Default: the one at --address of this machine; none if the command line has flags that say what to read."},
+	}, TrustFlags()...)
+}
+
+// LocalURL returns where a client on this machine finds the exporter that listens on an address; "" if that does not
+// say it.
+func LocalURL(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "0" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }
 
 // Trust returns the settings of TrustFlags, nil if none is set.

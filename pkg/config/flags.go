@@ -74,7 +74,7 @@ func (s Source) String() string {
 type Flag struct {
 	Name    string   // without dashes
 	Aliases []string // without dashes
-	Env     string   // environment variable
+	Env     string   // environment variable; empty and Own: WARPGAUGE_ and the name
 	Group   Group
 	Origin  Origin
 	Metavar string // stands for the value in the help; empty for a switch
@@ -111,10 +111,9 @@ func Idle(name, env string, v Value, why string) Flag {
 }
 
 var (
-	_ cli.Flag              = (*Flag)(nil)
-	_ cli.LocalFlag         = (*Flag)(nil)
-	_ cli.VisibleFlag       = (*Flag)(nil)
-	_ cli.CategorizableFlag = (*Flag)(nil)
+	_ cli.Flag        = (*Flag)(nil)
+	_ cli.LocalFlag   = (*Flag)(nil)
+	_ cli.VisibleFlag = (*Flag)(nil)
 )
 
 // Set stores a value from the command line, which replaces one from the
@@ -177,12 +176,6 @@ func (f *Flag) IsLocal() bool { return false }
 
 // IsVisible is true; the help is made by Set.Help.
 func (f *Flag) IsVisible() bool { return true }
-
-// GetCategory returns the group.
-func (f *Flag) GetCategory() string { return string(f.Group) }
-
-// SetCategory does nothing: the group is in the table.
-func (f *Flag) SetCategory(string) {}
 
 func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
 
@@ -247,10 +240,20 @@ func NewSet(lookup func(string) (string, bool)) *Set {
 	return s
 }
 
+func in(g Group, flags ...Flag) []Flag {
+	for i := range flags {
+		flags[i].Group = g
+	}
+	return flags
+}
+
 // Add adds a section. Its settings hold their defaults by then. Sections are added before the
 // command line is parsed.
 func (s *Set) Add(part Section) {
 	for _, f := range part.Flags {
+		if f.Env == "" && part.Origin == Own {
+			f.Env = "WARPGAUGE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		}
 		f.ParentOnly = f.ParentOnly || part.ParentOnly
 		f.Origin, f.initial, f.lookup, f.sources = part.Origin, f.Value.String(), s.lookup, s.config.sources
 		s.flags = append(s.flags, &f)
@@ -323,7 +326,6 @@ func (s *Set) Config() (*Config, error) {
 	return s.config, nil
 }
 
-// readFile takes the values of the YAML configuration for flags that are not set.
 func (s *Set) readFile() error {
 	c := s.config
 	if c.ConfigFile == "" {
@@ -458,7 +460,6 @@ func (s *Set) withoutEffect(f *Flag) string {
 	return ""
 }
 
-// find returns the flag of that name, nil if there is none.
 func (s *Set) find(name string) *Flag {
 	if i := slices.IndexFunc(s.flags, func(f *Flag) bool { return f.Name == name }); i >= 0 {
 		return s.flags[i]

@@ -10,188 +10,114 @@ import (
 // This file holds the flags that dcgm-exporter does not have.
 
 func ownSampling(c *Config) []Flag {
-	return []Flag{
-		{
-			Name: "strict", Env: "WARPGAUGE_STRICT", Group: GroupFields, Value: Bool(&c.Strict),
-			Usage: "A field in the CSV that the catalogue does not know is an error, not a warning.",
-		},
-		{
-			Name: "field-names", Env: "WARPGAUGE_FIELD_NAMES", Group: GroupFields,
-			Value:   OneOf(&c.FieldNames, field.AllNames()...),
-			Metavar: "MODE", Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. A line of the list can have its own: names=MODE.",
-		},
-		{
-			Name: "slow-interval", Env: "WARPGAUGE_SLOW_INTERVAL", Group: GroupSampling, Value: Duration(&c.SlowInterval),
-			Metavar: "DURATION", Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) without an interval in the CSV.",
-		},
-		{
-			Name: "sample-deadline", Env: "WARPGAUGE_SAMPLE_DEADLINE", Group: GroupSampling, Value: Duration(&c.SampleDeadline),
-			Metavar: "DURATION", Usage: "A library call that takes longer makes its devices stalled.",
-		},
-		{
-			Name: "rescan-interval", Env: "WARPGAUGE_RESCAN_INTERVAL", Group: GroupSampling, Value: Duration(&c.RescanInterval),
-			Metavar: "DURATION", Usage: "How often to check for devices that came or went.",
-		},
-		{
-			Name: "stale-after", Env: "WARPGAUGE_STALE_AFTER", Group: GroupPage, Value: Duration(&c.StaleAfter),
-			Metavar: "DURATION", Usage: "The series of a device leave the page when its last sample is older.",
-			ShownDefault: "30s, or 3 × collect-interval where that is longer",
-		},
-		{
-			Name: "exporter-metrics", Env: "WARPGAUGE_EXPORTER_METRICS", Group: GroupPage, Value: OneOf(&c.ExporterMetrics, MetricsNone, MetricsLean, MetricsFull),
-			Metavar: "SET", Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 48 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none.",
-		},
-		{
-			Name: "absent-fields", Env: "WARPGAUGE_ABSENT_FIELDS", Group: GroupPage, Value: Bool(&c.AbsentFields),
-			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series.",
-		},
-		{
-			Name: "openmetrics-created-lines", Env: "WARPGAUGE_OPENMETRICS_CREATED_LINES", Group: GroupPage, Value: Bool(&c.CreatedLines),
-			Usage: "Say in OpenMetrics when counts and histograms began, in lines that end in _created. A Prometheus that does not use them stores them as series; in protobuf they cost nothing and are always there.",
-		},
-		{
-			Name: "hostname-label", Env: "WARPGAUGE_HOSTNAME_LABEL", Group: GroupPage, Value: OneOf(&c.HostnameLabel, "hostname", "Hostname"),
-			Metavar: "NAME", Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before.",
-		},
-	}
+	return slices.Concat(in(GroupFields,
+		Flag{Name: "strict", Value: Bool(&c.Strict),
+			Usage: "A field in the CSV that the catalogue does not know is an error, not a warning."},
+		Flag{Name: "field-names", Value: OneOf(&c.FieldNames, field.AllNames()...), Metavar: "MODE",
+			Usage: "Under which names fields are shown. as-written: those of the list; old: those of dcgm-exporter 4.8 and before; new: those of 4.9, in its units; both: each field under its written name and those of both, from one reading. A line of the list can have its own: names=MODE."},
+	), in(GroupSampling,
+		Flag{Name: "slow-interval", Value: Duration(&c.SlowInterval), Metavar: "DURATION",
+			Usage: "Time between two samples of slow fields (ECC, remapped rows, retired pages) without an interval in the CSV."},
+		Flag{Name: "sample-deadline", Value: Duration(&c.SampleDeadline), Metavar: "DURATION",
+			Usage: "A library call that takes longer makes its devices stalled."},
+		Flag{Name: "rescan-interval", Value: Duration(&c.RescanInterval), Metavar: "DURATION",
+			Usage: "How often to check for devices that came or went."},
+	), in(GroupPage,
+		Flag{Name: "stale-after", Value: Duration(&c.StaleAfter), Metavar: "DURATION",
+			Usage:        "The series of a device leave the page when its last sample is older.",
+			ShownDefault: "30s, or 3 × collect-interval where that is longer"},
+		Flag{Name: "exporter-metrics", Value: OneOf(&c.ExporterMetrics, MetricsNone, MetricsLean, MetricsFull), Metavar: "SET",
+			Usage: "Which of the exporter's own metrics are on the page. lean: states and ages of devices and what else alerts need, at most 48 samples on a node of 8 GPUs; full: all, for who looks into an exporter; none."},
+		Flag{Name: "absent-fields", Value: Bool(&c.AbsentFields),
+			Usage: "Show warpgauge_field_absent{device,field,reason}: for each field of the list without a value, why. At most 4096 series."},
+		Flag{Name: "openmetrics-created-lines", Value: Bool(&c.CreatedLines),
+			Usage: "Say in OpenMetrics when counts and histograms began, in lines that end in _created. A Prometheus that does not use them stores them as series; in protobuf they cost nothing and are always there."},
+		Flag{Name: "hostname-label", Value: OneOf(&c.HostnameLabel, "hostname", "Hostname"), Metavar: "NAME",
+			Usage: "Spelling of the hostname label: hostname, as in dcgm-exporter 4.8.3 and later, or Hostname, as before."},
+	))
 }
 
 func ownCollectors(c *Config) []Flag {
 	const vendor = " auto: if hardware and library are found; true: the same, and /readyz says no without it; false: the library is never touched."
-	return []Flag{
-		{
-			Name: "enable-dcgm", Env: "WARPGAUGE_ENABLE_DCGM", Group: GroupCollectors, Value: tristate(&c.DCGM),
-			Metavar: "auto|true|false", Usage: "Read NVIDIA data centre GPUs through DCGM." + vendor,
-		},
-		{
-			Name: "dcgm-library", Env: "WARPGAUGE_DCGM_LIBRARY", Group: GroupCollectors, Value: Text(&c.HostEngine.Library),
-			Metavar: "FILE", Usage: "The DCGM library, as path or soname; no other is tried.",
-			ShownDefault: "libdcgm.so.4 by the loader's path, then where packages put it",
-		},
-		{
-			Name: "enable-nvml", Env: "WARPGAUGE_ENABLE_NVML", Group: GroupCollectors, Value: tristate(&c.NVML),
-			Metavar: "auto|true|false", Usage: "Read NVIDIA GPUs through NVML while DCGM does not." + vendor,
-		},
-		{
-			Name: "nvml-library", Env: "WARPGAUGE_NVML_LIBRARY", Group: GroupCollectors, Value: Text(&c.NVMLSource.Library),
-			Metavar: "FILE", Usage: "The NVML library, as path or soname; no other is tried.",
-			ShownDefault: "libnvidia-ml.so.1 by the loader's path, then the files in driver roots",
-		},
-		{
-			Name: "nvml-driver-root", Env: "WARPGAUGE_NVML_DRIVER_ROOT", Group: GroupCollectors, Value: List(&c.NVMLSource.DriverRoots),
-			Metavar: "DIRECTORY,…", Usage: "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are used, too.",
-			ShownDefault: "/, /run/nvidia/driver, /driver-root, /host, /usr/local/nvidia, /home/kubernetes/bin/nvidia, /opt/nvidia/current",
-		},
-		{
-			Name: "enable-rocm", Env: "WARPGAUGE_ENABLE_ROCM", Group: GroupCollectors, Value: tristate(&c.ROCm),
-			Metavar: "auto|true|false", Usage: "Read AMD GPUs (--rocm-source)." + vendor,
-		},
-		{
-			Name: "rocm-source", Env: "WARPGAUGE_ROCM_SOURCE", Group: GroupCollectors, Value: OneOf(&c.ROCmSource, ROCmSysfs, ROCmSMI, ROCmAMDSMI, ROCmAuto),
-			Metavar: "SOURCE", Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; amdsmi: the same, and what only AMD SMI has, in a child process; smi: through ROCm SMI (up to ROCm 9), in a child process; auto: the same as sysfs.",
-		},
-		{
-			Name: "rocm-smi-library", Env: "WARPGAUGE_ROCM_SMI_LIBRARY", Group: GroupCollectors, Value: Text(&c.ROCmLibrary),
-			Metavar: "FILE", Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm.",
-		},
-		{
-			Name: "enable-only", Env: "WARPGAUGE_ENABLE_ONLY", Group: GroupCollectors, Value: Text(&c.Only),
-			Metavar: "NAME,…", Usage: "Use these collectors and no others: dcgm, nvml or rocm; fake is the same as --enable-fake alone. What the flags above say of these stays.",
-			ShownDefault: "all that hardware and libraries are found for",
-		},
-		{
-			Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Group: GroupCollectors, Value: OneOf(&c.Require, slices.Concat([]string{RequireNone}, requirable(), []string{RequireAny})...),
-			Metavar: "VENDOR", Usage: strings.Join(requirable(), ", ") + " or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried.",
-		},
-		{
-			Name: "isolation", Env: "WARPGAUGE_ISOLATION", Group: GroupCollectors, Value: OneOf(&c.Isolation, IsolationNone, IsolationProcess),
-			Metavar: "MODE", Usage: "process: each vendor's library runs in a child process, which is replaced when it dies; none: in this process.",
-			ShownDefault: "process; none for simulated GPUs, unless the flag is given",
-		},
-		{
-			Name: "collector-memory-limit", Env: "WARPGAUGE_COLLECTOR_MEMORY_LIMIT", Group: GroupCollectors, Value: Bytes(&c.MemoryLimit),
-			Metavar: "SIZE", Usage: "A child process whose resident memory grows beyond this is ended and replaced by another. 0: no limit.",
-		},
-		{
-			Name: "collector-restart-max", Env: "WARPGAUGE_COLLECTOR_RESTART_MAX", Group: GroupCollectors, Value: Duration(&c.RestartMax),
-			Metavar: "DURATION", Usage: "Longest pause before a child process that has died is started again.",
-		},
-	}
+	return in(GroupCollectors,
+		Flag{Name: "enable-dcgm", Value: tristate(&c.DCGM), Metavar: "auto|true|false",
+			Usage: "Read NVIDIA data centre GPUs through DCGM." + vendor},
+		Flag{Name: "dcgm-library", Value: Text(&c.HostEngine.Library), Metavar: "FILE",
+			Usage:        "The DCGM library, as path or soname; no other is tried.",
+			ShownDefault: "libdcgm.so.4 by the loader's path, then where packages put it"},
+		Flag{Name: "enable-nvml", Value: tristate(&c.NVML), Metavar: "auto|true|false",
+			Usage: "Read NVIDIA GPUs through NVML while DCGM does not." + vendor},
+		Flag{Name: "nvml-library", Value: Text(&c.NVMLSource.Library), Metavar: "FILE",
+			Usage:        "The NVML library, as path or soname; no other is tried.",
+			ShownDefault: "libnvidia-ml.so.1 by the loader's path, then the files in driver roots"},
+		Flag{Name: "nvml-driver-root", Value: List(&c.NVMLSource.DriverRoots), Metavar: "DIRECTORY,…",
+			Usage:        "Where NVIDIA's driver has its files as below /, before the usual places. DRIVER_ROOT_CTR_PATH and NVIDIA_DRIVER_ROOT, as NVIDIA's components are given, are used, too.",
+			ShownDefault: "/, /run/nvidia/driver, /driver-root, /host, /usr/local/nvidia, /home/kubernetes/bin/nvidia, /opt/nvidia/current"},
+		Flag{Name: "enable-rocm", Value: tristate(&c.ROCm), Metavar: "auto|true|false",
+			Usage: "Read AMD GPUs (--rocm-source)." + vendor},
+		Flag{Name: "rocm-source", Value: OneOf(&c.ROCmSource, ROCmSysfs, ROCmSMI, ROCmAMDSMI, ROCmAuto), Metavar: "SOURCE",
+			Usage: "How AMD GPUs are read. sysfs: from /sys, no library is loaded; amdsmi: the same, and what only AMD SMI has, in a child process; smi: through ROCm SMI (up to ROCm 9), in a child process; auto: the same as sysfs."},
+		Flag{Name: "rocm-smi-library", Value: Text(&c.ROCmLibrary), Metavar: "FILE",
+			Usage: "The librocm_smi64, or with amdsmi the libamd_smi, to load; none: that of the loader or of /opt/rocm."},
+		Flag{Name: "enable-only", Value: Text(&c.Only), Metavar: "NAME,…",
+			Usage:        "Use these collectors and no others: dcgm, nvml or rocm; fake is the same as --enable-fake alone. What the flags above say of these stays.",
+			ShownDefault: "all that hardware and libraries are found for"},
+		Flag{Name: "require", Env: "WARPGAUGE_REQUIRE_GPU", Value: OneOf(&c.Require, slices.Concat([]string{RequireNone}, requirable(), []string{RequireAny})...), Metavar: "VENDOR",
+			Usage: strings.Join(requirable(), ", ") + " or any: /readyz says no unless a GPU of that vendor is up, for nodes that must have some. none: a node without GPUs is ready when all has been tried."},
+		Flag{Name: "isolation", Value: OneOf(&c.Isolation, IsolationNone, IsolationProcess), Metavar: "MODE",
+			Usage:        "process: each vendor's library runs in a child process, which is replaced when it dies; none: in this process.",
+			ShownDefault: "process; none for simulated GPUs, unless the flag is given"},
+		Flag{Name: "collector-memory-limit", Value: Bytes(&c.MemoryLimit), Metavar: "SIZE",
+			Usage: "A child process whose resident memory grows beyond this is ended and replaced by another. 0: no limit."},
+		Flag{Name: "collector-restart-max", Value: Duration(&c.RestartMax), Metavar: "DURATION",
+			Usage: "Longest pause before a child process that has died is started again."},
+	)
 }
 
 func ownServing(c *Config) []Flag {
-	return []Flag{
-		{
-			Name: "enable-reload-endpoint", Aliases: []string{"web.enable-lifecycle"}, Env: "WARPGAUGE_ENABLE_RELOAD_ENDPOINT", Group: GroupWeb, Value: Bool(&c.Web.Reload),
-			Usage: "Serve POST /-/reload, which reads the CSV again.",
-		},
-		{
-			Name: "enable-release-endpoint", Env: "WARPGAUGE_ENABLE_RELEASE_ENDPOINT", Group: GroupWeb, Value: Bool(&c.Web.Release),
-			Usage: "Serve POST /-/release and /-/resume, which close collectors (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to other programs.",
-		},
-		{
-			Name: "release-timeout", Env: "WARPGAUGE_RELEASE_TIMEOUT", Group: GroupCollectors, Value: Duration(&c.ReleaseTimeout),
-			Metavar: "DURATION", Usage: "A release, or a pause of profiling, that is not resumed ends on its own after this. 0: never.",
-		},
-		{
-			Name: "web-idle-timeout", Env: "WARPGAUGE_WEB_IDLE_TIMEOUT", Group: GroupWeb, Value: Duration(&c.Web.IdleTimeout),
-			Metavar: "DURATION", Usage: "How long an idle connection stays open.",
-		},
-		{
-			Name: "max-connections", Env: "WARPGAUGE_MAX_CONNECTIONS", Group: GroupWeb, Value: Int(&c.Web.MaxConnections),
-			Metavar: "N", Usage: "Most client connections at a time.",
-		},
-		{
-			Name: "log-level", Common: true, Env: "WARPGAUGE_LOG_LEVEL", Group: GroupLogging, Value: level(&c.Log.Level),
-			Metavar: "LEVEL", Usage: "debug, info, warn or error.",
-		},
-	}
+	return slices.Concat(in(GroupWeb,
+		Flag{Name: "enable-reload-endpoint", Aliases: []string{"web.enable-lifecycle"}, Value: Bool(&c.Web.Reload),
+			Usage: "Serve POST /-/reload, which reads the CSV again."},
+		Flag{Name: "enable-release-endpoint", Value: Bool(&c.Web.Release),
+			Usage: "Serve POST /-/release and /-/resume, which close collectors (for a GPU reset, MIG changes, a driver upgrade) and open them again. SIGUSR1 and SIGUSR2 do the same. Also /-/profiling/pause and /-/profiling/resume, which leave the profiling hardware to other programs."},
+		Flag{Name: "web-idle-timeout", Value: Duration(&c.Web.IdleTimeout), Metavar: "DURATION",
+			Usage: "How long an idle connection stays open."},
+		Flag{Name: "max-connections", Value: Int(&c.Web.MaxConnections), Metavar: "N",
+			Usage: "Most client connections at a time."},
+	), in(GroupCollectors,
+		Flag{Name: "release-timeout", Value: Duration(&c.ReleaseTimeout), Metavar: "DURATION",
+			Usage: "A release, or a pause of profiling, that is not resumed ends on its own after this. 0: never."},
+	), in(GroupLogging,
+		Flag{Name: "log-level", Common: true, Value: level(&c.Log.Level), Metavar: "LEVEL",
+			Usage: "debug, info, warn or error."},
+	))
 }
 
 func ownOwners(c *Config) []Flag {
 	k := &c.Kubernetes
-	return []Flag{
-		{
-			Name: "process-values", Env: "WARPGAUGE_PROCESS_VALUES", Group: GroupOwners, Value: tristate(&k.ProcessValues),
-			Metavar: "auto|true|false", Needs: flagKubernetes,
-			Usage: "Give the pods that share a GPU their own DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, from the processes on the GPU (needs the host's PIDs). auto: with --kubernetes-virtual-gpus.",
-		},
-		{
-			Name: "pod-resources-interval", Env: "WARPGAUGE_POD_RESOURCES_INTERVAL", Group: GroupOwners, Value: Duration(&k.Interval),
-			Metavar: "DURATION", Needs: flagKubernetes, Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change.",
-		},
-		{
-			Name: "hpc-job-labels", Env: "WARPGAUGE_HPC_JOB_LABELS", Group: GroupOwners, Value: List(&c.HPCLabels),
-			Metavar: "user,partition", Needs: flagJobs, Usage: "Further labels of jobs: job_user, job_partition, as far as the files in the directory say them.",
-		},
-		{
-			Name: "kubernetes-annotate-pod", Env: "WARPGAUGE_KUBERNETES_ANNOTATE_POD", Group: GroupOwners, Value: Bool(&k.AnnotatePod),
-			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace.",
-		},
-	}
+	return in(GroupOwners,
+		Flag{Name: "process-values", Needs: flagKubernetes, Value: tristate(&k.ProcessValues), Metavar: "auto|true|false",
+			Usage: "Give the pods that share a GPU their own DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, from the processes on the GPU (needs the host's PIDs). auto: with --kubernetes-virtual-gpus."},
+		Flag{Name: "pod-resources-interval", Needs: flagKubernetes, Value: Duration(&k.Interval), Metavar: "DURATION",
+			Usage: "How often to ask the kubelet which container has which device. It is asked at once when devices change."},
+		Flag{Name: "hpc-job-labels", Needs: flagJobs, Value: List(&c.HPCLabels), Metavar: "user,partition",
+			Usage: "Further labels of jobs: job_user, job_partition, as far as the files in the directory say them."},
+		Flag{Name: "kubernetes-annotate-pod", Value: Bool(&k.AnnotatePod),
+			Usage: "Write the field list in service (hash, origin, time, last error) into annotations of the exporter's own pod, which POD_NAMESPACE and POD_NAME name. Needs the right to patch pods in that namespace."},
+	)
 }
 
 func ownFake(c *Config) []Flag {
-	return []Flag{
-		{
-			Name: "enable-fake", Common: true, Env: "WARPGAUGE_ENABLE_FAKE", Group: GroupFake, Value: Bool(&c.Fake.Enabled),
-			Usage: "Simulate GPUs. The numbers are invented; only on if this flag is given.",
-		},
-		{
-			Name: "fake-profile", Env: "WARPGAUGE_FAKE_PROFILE", Group: GroupFake, Value: Text(&c.Fake.Profile),
-			Metavar: "NAME", Usage: "Simulated node: dgx-h100, dgx-a100-mig, gb200, mi300x or rtx4090.",
-		},
-		{
-			Name: "fake-devices", Env: "WARPGAUGE_FAKE_DEVICES", Group: GroupFake, Value: Int(&c.Fake.Devices),
-			Metavar: "N", Usage: "Number of simulated GPUs, 0 for what the profile has.",
-		},
-		{
-			Name: "fake-spec", Env: "WARPGAUGE_FAKE_SPEC", Group: GroupFake, Value: Text(&c.Fake.Spec),
-			Metavar: "FILE", Usage: "YAML that scripts loads and faults.",
-		},
-		{
-			Name: "fake-seed", Env: "WARPGAUGE_FAKE_SEED", Group: GroupFake, Value: unsigned(&c.Fake.Seed),
-			Metavar: "N", Usage: "Seed of everything random in the simulation; the same seed gives the same values.",
-		},
-	}
+	return in(GroupFake,
+		Flag{Name: "enable-fake", Common: true, Value: Bool(&c.Fake.Enabled),
+			Usage: "Simulate GPUs. The numbers are invented; only on if this flag is given."},
+		Flag{Name: "fake-profile", Value: Text(&c.Fake.Profile), Metavar: "NAME",
+			Usage: "Simulated node: dgx-h100, dgx-a100-mig, gb200, mi300x or rtx4090."},
+		Flag{Name: "fake-devices", Value: Int(&c.Fake.Devices), Metavar: "N",
+			Usage: "Number of simulated GPUs, 0 for what the profile has."},
+		Flag{Name: "fake-spec", Value: Text(&c.Fake.Spec), Metavar: "FILE",
+			Usage: "YAML that scripts loads and faults."},
+		Flag{Name: "fake-seed", Value: unsigned(&c.Fake.Seed), Metavar: "N",
+			Usage: "Seed of everything random in the simulation; the same seed gives the same values."},
+	)
 }

@@ -30,7 +30,6 @@ func (s *Set) Help() string {
 	return b.String()
 }
 
-// helpGroup lists flags under a heading.
 func (s *Set) helpGroup(b *strings.Builder, heading Group, listed func(*Flag) bool) {
 	fmt.Fprintf(b, "%s:\n", heading)
 	for _, f := range s.flags {

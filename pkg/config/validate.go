@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -17,7 +18,7 @@ func (c *Config) validate() error {
 		AtLeast("slow-interval", c.SlowInterval, minInterval),
 		AtLeast("sample-deadline", c.SampleDeadline, minInterval),
 		AtLeast("rescan-interval", c.RescanInterval, time.Second),
-		c.validateStaleAfter(),
+		AtLeast("stale-after", cmp.Or(c.StaleAfter, 2*c.Interval), 2*c.Interval),
 		AtLeast("xid-count-window-size", c.XIDWindow, time.Millisecond),
 		AtLeast("clock-events-count-window-size", c.ClockEventWindow, time.Millisecond),
 		AtLeast("collector-restart-max", c.RestartMax, 100*time.Millisecond),
@@ -29,27 +30,12 @@ func (c *Config) validate() error {
 	)
 }
 
-// AtLeast returns an error that names the flag if a duration is too short.
-func AtLeast(name string, got, least time.Duration) error {
+// AtLeast returns an error that names the flag if a duration or a number is too small.
+func AtLeast[T int | time.Duration](name string, got, least T) error {
 	if got >= least {
 		return nil
 	}
-	return fmt.Errorf("--%s is %s: it must be at least %s", name, got, least)
-}
-
-// AtLeastN returns an error that names the flag if a number is too small.
-func AtLeastN(name string, got, least int) error {
-	if got >= least {
-		return nil
-	}
-	return fmt.Errorf("--%s is %d: it must be at least %d", name, got, least)
-}
-
-func (c *Config) validateStaleAfter() error {
-	if c.StaleAfter == 0 {
-		return nil
-	}
-	return AtLeast("stale-after", c.StaleAfter, 2*c.Interval)
+	return fmt.Errorf("--%s is %v: it must be at least %v", name, got, least)
 }
 
 // minMemoryLimit is less than any child takes, so a smaller limit is a slip.
@@ -66,7 +52,7 @@ func (c *Config) validateMemoryLimit() error {
 // wrote them expects simulated GPUs.
 func (c *Config) validateFake() error {
 	if c.Simulates() || c.Fake.Devices < 0 {
-		return AtLeastN("fake-devices", c.Fake.Devices, 0)
+		return AtLeast("fake-devices", c.Fake.Devices, 0)
 	}
 	var errs []error
 	for _, name := range []string{"fake-profile", "fake-devices", "fake-spec", "fake-seed"} {
@@ -83,8 +69,8 @@ func (w *Web) validate() error {
 		AtLeast("web-read-timeout", w.ReadTimeout, time.Millisecond),
 		AtLeast("web-write-timeout", w.WriteTimeout, time.Millisecond),
 		AtLeast("web-idle-timeout", w.IdleTimeout, time.Millisecond),
-		AtLeastN("max-connections", w.MaxConnections, 1),
-		AtLeastN("max-concurrent-scrapes", w.MaxConcurrentScrapes, 0),
+		AtLeast("max-connections", w.MaxConnections, 1),
+		AtLeast("max-concurrent-scrapes", w.MaxConcurrentScrapes, 0),
 	)
 }
 

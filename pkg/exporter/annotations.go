@@ -9,8 +9,8 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// AnnotationStage writes which list is in service into the exporter's own pod.
-func AnnotationStage(a *Program, desk *lists.Desk, log *zap.Logger) (Stage, error) {
+// annotations writes which list is in service into the exporter's own pod.
+func annotations(a *Program, desk *lists.Desk, log *zap.Logger) (Stage, error) {
 	name, _ := a.Lookup("POD_NAME")
 	namespace, _ := a.Lookup("POD_NAMESPACE")
 	if name == "" || namespace == "" {

@@ -2,11 +2,13 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"time"
 
+	"github.com/urfave/cli/v3"
 	"golang.org/x/sys/unix"
 
 	"warpgauge/pkg/supervisor"
@@ -20,9 +22,25 @@ func childArguments(a *Program, name string, start time.Time) []string {
 	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
-// Child runs the collector of that name in the process that the exporter started for it. started is when the exporter was
-// started, in nanoseconds since 1970.
-func Child(ctx context.Context, a *Program, name, started string) error {
+// ChildCommand is a command that runs one collector in a process that the exporter starts for it. It is not a command for users.
+func ChildCommand(a *Program) *cli.Command {
+	return &cli.Command{
+		Name:      "child",
+		Usage:     "Sample one collector for the exporter that has started this process",
+		ArgsUsage: "COLLECTOR START",
+		Hidden:    true,
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			err := child(ctx, a, cmd.Args().Get(0), cmd.Args().Get(1))
+			if errors.Is(err, supervisor.ErrOrphaned) && unix.Getpgrp() == os.Getpid() {
+				_ = unix.Kill(0, unix.SIGKILL) // what a library has started, and this process
+			}
+			return err
+		},
+	}
+}
+
+// child runs the collector of that name. started is when the exporter was started, in nanoseconds since 1970.
+func child(ctx context.Context, a *Program, name, started string) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
@@ -38,19 +56,11 @@ func Child(ctx context.Context, a *Program, name, started string) error {
 	}
 	// Not through the backlog: the exporter always reads, and the last lines before a crash count.
 	log := supervisor.ChildLogger(a.Err, cfg.LogLevel())
-	factory, err := a.ChildFactory(cfg, name, time.Unix(0, ns), log)
+	factory, err := a.childFactory(cfg, name, time.Unix(0, ns), log)
 	if err != nil {
 		return err
 	}
 	o := sessionOptions(cfg, name, log)
 	o.Until = until
 	return supervisor.Child(ctx, control, samplerStop*3/4, factory, a.extend(cfg, list), o)
-}
-
-// KillGroup ends what a library has started, and this process with it, if the
-// exporter started it as the leader of a group.
-func KillGroup() {
-	if unix.Getpgrp() == os.Getpid() {
-		_ = unix.Kill(0, unix.SIGKILL)
-	}
 }

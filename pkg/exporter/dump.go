@@ -53,7 +53,7 @@ type dumped struct {
 	Version    string            `json:"version"`
 	Collectors []dumpedCollector `json:"collectors"`
 	Sources    []dumpedSource    `json:"sources"`
-	Owners     *DumpedOwners     `json:"owners,omitempty"`
+	Owners     *dumpedOwners     `json:"owners,omitempty"`
 }
 
 type dumpedCollector struct {
@@ -182,7 +182,7 @@ func (d *dumper) content() dumped {
 	for _, s := range d.board.Load().Sources {
 		out.Sources = append(out.Sources, d.source(s))
 	}
-	out.Owners = d.owners.Dump(d.board.Load())
+	out.Owners = d.owners.dump(d.board.Load())
 	return out
 }
 

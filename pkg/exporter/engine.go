@@ -197,9 +197,6 @@ func (e *Engine) Simulated() bool {
 	return !slices.ContainsFunc(e.table, func(v Vendor) bool { return !v.Simulated })
 }
 
-// AwaitOpened returns when every collector has been opened, or reports why not.
-func (e *Engine) AwaitOpened(ctx context.Context) { Await(ctx, e, session.Opened) }
-
 // Interval returns how often a reading is taken.
 func (e *Engine) Interval(r field.Reading) time.Duration { return e.interval(r) }
 
@@ -311,81 +308,12 @@ func (e *Engine) Costs() (out []session.Costs) {
 	return out
 }
 
-// statusPoll is how often a one-shot command looks whether all devices have reported.
-const statusPoll = 5 * time.Millisecond
-
-// Opened reports whether every collector has been opened or reports why not, and
-// every device has been sampled or reports why not.
-func Opened(all []session.CollectorStatus) bool { return session.Opened(all) }
-
-// readersOpened is opened of those that read processes.
+// readersOpened is session.Opened of the readers of processes.
 func (e *Engine) readersOpened() bool {
 	for _, s := range e.readers {
-		if !Opened([]session.CollectorStatus{s.Status()}) {
+		if !session.Opened([]session.CollectorStatus{s.Status()}) {
 			return false
 		}
 	}
 	return true
-}
-
-// SampledAgain returns a function that reports whether each source with a device that is
-// up has another row. A device that has only slow fields may have nothing new in that row.
-func (e *Engine) SampledAgain() func([]session.CollectorStatus) bool {
-	heads := map[*view.Source]uint64{}
-	for _, s := range e.board.Load().Sources {
-		heads[s] = s.Ring.Head()
-	}
-	return func(all []session.CollectorStatus) bool {
-		up := map[string]bool{}
-		for _, c := range all {
-			for _, d := range c.Devices {
-				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
-			}
-		}
-		for _, s := range e.board.Load().Sources {
-			if s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
-				return false
-			}
-		}
-		return true
-	}
-}
-
-// Await polls the engine until done or the end of ctx, and returns its last status.
-func Await(ctx context.Context, e *Engine, done func([]session.CollectorStatus) bool) []session.CollectorStatus {
-	tick := time.NewTicker(statusPoll)
-	defer tick.Stop()
-	for {
-		all := e.Status()
-		if done(all) {
-			return all
-		}
-		select {
-		case <-ctx.Done():
-			return all
-		case <-tick.C:
-		}
-	}
-}
-
-// SampleOnce runs the engine and the clients of o until both have
-// reported, and then until f returns. It waits for library calls no longer than the
-// exporter does at its end.
-func SampleOnce(ctx context.Context, e *Engine, o *Owners, timeout time.Duration, f func(ctx context.Context, all []session.CollectorStatus) error) error {
-	rctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = e.Run(rctx) // abandoned calls end with the process
-	}()
-	defer func() { cancel(); <-done }()
-	defer o.Start(ctx)()
-	wctx, stop := context.WithTimeout(ctx, timeout)
-	defer stop()
-	all := Await(wctx, e, Opened)
-	if e.failover != nil {
-		e.failover.DecideNow()
-	}
-	o.Wait(wctx)
-	return f(wctx, all)
 }

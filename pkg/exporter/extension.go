@@ -5,8 +5,8 @@
 //
 // An Extension is a capability in addition to the page, such as the judgement of health. It is a folder
 // with its flags, goroutines, routes and tests, uses the core through Core, and never imports
-// another extension. An extension with further needs implements Reader or ProcessViewer, interfaces of one
-// method. Commands of an extension are lines of the program's table of commands.
+// another extension. An extension with further needs implements Reader, ProcessViewer or Commander, interfaces of one
+// method.
 package exporter
 
 import (
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
@@ -48,6 +49,11 @@ type Reader interface {
 type ProcessViewer interface {
 	// ViewsProcesses reports whether the exporter must be able to read processes.
 	ViewsProcesses() bool
+}
+
+// Commander is an Extension with commands of its own.
+type Commander interface {
+	Commands(*Program) []*cli.Command
 }
 
 // Stage is a part of the exporter that runs until its context ends.
@@ -87,4 +93,15 @@ type Page interface {
 	Counts() []exposition.Count // series that count events
 	Sync(now time.Time)         // brings the layout up to date
 	Series() int                // as of the last Sync
+}
+
+// Hidden returns the names of the readings that a list lacks.
+func Hidden(list field.List, more []field.Reading) (out []string) {
+	list.Hidden = more
+	for i := range more {
+		if d := more[i].Desc; list.Hides(d.ID) {
+			out = append(out, d.Name)
+		}
+	}
+	return out
 }

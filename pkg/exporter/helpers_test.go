@@ -1,6 +1,41 @@
 package exporter
 
-import "testing"
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"warpgauge/collectors/fake"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/config/configtest"
+)
+
+// newProgram returns a program whose only vendor is the simulated node of a spec, and the configuration of its flags.
+func newProgram(t *testing.T, o fake.Options, args ...string) (*Program, *config.Config) {
+	t.Helper()
+	set, cfg, err := configtest.Parse(t, nil, nil, append([]string{"--isolation=none"}, args...)...)
+	must(t, err)
+	v := Vendor{Name: fake.Name, Simulated: true}
+	v.Open, err = fake.Factory(o)
+	must(t, err)
+	v.Processes, err = fake.ProcessesFactory(o)
+	must(t, err)
+	return &Program{
+		Streams: Streams{Out: io.Discard, Err: io.Discard}, Flags: set,
+		Vendors: func(*config.Config, time.Time, *zap.Logger) ([]Vendor, error) { return []Vendor{v}, nil },
+	}, cfg
+}
+
+func tempFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
 
 func must(t testing.TB, err error) {
 	t.Helper()

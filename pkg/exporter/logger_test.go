@@ -2,15 +2,18 @@ package exporter
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/config"
 )
@@ -148,4 +151,24 @@ func TestClosedStandardError(t *testing.T) {
 			t.Errorf("written %q, want the line and that 3 are missing", got)
 		}
 	})
+}
+
+func TestLogger(t *testing.T) {
+	for _, c := range []struct {
+		log  config.Log
+		want string // a pattern; empty: nothing is logged
+	}{
+		{config.Log{Format: config.LogText}, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d) INFO hello \{"logger": "sampler", "device": "GPU-1"\}\n$`},
+		{config.Log{Format: config.LogJSON}, `^\{"level":"info","time":"[^"]+","logger":"sampler","msg":"hello","device":"GPU-1"\}\n$`},
+		{config.Log{Format: config.LogText, Level: zap.WarnLevel}, `^$`},
+		{config.Log{Format: config.LogText, Level: zap.WarnLevel, Debug: true}, `INFO hello`},
+	} {
+		var b bytes.Buffer
+		to := NewBacklog(&b)
+		NewLogger(&config.Config{Log: c.log}, to).Named("sampler").Info("hello", zap.String("device", "GPU-1"))
+		to.Flush()
+		if !regexp.MustCompile(c.want).MatchString(b.String()) {
+			t.Errorf("%+v logs %q, want %s", c.log, b.String(), c.want)
+		}
+	}
 }

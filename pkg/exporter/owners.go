@@ -22,29 +22,28 @@ import (
 // process, never in a collector's.
 type Owners struct {
 	keeper    *owner.Keeper
-	clients   []Client
+	clients   []client
 	Health    kube.Healths
-	Suspicion Suspicion
-	Log       *zap.Logger
+	suspicion suspicion
+	log       *zap.Logger
 }
 
-// Client is one of them.
-type Client struct {
-	Name string
-	Run  func(context.Context) error
-	// Complete reports whether all that there is to learn at the start is learned, beyond
+type client struct {
+	name string
+	run  func(context.Context) error
+	// complete reports whether all that there is to learn at the start is learned, beyond
 	// the first answer or failure; nil: that is all.
 	complete func() bool
 }
 
-// NewOwners makes the clients that the configuration asks for, nil if none. It touches
+// newOwners makes the clients that the configuration asks for, nil if none. It touches
 // neither sockets nor files: whether a server answers shows later, and never ends
 // the process.
-func NewOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registerer, log *zap.Logger) *Owners {
+func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registerer, log *zap.Logger) *Owners {
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
 	}
-	o := &Owners{Log: log.Named("owners")}
+	o := &Owners{log: log.Named("owners")}
 	table := owner.Options{
 		Virtual:      cfg.Kubernetes.VirtualGPUs,
 		Claims:       cfg.Kubernetes.DRA,
@@ -53,7 +52,7 @@ func NewOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		JobLabels:    cfg.HPCLabels,
 		OldNamespace: cfg.OldNamespace,
 		Hostname:     cfg.HostnameLabel,
-		Ignore:       OwnPodOf(a.Lookup).Is,
+		Ignore:       newOwnPod(a.Lookup).is,
 		StaleAfter:   cfg.EffectiveStaleAfter(),
 		Registerer:   reg,
 		Log:          log,
@@ -62,7 +61,7 @@ func NewOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 	if cfg.HPCJobDir != "" {
 		j := owner.NewJobDirectory(cfg.HPCJobDir, changed, log)
 		table.Jobs = j.Snapshot
-		o.add(Client{Name: "job directory", Run: j.Run, complete: j.Ready}, j.Health)
+		o.add(client{name: "job directory", run: j.Run, complete: j.Ready}, j.Health)
 	}
 	if cfg.Kubernetes.Enabled {
 		o.addKubelet(cfg, &table, changed, log)
@@ -71,14 +70,14 @@ func NewOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
-	o.Suspicion.Board, o.Suspicion.Unknown = e.Board(), o.keeper.Unmatched
+	o.suspicion.board, o.suspicion.unknown = e.Board(), o.keeper.Unmatched
 	if reg != nil {
 		reg.MustRegister(o.Health)
 	}
 	return o
 }
 
-func (o *Owners) add(c Client, health ...*kube.Health) {
+func (o *Owners) add(c client, health ...*kube.Health) {
 	o.clients = append(o.clients, c)
 	o.Health = append(o.Health, health...)
 }
@@ -94,8 +93,8 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
-	o.Suspicion.Kubelet = k
-	o.add(Client{Name: "pod resources", Run: k.Run}, k.Health)
+	o.suspicion.kubelet = k
+	o.add(client{name: "pod resources", run: k.Run}, k.Health)
 }
 
 // addAPIServer asks the API server for facts that the kubelet does not report, if that is
@@ -122,7 +121,7 @@ func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Optio
 	}
 	s := kube.NewAPIServer(options)
 	table.Metadata = s.Snapshot
-	c := Client{Name: "pod metadata", Run: s.Run}
+	c := client{name: "pod metadata", run: s.Run}
 	if k.DRA {
 		c.complete = func() bool { return !s.Snapshot().ClaimsTime.IsZero() }
 	}
@@ -136,8 +135,8 @@ func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed fu
 	}
 	r := kube.NewRuntime(kube.RuntimeOptions{Socket: cfg.Containers.Socket, OnChange: changed, Log: log})
 	table.Containers = r.Snapshot
-	o.Suspicion.Runtime, o.Suspicion.Containers = r, r.Snapshot
-	o.add(Client{Name: "container runtime", Run: r.Run}, r.Health)
+	o.suspicion.runtime, o.suspicion.containers = r, r.Snapshot
+	o.add(client{name: "container runtime", run: r.Run}, r.Health)
 }
 
 // addProcesses finds the containers of processes, if collectors report which are on
@@ -149,8 +148,8 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 	}
 	p := owner.NewProcesses(board, changed, log)
 	table.Processes = p.Snapshot
-	o.Suspicion.Processes = p.Snapshot
-	o.add(Client{Name: "processes", Run: p.Run, complete: polledAfter(e, p)}, p.Health)
+	o.suspicion.processes = p.Snapshot
+	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
 // polledAfter reports whether processes were polled after their collectors had reported
@@ -174,19 +173,19 @@ func (o *Owners) stages() (out []Stage) {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, Stage{Name: c.Name, Run: o.Lasting(c), Grace: ShortGrace})
+		out = append(out, Stage{Name: c.name, Run: o.lasting(c), Grace: ShortGrace})
 	}
 	return append(out,
 		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
-		Stage{Name: "check for changed devices", Run: o.Suspicion.run, Grace: ShortGrace})
+		Stage{Name: "check for changed devices", Run: o.suspicion.run, Grace: ShortGrace})
 }
 
-// Lasting makes a client a stage, which may not end while it is needed: a failed
+// lasting makes a client a stage, which may not end while it is needed: a failed
 // mapping does not end the exporter.
-func (o *Owners) Lasting(c Client) func(context.Context) error {
+func (o *Owners) lasting(c client) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := c.Run(ctx); err != nil && ctx.Err() == nil {
-			o.Log.Error(c.Name+" has ended, its last answer is kept", zap.Error(err))
+		if err := c.run(ctx); err != nil && ctx.Err() == nil {
+			o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))
 		}
 		<-ctx.Done()
 		return nil
@@ -196,19 +195,19 @@ func (o *Owners) Lasting(c Client) func(context.Context) error {
 // namespaceFile is where a pod with a service account finds its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// OwnPod is the pod that this process runs in. If an exporter gets its devices
+// ownPod is the pod that this process runs in. If an exporter gets its devices
 // by a claim, as with dynamic resource allocation, the kubelet lists it
 // as a user of all of them, which it is not.
-type OwnPod struct{ namespace, name string } // empty: not known
+type ownPod struct{ namespace, name string } // empty: not known
 
-// OwnPodOf finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
+// newOwnPod finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
 // a pod's host name is its name, unless it has the host's network, and then no
 // pod has that name.
-func OwnPodOf(lookup func(string) (string, bool)) OwnPod {
+func newOwnPod(lookup func(string) (string, bool)) ownPod {
 	if in, _ := lookup("KUBERNETES_SERVICE_HOST"); in == "" {
-		return OwnPod{}
+		return ownPod{}
 	}
-	var p OwnPod
+	var p ownPod
 	p.name, _ = lookup("POD_NAME")
 	p.namespace, _ = lookup("POD_NAMESPACE")
 	if p.name == "" {
@@ -221,8 +220,8 @@ func OwnPodOf(lookup func(string) (string, bool)) OwnPod {
 	return p
 }
 
-// Is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
+// is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
 // if the namespace is not known.
-func (p OwnPod) Is(namespace, name string) bool {
+func (p ownPod) is(namespace, name string) bool {
 	return p.name != "" && p.name == name && (p.namespace == "" || p.namespace == namespace)
 }

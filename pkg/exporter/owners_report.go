@@ -1,69 +1,14 @@
 package exporter
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/view"
 )
-
-// Start runs the clients until stop, for commands that read once. Nil has nothing
-// to run.
-func (o *Owners) Start(ctx context.Context) (stop func()) {
-	if o == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	for _, c := range o.clients {
-		running.Go(func() { _ = o.Lasting(c)(ctx) })
-	}
-	return func() {
-		cancel()
-		done := make(chan struct{})
-		go func() { running.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(ShortGrace): // a client that hangs ends with the process
-		}
-	}
-}
-
-// Wait waits until each mapping has come or has failed, and joins those that have come.
-func (o *Owners) Wait(ctx context.Context) {
-	if o == nil {
-		return
-	}
-	tick := time.NewTicker(statusPoll)
-	defer tick.Stop()
-	for !o.Complete() && ctx.Err() == nil {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
-	o.keeper.Refresh(time.Now())
-}
-
-// Complete reports whether every mapping has been tried and every client is complete.
-func (o *Owners) Complete() bool {
-	for _, h := range o.Health {
-		if !h.State().Tried {
-			return false
-		}
-	}
-	for _, c := range o.clients {
-		if c.complete != nil && !c.complete() {
-			return false
-		}
-	}
-	return true
-}
 
 // Describe says in words who uses a device; nil has nothing to say.
 func (o *Owners) Describe(d *collector.Device) []string {
@@ -92,8 +37,8 @@ func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	}
 }
 
-// DumpedOwners is the part of a dump that says who uses which device.
-type DumpedOwners struct {
+// dumpedOwners is the part of a dump that says who uses which device.
+type dumpedOwners struct {
 	Version   uint64              `json:"version"` // grows when labels change
 	Mappings  []dumpedMapping     `json:"mappings"`
 	Devices   map[string][]string `json:"devices"` // by id, in words; those that have users
@@ -108,12 +53,12 @@ type dumpedMapping struct {
 	Age     float64 `json:"age_seconds,omitempty"` // of the last answer; none: there was none
 }
 
-// Dump returns the table of owners and the state of its clients; nil if owners are off.
-func (o *Owners) Dump(v *view.View) *DumpedOwners {
+// dump returns the table of owners and the state of its clients; nil if owners are off.
+func (o *Owners) dump(v *view.View) *dumpedOwners {
 	if o == nil {
 		return nil
 	}
-	out := &DumpedOwners{
+	out := &dumpedOwners{
 		Version: o.keeper.Version(), Mappings: []dumpedMapping{}, Devices: map[string][]string{}, Unmatched: o.keeper.Unmatched(),
 	}
 	for _, h := range o.Health {

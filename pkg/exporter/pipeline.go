@@ -3,6 +3,7 @@ package exporter
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,6 +31,7 @@ type Pipeline struct {
 	program  *Program
 	cfg      *config.Config
 	table    []Vendor
+	list     field.List // the first
 	log      *zap.Logger
 	Hostname string
 
@@ -51,13 +53,17 @@ type Pipeline struct {
 
 // NewPipeline builds everything from the libraries to the rings and the accumulated
 // series.
-func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List, log *zap.Logger) (*Pipeline, error) {
+func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logger) (*Pipeline, error) {
 	hostname, err := cfg.Hostname(a.Lookup, os.Hostname)
 	if err != nil {
 		return nil, err
 	}
+	all, err := a.Collectors(cfg, log)
+	if err != nil {
+		return nil, err
+	}
 	p := &Pipeline{
-		program: a, cfg: cfg, table: all, log: log, Hostname: hostname,
+		program: a, cfg: cfg, table: all, list: list, log: log, Hostname: hostname,
 		Registry: selfmetrics.NewRegistry(a.Build.Version, a.Build.Revision),
 		Events:   new(events.Bus), verdicts: new(verdict.Board),
 	}
@@ -71,8 +77,18 @@ func (a *Program) NewPipeline(cfg *config.Config, all []Vendor, list field.List,
 	if cfg.AbsentFields {
 		p.Registry.MustRegister(&absentMetric{View: p.Engine.Board().Load, Status: p.Engine.Status, StaleAfter: cfg.EffectiveStaleAfter()})
 	}
-	p.Owners = NewOwners(a, cfg, p.Engine, p.Registry, log)
+	p.Owners = newOwners(a, cfg, p.Engine, p.Registry, log)
 	return p, nil
+}
+
+// ReadHere returns a Pipeline for the configured list that logs little. Extensions are not started.
+func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
+	log := a.QuietLogger(cfg)
+	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	return a.NewPipeline(cfg, parsed.Fields, log)
 }
 
 // ServeLists puts the desk in front of the engine: from now on lists can change.
@@ -143,4 +159,45 @@ func (p *Pipeline) watches() (out []Stage) {
 		})
 	}
 	return out
+}
+
+// Core returns what extensions use.
+func (p *Pipeline) Core() Core {
+	c := Core{
+		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
+		Board: p.Engine.Board(), Engine: p.Engine, Events: p.Events, Rows: p.Rows, Verdicts: p.verdicts, Lists: p.desk, Page: p,
+		NotReady: func() []string { return reasons(p.cfg, p.table, p.Engine.Status()) },
+		Registry: p.Registry, Log: p.log,
+	}
+	if p.Owners != nil {
+		c.Owners = p.Owners.keeper
+	}
+	return c
+}
+
+// Extend starts the extensions: their stages are in Extended, their paths in Routes.
+func (p *Pipeline) Extend() error {
+	c := p.Core()
+	for _, e := range p.program.Extensions {
+		stages, routes, err := e.Start(c)
+		if err != nil {
+			return err
+		}
+		p.Extended = append(p.Extended, stages...)
+		p.Routes = append(p.Routes, routes...)
+	}
+	return nil
+}
+
+// Hidden returns the names of the fields that extensions read in addition to the first list, and that devices of a
+// collector have.
+func (p *Pipeline) Hidden(collector string) []string {
+	read := map[field.ID]bool{}
+	for _, s := range p.Engine.Board().Load().Sources {
+		for i := range s.Columns {
+			read[s.Columns[i].Field] = read[s.Columns[i].Field] || s.Collector == collector
+		}
+	}
+	more := p.program.extend(p.cfg, p.list).Hidden
+	return Hidden(p.list, slices.DeleteFunc(more, func(r field.Reading) bool { return !read[r.Desc.ID] }))
 }

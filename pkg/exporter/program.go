@@ -18,20 +18,30 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/view"
 )
 
-// Program has the parts that all subcommands share.
+// Program has the parts that all commands share. NewProgram makes one.
 type Program struct {
 	Streams
 	Log        *Backlog // in front of standard error
 	Environ    []string
-	Defaults   []string // counters CSVs
+	Defaults   []string // counters CSVs that are tried if the user names none
 	Flags      *config.Set
 	Unknown    []string // flags that are left out
 	Build      cmdline.Build
 	Vendors    VendorTable
 	Extensions []Extension
+}
+
+// NewProgram returns a program with its tables, before any flag is parsed. environ is the environment, as os.Environ returns
+// it; version is the linker's, if any.
+func NewProgram(s Streams, environ []string, version string, vendors VendorTable, extensions ...Extension) *Program {
+	a := &Program{Streams: s, Log: NewBacklog(s.Err), Environ: environ, Build: cmdline.ReadBuild(version), Vendors: vendors, Extensions: extensions}
+	a.Flags = config.NewSet(a.Lookup)
+	for _, e := range extensions {
+		e.Flags(a.Flags)
+	}
+	return a
 }
 
 // Lookup reads the environment.
@@ -99,18 +109,6 @@ func (a *Program) viewsProcesses() bool {
 	})
 }
 
-// HiddenOf returns the names of the fields that extensions read in addition to a list, and that devices of a collector
-// have.
-func (a *Program) HiddenOf(cfg *config.Config, list field.List, v *view.View, collector string) []string {
-	var read []field.Reading
-	for _, r := range a.extend(cfg, list).Hidden {
-		if isRead(v, collector, r.Desc.ID) {
-			read = append(read, r)
-		}
-	}
-	return Hidden(list, read)
-}
-
 // NewFiles returns what reads and parses the counters CSV at path, or if that is empty the configured one. level is that
 // of the log, if a configuration file may change it.
 func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLevel) *lists.Files {
@@ -120,13 +118,10 @@ func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLev
 	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
 }
 
-// Collectors returns the rows that the configuration wants.
+// Collectors returns the rows that the configuration wants, with collectors of processes if their values are wanted or an
+// extension shows them.
 func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, error) {
-	return a.WithProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted())
-}
-
-// WithProcesses is collectors, with the collectors of processes if they are wanted.
-func (a *Program) WithProcesses(cfg *config.Config, log *zap.Logger, wanted bool) ([]Vendor, error) {
+	processes := cfg.Kubernetes.ProcessValuesWanted() || a.viewsProcesses()
 	// If the simulated node is isolated, the parent makes it, too, to find mistakes in its spec at start, but never
 	// opens it.
 	all, err := a.Vendors(cfg, time.Time{}, log)
@@ -145,7 +140,7 @@ func (a *Program) WithProcesses(cfg *config.Config, log *zap.Logger, wanted bool
 			log.Warn("serving simulated GPUs: their numbers are invented", zap.String("collector", v.Name))
 		}
 		v.Isolated = v.Isolated && (v.Simulated || cfg.IsolateVendors())
-		if !wanted {
+		if !processes {
 			v.Processes = nil
 		}
 		out = append(out, v)
@@ -153,9 +148,9 @@ func (a *Program) WithProcesses(cfg *config.Config, log *zap.Logger, wanted bool
 	return out, nil
 }
 
-// ChildFactory returns the collector of that name for the process that is started for it. start is when the exporter was
+// childFactory returns the collector of that name for the process that is started for it. start is when the exporter was
 // started.
-func (a *Program) ChildFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
+func (a *Program) childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	all, err := a.Vendors(cfg, start, log)
 	if err != nil {
 		return nil, err
@@ -179,8 +174,8 @@ func (a *Program) Serve(ctx context.Context) error {
 	}
 	// Before the CSV is read, so that a SIGHUP from now on is not lost; without
 	// this it would end the process.
-	signals := Subscribe()
-	defer signals.Release()
+	sig := subscribe()
+	defer sig.release()
 
 	level := zap.NewAtomicLevelAt(cfg.LogLevel())
 	log := newLoggerAt(cfg, a.Log, level)
@@ -194,11 +189,11 @@ func (a *Program) Serve(ctx context.Context) error {
 	for _, word := range a.Unknown {
 		log.Warn("flag is unknown and has no effect", zap.String("flag", word))
 	}
-	stages, err := a.stages(ctx, cfg, log, level, signals)
+	stages, err := a.stages(ctx, cfg, log, level, sig)
 	if err != nil {
 		return err
 	}
-	return signals.Guard(ctx, log, func(ctx context.Context) error {
+	return sig.guard(ctx, log, func(ctx context.Context) error {
 		err := RunStages(ctx, log, stages...)
 		log.Info("stopped")
 		return err
@@ -207,17 +202,13 @@ func (a *Program) Serve(ctx context.Context) error {
 
 // Stages builds the exporter and opens its port, so that what a person must put
 // right shows before anything runs.
-func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, level zap.AtomicLevel, signals *Signals) ([]Stage, error) {
+func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, level zap.AtomicLevel, sig *signals) ([]Stage, error) {
 	files := a.NewFiles(cfg, "", &level)
 	first, err := files.First(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.WithProcesses(cfg, log, cfg.Kubernetes.ProcessValuesWanted() || a.viewsProcesses())
-	if err != nil {
-		return nil, err
-	}
-	p, err := a.NewPipeline(cfg, all, first.Fields, log)
+	p, err := a.NewPipeline(cfg, first.Fields, log)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +226,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 	stages := append(p.Stages(), Stage{
 		Name: "lists", Grace: ShortGrace,
 		Run: func(ctx context.Context) error {
-			return p.desk.Run(ctx, lists.Signals{Reload: signals.hangup, Release: signals.letGo, Resume: signals.resume})
+			return p.desk.Run(ctx, lists.Signals{Reload: sig.hangup, Release: sig.letGo, Resume: sig.resume})
 		},
 	})
 	stages = append(stages, p.Extended...)
@@ -244,7 +235,7 @@ func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logge
 		stages = append(stages, Stage{Name: "dumps", Run: d.run, Grace: ShortGrace})
 	}
 	if cfg.Kubernetes.AnnotatePod {
-		s, err := AnnotationStage(a, p.desk, log)
+		s, err := annotations(a, p.desk, log)
 		if err != nil {
 			return nil, err
 		}

@@ -13,13 +13,13 @@ import (
 
 // reasons lists why /readyz answers 503.
 func reasons(cfg *config.Config, table []Vendor, all []session.CollectorStatus) []string {
-	return append(NotReady(all), Unmet(cfg, table, all)...)
+	return append(notReady(all), unmet(cfg, table, all)...)
 }
 
-// Unmet lists why the exporter is not ready although something is served: a collector
+// unmet lists why the exporter is not ready although something is served: a collector
 // that was enabled by name, or a GPU of the required vendor, is not there. What an
 // operator has released, or what another collector serves, is as it should be.
-func Unmet(cfg *config.Config, table []Vendor, all []session.CollectorStatus) (reasons []string) {
+func unmet(cfg *config.Config, table []Vendor, all []session.CollectorStatus) (reasons []string) {
 	found := cfg.Require == config.RequireNone
 	for _, c := range all {
 		i := slices.IndexFunc(table, func(v Vendor) bool { return v.Name == c.Name })
@@ -46,9 +46,9 @@ func hasGPU(c session.CollectorStatus) bool {
 	})
 }
 
-// NotReady lists the first part of them: a collector that is still being
+// notReady lists the first part of them: a collector that is still being
 // opened, devices that have not been sampled, or nothing to serve at all.
-func NotReady(all []session.CollectorStatus) (reasons []string) {
+func notReady(all []session.CollectorStatus) (reasons []string) {
 	up := false
 	for _, c := range all {
 		up = up || c.Up || c.Cause == session.CauseReleased || c.Cause == session.CauseStandby // which was wanted

@@ -10,20 +10,20 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// suspicionPeriod is how often Suspicion compares devices and processes with the
+// suspicionPeriod is how often suspicion compares devices and processes with the
 // mappings. It triggers no polls more often than this.
 const suspicionPeriod = time.Second
 
-// Suspicion has the kubelet and the container runtime asked at once when what they
+// suspicion has the kubelet and the container runtime asked at once when what they
 // said last seems to be old: devices have come or gone, or there is a container that they
 // have not reported.
-type Suspicion struct {
-	Kubelet    suspect                 // nil: not asked
-	Runtime    suspect                 // nil: not asked
-	Containers func() *kube.Containers // of the runtime
-	Processes  func() *owner.Usage     // nil: not known
-	Board      *view.Board
-	Unknown    func() []owner.Unmatched
+type suspicion struct {
+	kubelet    suspect                 // nil: not asked
+	runtime    suspect                 // nil: not asked
+	containers func() *kube.Containers // of the runtime
+	processes  func() *owner.Usage     // nil: not known
+	board      *view.Board
+	unknown    func() []owner.Unmatched
 
 	// Of run's goroutine.
 	version   uint64 // of the View
@@ -39,8 +39,8 @@ var (
 	_ suspect = (*kube.Runtime)(nil)
 )
 
-// Run compares until ctx ends.
-func (s *Suspicion) run(ctx context.Context) error {
+// run compares until ctx ends.
+func (s *suspicion) run(ctx context.Context) error {
 	tick := time.NewTicker(suspicionPeriod)
 	defer tick.Stop()
 	for {
@@ -48,27 +48,27 @@ func (s *Suspicion) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			s.Check()
+			s.check()
 		}
 	}
 }
 
-// Check asks for each reason once, when it appears: an id that stays unknown does
+// check asks for each reason once, when it appears: an id that stays unknown does
 // not become known by asking again and again.
-func (s *Suspicion) Check() {
+func (s *suspicion) check() {
 	moved, strangers := s.moved(), s.newStrangers()
-	if s.Kubelet != nil && (moved || strangers) {
-		s.Kubelet.Suspect()
+	if s.kubelet != nil && (moved || strangers) {
+		s.kubelet.Suspect()
 	}
-	if s.Runtime != nil && strangers {
-		s.Runtime.Suspect()
+	if s.runtime != nil && strangers {
+		s.runtime.Suspect()
 	}
 }
 
 // moved says that devices have changed, or that the kubelet names others than
 // there are.
-func (s *Suspicion) moved() bool {
-	version, unmatched := s.Board.Load().Version, s.Unknown()
+func (s *suspicion) moved() bool {
+	version, unmatched := s.board.Load().Version, s.unknown()
 	isNew := func(u owner.Unmatched) bool { return !slices.Contains(s.unmatched, u) }
 	moved := version != s.version || slices.ContainsFunc(unmatched, isNew)
 	s.version, s.unmatched = version, unmatched
@@ -77,12 +77,12 @@ func (s *Suspicion) moved() bool {
 
 // newStrangers says that a process runs in a container, or a pod, that was not
 // there at the last check and that is not known.
-func (s *Suspicion) newStrangers() bool {
-	if s.Processes == nil {
+func (s *suspicion) newStrangers() bool {
+	if s.processes == nil {
 		return false
 	}
 	var now []string
-	for _, use := range s.Processes().Devices {
+	for _, use := range s.processes().Devices {
 		for _, u := range use.Users {
 			if u.PodUID != "" && !s.known(u) {
 				now = append(now, u.PodUID+"/"+u.ContainerID)
@@ -99,10 +99,10 @@ func (s *Suspicion) newStrangers() bool {
 
 // known asks the runtime's last answer. Without a runtime, every process that
 // appears may be of a pod that the kubelet has just started.
-func (s *Suspicion) known(u owner.User) bool {
-	if s.Containers == nil {
+func (s *suspicion) known(u owner.User) bool {
+	if s.containers == nil {
 		return false
 	}
-	_, known := s.Containers().ByID[u.ContainerID]
+	_, known := s.containers().ByID[u.ContainerID]
 	return known
 }

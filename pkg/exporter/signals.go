@@ -11,38 +11,38 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrForced says that a second signal came while the process was ending.
-var ErrForced = errors.New("ended at once by a second signal")
+// errForced says that a second signal came while the process was ending.
+var errForced = errors.New("ended at once by a second signal")
 
-// Signals are the signals of the process, from subscribe to release.
-type Signals struct {
+// signals are the signals of the process, from subscribe to release.
+type signals struct {
 	hangup chan os.Signal // SIGHUP
 	letGo  chan os.Signal // SIGUSR1
 	resume chan os.Signal // SIGUSR2
-	End    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
+	end    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
 	closed chan os.Signal // SIGPIPE, which is ignored: lines for a closed standard error are counted
 }
 
-// Subscribe starts to receive the signals of the process.
-func Subscribe() *Signals {
-	s := &Signals{
+// subscribe starts to receive the signals of the process.
+func subscribe() *signals {
+	s := &signals{
 		hangup: make(chan os.Signal, 1), letGo: make(chan os.Signal, 1), resume: make(chan os.Signal, 1),
-		End: make(chan os.Signal, 2), closed: make(chan os.Signal, 1),
+		end: make(chan os.Signal, 2), closed: make(chan os.Signal, 1),
 	}
 	signal.Notify(s.hangup, syscall.SIGHUP)
 	signal.Notify(s.letGo, syscall.SIGUSR1)
 	signal.Notify(s.resume, syscall.SIGUSR2)
-	signal.Notify(s.End, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
+	signal.Notify(s.end, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
 	signal.Notify(s.closed, syscall.SIGPIPE)
 	return s
 }
 
-// Release gives the signals back their default effect, except SIGPIPE.
-func (s *Signals) Release() {
+// release gives the signals back their default effect, except SIGPIPE.
+func (s *signals) release() {
 	signal.Stop(s.hangup)
 	signal.Stop(s.letGo)
 	signal.Stop(s.resume)
-	signal.Stop(s.End)
+	signal.Stop(s.end)
 	// Not closed: the last lines of the log are yet to be written.
 }
 
@@ -50,9 +50,9 @@ func (s *Signals) Release() {
 // process and its group at once sends two.
 const sameSignal = 500 * time.Millisecond
 
-// Guard runs f and ends its context at the first signal. At the second it does
+// guard runs f and ends its context at the first signal. At the second it does
 // not wait for f any longer.
-func (s *Signals) Guard(ctx context.Context, log *zap.Logger, f func(context.Context) error) error {
+func (s *signals) guard(ctx context.Context, log *zap.Logger, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan error, 1)
@@ -62,14 +62,14 @@ func (s *Signals) Guard(ctx context.Context, log *zap.Logger, f func(context.Con
 		select {
 		case err := <-done:
 			return err
-		case got := <-s.End:
+		case got := <-s.end:
 			switch {
 			case ending.IsZero():
 				ending = time.Now()
 			case time.Since(ending) < sameSignal:
 				continue
 			default:
-				return ErrForced
+				return errForced
 			}
 			log.Info("stopping; a second signal ends at once", zap.Stringer("signal", got))
 			cancel()

@@ -63,7 +63,6 @@ type archiver struct {
 	line    []byte
 }
 
-// codes returns the XIDs of a column.
 func (a *archiver) codes(at [2]int) (codes []float64) {
 	for _, v := range a.samples(at[0], at[1]) {
 		if !math.IsNaN(v) && !slices.Contains(codes, v) {

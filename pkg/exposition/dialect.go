@@ -33,7 +33,6 @@ type computed struct {
 	value float64
 }
 
-// addDialects adds the series of all dialects.
 func (b *builder) addDialects() {
 	own := maps.Clone(b.families)
 	var done []Dialect
@@ -56,7 +55,6 @@ func (b *builder) addDialects() {
 	}
 }
 
-// addNamed adds a series of a dialect.
 func (b *builder) addNamed(s *Series) {
 	labels := labelsOf{fixed: s.Labels}
 	set := b.intern(labels.set())

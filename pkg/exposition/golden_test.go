@@ -1,12 +1,10 @@
 package exposition
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/encoding/protodelim"
 
@@ -48,30 +46,4 @@ func describe(t *testing.T, page string) string {
 
 func oneLine(m interface{ String() string }) string {
 	return strings.Join(strings.Fields(m.String()), " ") + "\n"
-}
-
-// TestLint runs what promtool check metrics does. DCGM's names are a contract,
-// so two findings stay: the label modelName, and counters without _total.
-func TestLint(t *testing.T) {
-	for _, name := range []string{"node.prom", "old-namespace.prom", "no-hostname.prom"} {
-		page, err := os.Open(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer page.Close()
-		problems, err := promlint.New(page).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range problems {
-			dcgm := strings.HasPrefix(p.Metric, "DCGM_")
-			switch {
-			case dcgm && strings.HasPrefix(p.Text, "counter metrics should have"):
-			case strings.Contains(p.Text, "camelCase"):
-			case p.Text == "no help text" && p.Metric == "DCGM_FI_DEV_CPU_UTIL_TOTAL": // the CSV has none
-			default:
-				t.Errorf("%s: %s: %s", name, p.Metric, p.Text)
-			}
-		}
-	}
 }

@@ -252,7 +252,6 @@ func (b *builder) finish() *layout {
 	return l
 }
 
-// intern returns the set with the same labels, if there is one already.
 func (b *builder) intern(set *labelSet) *labelSet {
 	key := set.key()
 	if old := b.sets[key]; old != nil {

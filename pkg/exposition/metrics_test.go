@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -22,33 +21,20 @@ func TestMetrics(t *testing.T) {
 	pageOf(t, r, Text)
 	r.Page(Protobuf, true)
 
-	want := `
-# HELP warpgauge_exposition_layout_builds_total Times that a new layout of the page was built: sources, fields, owners or accumulated series changed.
-# TYPE warpgauge_exposition_layout_builds_total counter
-warpgauge_exposition_layout_builds_total 1
-# HELP warpgauge_exposition_left_out What the page's layout has no room for: a second series with the same name and labels (duplicate_series), a series that does not fit its family or has no legal name (misfit_series), a label whose name is taken or illegal (label).
-# TYPE warpgauge_exposition_left_out gauge
-warpgauge_exposition_left_out{what="duplicate_series"} 1
-warpgauge_exposition_left_out{what="label"} 1
-warpgauge_exposition_left_out{what="misfit_series"} 0
-# HELP warpgauge_exposition_renders_total Pages made. Scrapes that find nothing new share the page that is there.
-# TYPE warpgauge_exposition_renders_total counter
-warpgauge_exposition_renders_total{encoding="gzip",format="openmetrics"} 0
-warpgauge_exposition_renders_total{encoding="gzip",format="protobuf"} 1
-warpgauge_exposition_renders_total{encoding="gzip",format="text"} 0
-warpgauge_exposition_renders_total{encoding="identity",format="openmetrics"} 0
-warpgauge_exposition_renders_total{encoding="identity",format="protobuf"} 1
-warpgauge_exposition_renders_total{encoding="identity",format="text"} 2
-# HELP warpgauge_exposition_series Series that the page has room for; a histogram is one. Blank values and stale devices leave gaps.
-# TYPE warpgauge_exposition_series gauge
-warpgauge_exposition_series 1
-`
-	names := []string{"warpgauge_exposition_layout_builds_total", "warpgauge_exposition_left_out", "warpgauge_exposition_renders_total", "warpgauge_exposition_series"}
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
-		t.Error(err)
-	}
-	if got := testutil.ToFloat64(r.metrics.bytes.WithLabelValues("text", "identity")); got != float64(size) {
-		t.Errorf("page has %v bytes, want %d", got, size)
+	m := r.metrics
+	for what, got := range map[string]struct {
+		metric prometheus.Collector
+		want   float64
+	}{
+		"layouts": {m.builds, 1}, "series": {m.series, 1}, "bytes of the text": {m.bytes.WithLabelValues("text", "identity"), float64(size)},
+		"duplicates": {m.left.WithLabelValues("duplicate_series"), 1}, "labels": {m.left.WithLabelValues("label"), 1}, "misfits": {m.left.WithLabelValues("misfit_series"), 0},
+		"text": {m.renders.WithLabelValues("text", "identity"), 2}, "text in gzip": {m.renders.WithLabelValues("text", "gzip"), 0},
+		"protobuf": {m.renders.WithLabelValues("protobuf", "identity"), 1}, "protobuf in gzip": {m.renders.WithLabelValues("protobuf", "gzip"), 1},
+		"OpenMetrics": {m.renders.WithLabelValues("openmetrics", "identity"), 0},
+	} {
+		if v := testutil.ToFloat64(got.metric); v != got.want {
+			t.Errorf("%s: %v, want %v", what, v, got.want)
+		}
 	}
 	if n, err := testutil.GatherAndCount(registry, "warpgauge_exposition_render_duration_seconds"); n != 6 || err != nil {
 		t.Errorf("%d durations, %v", n, err)

@@ -206,18 +206,6 @@ func TestStaleDevicesLeave(t *testing.T) {
 	})
 }
 
-func TestNeverSampled(t *testing.T) {
-	f := gpus(1, 1)
-	r := New(boardOf(f), Options{})
-	if got := pageOf(t, r, Text); got != "" {
-		t.Errorf("page before the first row is %q", got)
-	}
-	f.Ring.Append(1, f.stamps, f.row) // a row, but the device has never answered
-	if got := pageOf(t, r, Text); got != "" {
-		t.Errorf("page of a device that never answered is %q", got)
-	}
-}
-
 // TestDeviceIsReportedOnce: of two collectors that know a device, the first in
 // the View shows it as long as it is fresh.
 func TestDeviceIsReportedOnce(t *testing.T) {

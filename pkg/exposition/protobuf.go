@@ -41,7 +41,6 @@ const (
 // length, then tag and eight bytes.
 const valueSize = 2 + 9
 
-// appendProtobuf appends all families as length-delimited messages.
 func (l *layout) appendProtobuf(b []byte, s *snapshot) []byte {
 	if !l.encoded {
 		l.encode()

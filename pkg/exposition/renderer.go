@@ -301,7 +301,6 @@ func (r *Renderer) assemble(b []byte, f Format) []byte {
 	return b
 }
 
-// compress returns plain, compressed.
 func (r *Renderer) compress(plain []byte) []byte {
 	var out bytes.Buffer
 	w, _ := r.zips.Get().(*gzip.Writer)

@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"warpgauge/pkg/field"
@@ -161,7 +162,6 @@ func (s *snapshot) hideOldZeros() {
 	})
 }
 
-// readRings takes the newest row of each ring.
 func (s *snapshot) readRings() {
 	for i, source := range s.view.Sources {
 		if source.Ring.Latest(&s.row) {
@@ -274,10 +274,5 @@ func (r *roster) counters(v *view.View, f func(key counterKey, cell, device int3
 }
 
 func hasCounter(fields []*field.Field) bool {
-	for _, f := range fields {
-		if f.Type == field.Counter {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields, func(f *field.Field) bool { return f.Type == field.Counter })
 }

@@ -1,6 +1,7 @@
 package field
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -81,8 +82,11 @@ var index = sync.OnceValue(func() *tables {
 func (t *tables) addMeanings() {
 	for _, m := range meanings {
 		for rank, name := range m.names {
-			id := t.byName[name].reading.ID
-			t.meanings[id] = append(t.meanings[id], Meaning{Role: m.role, Rank: rank})
+			for _, d := range t.all {
+				if matches, _ := path.Match(name, d.Name); matches && d.Factor == 0 && d.Kind != String { // the patterns are well-formed
+					t.meanings[d.ID] = append(t.meanings[d.ID], Meaning{Role: m.role, Rank: rank})
+				}
+			}
 		}
 	}
 	for _, d := range t.all {

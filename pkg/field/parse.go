@@ -148,7 +148,6 @@ func (p *parser) unknown(r *record, format string, args ...any) {
 	p.add(severity, r.line, r.columns[0], format, args...)
 }
 
-// readType reads the second cell.
 func (p *parser) readType(r *record) (Type, bool) {
 	if r.Type == "summary" {
 		p.warn(r.line, r.columns[1], "type summary is read as gauge; type histogram keeps what happens between scrapes")
@@ -235,7 +234,6 @@ const (
 	maxBuckets  = 100
 )
 
-// readOptions reads the fourth cell into f and reports whether it is good.
 func (p *parser) readOptions(f *Field, r *record) bool {
 	good := true
 	seen := map[string]bool{}
@@ -263,7 +261,6 @@ func isOptionEnd(r rune) bool { return r == ' ' || r == '\t' || r == ';' }
 
 var allOptions = []string{"interval", "buckets", "names"}
 
-// set reads one option.
 func (f *Field) set(name, value string) (err error) {
 	switch name {
 	case "interval":

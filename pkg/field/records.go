@@ -41,7 +41,6 @@ type records struct {
 // nothing. Without them encoding/csv accepts blanks after a closing quote.
 var lineEnd = regexp.MustCompile(`[ \t\r]+(\n|$)`)
 
-// newRecords takes the text of a file.
 func newRecords(text []byte, p *problems) *records {
 	switch {
 	case bytes.HasPrefix(text, []byte{0xff, 0xfe}), bytes.HasPrefix(text, []byte{0xfe, 0xff}):
@@ -157,7 +156,6 @@ func (r *records) skip(length int) {
 	r.text = r.text[length:]
 }
 
-// firstLine returns text up to and with its first line end.
 func firstLine(text []byte) []byte {
 	if i := bytes.IndexByte(text, '\n'); i >= 0 {
 		return text[:i+1]

@@ -32,6 +32,12 @@ const (
 	RoleMemoryReserved      Role = "memory_reserved"
 	RoleMemoryTotal         Role = "memory_total"
 	RoleLinkThroughput      Role = "link_throughput" // over all NVLinks or XGMI links
+	// Of one link, or of a device's links together; data is a rate, or a counter in bytes.
+	RoleLinkData     Role = "link_data" // in both directions
+	RoleLinkSent     Role = "link_sent"
+	RoleLinkReceived Role = "link_received"
+	RoleLinkUp       Role = "link_up"
+	RoleLinkErrors   Role = "link_errors"
 )
 
 // Meaning is a role that series of a reading have.
@@ -48,7 +54,7 @@ const AnyLabel = "*"
 const ownRank = 10
 
 // meanings are the roles of DCGM's fields by their names, in order of preference. MIG instances have
-// no DCGM_FI_DEV_GPU_UTIL. A vendor's own readings have theirs in Descriptor.Meanings.
+// no DCGM_FI_DEV_GPU_UTIL. A name with * stands for all that match. A vendor's own readings have theirs in Descriptor.Meanings.
 var meanings = []struct {
 	role  Role
 	names []string
@@ -73,6 +79,10 @@ var meanings = []struct {
 	{RoleMemoryReserved, []string{"DCGM_FI_DEV_FB_RESERVED"}},
 	{RoleMemoryTotal, []string{"DCGM_FI_DEV_FB_TOTAL"}},
 	{RoleLinkThroughput, []string{"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"}},
+	{RoleLinkData, []string{"DCGM_FI_DEV_NVLINK_BANDWIDTH_L*", "DCGM_FI_DEV_NVLINK_THROUGHPUT_PER_LINK"}},
+	{RoleLinkSent, []string{"DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_*", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "DCGM_FI_PROF_NVLINK_*TX_BYTES"}},
+	{RoleLinkReceived, []string{"DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_*", "DCGM_FI_DEV_NVLINK_RX_THROUGHPUT_PER_LINK", "DCGM_FI_PROF_NVLINK_*RX_BYTES"}},
+	{RoleLinkErrors, []string{"DCGM_FI_DEV_*NVLINK_*ERR*", "DCGM_FI_DEV_NVLINK_*UNCORRECTABLE*", "DCGM_FI_DEV_NVLINK_*LINK_DOWN*", "DCGM_FI_DEV_NVSWITCH_LINK_*ERRORS*"}},
 }
 
 // Roles returns the meanings of the readings of a field's series; none if it has no role.
@@ -103,7 +113,7 @@ func (r Role) Unit() string {
 		return "bytes"
 	case r == RoleEnergy:
 		return "J"
-	case r == RoleLinkThroughput:
+	case r == RoleLinkThroughput, r == RoleLinkData:
 		return "bytes/s"
 	}
 	return ""

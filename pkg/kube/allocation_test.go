@@ -59,27 +59,6 @@ func TestPodsThatAreMissingAfterARestart(t *testing.T) {
 	f("listed without its devices", step{0, without, last}, step{15 * sec, without, nil})
 }
 
-func TestNoPodIsMissingWithoutARestart(t *testing.T) {
-	var r restart
-	now, limits := time.Unix(1000, 0), NewKubelet(KubeletOptions{}).limits
-	r.begin(now)
-	a := own("a", "GPU-1")
-	r.missing(nil, []Pod{a}, map[PodName]bool{a.PodName: true}, now, limits)
-	if kept := r.missing([]Pod{a}, nil, nil, now.Add(time.Second), limits); kept != nil {
-		t.Errorf("kept %v, want nothing: the kubelet has been there all the time", kept)
-	}
-}
-
-func TestClaimsOfMissingPodsStay(t *testing.T) {
-	p := own("a", "GPU-1")
-	p.Containers[0].Claims = []Claim{{"ns", "x", DeviceName{"d", "p", "gpu-0"}}}
-	got := without([]Pod{p}, func(holding) bool { return true })
-	want := []Pod{podOf("ns", "a", Container{Name: "c", Claims: p.Containers[0].Claims})}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // The kubelet lists a pod that has finished until it is deleted, next to the one that has
 // got its device (audit C6).
 func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/kube/kubetest/apitest"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -19,11 +21,11 @@ import (
 // and what is empty is removed.
 func TestAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeAPI(t)
+		s := apitest.Pipe(t, "node-1")
 		var mu sync.Mutex
 		var bodies []string
 		code := http.StatusOK
-		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			body, _ := io.ReadAll(r.Body)
@@ -32,10 +34,10 @@ func TestAnnotations(t *testing.T) {
 			}
 			bodies = append(bodies, string(body))
 			if code != http.StatusOK {
-				refuse(w, code, "Forbidden", "pods is forbidden")
+				apitest.Refuse(w, code, "Forbidden", "pods is forbidden")
 				return true
 			}
-			reply(w, http.StatusOK, podObject("gpu", "exporter-x", "u", object{}))
+			apitest.Reply(w, http.StatusOK, podObject("gpu", "exporter-x", "u", object{}))
 			return true
 		})
 		asked := func() []string {
@@ -52,7 +54,7 @@ func TestAnnotations(t *testing.T) {
 			defer mu.Unlock()
 			return want
 		}})
-		a.api.config = s.config
+		a.api.config = s.Config
 		change := func(answer int, hash, problem string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -83,7 +85,7 @@ func TestAnnotations(t *testing.T) {
 		}
 		change(http.StatusOK, "d", "")
 		check(annotationRetry, `{"metadata":{"annotations":{"warpgauge/list-error":null,"warpgauge/list-hash":"d"}}}`)
-		s.setDown(true)
+		s.SetDown(true)
 		change(http.StatusOK, "e", "")
 		check(time.Hour)
 		stop()

@@ -68,8 +68,8 @@ func TestList(t *testing.T) {
 		pod("b", "a", container("c", devices("nvidia.com/gpu", "GPU-2"))),
 		pod("a", "z", container("c", devices("nvidia.com/gpu", "GPU-3"))))
 
-	gpu := kubetest.ClaimedDevice{Driver: "gpu.nvidia.com", Pool: "node", Device: "gpu-0", CDI: []string{"b", "a", "a"}}
-	part := kubetest.ClaimedDevice{Driver: "example.com", Pool: "node", Device: "nic", ShareID: "s"}
+	gpu := kubetest.ClaimedDevice{Driver: "gpu.nvidia.com", Pool: "node", Device: "gpu-0"}
+	part := kubetest.ClaimedDevice{Driver: "example.com", Pool: "node", Device: "nic"}
 	f("claims", []Pod{podOf("ns", "p", Container{Name: "c", Claims: []Claim{
 		{"ns", "one", DeviceName{"example.com", "node", "nic"}},
 		{"ns", "one", DeviceName{"gpu.nvidia.com", "node", "gpu-0"}},
@@ -138,7 +138,7 @@ func FuzzList(f *testing.F) {
 	}
 	add(kubetest.Many(3, 2)...)
 	add(pod("ns", "p", container("c", devices("nvidia.com/gpu", "GPU-1", "", "GPU-1"), devices("a", "b")),
-		container("c", claim("ns", "x", kubetest.ClaimedDevice{Driver: "d", Pool: "p", Device: "e", ShareID: "s", CDI: []string{"cdi", ""}}))))
+		container("c", claim("ns", "x", kubetest.ClaimedDevice{Driver: "d", Pool: "p", Device: "e"}))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var list v1.ListPodResourcesResponse
 		if proto.Unmarshal(b, &list) != nil {

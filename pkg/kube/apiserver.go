@@ -92,10 +92,10 @@ func NewAPIServer(o APIOptions) *APIServer {
 	s := &APIServer{o: o, log: o.Log.Named("podmeta"), config: configFromEnvironment}
 	s.newest.Store(&Metadata{Pods: map[PodName]PodMeta{}, ByUID: map[string]PodName{}, Slices: map[DeviceName]SliceDevice{}})
 	if o.Pods {
-		s.addFeed(MappingPodMetadata, newPodList(s))
+		s.addFeed(MappingPodMetadata, resource{"", "pods"}, newMirror(s, pods{o.KeepLabel}))
 	}
 	if o.Slices {
-		s.addFeed(MappingResourceSlices, newSliceList(s))
+		s.addFeed(MappingResourceSlices, resource{resourceGroup, "resourceslices"}, newMirror(s, resourceSlices{}))
 	}
 	if o.Allocations != nil {
 		s.claims = newClaimReader(s)
@@ -104,8 +104,8 @@ func NewAPIServer(o APIOptions) *APIServer {
 	return s
 }
 
-func (s *APIServer) addFeed(mapping string, l list) {
-	f := &feed{list: l, log: s.log, dial: s.dial, health: NewHealth(mapping, s.o.Log, apiReasons()...)}
+func (s *APIServer) addFeed(mapping string, r resource, t target) {
+	f := &feed{resource: r, node: s.o.Node, target: t, log: s.log, dial: s.dial, health: NewHealth(mapping, s.o.Log, apiReasons()...)}
 	s.feeds, s.Health = append(s.feeds, f), append(s.Health, f.health)
 }
 
@@ -161,7 +161,7 @@ const (
 // clients holds the connections to an API server.
 type clients struct {
 	pods     metadata.Interface
-	slices   dynamic.Interface
+	objects  dynamic.Interface
 	versions func(ctx context.Context, group string) ([]string, error) // versions of an API group
 	close    func()                                                    // closes idle connections
 }
@@ -217,7 +217,7 @@ func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
 	if c.pods, err = metadata.NewForConfigAndClient(config, hc); err != nil {
 		return nil, err
 	}
-	if c.slices, err = dynamic.NewForConfigAndClient(config, hc); err != nil {
+	if c.objects, err = dynamic.NewForConfigAndClient(config, hc); err != nil {
 		return nil, err
 	}
 	plain := rest.CopyConfig(config)

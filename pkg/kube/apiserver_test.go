@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -28,6 +27,7 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/loopback"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // certificate returns one that signs itself, for 127.0.0.1, and its PEM.
@@ -101,14 +101,14 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 // The API server over TLS and TCP, which ends and comes back at the same address.
 func TestRestartOfARealListener(t *testing.T) {
 	cert, ca := certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-	api := &apiServer{t: t, changed: make(chan struct{}), objects: map[string]map[string]object{"pods": {}, "resourceslices": {}}}
+	api := apitest.New(t, "node-1")
 	port, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer port.Close()
 	listen := func() *httptest.Server {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(api.serve))
+		server := httptest.NewUnstartedServer(api)
 		l, err := net.Listen("tcp", port.Address())
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestRestartOfARealListener(t *testing.T) {
 		server.Close()
 	}
 	server := listen()
-	api.put("pods", podObject("ml", "train-0", "uid-1", nil))
+	api.Pods(podObject("ml", "train-0", "uid-1", nil))
 	client, logs := newAPI(APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
 		return &rest.Config{Host: "https://" + port.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 	})
@@ -134,7 +134,7 @@ func TestRestartOfARealListener(t *testing.T) {
 	eventually.True(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
 	end(server)
 	eventually.True(t, "failure", func() bool { return c.health.State().Failing == ReasonUnreachable })
-	api.put("pods", podObject("ml", "train-1", "uid-2", nil))
+	api.Pods(podObject("ml", "train-1", "uid-2", nil))
 	server = listen()
 	defer func() { end(server) }()
 	eventually.True(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
@@ -187,22 +187,6 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 }
 
-func TestWithoutAConfig(t *testing.T) {
-	none := func(*apiServer) (*rest.Config, error) { return nil, fmt.Errorf("no such file %q", "x") }
-	inWith(t, podOptions, none, func(t *testing.T, s *apiServer, c *running) {
-		time.Sleep(30 * time.Minute)
-		if got := c.health.State().Failing; got != ReasonNoConfig {
-			t.Errorf("failing for %q", got)
-		}
-		if n := c.logs.Len(); n != 1 {
-			t.Errorf("told %d times, want once", n)
-		}
-		if text := c.lastError(); !strings.Contains(text, `no such file "x"`) {
-			t.Errorf("said %q", text)
-		}
-	})
-}
-
 // A service account that comes later is found, and so is a configuration that cannot be used at first.
 func TestAConfigThatComesLater(t *testing.T) {
 	asked := 0
@@ -213,7 +197,7 @@ func TestAConfigThatComesLater(t *testing.T) {
 		case asked < 5:
 			return &rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("none")}}, nil
 		}
-		return s.config()
+		return s.Config()
 	}, func(t *testing.T, s *apiServer, c *running) {
 		time.Sleep(10 * time.Minute)
 		if got := c.health.State().Failing; got != "" {

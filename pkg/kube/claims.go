@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ClaimName identifies a ResourceClaim.
@@ -30,7 +31,7 @@ const (
 // change, so each claim is read once.
 type claimReader struct {
 	s        *APIServer
-	list     *sliceList // used only to choose the API version
+	versions versions
 	poll     poller
 	seen     uint64                     // version of the allocations
 	known    map[ClaimName][]DeviceName // claims already read
@@ -39,7 +40,7 @@ type claimReader struct {
 }
 
 func newClaimReader(s *APIServer) *claimReader {
-	return &claimReader{s: s, list: newSliceList(s), poll: newPoller(), known: map[ClaimName][]DeviceName{}}
+	return &claimReader{s: s, poll: newPoller(), known: map[ClaimName][]DeviceName{}}
 }
 
 func (r *claimReader) run(ctx context.Context) {
@@ -98,17 +99,17 @@ func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error)
 		return err
 	}
 	defer c.close()
-	resource, err := r.list.version(ctx, c, false)
+	version, err := r.versions.pick(ctx, c, false)
 	if err != nil {
 		return err
 	}
-	resource.Resource = "resourceclaims"
+	claims := c.objects.Resource(schema.GroupVersionResource{Group: resourceGroup, Version: version, Resource: "resourceclaims"})
 	refused := map[string]bool{} // namespaces
 	for _, name := range unread[:min(len(unread), maxClaims)] {
 		if refused[name.Namespace] {
 			continue
 		}
-		claim, err := c.slices.Resource(resource).Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		claim, err := claims.Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 		if err == nil {
 			r.known[name] = looksAt(claim)
 			continue

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/kube/kubetest/apitest"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -28,7 +30,7 @@ func claimObject(namespace, name, device string, admin bool) object {
 // is reported once, and is found when the right has been granted.
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeAPI(t)
+		s := apitest.Pipe(t, "node-1")
 		objects := map[string]object{
 			"ml/train": claimObject("ml", "train", "gpu-0", false),
 			"op/all":   claimObject("op", "all", "gpu-0", true), "op/another": claimObject("op", "another", "gpu-0", true),
@@ -36,7 +38,7 @@ func TestClaims(t *testing.T) {
 		var mu sync.Mutex
 		var asked []string
 		granted := false
-		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 			path, found := strings.CutPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/namespaces/")
 			if !found {
 				return false
@@ -46,9 +48,9 @@ func TestClaims(t *testing.T) {
 			name := strings.Replace(path, "/resourceclaims/", "/", 1)
 			asked = append(asked, name)
 			if strings.HasPrefix(name, "op/") && !granted {
-				refuse(w, http.StatusForbidden, "Forbidden", "resourceclaims is forbidden")
+				apitest.Refuse(w, http.StatusForbidden, "Forbidden", "resourceclaims is forbidden")
 			} else {
-				reply(w, http.StatusOK, objects[name])
+				apitest.Reply(w, http.StatusOK, objects[name])
 			}
 			return true
 		})
@@ -63,7 +65,7 @@ func TestClaims(t *testing.T) {
 		allocations.Store(&Allocations{})
 		core, logs := observer.New(zap.WarnLevel)
 		c := NewAPIServer(APIOptions{Node: "node-1", Allocations: allocations.Load, Log: zap.New(core)})
-		c.config = s.config
+		c.config = s.Config
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go c.Run(ctx)

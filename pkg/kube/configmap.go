@@ -28,7 +28,7 @@ func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	object, err := c.slices.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	object, err := c.objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("read ConfigMap %s:%s: grant the verb get on it to this service account by a Role in namespace %q: %w", namespace, name, namespace, err)

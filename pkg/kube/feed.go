@@ -31,17 +31,12 @@ const (
 	healthy     = 2 * time.Minute // after an attempt that lasted this long the pauses start over
 )
 
-// list is the target of a feed. It belongs to the feed's goroutine.
-type list interface {
-	resource() resource
-	node() string
-	// version chooses the API version. absent: the last chosen version did not have the resource.
-	version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error)
-	api(c *clients, r schema.GroupVersionResource) api
+// target is what a feed keeps up to date. It belongs to the feed's goroutine.
+type target interface {
 	replace(objects iter.Seq2[runtime.Object, error]) error
 	apply(object runtime.Object, deleted bool) error
 	confirm() // the content is unchanged
-	size() int
+	count() int
 }
 
 // api lists and watches one resource.
@@ -50,20 +45,34 @@ type api struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// feed keeps a list up to date: it lists, then watches, and lists again when the watch fails. Unlike client-go's
+// api returns a resource's calls. Of the core group, which has pods, it reads metadata only.
+func (r resource) api(c *clients, version string) api {
+	gvr := schema.GroupVersionResource{Group: r.group, Version: version, Resource: r.name}
+	if r.group == "" {
+		pods := c.pods.Resource(gvr)
+		return api{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) }, pods.Watch}
+	}
+	objects := c.objects.Resource(gvr)
+	return api{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) }, objects.Watch}
+}
+
+// feed keeps a target up to date: it lists, then watches, and lists again when the watch fails. Unlike client-go's
 // reflector it limits every call, reports every failure to a Health, and follows the resource to another API version
 // after an upgrade.
 type feed struct {
-	list   list
-	health *Health
-	log    *zap.Logger
-	dial   func() (*clients, error)
+	resource resource
+	node     string
+	target   target
+	health   *Health
+	log      *zap.Logger
+	dial     func() (*clients, error)
 
-	reading schema.GroupVersionResource
-	at      string // resource version of the newest list or event; empty: the newest available
-	broken  bool   // watches fail, so a list alone is not a success
-	trusted bool   // a watch has worked since the last refusal
-	absent  bool   // the chosen version does not have the resource
+	versions versions
+	version  string // in use
+	at       string // resource version of the newest list or event; empty: the newest available
+	broken   bool   // watches fail, so a list alone is not a success
+	trusted  bool   // a watch has worked since the last refusal
+	absent   bool   // the chosen version does not have the resource
 }
 
 // callError is an error of a call to the API server.
@@ -117,7 +126,7 @@ func (f *feed) listAndWatch(ctx context.Context) *callError {
 	if err := f.pick(ctx, c); err != nil {
 		return &callError{"read", err}
 	}
-	a := f.list.api(c, f.reading)
+	a := f.resource.api(c, f.version)
 	if err := f.replace(ctx, a); err != nil {
 		return &callError{"list", err}
 	}
@@ -131,15 +140,19 @@ func (f *feed) listAndWatch(ctx context.Context) *callError {
 func (f *feed) pick(ctx context.Context, c *clients) error {
 	ctx, done := f.limit(ctx, "read")
 	defer done()
-	version, err := f.list.version(ctx, c, f.absent)
-	f.absent = false
-	if err != nil {
-		return cause(ctx, err)
+	version := "v1"
+	if f.resource.group != "" {
+		var err error
+		version, err = f.versions.pick(ctx, c, f.absent)
+		f.absent = false
+		if err != nil {
+			return cause(ctx, err)
+		}
 	}
-	if last := f.reading; last != version && !last.Empty() {
-		f.log.Info("switched API version", zap.String("resource", version.Resource), zap.String("version", version.Version))
+	if f.version != version && f.version != "" {
+		f.log.Info("switched API version", zap.String("resource", f.resource.name), zap.String("version", version))
 	}
-	f.reading = version
+	f.version = version
 	return nil
 }
 
@@ -179,12 +192,12 @@ func (f *feed) replace(ctx context.Context, a api) error {
 			o.ResourceVersion, o.ResourceVersionMatch, o.Continue = "", "", m.GetContinue()
 		}
 	}
-	if err := f.list.replace(pages); err != nil {
+	if err := f.target.replace(pages); err != nil {
 		return err
 	}
 	f.at = version
 	if !f.broken {
-		f.health.Succeeded(f.list.size())
+		f.health.Succeeded(f.target.count())
 	}
 	return nil
 }
@@ -209,7 +222,7 @@ func (f *feed) page(ctx context.Context, a api, o metav1.ListOptions) ([]runtime
 }
 
 func (f *feed) selector() string {
-	return fields.OneTermEqualSelector("spec.nodeName", f.list.node()).String()
+	return fields.OneTermEqualSelector("spec.nodeName", f.node).String()
 }
 
 // follow watches once. It returns nil if the server ended the watch in time.
@@ -269,11 +282,11 @@ func (f *feed) event(e watch.Event) error {
 	}
 	switch e.Type {
 	case watch.Added, watch.Modified:
-		err = f.list.apply(e.Object, false)
+		err = f.target.apply(e.Object, false)
 	case watch.Deleted:
-		err = f.list.apply(e.Object, true)
+		err = f.target.apply(e.Object, true)
 	case watch.Bookmark:
-		f.list.confirm()
+		f.target.confirm()
 	default:
 		err = errors.New("an event of an unknown type")
 	}
@@ -285,13 +298,13 @@ func (f *feed) event(e watch.Event) error {
 
 func (f *feed) works() {
 	f.broken, f.trusted = false, true
-	f.health.Succeeded(f.list.size())
+	f.health.Succeeded(f.target.count())
 }
 
 // failed reports a failure, unless the next attempt probably repairs it.
 func (f *feed) failed(err *callError) {
 	switch {
-	case f.list.resource().group != "" && apierrors.IsNotFound(err.err):
+	case f.resource.group != "" && apierrors.IsNotFound(err.err):
 		f.absent = true // try the other versions
 		return
 	case apierrors.IsResourceExpired(err.err), apierrors.IsGone(err.err), apierrors.HasStatusCause(err.err, metav1.CauseTypeResourceVersionTooLarge):
@@ -305,7 +318,7 @@ func (f *feed) failed(err *callError) {
 		return
 	}
 	f.broken = f.broken || err.verb == "watch"
-	f.health.Failed(reasonOf(err.err), f.list.resource().explain(err.verb, err.err))
+	f.health.Failed(reasonOf(err.err), f.resource.explain(err.verb, err.err))
 }
 
 // limit bounds a call. The caller must call done when it has returned.
@@ -318,7 +331,7 @@ func (f *feed) limit(ctx context.Context, verb string) (limited context.Context,
 // overdue reports a call that ignores its context.
 func (f *feed) overdue(verb string) *time.Timer {
 	return time.AfterFunc(answerLimit+watchSlack, func() {
-		f.health.Failed(reasonOf(errNoAnswer), f.list.resource().explain(verb, errNoAnswer))
+		f.health.Failed(reasonOf(errNoAnswer), f.resource.explain(verb, errNoAnswer))
 	})
 }
 

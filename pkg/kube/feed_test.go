@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/pkg/kube/kubetest/apitest"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
-
-func refused() error { return os.NewSyscallError("connect", syscall.ECONNREFUSED) }
 
 func podOptions(*apiServer) APIOptions {
 	return APIOptions{Node: "node-1", Pods: true, KeepLabel: func(name string) bool { return name == "app" }}
@@ -34,14 +31,14 @@ func sliceOptions(*apiServer) APIOptions { return APIOptions{Node: "node-1", Sli
 // in runs f in a bubble with an API server, and checks at the end that Run returns at once.
 func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
-	inWith(t, options, (*apiServer).config, f)
+	inWith(t, options, (*apiServer).Config, f)
 }
 
 // inWith is in with another configuration.
 func inWith(t *testing.T, options func(*apiServer) APIOptions, config func(*apiServer) (*rest.Config, error), f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newFakeAPI(t)
+		s := apitest.Pipe(t, "node-1")
 		api, logs := newAPI(options(s), func() (*rest.Config, error) { return config(s) })
 		c := startAPI(t, api, logs)
 		synctest.Wait()
@@ -65,10 +62,10 @@ func TestPodsComeAndGo(t *testing.T) {
 		if first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0 {
 			t.Errorf("an empty node is %+v, want version 1 with a time", first)
 		}
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
+		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
 		static := podObject("kube-system", "proxy-node-1", "uid-2", nil)
 		static["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "hash-2"}
-		s.put("pods", static)
+		s.Pods(static)
 		synctest.Wait()
 		got := c.Snapshot()
 		if diff := cmp.Diff(map[PodName]PodMeta{
@@ -86,40 +83,32 @@ func TestPodsComeAndGo(t *testing.T) {
 			t.Error("a Snapshot changed after it was published")
 		}
 
-		// The same name again is another pod.
-		s.remove("pods", podObject("ml", "train-0", "uid-1", nil))
-		s.put("pods", podObject("ml", "train-0", "uid-3", nil))
-		s.remove("pods", static)
+		// An event without a change of what is kept confirms, and so do bookmarks, about once a minute.
+		time.Sleep(time.Second)
+		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "y"}))
+		synctest.Wait()
+		if again := c.Snapshot(); again.Version != got.Version || !again.PodsTime.After(got.PodsTime) {
+			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", got.Version, got.PodsTime, again.Version, again.PodsTime)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if now := c.Snapshot(); now.Version != got.Version || time.Since(now.PodsTime) > 2*time.Minute {
+			t.Errorf("after an hour: version %d confirmed %v ago, want %d", now.Version, time.Since(now.PodsTime), got.Version)
+		}
+
+		// The server has forgotten the last version, which is not a failure. The same name again is another pod.
+		s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
+		s.Compact()
+		time.Sleep(30 * time.Minute)
+		s.RemovePod(podObject("ml", "train-0", "uid-1", nil))
+		s.Pods(podObject("ml", "train-0", "uid-3", nil))
+		s.RemovePod(static)
 		synctest.Wait()
 		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
 			t.Errorf("pods (-want +got):\n%s", diff)
 		}
 		if got := c.said(); !slices.Equal(got, []string{"mapping works"}) {
 			t.Errorf("said %q", got)
-		}
-	})
-}
-
-func TestWhatIsNotKeptChangesNothing(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "step": "1"}))
-		synctest.Wait()
-		before := c.Snapshot()
-		time.Sleep(time.Second)
-		s.put("pods", podObject("ml", "train-0", "uid-1", object{"app": "train", "step": "2"}))
-		synctest.Wait()
-		after := c.Snapshot()
-		if after.Version != before.Version || !after.PodsTime.After(before.PodsTime) {
-			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", before.Version, before.PodsTime, after.Version, after.PodsTime)
-		}
-		// Bookmarks confirm it too, about once a minute.
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if age := time.Since(c.Snapshot().PodsTime); age > 2*time.Minute {
-			t.Errorf("last confirmed %v ago", age)
-		}
-		if got := c.Snapshot().Version; got != before.Version {
-			t.Errorf("version %d after an hour without a change, want %d", got, before.Version)
 		}
 	})
 }
@@ -148,11 +137,11 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-				s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 				synctest.Wait()
 				good := c.Snapshot()
-				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					what := r.URL.Path
 					if r.URL.Query().Get("watch") != "" {
 						what = "watch " + what
@@ -160,7 +149,7 @@ func TestRefusals(t *testing.T) {
 					if !strings.HasPrefix(what, test.on) && !strings.HasPrefix(r.URL.Path, test.on) {
 						return false
 					}
-					refuse(w, test.code, test.reason, "no")
+					apitest.Refuse(w, test.code, test.reason, "no")
 					return true
 				})
 				time.Sleep(30 * time.Minute)
@@ -178,11 +167,11 @@ func TestRefusals(t *testing.T) {
 				if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || !cmp.Equal(now.Slices, good.Slices) {
 					t.Errorf("the last good Snapshot is gone: %+v", now)
 				}
-				if n := len(s.asked()); n > 150 {
+				if n := len(s.Asked()); n > 150 {
 					t.Errorf("%d requests in half an hour", n)
 				}
 
-				s.answerFirst(nil)
+				s.AnswerFirst(nil)
 				time.Sleep(longDelay * 2)
 				synctest.Wait()
 				if got := c.health.State().Failing; got != "" {
@@ -196,105 +185,58 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestOutageOfHalfAnHour(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-		synctest.Wait()
-		good := c.Snapshot()
-		c.said()
-		s.asked()
-		s.setDown(true)
-		time.Sleep(30 * time.Minute)
-		synctest.Wait()
-		if got := c.said(); !slices.Equal(got, []string{"mapping failed; keeping the last answer"}) {
-			t.Errorf("said %q", got)
-		}
-		if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || now.PodsTime.Sub(good.PodsTime) > time.Second {
-			t.Errorf("after the outage: %+v", now)
-		}
-		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
-		s.setDown(false)
-		time.Sleep(2 * lastDelay)
-		synctest.Wait()
-		if _, ok := c.Snapshot().Pods[PodName{"ml", "train-1"}]; !ok {
-			t.Error("a pod that came during the outage is missing after it")
-		}
-		if got := c.said(); !slices.Equal(got, []string{"mapping works again"}) {
-			t.Errorf("said %q", got)
-		}
-	})
-}
-
 // Each kind of silence must end by itself.
 func TestSilence(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done()
 		return true
 	}
-	t.Run("no answer to a list", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			time.Sleep(time.Minute)
-			s.answerFirst(hang)
-			s.setDown(true) // the connections that are open
-			s.setDown(false)
-			time.Sleep(5 * time.Minute)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q", got)
+	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+	for name, test := range map[string]struct {
+		pods   int
+		answer func(w http.ResponseWriter, r *http.Request) bool
+	}{
+		"no answer to a list": {0, hang},
+		"half an answer to a list": {0, func(w http.ResponseWriter, r *http.Request) bool {
+			if watches(r) {
+				return false
 			}
-			if text := c.lastError(); !strings.Contains(text, "no answer in time") {
-				t.Errorf("said %q", text)
-			}
-			if n := len(s.asked()); n < 3 || n > 15 {
-				t.Errorf("%d requests in 5 min", n)
-			}
-		})
-	})
-	t.Run("half an answer to a list", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
-				w.(http.Flusher).Flush()
-				return hang(w, r)
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
+			w.(http.Flusher).Flush()
+			return hang(w, r)
+		}},
+		"no headers of a watch": {1, func(w http.ResponseWriter, r *http.Request) bool { return watches(r) && hang(w, r) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+				time.Sleep(time.Minute)
+				s.AnswerFirst(test.answer)
+				s.SetDown(true) // the connections that are open
+				s.SetDown(false)
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Compact()
+				time.Sleep(8 * time.Minute)
+				synctest.Wait()
+				if got := c.health.State().Failing; got != ReasonUnreachable || !strings.Contains(c.lastError(), "no answer in time") {
+					t.Errorf("failing for %q: %v", got, c.health.State().Problem)
+				}
+				if n := len(c.Snapshot().Pods); n != test.pods {
+					t.Errorf("%d pods, want %d", n, test.pods)
+				}
+				if n := len(s.Asked()); n < 3 || n > 50 {
+					t.Errorf("%d requests in 8 minutes", n)
+				}
 			})
-			s.setDown(true)
-			s.setDown(false)
-			s.compact()
-			time.Sleep(20 * time.Minute)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q: %s", got, c.lastError())
-			}
 		})
-	})
-	t.Run("no headers of a watch", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				return r.URL.Query().Get("watch") != "" && hang(w, r)
-			})
-			s.compact()
-			time.Sleep(5 * time.Minute)
-			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-			time.Sleep(3 * time.Minute)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q", got)
-			}
-			if len(c.Snapshot().Pods) != 1 {
-				t.Error("lists work, and the pod is not known")
-			}
-		})
-	})
+	}
 	t.Run("a watch that never ends", func(t *testing.T) {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 			var mute atomic.Bool
 			mute.Store(true)
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				return mute.Load() && r.URL.Query().Get("watch") != "" && hang(w, r)
-			})
+			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
 			time.Sleep(time.Minute)
-			s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+			s.Pods(podObject("ml", "train-0", "uid-1", nil))
 			mute.Store(false)
 			time.Sleep(maxWatch + watchSlack + 2*lastDelay)
 			synctest.Wait()
@@ -318,9 +260,9 @@ func TestBrokenWatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
-				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Get("watch") == "" {
 						return false
 					}
@@ -328,9 +270,9 @@ func TestBrokenWatches(t *testing.T) {
 					fmt.Fprint(w, body)
 					return true
 				})
-				s.asked()
+				s.Asked()
 				time.Sleep(30 * time.Minute)
-				s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+				s.Pods(podObject("ml", "train-1", "uid-2", nil))
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				if got := len(c.Snapshot().Pods); got != 2 {
@@ -339,8 +281,8 @@ func TestBrokenWatches(t *testing.T) {
 				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n > 1 {
 					t.Errorf("told %d times", n)
 				}
-				t.Logf("%d requests, failing for %q", len(s.asked()), c.health.State().Failing)
-				s.answerFirst(nil)
+				t.Logf("%d requests, failing for %q", len(s.Asked()), c.health.State().Failing)
+				s.AnswerFirst(nil)
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				if got := c.health.State().Failing; got != "" {
@@ -364,9 +306,9 @@ func TestBrokenLists(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(podObject("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
-				s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					if r.URL.Query().Get("watch") == "" {
 						w.Header().Set("Content-Type", "application/json")
 						fmt.Fprint(w, body)
@@ -390,7 +332,7 @@ func TestBrokenLists(t *testing.T) {
 func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 		sent := 0
-		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Query().Get("watch") != "" {
 				return true
 			}
@@ -414,14 +356,10 @@ func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
 	})
 }
 
-// fill gives the node that many pods, without events.
+// fill gives the node that many pods.
 func fill(s *apiServer, pods int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := range pods {
-		o := podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"})
-		o["metadata"].(object)["resourceVersion"] = "7"
-		s.objects["pods"][fmt.Sprint("ml/train-", i)] = o
+		s.Pods(podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"}))
 	}
 }
 
@@ -430,21 +368,21 @@ func fill(s *apiServer, pods int) {
 func TestListsComeInPages(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.old = old
+			s.Old = old
 			fill(s, 2*pageSize+1)
 			whole := 0
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 				if !old || r.URL.Query().Get("resourceVersion") == "" || r.URL.Query().Get("watch") != "" {
 					return false
 				}
 				whole++
-				reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
+				apitest.Reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
 				return true
 			})
-			s.setDown(true) // so that the list is read again
+			s.SetDown(true) // so that the list is read again
 			time.Sleep(time.Second)
-			s.setDown(false)
-			s.asked()
+			s.SetDown(false)
+			s.Asked()
 			time.Sleep(2 * lastDelay)
 			synctest.Wait()
 			if got := len(c.Snapshot().Pods); got != 2*pageSize+1 {
@@ -453,7 +391,7 @@ func TestListsComeInPages(t *testing.T) {
 			if old && whole == 0 {
 				t.Error("the old server was not asked for the whole list first")
 			}
-			lists := slices.DeleteFunc(s.asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
+			lists := slices.DeleteFunc(s.Asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
 			if len(lists) < 3 {
 				t.Errorf("old server %v: lists %q, want 3 pages", old, lists)
 			}
@@ -461,115 +399,92 @@ func TestListsComeInPages(t *testing.T) {
 	}
 }
 
-// More than is read into memory costs what is new, not the process; the message says what
-// to do.
+// More than is read into memory costs what is new, not the process; the message says what to do.
 func TestListsAreBounded(t *testing.T) {
-	s, logs := newAPI(podOptions(nil), nil)
-	f := s.feeds[0]
-	f.list.(*podList).pods[PodName{"ml", "before"}] = podEntry{PodMeta: PodMeta{UID: "u"}}
-	pages := 0
-	without := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) { // an end
+	s, _ := newAPI(podOptions(nil), nil)
+	f, pages := s.feeds[0], 0
+	endless := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: fmt.Sprint(pages)}}
 		for i := range o.Limit {
-			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(pages, "-", i), UID: "u"}})
+			list.Items = append(list.Items, *podNamed(fmt.Sprint(pages, "-", i), "u", ""))
 		}
 		pages++
 		return list, nil
 	}}
-	err := f.replace(t.Context(), without)
-	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 {
-		t.Errorf("a list without an end: %v after %d pages", err, pages)
-	}
-	if f.list.size() != 1 || f.at != "" {
-		t.Errorf("%d pods of version %q, want the one that was known", f.list.size(), f.at)
+	must(t, f.target.apply(podNamed("before", "u", ""), false))
+	err := f.replace(t.Context(), endless)
+	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 || f.target.count() != 1 || f.at != "" {
+		t.Errorf("a list without an end: %v after %d pages; %d pods of version %q, want the one that was known", err, pages, f.target.count(), f.at)
 	}
 	f.failed(&callError{"list", err})
-	if got := f.health.State().Failing; got != ReasonTooLarge || logs.FilterMessageSnippet("").Len() == 0 {
-		t.Errorf("failing for %q, log %v", got, logs.All())
-	}
-	if text := f.list.resource().explain("list", err).Error(); !strings.Contains(text, "list pods") || !strings.Contains(text, "delete pods") {
-		t.Errorf("the error is %q", text)
+	if st := f.health.State(); st.Failing != ReasonTooLarge || !strings.Contains(st.Problem.Error(), "list pods") || !strings.Contains(st.Problem.Error(), "delete pods") {
+		t.Errorf("state %+v", st)
 	}
 
-	s, _ = newAPI(sliceOptions(nil), nil)
-	l := newSliceList(s)
+	slices := newMirror(s, resourceSlices{})
 	many := func(yield func(runtime.Object, error) bool) {
 		for i := 0; ; i++ {
 			var devices []object
 			for j := range 100 {
 				devices = append(devices, gpuObject(fmt.Sprintf("gpu-%d-%d", i, j), "GPU-x"))
 			}
-			if !yield(&unstructured.Unstructured{Object: clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
+			if !yield(&unstructured.Unstructured{Object: apitest.Clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
 				return
 			}
 		}
 	}
-	if err := l.replace(many); !errors.Is(err, errTooMany) || l.filled {
-		t.Errorf("slices without an end: %v, filled: %v", err, l.filled)
+	if err := slices.replace(many); !errors.Is(err, errTooMany) || len(slices.objects) != 0 {
+		t.Errorf("slices without an end: %v, %d are kept", err, len(slices.objects))
+	}
+}
+
+// podNamed is a pod of namespace ml with a label.
+func podNamed(name string, uid types.UID, label string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: uid, Labels: map[string]string{"app": label}}}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
 	}
 }
 
 // Labels and events of a watch are bounded, too.
 func TestLabelsAndEventsAreBounded(t *testing.T) {
-	must := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-	}
 	s, _ := newAPI(podOptions(nil), nil)
-	l := newPodList(s)
-	pod := func(i int, label string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: fmt.Sprint(i), UID: "u", Labels: map[string]string{"app": label}}}
-	}
+	m := newMirror(s, pods{s.o.KeepLabel})
 	for i := range maxObjects {
-		l.pods[PodName{"ml", fmt.Sprint(i)}] = podEntry{PodMeta: PodMeta{UID: "u"}}
+		m.objects[PodName{"ml", fmt.Sprint(i)}] = mirrored[podEntry]{uid: "u"}
 	}
-	if err := l.apply(pod(maxObjects, ""), false); !errors.Is(err, errTooMany) {
-		t.Errorf("one pod more: %v", err)
-	}
-	must(t, l.apply(pod(0, ""), true))
-	must(t, l.apply(pod(maxObjects, ""), false))
-	long := strings.Repeat("x", maxLabelText/2)
-	must(t, l.apply(pod(1, long), false))
-	if err := l.apply(pod(2, long), false); !errors.Is(err, errTooMany) {
-		t.Errorf("labels beyond the limit: %v", err)
-	}
-	must(t, l.apply(pod(1, ""), false))
-	must(t, l.apply(pod(2, long), false))
-	must(t, l.apply(pod(2, ""), true))
-	must(t, l.apply(pod(3, long), false))
-
-	list := func(pods ...runtime.Object) iter.Seq2[runtime.Object, error] {
-		return func(yield func(runtime.Object, error) bool) {
-			for _, p := range pods {
-				if !yield(p, nil) {
-					return
-				}
-			}
+	last, long := fmt.Sprint(maxObjects), strings.Repeat("x", maxLabelText/2)
+	for i, step := range []struct {
+		name, label string
+		deleted     bool
+		want        error
+	}{
+		{last, "", false, errTooMany}, {"0", "", true, nil}, {last, "", false, nil},
+		{"1", long, false, nil}, {"2", long, false, errTooMany}, {"1", "", false, nil}, {"2", long, false, nil}, {"2", "", true, nil}, {"3", long, false, nil},
+	} {
+		if err := m.apply(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
+			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
-	if err := l.replace(list(pod(1, long), pod(2, long))); !errors.Is(err, errTooMany) {
-		t.Errorf("a list with labels beyond the limit: %v", err)
+	list := func(yield func(runtime.Object, error) bool) {
+		_ = yield(podNamed("1", "u", long), nil) && yield(podNamed("2", "u", long), nil)
 	}
-	if len(l.pods) < maxObjects/2 {
-		t.Errorf("%d pods are left, want those that were known", len(l.pods))
+	if err := m.replace(list); !errors.Is(err, errTooMany) || len(m.objects) < maxObjects/2 {
+		t.Errorf("a list with labels beyond the limit: %v, %d pods are left", err, len(m.objects))
 	}
-	must(t, l.replace(list(pod(1, long), pod(2, ""))))
 }
 
 // The API server may report a pod's end after its successor of the same name: the successor stays.
 func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 	s, _ := newAPI(podOptions(nil), nil)
-	l := newPodList(s)
-	pod := func(uid types.UID) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train-0", UID: uid}}
-	}
+	m := newMirror(s, pods{})
 	event := func(uid types.UID, deleted bool, want string) {
 		t.Helper()
-		if err := l.apply(pod(uid), deleted); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.apply(podNamed("train-0", uid, ""), deleted))
 		if got := s.Snapshot().Pods[PodName{"ml", "train-0"}].UID; got != want {
 			t.Errorf("after an event of pod %s (deleted: %v) the snapshot has pod %q, want %q", uid, deleted, got, want)
 		}
@@ -580,28 +495,10 @@ func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
 	event("second", true, "")
 }
 
-func TestTooOldAVersionIsNoFailure(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
-		synctest.Wait()
-		c.said()
-		s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
-		s.compact()
-		time.Sleep(30 * time.Minute)
-		synctest.Wait()
-		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
-		synctest.Wait()
-		if got := len(c.Snapshot().Pods); got != 2 {
-			t.Errorf("%d pods, want 2", got)
-		}
-		if got := c.said(); len(got) != 0 {
-			t.Errorf("said %q", got)
-		}
-	})
-}
-
 func TestLifeOfASlice(t *testing.T) {
-	in(t, sliceOptions, func(t *testing.T, s *apiServer, c *running) {
+	both := func(*apiServer) APIOptions { return APIOptions{Node: "node-1", Pods: true, Slices: true} }
+	in(t, both, func(t *testing.T, s *apiServer, c *running) {
+		s.Pods(podObject("ml", "a", "uid-a", nil))
 		see := func(want map[string]string) {
 			t.Helper()
 			synctest.Wait()
@@ -609,26 +506,31 @@ func TestLifeOfASlice(t *testing.T) {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
 		}
+		defer func() {
+			if n := len(c.Snapshot().Pods); n != 1 {
+				t.Errorf("%d pods next to the slices, want 1", n)
+			}
+		}()
 		of := func(generation int, uuid string) object {
 			return sliceObject(fmt.Sprintf("s-%d", generation), nvidiaDriver, "node-1", generation, 1, gpuObject("gpu-0", uuid))
 		}
-		s.put("resourceslices", sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
+		s.Slices(sliceObject("fabric", "compute-domain.nvidia.com", "node-1", 1, 1, gpuObject("channel-0", "X")))
 		see(map[string]string{})
-		s.put("resourceslices", of(1, "A"))
+		s.Slices(of(1, "A"))
 		see(map[string]string{"gpu-0": "A"})
-		s.put("resourceslices", of(2, "B"))
+		s.Slices(of(2, "B"))
 		see(map[string]string{"gpu-0": "B"})
-		s.remove("resourceslices", of(1, "A"))
+		s.RemoveSlice(of(1, "A"))
 		see(map[string]string{"gpu-0": "B"})
 		version := c.Snapshot().Version
-		s.remove("resourceslices", of(2, "B")) // the kubelet starts
-		see(map[string]string{"gpu-0": "B"})   // claims of running pods still name it
-		s.put("resourceslices", of(1, "B"))    // the driver publishes again, from the first generation on
+		s.RemoveSlice(of(2, "B"))            // the kubelet starts
+		see(map[string]string{"gpu-0": "B"}) // claims of running pods still name it
+		s.Slices(of(1, "B"))                 // the driver publishes again, from the first generation on
 		see(map[string]string{"gpu-0": "B"})
 		if got := c.Snapshot().Version; got != version {
 			t.Errorf("version %d, want %d", got, version)
 		}
-		s.put("resourceslices", of(1, "B"))
+		s.Slices(of(1, "B"))
 		see(map[string]string{"gpu-0": "B"})
 		if got := c.Snapshot().Version; got != version {
 			t.Errorf("version %d after no change, want %d", got, version)
@@ -644,19 +546,17 @@ func TestLifeOfASlice(t *testing.T) {
 // An API server that starts says "forbidden" until it has read its roles.
 func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.put("pods", podObject("ml", "train-0", "uid-1", nil))
+		s.Pods(podObject("ml", "train-0", "uid-1", nil))
 		time.Sleep(watchWorks)
 		synctest.Wait()
 		c.said()
-		s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-			refuse(w, http.StatusForbidden, "Forbidden", "not yet")
-			s.mu.Lock()
-			s.first = nil
-			s.mu.Unlock()
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			apitest.Refuse(w, http.StatusForbidden, "Forbidden", "not yet")
+			s.AnswerFirst(nil)
 			return true
 		})
 		time.Sleep(time.Minute)
-		s.put("pods", podObject("ml", "train-1", "uid-2", nil))
+		s.Pods(podObject("ml", "train-1", "uid-2", nil))
 		synctest.Wait()
 		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
 			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
@@ -664,50 +564,22 @@ func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 	})
 }
 
-func TestSlicesInTheVersionThatIsServed(t *testing.T) {
-	for _, test := range []struct {
-		served []string
-		want   string
-	}{
-		{[]string{"v1", "v1beta2", "v1beta1"}, "v1"},
-		{[]string{"v1beta1", "v1beta2", "v1alpha3"}, "v1beta2"},
-		{[]string{"v1beta1"}, "v1beta1"},
-		{[]string{"v1", "v3"}, "v1"},
-	} {
-		t.Run(test.want, func(t *testing.T) {
-			in(t, func(s *apiServer) APIOptions {
-				s.versions = test.served
-				s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
-				return sliceOptions(s)
-			}, func(t *testing.T, s *apiServer, c *running) {
-				if got := c.Snapshot().Slices[DeviceName{nvidiaDriver, "node-1", "gpu-0"}].UUID; got != "GPU-1" {
-					t.Errorf("uuid %q", got)
-				}
-				path := "/apis/resource.k8s.io/" + test.want + "/resourceslices"
-				if diff := cmp.Diff([]string{"/apis/resource.k8s.io", path, "watch " + path}, s.asked()); diff != "" {
-					t.Errorf("asked (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
 // A version may be served without slices in it, and discovery may be hidden.
 func TestVersionsAreTried(t *testing.T) {
 	for _, hidden := range []bool{false, true} {
 		in(t, func(s *apiServer) APIOptions {
-			s.answerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 				switch {
 				case hidden && r.URL.Path == "/apis/resource.k8s.io":
-					refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
+					apitest.Refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
 				case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"), strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1beta2/"):
-					refuse(w, http.StatusNotFound, "NotFound", "no such resource")
+					apitest.Refuse(w, http.StatusNotFound, "NotFound", "no such resource")
 				default:
 					return false
 				}
 				return true
 			})
-			s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
+			s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 			return sliceOptions(s)
 		}, func(t *testing.T, s *apiServer, c *running) {
 			time.Sleep(10 * time.Second)
@@ -724,16 +596,14 @@ func TestVersionsAreTried(t *testing.T) {
 
 func TestUpgradesOfTheCluster(t *testing.T) {
 	in(t, func(s *apiServer) APIOptions {
-		s.versions = nil
+		s.Versions()
 		return sliceOptions(s)
 	}, func(t *testing.T, s *apiServer, c *running) {
 		serve := func(versions ...string) {
-			s.mu.Lock()
-			s.versions = versions
-			s.mu.Unlock()
-			s.setDown(true) // an upgrade restarts the API server
+			s.Versions(versions...)
+			s.SetDown(true) // an upgrade restarts the API server
 			time.Sleep(3 * time.Second)
-			s.setDown(false)
+			s.SetDown(false)
 			time.Sleep(2 * longDelay)
 			synctest.Wait()
 		}
@@ -744,7 +614,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		for i, versions := range [][]string{{"v1alpha3", "v1beta1"}, {"v1beta1", "v1beta2"}, {"v1"}} {
 			serve(versions...)
 			uuid := fmt.Sprintf("GPU-%d", i)
-			s.put("resourceslices", sliceObject("a", nvidiaDriver, "node-1", i, 1, gpuObject("gpu-0", uuid)))
+			s.Slices(sliceObject("a", nvidiaDriver, "node-1", i, 1, gpuObject("gpu-0", uuid)))
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if got := c.Snapshot().Slices[device].UUID; got != uuid {
@@ -752,10 +622,8 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			}
 		}
 		c.said()
-		s.mu.Lock()
-		s.versions = []string{"v1beta2"}
-		s.mu.Unlock()
-		s.answerFirst(nil) // ends watches, nothing else
+		s.Versions("v1beta2")
+		s.AnswerFirst(nil) // ends watches, nothing else
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if said := c.said(); !slices.Equal(said, []string{"switched API version"}) {
@@ -780,7 +648,7 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 	}, func(t *testing.T, s *apiServer, c *running) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := s.asked(); len(got) != 0 {
+		if got := s.Asked(); len(got) != 0 {
 			t.Errorf("asked %q", got)
 		}
 		if got := c.health.State().Failing; got != ReasonNoNode {
@@ -788,55 +656,6 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 		}
 		if text := c.lastError(); !strings.Contains(text, "set NODE_NAME") {
 			t.Errorf("said %q", text)
-		}
-	})
-}
-
-func TestNothingIsAskedThatIsNotWanted(t *testing.T) {
-	in(t, func(s *apiServer) APIOptions {
-		return APIOptions{Node: "node-1"}
-	}, func(t *testing.T, s *apiServer, c *running) {
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if got := s.asked(); len(got) != 0 {
-			t.Errorf("asked %q", got)
-		}
-		if got := c.Snapshot(); got.Version != 0 || got.Pods == nil || got.Slices == nil {
-			t.Errorf("snapshot %+v", got)
-		}
-	})
-}
-
-func TestBothLists(t *testing.T) {
-	in(t, func(s *apiServer) APIOptions {
-		s.put("pods", podObject("ml", "a", "uid-a", object{"app": "x"}))
-		return APIOptions{Node: "node-1", Pods: true, Slices: true}
-	}, func(t *testing.T, s *apiServer, c *running) {
-		var versions []uint64
-		see := func() *Metadata {
-			synctest.Wait()
-			got := c.Snapshot()
-			versions = append(versions, got.Version)
-			return got
-		}
-		got := see()
-		if got.PodsTime.IsZero() || got.SlicesTime.IsZero() || len(c.Health) != 2 {
-			t.Errorf("times %v, %v, %d healths", got.PodsTime, got.SlicesTime, len(c.Health))
-		}
-		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "a"}: {UID: "uid-a"}}, got.Pods); diff != "" {
-			t.Errorf("pods (-want +got):\n%s", diff)
-		}
-		s.put("resourceslices", sliceObject("s", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
-		if got := see().Slices[DeviceName{nvidiaDriver, "node-1", "gpu-0"}].UUID; got != "GPU-1" {
-			t.Errorf("uuid %q", got)
-		}
-		s.remove("pods", podObject("ml", "a", "uid-a", nil))
-		got = see()
-		if len(got.Pods) != 0 || len(got.ByUID) != 0 || len(got.Slices) != 1 {
-			t.Errorf("after the pod has gone: %+v", got)
-		}
-		if diff := cmp.Diff([]uint64{2, 3, 4}, versions); diff != "" {
-			t.Errorf("versions (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,20 +51,18 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 		t.Helper()
 		fault()
 		r.failing(reason)
-		kubelet.On(kubetest.List, nil)
-		kubelet.Limit(0, 0)
+		kubelet.On(nil)
 		kubelet.Restart(pods...)
 		eventually.True(t, "all is well", func() bool { return r.Health.State().Failing == "" })
 	}
 	on := func(b kubetest.Behaviour) func() {
-		return func() { kubelet.On(kubetest.List, b) }
+		return func() { kubelet.On(b) }
 	}
 	for range 3 {
 		f(ReasonTimeout, on(kubetest.Silence()))
-		f(ReasonTimeout, on(kubetest.Slow(time.Hour)))
 		f(ReasonError, on(kubetest.Fail(codes.Internal, "broken")))
 		f(ReasonMalformed, on(kubetest.Say([]byte{0xff})))
-		f(ReasonRateLimited, func() { kubelet.Limit(1.0/3600, 1); kubelet.Exhaust() })
+		f(ReasonRateLimited, on(kubetest.Fail(codes.ResourceExhausted, "rejected by rate limit")))
 		f(ReasonRefused, kubelet.Kill)
 		f(ReasonAbsent, func() { kubelet.Kill(); kubelet.Remove() })
 		f(ReasonRecovering, func() { kubelet.Restart() })
@@ -101,9 +98,9 @@ func TestNothingIsLeftOpen(t *testing.T) {
 				r.failing(ReasonRefused)
 				kubelet.Serve()
 				r.owners("ml/a")
-				kubelet.On(kubetest.List, kubetest.Silence())
+				kubelet.On(kubetest.Silence())
 				r.failing(ReasonTimeout)
-				kubelet.On(kubetest.List, nil)
+				kubelet.On(nil)
 				r.owners("ml/a")
 			}
 			eventually.True(t, "there are as many descriptors as before", func() bool { return descriptors(t) <= files })
@@ -112,30 +109,4 @@ func TestNothingIsLeftOpen(t *testing.T) {
 	}
 	run()
 	eventually.True(t, "there are as many descriptors as without a client", func() bool { return descriptors(t) <= idle })
-}
-
-func TestSnapshotAllocatesNothing(t *testing.T) {
-	c := NewKubelet(KubeletOptions{})
-	if n := testing.AllocsPerRun(100, func() { _ = c.Snapshot() }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// A node as dense as they come: 110 pods share 8 GPUs of 7 instances with 4
-// replicas each.
-func TestDenseNode(t *testing.T) {
-	kubelet := kubetest.Start(t)
-	kubelet.Set(kubetest.Many(1000, 8*7*4)...)
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: quick})
-	eventually.True(t, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
-	s := r.Snapshot()
-	check(t, s.Pods)
-	var ids []string
-	for _, p := range s.Pods {
-		ids = append(ids, p.Containers[0].Devices[0].IDs...)
-	}
-	slices.Sort(ids)
-	if n := len(slices.Compact(ids)); n != 8*7*4 {
-		t.Errorf("%d devices, want %d", n, 8*7*4)
-	}
 }

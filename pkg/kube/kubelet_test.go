@@ -228,73 +228,9 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-func TestAFirstAnswerThatIsEmptyIsAChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &actor{says: listing(0)}
-		changes := 0
-		c := NewKubelet(KubeletOptions{Socket: "/none", OnChange: func() { changes++ }})
-		c.connect = a.dial
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := c.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		if s := c.Snapshot(); s.Version != 1 || changes != 1 || s.Time.IsZero() {
-			t.Errorf("version %d, %d changes, time %v, want 1, 1 and a time", s.Version, changes, s.Time)
-		}
-	})
-}
-
-func TestAConnectionThatEndsIsReplacedAtOnce(t *testing.T) {
-	act(t, func(t *testing.T, s *stage) {
-		s.set(func() { s.fails = fail(ReasonClosed, "gone") })
-		s.took(&s.lists)
-		pass(5 * time.Second)
-		if diff := cmp.Diff(seconds(5, 5), s.took(&s.lists)); diff != "" {
-			t.Errorf("once over the old, once over a new one (-want +got):\n%s", diff)
-		}
-		s.set(func() { s.refuses = fail(ReasonRefused, "down") })
-		pass(10 * time.Second)
-		if got := s.Health.State().Failing; got != ReasonRefused || s.dials != 4 {
-			t.Errorf("failing for %q after %d connections, want %q, 4", got, s.dials, ReasonRefused)
-		}
-		if names := names(s.Snapshot()); len(names) != 1 {
-			t.Errorf("owners %v, want one", names)
-		}
-	})
-}
-
 func TestRunEndsWhileACallHangs(t *testing.T) {
 	act(t, func(t *testing.T, s *stage) {
 		s.set(func() { s.says = nil })
 		pass(7 * time.Second) // in the middle of a call
 	})
-}
-
-func TestARunThatEndsIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := NewKubelet(KubeletOptions{Socket: "/none"})
-		c.connect = (&actor{}).dial
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := c.Run(ctx); err != nil {
-			t.Error(err)
-		}
-		if c.Health.State().Tried {
-			t.Errorf("failed for %q", c.Health.State().Failing)
-		}
-	})
-}
-
-func TestOptionsAreNoted(t *testing.T) {
-	k := NewKubelet(KubeletOptions{})
-	if k.o.Socket != DefaultKubeletSocket || !k.o.Keep("any") || k.Health == nil {
-		t.Errorf("options %+v", k.o)
-	}
-	if s := k.Snapshot(); s == nil || s.Version != 0 {
-		t.Errorf("snapshot %v", s)
-	}
-	if got := NewKubelet(KubeletOptions{Socket: "unix:///k.sock"}).o.Socket; got != "/k.sock" {
-		t.Errorf("socket %q", got)
-	}
 }

@@ -77,15 +77,6 @@ func TestContainersHaveANewVersionOnlyIfTheyDiffer(t *testing.T) {
 	}
 }
 
-func TestAnEmptyNodeIsAnAnswer(t *testing.T) {
-	r := startRuntime(t, newSocket(t))
-	c, _, changes := runRuntime(t, r.socket, time.Minute)
-	<-changes
-	if s := c.Snapshot(); s.Version != 1 || s.Time.IsZero() || s.ByID == nil {
-		t.Errorf("%+v", s)
-	}
-}
-
 // TestTheLastAnswerStays while the runtime is away, and a new one is found again.
 func TestTheLastAnswerStays(t *testing.T) {
 	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
@@ -106,21 +97,6 @@ func TestTheLastAnswerStays(t *testing.T) {
 	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
 		t.Errorf("after an error: %+v", s)
 	}
-}
-
-func TestSilenceOfTheRuntime(t *testing.T) {
-	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
-	release := make(chan struct{})
-	r.set(func() { r.hang = release })
-	c, health, changes := runRuntime(t, r.socket, 5*time.Millisecond, func(r *Runtime) { r.socket.timeout = 200 * time.Millisecond })
-	eventually.True(t, "silence is seen", func() bool { return health.State().Failing == ReasonTimeout })
-	if s := c.Snapshot(); s.Version != 0 {
-		t.Errorf("meanwhile: %+v", s)
-	}
-	r.set(func() { r.hang = nil })
-	close(release)
-	<-changes
-	eventually.True(t, "the answer is seen", func() bool { return health.State().Failing == "" })
 }
 
 func TestSuspectOfTheRuntime(t *testing.T) {
@@ -196,27 +172,6 @@ func TestFailuresHaveReasons(t *testing.T) {
 	}
 	if err := look(long.socket, 64<<20); err != nil {
 		t.Errorf("a long answer within bounds: %v", err.err)
-	}
-}
-
-// TestTheEndIsNoFailure: a call that the end interrupts is not counted.
-func TestTheEndIsNoFailure(t *testing.T) {
-	r := startRuntime(t, newSocket(t))
-	release := make(chan struct{})
-	defer close(release)
-	r.set(func() { r.hang = release })
-	c := NewRuntime(RuntimeOptions{Socket: r.socket})
-	health := c.Health
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	eventually.True(t, "a call hangs", func() bool { calls, _ := r.counts(); return calls > 0 })
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	if health.State().Tried {
-		t.Errorf("failing: %q", health.State().Failing)
 	}
 }
 

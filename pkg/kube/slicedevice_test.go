@@ -91,14 +91,6 @@ func TestAttributesWithAndWithoutADomain(t *testing.T) {
 	f(field.VendorAMD, "gpu-1-129", object{"type": s("amdgpu"), "computePartition": s("spx"), "memoryPartition": s("nps1")}, SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
 }
 
-func TestOnlyKnownDrivers(t *testing.T) {
-	for driver, want := range map[string]bool{nvidiaDriver: true, amdDriver: true, "compute-domain.nvidia.com": false, "gpu.intel.com": false, "": false} {
-		if _, got := readSlice(clone(sliceObject("a", driver, "node-1", 1, 1))); got != want {
-			t.Errorf("driver %q is read: %v", driver, got)
-		}
-	}
-}
-
 // FuzzSlice converts anything that a server may send. What comes out is safe as label
 // values, and does not depend on what else was there.
 func FuzzSlice(f *testing.F) {
@@ -140,11 +132,11 @@ func FuzzSlice(f *testing.F) {
 				t.Fatalf("device %+v", d)
 			}
 		}
-		joined := join(map[string]slice{"a": s}, nil)
+		joined := joinSlices(map[string]slice{"a": s}, nil)
 		if len(joined) > len(s.devices) {
 			t.Fatalf("%d devices out of %d", len(joined), len(s.devices))
 		}
-		if again := join(nil, joined); len(again) != min(len(joined), maxWithdrawn) {
+		if again := joinSlices(nil, joined); len(again) != min(len(joined), maxWithdrawn) {
 			t.Fatalf("%d of %d devices stay", len(again), len(joined))
 		}
 	})

@@ -4,56 +4,56 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 const resourceGroup = "resource.k8s.io"
 
-// sliceList is the list of this node's ResourceSlices. The vendors' drivers publish no slices for several nodes,
+// resourceSlices is the kind of this node's ResourceSlices. The vendors' drivers publish no slices for several nodes,
 // because a GPU is on one node.
-type sliceList struct {
-	s       *APIServer
-	slices  map[string]slice // by name of the object
-	filled  bool             // a list has been read
-	devices map[DeviceName]SliceDevice
-	picked  string   // chosen version of the API
+type resourceSlices struct{}
+
+// decode keeps no slices of other drivers.
+func (resourceSlices) decode(object runtime.Object) (s slice, keep bool, err error) {
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok || u.GetName() == "" {
+		return s, false, fmt.Errorf("read resource slice: %T without name", object)
+	}
+	s, keep = readSlice(u.Object)
+	return s, keep, nil
+}
+
+func (resourceSlices) size(s slice) int { return len(s.devices) }
+func (resourceSlices) maxSize() int     { return maxObjects }
+
+func (resourceSlices) store(objects map[PodName]mirrored[slice], next *Metadata) (entries int, changed bool) {
+	devices := join(objects, next.Slices)
+	changed = next.SlicesTime.IsZero() || !maps.Equal(next.Slices, devices)
+	if changed {
+		next.Slices = devices
+	}
+	next.SlicesTime = time.Now()
+	return len(devices), changed
+}
+
+// versions chooses the version of a group, which an upgrade of the cluster changes.
+type versions struct {
+	picked  string
 	refused []string // versions that the server announces but in which it does not have the resource
 }
 
-var _ list = (*sliceList)(nil)
-
-func newSliceList(s *APIServer) *sliceList { return &sliceList{s: s, slices: map[string]slice{}} }
-
-func (l *sliceList) resource() resource {
-	return resource{group: resourceGroup, name: "resourceslices"}
-}
-func (l *sliceList) node() string { return l.s.o.Node }
-func (l *sliceList) size() int    { return len(l.devices) }
-
-func (l *sliceList) api(c *clients, r schema.GroupVersionResource) api {
-	slices := c.slices.Resource(r)
-	return api{
-		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return slices.List(ctx, o) },
-		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) { return slices.Watch(ctx, o) },
-	}
-}
-
-// version chooses the API version: Kubernetes serves v1 from 1.34 on, and before v1beta2 and v1beta1 if they are
-// enabled. It reads the served versions each time, because an upgrade changes them.
-func (l *sliceList) version(ctx context.Context, c *clients, absent bool) (schema.GroupVersionResource, error) {
+// pick chooses a version: Kubernetes serves v1 of resource.k8s.io from 1.34 on, and before v1beta2 and v1beta1 if they
+// are enabled. absent: the last version did not have the resource. It reads the served versions each time.
+func (v *versions) pick(ctx context.Context, c *clients, absent bool) (string, error) {
 	known := []string{"v1", "v1beta2", "v1beta1"}
 	if absent {
-		l.refused = append(l.refused, l.picked)
+		v.refused = append(v.refused, v.picked)
 	}
 	served, err := c.versions(ctx, resourceGroup)
 	switch {
@@ -62,83 +62,15 @@ func (l *sliceList) version(ctx context.Context, c *clients, absent bool) (schem
 	case apierrors.IsForbidden(err): // a cluster may hide its discovery, so try all versions
 		served = known
 	case err != nil:
-		return schema.GroupVersionResource{}, fmt.Errorf("read which versions of apiGroup %q are served: %w", resourceGroup, err)
+		return "", fmt.Errorf("read which versions of apiGroup %q are served: %w", resourceGroup, err)
 	}
-	for _, version := range known {
-		if slices.Contains(served, version) && !slices.Contains(l.refused, version) {
-			l.picked = version
-			return schema.GroupVersionResource{Group: resourceGroup, Version: version, Resource: "resourceslices"}, nil
+	for _, v.picked = range known {
+		if slices.Contains(served, v.picked) && !slices.Contains(v.refused, v.picked) {
+			return v.picked, nil
 		}
 	}
-	l.refused = nil
-	return schema.GroupVersionResource{}, errNotServed
-}
-
-// decodeSlice returns false for slices of other drivers.
-func (l *sliceList) decodeSlice(object runtime.Object) (string, slice, bool, error) {
-	u, ok := object.(*unstructured.Unstructured)
-	if !ok || u.GetName() == "" {
-		return "", slice{}, false, fmt.Errorf("read resource slice: %T without name", object)
-	}
-	converted, counts := readSlice(u.Object)
-	return u.GetName(), converted, counts, nil
-}
-
-func (l *sliceList) replace(objects iter.Seq2[runtime.Object, error]) error {
-	next, devices := map[string]slice{}, 0
-	for object, err := range objects {
-		if err != nil {
-			return err
-		}
-		name, converted, counts, err := l.decodeSlice(object)
-		if err != nil {
-			return err
-		}
-		if !counts {
-			continue
-		}
-		if devices += len(converted.devices); devices > maxObjects {
-			return errTooMany
-		}
-		next[name] = converted
-	}
-	l.slices = next
-	l.publish()
-	return nil
-}
-
-func (l *sliceList) apply(object runtime.Object, deleted bool) error {
-	name, converted, counts, err := l.decodeSlice(object)
-	if err != nil {
-		return err
-	}
-	if counts && !deleted {
-		if len(l.devices)+len(converted.devices) > maxObjects {
-			return errTooMany
-		}
-		l.slices[name] = converted
-	} else {
-		delete(l.slices, name)
-	}
-	l.publish()
-	return nil
-}
-
-func (l *sliceList) confirm() { l.publish() }
-
-// publish publishes the devices, or only that they are unchanged.
-func (l *sliceList) publish() {
-	devices := join(l.slices, l.devices)
-	changed := !l.filled || !maps.Equal(l.devices, devices)
-	l.devices, l.filled = devices, true
-	now := time.Now()
-	l.s.publish(func(next *Metadata) bool {
-		if changed {
-			next.Slices = devices
-		}
-		next.SlicesTime = now
-		return changed
-	})
+	v.refused = nil
+	return "", errNotServed
 }
 
 // slice is the kept part of a ResourceSlice.
@@ -168,11 +100,12 @@ const maxWithdrawn = 1024
 //
 // A device that has disappeared stays, because claims of running pods still name it: the kubelet deletes all slices of
 // a node when it starts, and those of a driver that has gone; NVIDIA's driver 25.12 omits unhealthy devices.
-func join(all map[string]slice, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
+func join(all map[PodName]mirrored[slice], before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
 	devices := make(map[DeviceName]SliceDevice, len(before))
 	pools := map[poolName][]slice{}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		pools[all[name].pool] = append(pools[all[name].pool], all[name])
+	for _, name := range slices.SortedFunc(maps.Keys(all), PodName.Compare) {
+		s := all[name].value
+		pools[s.pool] = append(pools[s.pool], s)
 	}
 	for pool, parts := range pools {
 		for _, s := range counting(parts) {

@@ -104,9 +104,8 @@ func TestOneConnectionAndNeverAnother(t *testing.T) {
 }
 
 // answerAll listens on a socket and does the same to each connection.
-func answerAll(t *testing.T, with func(net.Conn)) (path string) {
+func answerAll(t testing.TB, path string, with func(net.Conn)) {
 	t.Helper()
-	path = shortPath(t)
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +126,6 @@ func answerAll(t *testing.T, with func(net.Conn)) (path string) {
 		_ = l.Close()
 		<-done
 	})
-	return path
 }
 
 // TestForeign: a web server is known as none of gRPC's, also where it hangs up
@@ -142,7 +140,8 @@ func TestForeign(t *testing.T) {
 		"says too little to be any": func(c net.Conn) { _, _ = c.Write([]byte("220")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := answerAll(t, with)
+			path := shortPath(t)
+			answerAll(t, path, with)
 			for range 50 {
 				c, err := connect(t, path, 1<<20)
 				if err != nil {
@@ -155,40 +154,6 @@ func TestForeign(t *testing.T) {
 				c.close()
 			}
 		})
-	}
-}
-
-func TestReasonsOfPaths(t *testing.T) {
-	dir := t.TempDir()
-	plain := filepath.Join(dir, "plain")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	left := shortPath(t)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: left, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	_ = l.Close()
-	datagram := shortPath(t)
-	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: datagram, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-
-	for path, want := range map[string]string{
-		filepath.Join(dir, "none"):   ReasonAbsent,
-		filepath.Join(plain, "file"): ReasonAbsent,
-		plain:                        ReasonNotASocket,
-		dir:                          ReasonNotASocket,
-		datagram:                     ReasonNotASocket,
-		left:                         ReasonRefused,
-	} {
-		if _, f := (&socket{path: path, timeout: time.Second}).dial(t.Context()); f == nil || f.reason != want {
-			t.Errorf("%s: %v, want %q", path, f, want)
-		}
 	}
 }
 
@@ -234,13 +199,5 @@ func TestReasonsOfCalls(t *testing.T) {
 	defer small.close()
 	if err := callHealth(small); small.reason(err) != ReasonTooLarge {
 		t.Errorf("an answer beyond the limit: %v is %q, want %q", err, small.reason(err), ReasonTooLarge)
-	}
-	web, err := connect(t, answerAll(t, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 \r\n\r\n")) }), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer web.close()
-	if err := callHealth(web); web.reason(err) != ReasonNotGRPC {
-		t.Errorf("a web server: %v is %q, want %q", err, web.reason(err), ReasonNotGRPC)
 	}
 }

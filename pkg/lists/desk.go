@@ -244,7 +244,6 @@ func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
 	return err
 }
 
-// publish says what became of a list.
 func (d *Desk) publish(text string, bad bool) {
 	d.events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
 }

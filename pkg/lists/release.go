@@ -57,7 +57,6 @@ func (d *Desk) Resume(name, cause string) error {
 	return nil
 }
 
-// names returns the collectors that a name means.
 func (d *Desk) names(name string) ([]string, error) {
 	all := d.engine.Names()
 	switch {
@@ -163,7 +162,6 @@ func (d *Desk) setPaused(ctx context.Context, paused bool, cause string, proceed
 	return err
 }
 
-// answer records what became of a pause or a release.
 func (d *Desk) answer(by, kind, text string, err error) {
 	p := Proposal{by, kind, stamp(time.Now()), Applied, text}
 	if err != nil {

@@ -147,7 +147,6 @@ func (d *Desk) serve(l List) {
 	})
 }
 
-// setLocal records the local list.
 func (d *Desk) setLocal(in *config.Content, list field.List) {
 	d.update(func(s *Status) { s.Local = List{Origin: in.Name, Hash: in.Hash(), Fields: list} })
 }

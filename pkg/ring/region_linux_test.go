@@ -68,19 +68,16 @@ func TestTwoMappingsAreOneMemory(t *testing.T) {
 	}
 }
 
-func TestCreateRefusesSizesOutOfBounds(t *testing.T) {
-	for _, words := range []int{-1, 0, ring.MaxRegionWords + 1} {
-		if r, err := ring.CreateRegion(words); err == nil {
-			t.Errorf("Create(%d) succeeded", words)
-			r.Close()
-		}
-	}
-}
-
-// TestNobodyCanResize: a page taken away would end the reader with SIGBUS.
+// TestNobodyCanResize: a page taken away would end the reader with SIGBUS, and one that is not there could be refused
+// when it is touched.
 func TestNobodyCanResize(t *testing.T) {
-	r := create(t, 4096)
-	for _, size := range []int64{0, 8, 1 << 20} {
+	const words = 1 << 17
+	r := create(t, words)
+	var st unix.Stat_t
+	if err := unix.Fstat(r.FD(), &st); err != nil || st.Size != words*8 || st.Blocks*512 < words*8 {
+		t.Errorf("%d of %d bytes exist, %v", st.Blocks*512, st.Size, err)
+	}
+	for _, size := range []int64{0, 8, 1 << 21} {
 		if err := unix.Ftruncate(r.FD(), size); !errors.Is(err, unix.EPERM) {
 			t.Errorf("ftruncate to %d: %v, want %v", size, err, unix.EPERM)
 		}
@@ -91,18 +88,6 @@ func TestNobodyCanResize(t *testing.T) {
 	flags, err := unix.FcntlInt(uintptr(r.FD()), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC == 0 {
 		t.Errorf("flags of the descriptor are %#x, %v: a child would inherit it", flags, err)
-	}
-}
-
-// TestAllPagesExist: what is not there when it is touched could be refused then.
-func TestAllPagesExist(t *testing.T) {
-	const words = 1 << 17
-	var st unix.Stat_t
-	if err := unix.Fstat(create(t, words).FD(), &st); err != nil {
-		t.Fatal(err)
-	}
-	if st.Size != words*8 || st.Blocks*512 < words*8 {
-		t.Errorf("%d of %d bytes exist", st.Blocks*512, st.Size)
 	}
 }
 
@@ -215,15 +200,21 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	}
 }
 
-// permissions returns those of the mapping of a region.
-func permissions(t *testing.T, r *ring.Region) string {
+// maps returns the mappings of this process.
+func maps(t *testing.T) string {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/maps")
+	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// permissions returns those of the mapping of a region.
+func permissions(t *testing.T, r *ring.Region) string {
+	t.Helper()
 	begin := strings.TrimPrefix(fmt.Sprintf("%p", &r.Words()[0]), "0x") + "-"
-	for line := range strings.Lines(string(maps)) {
+	for line := range strings.Lines(maps(t)) {
 		if rest, ok := strings.CutPrefix(line, begin); ok {
 			return strings.Fields(rest)[1]
 		}
@@ -234,11 +225,7 @@ func permissions(t *testing.T, r *ring.Region) string {
 // mapped returns how many of our mappings this process has.
 func mapped(t *testing.T) int {
 	t.Helper()
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Count(string(maps), "memfd:warpgauge-ring")
+	return strings.Count(maps(t), "memfd:warpgauge-ring")
 }
 
 // TestMemoryLivesAsLongAsItsRing: the words alone keep nothing, the ring does,
@@ -288,7 +275,14 @@ func awaitMapped(t *testing.T, want int) {
 // TestNothingIsLeftBehind makes many regions in each of the ways that they end.
 func TestNothingIsLeftBehind(t *testing.T) {
 	awaitMapped(t, 0)
-	descriptors := open(t)
+	open := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
+	descriptors := open()
 	for i := range 300 {
 		r, err := ring.CreateRegion(1000)
 		if err != nil {
@@ -305,22 +299,19 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 	}
 	awaitMapped(t, 0)
-	if got := open(t); got != descriptors {
+	if got := open(); got != descriptors {
 		t.Errorf("%d descriptors are open, %d were before", got, descriptors)
 	}
 }
 
-func open(t *testing.T) int {
-	t.Helper()
-	fds, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(fds)
-}
-
 // TestCreateSaysWhyThereIsNone: out of descriptors is an error as any other.
 func TestCreateSaysWhyThereIsNone(t *testing.T) {
+	for _, words := range []int{-1, 0, ring.MaxRegionWords + 1} {
+		if r, err := ring.CreateRegion(words); err == nil {
+			t.Errorf("Create(%d) succeeded", words)
+			r.Close()
+		}
+	}
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)

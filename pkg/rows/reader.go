@@ -30,11 +30,6 @@ type Follower interface {
 	Row(row *Row)
 }
 
-// Publisher gets the events of rows; events.Bus does.
-type Publisher interface {
-	Publish(e events.Event)
-}
-
 // Run reads the rings a few times in the shortest interval of a source, within these
 // bounds. The fastest ring, of 10 ms ticks, holds 10 s.
 const (
@@ -48,9 +43,9 @@ const maxQueue = 4096
 
 // Reader reads all rows of a board.
 type Reader struct {
-	publisher Publisher // nil: events are not published
-	wake      chan struct{}
-	overruns  atomic.Uint64
+	bus      *events.Bus // nil: events are not published
+	wake     chan struct{}
+	overruns atomic.Uint64
 
 	mu        sync.Mutex // its holder only computes
 	board     *view.Board
@@ -62,10 +57,10 @@ type Reader struct {
 	found     []events.Event
 }
 
-// New returns a Reader of board, which may be nil (see Join and Read). publisher gets the
-// events that are found, from the goroutine of Run; nil: nothing does.
-func New(board *view.Board, publisher Publisher) *Reader {
-	r := &Reader{publisher: publisher, wake: make(chan struct{}, 1), pause: maxPause}
+// New returns a Reader of board, which may be nil (see Join and Read). It publishes the events that
+// it finds on bus, from the goroutine of Run; nil: on none.
+func New(board *view.Board, bus *events.Bus) *Reader {
+	r := &Reader{bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
 	r.row.reader = r
 	if board != nil {
 		r.Join(board)
@@ -164,7 +159,7 @@ func (r *Reader) read() {
 		for _, f := range r.followers {
 			f.Row(&r.row)
 		}
-		if r.publisher != nil && len(r.row.XIDs)+len(r.row.Masks) > 0 {
+		if r.bus != nil && len(r.row.XIDs)+len(r.row.Masks) > 0 {
 			r.queue()
 		}
 	}
@@ -190,7 +185,7 @@ func (r *Reader) queue() {
 
 // add keeps an event for Run. The caller holds the lock.
 func (r *Reader) add(e events.Event) {
-	if r.publisher != nil && len(r.found) < maxQueue {
+	if r.bus != nil && len(r.found) < maxQueue {
 		r.found = append(r.found, e)
 	}
 }
@@ -202,7 +197,7 @@ func (r *Reader) publish() {
 	r.found = nil
 	r.mu.Unlock()
 	for i := range found {
-		r.publisher.Publish(found[i])
+		r.bus.Publish(found[i])
 	}
 }
 

@@ -343,25 +343,14 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// bus is a Publisher that knows which goroutine publishes.
-type bus struct {
-	mu  sync.Mutex
-	got []events.Event
-}
-
-func (b *bus) Publish(e events.Event) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.got = append(b.got, e)
-}
-
 // TestPublished: events wait for Run, even if another caller has read their rows, and Run does not wait for
 // its timer.
 func TestPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var board view.Board
-		b := &bus{}
-		r := New(&board, b)
+		var bus events.Bus
+		sub := bus.Subscribe(16)
+		r := New(&board, &bus)
 		s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
 		board.Store(viewOf(s))
 		for i, mask := range []float64{4, 0, 5, nan, 5, 1} {
@@ -372,7 +361,7 @@ func TestPublished(t *testing.T) {
 			s.row(at(float64(i)))
 		}
 		r.Sync(at(6))
-		if len(b.got) != 0 {
+		if len(sub.C) != 0 {
 			t.Error("events were published by who has read")
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -380,7 +369,8 @@ func TestPublished(t *testing.T) {
 		go func() { done <- r.Run(ctx) }()
 		synctest.Wait()
 		var got []string
-		for _, e := range b.got {
+		for len(sub.C) > 0 {
+			e := <-sub.C
 			got = append(got, fmt.Sprint(e.Kind, " ", e.Source, " ", e.Device.ID, " ", e.Code, " ", e.Reason, " ", e.Time.Sub(start).Seconds()))
 		}
 		if want := []string{"clock_event x a 0 gpu_idle 2", "clock_event x a 0 power_cap 2", "xid x a -1  3"}; !slices.Equal(got, want) {
@@ -390,8 +380,8 @@ func TestPublished(t *testing.T) {
 		s.row(at(7))
 		r.Sync(at(7)) // as a scrape does
 		synctest.Wait()
-		if len(b.got) != 4 {
-			t.Errorf("%d events, want 4 before the next tick", len(b.got))
+		if len(sub.C) != 1 {
+			t.Errorf("%d more events, want 1 before the next tick", len(sub.C))
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -439,8 +429,9 @@ func (c *counter) Row(row *Row) {
 // TestHammer: writers, readers and Views at the same time; each row comes once.
 func TestHammer(t *testing.T) {
 	var board view.Board
-	b := &bus{}
-	r := New(&board, b)
+	var bus events.Bus
+	sub := bus.Subscribe(2000)
+	r := New(&board, &bus)
 	c := &counter{seen: map[string]int{}}
 	r.Follow(c)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -478,14 +469,14 @@ func TestHammer(t *testing.T) {
 			t.Errorf("row %s came %d times", row, n)
 		}
 	}
-	if got := len(b.got); got != sessions*rows {
+	if got := len(sub.C); got != sessions*rows {
 		t.Errorf("%d XIDs were published, want %d", got, sessions*rows)
 	}
 }
 
 // TestSteadyStateAllocatesNothing: rows without events cost no memory.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	r := New(nil, &bus{})
+	r := New(nil, new(events.Bus))
 	s := newSource("x", 64, []string{"a"}, collector.Column{Field: field.XIDEvent}, collector.Column{Field: field.ClockEventReasons})
 	s.cells[2] = 4
 	v, now := viewOf(s), start

@@ -1,6 +1,7 @@
 package selfmetrics
 
 import (
+	"cmp"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,28 +15,11 @@ func NewRegistry(version, revision string) *prometheus.Registry {
 	r.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		buildInfo(version, revision),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "warpgauge_build_info",
+			Help:        "1, labelled with what the binary was built from.",
+			ConstLabels: prometheus.Labels{"version": cmp.Or(version, "unknown"), "revision": cmp.Or(revision, "unknown"), "goversion": runtime.Version()},
+		}, func() float64 { return 1 }),
 	)
 	return r
-}
-
-func buildInfo(version, revision string) prometheus.Collector {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "warpgauge_build_info",
-		Help: "1, labelled with what the binary was built from.",
-		ConstLabels: prometheus.Labels{
-			"version":   orUnknown(version),
-			"revision":  orUnknown(revision),
-			"goversion": runtime.Version(),
-		},
-	})
-	g.Set(1)
-	return g
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }

@@ -107,7 +107,6 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// removeLocked removes a connection from the order.
 func (c *connections) removeLocked(e *list.Element) {
 	v, ok := c.order.Remove(e).(*connection)
 	if !ok {
@@ -184,7 +183,6 @@ func (c *connections) closeWaiting() {
 	}
 }
 
-// count returns the number of open connections.
 func (c *connections) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

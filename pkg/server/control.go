@@ -59,7 +59,6 @@ func (s *Server) commands() []command {
 	return out
 }
 
-// reload reloads for one request at a time.
 func (s *Server) reload(ctx context.Context, cause string) error {
 	select {
 	case s.reloading <- struct{}{}:

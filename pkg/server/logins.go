@@ -295,7 +295,6 @@ func (l *logins) check(ctx context.Context, u *users, user, password string) (ri
 	return err == nil && exists, true
 }
 
-// end records the result of a check.
 func (l *logins) end(u *users, key [sha256.Size]byte, address netip.Prefix, right, checked bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

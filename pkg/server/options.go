@@ -88,7 +88,6 @@ func Page(h http.Handler) []Route {
 	return []Route{{Pattern: "GET /{$}", Handler: h}, {Pattern: "GET /page/", Handler: h}}
 }
 
-// path returns the path of the pattern.
 func (r *Route) path() string {
 	_, path, ok := strings.Cut(r.Pattern, " ")
 	if !ok {

@@ -225,19 +225,16 @@ func listen(ctx context.Context, addresses []string) ([]net.Listener, error) {
 
 // listenError adds the remedy to common errors.
 func listenError(address string, err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen on %s: %w; another exporter (dcgm-exporter?) may be running, choose another with --address",
-			address, syscall.EADDRINUSE)
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("listen on %s: %w; ports below 1024 are for root or CAP_NET_BIND_SERVICE, choose another with --address",
-			address, syscall.EACCES)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("listen on %s: %w; this machine has no such address, choose another with --address",
-			address, syscall.EADDRNOTAVAIL)
-	default:
-		return fmt.Errorf("listen on %s: %w", address, err)
+	for cause, advice := range map[syscall.Errno]string{
+		syscall.EADDRINUSE:    "another exporter (dcgm-exporter?) may be running",
+		syscall.EACCES:        "ports below 1024 are for root or CAP_NET_BIND_SERVICE",
+		syscall.EADDRNOTAVAIL: "this machine has no such address",
+	} {
+		if errors.Is(err, cause) {
+			return fmt.Errorf("listen on %s: %w; %s, choose another with --address", address, cause, advice)
+		}
 	}
+	return fmt.Errorf("listen on %s: %w", address, err)
 }
 
 func systemdListeners() ([]net.Listener, error) {

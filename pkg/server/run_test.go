@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/internal/testkit/loopback"
 )
@@ -129,23 +127,6 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	}
 }
 
-// net/http itself would wait five seconds for them, so longer than the drain
-// timeout here, and requests would be cut off that had time to finish.
-func TestStopDoesNotWaitForStalledConnections(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	_, address, stop := start(t, pagesOf(textPage), Options{DrainTimeout: 4 * time.Second, Logger: zap.New(core)})
-	c := dial(t, address)
-	send(t, c, "GET /metrics HTTP/1.1\r\n")
-	get(t, client(t), "http://"+address+"/metrics") // c has been accepted before this one
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	closedByServer(t, c)
-	if logs.Len() != 0 {
-		t.Errorf("logged %v, want nothing", logs.All())
-	}
-}
-
 func TestStopClosesWhatDoesNotFinish(t *testing.T) {
 	s, address, stop := start(t, bigPage(), Options{DrainTimeout: 50 * time.Millisecond})
 	slow := slowReader(t, address)
@@ -224,25 +205,6 @@ func TestProfileOutlivesTimeouts(t *testing.T) {
 	}
 	if took := time.Since(begin); took < time.Second {
 		t.Errorf("the trace ended after %v, want a second", took)
-	}
-}
-
-func TestSeveralAddresses(t *testing.T) {
-	addresses := []string{"127.0.0.1:0", "127.0.0.1:0"}
-	if l, err := net.Listen("tcp", "[::1]:0"); err == nil {
-		l.Close()
-		addresses = append(addresses, "[::1]:0")
-	} else {
-		t.Logf("without IPv6: %v", err)
-	}
-	s, _, _ := start(t, pagesOf(textPage), Options{Addresses: addresses})
-	if len(addrs(s)) != len(addresses) {
-		t.Fatalf("listens on %v, want %d addresses", addrs(s), len(addresses))
-	}
-	for _, a := range addrs(s) {
-		if body := get(t, client(t), "http://"+a.String()+"/metrics").body; body != textPage {
-			t.Errorf("%s: body %q", a, body)
-		}
 	}
 }
 

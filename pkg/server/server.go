@@ -142,7 +142,6 @@ const (
 	otherLabel  = "other" // for answers of the mux itself
 )
 
-// boundProfile refuses profiles that take longer than maxProfile.
 func boundProfile(f http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := r.URL.Query().Get("seconds")
@@ -188,7 +187,6 @@ func refuseBody(w http.ResponseWriter) {
 	writeText(w, http.StatusRequestEntityTooLarge, "no path takes a body\n")
 }
 
-// writeText answers with a short text.
 func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
@@ -251,7 +249,6 @@ func newStats(reg prometheus.Registerer, open func() float64) *stats {
 	return s
 }
 
-// serveMetrics sends the newest page.
 func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	if n := s.scrapes.Add(1); s.o.MaxConcurrentScrapes > 0 && n > int64(s.o.MaxConcurrentScrapes) {
 		s.scrapes.Add(-1)

@@ -36,12 +36,7 @@ func TestReasonsOfWhatIsShown(t *testing.T) {
 	}}
 	f := func(gpus string, want ...string) {
 		t.Helper()
-		s := New(newNode(t, 0).Open, oneField, Options{Select: choose(t, gpus, "f", "f")})
-		b, err := s.bind([]collector.Source{src})
-		if err != nil {
-			t.Fatal(err)
-		}
-		v := b.sources[0]
+		v := bind(t, oneField, Options{Select: choose(t, gpus, "f", "f")}, src).sources[0]
 		var got []string
 		for _, a := range v.Absent {
 			e := v.Explanations[a.Explanation]
@@ -65,12 +60,7 @@ func TestReasonsOfCells(t *testing.T) {
 	src := &explaining{stub: &stub{devices: devices(1), columns: []collector.Column{{Field: util.ID}, {Field: 204}}}, explanations: why.Explanations()}
 	value := denied
 	src.sample = func(row []float64, due []bool) error { row[0] = value; return nil }
-	s := New(newNode(t, 0).Open, list(util), Options{})
-	b, err := s.bind([]collector.Source{src})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, n := b.workers[0], uint64(0)
+	w, n := testWorker(t, src, list(util), Selection{}), uint64(0)
 	f := func(v float64, want collector.Explanation) {
 		t.Helper()
 		value = v

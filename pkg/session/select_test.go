@@ -53,17 +53,6 @@ const (
 // hardware is a node with so many GPUs with a link, switches with two links, and
 // CPUs with four cores. mig names the instances of a GPU.
 func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.Source) {
-	add := func(s *stub) {
-		s.sample = func(row []float64, due []bool) error {
-			for i := range row {
-				if due[i] {
-					row[i] = float64(10 + i)
-				}
-			}
-			return nil
-		}
-		out = append(out, s)
-	}
 	for i := range gpus {
 		n := fmt.Sprint(i)
 		id := "GPU-" + n
@@ -75,11 +64,11 @@ func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.S
 			s.devices = append(s.devices, collector.Device{ID: id + "/" + instance, Parent: id, Level: field.Instance, GPU: n, Instance: collector.Instance{ID: instance}})
 			s.columns = append(s.columns, collector.Column{Device: 2 + j, Field: used}, collector.Column{Device: 2 + j, Field: field.XIDErrors})
 		}
-		add(s)
+		out = append(out, s)
 	}
 	for i := range switches {
 		name := fmt.Sprintf("nvswitch%d", i)
-		add(&stub{
+		out = append(out, &stub{
 			devices: []collector.Device{
 				{ID: name, Level: field.Switch, Labels: labels("nvswitch", name)},
 				{ID: name + "/0", Parent: name, Level: field.Link, Labels: labels("nvlink", "0", "nvswitch", name)},
@@ -96,7 +85,7 @@ func hardware(gpus, switches, cpus int, mig map[int][]string) (out []collector.S
 			s.devices = append(s.devices, collector.Device{ID: "core" + core, Parent: "cpu" + n, Level: field.Core, Labels: labels("cpucore", core, "cpu", n)})
 			s.columns = append(s.columns, collector.Column{Device: 1 + j, Field: 1101})
 		}
-		add(s)
+		out = append(out, s)
 	}
 	return out
 }
@@ -112,12 +101,7 @@ func labels(pairs ...string) (out []collector.Label) {
 // "device field".
 func shown(t *testing.T, sel Selection, sources []collector.Source) (devices, columns []string) {
 	t.Helper()
-	s := New(newNode(t, 0).Open, oneField, Options{Select: sel})
-	b, err := s.bind(sources)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range b.workers {
+	for _, w := range bind(t, oneField, Options{Select: sel}, sources...).workers {
 		for _, d := range w.view.Devices {
 			devices = append(devices, d.ID)
 		}
@@ -191,10 +175,7 @@ func TestSelectionOfNothing(t *testing.T) {
 
 func TestSelectionNamesWhatDoesNotExist(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
-	s := New(newNode(t, 0).Open, oneField, Options{Select: choose(t, "g:0,40-41+i:3", "g:9", "i:7"), Logger: zap.New(core)})
-	if _, err := s.bind(hardware(2, 1, 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	bind(t, oneField, Options{Select: choose(t, "g:0,40-41+i:3", "g:9", "i:7"), Logger: zap.New(core)}, hardware(2, 1, 1, nil)...)
 	if logs.Len() != 1 || logs.All()[0].ContextMap()["device"] != "GPU 40, GPU 41, MIG instance 3, switch 9, core 7" {
 		t.Errorf("log = %v, want one line that names what does not exist", logs.All())
 	}

@@ -32,15 +32,20 @@ func devices(n int) (ds []collector.Device) {
 	return ds
 }
 
-// worker returns the worker of a source in a session that does not run.
-func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selection) *worker {
+// bind binds sources in a session that does not run.
+func bind(t *testing.T, fields field.List, o Options, sources ...collector.Source) *binding {
 	t.Helper()
-	s := New(newNode(t, 0).Open, fields, Options{Select: sel})
-	b, err := s.bind([]collector.Source{src})
+	b, err := New(newNode(t, 0).Open, fields, o).bind(sources)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.workers[0]
+	return b
+}
+
+// testWorker returns the worker of a source in a session that does not run.
+func testWorker(t *testing.T, src collector.Source, fields field.List, sel Selection) *worker {
+	t.Helper()
+	return bind(t, fields, Options{Select: sel}, src).workers[0]
 }
 
 func TestSchedule(t *testing.T) {

@@ -154,53 +154,28 @@ type receiver struct {
 // next reads one message. It returns io.EOF when the child has closed its end.
 func (r *receiver) next() (kind, []byte, error) {
 	var header [headerBytes]byte
-	if err := r.fill(header[:]); err != nil {
+	if _, err := io.ReadFull(r, header[:]); err != nil {
 		return 0, nil, err
 	}
 	n, k := binary.BigEndian.Uint32(header[:]), kind(header[4])
 	if int(k) >= len(maxBytes) || n > maxBytes[k] {
 		return 0, nil, fmt.Errorf("%w: a message of kind %d with %d bytes", errChannel, k, n)
 	}
-	// Memory grows as bytes arrive, so that a length alone costs nothing.
-	payload := make([]byte, 0, min(n, 64<<10))
-	for uint32(len(payload)) < n {
-		at := len(payload)
-		payload = append(payload, make([]byte, min(int(n)-at, max(at, 64<<10)))...)
-		if err := r.fill(payload[at:]); err != nil {
-			return 0, nil, unexpected(err)
-		}
-	}
-	return k, payload, nil
+	var payload bytes.Buffer // grows as bytes arrive, so that a length alone costs nothing
+	_, err := io.CopyN(&payload, r, int64(n))
+	return k, payload.Bytes(), err
 }
 
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// fill reads until b is full, and stores a descriptor that arrives meanwhile.
-func (r *receiver) fill(b []byte) error {
+// Read reads a part of a message, and stores a descriptor that arrives with it.
+func (r *receiver) Read(b []byte) (int, error) {
 	var rights [64]byte
-	for at := 0; at < len(b); {
-		n, oobn, flags, _, err := r.conn.ReadMsgUnix(b[at:], rights[:])
-		if oobn > 0 || flags&unix.MSG_CTRUNC != 0 {
-			if terr := r.storeFD(rights[:oobn], flags); terr != nil {
-				return terr
-			}
+	n, oobn, flags, _, err := r.conn.ReadMsgUnix(b, rights[:])
+	if oobn > 0 || flags&unix.MSG_CTRUNC != 0 {
+		if err := r.storeFD(rights[:oobn], flags); err != nil {
+			return 0, err // with bytes it could be lost
 		}
-		switch {
-		case err != nil:
-			return err
-		case n == 0 && at == 0:
-			return io.EOF
-		case n == 0:
-			return io.ErrUnexpectedEOF
-		}
-		at += n
 	}
-	return nil
+	return n, err
 }
 
 func (r *receiver) storeFD(oob []byte, flags int) error {

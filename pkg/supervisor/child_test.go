@@ -77,43 +77,47 @@ func childMain(mode string) error {
 	if d, err := time.ParseDuration(os.Getenv(envDeadline)); err == nil {
 		o.Deadline = d
 	}
-	return Child(context.Background(), control, time.Second, func() collector.Collector { return &toy{mode: mode, log: log} }, fields, o)
+	return Child(context.Background(), control, time.Second, script(mode, log).Open, fields, o)
 }
 
-// toy is a collector of two devices whose cells count the samples.
-type toy struct {
-	mode string
-	log  *zap.Logger
-}
-
-func (c *toy) Name() string { return "toy" }
-func (c *toy) Close() error { return nil }
-
-func (c *toy) Open(_ context.Context, fields field.List) ([]collector.Source, error) {
-	c.log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
-	switch c.mode {
-	case "absent":
-		return nil, fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
-	case "dies of two":
-		if len(fields.Fields) == 2 {
+// script is the library of a child: two devices, and what its mode says.
+func script(mode string, log *zap.Logger) *sessiontest.Library {
+	l := sessiontest.New(new(testing.T), "dev0", "dev1") // a breach of the order of calls is a crash
+	soon := func(f func()) { time.AfterFunc(60*time.Millisecond, func() { l.Set(f) }) }
+	l.OpenErr = func(fields field.List) error {
+		log.Info("opened", zap.Int("fields", len(fields.Fields)), zap.Duration("took", time.Second))
+		switch {
+		case mode == "absent":
+			return fmt.Errorf("look for it: %w", collector.ErrNotLoaded)
+		case mode == "dies of two" && len(fields.Fields) == 2:
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		case mode == "hangs in Open":
+			select {}
+		case mode == "forks":
+			return forks(os.Getenv(envFile))
 		}
-	case "hangs in Open":
-		select {}
-	case "forks":
-		if err := forks(os.Getenv(envFile)); err != nil {
-			return nil, err
-		}
+		return nil
 	}
-	var out []collector.Source
-	for i := range 2 {
-		s := &toySource{toy: c, devices: []collector.Device{{ID: fmt.Sprint("dev", i), Level: field.GPU, GPU: fmt.Sprint(i)}}}
-		for _, r := range fields.Readings() {
-			s.columns = append(s.columns, collector.Column{Field: r.Desc.ID})
+	switch mode {
+	case "one is lost":
+		l.Failure["dev1"] = collector.ErrDeviceLost
+	case "all hang":
+		soon(func() { l.Hang["dev0"], l.Hang["dev1"] = make(chan struct{}), make(chan struct{}) })
+	case "one hangs":
+		soon(func() { l.Hang["dev1"] = make(chan struct{}) })
+	case "outdated": // in the first process
+		if f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+			_ = f.Close()
+			soon(func() { l.Failure["dev0"] = fmt.Errorf("driver 2: %w", collector.ErrOutdated) })
 		}
-		out = append(out, s)
+	case "leaks":
+		go func() {
+			for hoard := [][]byte{}; ; time.Sleep(10 * time.Millisecond) {
+				hoard = append(hoard, bytes.Repeat([]byte{1}, 8<<20))
+			}
+		}()
 	}
-	return out, nil
+	return l
 }
 
 // forks starts processes that outlive everything, unless they are ended: in the child's process
@@ -145,53 +149,6 @@ func forks(device string) error {
 		return err
 	}
 	return os.WriteFile(device+".pids", append(pids, out...), 0o600)
-}
-
-type toySource struct {
-	*toy
-	devices []collector.Device
-	columns []collector.Column
-	n       int
-	hoard   [][]byte
-	old     bool
-}
-
-func (s *toySource) Devices() []collector.Device { return s.devices }
-func (s *toySource) Columns() []collector.Column { return s.columns }
-
-func (s *toySource) Sample(row []float64, _ []bool) error {
-	s.n++
-	one := s.devices[0].ID == "dev1"
-	switch s.mode {
-	case "one hangs", "all hang":
-		if s.n > 5 && (one || s.mode == "all hang") {
-			select {}
-		}
-	case "one is lost":
-		if one {
-			return collector.ErrDeviceLost
-		}
-	case "outdated": // in the first process
-		if s.n == 5 && !s.old {
-			f, err := os.OpenFile(os.Getenv(envFile), os.O_CREATE|os.O_EXCL, 0o600)
-			if s.old = err == nil; s.old {
-				_ = f.Close()
-			}
-		}
-		if s.old {
-			return fmt.Errorf("driver 2: %w", collector.ErrOutdated)
-		}
-	case "leaks":
-		b := make([]byte, 4<<20)
-		for i := range b {
-			b[i] = 1
-		}
-		s.hoard = append(s.hoard, b)
-	}
-	for i := range row {
-		row[i] = float64(s.n % 100)
-	}
-	return nil
 }
 
 func fieldsOf(tb testing.TB, names ...string) (l field.List) {
@@ -567,7 +524,8 @@ func TestAChildThatCannotBeKilled(t *testing.T) {
 	v.await()
 	pid := v.pid()
 	freeze(t, pid) // it does not end when it is asked to
-	c := v.counts.snapshot().life.(*child)
+	running, _ := v.counts.current()
+	c := running.(*child)
 	c.mu.Lock()
 	c.why, c.killed = &ending{reason: ReasonHung, text: "silent"}, time.Now().Add(-killGrace)
 	c.mu.Unlock()

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -12,19 +11,40 @@ import (
 
 // counts holds a supervisor's counters across sessions.
 type counts struct {
-	mu sync.Mutex
-	counted
+	opens    *prometheus.CounterVec // by result
+	ends     *prometheus.CounterVec // of children, by reason
+	restarts prometheus.Counter     // all of ends
+
+	mu    sync.Mutex
+	cpu   time.Duration // of ended children
+	shown time.Duration // largest value ever reported: /proc and wait4 use different units
+	life  life          // the running session; nil: none
 }
 
-type counted struct {
-	restarts map[string]uint64
-	opens    map[bool]uint64 // by success
-	cpu      time.Duration   // of ended children
-	shown    time.Duration   // largest value ever reported: /proc and wait4 use different units
-	life     life            // the running session; nil: none
+func newCounts(collector string) *counts {
+	labels := prometheus.Labels{"collector": collector}
+	c := &counts{
+		opens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "warpgauge_collector_opens_total", ConstLabels: labels,
+			Help: "Attempts to open a collector: at start, after errors, on reload and when devices change.",
+		}, []string{"result"}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "warpgauge_collector_child_ends_total", ConstLabels: labels,
+			Help: "The same by reason.",
+		}, []string{"reason"}),
+		restarts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "warpgauge_collector_restarts_total", ConstLabels: labels,
+			Help: "Child processes that ended, or had to be replaced, and were started again.",
+		}),
+	}
+	for _, result := range []string{"success", "error"} {
+		c.opens.WithLabelValues(result)
+	}
+	for _, reason := range reasons {
+		c.ends.WithLabelValues(reason)
+	}
+	return c
 }
-
-func (c *counts) init() { c.restarts, c.opens = map[string]uint64{}, map[bool]uint64{} }
 
 func (c *counts) begin(l life) {
 	c.mu.Lock()
@@ -41,8 +61,9 @@ func (c *counts) end(l life, stuck bool) {
 	}
 }
 
-// snapshot returns a copy: readers of metrics hold no lock that the supervisor takes.
-func (c *counts) snapshot() counted {
+// current returns the running session, and the time that all children have taken. Readers of metrics hold no lock that
+// the supervisor takes.
+func (c *counts) current() (life, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cpu := c.cpu
@@ -50,31 +71,16 @@ func (c *counts) snapshot() counted {
 		cpu += p.cost.Load().cpu
 	}
 	c.shown = max(c.shown, cpu)
-	out := c.counted
-	out.restarts, out.opens = maps.Clone(c.restarts), maps.Clone(c.opens)
-	return out
-}
-
-func (c *counts) open(success bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.opens[success]++
+	return c.life, c.shown
 }
 
 func (c *counts) restarted(reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.restarts[reason]++
+	c.ends.WithLabelValues(reason).Inc()
+	c.restarts.Inc()
 }
 
 var (
 	byCollector = []string{"collector"}
-	descOpens   = prometheus.NewDesc("warpgauge_collector_opens_total",
-		"Attempts to open a collector: at start, after errors, on reload and when devices change.", []string{"collector", "result"}, nil)
-	descRestarts = prometheus.NewDesc("warpgauge_collector_restarts_total",
-		"Child processes that ended, or had to be replaced, and were started again.", byCollector, nil)
-	descEnds = prometheus.NewDesc("warpgauge_collector_child_ends_total",
-		"The same by reason.", []string{"collector", "reason"}, nil)
 	descChildUp = prometheus.NewDesc("warpgauge_collector_child_up",
 		"1 if the child process that samples the collector is in service.", byCollector, nil)
 	descChildPID = prometheus.NewDesc("warpgauge_collector_child_pid",
@@ -100,47 +106,45 @@ func (s *Supervisor) Collect(ch chan<- prometheus.Metric) {
 		st.Devices = nil
 	}
 	session.CollectStates(ch, st)
-	emit := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, t, v, append([]string{s.o.Name}, labels...)...)
-	}
-	c := s.counts.snapshot()
-	emit(descOpens, prometheus.CounterValue, float64(c.opens[true]), "success")
-	emit(descOpens, prometheus.CounterValue, float64(c.opens[false]), "error")
+	life, cpu := s.counts.current()
+	s.counts.opens.Collect(ch)
 	if s.o.Command != nil {
-		var restarts uint64
-		for _, r := range reasons {
-			restarts += c.restarts[r]
-			emit(descEnds, prometheus.CounterValue, float64(c.restarts[r]), r)
-		}
-		emit(descRestarts, prometheus.CounterValue, float64(restarts))
-		up, abandoned := 0.0, 0.0
-		if p, ok := c.life.(*child); ok {
-			used := p.cost.Load()
-			emit(descChildPID, prometheus.GaugeValue, float64(p.pid))
-			if used.resident != 0 {
-				emit(descChildMemory, prometheus.GaugeValue, float64(used.resident))
-			}
-			if st.Up {
-				up = 1
-			}
-			if p.stuck.Load() {
-				abandoned = 1
-			}
-		}
-		emit(descChildUp, prometheus.GaugeValue, up)
-		emit(descChildCPU, prometheus.CounterValue, c.shown.Seconds())
-		emit(descAbandoned, prometheus.GaugeValue, abandoned)
+		s.counts.ends.Collect(ch)
+		s.counts.restarts.Collect(ch)
+		s.collectChild(ch, life, cpu, st.Up)
 	}
-	if c.life != nil {
-		if costs := c.life.costs(); costs != nil {
+	if life != nil {
+		if costs := life.costs(); costs != nil {
 			costs.Collect(ch)
 		}
 	}
 }
 
+func (s *Supervisor) collectChild(ch chan<- prometheus.Metric, life life, cpu time.Duration, serves bool) {
+	emit := func(d *prometheus.Desc, t prometheus.ValueType, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, t, v, s.o.Name)
+	}
+	up, abandoned := 0.0, 0.0
+	if p, ok := life.(*child); ok {
+		emit(descChildPID, prometheus.GaugeValue, float64(p.pid))
+		if used := p.cost.Load(); used.resident != 0 {
+			emit(descChildMemory, prometheus.GaugeValue, float64(used.resident))
+		}
+		if serves {
+			up = 1
+		}
+		if p.stuck.Load() {
+			abandoned = 1
+		}
+	}
+	emit(descChildUp, prometheus.GaugeValue, up)
+	emit(descChildCPU, prometheus.CounterValue, cpu.Seconds())
+	emit(descAbandoned, prometheus.GaugeValue, abandoned)
+}
+
 // Costs returns what the session in service has spent in the vendor's library.
 func (s *Supervisor) Costs() session.Costs {
-	if life := s.counts.snapshot().life; life != nil {
+	if life, _ := s.counts.current(); life != nil {
 		if c := life.costs(); c != nil {
 			return *c
 		}
@@ -161,6 +165,7 @@ func (e examples) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, 1, string(e))
 	}
 	ch <- prometheus.MustNewConstMetric(descChildCPU, prometheus.CounterValue, 1, string(e))
-	ch <- prometheus.MustNewConstMetric(descRestarts, prometheus.CounterValue, 0, string(e))
-	ch <- prometheus.MustNewConstMetric(descEnds, prometheus.CounterValue, 0, string(e), ReasonExit)
+	c := newCounts(string(e))
+	c.restarts.Collect(ch)
+	c.ends.Collect(ch)
 }

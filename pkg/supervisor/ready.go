@@ -1,9 +1,9 @@
 package supervisor
 
 import (
+	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -24,14 +24,10 @@ type cell struct {
 }
 
 func cellOf(d *collector.Device, c *collector.Column) cell {
-	var b strings.Builder
-	for _, l := range c.Labels {
-		b.WriteString(l.Name)
-		b.WriteByte(0)
-		b.WriteString(l.Value)
-		b.WriteByte(0)
+	if len(c.Labels) == 0 {
+		return cell{d.ID, c.Field, ""}
 	}
-	return cell{d.ID, c.Field, b.String()}
+	return cell{d.ID, c.Field, fmt.Sprintf("%q", c.Labels)}
 }
 
 // complete reports whether next can replace shown without a gap: every device of next that is fresh in shown has a row,

@@ -121,7 +121,7 @@ type Supervisor struct {
 	logged       map[string]string // by device: the last logged state
 	loggedAbsent string            // the last logged names of fields that no device has
 
-	counts counts
+	counts *counts
 	page   view.Merger // used without Options.Page
 }
 
@@ -137,8 +137,8 @@ func New(w Wanted, o Options) *Supervisor {
 		o: o, log: o.Logger.Named("supervisor").With(zap.String("collector", o.Name)),
 		wake: make(chan struct{}, 1), wanted: w, version: 1, lists: 1,
 		pauses: pauses{longest: o.RestartMax}, logged: map[string]string{}, until: map[string]int64{},
+		counts: newCounts(o.Name),
 	}
-	s.counts.init()
 	if o.Page == nil {
 		s.o.Page = s.page.Part()
 	}
@@ -403,7 +403,7 @@ func (s *Supervisor) after(t *turn) {
 // onQuiet handles a session that found nothing to sample on this machine.
 func (s *Supervisor) onQuiet(t *turn, e ending) {
 	cause := e.cause
-	s.counts.open(false)
+	s.counts.opens.WithLabelValues("error").Inc()
 	pause := s.quiet.next(s.o.RestartMax)
 	if cause == session.CauseNothing {
 		s.withdraw(cause, e.text) // devices that the list no longer needs
@@ -428,7 +428,7 @@ func (s *Supervisor) failed(r *request, lists uint64, e ending, t *turn) {
 		served = time.Since(t.published)
 	}
 	if !published {
-		s.counts.open(false)
+		s.counts.opens.WithLabelValues("error").Inc()
 	}
 	cause := cmp.Or(e.cause, session.CauseError)
 	if e.reason != "" {
@@ -583,7 +583,7 @@ func (t *turn) publish(now time.Time) {
 	s, sources := t.s, t.sources
 	t.published = now
 	t.releaseLog()
-	s.counts.open(true)
+	s.counts.opens.WithLabelValues("success").Inc()
 	s.quiet = quiet{}
 	s.inventory.update(sources, s.shown, s.now.Load().devices(), s.log, now)
 	s.good, s.goodList = t.list, t.lists

@@ -10,9 +10,11 @@
 package dcgmtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"warpgauge/collectors/internal/simulated"
 	"warpgauge/internal/testkit/programtest"
@@ -36,19 +38,6 @@ type Config struct {
 	Lines []string
 }
 
-func (c Config) withDefaults() Config {
-	if c.Preset == "" {
-		c.Preset = "dgx-h100"
-	}
-	if c.Version == "" {
-		c.Version = "4.6.0"
-	}
-	if c.Library == "" {
-		c.Library = c.Version
-	}
-	return c
-}
-
 // New makes an Engine that lives until the test ends. It skips the test where
 // there is no C compiler, unless WARPGAUGE_REQUIRE names cc.
 func New(tb testing.TB, c Config) *Engine {
@@ -70,7 +59,8 @@ func New(tb testing.TB, c Config) *Engine {
 // Write puts a library and its script into a directory, where they stay, for programs that are started with
 // --dcgm-library=DIR/libdcgm.so.4. Failures of methods are passed to fail, which must not return.
 func Write(dir string, c Config, fail func(error)) (*Engine, error) {
-	c = c.withDefaults()
+	c.Preset, c.Version = cmp.Or(c.Preset, "dgx-h100"), cmp.Or(c.Version, "4.6.0")
+	c.Library = cmp.Or(c.Library, c.Version)
 	built, err := build(c.Library, c.Without)
 	if err != nil {
 		return nil, err
@@ -83,19 +73,7 @@ func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	if err := e.prepare(); err != nil {
 		return nil, fmt.Errorf("preset %q: %w", c.Preset, err)
 	}
-	return e, errors.Join(e.begin(), e.write())
-}
-
-// Become turns an Engine into another one, with the preset and the engine version of c, as if another machine were
-// behind the same library. Connections stay.
-func (e *Engine) Become(c Config) {
-	e.change(func() error {
-		c = c.withDefaults()
-		c.Library = e.config.Library
-		e.config = c
-		e.content = content{}
-		return e.prepare()
-	})
+	return e, errors.Join(own.Control.Write(wordSince, uint64(time.Now().UnixMicro())), own.Write(e.text()))
 }
 
 // Reread makes the library that Write put into a directory read its script again.

@@ -1,6 +1,7 @@
 package dcgmtest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,32 +20,59 @@ type Engine struct {
 	fail   func(error)
 	lib    *simulated.Copy
 
-	mu     sync.Mutex
-	closed bool
-	content
-	calls map[string]uint64 // at the last ResetCalls
+	mu        sync.Mutex
+	closed    bool
+	base      []string // values of the preset
+	script    []line
+	forgotten []int                  // fields
+	links     map[Entity][]LinkState // by owner
+	parts     []instance
+	calls     map[string]uint64 // at the last ResetCalls
 }
 
-// content is the content of the script.
-type content struct {
-	epoch     time.Time
-	settings  []string // engine …
-	entities  []Entity
-	odd       []Entity // unsupported
-	links     []linkRow
-	cpus      []string
-	peers     []string
-	metrics   []string
-	instances []mig
-	base      []string // values of the preset
-	sets      []setting
-	refused   []refusal
-	unknown   []int
-	freezes   []freeze
-	lost      []Entity
-	xids      []string
-	incidents []string
-	faults    []fault
+// line is a line of the script. A later line with the same key replaces it; some keys are the whole line.
+type line struct{ key, rest string }
+
+// put replaces a line of the script, or removes it. The key and rest are words.
+func (e *Engine) put(on bool, rest any, key ...any) {
+	l := line{strings.TrimSpace(fmt.Sprintln(key...)), fmt.Sprint(rest)}
+	e.script = slices.DeleteFunc(e.script, func(o line) bool { return o.key == l.key })
+	if on {
+		e.script = append(e.script, l)
+	}
+}
+
+// set is put, and makes the library read the script.
+func (e *Engine) set(on bool, rest any, key ...any) {
+	e.change(func() { e.put(on, rest, key...) })
+}
+
+// change applies f and makes the library read the script.
+func (e *Engine) change(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+	if err := e.lib.Write(e.text()); err != nil {
+		e.fail(err)
+	}
+}
+
+// text returns the script: the catalogue's fields, and the lines.
+func (e *Engine) text() string {
+	var b strings.Builder
+	for _, d := range field.All() {
+		if d.ID > 0 && d.ID < field.FirstExporter && !slices.Contains(e.forgotten, int(d.ID)) {
+			kind := map[field.Kind]string{field.Int64: "i", field.Double: "d", field.String: "s"}[d.Kind]
+			fmt.Fprintf(&b, "field %d %s %g %g\n", d.ID, cmp.Or(kind, "b"), d.Min, d.Max)
+		}
+	}
+	for _, l := range e.base {
+		fmt.Fprintln(&b, l)
+	}
+	for _, l := range e.script {
+		fmt.Fprintln(&b, l.key, l.rest)
+	}
+	return b.String()
 }
 
 // Library returns the path of the simulated libdcgm.so.4, for --dcgm-library.
@@ -54,13 +82,13 @@ func (e *Engine) Library() string { return e.lib.Path }
 // DCGM's headers, and exceeded limits.
 func (e *Engine) Close() error {
 	e.mu.Lock()
-	closed := e.closed
-	e.closed, e.faults = true, nil
-	e.mu.Unlock()
-	if closed {
+	defer e.mu.Unlock()
+	if e.closed {
 		return nil
 	}
-	return errors.Join(e.write(), e.Trouble(), e.lib.Control.Close())
+	e.closed = true
+	e.script = slices.DeleteFunc(e.script, func(l line) bool { return strings.HasPrefix(l.key, "fault ") })
+	return errors.Join(e.lib.Write(e.text()), e.Trouble(), e.lib.Control.Close())
 }
 
 // Trouble reports errors in the library's script and in its callers.
@@ -75,96 +103,204 @@ func (e *Engine) Trouble() error {
 	if n := e.word(wordLimits); n != 0 {
 		errs = append(errs, fmt.Errorf("simulated DCGM: %d calls beyond a limit", n))
 	}
-	for _, w := range []int{simulated.Errors, wordVersions, wordLimits} {
-		errs = append(errs, e.lib.Control.Write(w, 0))
-	}
+	e.write(simulated.Errors, 0)
+	e.write(wordVersions, 0)
+	e.write(wordLimits, 0)
 	return errors.Join(errs...)
 }
 
-// change applies f and makes the library read it.
-func (e *Engine) change(f func() error) {
-	e.mu.Lock()
-	err := f()
-	e.mu.Unlock()
-	if err == nil {
-		err = e.write()
-	}
+func (e *Engine) word(w int) uint64 {
+	v, err := e.lib.Control.Read(w)
 	if err != nil {
+		e.fail(err)
+	}
+	return v
+}
+
+func (e *Engine) write(w int, v uint64) {
+	if err := e.lib.Control.Write(w, v); err != nil {
 		e.fail(err)
 	}
 }
 
-func (e *Engine) write() error {
+// Set sets a field of an entity. A setting for one entity overrides settings for All and Everything.
+func (e *Engine) Set(of Entity, field int, v Value) { e.set(true, v.text, "value", of, field) }
+
+// Unset undoes Set.
+func (e *Engine) Unset(of Entity, field int) { e.set(false, "", "value", of, field) }
+
+// Refuse makes watching a field answer a code, for the whole watch, and reading it from the driver, for the whole call.
+func (e *Engine) Refuse(of Entity, field, code int) { e.set(true, code, "refuse", of, field) }
+
+// Forget makes a field unknown to the engine: it refuses field groups with it.
+func (e *Engine) Forget(field int) { e.change(func() { e.forgotten = append(e.forgotten, field) }) }
+
+// Every stands for all functions, except those that release something (unwatch, destroy, disconnect).
+const Every = "*"
+
+// Return makes a function answer a code of DCGM; 0 removes the fault.
+func (e *Engine) Return(function string, code int) { e.set(code != 0, code, "fault", function, "code") }
+
+// Hang makes calls of a function hang until release is called or the Engine is closed. release may be called twice.
+func (e *Engine) Hang(function string) (release func()) {
+	e.set(true, "", "fault", function, "hang")
+	return func() { e.set(false, "", "fault", function, "hang") }
+}
+
+// Hanging returns the number of hanging calls, in all processes.
+func (e *Engine) Hanging() int { return int(e.word(simulated.Hanging)) }
+
+// FailNth makes the nth call from now, counted from 1, answer a code, once. Calls that release something do not count.
+func (e *Engine) FailNth(n, code int) {
+	e.write(wordFailed, 0)
+	e.write(wordFailCode, uint64(-code))
+	e.write(wordFailAt, uint64(n))
+}
+
+// Failed returns the function that FailNth made fail, "" if none has yet.
+func (e *Engine) Failed() string {
+	if n := e.word(wordFailed); n > 0 {
+		return functions()[n-1].Name
+	}
+	return ""
+}
+
+// Restart loses all connections and everything that the engine keeps for them, like a restarted process. Embedded
+// engines exist only in name then: their calls fail, too.
+func (e *Engine) Restart() {
+	e.write(wordSince, uint64(time.Now().UnixMicro()))
+	if err := e.lib.Control.Next(wordEngine); err != nil {
+		e.fail(err)
+	}
+}
+
+// Stop is Restart without the start: connecting answers a code, for example -21, until Start.
+func (e *Engine) Stop(code int) {
+	e.set(true, code, "engine down")
+	e.Restart()
+}
+
+// Start ends Stop.
+func (e *Engine) Start() { e.set(true, 0, "engine down") }
+
+// RefuseEmbedded makes starting an embedded engine answer a code; 0 removes the fault.
+func (e *Engine) RefuseEmbedded(code int) { e.set(true, code, "engine embedding") }
+
+// RefuseListing makes listing the entities of a kind answer a code; 0 removes the fault.
+func (e *Engine) RefuseListing(k Kind, code int) { e.set(true, code, "engine unlisted", int(k)) }
+
+// RefuseProfiling makes all profiling calls answer a code (-33 without the module, -36 on GPUs without it); 0 removes
+// the fault.
+func (e *Engine) RefuseProfiling(code int) { e.set(true, code, "engine profiling") }
+
+// Reverse makes replies come in the opposite order.
+func (e *Engine) Reverse(on bool) { e.set(on, 1, "engine order") }
+
+// CountAll makes all lists report this number of entries; 0 removes the fault.
+func (e *Engine) CountAll(n uint32) { e.set(true, n, "engine counts") }
+
+// FirstValue sets how long after a watch the engine has the first value.
+func (e *Engine) FirstValue(d time.Duration) { e.set(true, d.Microseconds(), "engine first") }
+
+// Freeze freezes an entity's values, or with All or Everything those of many: the engine keeps answering with the last
+// ones. A GPU's instances and links freeze with it.
+func (e *Engine) Freeze(of Entity) { e.setFamily(true, time.Now().UnixMicro(), "freeze", of) }
+
+// Thaw ends Freeze.
+func (e *Engine) Thaw(of Entity) { e.setFamily(false, "", "freeze", of) }
+
+// Lose makes every value of a GPU, its instances and its links answer that the GPU is lost. The engine still knows the
+// GPU's identity.
+func (e *Engine) Lose(gpu int) { e.setFamily(true, "", "lost", GPU(gpu)) }
+
+// Restore brings back a GPU that was lost.
+func (e *Engine) Restore(gpu int) { e.setFamily(false, "", "lost", GPU(gpu)) }
+
+// setFamily sets a line for each part of an entity.
+func (e *Engine) setFamily(on bool, rest any, word string, of Entity) {
+	e.change(func() {
+		for _, x := range e.family(of) {
+			e.put(on, rest, word, x)
+		}
+	})
+}
+
+// XID gives a GPU an XID now.
+func (e *Engine) XID(gpu, code int) { e.XIDOf(GPU(gpu), code) }
+
+// XIDOf gives a GPU, a GPU instance or a compute instance an XID now.
+func (e *Engine) XIDOf(of Entity, code int) {
+	e.change(func() {
+		e.script = append(e.script, line{"xid", fmt.Sprint(of, " ", time.Now().UnixMicro(), " ", code)})
+	})
+}
+
+// Incident adds a finding of the engine's health checks. system is a bit of DCGM_HEALTH_WATCH_…, health 10 (warn) or 20
+// (fail), code a DCGM_FR_….
+func (e *Engine) Incident(of Entity, system uint32, health, code int, message string) {
+	e.change(func() {
+		e.script = append(e.script, line{"incident", fmt.Sprintf("%s %d %d %d %s", of, system, health, code, message)})
+	})
+}
+
+// Healthy removes all incidents.
+func (e *Engine) Healthy() { e.set(false, "", "incident") }
+
+// Counts are the resources that clients of all processes hold. A killed process leaves its share behind.
+type Counts struct {
+	Inits         int // processes that are initialised
+	Connections   int
+	Embedded      int
+	Groups        int
+	FieldGroups   int
+	Watches       int // pairs of group and field group
+	HealthWatches int // groups
+}
+
+// Counts returns the resources that clients hold now.
+func (e *Engine) Counts() Counts {
+	n := func(w int) int { return int(e.word(w)) }
+	return Counts{
+		Inits: n(wordInits), Connections: n(wordConnections), Embedded: n(wordEmbedded),
+		Groups: n(wordGroups), FieldGroups: n(wordFieldGroups), Watches: n(wordWatches), HealthWatches: n(wordHealthWatches),
+	}
+}
+
+// Calls returns how often all processes have called a function since ResetCalls.
+func (e *Engine) Calls(function string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lib.Write(e.text())
+	return int(e.allCalls()[function] - e.calls[function])
 }
 
-func (e *Engine) text() string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	for _, s := range e.settings {
-		line("engine %s", s)
-	}
-	for _, d := range field.All() {
-		if t, ok := fieldType(d); ok && !slices.Contains(e.unknown, int(d.ID)) {
-			line("field %d %s %g %g", d.ID, t, d.Min, d.Max)
+func (e *Engine) allCalls() map[string]uint64 {
+	out := map[string]uint64{}
+	for i, f := range functions() {
+		n, err := e.lib.Control.Calls(i)
+		if err != nil {
+			e.fail(err)
 		}
+		out[f.Name] = n
 	}
-	for _, x := range e.entities {
-		odd := ""
-		if slices.Contains(e.odd, x) {
-			odd = " unsupported"
-		}
-		line("entity %s%s", x, odd)
-	}
-	for _, l := range e.links {
-		line("%s", l.line())
-	}
-	for _, m := range e.instances {
-		line("%s", m.line())
-	}
-	for _, group := range [][]string{e.cpus, e.peers, e.metrics, e.base, e.config.Lines} {
-		for _, l := range group {
-			line("%s", l)
-		}
-	}
-	for _, s := range e.sets {
-		line("%s", s.line())
-	}
-	for _, r := range e.refused {
-		line("refuse %s %d %d", r.of, r.field, r.code)
-	}
-	for _, f := range e.freezes {
-		line("freeze %s %d", f.of, f.at.UnixMicro())
-	}
-	for _, x := range e.lost {
-		line("lost %s", x)
-	}
-	for _, group := range [][]string{e.xids, e.incidents} {
-		for _, l := range group {
-			line("%s", l)
-		}
-	}
-	for _, f := range e.faults {
-		line("fault %s %s", f.function, f.what)
-	}
-	return b.String()
+	return out
 }
 
-// fieldType returns DCGM's letter for the type of a field; false for fields that DCGM does not have.
-func fieldType(d *field.Descriptor) (string, bool) {
-	if d.ID <= 0 || d.ID >= field.FirstExporter {
-		return "", false
+// ResetCalls resets the counts of calls and the result of MostValues.
+func (e *Engine) ResetCalls() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls = e.allCalls()
+	e.write(wordMostValues, 0)
+}
+
+// MostValues returns the number of values in the largest reply.
+func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
+
+// Log returns the log file of an embedded engine ("" for none) and the severity; false if none was started.
+func (e *Engine) Log() (file string, severity int, ok bool) {
+	s := e.word(wordSeverity)
+	if s == 0 {
+		return "", 0, false
 	}
-	switch d.Kind {
-	case field.Int64:
-		return "i", true
-	case field.Double:
-		return "d", true
-	case field.String:
-		return "s", true
-	default:
-		return "b", true
-	}
+	return e.lib.Control.Text(), int(s - 1), true
 }

@@ -2,13 +2,10 @@ package dcgmtest
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	"warpgauge/collectors/internal/simulated"
@@ -66,14 +63,9 @@ func Headers() (map[string][]byte, error) {
 
 // build compiles a library of that version, "4.4.1", and returns its file.
 func build(version string, without []string) (string, error) {
-	parts := strings.SplitN(version, ".", 3)
-	if len(parts) < 2 {
-		return "", fmt.Errorf("version %q: want 4.6.0", version)
-	}
-	major, err1 := strconv.Atoi(parts[0])
-	minor, err2 := strconv.Atoi(parts[1])
-	if err := errors.Join(err1, err2); err != nil {
-		return "", fmt.Errorf("version %q: %w", version, err)
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return "", fmt.Errorf("version %q: want 4.6.0: %w", version, err)
 	}
 	symbols, err := simulation().Symbols(100*major+minor, without)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
-	"warpgauge/pkg/view"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,12 +70,6 @@ func newFaultyNode(t *testing.T, o fake.Options, csv string, args ...string) *ju
 		}
 	})
 	return &judgedNode{T: t, Pipeline: p, Extension: e, log: log, world: w}
-}
-
-// hidden returns the fields that are read in addition to the list.
-func (n *judgedNode) hidden(v *view.View) []string {
-	c := n.Core()
-	return (&exporter.Program{Extensions: []exporter.Extension{n.Extension}}).HiddenOf(c.Config, c.Lists.Status().InService.Fields, v, "fake")
 }
 
 // verdict is that on a GPU, or on a switch if a case is about one.
@@ -319,8 +312,7 @@ func TestHealthOff(t *testing.T) {
 			if got := len(n.Core().Verdicts.Load().Verdicts); off != (got == 0) {
 				t.Errorf("health off is %v: %d verdicts", off, got)
 			}
-			v := n.Engine.Board().Load()
-			if added := n.hidden(v); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
+			if added := n.Hidden("fake"); off != (len(added) == 0) || slices.Contains(added, "DCGM_FI_DEV_POWER_USAGE") {
 				t.Errorf("health off is %v: %q are read in addition", off, added)
 			}
 		}

@@ -94,7 +94,7 @@ func (s *Settings) check(*config.Config) error {
 	errs := []error{
 		err,
 		config.SocketPath(flagAMDSocket, &s.AMDSocket, true),
-		config.AtLeastN("expected-gpus", s.ExpectedGPUs, 0),
+		config.AtLeast("expected-gpus", s.ExpectedGPUs, 0),
 	}
 	if s.Mode == ModeOff && (s.AMDSocket != "" || s.NodeCondition || s.NodeEvents || s.NodeLabels) {
 		errs = append(errs, errors.New("--health is off: --health-amd-socket, --health-node-condition, --health-node-events and --health-node-labels need it"))

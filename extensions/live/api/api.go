@@ -151,10 +151,11 @@ func New(o Options) *API {
 		}
 		return w
 	}
-	a.streams = streams{api: a, feeds: map[string]*feed{}}
+	a.streams.api = a
+	a.streams.closing, a.streams.close = context.WithCancel(context.Background())
 	files := recordings{recorder: o.Recorder}
 	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
-	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return newNode(&a.o).fields(q) })
+	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.Fields(q.Values["device"], q.Values["field"]) })
 	a.answer("health", nil, func(*query) (any, error) { return a.Health(), nil })
 	a.answer("list", nil, func(*query) (any, error) { return a.o.list() })
 	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.o.Events.events(q, a.o.Now()) })
@@ -171,6 +172,11 @@ func New(o Options) *API {
 
 // Devices is the answer of /api/v1/devices.
 func (a *API) Devices() *apiv1.Devices { return newNode(&a.o).devicesAnswer() }
+
+// Fields is the answer of /api/v1/fields.
+func (a *API) Fields(devices, patterns []string) (*apiv1.Fields, error) {
+	return newNode(&a.o).fields(&query{url.Values{"device": devices, "field": patterns}})
+}
 
 // Health is the answer of /api/v1/health.
 func (a *API) Health() *apiv1.Health { return a.o.health() }

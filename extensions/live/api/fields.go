@@ -13,7 +13,6 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/view"
 )
 
 // maxFields bounds the series of an answer: 16 GPUs with 36 links each and a list of 100
@@ -198,33 +197,6 @@ func (x *forms) append(to []apiv1.Field, n *node, d *exporter.ReportDevice, f *e
 		to = append(to, form)
 	}
 	return to
-}
-
-// sheet describes the columns of a source for a stream.
-type sheet struct {
-	fields   []*field.Field       // that are asked for
-	byDevice []map[field.ID][]int // columns of each device by their reading
-}
-
-func newSheet(s *view.Source, c *chosen) *sheet {
-	out := &sheet{byDevice: make([]map[field.ID][]int, len(s.Devices))}
-	wanted := map[field.ID]bool{}
-	for i := range s.Fields.Fields {
-		f := &s.Fields.Fields[i]
-		if _, computed := field.Input(f.Desc); !computed && f.Type != field.Label && c.field(f.Name) {
-			wanted[f.Desc.ID] = true
-			out.fields = append(out.fields, f)
-		}
-	}
-	for i := range out.byDevice {
-		out.byDevice[i] = map[field.ID][]int{}
-	}
-	for i := range s.Columns {
-		if col := &s.Columns[i]; wanted[col.Field] && col.Buffer == 0 && col.Device >= 0 && col.Device < len(s.Devices) {
-			out.byDevice[col.Device][col.Field] = append(out.byDevice[col.Device][col.Field], i)
-		}
-	}
-	return out
 }
 
 // number is a value of an answer; nil if it is none that JSON has.

@@ -5,12 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,39 +21,25 @@ import (
 // Bounds of streams.
 const (
 	maxStreams      = 128
-	maxFeeds        = 32 // streams that ask for different things
 	maxColumns      = 20_000
-	maxPart         = 1 << 20 // bytes of rows after which another part begins
-	maxUnsent       = 4 << 20 // bytes that wait for one client
-	unsentParts     = 64      // parts that do
+	maxPart         = 100_000 // values of rows after which another part begins
 	minInterval     = 100 * time.Millisecond
 	maxInterval     = 10 * time.Second // which a ring of 10 ms ticks holds
 	defaultInterval = time.Second
-	lastTimeout     = time.Second     // for saying why a stream ends
 	heartbeat       = 5 * time.Second // a comment is sent if there was nothing else for so long
 	devicesInterval = time.Second
 )
 
-// streams are the clients of /api/v1/stream. Those that ask for the same share a feed: what
-// they get is read and encoded once. Without clients nothing runs.
+// streams counts the clients of /api/v1/stream. Each handler reads the rings itself, so a slow client delays
+// nobody: rows that it does not fetch are overwritten.
 type streams struct {
-	api *API
-
-	mu     sync.Mutex
-	feeds  map[string]*feed // by query
-	open   int
-	closed bool
+	api     *API
+	open    atomic.Int64
+	closing context.Context // ends with the server
+	close   context.CancelFunc
 }
 
-// client is one client of a feed. Its handler sends the parts.
-type client struct {
-	parts  chan []byte
-	unsent atomic.Int64  // bytes in parts
-	over   chan struct{} // closed when it is to end
-	why    string        // set before that
-}
-
-// serve sends events until the client leaves, is too slow, or the server stops.
+// serve sends events until the client leaves, does not read for sendTimeout, or the server stops.
 func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error {
 	interval, err := intervalOf(q)
 	if err != nil {
@@ -66,38 +49,77 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 		w.Header().Set("Content-Type", "text/event-stream")
 		return nil
 	}
-	c, leave, err := s.join(r.Context(), q, interval)
+	defer s.open.Add(-1)
+	switch {
+	case s.open.Add(1) > maxStreams:
+		return busy(fmt.Sprintf("there are %d streams already: close one, or ask for /api/v1/samples from time to time", maxStreams))
+	case s.closing.Err() != nil:
+		return busy("the exporter is shutting down")
+	}
+	end, err := s.api.begin(r.Context())
 	if err != nil {
 		return err
 	}
-	defer leave()
-
+	f, part, err := newFeed(s.api, q)
+	end()
+	if err != nil {
+		return err
+	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Time{}) // else the request ends with the server's read timeout; a recorder has none
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold rows back
+	send := func(part []byte) bool {
+		_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // as above
+		_, err := w.Write(part)
+		if err == nil {
+			err = rc.Flush()
+		}
+		_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2 it would end the stream while there is nothing to send
+		return err == nil                    // else the client has gone or is too slow
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	sent, more := time.Now(), false
 	for {
-		select {
-		case <-r.Context().Done():
-			return nil
-		case <-c.over:
-			_ = rc.SetWriteDeadline(time.Now().Add(lastTimeout)) // as above
-			p := busy(c.why)
-			complete(p)
-			_, _ = w.Write(appendEvent(nil, "problem", p)) // an error says that it is too slow for this, too
-			return nil
-		case part := <-c.parts:
-			c.unsent.Add(-int64(len(part)))
-			_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // as above
-			if _, err := w.Write(part); err != nil {
-				return nil // the client has gone or is too slow
-			}
-			if err := rc.Flush(); err != nil {
+		switch {
+		case len(part) > 0:
+			if !send(part) {
 				return nil
 			}
-			_ = rc.SetWriteDeadline(time.Time{}) // with HTTP/2 it would end the stream while there is nothing to send
+			sent = time.Now()
+		case time.Since(sent) >= heartbeat:
+			part = []byte(":\n\n")
+			continue
+		}
+		if !more {
+			select {
+			case <-r.Context().Done():
+				return nil
+			case <-s.closing.Done():
+				send(problemEvent("the exporter is shutting down"))
+				return nil
+			case <-tick.C:
+			}
+		}
+		select {
+		case s.api.building <- struct{}{}: // the same turn as for answers
+		case <-r.Context().Done():
+			return nil
+		}
+		part, more, err = f.next()
+		<-s.api.building
+		if err != nil {
+			send(problemEvent(err.Error()))
+			return nil
 		}
 	}
+}
+
+func problemEvent(why string) []byte {
+	p := busy(why)
+	complete(p)
+	return appendEvent(nil, "problem", p)
 }
 
 func intervalOf(q *query) (time.Duration, error) {
@@ -112,96 +134,24 @@ func intervalOf(q *query) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// join adds a client. leave has to be called when it has gone.
-func (s *streams) join(ctx context.Context, q *query, interval time.Duration) (c *client, leave func(), err error) {
-	end, err := s.api.begin(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer end()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := feedKey(q, interval)
-	f := s.feeds[key]
-	switch {
-	case s.closed:
-		return nil, nil, busy("the exporter is shutting down")
-	case s.open == maxStreams:
-		return nil, nil, busy(fmt.Sprintf("there are %d streams already: close one, or ask for /api/v1/samples from time to time", maxStreams))
-	case f != nil && f.isOver():
-		return nil, nil, busy("the stream of this query is ending: ask again in a second")
-	case f == nil && len(s.feeds) == maxFeeds:
-		return nil, nil, busy(fmt.Sprintf("there are streams of %d different queries already: close one, or ask for the same devices, fields and interval as another", maxFeeds))
-	case f == nil:
-		if f, err = s.newFeed(q, interval); err != nil {
-			return nil, nil, err
-		}
-		s.feeds[key] = f
-	}
-	s.open++
-	c = f.add()
-	return c, func() { s.leave(key, f, c) }, nil
-}
-
-// feedKey is the same for queries that ask for the same.
-func feedKey(q *query, interval time.Duration) string {
-	sorted := func(name string) []string { return slices.Compact(slices.Sorted(slices.Values(q.Values[name]))) }
-	return fmt.Sprintf("%d %q %q", interval, sorted("device"), sorted("field"))
-}
-
-func (s *streams) leave(key string, f *feed, c *client) {
-	s.mu.Lock()
-	s.open--
-	last := f.remove(c)
-	if last {
-		delete(s.feeds, key)
-	}
-	s.mu.Unlock()
-	if last {
-		f.cancel()
-		<-f.done
-	}
-}
-
-// close ends all streams and lets none begin.
-func (s *streams) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for _, f := range s.feeds {
-		f.end("the exporter is shutting down")
-	}
-}
-
-// feed makes what its clients get.
+// feed makes what one client gets.
 type feed struct {
-	api      *API
+	o        *Options
 	chosen   *chosen
-	interval time.Duration
-	cancel   context.CancelFunc
-	done     chan struct{} // closed when run has returned
-
-	mu      sync.Mutex
-	over    bool
-	clients map[*client]bool // false: it is to end
-	columns []byte           // the last event "columns", with which each client begins
-
-	// Of run, and of newFeed before it.
 	view     *view.View
 	cursor   rows.Cursor // of its own: a stream reads as fast as it is sent, and the ring is its buffer
-	shown    []apiv1.StreamColumn
-	taps     []*streamTap      // by index of the source; nil: nothing of it is shown
-	devices  map[string][]byte // by id: what was sent last
-	compared time.Time         // when devices were compared
+	columns  []byte      // the last event "columns"
+	taps     []*streamTap
+	sent     map[string][]byte // by event and device: what was sent last
+	compared time.Time         // when devices and verdicts were
 	verdicts *verdict.Snapshot // compared last
 	event    uint64            // number of the last event
-	sent     time.Time         // the last part
 	row      rows.Row
 }
 
 // streamTap leads from the cells of one source to columns of the stream.
 type streamTap struct {
-	first int // in shown
+	first int // column of the stream
 	cells []streamCell
 }
 
@@ -210,145 +160,37 @@ type streamCell struct {
 	scale        field.Scale
 }
 
-func (s *streams) newFeed(q *query, interval time.Duration) (*feed, error) {
-	n := newNode(&s.api.o)
+// newFeed returns a feed and its first part.
+func newFeed(a *API, q *query) (f *feed, part []byte, err error) {
+	n := newNode(&a.o)
 	c, err := n.choose(q)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	f := &feed{
-		api: s.api, chosen: c, interval: interval, cancel: cancel, done: make(chan struct{}), clients: map[*client]bool{},
-		devices: map[string][]byte{}, event: s.api.o.Events.Last(), sent: time.Now(),
-		verdicts: s.api.o.Health(),
-	}
-	if err := f.bind(n); err != nil {
-		cancel()
-		return nil, err
-	}
+	f = &feed{o: &a.o, chosen: c, sent: map[string][]byte{}, event: a.o.Events.Last()}
+	part, err = f.bind(nil, n)
 	f.cursor.Skip()
-	f.compare(nil, n)
-	go f.run(ctx)
-	return f, nil
-}
-
-func (f *feed) add() *client {
-	c := &client{parts: make(chan []byte, unsentParts), over: make(chan struct{})}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.clients[c] = true
-	c.parts <- f.columns
-	c.unsent.Add(int64(len(f.columns)))
-	return c
-}
-
-// remove reports whether it was the last one.
-func (f *feed) remove(c *client) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.clients, c)
-	return len(f.clients) == 0
-}
-
-// end ends all clients and lets none join.
-func (f *feed) end(why string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.over = true
-	for c := range f.clients {
-		f.endLocked(c, why)
-	}
-}
-
-func (f *feed) endLocked(c *client, why string) {
-	if f.clients[c] {
-		f.clients[c], c.why = false, why
-		close(c.over)
-	}
-}
-
-func (f *feed) isOver() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.over
-}
-
-// send gives a part to each client. One that has too much before it is ended.
-func (f *feed) send(part []byte) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for c, open := range f.clients {
-		if !open {
-			continue
-		}
-		if c.unsent.Add(int64(len(part))) <= maxUnsent {
-			select {
-			case c.parts <- part:
-				continue
-			default:
-			}
-		}
-		f.endLocked(c, "the client does not read as fast as rows come: ask for fewer devices or fields")
-	}
-}
-
-// run makes a part in each interval until ctx ends.
-func (f *feed) run(ctx context.Context) {
-	defer close(f.done)
-	tick := time.NewTicker(f.interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		for more := true; more; {
-			select {
-			case f.api.building <- struct{}{}: // the same turn as for answers
-			case <-ctx.Done():
-				return
-			}
-			var part []byte
-			var err error
-			part, more, err = f.next()
-			<-f.api.building
-			switch {
-			case err != nil:
-				f.end(err.Error())
-				return
-			case len(part) > 0:
-				f.sent = time.Now()
-				f.send(part)
-			case time.Since(f.sent) >= heartbeat:
-				f.sent = time.Now()
-				f.send([]byte(":\n\n"))
-			}
-		}
-	}
+	f.compare(nil, n) // streams send changes only
+	return f, part, err
 }
 
 // next returns the events since the last call; more says that there are more rows than fit
 // into a part.
 func (f *feed) next() (part []byte, more bool, err error) {
-	now := f.api.o.Now()
+	now := f.o.Now()
 	due := now.Sub(f.compared) >= devicesInterval || now.Before(f.compared)
-	if v := f.api.o.View(); v != f.view || due {
-		n := newNode(&f.api.o)
+	if v := f.o.View(); v != f.view || due {
+		n := newNode(f.o)
 		if n.view != f.view {
 			part, _ = f.rows(part) // the last ones of sources that leave
-			before := f.shown
-			if err := f.bind(n); err != nil {
+			if part, err = f.bind(part, n); err != nil {
 				return nil, false, err
-			}
-			if !slices.EqualFunc(before, f.shown, sameColumn) {
-				part = append(part, f.columns...)
 			}
 		}
 		part = f.compare(part, n)
 	}
-	part, more = f.rows(f.changedVerdicts(part))
-	for _, e := range f.api.o.Events.after(f.event) {
+	part, more = f.rows(part)
+	for _, e := range f.o.Events.after(f.event) {
 		f.event = e.number
 		if e.Device == "" || f.chosen.device(e.Device) {
 			part = appendEvent(part, "event", e.Event)
@@ -357,139 +199,107 @@ func (f *feed) next() (part []byte, more bool, err error) {
 	return part, more, nil
 }
 
-func sameColumn(a, b apiv1.StreamColumn) bool {
-	return a.Device == b.Device && a.Field == b.Field && a.Unit == b.Unit && fmt.Sprint(a.Labels) == fmt.Sprint(b.Labels)
-}
-
-// bind replaces the taps by those of a View. A ring that stays is read on from where it was.
-func (f *feed) bind(n *node) error {
-	f.view, f.taps, f.shown = n.view, nil, []apiv1.StreamColumn{}
+// bind replaces the taps by those of a View, and appends the columns if they are others. A ring that stays is read on
+// from where it was.
+func (f *feed) bind(to []byte, n *node) ([]byte, error) {
+	shown := []apiv1.StreamColumn{}
+	f.view, f.taps = n.view, nil
 	for _, s := range f.cursor.Bind(n.view, n.now) {
-		t := &streamTap{first: len(f.shown)}
-		if !f.tap(t, n, &s) {
-			return badQuery("more than %d series: ask for some with device= and field=", maxColumns)
+		t := &streamTap{first: len(shown)}
+		if shown = f.tap(t, shown, n, &s); len(shown) > maxColumns {
+			return nil, badQuery("more than %d series: ask for some with device= and field=", maxColumns)
 		}
 		f.taps = append(f.taps, t)
 	}
-	columns := appendEvent(nil, "columns", apiv1.StreamColumns{Columns: f.shown})
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	columns := appendEvent(nil, "columns", apiv1.StreamColumns{Columns: shown})
+	if !bytes.Equal(columns, f.columns) {
+		to = append(to, columns...)
+	}
 	f.columns = columns
-	return nil
+	return to, nil
 }
 
-// tap adds the columns of a source. It reports false if there are too many.
-func (f *feed) tap(t *streamTap, n *node, source *rows.Source) bool {
-	var columns *sheet // of the source
-	for device, supplied := range source.Supplies {
-		id := source.Devices[device].ID
-		if at, known := n.byID[id]; !supplied || !known || n.devices[at].source == nil || !f.chosen.device(id) {
+// tap appends the columns of a source: by device, in the order of the list.
+func (f *feed) tap(t *streamTap, shown []apiv1.StreamColumn, n *node, s *rows.Source) []apiv1.StreamColumn {
+	byDevice := make([][]int, len(s.Devices))
+	for i := range s.Columns {
+		if c := &s.Columns[i]; c.Buffer == 0 {
+			byDevice[c.Device] = append(byDevice[c.Device], i)
+		}
+	}
+	for device, columns := range byDevice {
+		id := s.Devices[device].ID
+		if at, known := n.byID[id]; !s.Supplies[device] || !known || n.devices[at].source == nil || !f.chosen.device(id) {
 			continue
 		}
-		if columns == nil {
-			columns = newSheet(source.Source, f.chosen)
-		}
-		for _, x := range columns.fields {
-			for _, at := range columns.byDevice[device][x.Desc.ID] {
-				if len(f.shown) == maxColumns {
-					return false
+		for i := range s.Fields.Fields {
+			x := &s.Fields.Fields[i]
+			if _, computed := field.Input(x.Desc); computed || x.Type == field.Label || !f.chosen.field(x.Name) {
+				continue
+			}
+			for _, at := range columns {
+				if s.Columns[at].Field == x.Desc.ID {
+					shown = append(shown, apiv1.StreamColumn{Device: id, Field: x.Name, Unit: unitOf(x), Labels: pairs(s.Columns[at].Labels)})
+					t.cells = append(t.cells, streamCell{at, device, field.NewScale(x.Scale)})
 				}
-				f.shown = append(f.shown, apiv1.StreamColumn{Device: id, Field: x.Name, Unit: unitOf(x), Labels: pairs(source.Columns[at].Labels)})
-				t.cells = append(t.cells, streamCell{at, device, field.NewScale(x.Scale)})
 			}
 		}
 	}
-	return true
+	return shown
 }
 
 // rows appends an event with the rows that are new; more says that some did not fit.
 func (f *feed) rows(to []byte) (out []byte, more bool) {
-	const head, tail = "event: rows\ndata: {\"rows\":[", "]}\n\n"
-	begin := len(to)
-	to = append(to, head...)
-	for len(to) < begin+maxPart && f.cursor.Next(&f.row) {
+	var found apiv1.StreamRows
+	values := 0
+	for values < maxPart && f.cursor.Next(&f.row) {
 		t := f.taps[f.row.Source]
 		if len(t.cells) == 0 || !f.row.Devices[t.cells[0].device].New {
 			continue // nothing is shown, or another source had it
 		}
-		if len(to) > begin+len(head) {
-			to = append(to, ',')
+		r := apiv1.StreamRow{Time: f.row.Time / int64(time.Millisecond), First: t.first, Values: make([]*float64, len(t.cells))}
+		for i := range t.cells {
+			if c := &t.cells[i]; f.row.Devices[c.device].Sampled { // else the cell is old
+				r.Values[i] = number(c.scale.Of(f.row.Cells[c.cell]))
+			}
 		}
-		to = t.append(to, &f.row)
+		found.Rows, values = append(found.Rows, r), values+len(r.Values)
 	}
-	if len(to) == begin+len(head) {
-		return to[:begin], false
+	if len(found.Rows) == 0 {
+		return to, false
 	}
-	more = len(to) >= begin+maxPart
-	return append(to, tail...), more
+	return appendEvent(to, "rows", found), values >= maxPart
 }
 
-// append appends a StreamRow. The cells of a device that was not sampled in the row are old.
-func (t *streamTap) append(to []byte, row *rows.Row) []byte {
-	to = append(to, `{"t":`...)
-	to = strconv.AppendInt(to, row.Time/int64(time.Millisecond), 10)
-	to = append(to, `,"first":`...)
-	to = strconv.AppendInt(to, int64(t.first), 10)
-	to = append(to, `,"v":[`...)
-	for i := range t.cells {
-		c := &t.cells[i]
-		if i > 0 {
-			to = append(to, ',')
-		}
-		v := c.scale.Of(row.Cells[c.cell])
-		if !row.Devices[c.device].Sampled || math.IsNaN(v) || math.IsInf(v, 0) {
-			to = append(to, "null"...)
-			continue
-		}
-		to = strconv.AppendFloat(to, v, 'g', -1, 64)
-	}
-	return append(to, "]}"...)
-}
-
-// compare appends an event for each device that has changed, times apart.
+// compare appends an event for each device that has changed, times apart, and for each changed verdict.
 func (f *feed) compare(to []byte, n *node) []byte {
-	f.api.o.Viewed()
-	first := f.compared.IsZero()
+	f.o.Viewed()
 	f.compared = n.now
-	if len(f.devices) > 2*len(n.devices) {
-		clear(f.devices)
+	if len(f.sent) > 4*len(n.devices) { // of devices that left, too
+		clear(f.sent)
+	}
+	add := func(event, id string, compared, data any) {
+		if text := encode(compared); !bytes.Equal(text, f.sent[event+id]) {
+			f.sent[event+id] = text
+			to = appendEvent(to, event, data)
+		}
 	}
 	for i := range n.devices {
-		d := &n.devices[i]
-		if !f.chosen.device(d.Device.ID) {
-			continue
-		}
-		now := n.device(d)
-		sampled := now.LastSample
-		now.LastSample = nil
-		text := encode(now)
-		if bytes.Equal(text, f.devices[now.ID]) {
-			continue
-		}
-		f.devices[now.ID] = text
-		if !first {
-			now.LastSample = sampled
-			to = appendEvent(to, "devices", now)
+		if f.chosen.device(n.devices[i].Device.ID) {
+			now := n.device(&n.devices[i])
+			compared := now
+			compared.LastSample = nil
+			add("devices", now.ID, compared, now)
 		}
 	}
-	return to
-}
-
-// changedVerdicts appends an event for each chosen device whose verdict is not the one in the last snapshot.
-func (f *feed) changedVerdicts(to []byte) []byte {
-	before, now := f.verdicts, f.api.o.Health()
-	if now.Version == before.Version {
+	verdicts := f.o.Health()
+	if f.verdicts != nil && verdicts.Version == f.verdicts.Version {
 		return to
 	}
-	f.verdicts = now
-	sent := make(map[string][]byte, len(before.Verdicts))
-	for i := range before.Verdicts {
-		sent[before.Verdicts[i].Device.ID] = encode(deviceHealth(&before.Verdicts[i]))
-	}
-	for i := range now.Verdicts {
-		v := deviceHealth(&now.Verdicts[i])
-		if f.chosen.device(v.ID) && !bytes.Equal(encode(v), sent[v.ID]) {
-			to = appendEvent(to, "health", v)
+	f.verdicts = verdicts
+	for i := range verdicts.Verdicts {
+		if v := deviceHealth(&verdicts.Verdicts[i]); f.chosen.device(v.ID) {
+			add("health", v.ID, v, v)
 		}
 	}
 	return to

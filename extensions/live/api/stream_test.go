@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -36,11 +37,12 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// reader is a client of a feed, without HTTP.
+// reader reads a feed at an interval, without HTTP.
 type reader struct {
-	t     *testing.T
-	c     *client
-	leave func()
+	t        *testing.T
+	f        *feed
+	part     []byte // the next one
+	interval time.Duration
 }
 
 func join(t *testing.T, a *API, text string, interval time.Duration) *reader {
@@ -49,22 +51,26 @@ func join(t *testing.T, a *API, text string, interval time.Duration) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, leave, err := a.streams.join(t.Context(), &query{values}, interval)
+	f, part, err := newFeed(a, &query{values})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reader{t, c, leave}
+	return &reader{t, f, part, interval}
 }
 
-// next returns the events of the next part, checked against openapi.json; none after a heartbeat.
+// next returns the events of the next part, checked against openapi.json.
 func (r *reader) next() (events []string) {
 	r.t.Helper()
-	part := <-r.c.parts
-	r.c.unsent.Add(-int64(len(part)))
-	for text := range strings.SplitSeq(strings.TrimSuffix(string(part), "\n\n"), "\n\n") {
-		if text == ":" {
-			continue
+	for len(r.part) == 0 {
+		time.Sleep(r.interval)
+		var err error
+		if r.part, _, err = r.f.next(); err != nil {
+			r.t.Fatal(err)
 		}
+	}
+	part := r.part
+	r.part = nil
+	for text := range strings.SplitSeq(strings.TrimSuffix(string(part), "\n\n"), "\n\n") {
 		name, data, ok := strings.Cut(strings.TrimPrefix(text, "event: "), "\ndata: ")
 		if !ok || strings.Contains(data, "\n") {
 			r.t.Fatalf("no event: %q", text)
@@ -119,7 +125,7 @@ func TestStream(t *testing.T) {
 		w.gpus[0].row[0] = math.NaN()
 		w.sample()
 		second := time.Now().UnixMilli()
-		r.want(fmt.Sprintf(`rows {"rows":[{"t":%d,"first":0,"v":[60,1.98e+09]},{"t":%d,"first":0,"v":[null,1.98e+09]}]}`, first, second))
+		r.want(fmt.Sprintf(`rows {"rows":[{"t":%d,"first":0,"v":[60,1980000000]},{"t":%d,"first":0,"v":[null,1980000000]}]}`, first, second))
 
 		// A row in which the device was not read, and one whose value JSON cannot have.
 		w.gpus[0].row[0] = 61
@@ -128,7 +134,7 @@ func TestStream(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		w.sample()
 		got := strings.Join(r.next(), "\n")
-		if strings.Count(got, `"v":[null,null]`) != 1 || strings.Count(got, `"v":[null,1.98e+09]`) != 1 {
+		if strings.Count(got, `"v":[null,null]`) != 1 || strings.Count(got, `"v":[null,1980000000]`) != 1 {
 			t.Errorf("got %s", got)
 		}
 
@@ -146,15 +152,9 @@ func TestStream(t *testing.T) {
 		if got := r.next(); len(got) != 2 || !strings.HasPrefix(got[0], "devices {") || !strings.Contains(got[0], `"state":"stalled"`) || !strings.HasPrefix(got[1], "event {") {
 			t.Errorf("got events %q", got)
 		}
-		r.leave()
-		if len(a.streams.feeds) != 0 || a.streams.open != 0 {
-			t.Errorf("%d feeds and %d streams are left", len(a.streams.feeds), a.streams.open)
-		}
 	})
 }
 
-// TestStreamFollowsTheSessions: with the same columns nothing is sent again, with others they are,
-// and rows that another source had are left out.
 // TestStreamOfHealth: a changed verdict is sent once, whole, and only on a chosen device.
 func TestStreamOfHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,6 @@ func TestStreamOfHealth(t *testing.T) {
 		store(1, verdict.OK)
 		w.options.Health = board.Load
 		r := join(t, New(w.options), "device="+w.gpus[0].Devices[0].ID+"&field=DCGM_FI_DEV_GPU_TEMP", time.Second)
-		defer r.leave()
 		r.want("columns")
 		verdicts[0].Reason, verdicts[0].Action = "xid_79", verdict.ActionReboot
 		verdicts[0].Conditions = []verdict.Condition{{Reason: "xid_79", State: verdict.Failed, Action: verdict.ActionReboot, Evidence: []verdict.Evidence{{Source: "nvml", Text: "XID 79"}}}}
@@ -189,13 +188,14 @@ func TestStreamOfHealth(t *testing.T) {
 	})
 }
 
+// TestStreamFollowsTheSessions: with the same columns nothing is sent again, with others they are,
+// and rows that another source had are left out.
 func TestStreamFollowsTheSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, 0)
 		w.live()
 		a := New(w.options)
 		r := join(t, a, "field=DCGM_FI_DEV_GPU_TEMP", 100*time.Millisecond)
-		defer r.leave()
 		r.want("columns ")
 		w.sample()
 		sampled := time.Now()
@@ -227,83 +227,32 @@ func TestStreamFollowsTheSessions(t *testing.T) {
 func TestAStreamWithoutRowsIsAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := New(newWorld(t, 1, 0).options)
-		r := join(t, a, "", time.Second)
-		defer r.leave()
-		r.want("columns ")
-		begin := time.Now()
-		r.want() // a comment
-		if took := time.Since(begin); took < heartbeat || took > heartbeat+time.Second {
-			t.Errorf("the heartbeat came after %v", took)
-		}
-	})
-}
-
-// TestASlowClientIsEnded, and another one of the same feed is not.
-func TestASlowClientIsEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		w.live()
-		a := New(w.options)
-		slow, quick := join(t, a, "", minInterval), join(t, a, "", minInterval)
-		quick.want("columns ")
-		if len(a.streams.feeds) != 1 {
-			t.Errorf("two clients that ask for the same have %d feeds", len(a.streams.feeds))
-		}
-		for range unsentParts + 1 {
-			time.Sleep(minInterval / 2)
-			w.sample()
-			time.Sleep(minInterval / 2)
-			if got := quick.next(); len(got) != 1 || !strings.HasPrefix(got[0], "rows ") {
-				t.Fatalf("got %q", got)
-			}
-		}
-		synctest.Wait()
-		select {
-		case <-slow.c.over:
-		default:
-			t.Error("the slow client is not ended")
-		}
-		if !strings.Contains(slow.c.why, "read") {
-			t.Errorf("it is told %q", slow.c.why)
-		}
-		select {
-		case <-quick.c.over:
-			t.Error("the quick client is ended, too")
-		default:
-		}
-		slow.leave()
-		quick.leave()
-	})
-}
-
-func TestBoundsOfStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, 0)
-		a := New(w.options)
-		var all []*reader
-		for i := range maxFeeds {
-			all = append(all, join(t, a, fmt.Sprintf("field=a%d", i), time.Second))
-		}
-		_, _, err := a.streams.join(t.Context(), &query{url.Values{}}, time.Second)
-		if err == nil || !strings.Contains(err.Error(), "different queries") {
-			t.Errorf("query %d: %v", maxFeeds+1, err)
-		}
-		for len(all) < maxStreams {
-			all = append(all, join(t, a, "field=a0", time.Second))
-		}
-		got := get(t, a, Prefix+"stream?field=a0")
-		if got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
-			t.Errorf("stream %d is answered %d", maxStreams+1, got.Code)
-		}
+		got := httptest.NewRecorder()
+		go a.ServeHTTP(got, httptest.NewRequest(http.MethodGet, Prefix+"stream", nil))
+		time.Sleep(2*heartbeat + time.Second)
 		a.Close()
-		for _, r := range all {
-			<-r.c.over
-			r.leave()
+		synctest.Wait()
+		if text := got.Body.String(); strings.Count(text, "\n\n:\n\n") != 1 || strings.Count(text, ":\n\n:\n\n") != 1 || !strings.Contains(text, "event: problem\ndata: ") {
+			t.Errorf("want columns, two comments and a problem, got %s", text)
+		}
+		if a.streams.open.Load() != 0 {
+			t.Error("the stream is counted as open after Close")
 		}
 		if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable {
 			t.Errorf("after Close a stream is answered %d", got.Code)
 		}
 	})
+}
+
+func TestTooManyStreams(t *testing.T) {
+	a := New(newWorld(t, 1, 0).options)
+	a.streams.open.Add(maxStreams)
+	if got := get(t, a, Prefix+"stream"); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+		t.Errorf("stream %d is answered %d", maxStreams+1, got.Code)
+	}
+	if open := a.streams.open.Load(); open != maxStreams {
+		t.Errorf("%d streams are counted after a refusal, want %d", open, maxStreams)
+	}
 }
 
 // TestStreamsOverHTTP has streams that last longer than the server's time limits, clients that
@@ -366,32 +315,44 @@ func streamsOverHTTP(t *testing.T, two bool) {
 		clients.Go(func() {
 			c := &http.Client{Transport: &http.Transport{TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}}
 			defer c.CloseIdleConnections()
-			q := streamQuery{Interval: minInterval, Patterns: [][]string{nil, {"DCGM_FI_DEV_GPU_*"}, {"*POWER*"}}[i%3]}
+			address := h.URL + Prefix + "stream?interval=0.1" + []string{"", "&field=DCGM_FI_DEV_GPU_*", "&field=*POWER*"}[i%3]
 			rows, columns := 0, 0
-			take := func(event any) error {
-				switch e := event.(type) {
-				case *apiv1.StreamColumns:
-					columns = len(e.Columns)
-				case *apiv1.StreamRows:
-					for _, r := range e.Rows {
-						if r.First < 0 || r.First+len(r.Values) > columns {
-							t.Errorf("values %d to %d of %d columns", r.First, r.First+len(r.Values), columns)
+			read := func() error {
+				resp, err := c.Get(address) //nolint:noctx // it ends with the server
+				if err != nil {
+					return err
+				}
+				defer func() { _ = resp.Body.Close() }() // it was only read
+				lines, event := bufio.NewScanner(resp.Body), ""
+				for lines.Buffer(nil, 16<<20); lines.Scan() && rows < 6+i%3; { // at intervals of 100 ms, well past the limits
+					name, data, _ := strings.Cut(lines.Text(), ": ")
+					switch {
+					case name == "event":
+						event = data
+					case name == "data" && event == "columns":
+						var e apiv1.StreamColumns
+						err = errors.Join(err, json.Unmarshal([]byte(data), &e))
+						columns = len(e.Columns)
+					case name == "data" && event == "rows":
+						var e apiv1.StreamRows
+						err = errors.Join(err, json.Unmarshal([]byte(data), &e))
+						for _, r := range e.Rows {
+							if r.First < 0 || r.First+len(r.Values) > columns {
+								t.Errorf("values %d to %d of %d columns", r.First, r.First+len(r.Values), columns)
+							}
 						}
+						rows++
 					}
-					rows++
 				}
-				if rows == 6+i%3 { // at intervals of 100 ms, well past the limits
-					return errEnough
-				}
-				return nil
+				return errors.Join(err, lines.Err())
 			}
-			err := stream(ctx, c, h.URL, q, take)
+			err := read()
 			var unanswered *url.Error
 			for errors.As(err, &unanswered) && columns == 0 { // a busy machine takes longer to connect than the server waits
-				err = stream(ctx, c, h.URL, q, take)
+				err = read()
 			}
-			if !errors.Is(err, errEnough) {
-				t.Errorf("client %d: %v", i, err)
+			if err != nil || rows < 6 {
+				t.Errorf("client %d: %d events of rows: %v", i, rows, err)
 			}
 		})
 	}
@@ -404,27 +365,21 @@ func streamsOverHTTP(t *testing.T, two bool) {
 	})
 	clients.Wait()
 	eventually.True(t, "only those that never read are left", func() bool {
-		a.streams.mu.Lock()
-		defer a.streams.mu.Unlock()
-		return a.streams.open == dead
+		return a.streams.open.Load() == dead
 	})
 	a.Close()
 	eventually.True(t, "none is left", func() bool {
-		a.streams.mu.Lock()
-		defer a.streams.mu.Unlock()
-		return a.streams.open == 0 && len(a.streams.feeds) == 0
+		return a.streams.open.Load() == 0
 	})
 	cancel()
 	background.Wait()
 }
 
-var errEnough = errors.New("enough")
-
 type noPages struct{}
 
 func (noPages) Page(exposition.Format, bool) []byte { return []byte("x 1\n") }
 
-// BenchmarkFeed is what one feed costs for 100 ms, however many clients it has: 16 GPUs ×
+// BenchmarkFeed is what one stream costs for 100 ms: 16 GPUs ×
 // 10 series in ticks of 10 ms.
 func BenchmarkFeed(b *testing.B) {
 	w := newWorld(b, 16, 0)
@@ -434,11 +389,10 @@ func BenchmarkFeed(b *testing.B) {
 		f.Ring = ring.Make(64, 1, len(f.Columns))
 	}
 	a := New(w.options)
-	f, err := a.streams.newFeed(&query{url.Values{}}, time.Hour)
+	f, _, err := newFeed(a, &query{url.Values{}})
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { f.cancel(); <-f.done }()
 	var size int
 	for b.Loop() {
 		for range 10 {

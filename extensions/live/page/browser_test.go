@@ -462,7 +462,6 @@ func TestBrowserTwoHours(t *testing.T) {
 var (
 	pictures = flag.String("pictures", "", "draw the pictures of docs/live.md with this exporter")
 	axe      = flag.String("axe", "", "path of axe.min.js of axe-core")
-	frames   = flag.Bool("frames", false, "measure frames of 16 GPUs with 10 series each at 10 Hz")
 )
 
 // TestBrowserAxe has axe-core look at each kind of node: make live-axe.
@@ -494,48 +493,6 @@ func TestBrowserAxe(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestBrowserFrames says how many frames a second there are; see docs/live.md.
-func TestBrowserFrames(t *testing.T) {
-	if !*frames {
-		t.Skip("measures only: go test -run TestBrowserFrames ./extensions/live/page -frames -v")
-	}
-	n := h100(16)
-	n.devices, n.fields, n.interval = n.devices[:16], slices.DeleteFunc(n.fields, func(f reading) bool {
-		return slices.Contains([]string{"DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_SLOWDOWN_TEMP", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}, f.name)
-	})[:10], 100*time.Millisecond
-	for i := range n.devices {
-		n.devices[i].Interval = 0.1
-	}
-	p := browser.Open(t).Page(t, 1440, 1600)
-	p.Open(n.serve(t, ""))
-	p.Wait(ready)
-	// Each tile gets all lanes, so that all ten series of each GPU are drawn and seen.
-	p.Eval(`(async () => {
-		const base = document.baseURI + 'page/', { ChartBox } = await import(base + 'chartbox.js'), { gapOf, lanesOf } = await import(base + 'tiles.js');
-		for (const tile of warpgauge.tiles.tiles.values()) {
-			const lanes = lanesOf(warpgauge, tile.id, true);
-			for (const l of lanes) l.height = 24;
-			tile.box.close();
-			tile.box = new ChartBox(warpgauge, { lanes, gap: gapOf(warpgauge), name: 'all' });
-			tile.element.lastChild.replaceChildren(tile.box.element);
-		}
-	})()`, nil)
-	for _, span := range []int{30, 300, 900} {
-		p.Eval(fmt.Sprintf("warpgauge.view.set(%d)", span*1000), nil)
-		var result struct {
-			Frames, PerSecond, Busy, Longest, Visible float64
-		}
-		p.Eval(`(async () => {
-			const { loop } = warpgauge, frames = loop.frames, busy = loop.busy, start = performance.now();
-			let longest = 0, before = start;
-			while (performance.now() < start + 10000) { await new Promise(requestAnimationFrame); const now = performance.now(); longest = Math.max(longest, now - before); before = now; }
-			const seconds = (performance.now() - start) / 1000;
-			return { frames: loop.frames - frames, persecond: (loop.frames - frames) / seconds, busy: (loop.busy - busy) / (loop.frames - frames), longest, visible: [...loop.charts].filter((c) => c.visible).length };
-		})()`, &result)
-		t.Logf("span %d s: %.1f frames/s, %.2f ms of drawing a frame, longest distance of frames %.0f ms, %.0f charts seen", span, result.PerSecond, result.Busy, result.Longest, result.Visible)
 	}
 }
 

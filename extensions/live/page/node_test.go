@@ -3,10 +3,12 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -154,6 +156,13 @@ func (n *node) fieldsAnswer(r *http.Request) any {
 			}
 			for k, labels := range f.each() {
 				x := apiv1.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
+				if d, _, ok := field.ByName(f.name); ok {
+					m, _ := d.RoleOf(slices.Collect(maps.Values(labels))...)
+					x.Role = string(m.Role)
+				}
+				if strings.HasSuffix(f.name, "_total") {
+					x.Type = "counter"
+				}
 				if x.Value = f.at(i, k, n.now()); x.Value == nil || d.State != "up" {
 					x.Value, x.Absent = nil, &apiv1.Absence{Reason: "blank"}
 					if d.State != "up" {

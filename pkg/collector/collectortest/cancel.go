@@ -12,11 +12,9 @@ import (
 
 // checkCancel opens with a context that is over: no source, and its error.
 func checkCancel(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if wantCancelled(ctx, tb, rig) != nil {
+	if wantCancelled(ctx, tb) != nil {
 		tb.Errorf("open with a cancelled context: got sources and no error, want context.Canceled")
 	}
 }
@@ -25,16 +23,14 @@ func checkCancel(tb *subtest) {
 // the same result as without cancellation. A select between a result and the context may choose either, so checking
 // late is not enough.
 func checkCancelMidway(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	first, all := openOn(tb, h, rig, h.Fields)
+	first, all := tb.open()
 	closeNow(tb, first)
 	const most = 1000 // an Open that looks more often waits in a loop
 	for looks := int64(1); looks < most; looks += 1 + looks/8 {
 		ctx, cancel := context.WithCancel(context.Background())
 		f := &fickle{Context: ctx, cancel: cancel}
 		f.left.Store(looks)
-		sources := wantCancelled(f, tb, rig)
+		sources := wantCancelled(f, tb)
 		cancel()
 		if sources == nil {
 			continue
@@ -50,9 +46,9 @@ func checkCancelMidway(tb *subtest) {
 
 // wantCancelled opens with ctx and returns the sources, nil if the error is that of
 // the context.
-func wantCancelled(ctx context.Context, tb *subtest, rig Rig) []collector.Source {
+func wantCancelled(ctx context.Context, tb *subtest) []collector.Source {
 	tb.Helper()
-	c := rig.Factory()
+	c := tb.rig.Factory()
 	sources, err := c.Open(ctx, tb.h.Fields)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		tb.Errorf("open with a cancelled context: got error %v, want context.Canceled", err)

@@ -13,9 +13,8 @@ import (
 )
 
 func checkColumns(tb *subtest) {
-	h := tb.h
-	sources := open(tb)
-	wanted := descriptors(h.Fields)
+	_, sources := tb.open()
+	wanted := descriptors(tb.h.Fields)
 	columns := 0
 	for i, s := range sources {
 		seen := map[string]bool{}
@@ -72,12 +71,10 @@ func checkLabels(tb testing.TB, at string, labels []collector.Label) {
 
 // checkUnknownField adds a field that no device has: it must cost nothing else.
 func checkUnknownField(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	first, plain := openOn(tb, h, rig, h.Fields)
+	first, plain := tb.open()
 	closeNow(tb, first)
 	d := unknown()
-	_, more := openOn(tb, h, rig, with(h.Fields, d))
+	_, more := tb.openFor(with(tb.h.Fields, d))
 	for i, s := range more {
 		for _, c := range s.Columns() {
 			if c.Field == d.ID {
@@ -93,7 +90,7 @@ func checkUnknownField(tb *subtest) {
 // checkFixed requires that Devices and Columns stay unchanged after Open and return the same slices: callers keep and
 // share them.
 func checkFixed(tb *subtest) {
-	sources := open(tb)
+	_, sources := tb.open()
 	for i, s := range sources {
 		devices, columns := s.Devices(), s.Columns()
 		oldDevices, oldColumns := cloneDevices(devices), cloneColumns(columns)

@@ -17,14 +17,12 @@ import (
 // checkLost takes a board away and brings it back. The others keep working, and a
 // collector can be opened meanwhile.
 func checkLost(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	if rig.LoseDevice == nil || rig.RestoreDevice == nil {
+	if tb.rig.LoseDevice == nil || tb.rig.RestoreDevice == nil {
 		tb.Skip("the rig has no LoseDevice and RestoreDevice")
 	}
-	c, sources := openOn(tb, h, rig, h.Fields)
+	c, sources := tb.open()
 	id := board(tb, sources)
-	rig.LoseDevice(id)
+	tb.rig.LoseDevice(id)
 	for i, s := range sources {
 		err := sample(s)
 		switch at := deviceIndex(s, id); {
@@ -36,7 +34,7 @@ func checkLost(tb *subtest) {
 			tb.Errorf("source %d has %d boards, and its error names none: %v", i, len(boards(s)), err)
 		}
 	}
-	rig.RestoreDevice(id)
+	tb.rig.RestoreDevice(id)
 	for i, s := range sources {
 		if deviceIndex(s, id) < 0 {
 			continue
@@ -47,12 +45,12 @@ func checkLost(tb *subtest) {
 		}
 	}
 	closeNow(tb, c)
-	rig.LoseDevice(id)
-	if err := openAndClose(h, rig); err != nil {
+	tb.rig.LoseDevice(id)
+	if err := openAndClose(tb); err != nil {
 		tb.Errorf("open while a device is lost: %v", err)
 	}
-	rig.RestoreDevice(id)
-	_, again := openOn(tb, h, rig, h.Fields)
+	tb.rig.RestoreDevice(id)
+	_, again := tb.open()
 	for i, s := range again {
 		if err := sample(s); err != nil {
 			tb.Errorf("source %d of a new open after device %q came back: %v", i, id, err)
@@ -62,21 +60,19 @@ func checkLost(tb *subtest) {
 
 // checkHang lets a board hang: its Sample blocks, nothing else does.
 func checkHang(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	if rig.Hang == nil {
+	if tb.rig.Hang == nil {
 		tb.Skip("the rig has no Hang")
 	}
-	c, sources := openOn(tb, h, rig, h.Fields)
+	c, sources := tb.open()
 	id := board(tb, sources)
 	hung := slices.IndexFunc(sources, func(s collector.Source) bool { return deviceIndex(s, id) >= 0 })
-	release := rig.Hang(id)
+	release := tb.rig.Hang(id)
 	blocked := make(chan error, 1)
 	go func() { blocked <- sample(sources[hung]) }()
 
 	others := make(chan error, 1)
 	go func() { others <- sampleOthers(sources, hung) }()
-	if err, ok := within(h.Patience, others); !ok {
+	if err, ok := within(tb.h.Patience, others); !ok {
 		tb.Errorf("other sources hang with device %q", id)
 		defer func() { tb.Logf("other sources in the end: %v", <-others) }()
 	} else if err != nil {
@@ -89,7 +85,7 @@ func checkHang(tb *subtest) {
 		blocked <- err
 	}
 	release()
-	if _, ok := within(h.Patience, blocked); !ok {
+	if _, ok := within(tb.h.Patience, blocked); !ok {
 		tb.Fatalf("sample of device %q did not return when it no longer hung", id)
 	}
 	if err := sample(sources[hung]); err != nil {
@@ -97,16 +93,10 @@ func checkHang(tb *subtest) {
 	}
 	closeNow(tb, c)
 
-	release = rig.Hang(id)
-	next := rig.Factory()
+	release = tb.rig.Hang(id)
 	opened := make(chan error, 1)
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
-		defer cancel()
-		_, err := next.Open(ctx, h.Fields)
-		opened <- err
-	}()
-	err, ok := within(h.Patience, opened)
+	go func() { opened <- openAndClose(tb) }()
+	err, ok := within(tb.h.Patience, opened)
 	release()
 	if !ok {
 		tb.Errorf("open hangs with device %q", id)
@@ -115,24 +105,21 @@ func checkHang(tb *subtest) {
 	if err != nil {
 		tb.Errorf("open while device %q hangs: %v", id, err)
 	}
-	closeNow(tb, next)
 }
 
 // checkChanged makes open sources outdated: Sample or Rescan must say so, and a new
 // Open must agree with the new state.
 func checkChanged(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	if rig.ChangeColumns == nil {
+	if tb.rig.ChangeColumns == nil {
 		tb.Skip("the rig has no ChangeColumns")
 	}
-	c, sources := openOn(tb, h, rig, h.Fields)
+	c, sources := tb.open()
 	for i, s := range sources {
 		if err := sample(s); err != nil {
 			tb.Errorf("source %d before the change: %v", i, err)
 		}
 	}
-	rig.ChangeColumns()
+	tb.rig.ChangeColumns()
 	said := false
 	for i, s := range sources {
 		switch err := sample(s); {
@@ -153,8 +140,8 @@ func checkChanged(tb *subtest) {
 		tb.Errorf("devices or columns changed: neither Sample nor Rescan says so")
 	}
 	closeNow(tb, c)
-	_, fresh := openOn(tb, h, rig, h.Fields)
-	if cmp.Equal(allDevices(sources), allDevices(fresh)) && cmp.Equal(allColumns(sources), allColumns(fresh)) {
+	_, fresh := tb.open()
+	if cmp.Equal(shapes(sources), shapes(fresh)) {
 		tb.Errorf("a new open after the change finds the old devices and columns")
 	}
 	for i, s := range fresh {
@@ -164,11 +151,12 @@ func checkChanged(tb *subtest) {
 	}
 }
 
-func openAndClose(h Harness, rig Rig) error {
-	c := rig.Factory()
-	ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+// openAndClose opens a collector within the suite's patience.
+func openAndClose(tb *subtest) error {
+	c := tb.rig.Factory()
+	ctx, cancel := context.WithTimeout(context.Background(), tb.h.Patience)
 	defer cancel()
-	_, err := c.Open(ctx, h.Fields)
+	_, err := c.Open(ctx, tb.h.Fields)
 	return errors.Join(err, c.Close())
 }
 
@@ -240,12 +228,4 @@ func namesDevice(err error, device int) bool {
 		return namesDevice(e.Unwrap(), device)
 	}
 	return false
-}
-
-func allColumns(sources []collector.Source) [][]collector.Column {
-	var out [][]collector.Column
-	for _, s := range sources {
-		out = append(out, s.Columns())
-	}
-	return out
 }

@@ -58,18 +58,21 @@ type Rig struct {
 // Run runs every check as a subtest.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	if h.New == nil {
-		t.Fatal("harness has no New")
-	}
 	for _, c := range checks() {
-		t.Run(c.name, func(t *testing.T) { c.run(&subtest{t, h.withDefaults()}) })
+		t.Run(c.name, func(t *testing.T) { c.run(newSubtest(t, h.withDefaults())) })
 	}
 }
 
-// subtest is the environment of a check: the reporter and the tested collector.
+// subtest is the environment of a check: the reporter, the tested collector and its hardware.
 type subtest struct {
 	testing.TB
-	h Harness
+	h   Harness
+	rig Rig
+}
+
+func newSubtest(tb testing.TB, h Harness) *subtest {
+	tb.Helper()
+	return &subtest{tb, h, h.New(tb)}
 }
 
 // check is one property of the contract. It reports through its subtest alone,
@@ -120,29 +123,24 @@ func (h Harness) withDefaults() Harness {
 	return h
 }
 
-// open opens a collector on fresh hardware.
-func open(tb *subtest) []collector.Source {
+// open opens a collector.
+func (tb *subtest) open() (collector.Collector, []collector.Source) {
 	tb.Helper()
-	_, sources := openOn(tb, tb.h, tb.h.New(tb), tb.h.Fields)
-	return sources
+	return tb.openFor(tb.h.Fields)
 }
 
-// openOn opens a collector and closes it when the subtest ends, if closeNow has not
+// openFor opens a collector and closes it when the subtest ends, if closeNow has not
 // before: no two are ever open at once.
-func openOn(tb testing.TB, h Harness, rig Rig, fields field.List) (collector.Collector, []collector.Source) {
+func (tb *subtest) openFor(fields field.List) (collector.Collector, []collector.Source) {
 	tb.Helper()
-	c := rig.Factory()
-	ctx, cancel := context.WithTimeout(context.Background(), h.Patience)
+	c := tb.rig.Factory()
+	ctx, cancel := context.WithTimeout(context.Background(), tb.h.Patience)
 	defer cancel()
 	sources, err := c.Open(ctx, fields)
 	if err != nil {
 		tb.Fatalf("open: %v", err)
 	}
-	tb.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			tb.Errorf("close: %v", err)
-		}
-	})
+	tb.TB.Cleanup(func() { closeNow(tb, c) })
 	if len(sources) == 0 {
 		tb.Fatalf("open returned neither a source nor an error")
 	}

@@ -11,10 +11,9 @@ import (
 )
 
 func checkName(tb *subtest) {
-	h := tb.h
-	c := h.New(tb).Factory()
-	if got := c.Name(); got != h.Name || got == "" {
-		tb.Errorf("name of the collector: got %q, want %q", got, h.Name)
+	c := tb.rig.Factory()
+	if got := c.Name(); got != tb.h.Name || got == "" {
+		tb.Errorf("name of the collector: got %q, want %q", got, tb.h.Name)
 	}
 	if err := c.Close(); err != nil {
 		tb.Errorf("close a collector that was never opened: %v", err)
@@ -23,7 +22,7 @@ func checkName(tb *subtest) {
 
 // checkDevices looks at ids, parents and the labels that a level needs.
 func checkDevices(tb *subtest) {
-	sources := open(tb)
+	_, sources := tb.open()
 	devices := allDevices(sources)
 	levels := map[string]field.Level{}
 	for _, d := range devices {
@@ -53,11 +52,9 @@ func checkDevices(tb *subtest) {
 
 // checkStable opens twice and wants the same devices in the same order.
 func checkStable(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	c, first := openOn(tb, h, rig, h.Fields)
+	c, first := tb.open()
 	closeNow(tb, c)
-	_, second := openOn(tb, h, rig, h.Fields)
+	_, second := tb.open()
 	if diff := cmp.Diff(allDevices(first), allDevices(second)); diff != "" {
 		tb.Errorf("a second open found other devices (-first +second):\n%s", diff)
 	}
@@ -65,10 +62,9 @@ func checkStable(tb *subtest) {
 
 // checkFacts looks at the label fields.
 func checkFacts(tb *subtest) {
-	h := tb.h
-	sources := open(tb)
+	_, sources := tb.open()
 	var names []string
-	for _, f := range h.Fields.Labels() {
+	for _, f := range tb.h.Fields.Labels() {
 		names = append(names, f.Name)
 	}
 	for _, d := range allDevices(sources) {

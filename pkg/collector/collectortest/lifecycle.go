@@ -14,15 +14,13 @@ import (
 
 // checkFailOpen wants a failed Open to leave nothing behind that stops the next.
 func checkFailOpen(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	if rig.FailOpen == nil {
+	if tb.rig.FailOpen == nil {
 		tb.Skip("the rig has no FailOpen")
 	}
-	restore := rig.FailOpen()
+	restore := tb.rig.FailOpen()
 	for range 2 {
-		c := rig.Factory()
-		sources, err := c.Open(context.Background(), h.Fields)
+		c := tb.rig.Factory()
+		sources, err := c.Open(context.Background(), tb.h.Fields)
 		if err == nil || len(sources) > 0 {
 			tb.Errorf("open that must fail: got %d sources, error %v", len(sources), err)
 		}
@@ -31,15 +29,14 @@ func checkFailOpen(tb *subtest) {
 		}
 	}
 	restore()
-	_, sources := openOn(tb, h, rig, h.Fields)
+	_, sources := tb.open()
 	for _, s := range sources {
 		sampleAll(tb, s)
 	}
 }
 
 func checkCloseTwice(tb *subtest) {
-	h := tb.h
-	c, _ := openOn(tb, h, h.New(tb), h.Fields)
+	c, _ := tb.open()
 	for i := range 2 {
 		if err := c.Close(); err != nil {
 			tb.Errorf("close %d: %v", i+1, err)
@@ -50,10 +47,8 @@ func checkCloseTwice(tb *subtest) {
 // checkAgain opens collectors one after another in one process, as sessions do: each
 // has values.
 func checkAgain(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
 	for n := range 3 {
-		c, sources := openOn(tb, h, rig, h.Fields)
+		c, sources := tb.open()
 		for i, s := range sources {
 			if row := sampleAll(tb, s); len(row) > 0 && allBlank(row) {
 				tb.Errorf("source %d of open %d is all blank", i, n+1)
@@ -65,8 +60,7 @@ func checkAgain(tb *subtest) {
 
 // checkRescan wants no change reported if nothing has changed, also next to Sample.
 func checkRescan(tb *subtest) {
-	h := tb.h
-	c, sources := openOn(tb, h, h.New(tb), h.Fields)
+	c, sources := tb.open()
 	r, ok := c.(collector.Rescanner)
 	if !ok {
 		tb.Skip("the collector is no Rescanner")
@@ -94,11 +88,9 @@ func checkRescan(tb *subtest) {
 
 // checkLeaks opens, samples and closes, and counts goroutines and descriptors.
 func checkLeaks(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
 	cycle := func() {
-		c := rig.Factory()
-		sources, err := c.Open(context.Background(), h.Fields)
+		c := tb.rig.Factory()
+		sources, err := c.Open(context.Background(), tb.h.Fields)
 		if err != nil {
 			tb.Fatalf("open: %v", err)
 		}

@@ -15,9 +15,8 @@ import (
 // checkReasons wants, for each device, a column of every reading that is asked of such a
 // device, or a reason why there is none; the list has one reading that no device has.
 func checkReasons(tb *subtest) {
-	h := tb.h
-	fields := with(h.Fields, unknown())
-	_, sources := openOn(tb, h, h.New(tb), fields)
+	fields := with(tb.h.Fields, unknown())
+	_, sources := tb.openFor(fields)
 	for i, s := range sources {
 		e, ok := s.(collector.Explainer)
 		if !ok {
@@ -75,7 +74,7 @@ func checkExplanations(tb *subtest, source int, all []collector.Explanation) {
 
 // checkBlanks wants each blank cell to refer to an explanation that there is, or to none.
 func checkBlanks(tb *subtest) {
-	sources := open(tb)
+	_, sources := tb.open()
 	for i, s := range sources {
 		explanations := 0
 		if e, ok := s.(collector.Explainer); ok {

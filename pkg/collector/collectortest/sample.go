@@ -39,9 +39,8 @@ func dueOf(s collector.Source, v bool) []bool {
 
 // checkDueFilled wants every due cell written, by a reading or by NaN.
 func checkDueFilled(tb *subtest) {
-	h := tb.h
-	sources := open(tb)
-	wanted := descriptors(h.Fields)
+	_, sources := tb.open()
+	wanted := descriptors(tb.h.Fields)
 	for i, s := range sources {
 		event := eventColumns(s, wanted)
 		row, due := rowOf(s, poison), dueOf(s, true)
@@ -68,7 +67,7 @@ func checkDueFilled(tb *subtest) {
 
 // checkKept samples nothing, then every other column.
 func checkKept(tb *subtest) {
-	sources := open(tb)
+	_, sources := tb.open()
 	for i, s := range sources {
 		for _, step := range []int{0, 2, 3} { // 0: nothing is due; 2, 3: each second, third column
 			row, due := rowOf(s, poison), dueOf(s, false)
@@ -92,9 +91,8 @@ func checkKept(tb *subtest) {
 
 // checkValues wants each reading plausible, or blank as NaN.
 func checkValues(tb *subtest) {
-	h := tb.h
-	sources := open(tb)
-	wanted := descriptors(h.Fields)
+	_, sources := tb.open()
+	wanted := descriptors(tb.h.Fields)
 	filled := 0
 	for i, s := range sources {
 		for range 5 {
@@ -140,9 +138,8 @@ func isSentinel(v float64) bool {
 // checkEvents wants event cells untouched if they are not due, and NaN or plausible
 // if they are.
 func checkEvents(tb *subtest) {
-	h := tb.h
-	sources := open(tb)
-	wanted := descriptors(h.Fields)
+	_, sources := tb.open()
+	wanted := descriptors(tb.h.Fields)
 	events := 0
 	for i, s := range sources {
 		event := eventColumns(s, wanted)
@@ -174,13 +171,11 @@ func checkEvents(tb *subtest) {
 
 // checkEventRaised wants an event in one tick, once.
 func checkEventRaised(tb *subtest) {
-	h := tb.h
-	rig := h.New(tb)
-	if rig.RaiseEvent == nil {
+	if tb.rig.RaiseEvent == nil {
 		tb.Skip("the rig has no RaiseEvent")
 	}
-	_, sources := openOn(tb, h, rig, h.Fields)
-	wanted := descriptors(h.Fields)
+	_, sources := tb.open()
+	wanted := descriptors(tb.h.Fields)
 	for _, s := range sources {
 		for j, is := range eventColumns(s, wanted) {
 			c := s.Columns()[j]
@@ -189,7 +184,7 @@ func checkEventRaised(tb *subtest) {
 			}
 			sampleAll(tb, s)
 			const code = 31
-			rig.RaiseEvent(s.Devices()[c.Device].ID, c.Field, code)
+			tb.rig.RaiseEvent(s.Devices()[c.Device].ID, c.Field, code)
 			if got := sampleAll(tb, s)[j]; got != code {
 				tb.Errorf("%s after an event %d: got %v", columnName(s, j), code, got)
 			}
@@ -204,9 +199,8 @@ func checkEventRaised(tb *subtest) {
 
 // checkOwnership wants neither slice used after Sample returned.
 func checkOwnership(tb *subtest) {
-	h := tb.h
-	sources := open(tb)
-	wanted := descriptors(h.Fields)
+	_, sources := tb.open()
+	wanted := descriptors(tb.h.Fields)
 	for i, s := range sources {
 		first, firstDue := rowOf(s, math.NaN()), dueOf(s, true)
 		if err := s.Sample(first, firstDue); err != nil {
@@ -236,7 +230,7 @@ func checkAllocations(tb *subtest) {
 	if tb.h.Allocates {
 		tb.Skip("the library's Go binding allocates")
 	}
-	sources := open(tb)
+	_, sources := tb.open()
 	for i, s := range sources {
 		row, due := rowOf(s, math.NaN()), dueOf(s, true)
 		var failed error

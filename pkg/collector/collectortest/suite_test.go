@@ -124,7 +124,7 @@ type recorder struct {
 func record(t *testing.T, c check, h Harness) *recorder {
 	t.Helper()
 	r := &recorder{TB: t}
-	inGoroutine(func() { c.run(&subtest{r, h}) })
+	inGoroutine(func() { c.run(newSubtest(r, h)) })
 	for len(r.cleanups) > 0 {
 		f := r.cleanups[len(r.cleanups)-1]
 		r.cleanups = r.cleanups[:len(r.cleanups)-1]

@@ -42,11 +42,7 @@ func (n *Node) Pipeline(t testing.TB) *exporter.Pipeline {
 	if parsed.Err != nil {
 		t.Fatal(parsed.Err)
 	}
-	wanted, err := a.WithProcesses(cfg, log, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := a.NewPipeline(cfg, wanted, parsed.Fields, log)
+	p, err := a.NewPipeline(cfg, parsed.Fields, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,10 +2,7 @@ package kubetest
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"path"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,52 +13,35 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Behaviour replaces the API's answer to a call. It may call answer to get the normal one. ctx ends with the call or
-// with the kubelet. It returns an API message or Raw.
-type Behaviour func(ctx context.Context, answer func() any) (any, error)
+// Behaviour replaces the API's answer to a call. ctx ends with the call or with the kubelet. It returns an API message
+// or Raw.
+type Behaviour func(ctx context.Context) (any, error)
 
 // Raw is a message in wire format, whatever it contains.
 type Raw []byte
 
 // Silence never answers.
 func Silence() Behaviour {
-	return func(ctx context.Context, _ func() any) (any, error) {
+	return func(ctx context.Context) (any, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 }
 
-// Slow answers after a while.
-func Slow(d time.Duration) Behaviour {
-	return func(ctx context.Context, answer func() any) (any, error) {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		select {
-		case <-t.C:
-			return answer(), nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 // Fail answers with an error.
 func Fail(code codes.Code, message string) Behaviour {
-	return func(context.Context, func() any) (any, error) { return nil, status.Error(code, message) }
+	return func(context.Context) (any, error) { return nil, status.Error(code, message) }
 }
 
 // Say answers with bytes that need not be a valid message.
 func Say(message []byte) Behaviour {
-	return func(context.Context, func() any) (any, error) { return Raw(message), nil }
+	return func(context.Context) (any, error) { return Raw(message), nil }
 }
 
-// interceptor counts, limits and applies Behaviours.
+// interceptor counts calls and applies the Behaviour.
 func (s *Server) interceptor(in *instance) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		behave, allowed := s.count(Method(path.Base(info.FullMethod)))
-		if !allowed {
-			return nil, status.Error(codes.ResourceExhausted, "rejected by rate limit") // as the kubelet says it
-		}
+	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		behave := s.count()
 		if behave == nil {
 			return handler(ctx, req)
 		}
@@ -74,16 +54,7 @@ func (s *Server) interceptor(in *instance) grpc.UnaryServerInterceptor {
 			case <-ctx.Done():
 			}
 		}()
-		var failure error
-		out, err := behave(ctx, func() any {
-			var out any
-			out, failure = handler(ctx, req)
-			return out
-		})
-		if failure != nil {
-			return nil, failure
-		}
-		return out, err
+		return behave(ctx)
 	}
 }
 
@@ -96,20 +67,6 @@ type api struct {
 // List implements the API.
 func (a api) List(context.Context, *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	return a.s.list(), nil
-}
-
-// GetAllocatableResources implements the API.
-func (a api) GetAllocatableResources(context.Context, *v1.AllocatableResourcesRequest) (*v1.AllocatableResourcesResponse, error) {
-	return a.s.able(), nil
-}
-
-// Get implements the API.
-func (a api) Get(_ context.Context, r *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
-	p := a.s.pod(r.PodNamespace, r.PodName)
-	if p == nil {
-		return nil, fmt.Errorf("pod %s in namespace %s not found", r.PodName, r.PodNamespace)
-	}
-	return &v1.GetPodResourcesResponse{PodResources: p}, nil
 }
 
 // codec is gRPC's own codec, with Raw passed through.

@@ -36,12 +36,9 @@ func Devices(resource string, ids ...string) DevicesOf {
 	return DevicesOf{Resource: resource, IDs: ids}
 }
 
-// Entry returns d as the API has it, for SetAllocatable.
-func (d DevicesOf) Entry() *v1.ContainerDevices {
-	return &v1.ContainerDevices{ResourceName: d.Resource, DeviceIds: d.IDs}
+func (d DevicesOf) give(to *v1.ContainerResources) {
+	to.Devices = append(to.Devices, &v1.ContainerDevices{ResourceName: d.Resource, DeviceIds: d.IDs})
 }
-
-func (d DevicesOf) give(to *v1.ContainerResources) { to.Devices = append(to.Devices, d.Entry()) }
 
 // Claimed is a resource claim with its devices.
 type Claimed struct {
@@ -49,11 +46,8 @@ type Claimed struct {
 	Devices         []ClaimedDevice
 }
 
-// ClaimedDevice is one device of a claim. An empty ShareID is left out.
-type ClaimedDevice struct {
-	Driver, Pool, Device, ShareID string
-	CDI                           []string
-}
+// ClaimedDevice is one device of a claim.
+type ClaimedDevice struct{ Driver, Pool, Device string }
 
 // Claim is a resource claim with its devices.
 func Claim(namespace, name string, devices ...ClaimedDevice) Claimed {
@@ -63,14 +57,7 @@ func Claim(namespace, name string, devices ...ClaimedDevice) Claimed {
 func (c Claimed) give(to *v1.ContainerResources) {
 	d := &v1.DynamicResource{ClaimNamespace: c.Namespace, ClaimName: c.Name}
 	for _, dev := range c.Devices {
-		r := &v1.ClaimResource{DriverName: dev.Driver, PoolName: dev.Pool, DeviceName: dev.Device}
-		if dev.ShareID != "" {
-			r.ShareId = &dev.ShareID
-		}
-		for _, name := range dev.CDI {
-			r.CdiDevices = append(r.CdiDevices, &v1.CDIDevice{Name: name})
-		}
-		d.ClaimResources = append(d.ClaimResources, r)
+		d.ClaimResources = append(d.ClaimResources, &v1.ClaimResource{DriverName: dev.Driver, PoolName: dev.Pool, DeviceName: dev.Device})
 	}
 	to.DynamicResources = append(to.DynamicResources, d)
 }

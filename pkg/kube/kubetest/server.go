@@ -5,7 +5,7 @@
 //		kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", "GPU-1"))))
 //	client := kube.NewKubelet(kube.KubeletOptions{Socket: kubelet.Socket()})
 //
-// It listens, restarts and limits the rate like the kubelet of Kubernetes 1.36. Its methods may be called concurrently.
+// It listens and restarts like the kubelet of Kubernetes 1.36. Its methods may be called concurrently.
 package kubetest
 
 import (
@@ -20,26 +20,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-)
-
-// Method is a call of the API.
-type Method string
-
-// The calls of the API.
-const (
-	List        Method = "List"
-	Allocatable Method = "GetAllocatableResources"
-	Get         Method = "Get"
-)
-
-// The kubelet's limits of calls, of all its clients together.
-const (
-	KubeletQPS   = 100
-	KubeletBurst = 10
 )
 
 // Server is the kubelet.
@@ -49,11 +32,9 @@ type Server struct {
 
 	mu          sync.Mutex
 	pods        []*v1.PodResources
-	allocatable []*v1.ContainerDevices
-	behaviours  map[Method]Behaviour
-	limiter     *rate.Limiter // nil: no limit
+	behaviour   Behaviour // nil: the API's answer
 	shuffle     bool
-	calls       map[Method]int
+	calls       int
 	connections int
 	changed     chan struct{} // closed and replaced with each call
 	running     *instance     // nil while the kubelet is down
@@ -67,8 +48,7 @@ type instance struct {
 	once   sync.Once
 }
 
-// Start returns a kubelet that serves on a socket in a temporary directory, with no pods and no allocatable devices. It
-// ends with the test.
+// Start returns a kubelet without pods that serves on a socket in a temporary directory. It ends with the test.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
 	s := At(tb, SocketPath(tb))
@@ -79,10 +59,7 @@ func Start(tb testing.TB) *Server {
 // At returns a kubelet that does not run yet, for the socket at path. Its
 // directory need not exist.
 func At(tb testing.TB, path string) *Server {
-	s := &Server{
-		tb: tb, socket: path, behaviours: map[Method]Behaviour{}, calls: map[Method]int{},
-		changed: make(chan struct{}),
-	}
+	s := &Server{tb: tb, socket: path, changed: make(chan struct{})}
 	tb.Cleanup(s.Kill)
 	return s
 }
@@ -113,13 +90,6 @@ func (s *Server) Set(pods ...*v1.PodResources) {
 	s.pods = slices.Clone(pods)
 }
 
-// SetAllocatable sets the allocatable devices.
-func (s *Server) SetAllocatable(devices ...*v1.ContainerDevices) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.allocatable = slices.Clone(devices)
-}
-
 // Shuffle makes the answers like the kubelet's: one entry per device, in an order that changes each time.
 func (s *Server) Shuffle(on bool) {
 	s.mu.Lock()
@@ -127,37 +97,18 @@ func (s *Server) Shuffle(on bool) {
 	s.shuffle = on
 }
 
-// On sets the behaviour of a method; nil restores the API's answer.
-func (s *Server) On(m Method, b Behaviour) {
+// On sets the behaviour of calls; nil restores the API's answer.
+func (s *Server) On(b Behaviour) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.behaviours[m] = b
+	s.behaviour = b
 }
 
-// Limit rejects calls above a rate as the kubelet does, whose limits are
-// KubeletQPS and KubeletBurst. 0 for both lifts the limit.
-func (s *Server) Limit(qps float64, burst int) {
+// Calls returns the number of calls.
+func (s *Server) Calls() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limiter = nil
-	if qps != 0 || burst != 0 {
-		s.limiter = rate.NewLimiter(rate.Limit(qps), burst)
-	}
-}
-
-// Exhaust uses up the current rate limit, as other clients of the kubelet may.
-func (s *Server) Exhaust() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.limiter != nil && s.limiter.Allow() {
-	}
-}
-
-// Calls returns the number of calls of a method, including rejected ones.
-func (s *Server) Calls(m Method) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[m]
+	return s.calls
 }
 
 // Connections returns the number of accepted connections, over all restarts.
@@ -167,14 +118,14 @@ func (s *Server) Connections() int {
 	return s.connections
 }
 
-// Await waits until a method has received n more calls.
-func (s *Server) Await(m Method, n int) {
+// Await waits for n more calls.
+func (s *Server) Await(n int) {
 	s.tb.Helper()
 	late := time.NewTimer(30 * time.Second)
 	defer late.Stop()
-	for want := s.Calls(m) + n; ; {
+	for want := s.Calls() + n; ; {
 		s.mu.Lock()
-		got, changed := s.calls[m], s.changed
+		got, changed := s.calls, s.changed
 		s.mu.Unlock()
 		if got >= want {
 			return
@@ -182,7 +133,7 @@ func (s *Server) Await(m Method, n int) {
 		select {
 		case <-changed:
 		case <-late.C:
-			s.tb.Fatalf("%d calls of %s, want %d", got, m, want)
+			s.tb.Fatalf("%d calls, want %d", got, want)
 		}
 	}
 }
@@ -232,8 +183,7 @@ func (in *instance) kill() {
 	<-in.served
 }
 
-// Restart is Kill and Serve with other pods: none, for a kubelet that has not found its pods again. The allocatable
-// devices stay; see SetAllocatable.
+// Restart is Kill and Serve with other pods: none, for a kubelet that has not found its pods again.
 func (s *Server) Restart(pods ...*v1.PodResources) {
 	s.tb.Helper()
 	s.Kill()
@@ -284,16 +234,16 @@ func (l countingListener) Accept() (net.Conn, error) {
 }
 
 // count counts a call and returns the behaviour for it.
-func (s *Server) count(m Method) (b Behaviour, allowed bool) {
+func (s *Server) count() Behaviour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.calls[m]++
+	s.calls++
 	close(s.changed)
 	s.changed = make(chan struct{})
-	return s.behaviours[m], s.limiter == nil || s.limiter.Allow()
+	return s.behaviour
 }
 
-// list is the answer to List.
+// list returns the API's answer.
 func (s *Server) list() *v1.ListPodResourcesResponse {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,26 +257,4 @@ func (s *Server) list() *v1.ListPodResourcesResponse {
 		}
 	}
 	return out
-}
-
-// able is the answer to GetAllocatableResources.
-func (s *Server) able() *v1.AllocatableResourcesResponse {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.shuffle {
-		return &v1.AllocatableResourcesResponse{Devices: shuffled(s.allocatable)}
-	}
-	return &v1.AllocatableResourcesResponse{Devices: s.allocatable}
-}
-
-// pod is the answer to Get; nil where there is no such pod.
-func (s *Server) pod(namespace, name string) *v1.PodResources {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.pods {
-		if p.Namespace == namespace && p.Name == name {
-			return p
-		}
-	}
-	return nil
 }

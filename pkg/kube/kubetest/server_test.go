@@ -19,138 +19,58 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// dial returns the generated client: what these tests compare with is not ours.
-func dial(t *testing.T, s *Server) v1.PodResourcesListerClient {
-	t.Helper()
+// TestGeneratedClient reads the kubelet with a client that is not ours, well, misbehaving, and over a restart.
+func TestGeneratedClient(t *testing.T) {
+	s := Start(t)
 	conn, err := grpc.NewClient("unix://"+s.Socket(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
-	return v1.NewPodResourcesListerClient(conn)
-}
-
-func TestTheGeneratedClientReadsIt(t *testing.T) {
-	s := Start(t)
+	defer conn.Close()
+	c := v1.NewPodResourcesListerClient(conn)
 	pods := []*v1.PodResources{
 		Pod("a", "p", Container("c", Devices("nvidia.com/gpu", "GPU-1", "GPU-2"))),
-		Pod("b", "q", Container("d", Claim("b", "one", ClaimedDevice{Driver: "gpu.nvidia.com", Pool: "node", Device: "gpu-0", CDI: []string{"k8s.gpu.nvidia.com/claim=x"}}))),
+		Pod("b", "q", Container("d", Claim("b", "one", ClaimedDevice{Driver: "gpu.nvidia.com", Pool: "node", Device: "gpu-0"}))),
 	}
 	s.Set(pods...)
-	s.SetAllocatable(Devices("nvidia.com/gpu", "GPU-1", "GPU-2").Entry())
-	c := dial(t, s)
-	list, err := c.List(t.Context(), &v1.ListPodResourcesRequest{})
-	if diff := cmp.Diff(pods, list.GetPodResources(), protocmp.Transform()); err != nil || diff != "" {
-		t.Errorf("list %v (-want +got):\n%s", err, diff)
-	}
-	able, err := c.GetAllocatableResources(t.Context(), &v1.AllocatableResourcesRequest{})
-	if err != nil || len(able.GetDevices()) != 1 {
-		t.Errorf("allocatable %v, %v", able, err)
-	}
-	one, err := c.Get(t.Context(), &v1.GetPodResourcesRequest{PodNamespace: "b", PodName: "q"})
-	if diff := cmp.Diff(pods[1], one.GetPodResources(), protocmp.Transform()); err != nil || diff != "" {
-		t.Errorf("get %v (-want +got):\n%s", err, diff)
-	}
-	if _, err := c.Get(t.Context(), &v1.GetPodResourcesRequest{PodNamespace: "b", PodName: "r"}); status.Code(err) != codes.Unknown {
-		t.Errorf("get of no pod: %v", err)
-	}
-	for m, want := range map[Method]int{List: 1, Allocatable: 1, Get: 2} {
-		if got := s.Calls(m); got != want {
-			t.Errorf("%d calls of %s, want %d", got, m, want)
-		}
-	}
-	if got := s.Connections(); got != 1 {
-		t.Errorf("%d connections, want 1", got)
-	}
-}
-
-func TestShuffleTellsEachDeviceAlone(t *testing.T) {
-	s := Start(t)
-	s.Set(Pod("a", "p", Container("c", Devices("nvidia.com/gpu", "GPU-1", "GPU-2"))))
-	s.Shuffle(true)
-	list, err := dial(t, s).List(t.Context(), &v1.ListPodResourcesRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range list.PodResources[0].Containers[0].Devices {
-		if d.ResourceName != "nvidia.com/gpu" || len(d.DeviceIds) != 1 {
-			t.Errorf("entry %v", d)
-		}
-	}
-	if got := len(list.PodResources[0].Containers[0].Devices); got != 2 {
-		t.Errorf("%d entries, want 2", got)
-	}
-}
-
-func TestMisbehaviour(t *testing.T) {
-	s := Start(t)
-	c := dial(t, s)
-	list := func() (codes.Code, string) {
+	list := func(what string, want codes.Code, part string) []*v1.PodResources {
+		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := c.List(ctx, &v1.ListPodResourcesRequest{})
-		return status.Code(err), status.Convert(err).Message()
-	}
-	is := func(what string, want codes.Code, part string) {
-		t.Helper()
-		if got, message := list(); got != want || !strings.Contains(message, part) {
-			t.Errorf("%s: %v %q, want %v with %q", what, got, message, want, part)
+		list, err := c.List(ctx, &v1.ListPodResourcesRequest{})
+		if got := status.Convert(err); got.Code() != want || !strings.Contains(got.Message(), part) {
+			t.Errorf("%s: %v, want %v with %q", what, err, want, part)
 		}
+		return list.GetPodResources()
 	}
-	is("well", codes.OK, "")
-	s.On(List, Silence())
-	is("silence", codes.DeadlineExceeded, "")
-	s.On(List, Slow(time.Hour))
-	is("slow", codes.DeadlineExceeded, "")
-	s.On(List, Slow(time.Nanosecond))
-	is("quick enough", codes.OK, "")
-	s.On(List, Fail(codes.Unimplemented, "no"))
-	is("error", codes.Unimplemented, "no")
-	s.On(List, Say([]byte{0xff}))
-	is("nonsense", codes.Internal, "unmarshal")
-	s.On(List, nil)
-	is("well again", codes.OK, "")
-	s.Limit(1.0/3600, KubeletBurst)
-	s.Exhaust()
-	is("too many", codes.ResourceExhausted, "rate limit")
-	s.Limit(0, 0)
-	is("no limit", codes.OK, "")
-}
+	if diff := cmp.Diff(pods, list("well", codes.OK, ""), protocmp.Transform()); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+	s.On(Silence())
+	list("silence", codes.DeadlineExceeded, "")
+	s.On(Fail(codes.Unimplemented, "no"))
+	list("error", codes.Unimplemented, "no")
+	s.On(Say([]byte{0xff}))
+	list("nonsense", codes.Internal, "unmarshal")
+	s.On(nil)
+	s.Shuffle(true)
+	if got := list("shuffled", codes.OK, "")[0].Containers[0].Devices; len(got) != 2 || len(got[0].DeviceIds) != 1 {
+		t.Errorf("devices %v, want an entry for each", got)
+	}
+	if calls, conns := s.Calls(), s.Connections(); calls != 5 || conns != 1 {
+		t.Errorf("%d calls over %d connections, want 5 over 1", calls, conns)
+	}
 
-func TestRestart(t *testing.T) {
-	s := Start(t)
-	c := dial(t, s)
-	if _, err := c.List(t.Context(), &v1.ListPodResourcesRequest{}); err != nil {
-		t.Fatal(err)
-	}
 	s.Kill()
 	s.Kill()
 	if i, err := os.Lstat(s.Socket()); err != nil || i.Mode()&os.ModeSocket == 0 {
 		t.Errorf("a killed kubelet leaves its socket: %v, %v", i, err)
 	}
-	if _, err := c.List(t.Context(), &v1.ListPodResourcesRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("list while down: %v", err)
-	}
+	list("down", codes.Unavailable, "")
 	s.Restart(Pod("a", "p"))
-	list, err := c.List(t.Context(), &v1.ListPodResourcesRequest{}, grpc.WaitForReady(true))
-	if err != nil || len(list.PodResources) != 1 {
-		t.Errorf("list after the restart: %v, %v", list, err)
-	}
-	if got := s.Connections(); got != 2 {
-		t.Errorf("%d connections, want 2", got)
+	after, err := c.List(t.Context(), &v1.ListPodResourcesRequest{}, grpc.WaitForReady(true))
+	if err != nil || len(after.PodResources) != 1 || s.Connections() != 2 {
+		t.Errorf("after the restart: %v, %v, %d connections", after, err, s.Connections())
 	}
 	s.Remove()
-}
-
-func TestMany(t *testing.T) {
-	pods := Many(100, 20)
-	n := 0
-	for _, p := range pods {
-		for _, c := range p.Containers {
-			n += len(c.Devices)
-		}
-	}
-	if len(pods) != 100 || n != 20 {
-		t.Errorf("%d pods with %d devices, want 100 and 20", len(pods), n)
-	}
 }

@@ -22,8 +22,8 @@ export class ChartBox {
     this.tip = h('div', { class: 'tip', hidden: true });
     this.scales = lanes.map(() => h('span', { class: 'scale' }));
     this.axis = [h('span'), h('span'), h('span')];
-    this.plot = h('div', { class: 'plot' }, this.canvas, ...this.scales, this.cross, this.select, this.tip);
-    this.element = h('div', { class: 'chart' }, this.plot, h('div', { class: 'axis', 'aria-hidden': 'true' }, ...this.axis));
+    this.plot = h('div', { class: 'plot' }, this.canvas, this.scales, this.cross, this.select, this.tip);
+    this.element = h('div', { class: 'chart' }, this.plot, h('div', { class: 'axis', 'aria-hidden': 'true' }, this.axis));
     let top = 0;
     lanes.forEach((lane, i) => {
       this.scales[i].style.top = `${top}px`;
@@ -41,77 +41,73 @@ export class ChartBox {
   update() {
     const { view } = this.app, right = view.right();
     this.lanes.forEach((lane, i) => put(this.scales[i], [lane.label, lane.text?.() || (lane.unit && lane.top ? reading(lane.top, lane.unit) : '')].filter(Boolean).join(' · ')));
-    const tenths = view.span < 20000;
-    this.axis.forEach((e, i) => put(e, clock(right - view.span * (1 - i / 2), tenths)));
+    this.axis.forEach((e, i) => put(e, clock(right - view.span * (1 - i / 2), view.span < 20000)));
     const { hover } = view, x = (1 - (right - hover) / view.span) * this.canvas.clientWidth;
-    show(this.cross, hover === hover && x >= 0);
-    if (hover === hover) this.cross.style.transform = `translateX(${Math.round(x)}px)`;
+    show(this.cross, x >= 0);
+    if (x >= 0) this.cross.style.transform = `translateX(${Math.round(x)}px)`;
   }
 
   // describe gives the chart a text that says what can be seen in it.
   describe() {
-    const { view } = this.app, right = view.right(), parts = [];
+    const { view } = this.app, parts = [];
     for (const lane of this.lanes) {
       for (const line of lane.lines) {
-        const s = line.mark ? null : line.series(), stats = s?.ring.stats(right - view.span, right);
-        if (stats) parts.push(`${line.name} mean ${reading(stats.mean, lane.unit)}, highest ${reading(stats.max, lane.unit)}`);
+        const stats = line.style === 'mark' ? null : line.series()?.ring.stats(view.right() - view.span, view.right());
+        if (stats) parts.push(`${line.name} ${statsText(stats, lane.unit)}`);
       }
     }
     this.canvas.setAttribute('aria-label', `${this.name}, last ${Math.round(view.span / 1000)} seconds: ${parts.join('; ') || 'no samples'}`);
   }
 
   #pointer() {
-    const { view } = this.app, { plot } = this;
+    const { app, plot, chart } = this, { view } = app;
     let start = NaN;
     const position = (e) => Math.min(Math.max(e.clientX - plot.getBoundingClientRect().left, 0), this.canvas.clientWidth);
+    const on = (names, f) => { for (const name of names.split(' ')) plot.addEventListener(name, f); };
     const leave = () => {
-      view.hover = NaN;
+      view.hover = start = NaN;
       show(this.tip, false);
       show(this.select, false);
-      start = NaN;
-      this.app.hovered();
+      app.hovered();
     };
-    plot.addEventListener('pointermove', (e) => {
+    on('pointermove', (e) => {
       const x = position(e);
-      view.hover = this.chart.time(x);
+      view.hover = chart.time(x);
       this.#tip(x);
-      if (start === start) {
-        show(this.select, true);
-        this.select.style.left = `${Math.min(x, start)}px`;
-        this.select.style.width = `${Math.abs(x - start)}px`;
-      }
-      this.app.hovered();
+      show(this.select, start === start);
+      Object.assign(this.select.style, { left: `${Math.min(x, start)}px`, width: `${Math.abs(x - start)}px` });
+      app.hovered();
     });
-    plot.addEventListener('pointerleave', leave);
-    plot.addEventListener('pointercancel', leave);
-    plot.addEventListener('pointerdown', (e) => {
+    on('pointerleave pointercancel', leave);
+    on('pointerdown', (e) => {
       if (e.button || e.pointerType === 'touch') return;
       start = position(e);
       plot.setPointerCapture(e.pointerId);
     });
-    plot.addEventListener('pointerup', (e) => {
-      const from = Math.min(position(e), start), to = Math.max(position(e), start);
-      if (to - from > 5) view.set(this.chart.time(to) - this.chart.time(from), this.chart.time(to));
+    on('pointerup', (e) => {
+      const from = chart.time(Math.min(position(e), start)), to = chart.time(Math.max(position(e), start));
+      if (Math.abs(position(e) - start) > 5) view.set(to - from, to);
       leave();
     });
-    plot.addEventListener('dblclick', () => this.app.live());
+    on('dblclick', () => app.live());
   }
 
   // tip shows the values at the pointer.
   #tip(x) {
-    const { hover } = this.app.view, lines = [];
+    const { hover, span } = this.app.view, lines = [];
     for (const lane of this.lanes) {
       for (const line of lane.lines) {
         const s = line.series(), i = s ? s.ring.at(hover) : -1;
         if (i >= 0 && hover - s.ring.time(i) < this.chart.gap(s)) lines.push(`${line.name} ${reading(s.ring.value(i), lane.unit)}`);
       }
     }
-    for (const e of this.chart.events()) if (Math.abs(e.t - hover) < this.app.view.span / 100) lines.push(e.text);
+    for (const e of this.chart.events()) if (Math.abs(e.t - hover) < span / 100) lines.push(e.text);
     show(this.tip, true);
     put(this.tip, [clock(hover, true), ...lines].join('\n'));
-    const right = x > this.canvas.clientWidth / 2;
-    this.tip.classList.toggle('left', right);
-    this.tip.style.left = right ? 'auto' : `${x + 10}px`;
-    this.tip.style.right = right ? `${this.canvas.clientWidth - x + 10}px` : 'auto';
+    const width = this.canvas.clientWidth, right = x > width / 2;
+    Object.assign(this.tip.style, { left: right ? 'auto' : `${x + 10}px`, right: right ? `${width - x + 10}px` : 'auto' });
   }
 }
+
+// statsText writes mean and highest value of a span.
+export const statsText = ({ mean, max }, unit) => `mean ${reading(mean, unit)}, highest ${reading(max, unit)}`;

@@ -25,11 +25,6 @@ export const ROLES = {
   link_throughput: { label: 'NVLink or XGMI', unit: 'bytes/s' },
 };
 
-// LINK_FIELDS are patterns of what the table of links needs.
-export const LINK_FIELDS = [
-  'nvidia_nvlink_*', 'amd_gpu_xgmi_*', 'DCGM_FI_DEV_NVLINK_*', 'DCGM_FI_PROF_NVLINK_*', 'DCGM_FI_DEV_NVSWITCH_LINK_*', 'DCGM_FI_DEV_GPU_NVLINK_*',
-];
-
 // factor says what a value in one unit is multiplied with for another; 1 if the two are
 // the same or have nothing in common.
 export function factor(from, to) {

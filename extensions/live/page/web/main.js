@@ -8,7 +8,7 @@ import { ROLES, clock, seconds } from './fields.js';
 import { Links } from './links.js';
 import { Model } from './model.js';
 import { KEPT } from './ring.js';
-import { Comparison, Events, Heat, Processes, Summary } from './sections.js';
+import { Comparison, Events, Processes, Summary } from './sections.js';
 import { Tiles } from './tiles.js';
 
 const $ = (id) => document.getElementById(id);
@@ -21,7 +21,7 @@ class App {
     this.model = new Model();
     this.view = new View(this.model.clock, 300000);
     this.view.changed = () => this.#viewChanged();
-    this.loop = new Loop(this.view);
+    this.loop = new Loop();
     this.list = null;
     this.watched = []; // fields in addition to those of tiles
     this.comparing = false;
@@ -35,10 +35,10 @@ class App {
   start() {
     this.#theme(stored('theme') || 'auto');
     this.#controls();
-    this.sections = [
-      new Summary(this, $('summary')), new Comparison(this, $('comparison')), this.tiles = new Tiles(this, $('tiles')),
-      new Processes(this, $('processes')), new Events(this, $('events')), new Heat(this, $('heat')),
-    ];
+    this.tiles = new Tiles(this, $('tiles'));
+    this.comparison = new Comparison(this, $('comparison'));
+    this.events = new Events(this, $('events'));
+    this.slow = [new Summary(this, $('summary')), new Processes(this, $('processes')), this.events]; // updated once a second
     this.links = new Links(this, $('links'));
     this.detail = new Detail(this, $('detail'));
     this.#load();
@@ -61,13 +61,9 @@ class App {
     if (this.loading) return;
     this.loading = true;
     try {
-      const [devices, list, events] = await Promise.all([this.link.get('devices'), this.link.get('list'), this.link.get('events', { limit: 500 })]);
+      this.#setList(await this.link.get('list'));
+      await this.#ask();
       this.loaded = true;
-      this.model.setDevices(devices);
-      this.#setList(list);
-      for (const e of events.events || []) this.model.takeEvent(e);
-      await this.#absences();
-      await this.#recordings();
       this.#restart();
       show($('controls'), true);
       const wanted = new URLSearchParams(location.hash.slice(1)).get('device');
@@ -81,33 +77,24 @@ class App {
     this.#tick();
   }
 
+  // ask asks for what the stream does not carry.
+  async #ask() {
+    const { model, link } = this, [devices, events] = await Promise.all([link.get('devices'), link.get('events', { limit: 500 })]);
+    model.setDevices(devices);
+    for (const e of events.events || []) model.takeEvent(e);
+    const field = model.wanted();
+    if (field.length) model.takeFields(await link.get('fields', { field }));
+    if (model.info.recorder) this.events.recorded((await link.get('recordings')).recordings || []);
+  }
+
   #setList(list) {
     this.list = list;
     this.model.setList(list);
   }
 
-  // recordings asks for the list of recordings, if there is a recorder.
-  async #recordings() {
-    if (this.model.info.recorder) this.sections[4].recorded((await this.link.get('recordings')).recordings || []);
-  }
-
-  async #absences() {
-    const wanted = this.model.wanted();
-    if (wanted.length) this.model.takeFields(await this.link.get('fields', { field: wanted }));
-  }
-
-  // refresh asks again for what the stream does not carry.
   async #refresh() {
     if (!this.loaded || !this.link.up || document.hidden) return;
-    try {
-      const [devices, events] = await Promise.all([this.link.get('devices'), this.link.get('events', { limit: 500 })]);
-      this.model.setDevices(devices);
-      for (const e of events.events || []) this.model.takeEvent(e);
-      await this.#absences();
-      await this.#recordings();
-    } catch {
-      // the next one may succeed, and the banner says if none does
-    }
+    await this.#ask().catch(() => {}); // the next one may succeed, and the banner says if none does
   }
 
   // restart opens the stream for what is wanted now.
@@ -265,7 +252,7 @@ class App {
   // hovered moves the crosshairs of all charts.
   hovered() {
     for (const t of this.tiles.tiles.values()) if (t.box.chart.visible) t.box.update();
-    this.sections[4].box.update();
+    this.events.box.update();
     this.detail.box?.update();
   }
 
@@ -279,7 +266,7 @@ class App {
     const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
     if (document.title !== title) document.title = title;
     this.ticks = (this.ticks || 0) + 1;
-    for (const s of this.sections) if (this.ticks % 4 === 0 || s === this.tiles || s === this.sections[1] || !this.first) s.update();
+    for (const s of [this.tiles, this.comparison, ...(this.ticks % 4 === 0 || !this.first ? this.slow : [])]) s.update();
     this.first = true;
     this.detail.update();
     this.#banner();
@@ -289,7 +276,7 @@ class App {
   #describe() {
     if (!this.loaded || document.hidden) return;
     this.tiles.describe();
-    this.sections[4].describe();
+    this.events.describe();
     this.detail.describe();
   }
 
@@ -375,43 +362,42 @@ class App {
     this.#tick();
   }
 
-  #key(e) {
-    if (e.ctrlKey || e.altKey || e.metaKey || !this.loaded) return;
-    const { target } = e, { view } = this;
-    if (target.matches('input:not([type=checkbox]):not([type=range]), select, textarea')) return;
-    const current = [...this.tiles.tiles.values()].find((t) => t.element.contains(document.activeElement));
+  // keys are what keys do: [keys, as the help names them, what they do, the action].
+  #keys() {
+    const { view } = this, current = [...this.tiles.tiles.values()].find((t) => t.element.contains(document.activeElement));
     const step = (by) => {
       const all = this.model.tiles().map((d) => this.tiles.tiles.get(d.id)), at = all.indexOf(current) + by;
       all[Math.min(Math.max(at, 0), all.length - 1)]?.open.focus();
     };
-    const keys = {
-      '?': () => this.#help(),
-      ' ': () => this.freeze(),
-      l: () => this.live(),
-      t: () => $('theme').click(),
-      j: () => step(1),
-      k: () => step(-1),
-      c: () => {
+    return [
+      [[' '], 'space', 'freeze, and go live again', () => this.freeze()],
+      [['1', '2', '3', '4'], '1 2 3 4', 'span of 30 s, 1, 5 or 15 min', (i) => view.set(SPANS[i][0] * 1000)],
+      [['+', '-'], '+ −', 'zoom', (i) => view.set(view.span * [0.5, 2][i])],
+      [['ArrowLeft', 'ArrowRight'], '← →', 'move in time while frozen', (i) => this.#move(view.right() + view.span * [-0.1, 0.1][i])],
+      [['l', 'Escape'], 'l Esc', 'back to now', () => this.live()],
+      [['j', 'k'], 'j k', 'next and previous GPU', (i) => step([1, -1][i])],
+      [[], 'Enter', 'all fields of the GPU'],
+      [['c'], 'c', 'compare this GPU', () => {
         this.#comparing(true);
         if (current) this.compare(current.id, !this.compared.has(current.id));
-      },
-      C: () => this.#comparing(!this.comparing),
-      '+': () => this.#zoom(0.5),
-      '-': () => this.#zoom(2),
-      ArrowLeft: () => this.#move(view.right() - view.span / 10),
-      ArrowRight: () => this.#move(view.right() + view.span / 10),
-    };
-    SPANS.forEach(([s], i) => { keys[i + 1] = () => view.set(s * 1000); });
-    if (e.key.startsWith('Arrow') && (view.end === null || target.matches('input, .scroll'))) return;
-    if (e.key === ' ' && target.matches('button, input, summary, a')) return; // it presses them
-    if (e.key === 'Escape' && !document.querySelector('dialog[open]')) this.live();
-    if (keys[e.key]) {
-      e.preventDefault();
-      keys[e.key]();
-    }
+      }],
+      [['C'], 'C', 'comparison on and off', () => this.#comparing(!this.comparing)],
+      [['t'], 't', 'colours: as the system, light, dark', () => $('theme').click()],
+      [['?'], '?', 'this list', () => this.#help()],
+    ];
   }
 
-  #zoom(by) { this.view.set(this.view.span * by); }
+  #key(e) {
+    const { target } = e;
+    if (e.ctrlKey || e.altKey || e.metaKey || !this.loaded || target.matches('input:not([type=checkbox]):not([type=range]), select, textarea')) return;
+    if (e.key.startsWith('Arrow') && (this.view.end === null || target.matches('input, .scroll'))) return;
+    if (e.key === ' ' && target.matches('button, input, summary, a')) return; // it presses them
+    if (e.key === 'Escape' && document.querySelector('dialog[open]')) return; // it closes it
+    const [keys, , , act] = this.#keys().find(([k]) => k.includes(e.key)) || [];
+    if (!act) return;
+    e.preventDefault();
+    act(keys.indexOf(e.key));
+  }
 
   #help() {
     const dialog = $('keys');
@@ -419,11 +405,9 @@ class App {
       dialog.close();
       return;
     }
-    const keys = [['space', 'freeze, and go live again'], ['1 2 3 4', 'span of 30 s, 1, 5 or 15 min'], ['+ −', 'zoom'], ['← →', 'move in time while frozen'], ['l, Esc', 'back to now'],
-      ['j k', 'next and previous GPU'], ['Enter', 'all fields of the GPU'], ['c', 'compare this GPU'], ['C', 'comparison on and off'], ['t', 'colours: as the system, light, dark'], ['?', 'this list']];
     dialog.replaceChildren(
       h('header', {}, h('h2', { id: 'keys-title' }, 'Keys'), h('button', { type: 'button', class: 'close', onclick: () => dialog.close() }, 'Close')),
-      h('div', { class: 'inside' }, h('dl', { class: 'keys' }, keys.map(([k, what]) => h('div', {}, h('dt', {}, k.split(' ').map((x) => h('kbd', {}, x))), h('dd', {}, what)))),
+      h('div', { class: 'inside' }, h('dl', { class: 'keys' }, this.#keys().map(([, k, what]) => h('div', {}, h('dt', {}, k.split(' ').map((x) => h('kbd', {}, x))), h('dd', {}, what)))),
         h('p', {}, 'In a chart: drag to zoom, double-click to go back to now. A diamond marks an event that needs attention, a ring any other.')));
     dialog.showModal();
   }

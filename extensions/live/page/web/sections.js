@@ -1,11 +1,17 @@
-// The sections of the page next to the tiles: summary, comparison, processes, events, heat.
+// The sections of the page next to the tiles: summary, comparison, processes, events.
 
-import { ChartBox, reading } from './chartbox.js';
-import { colours, mark } from './chart.js';
+import { ChartBox, reading, statsText } from './chartbox.js';
 import { h, put, replace, show, sign } from './dom.js';
 import { ROLES, amount, clock, date, number, seconds } from './fields.js';
 import { nameOf } from './model.js';
-import { gapOf, section } from './tiles.js';
+import { gapOf } from './tiles.js';
+
+// section gives a section of the page a heading, a note and a body.
+export function section(element, title, note) {
+  const body = h('div');
+  element.append(h('h2', { id: `${element.id}-title` }, title), note ? h('p', { class: 'note' }, note) : '', body);
+  return body;
+}
 
 // Summary says what the node does, and all that is wrong with it.
 export class Summary {
@@ -47,8 +53,7 @@ export class Summary {
   }
 }
 
-const COMPARED = ['activity', 'tensor_activity', 'memory_activity', 'power', 'temperature', 'clock', 'memory_used', 'link_throughput'];
-const LABELS = {
+const COMPARED = {
   activity: 'Utilisation', tensor_activity: 'Tensor activity', memory_activity: 'DRAM activity', power: 'Power', temperature: 'Temperature', clock: 'SM clock',
   memory_used: 'Memory in use', link_throughput: 'NVLink or XGMI',
 };
@@ -58,54 +63,48 @@ export class Comparison {
   constructor(app, element) {
     this.app = app;
     this.element = element;
-    this.body = section(element, 'Comparison');
-    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.#draw() }, COMPARED.map((r) => h('option', { value: r }, LABELS[r])));
+    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.#draw() }, Object.entries(COMPARED).map(([r, text]) => h('option', { value: r }, text)));
     this.hint = h('p', { class: 'note' }, 'Tick up to 8 GPUs below.');
     this.plot = h('div');
     this.legend = h('ul', { class: 'legend' });
-    this.body.append(this.role, this.hint, this.plot, this.legend);
+    section(element, 'Comparison').append(this.role, this.hint, this.plot, this.legend);
   }
 
   update() {
-    const { app } = this;
+    const { app } = this, { view } = app, key = [...app.compared].join();
     show(this.element, app.comparing);
     if (!app.comparing) return;
-    const key = [...app.compared].join();
-    if (this.key !== key) {
-      this.key = key;
-      this.#draw();
+    if (this.key !== key) this.#draw();
+    this.key = key;
+    this.box?.update();
+    for (const { line, value } of this.lines) {
+      const stats = line.series()?.ring.stats(view.right() - view.span, view.right()), { unit } = ROLES[this.role.value];
+      put(value, stats ? `${reading(app.model.valueOf(line.series(), app.time()), unit)} (${statsText(stats, unit)})` : '–');
     }
-    if (!this.box) return;
-    this.box.update();
-    for (const { id, value } of this.lines) put(value, reading(app.model.value(id, this.role.value, app.time()), ROLES[this.role.value].unit));
   }
 
   #draw() {
-    const { app } = this, role = this.role.value;
+    const { app } = this, role = this.role.value, { unit } = ROLES[role];
     this.box?.close();
     this.box = null;
-    this.plot.replaceChildren();
-    this.legend.replaceChildren();
     show(this.hint, !app.compared.size);
     this.lines = [...app.compared].map((id, i) => {
-      const name = nameOf(app.model.devices.get(id) || { id }, app.model), value = h('b');
-      const line = { name, series: () => app.model.pick(id, role), colour: `line-${i}`, style: 'line' };
-      const strong = (on) => () => {
-        line.style = on ? 'line' : 'thin';
-        for (const l of this.lines) if (l.line !== line) l.line.style = on ? 'thin' : 'line';
-        line.style = 'line';
-        app.view.redraw();
-      };
-      this.legend.append(h('li', {}, h('button', { type: 'button', class: 'text', onpointerenter: strong(true), onpointerleave: strong(false), onfocus: strong(true), onblur: strong(false), onclick: () => app.openDetail(id) },
-        h('i', { class: `swatch line-${i}` }, String(i + 1)), ` ${name} `, value)));
-      return { id, line, value };
+      const name = nameOf(app.model.devices.get(id) || { id }, app.model);
+      return { id, name, value: h('span', { class: 'muted' }), line: { name, series: () => app.model.pick(id, role), colour: `line-${i}`, style: 'line' } };
     });
-    if (!this.lines.length) return;
-    this.box = new ChartBox(app, {
-      lanes: [{ label: LABELS[role], unit: ROLES[role].unit, max: ROLES[role].unit === '%' ? 100 : 0, height: 180, lines: this.lines.map((l) => l.line) }],
-      gap: gapOf(app), name: `${LABELS[role]} of several GPUs`,
-    });
-    this.plot.append(this.box.element);
+    const strong = (line) => () => { // draws the others thin
+      for (const l of this.lines) l.line.style = !line || l.line === line ? 'line' : 'thin';
+      app.view.redraw();
+    };
+    this.legend.replaceChildren(...this.lines.map(({ id, name, value, line }, i) => h('li', {},
+      h('button', { type: 'button', class: 'text', onpointerenter: strong(line), onpointerleave: strong(), onfocus: strong(line), onblur: strong(), onclick: () => app.openDetail(id) },
+        h('i', { class: `swatch line-${i}` }, String(i + 1)), ` ${name}`), ' ', value)));
+    if (this.lines.length) {
+      this.box = new ChartBox(app, {
+        lanes: [{ label: COMPARED[role], unit, max: unit === '%' ? 100 : 0, height: 180, lines: this.lines.map((l) => l.line) }], gap: gapOf(app), name: `${COMPARED[role]} of several GPUs`,
+      });
+    }
+    this.plot.replaceChildren(...(this.box ? [this.box.element] : []));
   }
 }
 
@@ -193,90 +192,4 @@ export function eventTable(app, events) {
     h('span', { class: e.bad ? 'bad' : '' }, `${sign(e.bad ? 'failed' : 'released')} ${e.kind.replaceAll('_', ' ')}`),
     e.gpu !== undefined ? `GPU ${e.gpu}` : e.device || '–', e.text,
   ]), 'Events');
-}
-
-const BINS = 10;
-
-// Heat shows utilisation and power of all devices over time, by how dark a cell is, and how
-// often each tenth of the scale occurred.
-export class Heat {
-  constructor(app, element) {
-    this.app = app;
-    this.element = element;
-    this.body = section(element, 'Utilisation and power over time');
-    this.body.classList.add('heat');
-    this.visible = false;
-    this.rows = [];
-    new IntersectionObserver(([e]) => { this.visible = e.isIntersecting; }).observe(element);
-  }
-
-  update() {
-    const { app } = this, tiles = app.model.tiles(), maps = [['activity', 'Utilisation', '100 %'], ['power', 'Power', 'limit']];
-    const has = maps.map(([role]) => tiles.filter((d) => app.model.pick(d.id, role)));
-    show(this.element, has.some((d) => d.length));
-    replace(this.body, JSON.stringify(has.map((m) => m.map((d) => d.id))), () => {
-      this.rows = [];
-      return maps.map(([role, title, top], i) => has[i].length ? h('div', { class: 'map' },
-        h('h3', {}, title, h('span', { class: 'ramp', 'aria-hidden': 'true' }, '0', h('i'), role === 'power' && !has[i].some((d) => app.model.pick(d.id, 'power_limit')) ? 'highest' : top)),
-        has[i].map((d) => {
-          const name = nameOf(d, app.model), cells = h('canvas', { class: 'cells', 'aria-hidden': 'true' }), bars = h('canvas', { class: 'bars', 'aria-hidden': 'true' }), text = h('span', { class: 'n' });
-          this.rows.push({ id: d.id, role, cells, bars, text });
-          return h('div', { class: 'row' }, h('span', { class: 'label' }, name), cells, bars, text);
-        })) : '');
-    });
-    if (this.visible) for (const r of this.rows) this.#row(r);
-  }
-
-  #row({ id, role, cells, bars, text }) {
-    const { app } = this, { view, model } = app, right = view.right(), left = right - view.span, series = model.pick(id, role);
-    const ratio = devicePixelRatio || 1, unit = ROLES[role].unit;
-    for (const c of [cells, bars]) {
-      const w = Math.round(c.clientWidth * ratio), hh = Math.round(c.clientHeight * ratio);
-      if (c.width !== w || c.height !== hh) Object.assign(c, { width: w, height: hh });
-    }
-    const stats = series?.ring.stats(left, right);
-    put(text, stats ? `mean ${reading(stats.mean, unit)} · highest ${reading(stats.max, unit)}` : 'no samples');
-    const limit = role === 'power' ? model.value(id, 'power_limit', app.time()) : 100, top = limit > 0 ? limit : stats?.max || 1;
-    const every = Math.max(view.span / Math.max(1, Math.floor(cells.width / (4 * ratio))), series ? model.every(series) : 0), n = Math.max(1, Math.floor(view.span / every)), sums = new Float64Array(n), counts = new Uint32Array(n), bins = new Uint32Array(BINS);
-    // Cells begin at whole multiples of their span, so that they do not flicker as time passes.
-    const start = Math.ceil(left / every) * every;
-    if (series) {
-      for (let i = series.ring.from(start), t; i < series.ring.length && (t = series.ring.time(i)) < right; i++) {
-        const v = series.ring.value(i), k = Math.floor((t - start) / every);
-        if (v !== v || k >= n) continue;
-        sums[k] += v;
-        counts[k]++;
-        bins[Math.min(BINS - 1, Math.max(0, Math.floor(v / top * BINS)))]++;
-      }
-    }
-    const c = cells.getContext('2d'), w = cells.width / n;
-    c.clearRect(0, 0, cells.width, cells.height);
-    for (let k = 0; k < n; k++) {
-      const x = Math.round(k * w), wide = Math.round((k + 1) * w) - x;
-      if (counts[k]) {
-        c.globalAlpha = 0.08 + 0.92 * Math.min(1, Math.max(0, sums[k] / counts[k] / top));
-        c.fillStyle = colours.hot;
-        c.fillRect(x, 0, wide, cells.height);
-      } else { // no samples: a line in the middle
-        c.globalAlpha = 1;
-        c.fillStyle = colours.grid;
-        c.fillRect(x, Math.floor(cells.height / 2), wide, ratio);
-      }
-    }
-    c.globalAlpha = 1;
-    for (const e of app.eventsOf(id)) {
-      if (!e.bad || e.t < left || e.t > right) continue;
-      c.fillStyle = colours.red;
-      mark(c, (e.t - left) / view.span * cells.width, cells.height / 2, 4 * ratio, true);
-    }
-    const b = bars.getContext('2d'), most = Math.max(...bins, 1), bw = bars.width / BINS;
-    b.clearRect(0, 0, bars.width, bars.height);
-    b.fillStyle = colours.grid;
-    b.fillRect(0, bars.height - 1, bars.width, 1);
-    b.fillStyle = colours.blue;
-    bins.forEach((count, i) => {
-      const high = count ? Math.max(1, Math.round(count / most * bars.height)) : 0;
-      b.fillRect(Math.round(i * bw), bars.height - high, Math.round(bw) - 1, high);
-    });
-  }
 }

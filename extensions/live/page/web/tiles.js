@@ -5,73 +5,34 @@ import { h, level, put, show, sign } from './dom.js';
 import { ROLES, absence, number, reasons, seconds } from './fields.js';
 import { healthText, nameOf, usersOf } from './model.js';
 
-// activityLane, powerLane and the others are lanes of a device's charts.
+// LANES are the lanes of a device's charts: label, unit, height in a tile (0: only in the details) and in the
+// details, lines of name, role, colour and style, and the upper end by the levels of roles.
+const LANES = [
+  ['Activity', '%', 60, 90, [['GPU', 'activity', 'blue', 'area'], ['Tensor', 'tensor_activity', 'orange', 'line'], ['DRAM', 'memory_activity', 'teal', 'thin']], () => 100],
+  ['Power', 'W', 36, 70, [['Power', 'power', 'blue', 'area'], ['Limit', 'power_limit', 'red', 'mark']], (level) => level('power_limit') * 1.08],
+  ['Temperature', '°C', 0, 60, [['GPU', 'temperature', 'orange', 'line'], ['Memory', 'memory_temperature', 'purple', 'thin'], ['Slows down', 'slowdown_temperature', 'red', 'mark']]],
+  ['Clocks', 'MHz', 0, 60, [['SM', 'clock', 'blue', 'line'], ['Memory', 'memory_clock', 'teal', 'thin']], (level) => level('max_clock')],
+  ['Memory', 'GiB', 0, 50, [['Used', 'memory_used', 'teal', 'area']], (level) => memory(level).total],
+  ['NVLink or XGMI', 'bytes/s', 0, 50, [['Data', 'link_throughput', 'purple', 'area']]],
+];
+
+// lanesOf returns the lanes of a device that have values.
 export function lanesOf(app, id, all) {
-  const { model } = app, series = (role) => () => model.pick(id, role);
-  const level = (role) => model.value(id, role, app.time());
-  const lanes = [];
-  if (['activity', 'tensor_activity', 'memory_activity'].some((role) => model.pick(id, role))) {
-    lanes.push({
-      label: 'Activity', unit: '%', max: 100, height: all ? 90 : 60,
-      lines: [
-        { name: 'GPU', series: series('activity'), colour: 'blue', style: 'area' },
-        { name: 'Tensor', series: series('tensor_activity'), colour: 'orange', style: 'line' },
-        { name: 'DRAM', series: series('memory_activity'), colour: 'teal', style: 'thin' },
-      ],
-    });
-  }
-  if (model.pick(id, 'power')) {
-    lanes.push({
-      label: 'Power', unit: 'W', height: all ? 70 : 36, max: () => level('power_limit') * 1.08,
-      text: () => level('power_limit') > 0 ? `limit ${reading(level('power_limit'), 'W')}` : '',
-      lines: [
-        { name: 'Power', series: series('power'), colour: 'blue', style: 'area' },
-        { name: 'Limit', series: series('power_limit'), colour: 'red', mark: true },
-      ],
-    });
-  }
-  if (!all) return lanes;
-  if (model.pick(id, 'temperature') || model.pick(id, 'memory_temperature')) {
-    lanes.push({
-      label: 'Temperature', unit: '°C', height: 60,
-      lines: [
-        { name: 'GPU', series: series('temperature'), colour: 'orange', style: 'line' },
-        { name: 'Memory', series: series('memory_temperature'), colour: 'purple', style: 'thin' },
-        { name: 'Slows down', series: series('slowdown_temperature'), colour: 'red', mark: true },
-      ],
-    });
-  }
-  if (model.pick(id, 'clock')) {
-    lanes.push({
-      label: 'Clocks', unit: 'MHz', height: 60, max: () => level('max_clock'),
-      lines: [
-        { name: 'SM', series: series('clock'), colour: 'blue', style: 'line' },
-        { name: 'Memory', series: series('memory_clock'), colour: 'teal', style: 'thin' },
-      ],
-    });
-  }
-  if (model.pick(id, 'memory_used')) {
-    lanes.push({
-      label: 'Memory', unit: 'GiB', height: 50, max: () => memory(app, id, app.time()).total,
-      lines: [{ name: 'Used', series: series('memory_used'), colour: 'teal', style: 'area' }],
-    });
-  }
-  if (model.pick(id, 'link_throughput')) {
-    lanes.push({ label: 'NVLink or XGMI', unit: 'bytes/s', height: 50, lines: [{ name: 'Data', series: series('link_throughput'), colour: 'purple', style: 'area' }] });
-  }
-  return lanes;
+  const level = (role) => app.model.value(id, role, app.time());
+  return LANES.filter(([, , small, , lines]) => (all || small) && lines.some(([, role, , style]) => style !== 'mark' && app.model.pick(id, role))).map(([label, unit, small, height, lines, max]) => ({
+    label, unit, height: all ? height : small, max: max && (() => max(level)),
+    text: () => label === 'Power' && level('power_limit') > 0 ? `limit ${reading(level('power_limit'), 'W')}` : '',
+    lines: lines.map(([name, role, colour, style]) => ({ name, colour, style, series: () => app.model.pick(id, role) })),
+  }));
 }
 
 // gapOf says from which distance of samples on a line is broken.
 export const gapOf = (app) => (series) => series ? Math.max(3.5 * app.model.every(series), 2500) : 3000;
 
 // memory is used and total in GiB, the latter NaN if it is not known.
-function memory(app, id, t) {
-  const value = (role) => app.model.value(id, role, t);
-  const used = value('memory_used'), free = value('memory_free'), reserved = value('memory_reserved');
-  let total = value('memory_total');
-  if (total !== total) total = used + free + (reserved === reserved ? reserved : 0);
-  return { used, total };
+function memory(value) {
+  const used = value('memory_used'), total = value('memory_total');
+  return { used, total: total === total ? total : used + value('memory_free') + (value('memory_reserved') || 0) };
 }
 
 // stateOf is the state that a tile shows: the device's, or its health if it is up.
@@ -134,57 +95,43 @@ export class Tile {
       });
     }
     const list = h('dl', { class: 'list' });
-    const row = (label, update, withMeter) => {
-      const v = h('dd'), m = withMeter ? meter() : null;
-      list.append(h('div', {}, h('dt', {}, label), v, m || ''));
-      this.rows.push(() => update(v, m));
+    // row adds a reading of some roles; f returns its text, its share of a limit, its style and a title.
+    const row = (label, roles, f) => {
+      if (!roles.some(has)) return;
+      const v = h('dd'), m = meter();
+      list.append(h('div', {}, h('dt', {}, label), v, m));
+      this.rows.push(() => {
+        const { text, share, style, title } = f();
+        put(v, text);
+        v.className = style || '';
+        show(m, share >= 0);
+        fill(m, share);
+        if (title !== undefined && v.title !== title) v.title = title;
+        if (title === undefined) this.#explain(v, roles[0], value(roles[0]));
+      });
     };
-    if (has('power')) {
-      row('Power', (v, m) => {
-        const power = value('power'), limit = value('power_limit');
-        put(v, limit === limit ? `${number(power)} / ${number(limit)} W` : reading(power, 'W'));
-        show(m, limit > 0);
-        fill(m, power / limit);
-        this.#explain(v, 'power', power);
-      }, true);
-    }
-    if (has('temperature') || has('memory_temperature')) {
-      row('Temperature', (v, m) => {
-        const temp = value('temperature'), mem = value('memory_temperature'), slow = value('slowdown_temperature'), stop = value('shutdown_temperature');
-        const parts = [], most = slow === slow ? slow : stop;
-        if (has('temperature')) parts.push(`${temp >= slow ? '▲ ' : ''}${most === most ? `${number(temp)} / ${number(most)} °C` : reading(temp, '°C')}`);
-        if (has('memory_temperature')) parts.push(`memory ${number(mem)}${has('temperature') ? '' : ' °C'}`);
-        put(v, parts.join(' · '));
-        const why = most === most ? `The GPU ${slow === slow ? 'slows down' : 'shuts down'} at ${number(most)} °C` : '';
-        if (v.title !== why) v.title = why;
-        v.classList.toggle('bad', temp >= slow);
-        show(m, most > 0);
-        fill(m, temp / most);
-      }, true);
-    }
-    if (has('clock')) {
-      row('Clocks', (v) => {
-        const sm = value('clock'), mem = value('memory_clock'), max = value('max_clock');
-        const parts = [`SM ${number(sm)}${max === max ? ` of ${number(max)}` : ''} MHz`];
-        if (has('memory_clock')) parts.push(`memory ${number(mem)}`);
-        put(v, parts.join(' · '));
-      });
-    }
-    if (has('clock_events') || has('throttling')) {
-      row('Throttle', (v) => {
-        const names = this.#throttled();
-        put(v, names === null ? '–' : names.length ? names.map((r) => r.bad ? `▲ ${r.text}` : r.text).join(', ') : 'none');
-        v.classList.toggle('warn', !!names?.some((r) => r.bad));
-      });
-    }
-    if (has('memory_used')) {
-      row('Memory', (v, m) => {
-        const { used, total } = memory(app, id, app.time());
-        put(v, total === total ? `${number(used, 1)} / ${number(total, 1)} GiB` : reading(used, 'GiB'));
-        show(m, total > 0);
-        fill(m, used / total);
-      }, true);
-    }
+    row('Power', ['power'], () => {
+      const power = value('power'), limit = value('power_limit');
+      return { text: limit === limit ? `${number(power)} / ${number(limit)} W` : reading(power, 'W'), share: power / limit };
+    });
+    row('Temperature', ['temperature', 'memory_temperature'], () => {
+      const temp = value('temperature'), slow = value('slowdown_temperature'), stop = value('shutdown_temperature'), most = slow === slow ? slow : stop, parts = [];
+      if (has('temperature')) parts.push(`${temp >= slow ? '▲ ' : ''}${most === most ? `${number(temp)} / ${number(most)} °C` : reading(temp, '°C')}`);
+      if (has('memory_temperature')) parts.push(`memory ${number(value('memory_temperature'))}${has('temperature') ? '' : ' °C'}`);
+      return { text: parts.join(' · '), share: temp / most, style: temp >= slow && 'bad', title: most === most ? `The GPU ${slow === slow ? 'slows down' : 'shuts down'} at ${number(most)} °C` : '' };
+    });
+    row('Clocks', ['clock'], () => {
+      const max = value('max_clock'), memoryClock = has('memory_clock') ? ` · memory ${number(value('memory_clock'))}` : '';
+      return { text: `SM ${number(value('clock'))}${max === max ? ` of ${number(max)}` : ''} MHz${memoryClock}` };
+    });
+    row('Throttle', ['clock_events', 'throttling'], () => {
+      const names = this.#throttled();
+      return { text: names === null ? '–' : names.map((r) => r.bad ? `▲ ${r.text}` : r.text).join(', ') || 'none', style: names?.some((r) => r.bad) && 'warn', title: '' };
+    });
+    row('Memory', ['memory_used'], () => {
+      const { used, total } = memory(value);
+      return { text: total === total ? `${number(used, 1)} / ${number(total, 1)} GiB` : reading(used, 'GiB'), share: used / total };
+    });
     this.readings.append(activity, list);
   }
 
@@ -259,14 +206,3 @@ export class Tiles {
 
   describe() { for (const t of this.tiles.values()) if (t.box.chart.visible) t.box.describe(); }
 }
-
-// section gives a section of the page a heading and a body, once.
-export function section(element, title, note) {
-  if (!element.firstChild) {
-    const id = `${element.id}-title`;
-    element.append(h('h2', { id }, title), ...(note ? [h('p', { class: 'note' }, note)] : []), h('div', { class: 'content' }));
-  }
-  return element.lastChild;
-}
-
-

@@ -3,14 +3,13 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"time"
 
-	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
+	"warpgauge/pkg/command"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
@@ -24,15 +23,6 @@ func vendors(_ *config.Config, start time.Time, _ *zap.Logger) ([]exporter.Vendo
 }
 
 func main() {
-	a := &exporter.Program{
-		Streams: exporter.Streams{Out: os.Stdout, Err: os.Stderr}, Log: exporter.NewBacklog(os.Stderr), Environ: os.Environ(), Vendors: vendors,
-	}
-	a.Flags = config.NewSet(a.Lookup)
-	root := &cli.Command{Name: "core", Flags: a.Flags.CLI(), Action: func(ctx context.Context, _ *cli.Command) error { return a.Serve(ctx) }}
-	err := root.Run(context.Background(), os.Args)
-	a.Log.Flush()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	a := exporter.NewProgram(exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ(), "", vendors)
+	os.Exit(command.Run(context.Background(), a, os.Args))
 }

@@ -1,60 +1,80 @@
-// Package apitest is a minimal API server with the pods and ResourceSlices of one node, over HTTP, for tests of whole
-// programs.
+// Package apitest is an API server with the pods and ResourceSlices of one node, for tests. It keeps a log of events as
+// etcd does, and serves lists in pages and watches.
 //
 //	api := apitest.Start(t, "node-1")
 //	api.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train"}))
 //	cmd.Env = append(cmd.Env, "KUBECONFIG="+api.Kubeconfig())
 //
-// Its content must be set before the first request: watches stay silent. Its methods may be called concurrently.
+// Its methods may be called concurrently.
 package apitest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // Object is an object of the API as JSON.
-type Object map[string]any
+type Object = map[string]any
 
 // Server is the API server.
 type Server struct {
+	Old bool // ignores limits of lists that it has in memory, as before 1.34; set before the first request
+
 	tb         testing.TB
 	node       string
 	kubeconfig string
+	accept     chan net.Conn
+	closed     chan struct{}
 
 	mu       sync.Mutex
-	pods     []Object
-	slices   []Object
+	down     bool // refuses connections
 	versions []string
-	refuse   bool
-	asked    map[string]int
+	objects  map[string]map[string]Object // by resource, then namespace/name
+	log      []event
+	changed  chan struct{} // closed and replaced with each change
+	forgot   int           // events up to this version are compacted away
+	// first looks at each request before the server does; true: it has answered.
+	first    func(w http.ResponseWriter, r *http.Request) bool
+	epoch    int // of first: watches from before end
+	requests []string
 }
 
-// Start returns an API server without pods and slices that serves resource.k8s.io/v1. It ends with the test.
+type event struct {
+	version  int
+	resource string
+	Type     string `json:"type"`
+	Object   Object `json:"object"`
+}
+
+// New returns an API server without pods and slices that no network serves.
+func New(tb testing.TB, node string) *Server {
+	return &Server{
+		tb: tb, node: node, accept: make(chan net.Conn), closed: make(chan struct{}), changed: make(chan struct{}),
+		versions: []string{"v1", "v1beta2", "v1beta1"}, objects: map[string]map[string]Object{"pods": {}, "resourceslices": {}},
+	}
+}
+
+// Start returns an API server that serves HTTP until the test ends, for tests of whole programs.
 func Start(tb testing.TB, node string) *Server {
 	tb.Helper()
-	s := &Server{tb: tb, node: node, versions: []string{"v1"}, asked: map[string]int{}}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, r *http.Request) {
-		s.list(w, r, "meta.k8s.io/v1", "PartialObjectMetadataList", func() []Object { return s.pods })
-	})
-	mux.HandleFunc("GET /apis/resource.k8s.io", func(w http.ResponseWriter, _ *http.Request) { s.group(w) })
-	mux.HandleFunc("GET /apis/resource.k8s.io/{version}/resourceslices", func(w http.ResponseWriter, r *http.Request) {
-		version := r.PathValue("version")
-		if !s.serves(version) {
-			http.NotFound(w, r)
-			return
-		}
-		s.list(w, r, "resource.k8s.io/"+version, "ResourceSliceList", func() []Object { return s.slices })
-	})
-	server := httptest.NewServer(s.guard(mux))
+	s := New(tb, node)
+	server := httptest.NewServer(s)
 	tb.Cleanup(func() {
 		server.CloseClientConnections() // watches do not end by themselves
 		server.Close()
@@ -73,94 +93,306 @@ current-context: test
 	return s
 }
 
-// Kubeconfig returns a kubeconfig file for the server.
+// Pipe returns an API server that serves over pipes, so that it can be in a bubble of synctest; see Config.
+func Pipe(tb testing.TB, node string) *Server {
+	s := New(tb, node)
+	server := &http.Server{Handler: s} //nolint:gosec // the client is the test
+	go server.Serve(pipes{s})          //nolint:errcheck // it ends with the test
+	tb.Cleanup(func() { _ = server.Close() })
+	return s
+}
+
+// pipes is the listener of a Server.
+type pipes struct{ *Server }
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accept:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error {
+	close(p.closed)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// Config returns how to reach a Server over pipes.
+func (s *Server) Config() (*rest.Config, error) {
+	return &rest.Config{Host: "http://api.test", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		s.mu.Lock()
+		down := s.down
+		s.mu.Unlock()
+		if down {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		}
+		ours, theirs := net.Pipe()
+		select {
+		case s.accept <- theirs:
+			return ours, nil
+		case <-s.closed:
+			return nil, net.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}}, nil
+}
+
+// Kubeconfig returns a kubeconfig file for a Server that Start started.
 func (s *Server) Kubeconfig() string { return s.kubeconfig }
 
-// Pods sets the node's pods.
-func (s *Server) Pods(pods ...Object) { s.set(func() { s.pods = pods }) }
+// set changes the server and wakes up watches.
+func (s *Server) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
 
-// Slices sets the node's ResourceSlices.
-func (s *Server) Slices(all ...Object) { s.set(func() { s.slices = all }) }
+// SetDown ends all watches; while the server is down, there are no connections.
+func (s *Server) SetDown(down bool) { s.set(func() { s.down = down }) }
 
 // Versions sets the served versions of resource.k8s.io, the preferred one first.
 func (s *Server) Versions(versions ...string) { s.set(func() { s.versions = versions }) }
 
-// Refuse answers everything with 403, as without a ClusterRole.
-func (s *Server) Refuse() { s.set(func() { s.refuse = true }) }
+// Compact forgets all events, so that a watch from before gets 410.
+func (s *Server) Compact() { s.set(func() { s.forgot = s.version() }) }
 
-func (s *Server) set(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
+// AnswerFirst ends all watches and lets f look at each request before the server does; true: f has answered.
+func (s *Server) AnswerFirst(f func(w http.ResponseWriter, r *http.Request) bool) {
+	s.set(func() { s.first, s.epoch = f, s.epoch+1 })
 }
 
-// Requests returns how often a path was requested.
-func (s *Server) Requests(path string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked[path]
+// Pods adds or changes pods.
+func (s *Server) Pods(pods ...Object) {
+	for _, p := range pods {
+		s.change("pods", p, false)
+	}
 }
 
-// guard counts requests, and refuses them after Refuse.
-func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.asked[r.URL.Path]++
-		refuse := s.refuse
-		s.mu.Unlock()
-		if refuse {
-			say(w, http.StatusForbidden, Object{
-				"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": http.StatusForbidden,
-				"message": `User "system:serviceaccount:gpu:exporter" cannot list resource`,
-			})
-			return
+// Slices adds or changes ResourceSlices.
+func (s *Server) Slices(slices ...Object) {
+	for _, o := range slices {
+		s.change("resourceslices", o, false)
+	}
+}
+
+// RemovePod removes a pod.
+func (s *Server) RemovePod(p Object) { s.change("pods", p, true) }
+
+// RemoveSlice removes a ResourceSlice.
+func (s *Server) RemoveSlice(o Object) { s.change("resourceslices", o, true) }
+
+func (s *Server) change(resource string, o Object, gone bool) {
+	s.set(func() {
+		o = Clone(o)
+		m := o["metadata"].(Object)
+		key := fmt.Sprint(m["namespace"], "/", m["name"])
+		_, known := s.objects[resource][key]
+		e := event{version: s.version() + 1, resource: resource, Type: "ADDED", Object: o}
+		m["resourceVersion"] = strconv.Itoa(e.version)
+		switch {
+		case gone:
+			e.Type = "DELETED"
+			delete(s.objects[resource], key)
+		case known:
+			e.Type = "MODIFIED"
+			fallthrough
+		default:
+			s.objects[resource][key] = o
 		}
-		next.ServeHTTP(w, r)
+		s.log = append(s.log, e)
 	})
 }
 
-func (s *Server) serves(version string) bool {
+func (s *Server) version() int { return 100 + len(s.log) }
+
+// Asked returns the requests since it was called last: paths, those of watches behind "watch ".
+func (s *Server) Asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Contains(s.versions, version)
+	r := s.requests
+	s.requests = nil
+	return r
 }
 
-// group answers with the served versions.
-func (s *Server) group(w http.ResponseWriter) {
+// Requests returns how often a path was requested since Asked was called last.
+func (s *Server) Requests(path string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	served := []Object{}
-	for _, v := range s.versions {
-		served = append(served, Object{"groupVersion": "resource.k8s.io/" + v, "version": v})
+	for _, r := range s.requests {
+		if r == path {
+			n++
+		}
 	}
-	say(w, http.StatusOK, Object{"kind": "APIGroup", "apiVersion": "v1", "name": "resource.k8s.io", "versions": served})
+	return n
 }
 
-// list answers for this node only, and keeps watches open.
-func (s *Server) list(w http.ResponseWriter, r *http.Request, version, kind string, of func() []Object) {
-	if got, want := r.URL.Query().Get("fieldSelector"), "spec.nodeName="+s.node; got != want {
-		s.tb.Errorf("%s is asked with the field selector %q, want %q", r.URL.Path, got, want)
-		http.Error(w, "other nodes' objects", http.StatusBadRequest)
-		return
-	}
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	what := r.URL.Path
 	if r.URL.Query().Get("watch") != "" {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
+		what = "watch " + what
+	}
+	s.requests = append(s.requests, what)
+	first, versions, down := s.first, s.versions, s.down
+	s.mu.Unlock()
+	if down {
+		panic(http.ErrAbortHandler)
+	}
+	if first != nil && first(w, r) {
+		return
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case r.URL.Path == "/api/v1/pods":
+		s.resource(w, r, "pods")
+	case r.URL.Path == "/apis/resource.k8s.io" && len(versions) > 0:
+		group := Object{"kind": "APIGroup", "apiVersion": "v1", "name": "resource.k8s.io"}
+		list := []any{}
+		for _, v := range versions {
+			list = append(list, Object{"groupVersion": "resource.k8s.io/" + v, "version": v})
+		}
+		group["versions"] = list
+		Reply(w, http.StatusOK, group)
+	case len(parts) == 4 && parts[1] == "resource.k8s.io" && parts[3] == "resourceslices" && slices.Contains(versions, parts[2]):
+		s.resource(w, r, "resourceslices")
+	default:
+		Refuse(w, http.StatusNotFound, "NotFound", "the server could not find the requested resource")
+	}
+}
+
+func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource string) {
+	q := r.URL.Query()
+	if q.Get("fieldSelector") != "spec.nodeName="+s.node {
+		s.tb.Errorf("%s: field selector %q: not of this node only", r.URL, q.Get("fieldSelector"))
+	}
+	if resource == "pods" && !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		s.tb.Errorf("%s accepts %q: more than metadata", r.URL, r.Header.Get("Accept"))
+	}
+	if q.Get("sendInitialEvents") != "" {
+		Refuse(w, http.StatusUnprocessableEntity, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+		return
+	}
+	if q.Get("watch") != "" {
+		s.watch(w, r, resource)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items := of()
-	if items == nil {
-		items = []Object{}
+	if q.Get("continue") != "" && (q.Get("resourceVersion") != "" || q.Get("resourceVersionMatch") != "") {
+		Refuse(w, http.StatusBadRequest, "BadRequest", "resourceVersion and resourceVersionMatch are forbidden with continue")
+		return
 	}
-	say(w, http.StatusOK, Object{"kind": kind, "apiVersion": version, "metadata": Object{"resourceVersion": "7"}, "items": items})
+	keys := slices.Sorted(maps.Keys(s.objects[resource]))
+	m := Object{"resourceVersion": strconv.Itoa(s.version())}
+	if limit, _ := strconv.Atoi(q.Get("limit")); limit > 0 && (q.Get("resourceVersion") != "0" || !s.Old) {
+		from, _ := strconv.Atoi(q.Get("continue"))
+		if keys = keys[from:]; len(keys) > limit {
+			keys, m["continue"] = keys[:limit], strconv.Itoa(from+limit)
+		}
+	}
+	items := []any{}
+	for _, key := range keys {
+		items = append(items, s.objects[resource][key])
+	}
+	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": m, "items": items})
 }
 
-func say(w http.ResponseWriter, code int, v Object) {
+var (
+	kinds  = map[string]string{"pods": "PartialObjectMetadata", "resourceslices": "ResourceSlice"}
+	groups = map[string]string{"pods": "meta.k8s.io/v1", "resourceslices": "resource.k8s.io/v1"}
+)
+
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, resource string) {
+	from, err := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	if err != nil {
+		s.tb.Errorf("%s: watch without a version to start from", r.URL)
+	}
+	seconds, err := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+	if err != nil {
+		s.tb.Errorf("%s: watch without an end", r.URL)
+	}
+	end := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer end.Stop()
+	bookmark := time.NewTicker(time.Minute)
+	defer bookmark.Stop()
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+	out := json.NewEncoder(w)
+	s.mu.Lock()
+	epoch := s.epoch
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		changed, down, over := s.changed, s.down, s.epoch != epoch
+		var due []event
+		for _, e := range s.log {
+			if e.version > from && e.resource == resource {
+				due = append(due, e)
+			}
+		}
+		if from < s.forgot {
+			due = []event{{Type: "ERROR", Object: Object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 410,
+				"reason": "Expired", "message": "too old resource version"}}}
+		}
+		from = s.version()
+		s.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler)
+		}
+		if over {
+			return
+		}
+		for _, e := range due {
+			_ = out.Encode(e)
+			if e.Type == "ERROR" {
+				return
+			}
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case <-changed:
+		case <-end.C:
+			return
+		case <-bookmark.C:
+			_ = out.Encode(event{Type: "BOOKMARK", Object: Object{"kind": kinds[resource], "apiVersion": groups[resource],
+				"metadata": Object{"resourceVersion": strconv.Itoa(from), "creationTimestamp": nil}}})
+			w.(http.Flusher).Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// Reply answers with an object.
+func Reply(w http.ResponseWriter, code int, o Object) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // who asked may have gone
+	_ = json.NewEncoder(w).Encode(o) // the client may have gone
+}
+
+// Refuse answers with a failure.
+func Refuse(w http.ResponseWriter, code int, reason, message string) {
+	Reply(w, code, Object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
+}
+
+// Clone copies an object through JSON.
+func Clone(o Object) Object {
+	text, err := json.Marshal(o)
+	var c Object
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		panic(err) // the test's own object
+	}
+	return c
 }

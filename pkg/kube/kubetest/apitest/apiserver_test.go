@@ -48,9 +48,4 @@ func TestClientGoReadsIt(t *testing.T) {
 	if _, err := slices.List(context.Background(), of); err == nil {
 		t.Error("a version that is not served is")
 	}
-	s.Versions("v1")
-	s.Refuse()
-	if _, err := slices.List(context.Background(), of); err == nil {
-		t.Error("what is to be refused is not")
-	}
 }

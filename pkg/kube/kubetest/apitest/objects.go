@@ -10,7 +10,7 @@ import (
 func Pod(namespace, name, uid string, labels map[string]string) Object {
 	return Object{
 		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-		"metadata": Object{"namespace": namespace, "name": name, "uid": uid, "labels": labels, "resourceVersion": "7"},
+		"metadata": Object{"namespace": namespace, "name": name, "uid": uid, "labels": labels},
 	}
 }
 
@@ -35,7 +35,7 @@ func Slice(driver, node string, devices map[string]Attributes) Object {
 	}
 	return Object{
 		"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1",
-		"metadata": Object{"name": node + "-" + strings.ReplaceAll(driver, ".", "-"), "resourceVersion": "7"},
+		"metadata": Object{"name": node + "-" + strings.ReplaceAll(driver, ".", "-")},
 		"spec": Object{
 			"driver": driver, "nodeName": node,
 			"pool":    Object{"name": node, "generation": 1, "resourceSliceCount": 1},

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -26,13 +26,13 @@ func pingCommand(a *exporter.Program) *cli.Command {
 		Usage: "Ask an exporter for /health and /metrics, as a test of an installation",
 		Description: "Asks the exporter of this machine, or the one at --url, until both answer and a device is\n" +
 			"up. Ends with code 1 if that takes longer than --timeout, and says what was wrong.",
-		Flags: append([]cli.Flag{timeoutFlag()}, urlFlags()...),
+		Flags: append([]cli.Flag{timeoutFlag()}, cmdline.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			cfg, err := a.Config()
 			if err := cmp.Or(cmdline.NoArguments(cmd), err); err != nil {
 				return err
 			}
-			address := strings.TrimSuffix(cmp.Or(cmd.String("url"), localURL(cfg.Web.Address)), "/")
+			address := strings.TrimSuffix(cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address)), "/")
 			if !strings.Contains(address, "://") {
 				return fmt.Errorf("--url is %q: write http://HOST:PORT", address)
 			}

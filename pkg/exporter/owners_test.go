@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -9,45 +9,39 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/collectors/fake"
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/view"
 )
 
-// ownersOf returns what a command line makes, without running it.
-func ownersOf(t *testing.T, env environment, args ...string) (*exporter.Owners, []string) {
+// ownersOf returns what a command line makes, without running it, and which mappings it asks for.
+func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 	t.Helper()
-	a, cfg, err := programOf(t.Context(), env.list(), append([]string{"--enable-only=fake"}, args...)...)
+	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
+	p, err := a.NewPipeline(cfg, parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), zap.NewNop())
 	must(t, err)
-	all, err := a.Collectors(cfg, zap.NewNop())
-	must(t, err)
-	parsed, err := a.NewFiles(cfg, "", nil).First(t.Context(), zap.NewNop())
-	must(t, err)
-	reg := prometheus.NewRegistry()
-	o := exporter.NewOwners(a, cfg, a.NewEngine(cfg, all, parsed.Fields, nil, zap.NewNop()), reg, zap.NewNop())
-	if o == nil {
+	if p.Owners == nil {
 		return nil, nil
 	}
-	var asked []string
-	for _, h := range o.Health {
+	for _, h := range p.Owners.Health {
 		asked = append(asked, h.State().Name)
 	}
-	return o, asked
+	return p.Owners, asked
 }
 
 // Only what the configuration needs is asked for.
 func TestClientsOfAConfiguration(t *testing.T) {
 	f := func(args []string, want ...string) {
 		t.Helper()
-		if _, got := ownersOf(t, nil, args...); !slices.Equal(got, want) {
+		if _, got := ownersOf(t, args...); !slices.Equal(got, want) {
 			t.Errorf("%q asks %q, want %q", args, got, want)
 		}
 	}
@@ -69,8 +63,8 @@ func TestClientsOfAConfiguration(t *testing.T) {
 func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		o := &exporter.Owners{Log: zap.New(core)}
-		run := o.Lasting(exporter.Client{Name: "pods", Run: func(context.Context) error { return errors.New("broken") }})
+		o := &Owners{log: zap.New(core)}
+		run := o.lasting(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run(ctx) }()
@@ -104,21 +98,21 @@ func TestSuspicion(t *testing.T) {
 		containers kube.Containers
 		k, r       asked
 	)
-	s := exporter.Suspicion{
-		Kubelet: &k, Runtime: &r, Board: &board,
-		Unknown:    func() []owner.Unmatched { return lost },
-		Processes:  func() *owner.Usage { return &users },
-		Containers: func() *kube.Containers { return &containers },
+	s := suspicion{
+		kubelet: &k, runtime: &r, board: &board,
+		unknown:    func() []owner.Unmatched { return lost },
+		processes:  func() *owner.Usage { return &users },
+		containers: func() *kube.Containers { return &containers },
 	}
 	f := func(what string, kubelet, runtime asked) {
 		t.Helper()
 		k, r = 0, 0
-		s.Check()
+		s.check()
 		if k != kubelet || r != runtime {
 			t.Errorf("%s: the kubelet was asked %d times and the runtime %d times, want %d and %d", what, k, r, kubelet, runtime)
 		}
 		k, r = 0, 0
-		s.Check()
+		s.check()
 		if k != 0 || r != 0 {
 			t.Errorf("%s, and nothing new: the kubelet was asked %d times and the runtime %d times", what, k, r)
 		}
@@ -141,23 +135,23 @@ func TestSuspicion(t *testing.T) {
 	users.Devices["GPU-2"] = owner.DeviceUse{Users: []owner.User{{PodUID: "u", ContainerID: "d"}}}
 	f("another container of the pod", 1, 1)
 
-	s.Runtime, s.Containers = nil, nil
+	s.runtime, s.containers = nil, nil
 	f("no runtime to ask", 1, 0)
 }
 
 func TestOwnPod(t *testing.T) {
-	in := environment{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-	f := func(env environment, namespace, name string, want bool) {
+	in := map[string]string{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	f := func(env map[string]string, namespace, name string, want bool) {
 		t.Helper()
-		if got := exporter.OwnPodOf(env.lookup).Is(namespace, name); got != want {
+		if got := newOwnPod(func(name string) (string, bool) { v, ok := env[name]; return v, ok }).is(namespace, name); got != want {
 			t.Errorf("with %v pod %s/%s is this one: %v, want %v", env, namespace, name, got, want)
 		}
 	}
-	named := environment{"POD_NAME": "exporter-x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+	named := map[string]string{"POD_NAME": "exporter-x", "POD_NAMESPACE": "gpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 	f(named, "gpu", "exporter-x", true)
 	f(named, "other", "exporter-x", false)
 	f(named, "gpu", "exporter-y", false)
-	f(environment{"POD_NAME": "exporter-x"}, "gpu", "exporter-x", false) // not in a cluster
+	f(map[string]string{"POD_NAME": "exporter-x"}, "gpu", "exporter-x", false) // not in a cluster
 	f(in, "gpu", "exporter-x", false)
 	f(in, "gpu", "", false)
 }
@@ -165,24 +159,24 @@ func TestOwnPod(t *testing.T) {
 // Dumps say who uses what, and why that may not be known.
 func TestDumpOfOwners(t *testing.T) {
 	k := kubelet.Start(t)
-	gpus, _ := simulatedDevices(t, "dgx-h100", 1)
-	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices(nvidiaGPU, gpus[0].UUID))))
-	o, _ := ownersOf(t, nil, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
+	gpus := []collector.Device{{ID: "GPU-1", UUID: "GPU-1", GPU: "0", Level: field.GPU}}
+	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", gpus[0].UUID))))
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
 	v := &view.View{Sources: []*view.Source{{Devices: gpus}}}
-	o.Suspicion.Board.Store(v)
-	stop := o.Start(t.Context())
+	o.suspicion.board.Store(v)
+	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	o.Wait(ctx)
-	d := o.Dump(v)
+	o.wait(ctx)
+	d := o.dump(v)
 	if users := d.Devices[gpus[0].ID]; len(d.Devices) != 1 || len(users) != 1 || users[0] != "pod ml/train-0, container main (nvidia.com/gpu)" {
 		t.Errorf("users %v", d.Devices)
 	}
 	if len(d.Mappings) != 2 || d.Mappings[0].Failing != "" || d.Mappings[0].Name != kube.MappingPodResources || d.Mappings[1].Failing != "no_node_name" || d.Mappings[1].Error == "" {
 		t.Errorf("mappings %+v", d.Mappings)
 	}
-	if (*exporter.Owners)(nil).Dump(v) != nil {
+	if (*Owners)(nil).dump(v) != nil {
 		t.Error("owners are dumped although they are off")
 	}
 }
@@ -190,14 +184,14 @@ func TestDumpOfOwners(t *testing.T) {
 // A server that does not answer is waited for no longer than is allowed.
 func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
-	k.On(kubelet.List, kubelet.Silence())
-	o, _ := ownersOf(t, nil, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
-	stop := o.Start(t.Context())
+	k.On(kubelet.Silence())
+	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--hpc-job-mapping-dir="+filepath.Join(t.TempDir(), "none"))
+	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	o.Wait(ctx)
-	if ctx.Err() == nil || o.Complete() {
+	o.wait(ctx)
+	if ctx.Err() == nil || o.complete() {
 		t.Error("it counts as complete although the kubelet is silent")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"warpgauge/extensions/live"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/lists"
@@ -49,7 +50,7 @@ func healthCommand(a *exporter.Program) *cli.Command {
 			}},
 			&cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts; line: one line of at most 80 bytes, for health checks."},
 			&cli.DurationFlag{Name: "timeout", Value: 5 * time.Second, Usage: "Longest time to wait for the exporter."},
-		}, urlFlags()...),
+		}, cmdline.URLFlags()...),
 		OnUsageError: func(ctx context.Context, cmd *cli.Command, err error, sub bool) error {
 			return &cmdline.ExitError{Code: cannotTell, Err: cmdline.UsageError(ctx, cmd, err, sub)}
 		},
@@ -120,11 +121,7 @@ func askHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) (*api
 	if err != nil {
 		return nil, err
 	}
-	address := cmp.Or(cmd.String("url"), localURL(cfg.Web.Address))
-	if address == "" || address == noURL {
-		return nil, errors.New("name the exporter with --url")
-	}
-	c, err := clientOf(ctx, a, cmd, address)
+	c, err := live.Client(ctx, a, cmd, cfg)
 	if err != nil {
 		return nil, err
 	}

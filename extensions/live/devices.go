@@ -1,4 +1,4 @@
-package main
+package live
 
 import (
 	"cmp"
@@ -10,19 +10,18 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/session"
 )
 
-func timeoutFlag() cli.Flag {
-	return cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices.")
+// Commands implements exporter.Commander.
+func (e *Extension) Commands(a *exporter.Program) []*cli.Command {
+	return []*cli.Command{devicesCommand(a)}
 }
 
 func devicesCommand(a *exporter.Program) *cli.Command {
@@ -39,14 +38,14 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 			"Ends with code 1 if there is no device. For scripts, --output=json and csv list all.",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "all", Usage: "List links and cores, and all users of shared devices, too."},
-			cmdline.OutputFlag(), timeoutFlag(),
-		}, urlFlags()...),
+			cmdline.OutputFlag(), cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices."),
+		}, cmdline.URLFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := cmdline.CheckOutput(cmd.String("output")); err != nil {
 				return err
 			}
 			if args := cmd.Args().Slice(); len(args) > 0 {
-				return showDevice(ctx, a, cmd, args[0], args[1:])
+				return showFields(ctx, a, cmd, args[0], args[1:])
 			}
 			return showDevices(ctx, a, cmd)
 		},
@@ -54,45 +53,34 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 }
 
 func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
-	cfg, err := a.Config()
-	if err != nil {
-		return err
-	}
-	var found *apiv1.Devices
-	if asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
-		found, err = c.Devices(ctx)
-		return err
-	}); err != nil {
-		return err
-	} else if asked {
-		return writeDevices(a, cmd, deviceListOf(found), nil)
-	}
-	log := a.QuietLogger(cfg)
-	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
-	if err != nil {
-		return err
-	}
-	wanted, err := a.Collectors(cfg, log)
-	if err != nil {
-		return err
-	}
-	s := a.NewEngine(cfg, wanted, parsed.Fields, nil, log)
-	o := exporter.NewOwners(a, cfg, s, nil, log)
-	return exporter.SampleOnce(ctx, s, o, cmd.Duration("timeout"), func(_ context.Context, st []session.CollectorStatus) error {
-		return writeDevices(a, cmd, listDevices(st, o), o)
+	var found deviceList
+	var problems strings.Builder
+	mapped := false // it was asked who uses the devices
+	err := askOrRead(ctx, a, cmd, func(ctx context.Context, n answers, p *exporter.Pipeline) error {
+		all, err := n.Devices(ctx)
+		if err != nil {
+			return err
+		}
+		found = newDeviceList(all)
+		if p != nil && p.Owners != nil {
+			mapped = true
+			for i := range found.Devices { // more than the API tells
+				found.Devices[i].UsedBy = p.UsedBy(found.Devices[i].ID)
+			}
+			p.Owners.WriteProblems(&problems, cmd.Duration("timeout"))
+		}
+		return nil
 	})
-}
-
-// writeDevices writes the list in the form that the command names. o is nil if no client
-// here was asked for the users of devices.
-func writeDevices(a *exporter.Program, cmd *cli.Command, found deviceList, o *exporter.Owners) error {
-	err := cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
+	if err != nil {
+		return err
+	}
+	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
 		Table: func(w io.Writer) error {
-			if err := found.writeTable(w, cmd.Bool("all"), o != nil); err != nil {
+			if err := found.writeTable(w, cmd.Bool("all"), mapped); err != nil {
 				return err
 			}
-			o.WriteProblems(w, cmd.Duration("timeout"))
-			return nil
+			_, err := io.WriteString(w, problems.String())
+			return err
 		},
 		JSON: found, CSV: found.rows(),
 	})
@@ -126,23 +114,7 @@ type collectorRow struct {
 	Reason string `json:"reason,omitempty"` // why it is not in use
 }
 
-func listDevices(collectors []session.CollectorStatus, o *exporter.Owners) deviceList {
-	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
-	for _, c := range collectors {
-		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
-		for _, d := range c.Devices {
-			dev := &d.Device
-			out.Devices = append(out.Devices, deviceRow{
-				Collector: c.Name, State: d.State.String(), Reason: d.Reason, Kind: dev.Level.String(),
-				GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID, UsedBy: o.Describe(dev),
-			})
-		}
-	}
-	return out
-}
-
-// deviceListOf is the same of an exporter's answer.
-func deviceListOf(d *apiv1.Devices) deviceList {
+func newDeviceList(d *apiv1.Devices) deviceList {
 	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
 	for _, c := range d.Collectors {
 		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
@@ -154,19 +126,15 @@ func deviceListOf(d *apiv1.Devices) deviceList {
 			GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID,
 		}
 		for _, u := range dev.Users {
-			row.UsedBy = append(row.UsedBy, userText(u))
+			text := "job " + u.Job
+			if u.Job == "" {
+				text = "pod " + u.Namespace + "/" + u.Pod + ", container " + u.Container
+			}
+			row.UsedBy = append(row.UsedBy, text)
 		}
 		out.Devices = append(out.Devices, row)
 	}
 	return out
-}
-
-// userText says in words who a user is, as owner.Keeper does.
-func userText(u apiv1.User) string {
-	if u.Job != "" {
-		return "job " + u.Job
-	}
-	return "pod " + u.Namespace + "/" + u.Pod + ", container " + u.Container
 }
 
 func (l *deviceList) rows() [][]string {

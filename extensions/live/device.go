@@ -1,4 +1,4 @@
-package main
+package live
 
 import (
 	"cmp"
@@ -12,55 +12,35 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"warpgauge/pkg/exporter"
-
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/session"
-	"warpgauge/pkg/view"
 )
 
 // allDevices stands for every device in devices GPU.
 const allDevices = "all"
 
-// showDevice prints the fields of one GPU and its parts, or of all devices: values, and
+// showFields prints the fields of one GPU and its parts, or of all devices: values, and
 // reasons where there are none. patterns choose fields.
-func showDevice(ctx context.Context, a *exporter.Program, cmd *cli.Command, which string, patterns []string) error {
-	cfg, err := a.Config()
-	if err != nil {
-		return err
-	}
+func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, which string, patterns []string) error {
 	var found []deviceFields
-	asked, err := asksExporter(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) error {
-		found, err = askFields(ctx, c, which, patterns)
+	err := askOrRead(ctx, a, cmd, func(ctx context.Context, n answers, _ *exporter.Pipeline) (err error) {
+		found, err = fieldsOf(ctx, n, which, patterns)
 		return err
 	})
 	if err != nil {
 		return err
-	}
-	if !asked {
-		parsed, err := a.NewFiles(cfg, "", nil).First(ctx, a.QuietLogger(cfg))
-		if err != nil {
-			return err
-		}
-		err = supplied(ctx, a, cfg, parsed.Fields, cmd.Duration("timeout"), func(_ []session.CollectorStatus, r exporter.Report, _ *view.View) error {
-			found = readFields(&r, which, patterns)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
 	}
 	addUnlisted(found, patterns)
 	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
-		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: deviceReport{found}, CSV: fieldRows(found),
+		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: map[string]any{"devices": found}, CSV: fieldRows(found),
 	})
 	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
 		return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
@@ -70,11 +50,6 @@ func showDevice(ctx context.Context, a *exporter.Program, cmd *cli.Command, whic
 		err = cmdline.ErrReported
 	}
 	return err
-}
-
-// deviceReport is the result of the command devices for one GPU, for scripts.
-type deviceReport struct {
-	Devices []deviceFields `json:"devices"`
 }
 
 // deviceFields are the fields of a device.
@@ -102,9 +77,9 @@ func shortAddress(text string) string {
 	return "0:" + strings.TrimSuffix(text, ".0")
 }
 
-// askFields asks an exporter.
-func askFields(ctx context.Context, c *apiv1.Client, which string, patterns []string) ([]deviceFields, error) {
-	all, err := c.Devices(ctx)
+// fieldsOf asks for the fields of the devices that a user means.
+func fieldsOf(ctx context.Context, n answers, which string, patterns []string) ([]deviceFields, error) {
+	all, err := n.Devices(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +96,7 @@ func askFields(ctx context.Context, c *apiv1.Client, which string, patterns []st
 	if which != allDevices {
 		ids = slices.Sorted(maps.Keys(of))
 	}
-	answer, err := c.Fields(ctx, ids, patterns)
+	answer, err := n.Fields(ctx, ids, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -132,60 +107,6 @@ func askFields(ctx context.Context, c *apiv1.Client, which string, patterns []st
 		}
 	}
 	return out, nil
-}
-
-// readFields takes them from a Report.
-func readFields(r *exporter.Report, which string, patterns []string) []deviceFields {
-	var out []deviceFields
-	for i := range r.Devices {
-		d := &r.Devices[i]
-		dev := &d.Device
-		if !is(which, dev.GPU, dev.UUID, dev.ID, dev.PCIBusID) {
-			continue
-		}
-		of := deviceFields{Kind: dev.Level.String(), GPU: dev.GPU, DeviceFields: apiv1.DeviceFields{ID: dev.ID, Fields: []apiv1.Field{}}}
-		for j := range d.Fields {
-			if f := &d.Fields[j]; named(f.Name, patterns) {
-				of.Fields = append(of.Fields, apiFields(d.Collector, f)...)
-			}
-		}
-		if len(of.Fields) > 0 || dev.Parent == "" {
-			out = append(out, of)
-		}
-	}
-	return out
-}
-
-// apiFields are a field in the form of the API: one for each series.
-func apiFields(of string, f *exporter.ReportField) []apiv1.Field {
-	one := apiv1.Field{Name: f.Name, Metric: f.Name, Help: f.Help, Type: f.Type.String(), Unit: unitOf(f.Field), Collector: of}
-	switch {
-	case f.Absent.Reason != "":
-		one.Absent = &apiv1.Absence{Reason: string(f.Absent.Reason), Detail: f.Absent.Detail}
-	case f.Type == field.Label:
-		one.Metric, one.Labels = "", map[string]string{f.Name: f.Text}
-	}
-	if len(f.Values) == 0 {
-		return []apiv1.Field{one}
-	}
-	var out []apiv1.Field
-	for _, v := range f.Values {
-		one := one
-		one.Value, one.Labels = &v.Value, map[string]string{}
-		for _, l := range v.Labels {
-			one.Labels[l.Name] = l.Value
-		}
-		out = append(out, one)
-	}
-	return out
-}
-
-// unitOf is the unit of a field's values, if the catalogue says it.
-func unitOf(f *field.Field) string {
-	if f.Scale == 1 {
-		return f.Desc.Unit
-	}
-	return ""
 }
 
 // named reports whether a name is one of the patterns, in which * is any text.
@@ -262,9 +183,9 @@ func valueOf(f *apiv1.Field) string {
 	case f.Value != nil:
 		return strconv.FormatFloat(*f.Value, 'f', -1, 64)
 	case f.Type == field.Label.String():
-		return f.Labels[f.Name]
+		return f.Text
 	}
-	return "counted" // from events
+	return ""
 }
 
 // labelsOf are the labels that tell series of a field apart.

@@ -1,46 +1,22 @@
-package main
+package exporter
 
 import (
-	"context"
-	"io"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/exporter"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/urfave/cli/v3"
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/fake"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
-
-// programOf returns the program of a command line, and its configuration.
-func programOf(ctx context.Context, environ []string, args ...string) (*exporter.Program, *config.Config, error) {
-	a := newProgram(exporter.Streams{Out: io.Discard, Err: io.Discard}, environ)
-	cmd := &cli.Command{Flags: a.Flags.CLI(), Writer: io.Discard, ErrWriter: io.Discard, Action: func(context.Context, *cli.Command) error { return nil }}
-	if err := cmd.Run(ctx, append([]string{"warpgauge"}, args...)); err != nil {
-		return nil, nil, err
-	}
-	cfg, err := a.Config()
-	return a, cfg, err
-}
-
-// wanted is programOf for a test.
-func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
-	t.Helper()
-	a, cfg, err := programOf(t.Context(), nil, args...)
-	must(t, err)
-	return a, cfg
-}
 
 // processesOn is how many processes each device has, by its id, in the newest rows.
 func processesOn(t *testing.T, v *view.View) map[string]int {
@@ -65,12 +41,13 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 // TestProcessesBesideACollector: they have a board of their own, their devices are
 // told once, no list concerns them, and they go and come with their collector.
 func TestProcessesBesideACollector(t *testing.T) {
-	spec := tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n")
-	a, cfg := wanted(t, simulated("--fake-spec="+spec, "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none", "-c", "100")...)
+	spec, err := fake.LoadSpec(tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n"))
+	must(t, err)
+	a, cfg := newProgram(t, fake.Options{Spec: spec}, "--kubernetes", "--kubernetes-virtual-gpus", "-c", "100")
 	synctest.Test(t, func(t *testing.T) {
 		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
-		list := parseCSV(t, cfg, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
+		list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n")
 		reg := prometheus.NewPedanticRegistry()
 		e := a.NewEngine(cfg, all, list, reg, zap.NewNop())
 		done := make(chan error, 1)
@@ -106,8 +83,8 @@ func TestProcessesBesideACollector(t *testing.T) {
 				t.Errorf("a source of %q is on the page's board", s.Collector)
 			}
 		}
-		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(exporter.NotReady(st)) > 0 {
-			t.Errorf("status: %d collectors, not ready: %v", len(st), exporter.NotReady(st))
+		if st := e.Status(); len(st) != 1 || st[0].Name != "fake" || len(notReady(st)) > 0 {
+			t.Errorf("status: %d collectors, not ready: %v", len(st), notReady(st))
 		}
 		wantSeries(t, reg, map[string]float64{
 			`warpgauge_collector_up{collector="fake"}`:                                     1,
@@ -116,7 +93,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		}, `warpgauge_device_state{collector="fake-processes"`, `warpgauge_sample_age_seconds{collector="fake-processes"`)
 
-		other := parseCSV(t, cfg, "DCGM_FI_DEV_POWER_USAGE, gauge, p\n")
+		other := parse(t, "DCGM_FI_DEV_POWER_USAGE, gauge, p\n")
 		must(t, e.Reload(t.Context(), other))
 		wantSeries(t, reg, map[string]float64{
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,
@@ -169,7 +146,7 @@ func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, no
 
 // TestProcessesOfSelectedDevices: --devices counts here, too.
 func TestProcessesOfSelectedDevices(t *testing.T) {
-	a, cfg := wanted(t, simulated("--fake-profile=dgx-a100-mig", "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus", "--isolation=none")...)
+	a, cfg := newProgram(t, fake.Options{Profile: "dgx-a100-mig"}, "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus")
 	synctest.Test(t, func(t *testing.T) {
 		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
@@ -193,51 +170,36 @@ func TestProcessesOfSelectedDevices(t *testing.T) {
 	})
 }
 
-// TestProcessesOnlyWhereWanted also says who tells processes.
+// viewer is an extension that shows processes.
+type viewer struct{ Extension }
+
+func (viewer) ViewsProcesses() bool { return true }
+
+// TestProcessesOnlyWhereWanted also finds what a child process is started for.
 func TestProcessesOnlyWhereWanted(t *testing.T) {
-	f := func(want string, args ...string) {
+	f := func(want bool, extensions []Extension, args ...string) {
 		t.Helper()
-		a, cfg := wanted(t, args...)
+		a, cfg := newProgram(t, fake.Options{}, args...)
+		a.Extensions = extensions
 		all, err := a.Collectors(cfg, zap.NewNop())
 		must(t, err)
-		var got []string
-		for _, c := range all {
-			if c.Processes != nil {
-				got = append(got, c.Name+": "+c.Processes().Name())
-			}
-		}
-		if got := strings.Join(got, ", "); got != want {
-			t.Errorf("%q: %q, want %q", args, got, want)
+		if got := all[0].Processes != nil; got != want {
+			t.Errorf("%q: processes are read: %v, want %v", args, got, want)
 		}
 	}
-	f("")
-	f("", "--kubernetes")
-	f("", "--kubernetes-virtual-gpus")
-	f("nvml: nvml-processes, rocm: rocm-processes", "--kubernetes", "--kubernetes-virtual-gpus")
-	f("nvml: nvml-processes, rocm: rocm-processes", "--kubernetes", "--process-values=true")
-	f("", "--kubernetes", "--kubernetes-virtual-gpus", "--process-values=false")
-	f("rocm: rocm-processes", "--kubernetes", "--kubernetes-virtual-gpus", "--enable-nvml=false", "--enable-dcgm=true")
-	f("nvml: nvml-processes, rocm: rocm-processes, fake: fake-processes", "--kubernetes", "--kubernetes-virtual-gpus", "--enable-fake")
-}
+	f(false, nil)
+	f(false, nil, "--kubernetes")
+	f(false, nil, "--kubernetes-virtual-gpus")
+	f(true, nil, "--kubernetes", "--kubernetes-virtual-gpus")
+	f(true, nil, "--kubernetes", "--process-values=true")
+	f(false, nil, "--kubernetes", "--kubernetes-virtual-gpus", "--process-values=false")
+	f(true, []Extension{viewer{}})
 
-// TestTheChildOfProcesses: what a child is started for is found by its name.
-func TestTheChildOfProcesses(t *testing.T) {
-	f := func(name string, ok bool, args ...string) {
-		t.Helper()
-		a, cfg := wanted(t, args...)
-		factory, err := a.ChildFactory(cfg, name, time.Now(), zap.NewNop())
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err == nil && factory().Name() != name {
-			t.Errorf("%s: got %q", name, factory().Name())
+	a, cfg := newProgram(t, fake.Options{})
+	for name, known := range map[string]bool{"fake": true, "fake-processes": true, "nvml": false} {
+		factory, err := a.childFactory(cfg, name, time.Now(), zap.NewNop())
+		if (err == nil) != known || known && factory().Name() != name {
+			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	f("nvml", true)
-	f("nvml-processes", true)
-	f("rocm-processes", true)
-	f("dcgm-processes", false)
-	f("fake-processes", false)
-	f("fake-processes", true, "--enable-fake")
-	f("fake", true, "--enable-fake")
 }

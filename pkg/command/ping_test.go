@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"net/http"
@@ -40,15 +40,14 @@ func TestPing(t *testing.T) {
 			}))
 			defer s.Close()
 			timeout := map[int]string{0: "30s", 1: "1s"}[c.code]
-			o := execute(t, nil, "ping", "--url="+s.URL, "--timeout="+timeout)
-			o.want(t, c.code, c.want)
+			if code, out := run(t, "ping", "--url="+s.URL, "--timeout="+timeout); code != c.code || !strings.Contains(out, c.want) {
+				t.Errorf("exit code %d, %q; want %d, %q", code, out, c.code, c.want)
+			}
 		})
 	}
-	t.Run("no exporter", func(t *testing.T) {
-		t.Parallel()
-		s := httptest.NewServer(http.NotFoundHandler())
-		s.Close()
-		execute(t, nil, "ping", "--url="+s.URL, "--timeout=1s").want(t, 1, "nothing answers (no pod or process there")
-	})
-	execute(t, nil, "ping", "--url=localhost:9400").want(t, 1, "write http://HOST:PORT")
+	for url, want := range map[string]string{"http://127.0.0.1:1": "nothing answers (no pod or process there", "localhost:9400": "write http://HOST:PORT"} {
+		if code, out := run(t, "ping", "--url="+url, "--timeout=1s"); code != 1 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d, %q; want %q", url, code, out, want)
+		}
+	}
 }

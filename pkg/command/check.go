@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,13 +16,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/remote"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -55,6 +52,26 @@ func checkCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
+// guard is an extension that refuses some lists of servers.
+type guard interface {
+	// ParseGuarded parses a list as one of a server. refused says what the guard refuses on the devices of a View; its
+	// error says that the list cannot be applied.
+	ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error))
+}
+
+// parse parses a list, and returns what finds its problems on the devices of a View.
+func parse(a *exporter.Program, in *config.Content, files *lists.Files, guarded bool) (*lists.Parsed, func(*view.View) ([]field.Problem, error)) {
+	if guarded {
+		for _, e := range a.Extensions {
+			if g, ok := e.(guard); ok {
+				return g.ParseGuarded(in, files)
+			}
+		}
+	}
+	p := files.Parse(in)
+	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
+}
+
 func check(ctx context.Context, a *exporter.Program, path string, guarded bool, timeout time.Duration, form string) error {
 	cfg, err := a.Config()
 	if err != nil {
@@ -65,16 +82,7 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	if err != nil {
 		return err
 	}
-	var parsed *lists.Parsed
-	problems := func(*view.View) ([]field.Problem, error) { return parsed.Problems, parsed.Err }
-	if guarded {
-		suffix := filepath.Ext(in.Name)
-		guard := remote.GuardOf(&extension[*remote.Extension](a).Settings)
-		parsed = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
-		problems = func(v *view.View) ([]field.Problem, error) { return refusals(&guard, in.Name, parsed, v) }
-	} else {
-		parsed = files.Parse(in)
-	}
+	parsed, problems := parse(a, in, files, guarded)
 	wrong, err := problems(&view.View{})
 	found := newChecked(in.Name, parsed.Fields, wrong)
 	if err != nil && found.Errors == 0 { // no problem of the file explains the error
@@ -82,65 +90,25 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	}
 	broken := err != nil
 	if !broken {
-		err := supplied(ctx, a, cfg, parsed.Fields, timeout, func(all []session.CollectorStatus, r exporter.Report, v *view.View) error {
-			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
-				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
-			}
-			found.add(all, r)
-			found.Health = map[string][]string{}
-			for _, c := range all {
-				if added := a.HiddenOf(cfg, parsed.Fields, v, c.Name); len(added) > 0 {
-					found.Health[c.Name] = added
-				}
-			}
-			return nil
-		})
+		p, err := a.NewPipeline(cfg, parsed.Fields, a.QuietLogger(cfg))
 		if err != nil {
 			return err
 		}
+		p.Owners = nil // nobody asks who uses a device
+		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
+			r, v := p.Settle(ctx, 1, exporter.SettlePatience), p.Engine.Board().Load()
+			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
+				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
+			}
+			found.add(p, r)
+			return nil
+		})
 	}
 	err = cmdline.WriteOutput(a.Out, form, cmdline.Output{Table: func(w io.Writer) error { return found.write(w, broken) }, JSON: found, CSV: found.rows()})
 	if err == nil && broken {
 		return cmdline.ErrReported
 	}
 	return err
-}
-
-// refusals returns what the guard of this node refuses in a list, on the devices of a View.
-func refusals(g *remote.Guard, name string, p *lists.Parsed, v *view.View) (out []field.Problem, err error) {
-	refused, err := g.Examine(p, v)
-	for _, r := range refused {
-		out = append(out, field.Problem{File: name, Line: r.Line, Severity: field.Error, Message: r.Text})
-	}
-	return out, err
-}
-
-// checkPatience is how long fields are waited for that take two samples. With an interval
-// that is longer they are not due yet, which is said.
-const checkPatience = 3 * time.Second
-
-// supplied samples each device, again if some field takes two samples, and calls f with
-// the list's present and absent fields.
-func supplied(ctx context.Context, a *exporter.Program, cfg *config.Config, list field.List, timeout time.Duration, f func([]session.CollectorStatus, exporter.Report, *view.View) error) error {
-	log := a.QuietLogger(cfg)
-	all, err := a.Collectors(cfg, log)
-	if err != nil {
-		return err
-	}
-	e := a.NewEngine(cfg, all, list, nil, log)
-	report := func(all []session.CollectorStatus) exporter.Report {
-		return exporter.NewReport(e.Board().Load(), all, list, exporter.ReportOptions{StaleAfter: cfg.EffectiveStaleAfter(), Now: time.Now()})
-	}
-	return exporter.SampleOnce(ctx, e, nil, timeout, func(_ context.Context, all []session.CollectorStatus) error {
-		wctx, stop := context.WithTimeout(ctx, min(timeout, checkPatience))
-		defer stop()
-		r := report(all)
-		for r.Waits() && wctx.Err() == nil {
-			all = exporter.Await(wctx, e, e.SampledAgain())
-			r = report(all)
-		}
-		return f(all, r, e.Board().Load())
-	})
 }
 
 // checked is the result of check, for scripts.
@@ -152,8 +120,8 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
-	// Health has the readings that health adds, by collector.
-	Health map[string][]string `json:"health,omitempty"`
+	// Added has the readings that health adds, by collector.
+	Added map[string][]string `json:"health,omitempty"`
 	// Nowhere are fields that no device of the node is asked for.
 	Nowhere []absentRow `json:"nowhere"`
 }
@@ -164,6 +132,12 @@ type problemRow struct {
 	Severity string `json:"severity"`
 	Message  string `json:"message"`
 	text     string
+}
+
+type collectorRow struct {
+	Name   string `json:"name"`
+	Up     bool   `json:"up"`
+	Reason string `json:"reason,omitempty"` // why it is not in use
 }
 
 // checkedRow is a device and the fields without a value.
@@ -199,9 +173,13 @@ func newChecked(file string, list field.List, problems []field.Problem) *checked
 	return c
 }
 
-func (c *checked) add(all []session.CollectorStatus, r exporter.Report) {
-	for _, s := range all {
+func (c *checked) add(p *exporter.Pipeline, r exporter.Report) {
+	c.Added = map[string][]string{}
+	for _, s := range p.Engine.Status() {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
+		if added := p.Hidden(s.Name); len(added) > 0 {
+			c.Added[s.Name] = added
+		}
 	}
 	for i := range r.Devices {
 		d := &r.Devices[i]
@@ -292,7 +270,7 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 		}
 		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, lists.Count(k.asked, "field"), lists.Count(k.n, "device"), k.name) //nolint:errcheck // as above
 	}
-	if added := c.Health[s.Name]; len(added) > 0 {
+	if added := c.Added[s.Name]; len(added) > 0 {
 		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, lists.Count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {

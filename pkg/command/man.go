@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -66,14 +66,18 @@ Documentation.
 // manualOptions lists the flags of the exporter.
 func manualOptions(flags *config.Set) string {
 	var b strings.Builder
+	var idle []string
 	b.WriteString(".SH OPTIONS\n")
 	for _, g := range flags.Groups() {
-		if g == config.GroupIdle {
-			continue
+		if g != config.GroupIdle {
+			fmt.Fprintf(&b, ".SS %s\n", cmdline.Roff(string(g)))
 		}
-		fmt.Fprintf(&b, ".SS %s\n", cmdline.Roff(string(g)))
 		for _, f := range flags.Flags() {
-			if f.Group != g {
+			switch {
+			case f.Group != g:
+				continue
+			case g == config.GroupIdle:
+				idle = append(idle, cmdline.Roff(config.Dashed(f.Name)))
 				continue
 			}
 			term := cmdline.Roff(f.Spelling())
@@ -83,13 +87,6 @@ func manualOptions(flags *config.Set) string {
 			fmt.Fprintf(&b, ".TP\n\\fB%s\\fP\n%s\n", term, cmdline.RoffLines(f.Text()))
 		}
 	}
-	b.WriteString(".SS Without effect\nAccepted as in dcgm\\-exporter:\n")
-	var idle []string
-	for _, f := range flags.Flags() {
-		if f.Group == config.GroupIdle {
-			idle = append(idle, cmdline.Roff(config.Dashed(f.Name)))
-		}
-	}
-	fmt.Fprintf(&b, "%s.\n", strings.Join(idle, ", "))
+	fmt.Fprintf(&b, ".SS Without effect\nAccepted as in dcgm\\-exporter:\n%s.\n", strings.Join(idle, ", "))
 	return b.String()
 }

@@ -1,0 +1,121 @@
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/extensions/live/api"
+	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
+)
+
+// NoURL has a command read the devices itself.
+const NoURL = "none"
+
+// Client returns the client of the exporter that a command names with cmdline.URLFlags, else of the one of this machine.
+func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config) (*apiv1.Client, error) {
+	address := cmp.Or(cmd.String("url"), cmdline.LocalURL(cfg.Web.Address))
+	if address == "" || address == NoURL {
+		return nil, errors.New("name the exporter with --url")
+	}
+	trust, err := cmdline.Trust(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return apiv1.NewClient(address, apiv1.ClientOptions{TLS: trust, UserAgent: "warpgauge/" + a.Build.Version})
+}
+
+// Ask calls f with the exporter that the command should ask, and reports whether that
+// has answered. If it has not, and no exporter was named, the command reads the devices
+// itself. Standard error says which it was.
+func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
+	named := cmd.String("url") != ""
+	switch here := readsHere(a, cfg); {
+	case cmd.String("url") == NoURL:
+		return false, nil
+	case !named && here != "":
+		cmdline.Notice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
+		return false, nil
+	case !named && cmdline.LocalURL(cfg.Web.Address) == "":
+		return false, nil
+	}
+	c, err := Client(ctx, a, cmd, cfg)
+	if err == nil {
+		within, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+		defer cancel()
+		err = f(within, c)
+	}
+	switch {
+	case err == nil:
+		cmdline.Notice(a.Log, "warpgauge", "asked the exporter at %s", c.URL())
+		return true, nil
+	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
+		return false, err
+	}
+	cmdline.Notice(a.Log, "warpgauge", "%v, so the devices are read here", err)
+	return false, nil
+}
+
+// readsHere names a flag of the command line that says what to read, which a running
+// exporter knows nothing of; "" if there is none. Variables do not count: in a container they are the exporter's.
+func readsHere(a *exporter.Program, cfg *config.Config) string {
+	for _, f := range a.Flags.Flags() {
+		if f.Group != config.GroupWeb && f.Group != config.GroupLogging && cfg.Source(f.Name) == config.FromCommandLine {
+			return config.Dashed(f.Name)
+		}
+	}
+	return ""
+}
+
+// answers is what commands ask: an exporter, or the devices that are read here.
+type answers interface {
+	Devices(context.Context) (*apiv1.Devices, error)
+	Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error)
+}
+
+// askOrRead calls f with the exporter that the command should ask; if none is asked or answers, with the devices that it
+// reads itself and their pipeline.
+func askOrRead(ctx context.Context, a *exporter.Program, cmd *cli.Command, f func(context.Context, answers, *exporter.Pipeline) error) error {
+	cfg, err := a.Config()
+	if err != nil {
+		return err
+	}
+	if asked, err := Ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) error { return f(ctx, c, nil) }); asked || err != nil {
+		return err
+	}
+	p, err := a.ReadHere(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error { return f(ctx, newHere(p), p) })
+}
+
+// here answers from a Pipeline in this process.
+type here struct {
+	*exporter.Pipeline
+	api *api.API
+}
+
+func newHere(p *exporter.Pipeline) here {
+	c := p.Core()
+	p.AddPages()
+	return here{p, api.New(api.Options{
+		View: c.Board.Load, Status: c.Engine.Status, Counts: c.Page.Counts, StaleAfter: c.Config.EffectiveStaleAfter(), Logger: c.Log,
+	})}
+}
+
+// Devices implements answers.
+func (h here) Devices(context.Context) (*apiv1.Devices, error) { return h.api.Devices(), nil }
+
+// Fields implements answers. It waits for fields that take several samples.
+func (h here) Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error) {
+	h.Settle(ctx, 1, exporter.SettlePatience)
+	h.Sync(time.Now())
+	return h.api.Fields(devices, patterns)
+}

@@ -1,0 +1,109 @@
+// Package command is the command line of an exporter: its help, its manual page, and the commands that need nothing but
+// the core. Extensions add commands (exporter.Commander).
+package command
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/config"
+	"warpgauge/pkg/exporter"
+)
+
+// Run is the whole program with a table of flags and extensions, except that it returns the exit code. args begin with
+// the program's name; more are commands of the program in addition.
+func Run(ctx context.Context, a *exporter.Program, args []string, more ...*cli.Command) int {
+	defer a.Log.Flush()
+	root := Root(a, more...)
+	return cmdline.ExitCode(a.Log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
+}
+
+// Root returns the program's command with all others.
+func Root(a *exporter.Program, more ...*cli.Command) *cli.Command {
+	notice := ""
+	if a.Build.Pure {
+		notice = ", without cgo: reads no NVIDIA GPU"
+	}
+	root := &cli.Command{
+		Name:    "warpgauge",
+		Usage:   "GPU metrics for Prometheus",
+		Version: a.Build.Version,
+		Flags:   a.Flags.CLI(),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			if word := cmd.Args().First(); word != "" {
+				return cmdline.UnknownCommand(cmd, word)
+			}
+			return a.Serve(ctx)
+		},
+		Writer:    a.Out,
+		ErrWriter: a.Log,
+		Commands:  []*cli.Command{checkCommand(a), fieldsCommand(a)},
+	}
+	for _, e := range a.Extensions {
+		if c, ok := e.(exporter.Commander); ok {
+			root.Commands = append(root.Commands, c.Commands(a)...)
+		}
+	}
+	root.Commands = append(root.Commands, more...)
+	root.Commands = append(root.Commands, pingCommand(a), a.Build.VersionCommand(a.Out, notice), manCommand(a), exporter.ChildCommand(a))
+	root.CustomRootCommandHelpTemplate = rootHelp(root, a.Flags)
+	cmdline.Prepare(root, "\nAll flags of warpgauge --help work as well.\n")
+	return root
+}
+
+// timeoutFlag is the --timeout of commands that read devices or ask an exporter.
+func timeoutFlag() cli.Flag {
+	return cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for libraries and devices.")
+}
+
+const helpHead = `warpgauge serves GPU metrics to Prometheus.
+
+Usage:
+  warpgauge [flags]                 serve http://HOST:9400/metrics
+  warpgauge [flags] COMMAND         see below; warpgauge COMMAND --help says more
+
+Commands:
+`
+
+// rootHelp is the help text of the program. It is printed as it is: it holds
+// nothing that a template would replace.
+func rootHelp(root *cli.Command, flags *config.Set) string {
+	return helpHead + cmdline.CommandList(root) +
+		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + flags.Help()
+}
+
+// relax leaves out flags in front of any command that are unknown, if an
+// extension allows that. A word behind one is taken for its value.
+func relax(a *exporter.Program, args []string, known []cli.Flag) []string {
+	if !a.Flags.UnknownAllowed() || len(args) == 0 {
+		return args
+	}
+	out := args[:1:1]
+	for i := 1; i < len(args); i++ {
+		word := args[i]
+		if !strings.HasPrefix(word, "-") || word == "-" || word == "--" {
+			return append(out, args[i:]...)
+		}
+		name, _, whole := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		at := slices.IndexFunc(known, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		takes := !whole && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") // the next word
+		if at < 0 {
+			a.Unknown = append(a.Unknown, word)
+			if takes {
+				i++
+			}
+			continue
+		}
+		out = append(out, word)
+		if b, ok := known[at].(interface{ IsBoolFlag() bool }); takes && !(ok && b.IsBoolFlag()) {
+			i++
+			out = append(out, args[i])
+		}
+	}
+	return out
+}

@@ -1,0 +1,156 @@
+package exporter
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"warpgauge/pkg/collector"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/view"
+)
+
+// Commands that read the devices of this node themselves build a Pipeline, run it with Sample, and print what they find.
+
+// statusPoll is how often such a command looks whether all devices have reported.
+const statusPoll = 5 * time.Millisecond
+
+// Sample runs collectors and clients of owners until f returns, and calls f when all have reported or the timeout is
+// over. It waits for library calls no longer than the exporter does at its end.
+func (p *Pipeline) Sample(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
+	rctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = p.Engine.Run(rctx) // abandoned calls end with the process
+	}()
+	defer func() { cancel(); <-done }()
+	defer p.Owners.start(ctx)()
+	wctx, stop := context.WithTimeout(ctx, timeout)
+	defer stop()
+	p.Engine.AwaitOpened(wctx)
+	if p.Engine.failover != nil {
+		p.Engine.failover.DecideNow()
+	}
+	p.Owners.wait(wctx)
+	return f(wctx)
+}
+
+// SettlePatience is how long commands wait for values that take several samples, unless a user asks for more.
+const SettlePatience = 3 * time.Second
+
+// UsedBy says in words who uses the device with an ID.
+func (p *Pipeline) UsedBy(id string) []string {
+	for _, c := range p.Engine.Status() {
+		for i := range c.Devices {
+			if d := &c.Devices[i].Device; d.ID == id {
+				return p.Owners.Describe(d)
+			}
+		}
+	}
+	return nil
+}
+
+// enoughSamples is after how many a value that takes two is there, if its device has
+// one: the second may have come before something else was ready.
+const enoughSamples = 3
+
+// Settle samples each device at least so many times, and again while a value is missing that takes several samples: with
+// long intervals it is not due yet, which the Report says. Sample's function calls it.
+func (p *Pipeline) Settle(ctx context.Context, samples int, patience time.Duration) Report {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for n := 1; ; n++ {
+		r := NewReport(p.Engine.Board().Load(), p.Engine.Status(), p.list, ReportOptions{StaleAfter: p.cfg.EffectiveStaleAfter(), Now: time.Now()})
+		if ctx.Err() != nil || n >= samples && (n >= enoughSamples || !r.Waits()) {
+			return r
+		}
+		await(ctx, p.Engine.sampledAgain())
+	}
+}
+
+// AwaitOpened returns when every collector has been opened and its devices have been sampled, or reports why not.
+func (e *Engine) AwaitOpened(ctx context.Context) {
+	await(ctx, func() bool { return session.Opened(e.Status()) })
+}
+
+// await polls until done or the end of ctx.
+func await(ctx context.Context, done func() bool) {
+	tick := time.NewTicker(statusPoll)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// sampledAgain returns a function that reports whether each source with a device that is
+// up has another row. A device that has only slow fields may have nothing new in that row.
+func (e *Engine) sampledAgain() func() bool {
+	heads := map[*view.Source]uint64{}
+	for _, s := range e.board.Load().Sources {
+		heads[s] = s.Ring.Head()
+	}
+	return func() bool {
+		up := map[string]bool{}
+		for _, c := range e.Status() {
+			for _, d := range c.Devices {
+				up[d.Device.ID] = up[d.Device.ID] || d.State == session.Up
+			}
+		}
+		for _, s := range e.board.Load().Sources {
+			if s.Ring.Head() <= heads[s] && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return up[d.ID] }) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// start runs the clients until stop. Nil has nothing to run.
+func (o *Owners) start(ctx context.Context) (stop func()) {
+	if o == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, c := range o.clients {
+		running.Go(func() { _ = o.lasting(c)(ctx) })
+	}
+	return func() {
+		cancel()
+		done := make(chan struct{})
+		go func() { running.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(ShortGrace): // a client that hangs ends with the process
+		}
+	}
+}
+
+// wait waits until each mapping has come or has failed, and joins those that have come.
+func (o *Owners) wait(ctx context.Context) {
+	if o != nil {
+		await(ctx, o.complete)
+		o.keeper.Refresh(time.Now())
+	}
+}
+
+// complete reports whether every mapping has been tried and every client is complete.
+func (o *Owners) complete() bool {
+	for _, h := range o.Health {
+		if !h.State().Tried {
+			return false
+		}
+	}
+	for _, c := range o.clients {
+		if c.complete != nil && !c.complete() {
+			return false
+		}
+	}
+	return true
+}
