@@ -225,7 +225,7 @@ func (b *block) readCells(e *engine, s scratch) error {
 	nf := len(b.fields)
 	for _, c := range b.chunks {
 		from, to := c.e0*nf+c.f0, (c.e1-1)*nf+c.f1
-		if err := e.latest(b.entities[c.e0:c.e1], b.fields[c.f0:c.f1], s, b.cells[from:to]); err != nil {
+		if err := e.latest(b.entities[c.e0:c.e1], b.fields[c.f0:c.f1], false, s, b.cells[from:to]); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,9 @@ package dcgm
 import (
 	"context"
 	"fmt"
-	"slices"
+	"reflect"
+
+	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -16,7 +18,7 @@ type Collector struct {
 	o      Options
 	engine *engine // nil unless open
 	fields field.List
-	layout layout           // the engine's devices before they were bound
+	found  inventory
 	until  map[string]int64 // by device: the last XID that an earlier session has reported
 
 	leftOut int // devices
@@ -68,11 +70,10 @@ func (c *Collector) LeftOut() int { return c.leftOut }
 // bind builds the sources: one for the GPUs and their parts, one for everything else, so that GPUs can fail over
 // without switches and CPUs.
 func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out []collector.Source, err error) {
-	// Read the layout first, so that the next rescan notices changes from now on.
-	if c.layout, err = layoutOf(e, fields, c.o); err != nil {
+	if c.found, err = listEntities(e, fields, c.o); err != nil {
 		return nil, err
 	}
-	nodes, err := discover(e, fields, c.o)
+	nodes, err := discover(e, c.found, fields, c.o)
 	if err != nil {
 		return nil, err
 	}
@@ -158,74 +159,11 @@ func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	now, err := layoutOf(c.engine, c.fields, c.o)
+	o := c.o
+	o.Log = zap.NewNop() // Open has logged what cannot be listed
+	now, err := listEntities(c.engine, c.fields, o)
 	if err != nil {
 		return false, fmt.Errorf("rescan DCGM: %w", err)
 	}
-	return !slices.Equal(c.layout, now), nil
-}
-
-// layout lists the engine's entities that the list needs.
-type layout []located
-
-// located is an entity with its parent and NVML's IDs of an instance.
-type located struct {
-	entity, parent    entity
-	instance, compute uint32
-}
-
-func layoutOf(e *engine, fields field.List, o Options) (layout, error) {
-	d := &discovery{e, fields, o}
-	var out layout
-	gpus, err := e.entities(kindGPU, !o.FakeGPUs)
-	if err != nil {
-		return nil, err
-	}
-	out = out.with(kindGPU, gpus)
-	if all, err := e.hierarchy(); err == nil {
-		for _, m := range all {
-			out = append(out, located{m.entity, m.parent, m.instance, m.compute})
-		}
-	}
-	if d.wants(field.Switch, field.Link) {
-		if ids, err := e.entities(kindSwitch, false); err == nil {
-			out = out.with(kindSwitch, ids)
-		}
-	}
-	if d.wants(field.Link) {
-		if all, err := e.linkStates(); err == nil {
-			out = out.withLinks(all)
-		}
-	}
-	if d.wants(field.CPU, field.Core) {
-		if all, err := e.cpus(); err == nil {
-			for _, c := range all {
-				out = append(out, located{entity: entity{kindCPU, c.id}, instance: uint32(len(c.cores))})
-			}
-		}
-	}
-	if d.wants(field.ConnectX) {
-		if ids, err := e.entities(kindConnectX, false); err == nil {
-			out = out.with(kindConnectX, ids)
-		}
-	}
-	return out, nil
-}
-
-func (l layout) with(k entityKind, ids []uint32) layout {
-	for _, id := range ids {
-		l = append(l, located{entity: entity{k, id}})
-	}
-	return l
-}
-
-func (l layout) withLinks(all []links) layout {
-	for _, owner := range all {
-		for number, state := range owner.states {
-			if state == linkUp {
-				l = append(l, located{entity: entity{kindLink, linkID(owner.owner, number)}, parent: owner.owner})
-			}
-		}
-	}
-	return l
+	return !reflect.DeepEqual(c.found, now), nil
 }

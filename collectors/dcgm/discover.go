@@ -15,8 +15,51 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// discovery finds the entities of an engine. It skips, and logs once, a kind of entity that cannot be listed.
+// inventory lists the engine's entities that the list of fields needs. A kind that cannot be listed is empty.
+type inventory struct {
+	gpus, switches, adapters []uint32
+	instances                []migEntity
+	links                    []link
+	cpus                     []cpu
+}
+
+// listEntities reads nothing that the engine would have to read from the driver. Only GPUs that cannot be listed are an
+// error.
+func listEntities(e *engine, fields field.List, o Options) (v inventory, err error) {
+	if v.gpus, err = e.entities(kindGPU, !o.FakeGPUs); err != nil {
+		return v, err
+	}
+	v.instances, err = e.hierarchy()
+	o.logUnlisted(kindInstance, err)
+	if wants(fields, field.Link) {
+		v.links, err = linksUp(e, o)
+		o.logUnlisted(kindLink, err)
+	}
+	if wants(fields, field.Switch, field.Link) {
+		v.switches, err = e.entities(kindSwitch, false)
+		o.logUnlisted(kindSwitch, err)
+	}
+	if wants(fields, field.CPU, field.Core) {
+		v.cpus, err = e.cpus()
+		o.logUnlisted(kindCPU, err)
+	}
+	if wants(fields, field.ConnectX) {
+		v.adapters, err = e.entities(kindConnectX, false)
+		o.logUnlisted(kindConnectX, err)
+	}
+	return v, nil
+}
+
+// logUnlisted logs that entities of a kind cannot be listed, unless the node has none.
+func (o Options) logUnlisted(k entityKind, err error) {
+	if err != nil && !isStatus(err, statusNotSupported, statusNoModule, statusNoData) {
+		o.Log.Warn("cannot list entities; skipping them", zap.Stringer("source", k), zap.Error(err))
+	}
+}
+
+// discovery identifies the entities of an inventory.
 type discovery struct {
+	inventory
 	engine *engine
 	fields field.List
 	o      Options
@@ -24,43 +67,45 @@ type discovery struct {
 
 // discover returns a node for the GPUs with their parts and a node for switches, CPUs and network adapters. It omits
 // empty nodes.
-func discover(e *engine, fields field.List, o Options) ([]*node, error) {
-	d := &discovery{e, fields, o}
-	gpus, err := d.gpus()
+func discover(e *engine, found inventory, fields field.List, o Options) ([]*node, error) {
+	d := &discovery{found, e, fields, o}
+	gpus, err := d.identifyGPUs()
 	if err != nil {
 		return nil, err
 	}
-	d.instances(gpus)
-	var states []links
-	if d.wants(field.Link) {
-		states = d.linkStates()
-	}
-	d.links(gpus, states)
+	d.addInstances(gpus)
+	d.addLinks(gpus)
 
 	rest := &node{}
-	d.switches(rest)
-	d.links(rest, states)
-	d.cpus(rest)
-	d.adapters(rest)
+	var facts []collector.Label
+	if len(d.switches)+len(d.cpus)+len(d.adapters) > 0 {
+		facts = d.globalFacts()
+	}
+	add := func(k entityKind, level field.Level, name string, ids []uint32) {
+		for _, id := range ids {
+			number := strconv.FormatUint(uint64(id), 10)
+			label := collector.Label{Name: name, Value: number}
+			if k == kindSwitch {
+				label.Value = name + number
+			}
+			rest.addDevice(collector.Device{ID: name + number, Level: level, Labels: []collector.Label{label}, Facts: facts}, entity{k, id})
+		}
+	}
+	add(kindSwitch, field.Switch, "nvswitch", d.switches)
+	d.addLinks(rest)
+	d.addCPUs(rest, facts)
+	add(kindConnectX, field.ConnectX, "connectx", d.adapters)
 	return slices.DeleteFunc([]*node{gpus, rest}, func(n *node) bool { return len(n.devices) == 0 }), nil
 }
 
 // wants reports whether the list has a reading of one of the levels.
-func (d *discovery) wants(levels ...field.Level) bool {
-	for _, r := range d.fields.Readings() {
+func wants(fields field.List, levels ...field.Level) bool {
+	for _, r := range fields.Readings() {
 		if slices.Contains(levels, r.Desc.Level) {
 			return true
 		}
 	}
 	return false
-}
-
-// without logs that entities of a kind cannot be listed, unless the node has none.
-func (d *discovery) without(k entityKind, err error) {
-	if isStatus(err, statusNotSupported, statusNoModule, statusNoData) {
-		return
-	}
-	d.o.Log.Warn("cannot list entities; skipping them", zap.Stringer("source", k), zap.Error(err))
 }
 
 // Field numbers that identify a device (dcgm_fields.h).
@@ -71,15 +116,14 @@ const (
 	fieldPCI   = 57
 )
 
-// gpus lists and identifies the GPUs. If two have one UUID, it drops the second.
-func (d *discovery) gpus() (*node, error) {
+// identifyGPUs returns a node of the GPUs. If two have one UUID, it drops the second.
+func (d *discovery) identifyGPUs() (*node, error) {
 	n := &node{}
-	ids, err := d.engine.entities(kindGPU, !d.o.FakeGPUs)
-	if err != nil || len(ids) == 0 {
-		return n, err
+	if len(d.gpus) == 0 {
+		return n, nil
 	}
 	var all []entity
-	for _, id := range ids {
+	for _, id := range d.gpus {
 		all = append(all, entity{kindGPU, id})
 	}
 	who := []uint16{fieldName, fieldUUID, fieldPCI}

@@ -179,38 +179,21 @@ func TestAdapters(t *testing.T) {
 // TestDevices: GPUs and their links, each named as the contract says. NVIDIA's engine
 // needs another library for NVSwitches, and NVIDIA's CPUs and adapters for those.
 func TestDevices(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 8}, "embedded": {gpus: 8, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				m.setLink(1, 4, false)
-				names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_SYSTEM_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL"}
-				c := open1(t, m.options(), names...)
-				eventually.True(t, "a link that is down", func() bool {
-					if changed, err := c.Rescan(t.Context()); err != nil {
-						t.Fatal(err)
-					} else if changed {
-						if err := c.Close(); err != nil {
-							t.Fatal(err)
-						}
-						c = open1(t, m.options(), names...)
-					}
-					return levels(c.sources[0].Devices())[field.Link] == 8*18-1
-				})
-				if n := levels(c.sources[0].Devices()); n[field.GPU] != 8 {
-					t.Errorf("devices by level: %v", n)
-				}
-				facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_SYSTEM_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
-				gpu := collector.Device{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: facts}
-				link := gpu
-				link.ID, link.Parent, link.Level, link.Labels = gpu.ID+"/link5", gpu.ID, field.Link, []collector.Label{{Name: "nvlink", Value: "5"}}
-				for _, want := range []collector.Device{gpu, link} {
-					if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
-						t.Errorf("%s (-want +got):\n%s", want.ID, diff)
-					}
-				}
-			})
-		})
-	}
+	onAll(t, hardware{gpus: 8}, func(t *testing.T, m machine) {
+		c := open1(t, m.options(), temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_SYSTEM_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL")
+		if n := levels(c.sources[0].Devices()); n[field.GPU] != 8 || n[field.Link] != 8*18 {
+			t.Errorf("devices by level: %v", n)
+		}
+		facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_SYSTEM_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
+		gpu := collector.Device{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: facts}
+		link := gpu
+		link.ID, link.Parent, link.Level, link.Labels = gpu.ID+"/link5", gpu.ID, field.Link, []collector.Label{{Name: "nvlink", Value: "5"}}
+		for _, want := range []collector.Device{gpu, link} {
+			if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+			}
+		}
+	})
 }
 
 // TestLabelsOfOthers: a label that only another kind of entity has, for which an engine
@@ -291,42 +274,38 @@ func (c *opened) untilRescan(tb testing.TB) {
 // they are further devices; each has the UUID of its compute instance, which
 // Kubernetes knows, and its own values. An instance more or less is seen.
 func TestInstances(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}}, "embedded": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				names := []string{temperature, "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
-				c := open1(t, m.options(), names...)
-				c.wantInstances(t, m, []string{"1g", "2g", "3g/2"})
-				eventually.OK(t, "values of each", func() error {
-					err := c.sample(0)
-					for _, d := range devices(c) {
-						for _, name := range names[1:] {
-							// GPM, by which NVIDIA's engine profiles, knows only GPU instances if there are some.
-							profiled := m.simulation() != nil || d.GPU == "1" || d.Level == field.Instance
-							if (name == "DCGM_FI_DEV_FB_USED" || profiled) && !c.has(t, d.ID, name) {
-								err = errors.Join(err, fmt.Errorf("%s has no %s", d.ID, name))
-							}
-						}
-					}
-					return err
-				})
-				for _, d := range devices(c) {
-					if _, has := c.value(t, d.ID, temperature); has != (d.Level == field.GPU) {
-						t.Errorf("%s has a temperature: %v", d.ID, has)
+	onAll(t, hardware{gpus: 2, mig: []string{"1g", "2g", "3g/2"}}, func(t *testing.T, m machine) {
+		names := []string{temperature, "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
+		c := open1(t, m.options(), names...)
+		c.wantInstances(t, m, []string{"1g", "2g", "3g/2"})
+		eventually.OK(t, "values of each", func() error {
+			err := c.sample(0)
+			for _, d := range devices(c) {
+				for _, name := range names[1:] {
+					// GPM, by which NVIDIA's engine profiles, knows only GPU instances if there are some.
+					profiled := m.simulation() != nil || d.GPU == "1" || d.Level == field.Instance
+					if (name == "DCGM_FI_DEV_FB_USED" || profiled) && !c.has(t, d.ID, name) {
+						err = errors.Join(err, fmt.Errorf("%s has no %s", d.ID, name))
 					}
 				}
-				for _, layout := range [][]string{{"1g", "1g", "3g"}, {"3g/2"}, {"2g", "1g"}} {
-					m.setMIG(0, layout...)
-					c.untilRescan(t)
-					if err := c.Close(); err != nil {
-						t.Fatal(err)
-					}
-					c = started(t, m, names...)
-					c.wantInstances(t, m, layout)
-				}
-			})
+			}
+			return err
 		})
-	}
+		for _, d := range devices(c) {
+			if _, has := c.value(t, d.ID, temperature); has != (d.Level == field.GPU) {
+				t.Errorf("%s has a temperature: %v", d.ID, has)
+			}
+		}
+		for _, layout := range [][]string{{"1g", "1g", "3g"}, {"3g/2"}, {"2g", "1g"}} {
+			m.setMIG(0, layout...)
+			c.untilRescan(t)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c = started(t, m, names...)
+			c.wantInstances(t, m, layout)
+		}
+	})
 }
 
 // wantInstances compares the devices with a layout of GPU 0, in whatever order and

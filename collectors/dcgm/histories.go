@@ -21,11 +21,10 @@ const (
 // histories supplies, for histograms, every GPU value that the engine has read since the last row. The engine polls a
 // field as fast as its fastest client, and a missed tick loses no value.
 type histories struct {
+	partBase
 	engine *engine
 	all    []*history
-	cols   []collector.Column
 	events []event
-	cost   collector.Meter
 }
 
 // history is one field of GPUs. The slices are by entity of the block.
@@ -41,7 +40,8 @@ var _ part = (*histories)(nil)
 // newHistories watches the histogram fields of a node's GPUs that have columns, nil if there are none. It must run
 // after the readings' watches, because the engine remembers only the last watch of a field by each client.
 func newHistories(e *engine, n *node, list []field.Reading, columns []collector.Column, o Options) (part, error) {
-	h := &histories{engine: e, events: make([]event, historyRoom), cost: collector.Meter{Call: "dcgmGetValuesSince_v2"}}
+	h := &histories{engine: e, events: make([]event, historyRoom)}
+	h.cost.Call = "dcgmGetValuesSince_v2"
 	type column struct {
 		device int
 		field  field.ID
@@ -84,8 +84,6 @@ func newHistories(e *engine, n *node, list []field.Reading, columns []collector.
 	return h, nil
 }
 
-func (h *histories) columns() []collector.Column { return h.cols }
-
 func (h *histories) sample(row []float64, due []bool) error {
 	for _, one := range h.all {
 		if !slices.ContainsFunc(one.columns, func(c int) bool { return due[c] }) {
@@ -120,5 +118,3 @@ func (one *history) addValue(e *event) {
 	}
 	one.buffers[e.of].Add(e.micros, e.value)
 }
-
-func (h *histories) calls() []collector.CallCost { return []collector.CallCost{h.cost.Cost()} }

@@ -10,23 +10,20 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// instances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device;
+// addInstances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device;
 // several compute instances are additional devices, as in collectors/nvml.
-func (d *discovery) instances(n *node) {
-	all, err := d.engine.hierarchy()
-	if err != nil {
-		d.without(kindInstance, err)
-		return
-	}
+func (d *discovery) addInstances(n *node) {
 	gpus := map[entity]int{}
 	n.computes = map[entity]int{}
 	for i, e := range n.entities {
 		gpus[e] = i
 	}
+	all := slices.Clone(d.instances)
 	slices.SortStableFunc(all, func(a, b migEntity) int {
 		return cmp.Or(cmp.Compare(a.gpuIndex, b.gpuIndex), cmp.Compare(a.instance, b.instance), cmp.Compare(a.compute, b.compute))
 	})
-	profiles, uuids := d.profiles(all), d.migUUIDs(all)
+	profiles := d.textsOf(kindInstance, fieldName)
+	uuids := d.textsOf(kindCompute, fieldUUID) // by which Kubernetes identifies MIG devices
 	for _, m := range all {
 		at, known := gpus[m.parent]
 		if m.entity.kind != kindInstance || !known {
@@ -54,43 +51,20 @@ func (d *discovery) instances(n *node) {
 	}
 }
 
-// profiles returns the profile names of the GPU instances: "1g.10gb".
-func (d *discovery) profiles(all []migEntity) map[entity]string {
+// textsOf returns a text of the instances of a kind: the profile, "1g.10gb", or the UUID, but not the GPU's.
+func (d *discovery) textsOf(k entityKind, field uint16) map[entity]string {
 	var entities []entity
-	for _, m := range all {
-		if m.entity.kind == kindInstance {
+	for _, m := range d.instances {
+		if m.entity.kind == k {
 			entities = append(entities, m.entity)
 		}
 	}
 	out := map[entity]string{}
-	names, err := d.engine.texts(entities, []uint16{fieldName})
-	if err != nil {
-		d.without(kindInstance, err)
-		return out
-	}
-	for i, e := range entities {
-		out[e] = present(names[i])
-	}
-	return out
-}
-
-// migUUIDs returns the UUIDs of the MIG devices by compute instance. Kubernetes identifies MIG devices by these UUIDs.
-func (d *discovery) migUUIDs(all []migEntity) map[entity]string {
-	var entities []entity
-	for _, m := range all {
-		if m.entity.kind == kindCompute {
-			entities = append(entities, m.entity)
-		}
-	}
-	out := map[entity]string{}
-	uuids, err := d.engine.texts(entities, []uint16{fieldUUID})
-	if err != nil {
-		d.without(kindCompute, err)
-		return out
-	}
-	for i, e := range entities {
-		if strings.HasPrefix(uuids[i], "MIG-") { // not the GPU's UUID or a blank
-			out[e] = uuids[i]
+	texts, err := d.engine.texts(entities, []uint16{field})
+	d.o.logUnlisted(k, err)
+	for i, e := range entities[:len(texts)] {
+		if text := present(texts[i]); field != fieldUUID || strings.HasPrefix(text, "MIG-") {
+			out[e] = text
 		}
 	}
 	return out

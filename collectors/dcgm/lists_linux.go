@@ -48,7 +48,7 @@ func (e *engine) hierarchy() ([]migEntity, error) {
 	if r := C.wg_hierarchy(e.table, e.handle, h); r != 0 {
 		return nil, fmt.Errorf("list MIG instances: %w", status(r))
 	}
-	out := make([]migEntity, 0, int(h.count))
+	var out []migEntity
 	for i := range int(h.count) {
 		m := &h.list[i]
 		out = append(out, migEntity{

@@ -80,6 +80,14 @@ func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Run("NVIDIA", func(t *testing.T) { f(t, newReal(t, h)) })
 }
 
+// onAll is onBoth for a host engine and for an embedded one.
+func onAll(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
+	t.Helper()
+	t.Run("host engine", func(t *testing.T) { onBoth(t, h, f) })
+	h.embedded = true
+	t.Run("embedded", func(t *testing.T) { onBoth(t, h, f) })
+}
+
 // TestMain loads NVIDIA's library before any simulated one: the loader takes what
 // has that soname and is there already.
 func TestMain(m *testing.M) {

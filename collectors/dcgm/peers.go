@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -22,13 +21,10 @@ var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "
 // is a column per pair and status, and one of a pair's columns has a value. On each call the engine asks the driver
 // about all pairs.
 type peers struct {
+	partBase
 	engine *engine
-	log    *zap.Logger
 	pairs  [][2]uint32 // GPU and peer, by DCGM's IDs
-	cols   []collector.Column
 	answer peersAnswer
-	cost   collector.Meter
-	failed bool // the last call failed, and that was logged
 }
 
 var _ part = (*peers)(nil)
@@ -45,7 +41,8 @@ func newPeers(e *engine, n *node, list []field.Reading, o Options) *peers {
 		o.Log.Info("library lacks "+call+"; skipping NVLink peer status", zap.String("field", "DCGM_EXP_P2P_STATUS"))
 		return nil
 	}
-	p := &peers{engine: e, log: o.Log, answer: e.newPeersAnswer(), cost: collector.Meter{Call: call}}
+	p := &peers{partBase: partBase{log: o.Log}, engine: e, answer: e.newPeersAnswer()}
+	p.cost.Call = call
 	for _, a := range gpus {
 		for _, b := range gpus {
 			if a != b {
@@ -65,24 +62,15 @@ func (p *peers) bind(device int, gpu, peer uint32) {
 	}
 }
 
-func (p *peers) columns() []collector.Column { return p.cols }
-
 // sample reads the status if it is due. Without an answer all pairs are blank: DCGM answers nothing if one GPU of the
 // node does not respond.
 func (p *peers) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	start := time.Now()
-	err := p.engine.peers(p.answer)
-	p.cost.Record(1, start)
-	if severed(err) {
+	if err := p.try("cannot read NVLink peer status", func() error { return p.engine.peers(p.answer) }); err != nil {
 		return err
 	}
-	if err != nil && !p.failed {
-		p.log.Warn("cannot read NVLink peer status", zap.Error(err))
-	}
-	p.failed = err != nil
 	for i, pair := range p.pairs {
 		status := -1
 		if !p.failed {
@@ -99,5 +87,3 @@ func (p *peers) sample(row []float64, due []bool) error {
 	}
 	return nil
 }
-
-func (p *peers) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }

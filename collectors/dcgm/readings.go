@@ -17,13 +17,12 @@ import (
 // readings reads numbers from the engine's cache. Each cell is judged by its own timestamp: a field, a block or a GPU
 // that the engine no longer polls is blank, while the others stay.
 type readings struct {
+	partBase
 	engine *engine
 	node   *node
 	blocks []*block
-	cols   []collector.Column
 	buffer scratch
 	now    func() time.Time
-	cost   collector.Meter
 
 	reasons collector.Absences
 	blanks  blanks
@@ -50,7 +49,8 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 	if e.remote {
 		room = valuesPerRemoteCall
 	}
-	r := &readings{engine: e, node: n, now: time.Now, cost: collector.Meter{Call: "dcgmEntitiesGetLatestValues"}}
+	r := &readings{engine: e, node: n, now: time.Now}
+	r.cost.Call = "dcgmEntitiesGetLatestValues"
 	largest := 0
 	for _, b := range blocksOf(n, list, o) {
 		if err := b.watch(e, refused); err != nil {
@@ -110,8 +110,6 @@ func ofEntity(id field.ID) bool {
 	d, ok := field.ByID(id)
 	return !ok || d.Level != field.Global
 }
-
-func (r *readings) columns() []collector.Column { return r.cols }
 
 // sample reads every block with due cells. Until the engine has read each of them once, sample returns errStarting, so
 // that no row lacks values that arrive a moment later: profiling fields come one poll after the others.
@@ -221,5 +219,3 @@ func (r *readings) deviceErrors(now time.Time) error {
 	}
 	return errors.Join(errs...)
 }
-
-func (r *readings) calls() []collector.CallCost { return []collector.CallCost{r.cost.Cost()} }

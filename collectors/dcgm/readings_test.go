@@ -29,46 +29,6 @@ const (
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// TestValues: what DCGM has is what the row has, and what is no value is NaN.
-func TestValues(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
-	c := open1(t, remote(e), temperature, power)
-	g := dcgmtest.GPU(1)
-	f := func(what string, field int, v dcgmtest.Value, want float64) {
-		t.Helper()
-		e.Set(g, field, v)
-		c.mustSample(t)
-		for name, id := range map[string]int{temperature: 150, power: 155} {
-			got, _ := c.value(t, nvmltest.UUID(1), name)
-			if id == field && !same(got, want) || id != field && math.IsNaN(got) {
-				t.Errorf("%s: %s is %v, want %v", what, name, got, want)
-			}
-		}
-		if got, _ := c.value(t, nvmltest.UUID(0), temperature); got != 41 {
-			t.Errorf("%s: temperature of the other GPU is %v, want 41", what, got)
-		}
-		e.Unset(g, field)
-	}
-	nan := math.NaN()
-	f("zero", 150, dcgmtest.Number(0), 0)
-	f("negative", 150, dcgmtest.Number(-12), -12)
-	f("2^53", 150, dcgmtest.Number(1<<53), 1<<53)
-	f("as large as a blank of 32 bits", 150, dcgmtest.Number(0x7ffffff0), 0x7ffffff0)
-	f("as large as a blank double", 150, dcgmtest.Number(140737488355328), 140737488355328)
-	f("double", 155, dcgmtest.Number(351.25), 351.25)
-	f("just below the blanks", 155, dcgmtest.Number(140737488355327), 140737488355327)
-	for blank, name := range []string{"null", "not found", "not supported", "not permitted"} {
-		f("int "+name, 150, dcgmtest.Blank(blank), nan)
-		f("double "+name, 155, dcgmtest.Blank(blank), nan)
-	}
-	for _, code := range []int{-1, -3, -6, -8, -11, -13, -14, -15, -16, -17, -22, -31, -33, -36, -54, -57} {
-		f(fmt.Sprintf("int with status %d", code), 150, dcgmtest.Status(code), nan)
-		f(fmt.Sprintf("double with status %d", code), 155, dcgmtest.Status(code), nan)
-	}
-	f("left out of the reply", 150, dcgmtest.Omitted(), nan)
-	f("left out of the reply", 155, dcgmtest.Omitted(), nan)
-}
-
 // numbered are lines of script that give each field of each GPU another value.
 func numbered(gpus int, fields []field.ID) (lines []string) {
 	for i := range gpus {
@@ -347,69 +307,61 @@ func TestNotDueStays(t *testing.T) {
 // TestEveryField: all that a list can ask for is more than an engine takes in one
 // group, of profiling and of the rest; and costs no memory.
 func TestEveryField(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 4}, "embedded": {gpus: 4, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				c := started(t, m, everything()...)
-				columns := 0
-				for _, s := range c.sources {
-					columns += len(s.Columns())
-				}
-				if columns < 4*300 {
-					t.Errorf("only %d columns", columns)
-				}
-				id := nvmltest.UUID(3)
-				c.until(t, 0, "values of all kinds", func(err error) bool {
-					return err == nil && c.has(t, id, temperature) && c.has(t, id, power) && c.has(t, id, "DCGM_FI_PROF_SM_ACTIVE") && c.has(t, id, "DCGM_FI_PROF_PCIE_RX_BYTES")
-				})
-				for i, s := range c.sources {
-					for j, col := range s.Columns() {
-						d, _ := field.ByID(col.Field)
-						v := c.row[i][j]
-						if m.simulation() != nil && math.IsNaN(v) && !d.Event {
-							t.Fatalf("%s of %s has no value", d.Name, s.Devices()[col.Device].ID)
-						}
-						if !d.Event && (v < d.Min || v > d.Max) {
-							t.Errorf("%s of %s is %v, outside of [%v, %v]", d.Name, s.Devices()[col.Device].ID, v, d.Min, d.Max)
-						}
-					}
-					if raceEnabled {
-						continue
-					}
-					if n := testing.AllocsPerRun(10, func() { _ = s.Sample(c.row[i], c.due[i]) }); n != 0 {
-						t.Errorf("source %d: %v allocations a sample of %d columns", i, n, len(s.Columns()))
-					}
-				}
-			})
+	onAll(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
+		c := started(t, m, everything()...)
+		columns := 0
+		for _, s := range c.sources {
+			columns += len(s.Columns())
+		}
+		if columns < 4*300 {
+			t.Errorf("only %d columns", columns)
+		}
+		id := nvmltest.UUID(3)
+		c.until(t, 0, "values of all kinds", func(err error) bool {
+			return err == nil && c.has(t, id, temperature) && c.has(t, id, power) && c.has(t, id, "DCGM_FI_PROF_SM_ACTIVE") && c.has(t, id, "DCGM_FI_PROF_PCIE_RX_BYTES")
 		})
-	}
+		for i, s := range c.sources {
+			for j, col := range s.Columns() {
+				d, _ := field.ByID(col.Field)
+				v := c.row[i][j]
+				if m.simulation() != nil && math.IsNaN(v) && !d.Event {
+					t.Fatalf("%s of %s has no value", d.Name, s.Devices()[col.Device].ID)
+				}
+				if !d.Event && (v < d.Min || v > d.Max) {
+					t.Errorf("%s of %s is %v, outside of [%v, %v]", d.Name, s.Devices()[col.Device].ID, v, d.Min, d.Max)
+				}
+			}
+			if raceEnabled {
+				continue
+			}
+			if n := testing.AllocsPerRun(10, func() { _ = s.Sample(c.row[i], c.due[i]) }); n != 0 {
+				t.Errorf("source %d: %v allocations a sample of %d columns", i, n, len(s.Columns()))
+			}
+		}
+	})
 }
 
 // TestDriverHangs: values that do not move are reported, whatever the engine continues to
 // answer with; when the driver's calls return, all is well.
 func TestDriverHangs(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 3}, "embedded": {gpus: 3, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				c := started(t, m, temperature, power, peersName, healthName)
-				if m.simulation() != nil { // it needs no patience
-					begin := time.Now()
-					c.readings(0).now = func() time.Time { return begin.Add(50 * time.Since(begin)) }
+	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
+		c := started(t, m, temperature, power, peersName, healthName)
+		if m.simulation() != nil { // it needs no patience
+			begin := time.Now()
+			c.readings(0).now = func() time.Time { return begin.Add(50 * time.Since(begin)) }
+		}
+		release := m.hang()
+		c.until(t, 0, "all stalled", func(err error) bool {
+			for d := range 3 {
+				if !errors.Is(deviceError(err, d), collector.ErrStalled) {
+					return false
 				}
-				release := m.hang()
-				c.until(t, 0, "all stalled", func(err error) bool {
-					for d := range 3 {
-						if !errors.Is(deviceError(err, d), collector.ErrStalled) {
-							return false
-						}
-					}
-					return true
-				})
-				release()
-				c.until(t, 0, "values again", func(err error) bool { return err == nil })
-			})
+			}
+			return true
 		})
-	}
+		release()
+		c.until(t, 0, "values again", func(err error) bool { return err == nil })
+	})
 }
 
 // TestLossAndReturn: a GPU that is gone is lost, also for a rescan if the engine
@@ -470,7 +422,7 @@ func TestPause(t *testing.T) {
 func TestReasons(t *testing.T) {
 	const clock = "DCGM_FI_DEV_SM_CLOCK"
 	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature, clock, "DCGM_FI_DEV_POWER_USAGE", "nvidia_gpu_jpeg_busy_ratio", "amd_gpu_voltage_volts", "DCGM_EXP_P2P_STATUS")
+	c := open1(t, remote(e), temperature, clock, power, "nvidia_gpu_jpeg_busy_ratio", "amd_gpu_voltage_volts", "DCGM_EXP_P2P_STATUS")
 	f := func(name string, v dcgmtest.Value, want string) {
 		t.Helper()
 		d, _, _ := field.ByName(name)
@@ -481,7 +433,7 @@ func TestReasons(t *testing.T) {
 			t.Errorf("%s of %+v: %q, want %q", name, v, got, want)
 		}
 	}
-	for _, name := range []string{clock, "DCGM_FI_DEV_POWER_USAGE"} { // an integer and a floating point number
+	for _, name := range []string{clock, power} { // an integer and a floating point number
 		f(name, dcgmtest.Number(7), "")
 		f(name, dcgmtest.Blank(dcgmtest.Null), "blank: the host engine has a blank")
 		f(name, dcgmtest.Blank(dcgmtest.NotFound), "blank: the host engine has not found it")
@@ -491,8 +443,19 @@ func TestReasons(t *testing.T) {
 		f(name, dcgmtest.Status(-17), "permission: the host engine answers: no permission [DCGM -17]")
 		f(name, dcgmtest.Status(-54), "blank: the host engine answers: profiling is paused [DCGM -54]")
 		f(name, dcgmtest.Status(-33), "unsupported: the host engine answers: module not loaded [DCGM -33]")
-		f(name, dcgmtest.Number(8), "")
+		for _, code := range []int{-1, -3, -8, -11, -13, -14, -15, -16, -22, -31, -36, -57} {
+			e.Set(dcgmtest.GPU(0), map[string]int{clock: 100, power: 155}[name], dcgmtest.Status(code))
+			if c.mustSample(t); c.has(t, nvmltest.UUID(0), name) || !c.has(t, nvmltest.UUID(0), temperature) {
+				t.Errorf("%s with status %d has a value, or the temperature has none", name, code)
+			}
+		}
+		f(name, dcgmtest.Omitted(), "not_due: the host engine has not read it yet")
+		for _, v := range []float64{0, 8, 0x7ffffff0} { // the last is a blank of 32 bits
+			f(name, dcgmtest.Number(v), "")
+		}
 	}
+	f(clock, dcgmtest.Number(140737488355328), "") // a blank double
+	f(power, dcgmtest.Number(140737488355327), "") // just below the blanks
 	s, device := c.device(t, nvmltest.UUID(0))
 	for name, want := range map[string]string{
 		"nvidia_gpu_jpeg_busy_ratio": "other_collector: DCGM does not have it, the collector nvml may",

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.uber.org/zap"
+
 	"warpgauge/pkg/collector"
 )
 
@@ -22,6 +24,34 @@ type part interface {
 	// calls returns the cost of the part's library calls since Open. It may run concurrently with sample and does not
 	// wait for it.
 	calls() []collector.CallCost
+}
+
+// partBase holds a part's columns and the cost of its calls, which can be read while it samples.
+type partBase struct {
+	cols []collector.Column
+	cost collector.Meter
+
+	log    *zap.Logger
+	failed bool // the last call failed, and that was logged
+}
+
+func (p *partBase) columns() []collector.Column { return p.cols }
+func (p *partBase) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
+
+// try makes a call that the other values do not need. It logs the first of several failures, and returns an error only
+// if the connection is lost. failed says whether the call failed.
+func (p *partBase) try(message string, call func() error) error {
+	start := time.Now()
+	err := call()
+	p.cost.Record(1, start)
+	if severed(err) {
+		return err
+	}
+	if err != nil && !p.failed {
+		p.log.Warn(message, zap.Error(err))
+	}
+	p.failed = err != nil
+	return nil
 }
 
 // source reads the devices of one node from one engine. A GPU that hangs delays all of them, because the engine reads

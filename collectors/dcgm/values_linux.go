@@ -22,7 +22,6 @@ var (
 
 func centities(e []entity) *C.wg_entity { return (*C.wg_entity)(unsafe.Pointer(&e[0])) }
 func cfields(f []uint16) *C.uint16_t    { return (*C.uint16_t)(unsafe.Pointer(&f[0])) }
-func ccells(c []cell) *C.wg_cell        { return (*C.wg_cell)(unsafe.Pointer(&c[0])) }
 
 // scratch is C memory for the values of one call, 4 KiB each.
 type scratch struct {
@@ -35,18 +34,15 @@ func (e *engine) newScratch(room int) scratch {
 	return scratch{(*C.wg_value2)(e.alloc(C.size_t(max(room, 1)) * C.sizeof_wg_value2)), room}
 }
 
-// latest reads the newest values of all fields of all entities in one call. Shape: len(cells) = len(entities) ×
-// len(fields) ≤ the room of s, entity by entity. It allocates nothing unless it fails.
-func (e *engine) latest(entities []entity, fields []uint16, s scratch, cells []cell) error {
-	return e.readLatest(entities, fields, false, s, cells)
-}
-
-func (e *engine) readLatest(entities []entity, fields []uint16, live bool, s scratch, cells []cell) error {
+// latest reads the newest values of all fields of all entities in one call, from the engine's cache or live from the
+// driver. Shape: len(cells) = len(entities) × len(fields) ≤ the room of s, entity by entity. It allocates nothing unless
+// it fails.
+func (e *engine) latest(entities []entity, fields []uint16, live bool, s scratch, cells []cell) error {
 	if n := len(entities) * len(fields); n > s.room || n != len(cells) {
 		panic("dcgm: shape of a read")
 	}
 	return answer(C.wg_latest(e.table, e.handle, centities(entities), C.uint32_t(len(entities)), cfields(fields), C.uint32_t(len(fields)),
-		cBool(live), s.values, ccells(cells)))
+		cBool(live), s.values, (*C.wg_cell)(unsafe.Pointer(&cells[0]))))
 }
 
 // live reads numbers from the driver instead of the engine's cache. It needs no watch and takes as long as the driver
@@ -59,7 +55,7 @@ func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
 	s := scratch{(*C.wg_value2)(C.malloc(C.size_t(n) * C.sizeof_wg_value2)), n}
 	defer C.free(unsafe.Pointer(s.values))
 	cells := make([]cell, n)
-	return cells, e.readLatest(entities, fields, true, s, cells)
+	return cells, e.latest(entities, fields, true, s, cells)
 }
 
 // texts is live for texts, entity by entity, in valid UTF-8; "" if there is none. It returns blanks ("<<<…>>>")

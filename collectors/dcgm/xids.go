@@ -31,9 +31,8 @@ const (
 // timestamp changes, xids fetches everything since the previous one; Open begins where the earlier session ended. XIDs
 // from before the first session are not reported.
 type xids struct {
-	engine *engine
-	log    *zap.Logger
-	cols   []collector.Column
+	partBase // its cost is that of histories
+	engine   *engine
 
 	block   *block      // of all entities that can have XIDs
 	of      []int       // by entity: index in devices
@@ -45,9 +44,7 @@ type xids struct {
 	events []event
 	now    func() time.Time
 	looked time.Time // when life was last read
-	failed bool      // the last call for the history failed, and that was logged
-
-	reads, histories collector.Meter
+	reads  collector.Meter
 }
 
 // xidDevice is a GPU, an instance or a compute instance.
@@ -77,8 +74,8 @@ func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until m
 	if !last && !events || len(n.byKind(kindGPU)) == 0 {
 		return nil, nil
 	}
-	x := &xids{engine: e, log: o.Log, now: time.Now, buffer: e.newScratch(valuesPerRemoteCall), events: make([]event, xidRoom)}
-	x.reads.Call, x.histories.Call = "dcgmEntitiesGetLatestValues", "dcgmGetValuesSince_v2"
+	x := &xids{partBase: partBase{log: o.Log}, engine: e, now: time.Now, buffer: e.newScratch(valuesPerRemoteCall), events: make([]event, xidRoom)}
+	x.reads.Call, x.cost.Call = "dcgmEntitiesGetLatestValues", "dcgmGetValuesSince_v2"
 	if err := x.watch(n, refused, o); err != nil || len(x.block.fields) == 0 {
 		return nil, err
 	}
@@ -194,8 +191,6 @@ func asks(list []field.Reading, id field.ID) bool {
 	return slices.ContainsFunc(list, func(r field.Reading) bool { return r.Desc.ID == id })
 }
 
-func (x *xids) columns() []collector.Column { return x.cols }
-
 // sample writes new XIDs into the row. Event cells are NaN on entry.
 func (x *xids) sample(row []float64, due []bool) error {
 	start := time.Now()
@@ -234,16 +229,15 @@ func (x *xids) sample(row []float64, due []bool) error {
 
 // fetch reads the XIDs since the last fetch. After an error the next sample tries again.
 func (x *xids) fetch() error {
-	start := time.Now()
-	count, err := x.engine.since(x.block, x.fetched, x.events)
-	x.histories.Record(1, start)
-	if severed(err) {
+	count := 0
+	err := x.try("cannot read XIDs; counting them after the next successful read", func() (err error) {
+		count, err = x.engine.since(x.block, x.fetched, x.events)
+		return err
+	})
+	switch {
+	case err != nil:
 		return fmt.Errorf("read the history of XIDs: %w", err)
-	}
-	if err != nil && !x.failed {
-		x.log.Warn("cannot read XIDs; counting them after the next successful read", zap.Error(err))
-	}
-	if x.failed = err != nil; x.failed {
+	case x.failed:
 		return nil
 	}
 	for _, e := range x.events[:count] {
@@ -303,5 +297,5 @@ func (d *xidDevice) fill(row []float64, due []bool, life *block) {
 }
 
 func (x *xids) calls() []collector.CallCost {
-	return []collector.CallCost{x.reads.Cost(), x.histories.Cost()}
+	return []collector.CallCost{x.reads.Cost(), x.cost.Cost()}
 }

@@ -85,31 +85,27 @@ func (l ledger) await(tb testing.TB, want ledger, c *opened) {
 // TestEachXIDOnce: however many there are between two samples, those from before
 // Open are not reported, and none is reported twice.
 func TestEachXIDOnce(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 2}, "embedded": {gpus: 2, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				a, b := nvmltest.UUID(0), nvmltest.UUID(1)
-				c := started(t, m, temperature, xidCount)
-				got, want := ledger{}, ledger{}
-				for fence := range 2 {
-					for _, code := range []int{13, 13, 100 + fence} {
-						m.xid(0, code)
-						want[a] = append(want[a], float64(code))
-					}
-					m.xid(1, 31)
-					want[b] = append(want[b], 31)
-					got.await(t, want, c)
-				}
-				if err := c.Close(); err != nil {
-					t.Fatal(err)
-				}
-				late := started(t, m, temperature, xidCount)
-				m.xid(1, 45)
-				want[b] = append(want[b], 45)
-				got.await(t, want, late)
-			})
-		})
-	}
+	onAll(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+		a, b := nvmltest.UUID(0), nvmltest.UUID(1)
+		c := started(t, m, temperature, xidCount)
+		got, want := ledger{}, ledger{}
+		for fence := range 2 {
+			for _, code := range []int{13, 13, 100 + fence} {
+				m.xid(0, code)
+				want[a] = append(want[a], float64(code))
+			}
+			m.xid(1, 31)
+			want[b] = append(want[b], 31)
+			got.await(t, want, c)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		late := started(t, m, temperature, xidCount)
+		m.xid(1, 45)
+		want[b] = append(want[b], 45)
+		got.await(t, want, late)
+	})
 }
 
 // TestManyXIDs: more of them than a row can hold come with the next samples.
@@ -129,27 +125,23 @@ func TestManyXIDs(t *testing.T) {
 // TestHealthJudged: every watch has a value from the first sample on, and shows the
 // reason as soon as the engine has one.
 func TestHealthJudged(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 3}, "embedded": {gpus: 3, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				c := started(t, m, healthName, temperature)
-				for gpu := range 3 {
-					if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-						t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
-					}
-				}
-				m.sick(1)
-				c.until(t, 0, "the reason", func(err error) bool {
-					return err == nil && c.cellsOf(field.GPUHealth, 1, "health_watch")["MEM"] == "DCGM_FR_XID_ERROR 10"
-				})
-				for gpu, want := range []map[string]string{well(), well("MEM", "DCGM_FR_XID_ERROR 10"), well()} {
-					if diff := cmp.Diff(want, c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-						t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
-					}
-				}
-			})
+	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
+		c := started(t, m, healthName, temperature)
+		for gpu := range 3 {
+			if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
+				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
+			}
+		}
+		m.sick(1)
+		c.until(t, 0, "the reason", func(err error) bool {
+			return err == nil && c.cellsOf(field.GPUHealth, 1, "health_watch")["MEM"] == "DCGM_FR_XID_ERROR 10"
 		})
-	}
+		for gpu, want := range []map[string]string{well(), well("MEM", "DCGM_FR_XID_ERROR 10"), well()} {
+			if diff := cmp.Diff(want, c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
+				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
+			}
+		}
+	})
 }
 
 // TestPeersOfEach: each GPU has each other once, with the status that the driver reports.

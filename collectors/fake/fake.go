@@ -7,6 +7,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -36,15 +37,7 @@ type Options struct {
 
 func (o Options) withSpec() Options {
 	if s := o.Spec; s != nil {
-		if s.Profile != "" {
-			o.Profile = s.Profile
-		}
-		if s.Devices != 0 {
-			o.Devices = s.Devices
-		}
-		if s.Seed != 0 {
-			o.Seed = s.Seed
-		}
+		o.Profile, o.Devices, o.Seed = cmp.Or(s.Profile, o.Profile), cmp.Or(s.Devices, o.Devices), cmp.Or(s.Seed, o.Seed)
 	}
 	return o
 }

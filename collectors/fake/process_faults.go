@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"math/rand/v2"
@@ -156,70 +155,45 @@ func (p *process) babble() {
 	}
 }
 
-// scribble overwrites random words of the process's shared memory, different ones on each call. It writes through the
-// kernel, which knows the mappings; a stray pointer would have the same effect.
+// scribble overwrites random words and the headers of the process's shared memory, different ones on each call. It writes
+// through the kernel, which knows the mappings; a stray pointer would have the same effect.
 func (p *process) scribble() {
-	regions, err := sharedMemory()
-	if err != nil {
-		return
-	}
-	mem, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
-	if err != nil {
+	maps, err1 := os.ReadFile("/proc/self/maps")
+	mem, err2 := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
+	if err1 != nil || err2 != nil {
 		return
 	}
 	defer func() { _ = mem.Close() }()
 	word := make([]byte, 8)
-	for _, r := range regions {
-		words := (r.end - r.start) / 8
-		for range min(words, 1024) {
-			p.fill(word)
-			_, _ = mem.WriteAt(word, int64(r.start+8*p.random.Uint64N(words)))
+	for line := range strings.Lines(string(maps)) {
+		var start, end uint64
+		var mode string
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode); err != nil || mode != "rw-s" || !strings.Contains(line, "/memfd:") {
+			continue
 		}
-		// Headers are at the start.
-		for i := range min(words, 16) {
+		words := (end - start) / 8
+		for i := range min(words, 1024) {
+			at := p.random.Uint64N(words)
+			if i < 16 {
+				at = i
+			}
 			p.fill(word)
-			_, _ = mem.WriteAt(word, int64(r.start+8*i))
+			_, _ = mem.WriteAt(word, int64(start+8*at))
 		}
 	}
 }
 
 // fill makes junk: noise, or bytes that read as tiny or huge numbers.
 func (p *process) fill(b []byte) {
-	switch p.random.IntN(4) {
-	case 0:
-		clear(b)
-		b[0] = byte(p.random.Uint32())
-	case 1:
-		for i := range b {
+	kind := p.random.IntN(4)
+	for i := range b {
+		switch noise := byte(p.random.Uint32()); {
+		case kind == 0 && i > 0:
+			b[i] = 0
+		case kind == 1:
 			b[i] = 0xff
-		}
-	default:
-		for i := range b {
-			b[i] = byte(p.random.Uint32())
+		default:
+			b[i] = noise
 		}
 	}
-}
-
-type region struct{ start, end uint64 }
-
-// sharedMemory finds writable mappings of anonymous files.
-func sharedMemory() ([]region, error) {
-	f, err := os.Open("/proc/self/maps")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	var out []region
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var r region
-		var mode string
-		if !strings.Contains(lines.Text(), "/memfd:") {
-			continue
-		}
-		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s", &r.start, &r.end, &mode); err == nil && strings.HasPrefix(mode, "rw-s") && r.end > r.start {
-			out = append(out, r)
-		}
-	}
-	return out, lines.Err()
 }

@@ -46,21 +46,17 @@ func NewWorld(o Options) (*World, error) {
 		return nil, fmt.Errorf("simulate %d devices: the number must be 1 to %d, or 0 for the profile's", o.Devices, maxDevices)
 	}
 	w := &World{
-		profile: p, gpus: p.gpus, seed: o.Seed, now: o.Now,
+		profile: p, gpus: cmp.Or(o.Devices, p.gpus), seed: o.Seed, now: time.Now,
 		curves: o.Curves, released: make(chan struct{}),
 	}
 	if w.curves == nil {
 		w.curves = NewCurves(o.Seed)
 	}
-	if o.Devices > 0 {
-		w.gpus = o.Devices
+	if o.Now != nil {
+		w.now = o.Now
 	}
-	if w.now == nil {
-		w.now = time.Now
-	}
-	w.start = w.now()
-	if !o.Start.IsZero() {
-		w.start = o.Start
+	if w.start = o.Start; w.start.IsZero() {
+		w.start = w.now()
 	}
 	if o.Isolated {
 		w.process = newProcess(w.elapsed(), o.Seed)
@@ -116,14 +112,15 @@ func (w *World) script(faults []Fault) error {
 	}
 	t := w.timeline.Load()
 	for _, f := range faults {
-		if err := cmp.Or(f.validate(), w.permits(f.Kind)); err != nil {
-			return atLine(f.line, err)
+		err := cmp.Or(f.validate(), w.permits(f.Kind))
+		if far := cmp.Or(beyond(f.GPUs, most, "device"), beyond(f.Switches, w.profile.switches, "switch")); err == nil && far != nil {
+			err = fmt.Errorf("fault %q: %w", f.Kind, far)
 		}
-		if err := beyond(f.GPUs, most, "device"); err != nil {
-			return atLine(f.line, fmt.Errorf("fault %q: %w", f.Kind, err))
+		if err != nil && f.line != 0 {
+			err = fmt.Errorf("line %d: %w", f.line, err)
 		}
-		if err := beyond(f.Switches, w.profile.switches, "switch"); err != nil {
-			return atLine(f.line, fmt.Errorf("fault %q: %w", f.Kind, err))
+		if err != nil {
+			return err
 		}
 		t, _ = t.with(f, w.start)
 	}
@@ -147,13 +144,6 @@ func beyond(spans []Span, n int, what string) error {
 		}
 	}
 	return nil
-}
-
-func atLine(line int, err error) error {
-	if line == 0 {
-		return err
-	}
-	return fmt.Errorf("line %d: %w", line, err)
 }
 
 // Release ends every call that hangs, now and later, so that their goroutines end. Afterwards the world's collectors
