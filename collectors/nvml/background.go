@@ -127,21 +127,15 @@ const peersPatience = 250 * time.Millisecond
 // peerUnknown is the status of a pair without an answer. NVML's statuses start at 0.
 const peerUnknown = -1
 
-// lastLinkStatus is NVML_P2P_STATUS_UNKNOWN.
-const lastLinkStatus = 6
-
-// linkStatuses are the values of label link_status by NVML's answer
-// (nvmlGpuP2PStatus_t), in dcgm-exporter's spelling.
-func linkStatuses() [lastLinkStatus + 1]string {
-	return [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
-}
+// linkStatuses are the values of label link_status by NVML's answer (nvmlGpuP2PStatus_t), in dcgm-exporter's spelling.
+var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
 
 // peersPart supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so
 // there is a column per peer and status, and exactly one column of an answering peer has a value.
 //
 // Each peer has its own goroutine for its call, at most one call at a time. A peer that has not answered is blank.
 type peersPart struct {
-	pairs    []*pair
+	peers    []*peer
 	cols     []collector.Column // pair-major
 	answered chan struct{}
 	timer    *time.Timer
@@ -149,18 +143,13 @@ type peersPart struct {
 	calling  sync.WaitGroup
 }
 
-// pair is the call about one peer.
-type pair struct {
-	peer
+// peer is another GPU.
+type peer struct {
+	index  int // value of label peer_gpu
+	call   func() (status int, ok bool)
 	busy   atomic.Bool  // a call is running
 	status atomic.Int64 // answer of the newest call
 	asked  bool         // by the current sample
-}
-
-// peer is another GPU. index is the value of label peer_gpu.
-type peer struct {
-	index int
-	ask   func() (status int, ok bool)
 }
 
 var _ part = (*peersPart)(nil)
@@ -171,14 +160,14 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 	if !wanted(fields, field.P2PStatus) || !l.has("nvmlDeviceGetP2PStatus") {
 		return nil
 	}
-	var peers []peer
+	var peers []*peer
 	for _, other := range all {
 		if other == g || other.handle == nil {
 			continue
 		}
-		peers = append(peers, peer{other.index, func() (int, bool) {
+		peers = append(peers, &peer{index: other.index, call: func() (int, bool) {
 			status, code := g.handle.GetP2PStatus(other.handle, nvml.P2P_CAPS_INDEX_NVLINK)
-			return min(int(status), lastLinkStatus), code == nvml.SUCCESS && status >= 0 // a status that newer drivers add is "Unknown"
+			return min(int(status), len(linkStatuses)-1), code == nvml.SUCCESS && status >= 0 // a status that newer drivers add is "Unknown"
 		}})
 	}
 	if len(peers) == 0 {
@@ -188,16 +177,14 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 }
 
 // newPeersPart makes the part for the given peers.
-func newPeersPart(peers []peer) *peersPart {
-	p := &peersPart{answered: make(chan struct{}, 1), timer: time.NewTimer(0), cost: collector.Meter{Call: "nvmlDeviceGetP2PStatus"}}
+func newPeersPart(peers []*peer) *peersPart {
+	p := &peersPart{peers: peers, answered: make(chan struct{}, 1), timer: time.NewTimer(0), cost: collector.Meter{Call: "nvmlDeviceGetP2PStatus"}}
 	p.timer.Stop()
-	for _, other := range peers {
-		x := &pair{peer: other}
+	for _, x := range peers {
 		x.status.Store(peerUnknown)
-		p.pairs = append(p.pairs, x)
-		for _, status := range linkStatuses() {
+		for _, status := range linkStatuses {
 			p.cols = append(p.cols, collector.Column{Field: field.P2PStatus, Labels: []collector.Label{
-				{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.Itoa(other.index)},
+				{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.Itoa(x.index)},
 			}})
 		}
 	}
@@ -210,15 +197,15 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
 	}
-	for _, x := range p.pairs {
+	for _, x := range p.peers {
 		if x.asked = x.busy.CompareAndSwap(false, true); x.asked {
 			x.status.Store(peerUnknown)
 			p.calling.Go(func() { p.ask(x) })
 		}
 	}
 	p.wait()
-	const n = lastLinkStatus + 1
-	for i, x := range p.pairs {
+	const n = len(linkStatuses)
+	for i, x := range p.peers {
 		status := x.status.Load()
 		for j := range n {
 			if c := i*n + j; due[c] {
@@ -237,7 +224,7 @@ func (p *peersPart) sample(row []float64, due []bool) error {
 func (p *peersPart) wait() {
 	p.timer.Reset(peersPatience)
 	defer p.timer.Stop()
-	for slices.ContainsFunc(p.pairs, func(x *pair) bool { return x.asked && x.busy.Load() }) {
+	for slices.ContainsFunc(p.peers, func(x *peer) bool { return x.asked && x.busy.Load() }) {
 		select {
 		case <-p.answered:
 		case <-p.timer.C:
@@ -246,9 +233,9 @@ func (p *peersPart) wait() {
 	}
 }
 
-func (p *peersPart) ask(x *pair) {
+func (p *peersPart) ask(x *peer) {
 	start := time.Now()
-	if status, ok := x.ask(); ok {
+	if status, ok := x.call(); ok {
 		x.status.Store(int64(status))
 	}
 	p.cost.Record(1, start)

@@ -21,9 +21,7 @@ func BenchmarkNode(b *testing.B) {
 	list.Fields = slices.DeleteFunc(list.Fields, func(f field.Field) bool { return f.Desc.ID == field.XIDErrors }) // no call of go-nvml alone
 	c := New(at(n))
 	sources, err := c.Open(b.Context(), list)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	defer c.Close()
 	var handles []nvml.Device
 	for i := range sources {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/nvml/nvmltest"
@@ -90,9 +89,7 @@ func TestBufferedSamples(t *testing.T) {
 				got = append(got, v)
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: values and ms (-want +got):\n%s", when, diff)
-		}
+		equal(t, want, got, "%s: values and ms", when)
 	}
 	f("nothing new", nil)
 	f("two samples", []float64{300, 20, 310, 20}, keptSample{1020, 300}, keptSample{1040, 310})
@@ -171,9 +168,7 @@ func TestBuffersOfALibrary(t *testing.T) {
 	n.SetLoad(0, nvmltest.Square(0, 1, time.Second, 0.05))
 	s := openHistograms(t, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK")
 	n.Advance(time.Second)
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.sample())
 	ms, peak := map[field.ID]float64{}, map[field.ID]float64{}
 	for i, c := range s.Columns() {
 		switch {
@@ -196,9 +191,7 @@ func TestBuffersOfALibrary(t *testing.T) {
 	p := partOf[*bufferedPart](s)
 	row, due := make([]float64, len(p.cols)), slices.Repeat([]bool{true}, len(p.cols))
 	if allocs := testing.AllocsPerRun(10, func() {
-		if err := p.sample(row, due); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.sample(row, due))
 	}); allocs != 0 {
 		t.Errorf("%v allocations a row, want 0", allocs)
 	}

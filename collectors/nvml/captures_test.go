@@ -94,7 +94,7 @@ func TestCapturedBrands(t *testing.T) {
 			continue
 		}
 		seen++
-		if !slices.Contains(brandNames(), brand) {
+		if !slices.Contains(brandNames[:], brand) {
 			t.Errorf("%s: brand %q is not known (%s)", b.Name, brand, b.Source)
 		}
 	}

@@ -19,9 +19,7 @@ func TestClimb(t *testing.T) {
 		for i, v := range in {
 			got[i], _ = c.update(v)
 		}
-		if d := cmp.Diff(want, got, cmpopts.EquateNaNs()); d != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", what, in, d)
-		}
+		equal(t, want, got, "%s: %v", what, in)
 	}
 	f("up", []float64{1, 2, 2, 5}, []float64{1, 2, 2, 5})
 	f("a gap", []float64{1, nan, 5}, []float64{1, nan, 5})

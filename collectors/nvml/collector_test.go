@@ -21,23 +21,17 @@ func tree(t *testing.T, files map[string]string) string {
 	for path, text := range files {
 		full := filepath.Join(root, path)
 		if strings.HasSuffix(path, "/") {
-			if err := os.MkdirAll(full, 0o750); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(full, 0o750))
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(full), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(full), 0o750))
 		var err error
 		if target, link := strings.CutPrefix(text, "-> "); link {
 			err = os.Symlink(target, full)
 		} else {
 			err = os.WriteFile(full, []byte(text), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return root
 }
@@ -54,6 +48,13 @@ func libc(t *testing.T) string {
 }
 
 func noVariables(string) string { return "" }
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
 
 // listOf parses a counters CSV.
 func listOf(t testing.TB, csv string) field.List {

@@ -24,8 +24,6 @@ func (c convert) apply(in []float64) float64 {
 		return dcgmFabricStatus(in[0], in[1])
 	case asFabricError:
 		return dcgmFabricError(in[0], in[1])
-	}
-	switch c {
 	case lowest:
 		return slices.Min(in)
 	case worstBitErrors:
@@ -39,18 +37,12 @@ func (c convert) apply(in []float64) float64 {
 	for _, v := range in {
 		sum += v
 	}
-	switch c {
-	case unlessZero:
-		if sum == 0 {
-			return math.NaN()
-		}
-	case asPState:
-		if sum >= unknownPState {
-			return math.NaN()
-		}
-	case asComputeMode:
+	switch {
+	case c == unlessZero && sum == 0, c == asPState && sum >= unknownPState:
+		return math.NaN()
+	case c == asComputeMode:
 		return dcgmComputeMode(sum)
-	case asBitErrors:
+	case c == asBitErrors:
 		return bitErrorRate(sum)
 	}
 	return sum

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/collectors/nvml/nvmltest"
@@ -30,9 +28,7 @@ func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	tb.Helper()
 	o := at(n).withDefaults(Name)
 	l, err := process.open(tb.Context(), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	d := &discovery{lib: l, o: o, pending: &pending{patience: o.Patience}}
 	tb.Cleanup(func() {
 		d.pending.wait()
@@ -51,9 +47,7 @@ func (d *simulatedNode) collector() *Collector {
 func (d *discovery) mustFind(tb testing.TB) []*gpu {
 	tb.Helper()
 	gpus, err := d.gpus(tb.Context())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return gpus
 }
 
@@ -83,9 +77,7 @@ func TestDiscovery(t *testing.T) {
 	gpus := discoveryOn(t, n).mustFind(t)
 	want := []collector.Device{h100(0), h100(1), h100(2)}
 	want[2].Node = "nvidia7"
-	if diff := cmp.Diff(want, devicesOf(gpus)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, devicesOf(gpus), "")
 	for i, g := range gpus {
 		if g.index != i || g.handle == nil || !g.migCapable || g.mig || g.err != nil {
 			t.Errorf("GPU %d: %+v", i, g)
@@ -102,9 +94,7 @@ func TestDiscoveryOfLittle(t *testing.T) {
 	g := discoveryOn(t, n).mustFind(t)[0]
 	want := h100(0)
 	want.Model = ""
-	if diff := cmp.Diff(want, g.device); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, g.device, "")
 	if g.migCapable || g.mig || g.err != nil {
 		t.Errorf("got %+v", g)
 	}
@@ -120,9 +110,7 @@ func TestDiscoveryOfTheBroken(t *testing.T) {
 		n.Return(1, function, code)
 		defer n.Clear(1)
 		gpus := d.mustFind(t)
-		if diff := cmp.Diff([]collector.Device{h100(0), h100(1), h100(2), h100(3)}, devicesOf(gpus)); diff != "" {
-			t.Errorf("%s %s (-want +got):\n%s", function, code, diff)
-		}
+		equal(t, []collector.Device{h100(0), h100(1), h100(2), h100(3)}, devicesOf(gpus), "%s %s", function, code)
 		if g := gpus[1]; !errors.Is(g.err, want) || g.handle != nil {
 			t.Errorf("%s %s: %v, want %v", function, code, g.err, want)
 		}
@@ -145,13 +133,9 @@ func TestDiscoveryOfTheForbidden(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	d := discoveryOn(t, n)
 	n.Return(1, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
-	if diff := cmp.Diff([]collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, []collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t)), "")
 	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "GPU_IS_LOST")
-	if diff := cmp.Diff([]collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t))); diff != "" {
-		t.Errorf("next to a lost one (-want +got):\n%s", diff)
-	}
+	equal(t, []collector.Device{h100(0), h100(2)}, devicesOf(d.mustFind(t)), "next to a lost one")
 	n.Return(0, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
 	n.Return(2, "nvmlDeviceGetHandleByIndex_v2", "NO_PERMISSION")
 	_, err := d.gpus(t.Context())
@@ -183,9 +167,7 @@ func TestDiscoveryHangs(t *testing.T) {
 	defer release()
 	for range 2 {
 		gpus := d.mustFind(t)
-		if diff := cmp.Diff([]collector.Device{h100(0), h100(1), h100(2)}, devicesOf(gpus)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		equal(t, []collector.Device{h100(0), h100(1), h100(2)}, devicesOf(gpus), "")
 		if g := gpus[1]; !errors.Is(g.err, errHangs) || !g.silent() {
 			t.Errorf("GPU that hangs: %v", g.err)
 		}

@@ -92,8 +92,8 @@ func markdown() string {
 	}
 	b.WriteString("\n## Labels\n\nFor rows of type label, in addition to every reading above:\n\n")
 	var labels []string
-	for _, id := range textFacts() {
-		labels = append(labels, "`"+descriptor(id).Name+"`")
+	for _, f := range textFacts {
+		labels = append(labels, "`"+descriptor(f.id).Name+"`")
 	}
 	b.WriteString(strings.Join(labels, " ") + "\n" + docsProcesses)
 	for call, what := range [numAsks]string{

@@ -87,31 +87,28 @@ func initialize(l *dl.Library) nvml.Return {
 	if f, err := l.Lookup("nvmlInitWithFlags"); err == nil {
 		return nvml.Return(C.wg_init_with_flags(f, initNoGPUs))
 	}
-	f, err := l.Lookup("nvmlInit_v2")
-	if err != nil {
-		return nvml.ERROR_FUNCTION_NOT_FOUND
-	}
-	return nvml.Return(C.wg_call(f))
+	return callNamed(l, "nvmlInit_v2", func(f unsafe.Pointer) C.int { return C.wg_call(f) })
 }
 
 // shutdown calls nvmlShutdown. NVML closes its descriptors at the last shutdown.
 func shutdown(l *dl.Library) nvml.Return {
-	f, err := l.Lookup("nvmlShutdown")
+	return callNamed(l, "nvmlShutdown", func(f unsafe.Pointer) C.int { return C.wg_call(f) })
+}
+
+// callNamed calls a function by its address.
+func callNamed(l *dl.Library, symbol string, call func(f unsafe.Pointer) C.int) nvml.Return {
+	f, err := l.Lookup(symbol)
 	if err != nil {
 		return nvml.ERROR_FUNCTION_NOT_FOUND
 	}
-	return nvml.Return(C.wg_call(f))
+	return nvml.Return(call(f))
 }
 
 // textOf calls a function that fills a text buffer. Driver and library versions need 80 bytes
 // (NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE).
 func textOf(l *dl.Library, symbol string) (string, nvml.Return) {
-	f, err := l.Lookup(symbol)
-	if err != nil {
-		return "", nvml.ERROR_FUNCTION_NOT_FOUND
-	}
 	var buf [96]C.char
-	code := nvml.Return(C.wg_text(f, &buf[0], C.uint(len(buf)-1))) // the last byte stays 0
+	code := callNamed(l, symbol, func(f unsafe.Pointer) C.int { return C.wg_text(f, &buf[0], C.uint(len(buf)-1)) }) // the last byte stays 0
 	if code != nvml.SUCCESS {
 		return "", code
 	}
@@ -132,11 +129,7 @@ func raw(d nvml.Device) unsafe.Pointer {
 // of entries. With an empty buf it only counts them.
 func listProcesses(f unsafe.Pointer, d nvml.Device, buf []byte, count int) (int, nvml.Return) {
 	n := C.uint(count)
-	var at unsafe.Pointer
-	if len(buf) > 0 {
-		at = unsafe.Pointer(&buf[0])
-	}
-	code := C.wg_list(f, raw(d), &n, at)
+	code := C.wg_list(f, raw(d), &n, unsafe.Pointer(unsafe.SliceData(buf)))
 	return int(n), nvml.Return(code)
 }
 
@@ -165,11 +158,7 @@ func newSamplesReader(f unsafe.Pointer, d nvml.Device) samplesReader {
 // listOldBusy calls nvmlDeviceGetProcessUtilization, at f, as listProcesses does.
 func listOldBusy(f unsafe.Pointer, d nvml.Device, since uint64, buf []byte, count int) (int, nvml.Return) {
 	n := C.uint(count)
-	var at unsafe.Pointer
-	if len(buf) > 0 {
-		at = unsafe.Pointer(&buf[0])
-	}
-	code := C.wg_old_busy(f, raw(d), C.ulonglong(since), &n, at)
+	code := C.wg_old_busy(f, raw(d), C.ulonglong(since), &n, unsafe.Pointer(unsafe.SliceData(buf)))
 	return int(n), nvml.Return(code)
 }
 
@@ -189,13 +178,9 @@ func countVGPUs(l *library, d nvml.Device) (int, nvml.Return) {
 
 // countOfList calls a list function with a buffer larger than any real list, and fails if the driver claims more.
 func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uint, room *C.ulonglong) C.int) (int, nvml.Return) {
-	f, err := l.dl.Lookup(symbol)
-	if err != nil {
-		return 0, nvml.ERROR_FUNCTION_NOT_FOUND
-	}
 	var room [512]C.ulonglong
 	n := C.uint(len(room))
-	code := nvml.Return(call(f, &n, &room[0]))
+	code := callNamed(l.dl, symbol, func(f unsafe.Pointer) C.int { return call(f, &n, &room[0]) })
 	if code == nvml.SUCCESS && int(n) > len(room) {
 		code = nvml.ERROR_UNKNOWN
 	}
@@ -205,23 +190,15 @@ func countOfList(l *library, symbol string, call func(f unsafe.Pointer, n *C.uin
 // platformInfo calls nvmlDeviceGetPlatformInfo with the second version of its struct. go-nvml uses the first, where the
 // serial number has another meaning.
 func platformInfo(l *library, d nvml.Device) (p nvml.PlatformInfo, code nvml.Return) {
-	f, err := l.dl.Lookup("nvmlDeviceGetPlatformInfo")
-	if err != nil {
-		return p, nvml.ERROR_FUNCTION_NOT_FOUND
-	}
 	p.Version = nvml.STRUCT_VERSION(p, 2)
-	code = nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&p)))
+	code = callNamed(l.dl, "nvmlDeviceGetPlatformInfo", func(f unsafe.Pointer) C.int { return C.wg_struct(f, raw(d), unsafe.Pointer(&p)) })
 	return p, code
 }
 
 // unrepairableMemory calls nvmlDeviceGetUnrepairableMemoryFlag_v1. go-nvml passes 4 bytes, as its nvml.h declares; DCGM
 // passes a longer struct of another version. This buffer holds either.
 func unrepairableMemory(l *library, d nvml.Device) (bool, nvml.Return) {
-	f, err := l.dl.Lookup("nvmlDeviceGetUnrepairableMemoryFlag_v1")
-	if err != nil {
-		return false, nvml.ERROR_FUNCTION_NOT_FOUND
-	}
 	var words [16]C.uint // the flag is the first word
-	code := nvml.Return(C.wg_struct(f, raw(d), unsafe.Pointer(&words[0])))
+	code := callNamed(l.dl, "nvmlDeviceGetUnrepairableMemoryFlag_v1", func(f unsafe.Pointer) C.int { return C.wg_struct(f, raw(d), unsafe.Pointer(&words[0])) })
 	return words[0] != 0, code
 }

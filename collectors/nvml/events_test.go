@@ -12,7 +12,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
@@ -76,9 +75,7 @@ func readings(ids ...field.ID) []field.Reading {
 func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
 	t.Helper()
 	x, err := openXIDs(s.open, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return x
 }
 
@@ -95,11 +92,7 @@ type sampled struct{ Last, Events map[int][]float64 }
 // sampleEvents samples all columns.
 func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 	t.Helper()
-	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-	for i := range row {
-		row[i], due[i] = math.NaN(), true
-	}
-	err := p.sample(row, due)
+	row, err := sampleAllOf(p)
 	out := sampled{map[int][]float64{}, map[int][]float64{}}
 	for i, c := range p.columns() {
 		to := out.Events
@@ -130,107 +123,93 @@ func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 			want.Last[d] = []float64{0}
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", when, diff)
-	}
+	equal(t, want, got, "%s", when)
 }
 
 type byDevice = map[int][]float64
 
 func TestEventsOfARow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeEvents{}
-		p := fakeEventsPart(t, s, zap.NewNop())
-		wantEvents(t, "before any XID", p, sampled{})
+	s := &fakeEvents{}
+	p := fakeEventsPart(t, s, zap.NewNop())
+	wantEvents(t, "before any XID", p, sampled{})
 
-		s.xid(31, noInstance, noInstance)
-		s.xid(13, 3, 0)
-		s.xid(43, 5, 7)          // a compute instance that is no device of ours
-		s.xid(94, 9, 0)          // an instance that is none
-		s.xid(45, 3, noInstance) // a whole GPU instance
-		last := byDevice{0: {94}, 1: {45}, 2: {43}}
-		wantEvents(t, "after five XIDs", p, sampled{last, byDevice{0: {31, 94}, 1: {13, 45}, 2: {43}}})
-		wantEvents(t, "one tick later", p, sampled{Last: last})
+	s.xid(31, noInstance, noInstance)
+	s.xid(13, 3, 0)
+	s.xid(43, 5, 7)          // a compute instance that is no device of ours
+	s.xid(94, 9, 0)          // an instance that is none
+	s.xid(45, 3, noInstance) // a whole GPU instance
+	last := byDevice{0: {94}, 1: {45}, 2: {43}}
+	wantEvents(t, "after five XIDs", p, sampled{last, byDevice{0: {31, 94}, 1: {13, 45}, 2: {43}}})
+	wantEvents(t, "one tick later", p, sampled{Last: last})
 
-		for code := range uint64(6) {
-			s.xid(100+code, noInstance, noInstance)
-		}
-		s.xid(109, 3, 0)
-		last = byDevice{0: {105}, 1: {109}, 2: {43}}
-		wantEvents(t, "the first row of a storm", p, sampled{last, byDevice{0: {100, 101, 102, 103}}})
-		wantEvents(t, "the second row of a storm", p, sampled{last, byDevice{0: {104, 105}, 1: {109}}})
-		wantEvents(t, "after a storm", p, sampled{Last: last})
-		p.close()
-		if s.opened != 1 || s.freed != 1 {
-			t.Errorf("%d event sets were opened, %d freed, want 1 and 1", s.opened, s.freed)
-		}
-	})
+	for code := range uint64(6) {
+		s.xid(100+code, noInstance, noInstance)
+	}
+	s.xid(109, 3, 0)
+	last = byDevice{0: {105}, 1: {109}, 2: {43}}
+	wantEvents(t, "the first row of a storm", p, sampled{last, byDevice{0: {100, 101, 102, 103}}})
+	wantEvents(t, "the second row of a storm", p, sampled{last, byDevice{0: {104, 105}, 1: {109}}})
+	wantEvents(t, "after a storm", p, sampled{Last: last})
+	p.close()
+	if s.opened != 1 || s.freed != 1 {
+		t.Errorf("%d event sets were opened, %d freed, want 1 and 1", s.opened, s.freed)
+	}
 }
 
 // TestEventsNotDue: an event waits for a row in which its cell is due.
 func TestEventsNotDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeEvents{}
-		p := fakeEventsPart(t, s, zap.NewNop())
-		defer p.close()
-		s.xid(31, noInstance, noInstance)
-		row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-		if err := p.sample(row, due); err != nil {
-			t.Fatal(err)
-		}
-		if slices.ContainsFunc(row, func(v float64) bool { return v != 0 }) {
-			t.Errorf("a sample in which nothing is due wrote %v", row)
-		}
-		wantEvents(t, "when due", p, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
-	})
+	s := &fakeEvents{}
+	p := fakeEventsPart(t, s, zap.NewNop())
+	defer p.close()
+	s.xid(31, noInstance, noInstance)
+	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
+	must(t, p.sample(row, due))
+	if slices.ContainsFunc(row, func(v float64) bool { return v != 0 }) {
+		t.Errorf("a sample in which nothing is due wrote %v", row)
+	}
+	wantEvents(t, "when due", p, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
 }
 
 func TestEventsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		core, logged := observer.New(zap.WarnLevel)
-		s := &fakeEvents{}
-		p := fakeEventsPart(t, s, zap.New(core))
-		defer p.close()
-		const more = 10
-		for i := range uint64(maxWaiting + more) {
-			s.xid(1+i%3, noInstance, noInstance)
-		}
-		total := 0
-		for range maxWaiting {
-			got, err := sampleEvents(t, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			total += len(got.Events[0])
-		}
-		var lost uint64
-		for _, l := range logged.FilterMessageSnippet("too many XIDs").All() {
-			n, _ := l.ContextMap()["lost"].(uint64)
-			lost += n
-		}
-		if total+int(lost) != maxWaiting+more || lost == 0 {
-			t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, maxWaiting+more)
-		}
-		if n := logged.FilterMessage("XID").Len(); n != 3 {
-			t.Errorf("got %d lines about XIDs of 3 codes, want one for each", n)
-		}
-	})
+	core, logged := observer.New(zap.WarnLevel)
+	s := &fakeEvents{}
+	p := fakeEventsPart(t, s, zap.New(core))
+	defer p.close()
+	const more = 10
+	for i := range uint64(maxWaiting + more) {
+		s.xid(1+i%3, noInstance, noInstance)
+	}
+	total := 0
+	for range maxWaiting {
+		got, err := sampleEvents(t, p)
+		must(t, err)
+		total += len(got.Events[0])
+	}
+	var lost uint64
+	for _, l := range logged.FilterMessageSnippet("too many XIDs").All() {
+		n, _ := l.ContextMap()["lost"].(uint64)
+		lost += n
+	}
+	if total+int(lost) != maxWaiting+more || lost == 0 {
+		t.Errorf("rows had %d XIDs and %d are logged to be lost, want %d together", total, lost, maxWaiting+more)
+	}
+	if n := logged.FilterMessage("XID").Len(); n != 3 {
+		t.Errorf("got %d lines about XIDs of 3 codes, want one for each", n)
+	}
 }
 
 func TestEventsOfMIG(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeEvents{}
-		p := fakeEventsPart(t, s, zap.NewNop())
-		defer p.close()
-		s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventTypeClock})
-		wantEvents(t, "another event", p, sampled{})
-		s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventMigConfigChange})
-		for range 2 {
-			if _, err := sampleEvents(t, p); !errors.Is(err, collector.ErrColumnsChanged) {
-				t.Errorf("sample after a change of the MIG configuration: got %v, want ErrColumnsChanged", err)
-			}
+	s := &fakeEvents{}
+	p := fakeEventsPart(t, s, zap.NewNop())
+	defer p.close()
+	s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventTypeClock})
+	wantEvents(t, "another event", p, sampled{})
+	s.waiting = append(s.waiting, nvml.EventData{EventType: nvml.EventMigConfigChange})
+	for range 2 {
+		if _, err := sampleEvents(t, p); !errors.Is(err, collector.ErrColumnsChanged) {
+			t.Errorf("sample after a change of the MIG configuration: got %v, want ErrColumnsChanged", err)
 		}
-	})
+	}
 }
 
 // TestEventsOfALostGPU: the state of the device says that it is lost, so this is no warning of its own.
@@ -276,45 +255,31 @@ func TestEventsInterrupted(t *testing.T) {
 // TestXIDOfALostGPU: the row of the tick in which calls begin to answer that the GPU is
 // lost has the XID.
 func TestXIDOfALostGPU(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{}
-		temperature := newStub(map[field.ID]float64{150: 40})
-		s := newSource([]collector.Device{{GPU: "0"}}, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
-		defer s.close()
-		row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
-		f := func(when string, want error, code float64) {
-			t.Helper()
-			row[1] = math.NaN()
-			err := s.Sample(row, due)
-			if want == nil && err != nil || !errors.Is(err, want) {
-				t.Errorf("%s: got error %v, want %v", when, err, want)
-			}
-			if row[1] != code && !(math.IsNaN(row[1]) && math.IsNaN(code)) {
-				t.Errorf("%s: the event's cell is %v, want %v", when, row[1], code)
-			}
+	events := &fakeEvents{}
+	temperature := newStub(map[field.ID]float64{150: 40})
+	s := newSource([]collector.Device{{GPU: "0"}}, newEventsPart(fakeXIDs(t, events, zap.NewNop()), &gpu{}, readings(field.XIDEvent)), temperature)
+	defer s.close()
+	row, due := make([]float64, len(s.Columns())), slices.Repeat([]bool{true}, len(s.Columns()))
+	f := func(when string, want error, code float64) {
+		t.Helper()
+		row[1] = math.NaN()
+		err := s.Sample(row, due)
+		if want == nil && err != nil || !errors.Is(err, want) {
+			t.Errorf("%s: got error %v, want %v", when, err, want)
 		}
-		nan := math.NaN()
-		f("all is well", nil, nan)
-		events.xid(79, noInstance, noInstance)
-		temperature.err = collector.ErrDeviceLost
-		f("lost", collector.ErrDeviceLost, 79)
-		events.waiting = []nvml.EventData{{EventType: nvml.EventMigConfigChange}}
-		f("lost, and MIG has changed", collector.ErrDeviceLost, nan)
-		temperature.err = errors.New("some call failed")
-		f("MIG has changed", collector.ErrColumnsChanged, nan)
-	})
-}
-
-// mockedSet is fakeEvents as go-nvml has event sets.
-type mockedSet struct {
-	mock.EventSet
-	*fakeEvents
-}
-
-func (s *mockedSet) Free() nvml.Return { return s.fakeEvents.Free() }
-
-func (s *mockedSet) Wait(timeout uint32) (nvml.EventData, nvml.Return) {
-	return s.fakeEvents.Wait(timeout)
+		if row[1] != code && !(math.IsNaN(row[1]) && math.IsNaN(code)) {
+			t.Errorf("%s: the event's cell is %v, want %v", when, row[1], code)
+		}
+	}
+	nan := math.NaN()
+	f("all is well", nil, nan)
+	events.xid(79, noInstance, noInstance)
+	temperature.err = collector.ErrDeviceLost
+	f("lost", collector.ErrDeviceLost, 79)
+	events.waiting = []nvml.EventData{{EventType: nvml.EventMigConfigChange}}
+	f("lost, and MIG has changed", collector.ErrDeviceLost, nan)
+	temperature.err = errors.New("some call failed")
+	f("MIG has changed", collector.ErrColumnsChanged, nan)
 }
 
 // mockedEvents is a GPU with those event types, and what was registered.
@@ -329,7 +294,7 @@ type mockedEvents struct {
 }
 
 func (m *mockedEvents) open(lacks string) (eventSet, error) {
-	api := &mock.Interface{EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return &mockedSet{fakeEvents: &m.set}, m.createCode }}
+	api := &mock.Interface{EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return &mock.EventSet{FreeFunc: m.set.Free}, m.createCode }}
 	gpu := &mock.Device{
 		GetSupportedEventTypesFunc: func() (uint64, nvml.Return) { return m.types, m.typesCode },
 		RegisterEventsFunc: func(types uint64, _ nvml.EventSet) nvml.Return {
@@ -342,6 +307,9 @@ func (m *mockedEvents) open(lacks string) (eventSet, error) {
 
 func TestOpenEvents(t *testing.T) {
 	const xid, mig = nvml.EventTypeXidCriticalError, nvml.EventMigConfigChange
+	if x, err := openXIDs((&fakeEvents{refuse: errNoEvents}).open, zap.NewNop()); x != nil || !errors.Is(err, errNoEvents) {
+		t.Errorf("a GPU without events: %v, %v", x, err)
+	}
 	for _, tt := range []struct {
 		name       string
 		mocked     mockedEvents
@@ -366,20 +334,10 @@ func TestOpenEvents(t *testing.T) {
 		if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 			t.Errorf("%s: got error %v, want %v", tt.name, err, tt.err)
 		}
-		if diff := cmp.Diff(tt.registered, tt.mocked.registered); diff != "" {
-			t.Errorf("%s: registered for (-want +got):\n%s", tt.name, diff)
-		}
+		equal(t, tt.registered, tt.mocked.registered, "%s: registered for", tt.name)
 		if tt.mocked.set.freed != tt.freed {
 			t.Errorf("%s: %d event sets were freed, want %d", tt.name, tt.mocked.set.freed, tt.freed)
 		}
-	}
-}
-
-// TestEventsUnsupported: a GPU without events is asked once.
-func TestEventsUnsupported(t *testing.T) {
-	s := &fakeEvents{refuse: errNoEvents}
-	if x, err := openXIDs(s.open, zap.NewNop()); x != nil || !errors.Is(err, errNoEvents) {
-		t.Errorf("got %v, %v", x, err)
 	}
 }
 
@@ -392,10 +350,8 @@ func TestXIDsSince(t *testing.T) {
 	p.now = func() time.Time { return clock }
 	since := func() time.Time {
 		t.Helper()
-		row := slices.Repeat([]float64{math.NaN()}, len(p.columns()))
-		if err := p.sample(row, slices.Repeat([]bool{true}, len(row))); err != nil {
-			t.Fatal(err)
-		}
+		row, err := sampleAllOf(p)
+		must(t, err)
 		if math.IsNaN(row[p.since]) {
 			return time.Time{}
 		}

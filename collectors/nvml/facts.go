@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -72,12 +70,12 @@ func (a factReader) facts(labels []field.Field) (out [][]collector.Label) {
 		out = append(out, facts)
 	}
 	texts := map[field.ID]string{}
-	board := func(id field.ID) string {
-		if _, asked := texts[id]; !asked {
-			texts[id] = a.text(id)
+	for _, f := range textFacts {
+		if slices.ContainsFunc(labels, func(l field.Field) bool { return l.Desc.ID == f.id }) {
+			texts[f.id] = f.read(a)
 		}
-		return texts[id]
 	}
+	board := func(id field.ID) string { return texts[id] }
 	set(board)
 	for i := range a.gpu.instances {
 		set(func(id field.ID) string { return instanceText(&a.gpu.instances[i].device, id, board) })
@@ -140,46 +138,44 @@ func instanceText(d *collector.Device, id field.ID, board func(field.ID) string)
 	return board(id)
 }
 
-// text returns a text label of a GPU, "" if it has none.
-func (a factReader) text(id field.ID) string {
-	d := &a.gpu.device
-	switch id {
-	case factDriver:
-		return a.lib.versions().driver
-	case factNVML:
-		return a.lib.versions().nvml
-	case factName:
-		return d.Model
-	case factUUID:
-		return d.UUID
-	case factPCI:
-		return d.PCIBusID
-	case factVisibleDevices:
+// textFacts lists the text label fields, by DCGM's IDs. read returns "" if the GPU has no such text. Numeric label fields
+// come from the table of readings.
+var textFacts = []struct {
+	id   field.ID
+	read func(a factReader) string
+}{
+	{1, func(a factReader) string { return a.lib.versions().driver }},
+	{2, func(a factReader) string { return a.lib.versions().nvml }},
+	{factName, func(a factReader) string { return a.gpu.device.Model }},
+	{51, factReader.brand},
+	{factSerial, func(a factReader) string { return a.ask("nvmlDeviceGetSerial", a.gpu.handle.GetSerial) }},
+	{factUUID, func(a factReader) string { return a.gpu.device.UUID }},
+	{56, infoROM(nvml.INFOROM_OEM)},
+	{57, func(a factReader) string { return a.gpu.device.PCIBusID }},
+	{factVisibleDevices, func(a factReader) string {
 		if a.gpu.mig {
-			return "MIG-" + d.UUID
+			return "MIG-" + a.gpu.device.UUID
 		}
-		return d.UUID
-	case factBrand:
-		return a.brand()
-	case factSerial:
-		return a.ask("nvmlDeviceGetSerial", a.gpu.handle.GetSerial)
-	case factVBIOS:
-		return a.ask("nvmlDeviceGetVbiosVersion", a.gpu.handle.GetVbiosVersion)
-	case factImageVersion:
+		return a.gpu.device.UUID
+	}},
+	{80, infoROM(nvml.INFOROM_ECC)},
+	{81, infoROM(nvml.INFOROM_POWER)},
+	{82, func(a factReader) string {
 		return a.ask("nvmlDeviceGetInforomImageVersion", a.gpu.handle.GetInforomImageVersion)
-	case factOEMVersion:
-		return a.infoROM(nvml.INFOROM_OEM)
-	case factECCVersion:
-		return a.infoROM(nvml.INFOROM_ECC)
-	case factPowerVersion:
-		return a.infoROM(nvml.INFOROM_POWER)
-	case factCluster:
-		return a.cluster()
-	case factGUID, factChassis:
-		return a.platform(id)
-	}
-	return ""
+	}},
+	{85, func(a factReader) string { return a.ask("nvmlDeviceGetVbiosVersion", a.gpu.handle.GetVbiosVersion) }},
+	{172, factReader.cluster},
+	{571, factReader.guid},
+	{572, factReader.chassis},
 }
+
+// Texts that differ between a GPU and its instances.
+const (
+	factName           field.ID = 50
+	factSerial         field.ID = 53
+	factUUID           field.ID = 54
+	factVisibleDevices field.ID = 68
+)
 
 func (a factReader) ask(symbol string, call func() (string, nvml.Return)) string {
 	if !a.lib.has(symbol) {
@@ -191,73 +187,61 @@ func (a factReader) ask(symbol string, call func() (string, nvml.Return)) string
 	return ""
 }
 
-func (a factReader) infoROM(object nvml.InforomObject) string {
-	return a.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return a.gpu.handle.GetInforomVersion(object) })
+func infoROM(object nvml.InforomObject) func(factReader) string {
+	return func(a factReader) string {
+		return a.ask("nvmlDeviceGetInforomVersion", func() (string, nvml.Return) { return a.gpu.handle.GetInforomVersion(object) })
+	}
 }
 
 // brandNames lists DCGM's names of nvmlBrandType_t, in its order.
-func brandNames() []string {
-	return []string{
-		"Unknown", "Quadro", "Tesla", "NVS", "Grid", "GeForce", "Titan", "NVIDIA Virtual Applications", "NVIDIA Virtual PC",
-		"NVIDIA Virtual Compute Server", "NVIDIA RTX Virtual Workstation", "NVIDIA vGaming", "Quadro RTX", "NVIDIA RTX",
-		"NVIDIA", "GeForce RTX", "Titan RTX",
-	}
+var brandNames = [...]string{
+	"Unknown", "Quadro", "Tesla", "NVS", "Grid", "GeForce", "Titan", "NVIDIA Virtual Applications", "NVIDIA Virtual PC",
+	"NVIDIA Virtual Compute Server", "NVIDIA RTX Virtual Workstation", "NVIDIA vGaming", "Quadro RTX", "NVIDIA RTX",
+	"NVIDIA", "GeForce RTX", "Titan RTX",
 }
 
 func (a factReader) brand() string {
-	if !a.lib.has("nvmlDeviceGetBrand") {
-		return ""
-	}
-	brand, code := a.gpu.handle.GetBrand()
-	if code != nvml.SUCCESS {
-		return ""
-	}
-	if names := brandNames(); brand >= 0 && int(brand) < len(names) {
-		return names[brand]
-	}
-	return "Unknown"
+	return a.ask("nvmlDeviceGetBrand", func() (string, nvml.Return) {
+		brand, code := a.gpu.handle.GetBrand()
+		if brand < 0 || int(brand) >= len(brandNames) {
+			brand = 0
+		}
+		return brandNames[brand], code
+	})
 }
 
 // cluster returns the UUID of the NVLink cluster, "" if the GPU is in none (NVML returns zeros).
 func (a factReader) cluster() string {
 	var id [16]uint8
-	switch {
-	case a.lib.has("nvmlDeviceGetGpuFabricInfoV"):
-		info, code := a.gpu.handle.GetGpuFabricInfoV().V2()
-		if code != nvml.SUCCESS {
-			return ""
-		}
+	code := nvml.ERROR_FUNCTION_NOT_FOUND
+	if a.lib.has("nvmlDeviceGetGpuFabricInfoV") {
+		var info nvml.GpuFabricInfo_v2
+		info, code = a.gpu.handle.GetGpuFabricInfoV().V2()
 		id = info.ClusterUuid
-	case a.lib.has("nvmlDeviceGetGpuFabricInfo"):
-		info, code := a.gpu.handle.GetGpuFabricInfo()
-		if code != nvml.SUCCESS {
-			return ""
-		}
+	} else if a.lib.has("nvmlDeviceGetGpuFabricInfo") {
+		var info nvml.GpuFabricInfo
+		info, code = a.gpu.handle.GetGpuFabricInfo()
 		id = info.ClusterUuid
 	}
-	if id == [16]uint8{} {
+	if code != nvml.SUCCESS || id == [16]uint8{} {
 		return ""
 	}
-	return uuidText(id)
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// uuidText formats 16 bytes as a UUID.
-func uuidText(id [16]uint8) string {
-	h := hex.EncodeToString(id[:])
-	return strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
+func (a factReader) guid() string {
+	p, code := platformInfo(a.lib, a.gpu.handle)
+	if code != nvml.SUCCESS {
+		return ""
+	}
+	return fmt.Sprintf("0x%016x", binary.NativeEndian.Uint64(p.IbGuid[:]))
 }
 
-// platform returns the GPU's GUID or its chassis' serial number. A chassis without a serial number returns bytes of
-// 0xff.
-func (a factReader) platform(id field.ID) string {
+// chassis returns the chassis' serial number. A chassis without one returns bytes of 0xff.
+func (a factReader) chassis() string {
 	p, code := platformInfo(a.lib, a.gpu.handle)
 	serial, _, _ := bytes.Cut(p.ChassisSerialNumber[:], []byte{0})
-	switch {
-	case code != nvml.SUCCESS:
-		return ""
-	case id == factGUID:
-		return fmt.Sprintf("0x%016x", binary.NativeEndian.Uint64(p.IbGuid[:]))
-	case !slices.ContainsFunc(serial, func(b byte) bool { return b != 0xff }):
+	if code != nvml.SUCCESS || bytes.Count(serial, []byte{0xff}) == len(serial) {
 		return ""
 	}
 	return string(serial)

@@ -9,12 +9,10 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/field"
 )
 
 const factsCSV = `DCGM_FI_DRIVER_VERSION, label, driver
@@ -86,9 +84,7 @@ func TestFacts(t *testing.T) {
 		}
 	}
 	want := map[string][]collector.Label{uuid: board, uuid + "/7": instance}
-	if diff := cmp.Diff(want, describe(t, n)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, describe(t, n), "")
 }
 
 // TestFactsThatAreMissing: what a board does not have is no label.
@@ -108,9 +104,7 @@ func TestFactsThatAreMissing(t *testing.T) {
 		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_NVML_VERSION", "DCGM_FI_CUDA_DRIVER_VERSION", "DCGM_FI_DEV_NAME", "DCGM_FI_DEV_UUID",
 		"DCGM_FI_DEV_MINOR_NUMBER", "DCGM_FI_DEV_CUDA_VISIBLE_DEVICES_STR",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, got, "")
 }
 
 // TestFactsHang: a GPU that hangs then is one that does not answer.
@@ -133,7 +127,6 @@ func TestFactsHang(t *testing.T) {
 }
 
 func TestBrandNames(t *testing.T) {
-	names := brandNames()
 	for _, odd := range []nvml.BrandType{-1, 17, math.MinInt32} {
 		g := &gpu{handle: &mock.Device{GetBrandFunc: func() (nvml.BrandType, nvml.Return) { return odd, nvml.SUCCESS }}}
 		if got := (factReader{libraryWith("nvmlDeviceGetBrand"), g}).brand(); got != "Unknown" {
@@ -141,27 +134,8 @@ func TestBrandNames(t *testing.T) {
 		}
 	}
 	for brand, want := range map[int]string{0: "Unknown", 2: "Tesla", 5: "GeForce", 11: "NVIDIA vGaming", 14: "NVIDIA", 15: "GeForce RTX", 16: "Titan RTX"} {
-		if names[brand] != want {
-			t.Errorf("brand %d is %q, want %q", brand, names[brand], want)
-		}
-	}
-}
-
-// The page lists every text that a GPU can have, and nothing that is none.
-func TestTextFacts(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	d := discoveryOn(t, n)
-	gpus := d.mustFind(t)
-	listed := map[field.ID]bool{}
-	for _, id := range textFacts() {
-		listed[id] = true
-	}
-	for _, desc := range field.All() {
-		if desc.Kind == field.String && !listed[desc.ID] && (factReader{d.lib, gpus[0]}).text(desc.ID) != "" {
-			t.Errorf("%s has a text and is not listed", desc.Name)
-		}
-		if listed[desc.ID] && desc.Kind != field.String {
-			t.Errorf("%s is listed and is no text", desc.Name)
+		if brandNames[brand] != want {
+			t.Errorf("brand %d is %q, want %q", brand, brandNames[brand], want)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
@@ -71,6 +73,14 @@ func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
 // answers makes a call answer one number.
 func answersNumber(v float64, code nvml.Return) func([3]uint32) ([]float64, nvml.Return) {
 	return func([3]uint32) ([]float64, nvml.Return) { return []float64{v}, code }
+}
+
+// equal wants got to be want; NaN is NaN.
+func equal(t testing.TB, want, got any, what string, args ...any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
+		t.Errorf(what+" (-want +got):\n%s", append(args, diff)...)
+	}
 }
 
 // bind binds fields of a device alone.

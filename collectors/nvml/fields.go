@@ -291,3 +291,21 @@ func (p profiling) metricOf(link int) uint32 {
 	}
 	return second + p.metric - 62 + 2*uint32(link-first)
 }
+
+// Has returns a function that reports whether the collector supplies a field on some GPU and driver.
+func Has() func(*field.Descriptor) bool {
+	has := map[field.ID]bool{
+		field.XIDErrors: true, field.XIDErrorsCount: true, field.XIDErrorsTotal: true,
+		field.ClockEventsCount: true, field.ClockEventsTotal: true, field.GPUHealth: true, field.P2PStatus: true,
+	}
+	for _, r := range allReadings() {
+		has[r.id] = true
+	}
+	for _, p := range profilings() {
+		has[p.id] = true
+	}
+	for _, f := range textFacts {
+		has[f.id] = true
+	}
+	return func(d *field.Descriptor) bool { return has[d.ID] }
+}

@@ -47,7 +47,8 @@ type gpmPart struct {
 	metrics []uint32   // by column
 	scales  []gpmScale // by column
 	groups  []*gpmGroup
-	watch   *migWatch
+	samples []nvml.GpmSample // of groups
+	changed func() bool      // whether the GPU has another MIG layout
 	why     *reasons
 	log     *zap.Logger
 	now     func() time.Time
@@ -82,8 +83,7 @@ func (s gpmScale) convert(v float64) float64 {
 // gpmSubject is the device that is sampled: a GPU (with its links) or an instance.
 type gpmSubject struct {
 	handle   nvml.Device
-	instance int // ID of a GPU instance on it, or wholeDevice
-	device   int
+	instance int         // ID of a GPU instance on it, or wholeDevice
 	mig      bool        // an instance, which may be destroyed
 	state    nvml.Return // NVML's last answer, for the log
 }
@@ -127,7 +127,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 		if code != g.state {
 			p.logState(g.gpmSubject, code)
 		}
-		if code != nvml.SUCCESS && g.mig && p.watch.changed() {
+		if code != nvml.SUCCESS && g.mig && p.changed() {
 			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
 		}
 	}
@@ -206,51 +206,41 @@ func (p *gpmPart) calls() []collector.CallCost {
 }
 
 func (p *gpmPart) close() {
-	for _, g := range p.groups {
-		_, _ = g.older.Free(), g.newer.Free() // nothing to do about an error
+	for _, s := range p.samples {
+		_ = s.Free() // nothing to do about an error
 	}
-	p.groups = nil
+	p.samples = nil
 }
 
 // newGPM makes the part for a GPU's profiling fields, nil if there are none. targets starts with the GPU; its instances
 // are in the order of g.instances.
 func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
-	p := &gpmPart{
-		api: l.api, why: why, log: why.log, now: time.Now, watch: newMIGWatch(l, g),
-		takes: collector.Meter{Call: "nvmlGpmSampleGet"}, reads: collector.Meter{Call: "nvmlGpmMetricsGet"},
-	}
 	plans := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
 	if len(plans) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
-	leaveOut := func(e collector.Explanation) {
+	p := &gpmPart{
+		api: l.api, why: why, log: why.log, now: time.Now, changed: func() bool { return l.migChanged(g) },
+		takes: collector.Meter{Call: "nvmlGpmSampleGet"}, reads: collector.Meter{Call: "nvmlGpmMetricsGet"},
+	}
+	e, err := withoutGPM(l, g), error(nil)
+	if e.Reason == "" {
+		if err = p.try(plans); err != nil && !ends(err) {
+			e, err = collector.Explanation{Reason: collector.ReasonUnsupported, Detail: err.Error()}, nil
+		}
+	}
+	if e.Reason != "" {
 		for _, plan := range plans {
 			for _, c := range plan.all {
 				why.Note(c.device, c.Desc.ID, e)
 			}
 		}
-	}
-	if e := withoutGPM(l, g); e.Reason != "" {
-		leaveOut(e)
-		return nil, nil //nolint:nilnil // no part, no error
-	}
-	for _, plan := range plans {
-		all := slices.Clone(plan.all)
-		err := p.addPlan(plan)
-		switch {
-		case err == nil:
-			continue
-		case !ends(err):
-			plan.all = all
-			leaveOut(collector.Explanation{Reason: collector.ReasonUnsupported, Detail: err.Error()})
-			err = nil
-		}
-		p.close()
-		return nil, err
+	} else if err == nil {
+		p.bind(plans)
 	}
 	if len(p.cols) == 0 {
 		p.close()
-		return nil, nil //nolint:nilnil // no part, no error
+		return nil, err
 	}
 	return p, nil
 }
@@ -283,13 +273,14 @@ type gpmCandidate struct {
 	code   nvml.Return // GPM's answer when it was tried
 }
 
-// gpmPlan holds the candidates of one subject.
+// gpmPlan is a group with its candidates.
 type gpmPlan struct {
-	*gpmSubject
+	*gpmGroup
 	all []gpmCandidate
 }
 
-// planGPM lists the candidates by subject. perInstance is false if the library cannot sample GPU instances.
+// planGPM groups the candidates by subject and due time. perInstance is false if the library cannot sample GPU
+// instances.
 func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool) []*gpmPlan {
 	var out []*gpmPlan
 	for _, t := range targets {
@@ -297,24 +288,26 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 		if s == nil || s.instance != wholeDevice && !perInstance {
 			continue
 		}
-		var all []gpmCandidate
 		for _, f := range fields {
 			row, ok := profilingOf(f.Desc.ID)
 			if !ok || !row.suits(f.Desc, t.level) {
 				continue
 			}
-			if m := row.metricOf(int(t.link)); m != 0 {
-				all = append(all, gpmCandidate{target: t, Reading: f, profiling: row, metric: m})
+			m := row.metricOf(int(t.link))
+			if m == 0 {
+				continue
 			}
+			if i := slices.IndexFunc(out, func(p *gpmPlan) bool { return p.handle == s.handle && p.instance == s.instance }); i >= 0 {
+				s = out[i].gpmSubject // a link's is its GPU's
+			}
+			i := slices.IndexFunc(out, func(p *gpmPlan) bool {
+				return p.gpmSubject == s && p.all[0].Interval == f.Interval && p.all[0].Default == f.Default
+			})
+			if i < 0 {
+				i, out = len(out), append(out, &gpmPlan{gpmGroup: &gpmGroup{gpmSubject: s}})
+			}
+			out[i].all = append(out[i].all, gpmCandidate{target: t, Reading: f, profiling: row, metric: m})
 		}
-		if len(all) == 0 {
-			continue
-		}
-		i := slices.IndexFunc(out, func(p *gpmPlan) bool { return p.handle == s.handle && p.instance == s.instance })
-		if i < 0 {
-			i, out = len(out), append(out, &gpmPlan{gpmSubject: s})
-		}
-		out[i].all = append(out[i].all, all...)
 	}
 	return out
 }
@@ -333,7 +326,7 @@ func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 // subjectOf returns the subject that a target's samples come from, nil if there is none. A GPU instance is sampled by
 // its ID on the GPU, which gives the sum of its compute instances.
 func subjectOf(g *gpu, t target) *gpmSubject {
-	s := &gpmSubject{handle: g.handle, instance: wholeDevice, device: t.device}
+	s := &gpmSubject{handle: g.handle, instance: wholeDevice}
 	switch t.level {
 	case field.Instance:
 		s.mig, s.instance = true, g.instances[t.device-1].gi
@@ -345,90 +338,60 @@ func subjectOf(g *gpu, t target) *gpmSubject {
 	return s
 }
 
-// addPlan adds the columns of a plan that GPM supports, grouped by due time.
-func (p *gpmPart) addPlan(plan *gpmPlan) error {
-	g, err := p.addGroup(plan.gpmSubject)
-	if err != nil {
-		return err
-	}
-	if err := p.try(plan, g); err != nil {
-		return err
-	}
-	for len(plan.all) > 0 {
-		if g == nil {
-			if g, err = p.addGroup(plan.gpmSubject); err != nil {
-				return err
+// try takes two samples of each group and asks for its metrics. The values mean nothing, because no time lies between the
+// samples.
+func (p *gpmPart) try(plans []*gpmPlan) error {
+	for _, plan := range plans {
+		for _, s := range []*nvml.GpmSample{&plan.older, &plan.newer} {
+			sample, code := p.api.GpmSampleAlloc()
+			if code != nvml.SUCCESS {
+				return fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
+			}
+			*s = sample
+			p.samples = append(p.samples, sample)
+		}
+		_ = plan.takeSample(plan.older) // the next call's answer says the same
+		code := plan.takeSample(plan.newer)
+		if lost(code) || isFatal(code) {
+			return gpmError(code)
+		}
+		for part := range slices.Chunk(plan.all, gpmAtOnce) {
+			metrics := make([]uint32, len(part))
+			for i := range part {
+				metrics[i], part[i].code = part[i].metric, code
+			}
+			if code == nvml.SUCCESS {
+				for i, m := range p.readMetrics(plan.gpmGroup, metrics) {
+					part[i].code = nvml.Return(m.NvmlReturn)
+				}
 			}
 		}
-		like := plan.all[0].Reading
-		g.first = len(p.cols)
-		plan.all = slices.DeleteFunc(plan.all, func(c gpmCandidate) bool {
-			if c.Interval != like.Interval || c.Default != like.Default {
-				return false
-			}
-			p.cols = append(p.cols, collector.Column{Device: c.device, Field: c.Desc.ID})
-			p.scales = append(p.scales, gpmScale{c.scale, c.Desc.Kind == field.Int64})
-			p.metrics = append(p.metrics, c.metric)
-			return true
-		})
-		g.n = len(p.cols) - g.first
-		g = nil
 	}
 	return nil
 }
 
-// addGroup adds a group without columns.
-func (p *gpmPart) addGroup(s *gpmSubject) (*gpmGroup, error) {
-	g := &gpmGroup{gpmSubject: s}
-	var code nvml.Return
-	if g.older, code = p.api.GpmSampleAlloc(); code != nvml.SUCCESS {
-		return nil, fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
-	}
-	if g.newer, code = p.api.GpmSampleAlloc(); code != nvml.SUCCESS {
-		_ = g.older.Free() // nothing to do about an error
-		return nil, fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
-	}
-	p.groups = append(p.groups, g)
-	return g, nil
-}
-
-// try takes two samples and drops the candidates that GPM rejects. The values mean nothing, because no time lies
-// between the samples.
-func (p *gpmPart) try(plan *gpmPlan, g *gpmGroup) error {
-	_ = g.takeSample(g.older) // the next call's answer says the same
-	code := g.takeSample(g.newer)
-	if lost(code) || isFatal(code) {
-		return gpmError(code)
-	}
-	var metrics []uint32
-	for i := range plan.all {
-		plan.all[i].code = code
-		metrics = append(metrics, plan.all[i].metric)
-	}
-	for at := 0; code == nvml.SUCCESS && at < len(metrics); at += gpmAtOnce {
-		for i, m := range p.readMetrics(g, metrics[at:min(at+gpmAtOnce, len(metrics))]) {
-			plan.all[at+i].code = nvml.Return(m.NvmlReturn)
-		}
-	}
-	plan.drop(p.why)
-	return nil
-}
-
-// drop removes the candidates that GPM does not support. INVALID_ARGUMENT for some metrics means that they are newer
+// bind makes a column of each candidate that GPM supports. INVALID_ARGUMENT for some metrics means that they are newer
 // than the driver. For all metrics it may only mean that no time lies between the samples.
-func (p *gpmPlan) drop(why *reasons) {
-	invalid := func(c gpmCandidate) bool { return c.code == nvml.ERROR_INVALID_ARGUMENT }
-	all := !slices.ContainsFunc(p.all, func(c gpmCandidate) bool { return !invalid(c) })
-	p.all = slices.DeleteFunc(p.all, func(c gpmCandidate) bool {
-		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not offer it for this GPU"}
-		switch {
-		case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
-		case invalid(c) && !all:
-			e = collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", why.driver, c.metric)}
-		default:
-			return false
+func (p *gpmPart) bind(plans []*gpmPlan) {
+	valid := map[*gpmSubject]bool{}
+	for _, plan := range plans {
+		valid[plan.gpmSubject] = valid[plan.gpmSubject] || slices.ContainsFunc(plan.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
+	}
+	for _, plan := range plans {
+		p.groups = append(p.groups, plan.gpmGroup)
+		plan.first = len(p.cols)
+		for _, c := range plan.all {
+			switch {
+			case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
+				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not offer it for this GPU"})
+			case c.code == nvml.ERROR_INVALID_ARGUMENT && valid[plan.gpmSubject]:
+				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", p.why.driver, c.metric)})
+			default:
+				p.cols = append(p.cols, collector.Column{Device: c.device, Field: c.Desc.ID})
+				p.scales = append(p.scales, gpmScale{c.scale, c.Desc.Kind == field.Int64})
+				p.metrics = append(p.metrics, c.metric)
+			}
 		}
-		why.Note(c.device, c.Desc.ID, e)
-		return true
-	})
+		plan.n = len(p.cols) - plan.first
+	}
 }

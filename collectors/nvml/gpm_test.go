@@ -47,9 +47,7 @@ func profileFor(t *testing.T, n *nvmltest.Node, csv string, why *reasons) *profi
 	}
 	targets = append(targets, target{device: len(targets), reader: g.reader, level: field.Link, link: 3})
 	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), why)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p == nil {
 		return nil
 	}
@@ -72,9 +70,7 @@ func (p *profiler) after(t *testing.T, d time.Duration) {
 	t.Helper()
 	p.node.Advance(d)
 	p.at = p.at.Add(d)
-	if err := p.sample(p.row, p.due); err != nil {
-		t.Error(err)
-	}
+	must(t, p.sample(p.row, p.due))
 }
 
 // want compares the row by device and field.

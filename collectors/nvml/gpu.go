@@ -286,27 +286,14 @@ func (l *library) layout(gpu nvml.Device) uint64 {
 	return h.Sum64()
 }
 
-// migWatch detects a new MIG layout. Errors alone do not show one, because the handle of a destroyed MIG device may
-// serve the next one. A nil migWatch, for a GPU without MIG, detects nothing.
-type migWatch struct {
-	layout func() uint64
-	was    uint64
-}
-
-func newMIGWatch(l *library, g *gpu) *migWatch {
+// migChanged reports whether a GPU's MIG layout differs from the one at discovery. Errors alone do not show that, because
+// the handle of a destroyed MIG device may serve the next one.
+func (l *library) migChanged(g *gpu) bool {
 	if !g.migCapable {
-		return nil
-	}
-	return &migWatch{func() uint64 { return l.layout(g.handle) }, g.layout}
-}
-
-// changed reports whether the MIG layout differs from the one at discovery.
-func (w *migWatch) changed() bool {
-	if w == nil {
 		return false
 	}
-	now := w.layout()
-	return now != 0 && now != w.was
+	now := l.layout(g.handle)
+	return now != 0 && now != g.layout
 }
 
 // watchEvery is how often a GPU is checked for other instances or vGPUs than at Open. Drivers with MIG events report a
@@ -330,11 +317,10 @@ func newWatchPart(call string, changed func() (bool, error)) *watchPart {
 
 // newMIGPart returns nil for a GPU without MIG. It must be the first part of a source.
 func newMIGPart(l *library, g *gpu) *watchPart {
-	w := newMIGWatch(l, g)
-	if w == nil {
+	if !g.migCapable {
 		return nil
 	}
-	return newWatchPart("nvmlDeviceGetMigDeviceHandleByIndex", func() (bool, error) { return w.changed(), nil })
+	return newWatchPart("nvmlDeviceGetMigDeviceHandleByIndex", func() (bool, error) { return l.migChanged(g), nil })
 }
 
 // newVGPUPart returns nil for a GPU that cannot have vGPUs. It detects a changed count; a replaced vGPU is detected

@@ -42,7 +42,6 @@ type boundWatch struct {
 	columns []int // by reason; the first is for none
 	rules   []boundRule
 	codes   []boundXID
-	down    int // index into columns of the reason for a link that went down; 0: links are not read
 	chosen  int // of the current sample
 	result  float64
 }
@@ -50,7 +49,7 @@ type boundWatch struct {
 type boundRule struct {
 	healthRule
 	reason    int           // index into columns
-	cells     []int         // in the inputs' row; −1 if the GPU has no such reading
+	cells     []int         // of the inputs in their row; −1 if the GPU has no such reading
 	states    []rules.State // of the inputs
 	in, grown []float64
 }
@@ -65,11 +64,9 @@ var _ part = (*healthPart)(nil)
 // healthInputs returns the readings that newHealthPart needs.
 func healthInputs() []field.Reading {
 	var out []field.Reading
-	seen := map[field.ID]bool{}
 	for _, r := range healthRules(nvml.DEVICE_ARCH_UNKNOWN) {
-		for _, id := range r.readings() {
-			if d, ok := field.ByID(id); ok && !seen[id] {
-				seen[id] = true
+		for _, id := range r.inputs {
+			if d, ok := field.ByID(id); ok && !wanted(out, id) {
 				out = append(out, field.Reading{Desc: d, Default: true})
 			}
 		}
@@ -118,15 +115,19 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
 	for _, r := range healthRules(arch) {
-		if r.readings() == nil {
-			if links != nil {
-				w := p.addWatch(r.watch)
-				w.down = p.addReason(w, r.watch, r.code)
+		bound := boundRule{healthRule: r, states: make([]rules.State, len(r.inputs)), in: make([]float64, len(r.inputs)), grown: make([]float64, len(r.inputs))}
+		has := r.inputs == nil && links != nil
+		for _, id := range r.inputs {
+			i, ok := at[id]
+			if !ok {
+				i = -1
 			}
-		} else if bound := bindRule(r, at); bound != nil {
+			bound.cells, has = append(bound.cells, i), has || ok
+		}
+		if has {
 			w := p.addWatch(r.watch)
 			bound.reason = p.addReason(w, r.watch, r.code)
-			w.rules = append(w.rules, *bound)
+			w.rules = append(w.rules, bound)
 		}
 	}
 	if x != nil {
@@ -136,23 +137,6 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 		}
 	}
 	return p
-}
-
-// bindRule returns nil if the GPU has none of the rule's inputs.
-func bindRule(r healthRule, at map[field.ID]int) *boundRule {
-	n := len(r.readings())
-	out := &boundRule{healthRule: r, states: make([]rules.State, n), in: make([]float64, n), grown: make([]float64, n)}
-	for _, id := range r.readings() {
-		i, ok := at[id]
-		if !ok {
-			i = -1
-		}
-		out.cells = append(out.cells, i)
-	}
-	if slices.Max(out.cells) < 0 {
-		return nil
-	}
-	return out
 }
 
 // addWatch returns the watch with the given name and creates it if needed.
@@ -194,7 +178,7 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 		p.xids.poll()
 	}
 	if p.inputs != nil {
-		p.ask(now)
+		p.markInputs(now)
 		if err := p.inputs.sample(p.row, p.due); err != nil {
 			return err
 		}
@@ -215,8 +199,8 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// ask marks the inputs as due, the InfoROM only once in infoROMEvery.
-func (p *healthPart) ask(now time.Time) {
+// markInputs marks the inputs as due, the InfoROM only once in infoROMEvery.
+func (p *healthPart) markInputs(now time.Time) {
 	infoROM := p.infoROM.IsZero() || now.Sub(p.infoROM) >= infoROMEvery
 	if infoROM {
 		p.infoROM = now
@@ -229,12 +213,13 @@ func (p *healthPart) ask(now time.Time) {
 // evaluate chooses the worst result and its reason.
 func (w *boundWatch) evaluate(p *healthPart, now time.Time) {
 	w.chosen, w.result = 0, math.NaN()
-	if w.down > 0 {
-		w.consider(w.down, p.evaluateLinks())
-	}
 	for i := range w.rules {
 		r := &w.rules[i]
-		w.consider(r.reason, r.evaluate(p.row, now))
+		if r.inputs == nil {
+			w.consider(r.reason, p.evaluateLinks())
+		} else {
+			w.consider(r.reason, r.evaluate(p.row, now))
+		}
 	}
 	for i := range w.codes {
 		x := &w.codes[i]
@@ -277,11 +262,11 @@ func (r *boundRule) evaluate(row []float64, now time.Time) float64 {
 			r.in[i] = row[c]
 		}
 	}
-	if r.judge.of != nil {
+	if r.judge != nil {
 		for i := range r.in {
 			r.grown[i] = r.states[i].Growth.Add(time.Minute, now, r.in[i])
 		}
-		return r.judge.of(r.in, r.grown)
+		return r.judge(r.in, r.grown)
 	}
 	worst := rules.Silent
 	for i := range r.in {

@@ -34,9 +34,7 @@ var architectures = map[string]nvml.DeviceArchitecture{
 func dcgmRules(t *testing.T) []dcgmRule {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/dcgm-health.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []dcgmRule
 	for line := range strings.Lines(string(raw)) {
 		if strings.HasPrefix(line, "#") || strings.HasPrefix(line, "watch,") {
@@ -77,9 +75,7 @@ func TestHealthIsDCGMs(t *testing.T) {
 
 func (r dcgmRule) judgeXID(t *testing.T, code string) string {
 	n, err := strconv.ParseUint(code, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &fakeEvents{}
 	p := newHealthPart(architectures[r.arch], nil, fakeXIDs(t, s, zap.NewNop()), nil)
 	defer p.close()
@@ -92,9 +88,7 @@ func (r dcgmRule) judgeXID(t *testing.T, code string) string {
 func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
 	number, minute := strings.CutSuffix(r.reading, " a minute")
 	id, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v := math.NaN()
 	if value != "-" {
 		if v, err = strconv.ParseFloat(value, 64); err != nil {
@@ -127,13 +121,13 @@ func TestNoRuleOfOurOwn(t *testing.T) {
 	ours, theirs := map[string]bool{}, map[string]bool{}
 	for _, arch := range architectures {
 		for _, r := range healthRules(arch) {
-			for _, id := range r.readings() {
+			for _, id := range r.inputs {
 				if slices.Contains([]field.ID{237, 238, 1216, 1218}, id) {
 					continue // what the limit of replays is made of; what stands in for 1215 and 1217
 				}
 				ours[fmt.Sprintf("%s %s %d", r.watch, r.code, id)] = true
 			}
-			if r.readings() == nil {
+			if r.inputs == nil {
 				ours[r.watch+" "+r.code+" links"] = true
 			}
 		}

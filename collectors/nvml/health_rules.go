@@ -21,29 +21,17 @@ const (
 // healthOK is the label health_error_code of a watch that passes.
 const healthOK = "DCGM_FR_OK"
 
-// healthRule is one reason why a watch does not pass: the condition decides, or judge if
-// there is more than one reading. Without readings it is the state of the GPU's links.
+// healthRule is one reason why a watch does not pass. Without inputs it is the state of the GPU's links.
 type healthRule struct {
 	watch, code string // labels health_watch and health_error_code
-	result      float64
+	inputs      []field.ID
+	judge       judge // decides; nil: condition decides on each input, and result is what it shows
 	condition   rules.Condition
-	judge       judge
+	result      float64
 }
 
-// judge returns a result, or NaN if the inputs do not decide. in are the inputs' readings,
-// grown are the counters' increases in the last minute.
-type judge struct {
-	inputs []field.ID
-	of     func(in, grown []float64) float64
-}
-
-// readings returns what the rule asks for.
-func (r *healthRule) readings() []field.ID {
-	if r.judge.of != nil {
-		return r.judge.inputs
-	}
-	return r.condition.Readings
-}
+// judge returns a result, or NaN if the inputs do not decide. grown are the counters' increases in the last minute.
+type judge func(in, grown []float64) float64
 
 // maxRetiredPages is DCGM's limit (common/DcgmGPUHardwareLimits.h).
 const maxRetiredPages = 63
@@ -55,11 +43,11 @@ const maxRetiredPages = 63
 // testdata/dcgm-health.csv has the line of each. If two apply, the worse is shown, and
 // of equals the first. PMU, MCU and SM are missing: DCGM has no rule for them either.
 func healthRules(arch nvml.DeviceArchitecture) []healthRule {
-	judged := func(watch, code string, of func(in, grown []float64) float64, inputs ...field.ID) healthRule {
-		return healthRule{watch: watch, code: code, judge: judge{inputs, of}}
+	judged := func(watch, code string, of judge, inputs ...field.ID) healthRule {
+		return healthRule{watch: watch, code: code, inputs: inputs, judge: of}
 	}
 	shown := func(watch, code string, result float64, c rules.Condition) healthRule {
-		return healthRule{watch: watch, code: code, result: result, condition: c}
+		return healthRule{watch: watch, code: code, inputs: c.Readings, condition: c, result: result}
 	}
 	return []healthRule{
 		judged("PCIE", "DCGM_FR_PCI_REPLAY_RATE", judgeReplays, field.PCIeReplays, field.PCIeGeneration, field.PCIeWidth),
@@ -176,7 +164,7 @@ func known(v float64, is bool, result float64) float64 {
 }
 
 // unreadable holds if a reading fails that the GPU had before.
-func unreadable() func(in, _ []float64) float64 {
+func unreadable() judge {
 	had := false
 	return func(in, _ []float64) float64 {
 		missing := math.IsNaN(in[0])
@@ -193,7 +181,7 @@ func unreadable() func(in, _ []float64) float64 {
 
 // bitErrors judges a rate as the hardware encodes it for all links together, or, if the
 // driver has only that of each link, whether the worst one's is above a limit.
-func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) func(in, _ []float64) float64 {
+func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) judge {
 	return func(in, _ []float64) float64 {
 		if in[0] >= 0 && in[0] <= bitErrorMask {
 			return known(in[0], isBad(bitErrorParts(in[0])), healthFail)

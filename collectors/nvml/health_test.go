@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -104,9 +103,7 @@ func TestHealthRules(t *testing.T) {
 		}
 		p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, newStub(values), nil, nil)
 		defer p.close()
-		if diff := cmp.Diff(expected, watches(t, p)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		equal(t, expected, watches(t, p), "%s", name)
 	}
 	f("a healthy board", "MEM", "pass", nil)
 	f("63 pages, of one kind unknown", "MEM", "fail RETIRED_PAGES_LIMIT", map[field.ID]float64{390: 63, 391: blank})
@@ -155,54 +152,6 @@ func TestHealthRises(t *testing.T) {
 	f("slowed by heat two minutes ago", "THERMAL", "pass", step{241: 1e9}, step{241: 2e9}, step{}, step{}, step{}, step{})
 }
 
-// TestHealthAbsent: what a GPU does not have has no column.
-func TestHealthAbsent(t *testing.T) {
-	f := func(ids []field.ID, want ...string) {
-		t.Helper()
-		values := map[field.ID]float64{}
-		for _, id := range ids {
-			values[id] = healthy()[id]
-		}
-		var got []string
-		for _, c := range newHealthPart(nvml.DEVICE_ARCH_HOPPER, newStub(values), nil, nil).columns() {
-			if c.Labels[0].Value == healthOK {
-				got = append(got, c.Labels[1].Value)
-			}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("watches of a GPU with readings %v (-want +got):\n%s", ids, diff)
-		}
-	}
-	f([]field.ID{155, 202, 237, 238}, "PCIE", "POWER") // a workstation's card
-	f([]field.ID{311}, "MEM")
-	f(nil)
-}
-
-func TestHealthXIDs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &fakeEvents{}
-		p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, nil, fakeXIDs(t, s, zap.NewNop()), nil)
-		defer p.close()
-		f := func(want map[string]string, codes ...uint64) {
-			t.Helper()
-			for _, c := range codes {
-				s.xid(c, noInstance, noInstance)
-			}
-			if diff := cmp.Diff(want, watches(t, p)); diff != "" {
-				t.Errorf("after XIDs %v (-want +got):\n%s", codes, diff)
-			}
-		}
-		type results = map[string]string
-		f(results{"ALL": "pass"})
-		f(results{"ALL": "pass"}, 13, 45)
-		f(results{"ALL": "warn CONTAINED_ERROR"}, 94)
-		f(results{"ALL": "fail XID_ERROR"}, 119)
-		f(results{"ALL": "fail FALLEN_OFF_BUS"}, 79)
-		f(results{"ALL": "fail FALLEN_OFF_BUS", "MEM": "warn XID_ERROR"}, 31)
-		f(results{"ALL": "fail FALLEN_OFF_BUS", "MEM": "fail ROW_REMAP_FAILURE"}, 63, 64)
-	})
-}
-
 // TestHealthLinks: a link that is not active fails, if there ever was an active one.
 func TestHealthLinks(t *testing.T) {
 	var states linkStates
@@ -235,9 +184,7 @@ func TestNoFalseOK(t *testing.T) {
 	defer p.close()
 	f := func(what string, want map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, watches(t, p)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		equal(t, want, watches(t, p), "%s", what)
 	}
 	f("nothing is known", map[string]string{"ALL": "pass"})
 	stub.values[1212] = 0

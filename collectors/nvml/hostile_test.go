@@ -28,9 +28,7 @@ func hostileOptions(t *testing.T) Options {
 	programtest.Find(t, "cc")
 	l := simulated.Library{Name: "NVML", File: "libnvidia-ml.so.1", Sources: os.DirFS("testdata/hostile")}
 	path, err := l.Build(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return Options{Library: path, Root: t.TempDir(), Getenv: noVariables, Patience: eventually.Patience}
 }
 

@@ -36,9 +36,7 @@ func openList(t testing.TB, o Options, list field.List) (*Collector, []collector
 	t.Helper()
 	c := New(o)
 	sources, err := c.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -80,14 +78,10 @@ func TestBothCollectorsInOneProcess(t *testing.T) {
 		second := NewProcesses(at(n))
 		others, err := second.Open(t.Context(), field.List{})
 		must(t, err)
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, first.Close())
 		mustHold(t, n, true)
 		sampleAll(t, others)
-		if err := second.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, second.Close())
 		mustHold(t, n, false)
 	}
 }
@@ -99,9 +93,7 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	mapped := func() bool {
 		maps, err := os.ReadFile("/proc/self/maps")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return strings.Contains(string(maps), n.Library())
 	}
 	f := func(sentinel error, texts ...string) {
@@ -148,13 +140,6 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	mustHold(t, n, true)
 	if !mapped() {
 		t.Error("the library is not mapped although it is in use")
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

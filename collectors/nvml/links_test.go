@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/field"
@@ -50,9 +48,7 @@ func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 		targets = append(targets, target{device: n + 1, reader: d, level: field.Link, link: uint32(n)})
 	}
 	p, err := newReadings(d, targets, readings(ids...), nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p, d
 }
 
@@ -85,9 +81,7 @@ func wantCells(t *testing.T, when string, got, want map[string]float64) {
 		}
 		some[key] = v
 	}
-	if diff := cmp.Diff(want, some, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", when, diff)
-	}
+	equal(t, want, some, "%s", when)
 }
 
 // TestLinkCounters: each link has its counters, and the GPU what the driver says of all or,

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/collectors/nvml/nvmltest"
@@ -50,9 +48,7 @@ func TestDiscoveryOfInstances(t *testing.T) {
 		inParent(p, field.Instance, "8", "", "1g.10gb+me", ids["1g.10gb+mea"]),
 		h100(1),
 	}
-	if diff := cmp.Diff(want, devicesOf(gpus)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, devicesOf(gpus), "")
 	for _, in := range gpus[0].instances {
 		if in.handle == nil {
 			t.Errorf("instance %s has no handle", in.device.ID)
@@ -210,10 +206,10 @@ func TestMIGPart(t *testing.T) {
 func TestLayoutUnknown(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb"}}})
 	d := discoveryOn(t, n)
-	w := newMIGWatch(d.lib, d.mustFind(t)[0])
+	g := d.mustFind(t)[0]
 	for _, f := range []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"} {
 		n.Return(0, f, "UNKNOWN")
-		if w.changed() {
+		if d.lib.migChanged(g) {
 			t.Errorf("%s fails: taken for a change", f)
 		}
 		n.Clear(0)

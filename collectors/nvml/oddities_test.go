@@ -10,8 +10,6 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/pkg/field"
 )
@@ -104,9 +102,7 @@ func TestOddities(t *testing.T) {
 		}
 	}
 	p, err := newReadings(odd, []target{{reader: odd, level: field.GPU}}, fields, nil, unexplained())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.close()
 	got := map[string]float64{}
 	for range 2 {
@@ -155,7 +151,5 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS": 1e9,
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS":   nan,
 	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	equal(t, want, got, "")
 }

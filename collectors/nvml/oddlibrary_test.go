@@ -3,52 +3,14 @@
 package nvml
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/pkg/collector"
 )
-
-// TestSlowFieldsOfAGPUInTrouble: with a list of slow fields alone, a GPU that fails or
-// hangs answers no sample in which one is due.
-func TestSlowFieldsOfAGPUInTrouble(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	s := openReadings(t, n, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_RETIRED_DBE", "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_POWER_MGMT_LIMIT")[0]
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
-	n.ResetCalls()
-	if err := s.sample("DCGM_FI_DEV_POWER_MGMT_LIMIT"); err != nil || n.Calls("nvmlDeviceGetPowerManagementLimit") != 1 || n.Calls("nvmlDeviceGetFieldValues") != 0 {
-		t.Errorf("one field is due: %v, calls %v", err, n.AllCalls())
-	}
-	n.Lose(0)
-	for _, name := range []string{"DCGM_FI_DEV_POWER_MGMT_LIMIT", "DCGM_FI_DEV_ROW_REMAP_FAILURE"} {
-		if err := s.sample(name); !errors.Is(err, collector.ErrDeviceLost) {
-			t.Errorf("%s of a lost GPU: %v, want %v", name, err, collector.ErrDeviceLost)
-		}
-	}
-	n.Restore(0)
-	release := n.Hang(0, nvmltest.Every)
-	defer release()
-	done := make(chan error, 1)
-	go func() { done <- s.sample("DCGM_FI_DEV_ROW_REMAP_FAILURE") }()
-	n.WaitHanging(1)
-	select {
-	case err := <-done:
-		t.Errorf("sample of a GPU that hangs returned %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	release()
-	if err := <-done; err != nil {
-		t.Errorf("when it answers again: %v", err)
-	}
-}
 
 // TestATruncatedLibrary: it is named, and the next candidate is loaded. The loader would end the process.
 func TestATruncatedLibrary(t *testing.T) {

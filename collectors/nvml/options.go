@@ -52,6 +52,9 @@ func (o Options) withDefaults(name string) Options {
 	if o.Patience <= 0 {
 		o.Patience = 5 * time.Second
 	}
+	if o.Getenv == nil {
+		o.Getenv = os.Getenv
+	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func answers(status int) func() (int, bool) { return func() (int, bool) { return status, true } }
@@ -31,19 +29,15 @@ func p2p(t *testing.T, p part) map[string]float64 {
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := 0
-		p := newPeersPart([]peer{
-			{0, func() (int, bool) { return status, true }}, {2, answers(3)}, {3, answers(5)}, {7, func() (int, bool) { return 0, false }},
+		p := newPeersPart([]*peer{
+			{index: 0, call: func() (int, bool) { return status, true }}, {index: 2, call: answers(3)}, {index: 3, call: answers(5)}, {index: 7, call: func() (int, bool) { return 0, false }},
 		})
 		defer p.close()
 		want := map[string]float64{"0 OK": 0, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
-		if diff := cmp.Diff(want, p2p(t, p)); diff != "" {
-			t.Errorf("status of peers (-want +got):\n%s", diff)
-		}
+		equal(t, want, p2p(t, p), "status of peers")
 		status = 4
 		want = map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
-		if diff := cmp.Diff(want, p2p(t, p)); diff != "" {
-			t.Errorf("status of peers after a change (-want +got):\n%s", diff)
-		}
+		equal(t, want, p2p(t, p), "status of peers after a change")
 		if c := p.calls()[0]; c.Count != 8 {
 			t.Errorf("%d calls are counted, want 8", c.Count)
 		}
@@ -56,14 +50,12 @@ func TestPeersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var asked atomic.Int64
-		p := newPeersPart([]peer{
-			{1, answers(0)}, {2, func() (int, bool) { asked.Add(1); <-release; return 0, true }}, {3, answers(0)},
+		p := newPeersPart([]*peer{
+			{index: 1, call: answers(0)}, {index: 2, call: func() (int, bool) { asked.Add(1); <-release; return 0, true }}, {index: 3, call: answers(0)},
 		})
 		for i := range 3 {
 			start := time.Now()
-			if diff := cmp.Diff(map[string]float64{"1 OK": 0, "3 OK": 0}, p2p(t, p)); diff != "" {
-				t.Errorf("while a peer hangs (-want +got):\n%s", diff)
-			}
+			equal(t, map[string]float64{"1 OK": 0, "3 OK": 0}, p2p(t, p), "while a peer hangs")
 			if took := time.Since(start); took > peersPatience || i > 0 && took > 0 {
 				t.Errorf("sample %d took %v", i, took)
 			}
@@ -73,9 +65,7 @@ func TestPeersHang(t *testing.T) {
 		}
 		close(release)
 		synctest.Wait()
-		if diff := cmp.Diff(map[string]float64{"1 OK": 0, "2 OK": 0, "3 OK": 0}, p2p(t, p)); diff != "" {
-			t.Errorf("when no peer hangs any more (-want +got):\n%s", diff)
-		}
+		equal(t, map[string]float64{"1 OK": 0, "2 OK": 0, "3 OK": 0}, p2p(t, p), "when no peer hangs any more")
 		p.close()
 	})
 }

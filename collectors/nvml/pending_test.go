@@ -41,9 +41,7 @@ func TestPendingHangs(t *testing.T) {
 			}
 			return i
 		}, func(i int) { late.Add(int64(i)) })
-		if diff := cmp.Diff(map[int]int{0: 0, 3: 3}, ended); diff != "" {
-			t.Errorf("ended (-want +got):\n%s", diff)
-		}
+		equal(t, map[int]int{0: 0, 3: 3}, ended, "ended")
 		if took := time.Since(start); took != 6*time.Second {
 			t.Errorf("took %v, want 6s", took)
 		}

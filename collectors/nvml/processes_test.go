@@ -4,7 +4,7 @@ package nvml
 
 import (
 	"errors"
-	"math"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -34,36 +34,23 @@ type listed struct {
 
 func openProcesses(t testing.TB, n *nvmltest.Node) []*processRig {
 	t.Helper()
-	c := NewProcesses(Options{Library: n.Library(), Root: n.Root()})
+	c := NewProcesses(at(n))
 	sources, err := c.Open(t.Context(), field.List{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
 	var out []*processRig
 	for _, s := range sources {
 		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := &processRig{Source: s, starts: starts, row: make([]float64, len(s.Columns())), due: make([]bool, len(s.Columns()))}
-		for i := range r.row {
-			r.row[i], r.due[i] = math.NaN(), true
-		}
-		out = append(out, r)
+		must(t, err)
+		width := len(s.Columns())
+		out = append(out, &processRig{Source: s, starts: starts, row: slices.Repeat([]float64{nan}, width), due: slices.Repeat([]bool{true}, width)})
 	}
 	return out
 }
 
 func (r *processRig) sample(t testing.TB) {
 	t.Helper()
-	if err := r.Sample(r.row, r.due); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Sample(r.row, r.due))
 }
 
 func (r *processRig) of(device int) listed {
@@ -100,9 +87,7 @@ func TestProcesses(t *testing.T) {
 		t.Fatalf("%d sources, want 2", len(s))
 	}
 	for i, r := range s {
-		if diff := cmp.Diff([]collector.Device{h100(i)}, r.Devices()); diff != "" {
-			t.Errorf("devices as the other collectors have them (-want +got):\n%s", diff)
-		}
+		equal(t, []collector.Device{h100(i)}, r.Devices(), "devices as the other collectors have them")
 	}
 	const both = collector.ProcessCompute | collector.ProcessGraphics
 	s[0].sample(t)
@@ -250,7 +235,12 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 
 // TestProcessesOfADriver: what a library lacks costs what it would list.
 func TestProcessesOfADriver(t *testing.T) {
-	f := func(name string, c nvmltest.Config, busy float64) {
+	of := func(busy float64) listed {
+		return all(collector.Process{PID: 41, Memory: 1 << 33, Busy: busy, Flags: collector.ProcessCompute},
+			collector.Process{PID: 42, Memory: 1 << 32, Busy: busy / 5, Flags: collector.ProcessCompute},
+			collector.Process{PID: 43, Memory: nan, Busy: busy * 0, Flags: collector.ProcessCompute})
+	}
+	f := func(name string, c nvmltest.Config, want listed) {
 		t.Run(name, func(t *testing.T) {
 			if nvmltest.OwnProcess(t) {
 				return
@@ -263,31 +253,18 @@ func TestProcessesOfADriver(t *testing.T) {
 			s.sample(t)
 			n.Advance(time.Second)
 			s.sample(t)
-			s.want(t, name, 0, all(collector.Process{PID: 41, Memory: 1 << 33, Busy: busy, Flags: collector.ProcessCompute},
-				collector.Process{PID: 42, Memory: 1 << 32, Busy: busy / 5, Flags: collector.ProcessCompute},
-				collector.Process{PID: 43, Memory: nan, Busy: busy * 0, Flags: collector.ProcessCompute}))
+			s.want(t, name, 0, want)
 		})
 	}
-	f("470", nvmltest.Config{Driver: "470"}, 25)
-	f("535 with longer entries", nvmltest.Config{Driver: "535.54.03"}, 25)
-	f("550 without utilisation", nvmltest.Config{Driver: "550", Without: []string{"nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"}}, nan)
-	f("nothing but compute", nvmltest.Config{Driver: "580", Without: []string{
-		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
-		"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3",
-	}}, 25)
-	t.Run("no list", func(t *testing.T) {
-		if nvmltest.OwnProcess(t) {
-			return
-		}
-		n := nvmltest.New(t, nvmltest.Config{Without: []string{
-			"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
-			"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-			"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
-		}})
-		s := openProcesses(t, n)[0]
-		s.sample(t)
-		s.want(t, "no list", 0, unlisted)
-	})
+	f("470", nvmltest.Config{Driver: "470"}, of(25))
+	f("535 with longer entries", nvmltest.Config{Driver: "535.54.03"}, of(25))
+	f("550 without utilisation", nvmltest.Config{Driver: "550", Without: []string{"nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization"}}, of(nan))
+	lists := []string{
+		"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+		"nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+	}
+	f("nothing but compute", nvmltest.Config{Driver: "580", Without: lists[:5]}, of(25))
+	f("no list", nvmltest.Config{Driver: "580", Without: lists}, unlisted)
 }
 
 // TestProcessCalls: what a tick calls, with many processes.
@@ -326,4 +303,18 @@ func TestProcessesOfASilentGPU(t *testing.T) {
 		t.Errorf("%d columns, error %v", len(s[1].Columns()), err)
 	}
 	s[0].sample(t)
+}
+
+// TestProcessesOfAGPUThatHangs: its own source alone.
+func TestProcessesOfAGPUThatHangs(t *testing.T) {
+	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
+	s := openProcesses(t, n)
+	release := n.Hang(0, nvmltest.Every)
+	done := make(chan error)
+	go func() { done <- s[0].Sample(s[0].row, s[0].due) }()
+	n.WaitHanging(1)
+	s[1].sample(t)
+	s[1].want(t, "the other", 0, all())
+	release()
+	must(t, <-done)
 }

@@ -70,9 +70,7 @@ func TestIdentifyRest(t *testing.T) {
 		for i, k := range identifyRest(unknown, at, known) {
 			got[i] = k.at.bus
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		equal(t, want, got, "%s", what)
 	}
 	four := []uint32{10, 20, 30, 40}
 	f("one in the middle", []uint32{10, 0, 30, 40}, four, map[int]uint32{1: 20})

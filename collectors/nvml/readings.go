@@ -222,7 +222,6 @@ func columnIDs(p part) map[columnID]bool {
 // Errors: collector.ErrDeviceLost, collector.ErrOutdated.
 func newReadings(gpu device, targets []target, fields []field.Reading, except map[columnID]bool, why *reasons) (part, error) {
 	b := &binder{gpu: gpu, why: why}
-	defer func() { b.drop() }()
 	for rest := candidates(targets, fields, except); len(rest) > 0; {
 		var err error
 		if rest, err = b.round(rest); err != nil {
@@ -365,7 +364,6 @@ func (c *candidate) narrow(f *plannedField) bool {
 // part builds the part, with a batch that makes only the calls of the accepted rows.
 func (b *binder) part() *readingsPart {
 	out := &readingsPart{batch: newBatch(b.gpu), why: b.why, pcie: b.pcie}
-	b.pcie = nil // the part owns it now
 	for _, c := range b.found {
 		for i, in := range c.cell.inputs {
 			c.cell.inputs[i], _ = out.batch.planTerm(in.term, c.reader, c.link)
@@ -403,13 +401,6 @@ func (b *binder) measureSlow() error {
 		b.found = append(b.found, c)
 	}
 	return nil
-}
-
-// drop closes what the binder started and no part owns.
-func (b *binder) drop() {
-	if b.pcie != nil {
-		b.pcie.close()
-	}
 }
 
 // fatal converts a fatal answer into an error.

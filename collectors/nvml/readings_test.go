@@ -183,9 +183,7 @@ func TestUnsupported(t *testing.T) {
 		t.Errorf("fan speed: %v", v)
 	}
 	n.ResetCalls()
-	if err := s.sample(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.sample())
 	for _, f := range []string{"nvmlDeviceGetEccMode", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetMemoryErrorCounter", "nvmlDeviceGetMigMode"} {
 		if calls := n.Calls(f); calls != 0 {
 			t.Errorf("%s is called %d times a tick on a board that has none of it", f, calls)
@@ -233,9 +231,7 @@ func TestOneCallForMany(t *testing.T) {
 	f := func(want map[string]uint64, due ...string) {
 		t.Helper()
 		n.ResetCalls()
-		if err := s.sample(due...); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.sample(due...))
 		got := map[string]uint64{}
 		for name, calls := range n.AllCalls() {
 			// The event set is read, whatever is sampled.
@@ -243,9 +239,7 @@ func TestOneCallForMany(t *testing.T) {
 				got[name] = calls
 			}
 		}
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("calls for %q (-want +got):\n%s", due, d)
-		}
+		equal(t, want, got, "calls for %q", due)
 	}
 	f(map[string]uint64{
 		"nvmlDeviceGetMemoryInfo_v2": 1, "nvmlDeviceGetUtilizationRates": 1, "nvmlDeviceGetBAR1MemoryInfo": 1, "nvmlDeviceGetFieldValues": 1,
@@ -262,9 +256,7 @@ func TestOneCallForMany(t *testing.T) {
 	}
 	slices.Sort(costs)
 	want := []string{"nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetFieldValues", "nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetPowerManagementLimitConstraints", "nvmlDeviceGetUtilizationRates"}
-	if d := cmp.Diff(want, costs); d != "" {
-		t.Errorf("costs (-want +got):\n%s", d)
-	}
+	equal(t, want, costs, "costs")
 }
 
 // TestOwnError: a call's error costs what the call gives and nothing else.

@@ -17,9 +17,7 @@ import (
 // is not there.
 func TestReadme(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := string(raw)
 	var rules []string
 	for _, r := range healthRules(nvml.DEVICE_ARCH_VOLTA) {

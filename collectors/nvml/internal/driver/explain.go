@@ -3,10 +3,12 @@
 package driver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -86,7 +88,7 @@ func (a *Attempts) Err(h Host) error {
 	case h.Library != "":
 		return fmt.Errorf("%w: --nvml-library: the loader finds no %s; nothing else is tried; %s", collector.ErrNotLoaded, h.Library, k.Text())
 	}
-	where := fmt.Sprintf("no %s, neither by the loader's path nor in %s", Soname, strings.Join(h.presentRoots(), ", "))
+	where := fmt.Sprintf("no %s, neither by the loader's path nor in %s", Soname, strings.Join(slices.DeleteFunc(h.roots(), func(r string) bool { return !exists(r) }), ", "))
 	switch {
 	case k.wsl:
 		return fmt.Errorf("%w: %s; %s: install or update NVIDIA's driver there, and run wsl --update", collector.ErrNotLoaded, where, k.Text())
@@ -97,16 +99,6 @@ func (a *Attempts) Err(h Host) error {
 	}
 	return fmt.Errorf("%w: %s; %s; install the driver's libraries of the same version, or name them with --nvml-library or --nvml-driver-root",
 		collector.ErrNotLoaded, where, k.Text())
-}
-
-// presentRoots returns the driver roots that exist.
-func (h Host) presentRoots() (out []string) {
-	for _, r := range h.roots() {
-		if exists(r) {
-			out = append(out, r)
-		}
-	}
-	return out
 }
 
 // Explain returns why NVML cannot be initialised. It checks for missing or forbidden files first, whatever NVML's code,
@@ -128,7 +120,8 @@ func (h Host) Explain(path, version string, code nvml.Return) error {
 // mismatch names the versions of both sides.
 func (k Kernel) mismatch(path, version string) error {
 	lib := libraryVersion(path, version)
-	text := fmt.Sprintf("library %s is of driver %s, the loaded kernel driver is %s", path, orUnknown(lib), orUnknown(k.Version))
+	const unknown = "of unknown version"
+	text := fmt.Sprintf("library %s is of driver %s, the loaded kernel driver is %s", path, cmp.Or(lib, unknown), cmp.Or(k.Version, unknown))
 	advice := "the driver was upgraded and is still running in its old version: unload and load its modules, or reboot"
 	if k.inContainer() {
 		advice += "; if this container brings or keeps another library, restart it, or take the host's driver with --nvml-driver-root"
@@ -148,13 +141,6 @@ func libraryVersion(path, version string) string {
 		return v
 	}
 	return version
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "of unknown version"
-	}
-	return s
 }
 
 // Advice returns the advice for an NVML code when no file is missing or forbidden.

@@ -60,25 +60,12 @@ func libraryDirs() []string {
 	)
 }
 
-// Host is the machine that is searched. The zero value searches the usual places.
+// Host is the machine that is searched, see nvml.Options.
 type Host struct {
-	// Library is the path or soname of the library; nothing else is tried then. "" searches the loader's path and then
-	// the driver roots.
-	Library string
-	// Roots are directories that hold a driver's files as "/" does on a host with the driver installed. They are
-	// searched before the usual ones.
-	Roots []string
-	// Root is the directory that holds /proc, /dev and the usual driver roots; "" means "/".
-	Root string
-	// Getenv reads the variables that name driver roots; nil means os.Getenv.
-	Getenv func(string) string
-}
-
-func (h Host) getenv(name string) string {
-	if h.Getenv == nil {
-		return os.Getenv(name)
-	}
-	return h.Getenv(name)
+	Library string // nothing else is tried
+	Roots   []string
+	Root    string
+	Getenv  func(string) string
 }
 
 // path returns a path of the machine as seen below Root.
@@ -109,7 +96,7 @@ func (h Host) Candidates() []string {
 func (h Host) roots() []string {
 	all := slices.Clone(h.Roots)
 	for _, name := range rootVariables {
-		if dir := h.getenv(name); filepath.IsAbs(dir) {
+		if dir := h.Getenv(name); filepath.IsAbs(dir) {
 			all = append(all, h.path(dir))
 		}
 	}

@@ -43,11 +43,11 @@ func (k Kernel) Text() string {
 // inContainer reports whether this process seems to run in a container. It only affects the advice.
 func (k Kernel) inContainer() bool {
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/var/run/secrets/kubernetes.io"} {
-		if _, err := os.Stat(k.h.path(mark)); err == nil {
+		if exists(k.h.path(mark)) {
 			return true
 		}
 	}
-	return k.h.getenv("KUBERNETES_SERVICE_HOST") != "" || k.h.getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.h.getenv("container") != ""
+	return k.h.Getenv("KUBERNETES_SERVICE_HOST") != "" || k.h.Getenv("NVIDIA_VISIBLE_DEVICES") != "" || k.h.Getenv("container") != ""
 }
 
 // giveDevices is the advice for a container without the devices.
