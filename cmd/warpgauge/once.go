@@ -125,10 +125,10 @@ func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *
 const maxNamed = 12
 
 // printAbsent names the fields of the list that no device has a value of, and why.
-func printAbsent(a *exporter.Program, r *exporter.Report) {
+func printAbsent(a *exporter.Program, r *session.Report) {
 	has, why := map[string]bool{}, map[string]collector.Reason{}
 	var names []string
-	look := func(fields []exporter.ReportField) {
+	look := func(fields []session.ReportField) {
 		for i := range fields {
 			f := &fields[i]
 			switch reason, known := why[f.Name]; {

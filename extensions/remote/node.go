@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"warpgauge/extensions/remote/opamp"
-	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
@@ -138,7 +137,7 @@ func (n *node) Facts() opamp.Facts {
 		}
 	}
 	out.Models, out.Drivers = texts(models), texts(drivers)
-	report := exporter.NewReport(n.o.Engine.Board().Load(), all, s.InService.Fields, exporter.ReportOptions{StaleAfter: n.o.Config.EffectiveStaleAfter(), Now: time.Now()})
+	report := session.NewReport(n.o.Engine.Board().Load(), all, s.InService.Fields, session.ReportOptions{StaleAfter: n.o.Config.EffectiveStaleAfter(), Now: time.Now()})
 	for i := range report.Devices {
 		for _, f := range report.Devices[i].Fields {
 			if f.Absent.Reason != "" {

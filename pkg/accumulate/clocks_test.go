@@ -3,7 +3,6 @@ package accumulate
 import (
 	"testing"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -65,25 +64,5 @@ func TestClockEvents(t *testing.T) {
 	check("power_cap", 0, 2)
 	if got := value(s, "GPU-silent", clockCount, "clock_event", "power_cap", "window_size_in_ms", fiveMin); !same(got, nan) {
 		t.Errorf("a device without the reading has the count %v, want none", got)
-	}
-}
-
-func TestClockEventsOfSeveralColumns(t *testing.T) {
-	b := newBoard(64, "GPU-a")
-	part := []collector.Label{{Name: "die", Value: "1"}}
-	b.Columns[cellXID2] = collector.Column{Field: b.Columns[cellClocks].Field, Labels: part}
-	v := viewOf(b)
-	s := New(Options{})
-	*b.cell(0, cellClocks), *b.cell(0, cellXID2) = 0, 2
-	b.row(at(0))
-	s.Sync(v, at(0))
-	if got := value(s, "GPU-a", clockTotal, "clock_event", "clocks_setting"); got != 0 {
-		t.Errorf("total of the device: got %v, want 0", got)
-	}
-	if got := value(s, "GPU-a", clockTotal, "clock_event", "clocks_setting", "die", "1"); got != 1 {
-		t.Errorf("total of die 1: got %v, want 1", got)
-	}
-	if got := value(s, "GPU-a", clockCount, "clock_event", "clocks_setting", "die", "1", "window_size_in_ms", fiveMin); got != 1 {
-		t.Errorf("count of die 1: got %v, want 1", got)
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
 )
@@ -51,6 +53,25 @@ func WriteOutput(w io.Writer, form string, o Output) error {
 		return csv.NewWriter(w).WriteAll(o.CSV)
 	}
 	return CheckOutput(form)
+}
+
+// Counted returns a number with its noun: "1 GPU", "2 GPUs".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// OneLine replaces what could act on a terminal or end the line: control characters, marks of the direction of text, and
+// bytes that are not UTF-8.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
 }
 
 // Printable replaces runes that would control a terminal: names come from libraries and from

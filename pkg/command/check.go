@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/session"
 
 	"github.com/urfave/cli/v3"
 
@@ -173,7 +174,7 @@ func newChecked(file string, list field.List, problems []field.Problem) *checked
 	return c
 }
 
-func (c *checked) add(p *exporter.Pipeline, r exporter.Report) {
+func (c *checked) add(p *exporter.Pipeline, r session.Report) {
 	c.Added = map[string][]string{}
 	for _, s := range p.Engine.Status() {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
@@ -190,7 +191,7 @@ func (c *checked) add(p *exporter.Pipeline, r exporter.Report) {
 	c.Nowhere = absentRows(r.Nowhere)
 }
 
-func absentRows(fields []exporter.ReportField) []absentRow {
+func absentRows(fields []session.ReportField) []absentRow {
 	out := []absentRow{}
 	for i := range fields {
 		if e := fields[i].Absent; e.Reason != "" {

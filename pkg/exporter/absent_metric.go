@@ -41,7 +41,7 @@ func (m *absentMetric) Collect(ch chan<- prometheus.Metric) {
 	if len(v.Sources) > 0 {
 		list = v.Sources[0].Fields
 	}
-	r := NewReport(v, m.Status(), list, ReportOptions{StaleAfter: m.StaleAfter, Now: time.Now()})
+	r := session.NewReport(v, m.Status(), list, session.ReportOptions{StaleAfter: m.StaleAfter, Now: time.Now()})
 	n := 0
 	type series struct{ field, reason string }
 	for i := range r.Devices {

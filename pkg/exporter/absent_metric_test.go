@@ -10,14 +10,37 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
+func parse(t *testing.T, text string) field.List {
+	t.Helper()
+	list, _, err := field.Parse(strings.NewReader(text), field.ParseOptions{File: "list"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// source makes one of a GPU with the cells as its columns, sampled now.
+func source(list field.List, id string, cells map[field.ID]float64) *view.Source {
+	now := time.Now().UnixNano()
+	s := &view.Source{Collector: "nvml", Fields: list, Interval: time.Second, Devices: []collector.Device{{ID: id, Level: field.GPU}}}
+	var row []float64
+	for id, v := range cells {
+		s.Columns, row = append(s.Columns, collector.Column{Field: id}), append(row, v)
+	}
+	s.Ring = ring.Make(16, 1, len(row))
+	s.Ring.Append(now, []int64{now}, row)
+	return s
+}
+
 func TestAbsentMetric(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FAN_SPEED, gauge, f\nDCGM_FI_DEV_GPU_UTIL, gauge, u\n")
 	var explained collector.Absences
-	s := source("nvml", list, time.Now(), []cell{{150, 41, nil}, {203, collector.Dropped(1e9), nil}})
+	s := source(list, "GPU-a", map[field.ID]float64{150: 41, 203: collector.Dropped(1e9)})
 	explained.Complete(s.Devices, s.Columns, list.Readings(), func(int, *field.Descriptor) collector.Explanation {
 		return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "no fan"}
 	})
@@ -52,9 +75,7 @@ func TestAbsentMetricIsBounded(t *testing.T) {
 	list := parse(t, csv.String())
 	var sources []*view.Source
 	for i := range 50 {
-		s := source("nvml", list, time.Now(), []cell{{field.XIDEvent, 0, nil}})
-		s.Devices[0].ID = fmt.Sprint("GPU-", i)
-		sources = append(sources, s)
+		sources = append(sources, source(list, fmt.Sprint("GPU-", i), map[field.ID]float64{field.XIDEvent: 0}))
 	}
 	m := &absentMetric{View: func() *view.View { return &view.View{Sources: sources} }, Status: func() []session.CollectorStatus { return nil }}
 	if got := testutil.CollectAndCount(m, "warpgauge_field_absent"); got != maxAbsentSeries {

@@ -17,8 +17,6 @@ func annotations(a *Program, desk *lists.Desk, log *zap.Logger) (Stage, error) {
 		return Stage{}, errors.New("--kubernetes-annotate-pod: set POD_NAME and POD_NAMESPACE from the downward API (fieldRef metadata.name, metadata.namespace)")
 	}
 	kube.RouteKlog(log)
-	w := kube.NewAnnotations(kube.AnnotationOptions{
-		Pod: kube.PodName{Namespace: namespace, Name: name}, Want: desk.Annotations, UserAgent: "warpgauge/" + a.Build.Version, Log: log,
-	})
+	w := kube.NewAnnotations(kube.PodName{Namespace: namespace, Name: name}, desk.Annotations, "warpgauge/"+a.Build.Version, log)
 	return Stage{Name: "annotations of the pod", Run: w.Run, Grace: ShortGrace}, nil
 }

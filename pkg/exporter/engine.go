@@ -132,9 +132,7 @@ type failoverNode struct {
 	fallback string
 }
 
-func (n *failoverNode) Standby(ctx context.Context, rest bool) error {
-	return n.e.Standby(ctx, n.fallback, rest)
-}
+func (n *failoverNode) Standby(rest bool) { n.e.Standby(n.fallback, rest) }
 
 func (n *failoverNode) TakenOver(collector string) {
 	if n.e.takenOver != nil {
@@ -267,11 +265,12 @@ func (e *Engine) Resume(name string) {
 	}
 }
 
-// Standby says whether another collector serves the devices of this one.
-func (e *Engine) Standby(ctx context.Context, name string, rest bool) error {
+// Standby says whether another collector serves the devices of this one. It does not wait: the channel
+// receives the result.
+func (e *Engine) Standby(name string, rest bool) <-chan error {
 	for _, s := range e.collectors {
 		if s.Name() == name {
-			return s.Want(ctx, func(w *supervisor.Wanted) { w.Standby = rest })
+			return s.Change(func(w *supervisor.Wanted) { w.Standby = rest })
 		}
 	}
 	return nil

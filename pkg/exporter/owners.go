@@ -21,11 +21,11 @@ import (
 // of it, and the table that joins their answers with the devices. The clients run in this
 // process, never in a collector's.
 type Owners struct {
-	keeper    *owner.Keeper
-	clients   []client
-	Health    kube.Healths
-	suspicion suspicion
-	log       *zap.Logger
+	keeper  *owner.Keeper
+	clients []client
+	Health  kube.Healths
+	repolls repollTrigger
+	log     *zap.Logger
 }
 
 type client struct {
@@ -70,7 +70,7 @@ func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registe
 		o.addProcesses(cfg, e, &table, changed, log)
 	}
 	o.keeper = owner.New(e.Board(), table)
-	o.suspicion.board, o.suspicion.unknown = e.Board(), o.keeper.Unmatched
+	o.repolls.board, o.repolls.unknown = e.Board(), o.keeper.Unmatched
 	if reg != nil {
 		reg.MustRegister(o.Health)
 	}
@@ -93,7 +93,7 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 		OnChange: changed, Log: log,
 	})
 	table.Allocations = k.Snapshot
-	o.suspicion.kubelet = k
+	o.repolls.kubelet = k
 	o.add(client{name: "pod resources", run: k.Run}, k.Health)
 }
 
@@ -133,9 +133,9 @@ func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed fu
 	if cfg.Containers.Socket == "" {
 		return
 	}
-	r := kube.NewRuntime(kube.RuntimeOptions{Socket: cfg.Containers.Socket, OnChange: changed, Log: log})
+	r := kube.NewRuntime(cfg.Containers.Socket, changed, log)
 	table.Containers = r.Snapshot
-	o.suspicion.runtime, o.suspicion.containers = r, r.Snapshot
+	o.repolls.runtime, o.repolls.containers = r, r.Snapshot
 	o.add(client{name: "container runtime", run: r.Run}, r.Health)
 }
 
@@ -148,7 +148,7 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 	}
 	p := owner.NewProcesses(board, changed, log)
 	table.Processes = p.Snapshot
-	o.suspicion.processes = p.Snapshot
+	o.repolls.processes = p.Snapshot
 	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
@@ -177,7 +177,7 @@ func (o *Owners) stages() (out []Stage) {
 	}
 	return append(out,
 		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
-		Stage{Name: "check for changed devices", Run: o.suspicion.run, Grace: ShortGrace})
+		Stage{Name: "check for changed devices", Run: o.repolls.run, Grace: ShortGrace})
 }
 
 // lasting makes a client a stage, which may not end while it is needed: a failed

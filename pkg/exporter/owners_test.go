@@ -87,10 +87,10 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 // asked counts calls.
 type asked int
 
-// Suspect implements suspect.
-func (a *asked) Suspect() { *a++ }
+// PollSoon implements repoller.
+func (a *asked) PollSoon() { *a++ }
 
-func TestSuspicion(t *testing.T) {
+func TestRepollTrigger(t *testing.T) {
 	var (
 		board      view.Board
 		lost       []owner.Unmatched
@@ -98,7 +98,7 @@ func TestSuspicion(t *testing.T) {
 		containers kube.Containers
 		k, r       asked
 	)
-	s := suspicion{
+	s := repollTrigger{
 		kubelet: &k, runtime: &r, board: &board,
 		unknown:    func() []owner.Unmatched { return lost },
 		processes:  func() *owner.Usage { return &users },
@@ -163,7 +163,7 @@ func TestDumpOfOwners(t *testing.T) {
 	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", gpus[0].UUID))))
 	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
 	v := &view.View{Sources: []*view.Source{{Devices: gpus}}}
-	o.suspicion.board.Store(v)
+	o.repolls.board.Store(v)
 	stop := o.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)

@@ -99,9 +99,9 @@ func TestProcessesBesideACollector(t *testing.T) {
 			`warpgauge_collector_opens_total{collector="fake",result="success"}`:           2,
 			`warpgauge_collector_opens_total{collector="fake-processes",result="success"}`: 1,
 		})
-		must(t, e.Standby(t.Context(), "fake", true))
+		must(t, <-e.Standby("fake", true))
 		there("while another serves the GPUs", 8, 2)
-		must(t, e.Standby(t.Context(), "fake", false))
+		must(t, <-e.Standby("fake", false))
 
 		for _, name := range []string{"fake", ""} {
 			must(t, e.Release(t.Context(), name))

@@ -10,38 +10,37 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// suspicionPeriod is how often suspicion compares devices and processes with the
+// triggerPeriod is how often repollTrigger compares devices and processes with the
 // mappings. It triggers no polls more often than this.
-const suspicionPeriod = time.Second
+const triggerPeriod = time.Second
 
-// suspicion has the kubelet and the container runtime asked at once when what they
-// said last seems to be old: devices have come or gone, or there is a container that they
-// have not reported.
-type suspicion struct {
-	kubelet    suspect                 // nil: not asked
-	runtime    suspect                 // nil: not asked
+// repollTrigger makes the kubelet and container runtime clients poll soon when their last answer looks out of date:
+// devices have come or gone, or there is a container that they have not reported.
+type repollTrigger struct {
+	kubelet    repoller                // nil: not asked
+	runtime    repoller                // nil: not asked
 	containers func() *kube.Containers // of the runtime
 	processes  func() *owner.Usage     // nil: not known
 	board      *view.Board
 	unknown    func() []owner.Unmatched
 
 	// Of run's goroutine.
-	version   uint64 // of the View
-	unmatched []owner.Unmatched
-	strangers []string // ids of containers and uids of pods that are not known, sorted
+	version    uint64 // of the View
+	unmatched  []owner.Unmatched
+	unknownIDs []string // ids of containers and uids of pods that are not known, sorted
 }
 
-// suspect can be asked to poll at once; that never blocks.
-type suspect interface{ Suspect() }
+// repoller is a client that can poll soon. PollSoon never blocks.
+type repoller interface{ PollSoon() }
 
 var (
-	_ suspect = (*kube.Kubelet)(nil)
-	_ suspect = (*kube.Runtime)(nil)
+	_ repoller = (*kube.Kubelet)(nil)
+	_ repoller = (*kube.Runtime)(nil)
 )
 
 // run compares until ctx ends.
-func (s *suspicion) run(ctx context.Context) error {
-	tick := time.NewTicker(suspicionPeriod)
+func (s *repollTrigger) run(ctx context.Context) error {
+	tick := time.NewTicker(triggerPeriod)
 	defer tick.Stop()
 	for {
 		select {
@@ -55,19 +54,19 @@ func (s *suspicion) run(ctx context.Context) error {
 
 // check asks for each reason once, when it appears: an id that stays unknown does
 // not become known by asking again and again.
-func (s *suspicion) check() {
-	moved, strangers := s.moved(), s.newStrangers()
-	if s.kubelet != nil && (moved || strangers) {
-		s.kubelet.Suspect()
+func (s *repollTrigger) check() {
+	moved, unknownIDs := s.moved(), s.newUnknown()
+	if s.kubelet != nil && (moved || unknownIDs) {
+		s.kubelet.PollSoon()
 	}
-	if s.runtime != nil && strangers {
-		s.runtime.Suspect()
+	if s.runtime != nil && unknownIDs {
+		s.runtime.PollSoon()
 	}
 }
 
 // moved says that devices have changed, or that the kubelet names others than
 // there are.
-func (s *suspicion) moved() bool {
+func (s *repollTrigger) moved() bool {
 	version, unmatched := s.board.Load().Version, s.unknown()
 	isNew := func(u owner.Unmatched) bool { return !slices.Contains(s.unmatched, u) }
 	moved := version != s.version || slices.ContainsFunc(unmatched, isNew)
@@ -75,9 +74,9 @@ func (s *suspicion) moved() bool {
 	return moved
 }
 
-// newStrangers says that a process runs in a container, or a pod, that was not
+// newUnknown says that a process runs in a container, or a pod, that was not
 // there at the last check and that is not known.
-func (s *suspicion) newStrangers() bool {
+func (s *repollTrigger) newUnknown() bool {
 	if s.processes == nil {
 		return false
 	}
@@ -91,15 +90,15 @@ func (s *suspicion) newStrangers() bool {
 	}
 	slices.Sort(now)
 	now = slices.Compact(now)
-	isNew := func(id string) bool { _, known := slices.BinarySearch(s.strangers, id); return !known }
+	isNew := func(id string) bool { _, known := slices.BinarySearch(s.unknownIDs, id); return !known }
 	found := slices.ContainsFunc(now, isNew)
-	s.strangers = now
+	s.unknownIDs = now
 	return found
 }
 
 // known asks the runtime's last answer. Without a runtime, every process that
 // appears may be of a pod that the kubelet has just started.
-func (s *suspicion) known(u owner.User) bool {
+func (s *repollTrigger) known(u owner.User) bool {
 	if s.containers == nil {
 		return false
 	}

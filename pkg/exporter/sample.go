@@ -58,11 +58,11 @@ const enoughSamples = 3
 
 // Settle samples each device at least so many times, and again while a value is missing that takes several samples: with
 // long intervals it is not due yet, which the Report says. Sample's function calls it.
-func (p *Pipeline) Settle(ctx context.Context, samples int, patience time.Duration) Report {
+func (p *Pipeline) Settle(ctx context.Context, samples int, patience time.Duration) session.Report {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for n := 1; ; n++ {
-		r := NewReport(p.Engine.Board().Load(), p.Engine.Status(), p.list, ReportOptions{StaleAfter: p.cfg.EffectiveStaleAfter(), Now: time.Now()})
+		r := session.NewReport(p.Engine.Board().Load(), p.Engine.Status(), p.list, session.ReportOptions{StaleAfter: p.cfg.EffectiveStaleAfter(), Now: time.Now()})
 		if ctx.Err() != nil || n >= samples && (n >= enoughSamples || !r.Waits()) {
 			return r
 		}

@@ -125,29 +125,6 @@ func TestOwnersByLevel(t *testing.T) {
 	f(field.Global, "d", "", "own")
 }
 
-func TestXIDLabels(t *testing.T) {
-	f := newFeed(field.List{Fields: []field.Field{metric(descXID, "X", field.Gauge, "")}},
-		[]collector.Device{{ID: "d", Level: field.Global}}, []collector.Column{{Field: descXID.ID}})
-	r := New(boardOf(f), Options{Owners: &testOwners{by: map[string][]Owner{"d": {ownerOf(), ownerOf("a", "1", "err_k", "2", "z", "3"), ownerOf("a", "1"), ownerOf("z", "1")}}}})
-	for _, code := range []string{"0", "79", "1000000"} {
-		f.row[0] = map[string]float64{"79": 79, "0": 0, "1000000": 1e6}[code]
-		f.tick(time.Now())
-		e, m := `err_code="`+code+`"`, `err_msg="`+xidText(f.row[0])+`"`
-		want := "# TYPE X gauge\n" +
-			"X{" + e + "," + m + "} " + code + "\n" +
-			`X{a="1",` + e + `,err_k="2",` + m + `,z="3"} ` + code + "\n" +
-			`X{a="1",` + e + `,` + m + `} ` + code + "\n" +
-			"X{" + e + "," + m + `,z="1"} ` + code + "\n"
-		text := pageOf(t, r, Text)
-		if diff := cmp.Diff(want, text); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
-		if diff := cmp.Diff(parse(t, text, Text).Values, parse(t, pageOf(t, r, Protobuf), Protobuf).Values); diff != "" {
-			t.Errorf("protobuf says something else (-text +protobuf)\n%s", diff)
-		}
-	}
-}
-
 // FuzzLabels: whatever text comes from a driver, a pod or a CSV, the page reads
 // back as what was meant, in each format.
 func FuzzLabels(f *testing.F) {

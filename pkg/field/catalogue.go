@@ -1,7 +1,6 @@
 package field
 
 import (
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -34,16 +33,15 @@ type target struct {
 }
 
 type tables struct {
-	all      []*Descriptor
-	byID     map[ID]*Descriptor
-	byName   map[string]target
-	meanings map[ID][]Meaning
-	names    []string // for suggestions: the entries' own, then aliases
+	all    []*Descriptor
+	byID   map[ID]*Descriptor
+	byName map[string]target
+	names  []string // for suggestions: the entries' own, then aliases
 }
 
 // index is built once, at first use, and read-only from then on.
 var index = sync.OnceValue(func() *tables {
-	t := &tables{byID: make(map[ID]*Descriptor), byName: make(map[string]target), meanings: make(map[ID][]Meaning)}
+	t := &tables{byID: make(map[ID]*Descriptor), byName: make(map[string]target)}
 	add := func(part []Descriptor) {
 		for i := range part {
 			t.all = append(t.all, &part[i])
@@ -61,6 +59,9 @@ var index = sync.OnceValue(func() *tables {
 			add(part)
 			for i := range part {
 				part[i].Vendor = v
+				for n := range part[i].Meanings {
+					part[i].Meanings[n].Rank += ownRank + n
+				}
 			}
 		}
 	}
@@ -75,27 +76,8 @@ var index = sync.OnceValue(func() *tables {
 	for _, d := range t.all {
 		t.names = append(t.names, d.Aliases...)
 	}
-	t.addMeanings()
 	return t
 })
-
-func (t *tables) addMeanings() {
-	for _, m := range meanings {
-		for rank, name := range m.names {
-			for _, d := range t.all {
-				if matches, _ := path.Match(name, d.Name); matches && d.Factor == 0 && d.Kind != String { // the patterns are well-formed
-					t.meanings[d.ID] = append(t.meanings[d.ID], Meaning{Role: m.role, Rank: rank})
-				}
-			}
-		}
-	}
-	for _, d := range t.all {
-		for i, m := range d.Meanings {
-			m.Rank += ownRank + i
-			t.meanings[d.ID] = append(t.meanings[d.ID], m)
-		}
-	}
-}
 
 func (t *tables) name(d *Descriptor) {
 	to := target{reading: d, scale: 1}

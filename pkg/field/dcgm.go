@@ -33,6 +33,7 @@ type dcgmRow struct {
 	Vendor  string  `csv:"vendor"`
 	Of      ID      `csv:"of"`
 	Factor  float64 `csv:"factor"`
+	Role    string  `csv:"role"`
 	Help    string  `csv:"help"`
 }
 
@@ -62,6 +63,10 @@ func readDCGM(text []byte) ([]Descriptor, error) {
 				ID: ID(first) + n, Name: numbered(r.Name, n), Aliases: slices.Sorted(strings.FieldsSeq(numbered(r.Renamed+" "+r.Aliases, n))), Renamed: numbered(r.Renamed, n),
 				Kind: Kind(kind), Level: Level(level), Unit: r.Unit, Min: r.Min, Max: r.Max, Cost: Cost(cost), Help: numbered(r.Help, n),
 				Vendor: vendor(func(v *Vendor) bool { return v.Name == r.Vendor }), Total: r.Use == "counter",
+			}
+			if role, rank, _ := strings.Cut(r.Role, " "); role != "" {
+				n, _ := strconv.Atoi(rank) // none is 0
+				d.Meanings = []Meaning{{Role: Role(role), Rank: n}}
 			}
 			if r.Factor != 0 {
 				d.Of, d.Factor = r.Of+n, r.Factor

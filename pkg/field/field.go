@@ -74,7 +74,7 @@ type Descriptor struct {
 	Help    string
 	// Vendor is whose devices alone have the reading; nil: any vendor's may have it.
 	Vendor *Vendor
-	// Meanings are the roles of series of a vendor's own reading. Roles has those of all readings.
+	// Meanings are the roles of the reading's series.
 	Meanings []Meaning
 	// Total marks a number that only goes up while the driver runs.
 	Total bool

@@ -53,44 +53,12 @@ const AnyLabel = "*"
 // ownRank is the rank of a vendor's own reading: those that all vendors have come first.
 const ownRank = 10
 
-// meanings are the roles of DCGM's fields by their names, in order of preference. MIG instances have
-// no DCGM_FI_DEV_GPU_UTIL. A name with * stands for all that match. A vendor's own readings have theirs in Descriptor.Meanings.
-var meanings = []struct {
-	role  Role
-	names []string
-}{
-	{RoleActivity, []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}},
-	{RoleSMActivity, []string{"DCGM_FI_PROF_SM_ACTIVE"}},
-	{RoleTensorActivity, []string{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"}},
-	{RoleMemoryActivity, []string{"DCGM_FI_PROF_DRAM_ACTIVE", "DCGM_FI_DEV_MEM_COPY_UTIL"}},
-	{RolePower, []string{"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE_INSTANT"}},
-	{RolePowerLimit, []string{"DCGM_FI_DEV_ENFORCED_POWER_LIMIT", "DCGM_FI_DEV_POWER_MGMT_LIMIT"}},
-	{RoleEnergy, []string{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"}},
-	{RoleTemperature, []string{"DCGM_FI_DEV_GPU_TEMP"}},
-	{RoleMemoryTemperature, []string{"DCGM_FI_DEV_MEMORY_TEMP"}},
-	{RoleSlowdownTemperature, []string{"DCGM_FI_DEV_SLOWDOWN_TEMP"}},
-	{RoleShutdownTemperature, []string{"DCGM_FI_DEV_SHUTDOWN_TEMP"}},
-	{RoleClock, []string{"DCGM_FI_DEV_SM_CLOCK"}},
-	{RoleMemoryClock, []string{"DCGM_FI_DEV_MEM_CLOCK"}},
-	{RoleMaxClock, []string{"DCGM_FI_DEV_MAX_SM_CLOCK"}},
-	{RoleClockEvents, []string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}},
-	{RoleMemoryUsed, []string{"DCGM_FI_DEV_FB_USED"}},
-	{RoleMemoryFree, []string{"DCGM_FI_DEV_FB_FREE"}},
-	{RoleMemoryReserved, []string{"DCGM_FI_DEV_FB_RESERVED"}},
-	{RoleMemoryTotal, []string{"DCGM_FI_DEV_FB_TOTAL"}},
-	{RoleLinkThroughput, []string{"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"}},
-	{RoleLinkData, []string{"DCGM_FI_DEV_NVLINK_BANDWIDTH_L*", "DCGM_FI_DEV_NVLINK_THROUGHPUT_PER_LINK"}},
-	{RoleLinkSent, []string{"DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_*", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "DCGM_FI_PROF_NVLINK_*TX_BYTES"}},
-	{RoleLinkReceived, []string{"DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_*", "DCGM_FI_DEV_NVLINK_RX_THROUGHPUT_PER_LINK", "DCGM_FI_PROF_NVLINK_*RX_BYTES"}},
-	{RoleLinkErrors, []string{"DCGM_FI_DEV_*NVLINK_*ERR*", "DCGM_FI_DEV_NVLINK_*UNCORRECTABLE*", "DCGM_FI_DEV_NVLINK_*LINK_DOWN*", "DCGM_FI_DEV_NVSWITCH_LINK_*ERRORS*"}},
-}
-
-// Roles returns the meanings of the readings of a field's series; none if it has no role.
-func (d *Descriptor) Roles() []Meaning { return slices.Clone(index().meanings[d.ID]) }
+// Roles returns what the series of a reading mean; none if it has no role.
+func (d *Descriptor) Roles() []Meaning { return slices.Clone(d.Meanings) }
 
 // RoleOf returns the role of a series of a reading with these values of labels.
 func (d *Descriptor) RoleOf(labels ...string) (Meaning, bool) {
-	for _, m := range index().meanings[d.ID] {
+	for _, m := range d.Meanings {
 		if m.Label == AnyLabel || m.Label == "" && len(labels) == 0 || m.Label != "" && slices.Contains(labels, m.Label) {
 			return m, true
 		}

@@ -19,27 +19,6 @@ func TestVendorsDiffer(t *testing.T) {
 	}
 }
 
-// A reading belongs to its vendor, or to all.
-func TestVendorOfReadings(t *testing.T) {
-	f := func(name string, want *Vendor) {
-		t.Helper()
-		d, _, ok := ByName(name)
-		if !ok || d.Vendor != want {
-			t.Errorf("%s is of %v, want %v", name, d.Vendor, want)
-		}
-	}
-	f("amd_gpu_memory_free_bytes", VendorAMD)
-	f("amd_gpu_cper_records", VendorAMD)
-	f("nvidia_nvlink_bytes_total", VendorNVIDIA)
-	f("DCGM_FI_DEV_XID_ERRORS", VendorNVIDIA)
-	f("DCGM_EXP_GPU_HEALTH_STATUS", VendorNVIDIA)
-	f("DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY", VendorNVIDIA)
-	f("DCGM_FI_DEV_GPU_TEMP", nil)
-	f("DCGM_FI_DEV_ROW_REMAP_FAILURE", nil)
-	f("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", nil)
-	f("DCGM_EXP_CLOCK_EVENTS_COUNT", nil)
-}
-
 // Of what a node can offer, GPUs and parts of them count.
 func TestOffersGPU(t *testing.T) {
 	f := func(resource string, want bool) {

@@ -22,28 +22,18 @@ const (
 	annotationRetry    = 10 * time.Minute // the longest wait after failures
 )
 
-// AnnotationOptions configure NewAnnotations. All but Log are required.
-type AnnotationOptions struct {
-	Pod       PodName
-	Want      func() map[string]string // an empty value removes the annotation; called by Run only
-	UserAgent string
-	Log       *zap.Logger // may be nil
-}
-
 // Annotations keeps annotations of one pod up to date. It reads nothing: it patches the pod when the wanted annotations
 // change. It needs the right to patch pods in the pod's namespace.
 type Annotations struct {
-	o   AnnotationOptions
-	log *zap.Logger
-	api *APIServer
+	pod  PodName
+	want func() map[string]string
+	log  *zap.Logger
+	api  *APIServer
 }
 
-// NewAnnotations returns Annotations, which do nothing before Run.
-func NewAnnotations(o AnnotationOptions) *Annotations {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	return &Annotations{o: o, log: o.Log.Named("annotations"), api: NewAPIServer(APIOptions{UserAgent: o.UserAgent})}
+// NewAnnotations returns Annotations, which do nothing before Run. Run calls want; an empty value removes the annotation.
+func NewAnnotations(pod PodName, want func() map[string]string, userAgent string, log *zap.Logger) *Annotations {
+	return &Annotations{pod: pod, want: want, log: log.Named("annotations"), api: NewAPIServer(APIOptions{UserAgent: userAgent, Log: log})}
 }
 
 // Run writes until ctx ends, and returns nil. It may be called once.
@@ -58,7 +48,7 @@ func (a *Annotations) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		}
-		if want := a.o.Want(); !maps.Equal(want, written) {
+		if want := a.want(); !maps.Equal(want, written) {
 			err := a.patch(ctx, want)
 			switch {
 			case ctx.Err() != nil:
@@ -91,7 +81,7 @@ func (a *Annotations) patch(ctx context.Context, want map[string]string) error {
 	if err != nil {
 		return err
 	}
-	pod := a.o.Pod
+	pod := a.pod
 	c, err := a.api.dial()
 	if err != nil {
 		return fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)

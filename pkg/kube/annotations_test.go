@@ -49,11 +49,11 @@ func TestAnnotations(t *testing.T) {
 		}
 		want := map[string]string{"warpgauge/list-hash": "a", "warpgauge/list-error": ""}
 		core, logs := observer.New(zap.WarnLevel)
-		a := NewAnnotations(AnnotationOptions{Pod: PodName{"gpu", "exporter-x"}, Log: zap.New(core), Want: func() map[string]string {
+		a := NewAnnotations(PodName{"gpu", "exporter-x"}, func() map[string]string {
 			mu.Lock()
 			defer mu.Unlock()
 			return want
-		}})
+		}, "test", zap.New(core))
 		a.api.config = s.Config
 		change := func(answer int, hash, problem string) {
 			mu.Lock()

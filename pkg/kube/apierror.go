@@ -84,15 +84,11 @@ func isTooLarge(err error) bool {
 
 func isTLS(err error) bool {
 	var (
-		verify    *tls.CertificateVerificationError
-		record    tls.RecordHeaderError
-		alert     tls.AlertError
-		invalid   x509.CertificateInvalidError
-		authority x509.UnknownAuthorityError
-		host      x509.HostnameError
+		verify *tls.CertificateVerificationError // wraps the errors of package x509
+		record tls.RecordHeaderError
+		alert  tls.AlertError
 	)
-	return errors.As(err, &verify) || errors.As(err, &record) || errors.As(err, &alert) || errors.As(err, &invalid) ||
-		errors.As(err, &authority) || errors.As(err, &host) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
+	return errors.As(err, &verify) || errors.As(err, &record) || errors.As(err, &alert) || strings.Contains(err.Error(), "server gave HTTP response to HTTPS client")
 }
 
 func isNetwork(err error) bool {

@@ -26,8 +26,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/internal/testkit/loopback"
-	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // certificate returns one that signs itself, for 127.0.0.1, and its PEM.
@@ -96,50 +94,6 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The API server over TLS and TCP, which ends and comes back at the same address.
-func TestRestartOfARealListener(t *testing.T) {
-	cert, ca := certificate(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-	api := apitest.New(t, "node-1")
-	port, err := loopback.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer port.Close()
-	listen := func() *httptest.Server {
-		server := httptest.NewUnstartedServer(api)
-		l, err := net.Listen("tcp", port.Address())
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.Listener.Close()
-		server.Listener = l
-		server.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-		server.Config.ErrorLog = zap.NewStdLog(zap.NewNop())
-		server.EnableHTTP2 = true
-		server.StartTLS()
-		return server
-	}
-	end := func(server *httptest.Server) {
-		server.CloseClientConnections()
-		server.Close()
-	}
-	server := listen()
-	api.Pods(podObject("ml", "train-0", "uid-1", nil))
-	client, logs := newAPI(APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
-		return &rest.Config{Host: "https://" + port.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
-	})
-	c := startAPI(t, client, logs)
-	eventually.True(t, "first pod", func() bool { return len(c.Snapshot().Pods) == 1 })
-	end(server)
-	eventually.True(t, "failure", func() bool { return c.health.State().Failing == ReasonUnreachable })
-	api.Pods(podObject("ml", "train-1", "uid-2", nil))
-	server = listen()
-	defer func() { end(server) }()
-	eventually.True(t, "second pod", func() bool { return len(c.Snapshot().Pods) == 2 })
-	c.stop()
-	<-c.ended
 }
 
 func TestConfigFromEnvironment(t *testing.T) {

@@ -19,10 +19,15 @@ func ReadConfigMap(ctx context.Context, namespace, name, userAgent string) ([]by
 	return NewAPIServer(APIOptions{UserAgent: userAgent}).readConfigMap(ctx, namespace, name)
 }
 
-func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) ([]byte, error) {
+func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (csv []byte, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
+		}
+	}()
 	c, err := s.newClients(qps, burst)
 	if err != nil {
-		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
+		return nil, err
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
@@ -31,15 +36,15 @@ func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (
 	object, err := c.objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("read ConfigMap %s:%s: grant the verb get on it to this service account by a Role in namespace %q: %w", namespace, name, namespace, err)
+		return nil, fmt.Errorf("grant the verb get on it to this service account by a Role in namespace %q: %w", namespace, err)
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read ConfigMap %s:%s: there is none: %w", namespace, name, err)
+		return nil, fmt.Errorf("there is none: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
+		return nil, err
 	}
 	text, found, err := unstructured.NestedString(object.Object, "data", ConfigMapKey)
 	if err != nil || !found {
-		return nil, fmt.Errorf("read ConfigMap %s:%s: it has no key %q, under which the counters CSV is expected", namespace, name, ConfigMapKey)
+		return nil, fmt.Errorf("it has no key %q, under which the counters CSV is expected", ConfigMapKey)
 	}
 	return []byte(text), nil
 }

@@ -247,83 +247,65 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// What a watch can send that is none.
-func TestBrokenWatches(t *testing.T) {
-	for name, body := range map[string]string{
-		"half an event":     `{"type":"ADDED","object":{"kind":"PartialObjectMeta`,
-		"garbage":           "<html>bad gateway</html>",
-		"another object":    `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x","uid":"y"}}}` + "\n",
-		"no object":         `{"type":"ADDED"}` + "\n",
-		"an unknown type":   `{"type":"RENAMED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x"}}}` + "\n",
-		"an internal error": `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd"}}` + "\n",
-		"nothing":           "",
+// Answers that are none must not empty what is known, are reported once, and end when the server is well.
+func TestBrokenAnswers(t *testing.T) {
+	const list = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{`
+	for _, test := range []struct {
+		name, list, watch string // bodies; empty: the list works, the watch ends at once
+	}{
+		{"half an event", "", `{"type":"ADDED","object":{"kind":"PartialObjectMeta`},
+		{"a page", "", "<html>bad gateway</html>"},
+		{"another object", "", `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x","uid":"y"}}}` + "\n"},
+		{"no object", "", `{"type":"ADDED"}` + "\n"},
+		{"an unknown type", "", `{"type":"RENAMED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x"}}}` + "\n"},
+		{"an internal error", "", `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd"}}` + "\n"},
+		{"no event", "", ""},
+		{"no JSON", "<html>login</html>", ""},
+		{"half a list", list + `"resourceVersion":"7"},"items":[{"metada`, ""},
+		{"an empty object", `{}`, ""},
+		{"another kind", `{"kind":"Gateway","apiVersion":"example.com/v1"}`, ""},
+		{"a list without a version", list + `},"items":[]}`, ""},
+		{"nameless objects", list + `"resourceVersion":"7"},"items":[{}]}`, ""},
+		{"null", `null`, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 				s.Pods(podObject("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
 				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+					body := test.watch
 					if r.URL.Query().Get("watch") == "" {
-						return false
+						if body = test.list; body == "" {
+							return false
+						}
 					}
 					w.Header().Set("Content-Type", "application/json")
 					fmt.Fprint(w, body)
 					return true
 				})
-				s.Asked()
 				time.Sleep(30 * time.Minute)
 				s.Pods(podObject("ml", "train-1", "uid-2", nil))
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
-				if got := len(c.Snapshot().Pods); got != 2 {
-					t.Errorf("%d pods, want 2: lists continue", got)
+				want, told := 2, 1 // lists continue
+				if test.list != "" {
+					want, told = 1, 2 // the pod that was known; the end of the watch, and the list
 				}
-				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n > 1 {
+				if got := len(c.Snapshot().Pods); got != want {
+					t.Errorf("%d pods, want %d", got, want)
+				}
+				if got := c.health.State().Failing; test.list != "" && got != ReasonMalformed && got != ReasonUnreachable {
+					t.Errorf("failing for %q", got)
+				}
+				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n > told {
 					t.Errorf("told %d times", n)
 				}
-				t.Logf("%d requests, failing for %q", len(s.Asked()), c.health.State().Failing)
 				s.AnswerFirst(nil)
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
-				if got := c.health.State().Failing; got != "" {
-					t.Errorf("failing for %q after it works again", got)
+				if got := c.health.State().Failing; got != "" || len(c.Snapshot().Pods) != 2 {
+					t.Errorf("failing for %q with %d pods after it works again", got, len(c.Snapshot().Pods))
 				}
-			})
-		})
-	}
-}
-
-// Answers to a list that are none must not empty what is known.
-func TestBrokenLists(t *testing.T) {
-	for name, body := range map[string]string{
-		"no JSON":           "<html>login</html>",
-		"half of it":        `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[{"metada`,
-		"empty object":      `{}`,
-		"another kind":      `{"kind":"Gateway","apiVersion":"example.com/v1"}`,
-		"without a version": `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{},"items":[]}`,
-		"nameless objects":  `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[{}]}`,
-		"null":              `null`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
-				synctest.Wait()
-				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-					if r.URL.Query().Get("watch") == "" {
-						w.Header().Set("Content-Type", "application/json")
-						fmt.Fprint(w, body)
-					}
-					return true // and ends watches
-				})
-				time.Sleep(10 * time.Minute)
-				synctest.Wait()
-				if got := len(c.Snapshot().Pods); got != 1 {
-					t.Errorf("%d pods, want the one that was known", got)
-				}
-				if got := c.health.State().Failing; got != ReasonMalformed && got != ReasonUnreachable {
-					t.Errorf("failing for %q", got)
-				}
-				t.Logf("%s: %s", c.health.State().Failing, c.lastError())
 			})
 		})
 	}

@@ -34,19 +34,19 @@ func fail(reason, format string, args ...any) *failure {
 	return &failure{reason: reason, err: fmt.Errorf(format, args...)}
 }
 
-// poller calls a function at the times that the function chooses, and earlier after Suspect.
+// poller calls a function at the times that the function chooses, and earlier after PollSoon.
 type poller struct {
-	suspect chan struct{}
-	gap     time.Duration // minimum time between two calls
+	soon chan struct{}
+	gap  time.Duration // minimum time between two calls
 }
 
-func newPoller() poller { return poller{suspect: make(chan struct{}, 1), gap: time.Second} }
+func newPoller() poller { return poller{soon: make(chan struct{}, 1), gap: time.Second} }
 
-// Suspect makes the poller call soon because something may have changed, and once more after that: a pod is listed
+// PollSoon makes the poller call soon because something may have changed, and once more after that: a pod is listed
 // before it has its devices. It never blocks.
-func (p *poller) Suspect() {
+func (p *poller) PollSoon() {
 	select {
-	case p.suspect <- struct{}{}:
+	case p.soon <- struct{}{}:
 	default: // a call is already pending
 	}
 }
@@ -62,15 +62,15 @@ func (p *poller) run(ctx context.Context, poll func(context.Context) time.Durati
 		defer ticker.Stop()
 		check = ticker.C
 	}
-	suspected := false
+	requested := false
 	var last time.Time
 	early := func() { timer.Reset(max(0, p.gap-time.Since(last))) }
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.suspect:
-			suspected = true
+		case <-p.soon:
+			requested = true
 			early()
 		case <-check:
 			if changed() {
@@ -79,8 +79,8 @@ func (p *poller) run(ctx context.Context, poll func(context.Context) time.Durati
 		case <-timer.C:
 			wait := poll(ctx)
 			last = time.Now()
-			if suspected {
-				suspected, wait = false, min(wait, p.gap)
+			if requested {
+				requested, wait = false, min(wait, p.gap)
 			}
 			timer.Reset(wait)
 		}

@@ -93,7 +93,7 @@ type kubeletLimits struct {
 // quicker, but a server treats more than one in five minutes as an attack.
 const silentCalls = 3
 
-// Kubelet reads from the kubelet of this node which pod has which device: every Period, after Suspect, and when a
+// Kubelet reads from the kubelet of this node which pod has which device: every Period, after PollSoon, and when a
 // restart of the kubelet has replaced its socket.
 type Kubelet struct {
 	poller

@@ -168,18 +168,18 @@ func TestWhenItLooks(t *testing.T) {
 		}
 		pass(17 * time.Second)
 		f("every five seconds", seconds(0, 5, 10, 15))
-		s.Suspect()
+		s.PollSoon()
 		synctest.Wait()
-		f("at once after a suspicion", seconds(17))
+		f("at once after a request", seconds(17))
 		pass(6500 * time.Millisecond)
 		f("and a second later, then as before", seconds(18, 23))
 		for range 100 { // from 23.5 s on
-			s.Suspect()
+			s.PollSoon()
 			pass(30 * time.Millisecond)
 		}
-		f("once a second, whatever is suspected", seconds(24, 25, 26))
+		f("once a second, whatever is requested", seconds(24, 25, 26))
 		pass(3500 * time.Millisecond) // 30 s
-		f("the second look after the last suspicion", seconds(27, 28))
+		f("the second look after the last request", seconds(27, 28))
 	})
 }
 

@@ -29,13 +29,6 @@ type RunningContainer struct {
 	Name   string // in the pod's spec
 }
 
-// RuntimeOptions configure NewRuntime. Socket is required.
-type RuntimeOptions struct {
-	Socket   string      // path of the runtime's socket, with or without "unix://"
-	OnChange func()      // called after a new Version was published; must not block; may be nil
-	Log      *zap.Logger // may be nil
-}
-
 // Runtime lists the containers of this node's container runtime (CRI v1: CRI-O, cri-dockerd, containerd since 1.6). The
 // kubelet labels each container with its pod's name and UID, so this needs only the socket and no permissions in the
 // cluster. It only calls ListContainers and, if that is unknown, Version.
@@ -50,15 +43,13 @@ type Runtime struct {
 	conn     *conn // used by Run's goroutine only; nil: not connected
 }
 
-// NewRuntime returns a Runtime, which knows nothing before Run.
-func NewRuntime(o RuntimeOptions) *Runtime {
-	if o.OnChange == nil {
-		o.OnChange = func() {}
-	}
+// NewRuntime returns a Runtime, which knows nothing before Run. path is that of the runtime's socket, with or without
+// "unix://". onChange is called after a new Version was published; it must not block.
+func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 	r := &Runtime{
-		poller: newPoller(), onChange: o.OnChange, period: 10 * time.Second,
-		Health: NewHealth(MappingContainerRuntime, o.Log, append(socketReasons(), ReasonOldAPI)...),
-		socket: socket{path: strings.TrimPrefix(o.Socket, "unix://"), what: "the container runtime", timeout: 5 * time.Second, maxBytes: 64 << 20, advice: map[string]string{
+		poller: newPoller(), onChange: onChange, period: 10 * time.Second,
+		Health: NewHealth(MappingContainerRuntime, log, append(socketReasons(), ReasonOldAPI)...),
+		socket: socket{path: strings.TrimPrefix(path, "unix://"), what: "the container runtime", timeout: 5 * time.Second, maxBytes: 64 << 20, advice: map[string]string{
 			ReasonAbsent:        "start the runtime, check --container-runtime-socket, and in a pod mount the socket's directory from the host",
 			ReasonDenied:        "the socket is root's: run as root, and allow it if SELinux or AppArmor confine us",
 			ReasonNotASocket:    "it is not a socket, or one of another kind; a container runtime makes a directory of what it cannot mount",

@@ -3,8 +3,6 @@ package kube
 import (
 	"context"
 	"net"
-	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -69,9 +68,6 @@ func TestContainersHaveANewVersionOnlyIfTheyDiffer(t *testing.T) {
 	if s := c.Snapshot(); s.Version != 3 || len(s.ByID) != 0 {
 		t.Errorf("after all have ended: %+v", s)
 	}
-	if _, conns := r.counts(); conns != 1 {
-		t.Errorf("%d connections, want 1 that is kept", conns)
-	}
 	if got := health.State().Failing; got != "" {
 		t.Errorf("failing: %q", got)
 	}
@@ -99,120 +95,55 @@ func TestTheLastAnswerStays(t *testing.T) {
 	}
 }
 
-func TestSuspectOfTheRuntime(t *testing.T) {
+func TestPollSoon(t *testing.T) {
 	r := startRuntime(t, newSocket(t))
 	c, _, changes := runRuntime(t, r.socket, time.Hour)
 	<-changes
 	r.set(func() { r.containers = []*v1.Container{criContainer(idA, "u", "ns", "pod", "main")} })
 	for range 1000 {
-		c.Suspect()
+		c.PollSoon()
 	}
 	<-changes
-	if calls, _ := r.counts(); calls > 3 {
-		t.Errorf("%d calls, want at most 3: suspicions that come together are one, with a second call", calls)
-	}
+	r.set(func() {
+		if r.calls > 3 {
+			t.Errorf("%d calls, want at most 3: requests that come together are one, with a second call", r.calls)
+		}
+	})
 }
 
-// TestFailuresHaveReasons, and say what to do.
+// TestFailuresHaveReasons, and say what to do. TestWhatIsNoKubelet has the reasons of sockets.
 func TestFailuresHaveReasons(t *testing.T) {
-	look := func(socket string, most int) *failure {
+	f := func(what, socket string, most int, reason, says string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
-		defer cancel()
-		c := NewRuntime(RuntimeOptions{Socket: socket})
+		c := NewRuntime(socket, func() {}, zap.NewNop())
 		c.socket.maxBytes = most
 		defer c.hangUp()
-		_, err := c.list(ctx)
-		return err
-	}
-	f := func(what, socket, reason, says string) {
-		t.Helper()
-		err := look(socket, 64<<20)
+		_, err := c.list(t.Context())
 		if err == nil || err.reason != reason || !strings.Contains(err.err.Error(), says) || !strings.Contains(err.err.Error(), socket) {
 			t.Errorf("%s: got %v, want reason %q and an error with %q", what, err, reason, says)
 		}
 	}
-	absent := newSocket(t)
-	f("no socket", absent, ReasonAbsent, "--container-runtime-socket")
-	f("below a file", plainFile(t)+"/x", ReasonAbsent, "--container-runtime-socket")
-	f("a plain file", plainFile(t), ReasonNotASocket, "not a socket")
-	f("a directory", t.TempDir(), ReasonNotASocket, "makes a directory")
-
-	left := newSocket(t)
-	leave(t, left)
-	f("a socket without a listener", left, ReasonRefused, "the runtime is down")
-
-	packets := newSocket(t)
-	if p, err := net.ListenPacket("unixgram", packets); err != nil {
-		t.Fatal(err)
-	} else {
-		defer func() { _ = p.Close() }()
-	}
-	f("a socket of another kind", packets, ReasonNotASocket, "another kind")
+	const most = 64 << 20
+	f("no socket", newSocket(t), most, ReasonAbsent, "--container-runtime-socket")
 
 	docker := newSocket(t)
-	serveHTTP(t, docker)
-	f("Docker's socket", docker, ReasonNotGRPC, "cri-dockerd")
+	answerAll(t, docker, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
+	f("Docker's socket", docker, most, ReasonNotGRPC, "cri-dockerd")
 
 	plain := &fakeRuntime{t: t, socket: newSocket(t)}
 	plain.start(func(*grpc.Server) {})
-	f("containerd without the CRI", plain.socket, ReasonUnimplemented, "disabled_plugins")
+	f("containerd without the CRI", plain.socket, most, ReasonUnimplemented, "disabled_plugins")
 
 	old := &fakeRuntime{t: t, socket: newSocket(t)}
 	old.start(registerOld)
-	f("a runtime before v1", old.socket, ReasonOldAPI, `"cri-o" "1.19"`)
+	f("a runtime before v1", old.socket, most, ReasonOldAPI, `"cri-o" "1.19"`)
 
 	denied := startRuntime(t, newSocket(t))
 	denied.set(func() { denied.err = status.Error(codes.PermissionDenied, "no") })
-	f("a runtime that refuses", denied.socket, ReasonDenied, "no")
+	f("a runtime that refuses", denied.socket, most, ReasonDenied, "no")
 
 	long := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", strings.Repeat("p", 2000), "main"))
-	if err := look(long.socket, 1000); err == nil || err.reason != ReasonTooLarge {
-		t.Errorf("a long answer: %v, want reason %q", err, ReasonTooLarge)
-	}
-	if err := look(long.socket, 64<<20); err != nil {
-		t.Errorf("a long answer within bounds: %v", err.err)
-	}
-}
-
-func plainFile(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// leave leaves a socket behind as a runtime that was killed does.
-func leave(t *testing.T, socket string) {
-	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.SetUnlinkOnClose(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func serveHTTP(t *testing.T, socket string) {
-	t.Helper()
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = s.Serve(l)
-	}()
-	t.Cleanup(func() {
-		_ = s.Close()
-		<-done
-	})
+	f("a long answer", long.socket, 1000, ReasonTooLarge, "")
 }
 
 // registerOld serves Version of v1alpha2, whose messages are those of v1.
@@ -241,9 +172,7 @@ type fakeRuntime struct {
 	mu         sync.Mutex
 	containers []*v1.Container
 	err        error
-	hang       chan struct{} // a call waits for its end, or for this
 	calls      int
-	conns      int
 }
 
 // newSocket returns a path for a socket, which may have 107 bytes.
@@ -265,7 +194,7 @@ func (r *fakeRuntime) start(register func(*grpc.Server)) {
 	server := grpc.NewServer()
 	register(server)
 	r.server = server
-	r.served.Go(func() { _ = server.Serve(countedRuntime{l, r}) })
+	r.served.Go(func() { _ = server.Serve(l) })
 	r.t.Cleanup(r.stop)
 }
 
@@ -274,28 +203,12 @@ func (r *fakeRuntime) stop() {
 	r.served.Wait()
 }
 
-// countedRuntime counts the connections that a runtime gets.
-type countedRuntime struct {
-	net.Listener
-	r *fakeRuntime
-}
-
-func (c countedRuntime) Accept() (net.Conn, error) {
-	conn, err := c.Listener.Accept()
-	if err == nil {
-		c.r.mu.Lock()
-		c.r.conns++
-		c.r.mu.Unlock()
-	}
-	return conn, err
-}
-
 // ListContainers implements v1.RuntimeServiceServer. As containerd does, it
 // answers with the states that were asked for.
-func (r *fakeRuntime) ListContainers(ctx context.Context, q *v1.ListContainersRequest) (*v1.ListContainersResponse, error) {
+func (r *fakeRuntime) ListContainers(_ context.Context, q *v1.ListContainersRequest) (*v1.ListContainersResponse, error) {
 	r.mu.Lock()
 	r.calls++
-	hang, err := r.hang, r.err
+	err := r.err
 	var out []*v1.Container
 	for _, c := range r.containers {
 		if q.GetFilter().GetState() == nil || q.Filter.State.State == c.State {
@@ -303,13 +216,6 @@ func (r *fakeRuntime) ListContainers(ctx context.Context, q *v1.ListContainersRe
 		}
 	}
 	r.mu.Unlock()
-	if hang != nil {
-		select {
-		case <-hang:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 	return &v1.ListContainersResponse{Containers: out}, err
 }
 
@@ -317,12 +223,6 @@ func (r *fakeRuntime) set(change func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change()
-}
-
-func (r *fakeRuntime) counts() (calls, conns int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.calls, r.conns
 }
 
 // criContainer is one as the kubelet makes it.
@@ -342,7 +242,7 @@ func criContainer(id, uid, namespace, pod, name string) *v1.Container {
 func runRuntime(t testing.TB, socket string, period time.Duration, set ...func(*Runtime)) (c *Runtime, health *Health, changes chan struct{}) {
 	t.Helper()
 	changes = make(chan struct{}, 100)
-	c = NewRuntime(RuntimeOptions{Socket: socket, OnChange: func() { changes <- struct{}{} }})
+	c = NewRuntime(socket, func() { changes <- struct{}{} }, zap.NewNop())
 	c.period = period
 	for _, f := range set {
 		f(c)

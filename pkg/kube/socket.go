@@ -188,24 +188,21 @@ func (w *wire) Read(p []byte) (int, error) {
 func (w *wire) Close() error {
 	w.over.Do(func() {
 		_ = w.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // for a closed connection: nothing is left
-		for !w.complete() {
-			if _, err := w.Read(make([]byte, firstBytes)); err != nil {
-				break
-			}
+		for err := error(nil); err == nil && len(w.start()) < firstBytes; {
+			_, err = w.Read(make([]byte, firstBytes))
 		}
 	})
 	return w.Conn.Close()
 }
 
-func (w *wire) complete() bool {
+func (w *wire) start() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.first) == firstBytes
+	return w.first
 }
 
 // foreign reports whether the server speaks a protocol other than HTTP/2.
 func (w *wire) foreign() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.first) == firstBytes && w.first[firstBytes-1] != 4
+	first := w.start()
+	return len(first) == firstBytes && first[firstBytes-1] != 4
 }

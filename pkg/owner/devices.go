@@ -93,8 +93,8 @@ const (
 
 // find returns the devices of an ID, normally one, or why there is none.
 func (n *devices) find(resource string, id deviceID) (found []*collector.Device, reason string) {
-	if id.form == formAll && len(n.byVendor[id.vendor.Name]) > 0 {
-		return n.byVendor[id.vendor.Name], ""
+	if all := n.byVendor[id.name]; id.form == formAll && len(all) > 0 {
+		return all, ""
 	}
 	d, reason := n.one(resource, id)
 	if d == nil {

@@ -26,11 +26,10 @@ const (
 // deviceID is a parsed ID of a device plugin.
 type deviceID struct {
 	form     form
-	name     string        // as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", the platform device of a partition
-	instance string        // GPU instance ID, if the ID has its number
-	compute  string        // compute instance ID, if the ID has its number
-	replica  string        // number of the share; empty if the device is not shared or its shares are not numbered
-	vendor   *field.Vendor // set for formAll
+	name     string // as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", the platform device of a partition, a vendor's name for formAll
+	instance string // GPU instance ID, if the ID has its number
+	compute  string // compute instance ID, if the ID has its number
+	replica  string // number of the share; empty if the device is not shared or its shares are not numbered
 }
 
 // Separators between device and share: NVIDIA's plugin's and GKE's.
@@ -101,7 +100,7 @@ func parseVendorID(v *field.Vendor, id string) (deviceID, bool) {
 		return deviceID{form: formPartition, name: id}, true
 	}
 	if slices.Contains(v.All, id) {
-		return deviceID{form: formAll, name: id, vendor: v}, true
+		return deviceID{form: formAll, name: v.Name}, true
 	}
 	return deviceID{}, false
 }

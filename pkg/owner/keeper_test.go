@@ -64,24 +64,6 @@ func TestRunJoinsWhatIsNew(t *testing.T) {
 	})
 }
 
-// TestRunTakesOldValuesAway: no client reports that a process collector hangs.
-func TestRunTakesOldValuesAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
-		r.running(t)
-		time.Sleep(defaultStaleAfter - time.Second)
-		synctest.Wait()
-		if n := len(r.shown(uuid(0))); n != 2 {
-			t.Errorf("%d users while values are fresh", n)
-		}
-		time.Sleep(2*time.Second + rest)
-		synctest.Wait()
-		if got := r.shown(uuid(0)); got != nil {
-			t.Errorf("old values stay: %q", got)
-		}
-	})
-}
-
 // TestRunCoalesces: a thousand changes are a few tables.
 func TestRunCoalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

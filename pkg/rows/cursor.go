@@ -1,10 +1,10 @@
 package rows
 
 import (
+	"slices"
 	"time"
 
 	"warpgauge/pkg/events"
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
 )
 
@@ -25,7 +25,7 @@ const (
 // Row is one row of one source, and which parts of it are new. It is valid until
 // the Follower returns, or until the Cursor's next call.
 type Row struct {
-	ring.Row
+	view.Row
 	Source int       // index of the source in the View's bound sources
 	Read   time.Time // when the row was read
 
@@ -87,10 +87,17 @@ type progress struct {
 	last  float64 // the last XID of a source that reports no more than that; NaN: no row yet
 }
 
+// follower reads the rows of a ring; ring.Follower does.
+type follower interface {
+	Next(row *view.Row) bool
+	Skip()
+	Overruns() uint64
+}
+
 // bound is a ring of the View.
 type bound struct {
 	*view.Source
-	rows *ring.Follower
+	rows follower
 	// before is the number of the first row that came after the ring was bound. A source
 	// that takes over from another one, such as DCGM when it answers again, may have
 	// sampled all the while: of the rows before, those that are not newer than what was
@@ -110,18 +117,19 @@ func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 	if c.progress == nil {
 		c.progress = make(map[string]*progress)
 	}
-	old := make(map[*ring.Ring]*bound, len(c.bound))
-	for _, b := range c.bound {
-		old[b.Ring] = b
-	}
+	old := slices.Clone(c.bound)
 	c.view++
 	c.bound, c.sources = make([]*bound, 0, len(v.Sources)), make([]Source, 0, len(v.Sources))
 	for _, s := range v.Sources {
 		if !s.WellFormed() {
 			continue
 		}
-		b := c.newBound(s, old[s.Ring])
-		delete(old, s.Ring)
+		var earlier *bound
+		if i := slices.IndexFunc(old, func(b *bound) bool { return b.Ring == s.Ring }); i >= 0 {
+			earlier = old[i]
+			old = slices.Delete(old, i, i+1)
+		}
+		b := c.newBound(s, earlier)
 		supplies := make([]bool, len(s.Devices))
 		for i := range supplies {
 			supplies[i] = b.progress[i] != nil

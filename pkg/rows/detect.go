@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
@@ -91,15 +90,16 @@ func newDetector(b *bound, view uint64) (out detector) {
 		case field.XIDsSince:
 			out.since = append(out.since, sinceCell{c.Device, i, math.NaN()})
 		case field.ClockEventReasons:
-			if m := p.claimMask(c.Labels, view); m != nil {
+			if m := p.claimMask(fmt.Sprint(c.Labels), view); m != nil {
 				out.masks = append(out.masks, maskCell{mask: m, device: c.Device, cell: i})
 			}
 		case field.XIDErrors:
-			if !slices.ContainsFunc(b.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.XIDEvent }) {
-				out.last = append(out.last, lastCell{c.Device, i})
-			}
+			out.last = append(out.last, lastCell{c.Device, i})
 		}
 	}
+	out.last = slices.DeleteFunc(out.last, func(l lastCell) bool { // where there are all
+		return slices.ContainsFunc(out.xids, func(x xidCells) bool { return x.device == l.device && len(x.cells) > 0 })
+	})
 	out.any = len(out.xids)+len(out.masks)+len(out.last) > 0
 	return out
 }
@@ -115,12 +115,11 @@ func (e *detector) xidsOf(device int) *xidCells {
 }
 
 // claimMask returns the mask of a column with labels; nil if another column of the View has it.
-func (p *progress) claimMask(labels []collector.Label, view uint64) *mask {
-	name := fmt.Sprint(labels)
-	i := slices.IndexFunc(p.masks, func(m *mask) bool { return m.labels == name })
+func (p *progress) claimMask(labels string, view uint64) *mask {
+	i := slices.IndexFunc(p.masks, func(m *mask) bool { return m.labels == labels })
 	if i < 0 {
 		i = len(p.masks)
-		p.masks = append(p.masks, &mask{labels: name})
+		p.masks = append(p.masks, &mask{labels: labels})
 	}
 	m := p.masks[i]
 	if m.view == view {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/rows"
@@ -58,13 +57,14 @@ func (o *Occurrences) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 		o.sources[i].Source = s.Source
 		for at := range s.Columns {
 			if c := &s.Columns[at]; s.Supplies[c.Device] && c.Buffer == 0 {
-				o.bindColumn(&o.sources[i], at, c, before)
+				o.bindColumn(&o.sources[i], at, before)
 			}
 		}
 	}
 }
 
-func (o *Occurrences) bindColumn(s *watchedSource, at int, c *collector.Column, before map[watchedReading]*State) {
+func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedReading]*State) {
+	c := &s.Columns[at]
 	for i := range occurrences {
 		x := &occurrences[i]
 		for _, id := range x.Readings {

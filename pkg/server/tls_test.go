@@ -2,16 +2,11 @@ package server
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,37 +18,20 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// certificate writes cert.pem and key.pem for 127.0.0.1 to dir and returns the
-// pool that trusts it.
+// certificate writes cert.pem and key.pem for 127.0.0.1 to dir and returns the pool that trusts it.
 func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	from := httptest.NewTLSServer(nil) // which has a certificate
+	defer from.Close()
+	pair := from.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "warpgauge test"},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(time.Hour),
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", der)
-	writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", keyDER)
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	writePEM(t, filepath.Join(dir, "cert.pem"), "CERTIFICATE", pair.Certificate[0])
+	writePEM(t, filepath.Join(dir, "key.pem"), "PRIVATE KEY", key)
 	pool := x509.NewCertPool()
-	pool.AddCert(cert)
+	pool.AddCert(from.Certificate())
 	return pool
 }
 

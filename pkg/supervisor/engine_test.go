@@ -36,9 +36,7 @@ func (n *node) Publish(sources []*view.Source) {
 	n.page = sources
 }
 
-func (n *node) Standby(ctx context.Context, rest bool) error {
-	return n.second.Want(ctx, func(w *Wanted) { w.Standby = rest })
-}
+func (n *node) Standby(rest bool) { n.second.Change(func(w *Wanted) { w.Standby = rest }) }
 
 func (n *node) TakenOver(string) {}
 

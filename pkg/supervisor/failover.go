@@ -20,14 +20,14 @@ import (
 // failoverPeriod is how often Failover reads the rings.
 const failoverPeriod = 250 * time.Millisecond
 
-// Node is what a Failover decides for.
+// Node is what a Failover decides for. Its methods must not block.
 type Node interface {
-	// Publish receives the sources to show, in order. It must not block.
+	// Publish receives the sources to show, in order.
 	Page
-	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. It may block;
-	// calls do not overlap.
-	Standby(ctx context.Context, rest bool) error
-	// TakenOver receives the name of the collector that has taken over the GPUs. It must not block.
+	// Standby ends the secondary's session, so that it holds neither library nor driver, or starts one. The last call
+	// counts.
+	Standby(rest bool)
+	// TakenOver receives the name of the collector that has taken over the GPUs.
 	TakenOver(collector string)
 }
 
@@ -62,13 +62,12 @@ func (o FailoverOptions) withDefaults() FailoverOptions {
 // again when its values have advanced, without long gaps, for Confidence and its view is complete. While the primary
 // serves, the secondary is on standby, unless it has GPUs that the primary does not know.
 //
-// Run owns one goroutine, and one more while Standby blocks. The other methods may be called from any goroutine.
+// Its methods may be called from any goroutine; it starts none.
 type Failover struct {
 	o       FailoverOptions
 	log     *zap.Logger
 	active  *prometheus.GaugeVec
 	changes *prometheus.CounterVec
-	wake    chan struct{}
 
 	mu        sync.Mutex
 	primary   []*view.Source
@@ -101,7 +100,7 @@ const (
 func NewFailover(o FailoverOptions) *Failover {
 	o = o.withDefaults()
 	f := &Failover{
-		o: o, log: o.Logger.Named("failover"), wake: make(chan struct{}, 1),
+		o: o, log: o.Logger.Named("failover"),
 		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "warpgauge_gpu_speaker",
 			Help: "1 for the collector whose values of the NVIDIA GPUs are shown, 0 for the other.",
@@ -188,9 +187,6 @@ func (f *Failover) name(s serving) string {
 
 // Run decides periodically until ctx ends.
 func (f *Failover) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	wg.Go(func() { f.runStandby(ctx) })
 	tick := time.NewTicker(failoverPeriod)
 	defer tick.Stop()
 	for {
@@ -202,29 +198,6 @@ func (f *Failover) Run(ctx context.Context) error {
 			f.decide(now)
 			f.mu.Unlock()
 		}
-	}
-}
-
-// runStandby applies decide's last request to the secondary.
-func (f *Failover) runStandby(ctx context.Context) {
-	resting := false
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-f.wake:
-		}
-		f.mu.Lock()
-		rest := f.rest
-		f.mu.Unlock()
-		if rest == resting {
-			continue
-		}
-		f.log.Debug("changing the standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
-		if err := f.o.Node.Standby(ctx, rest); err != nil && ctx.Err() == nil {
-			f.log.Warn("changing the standby of a collector", zap.Bool("standby", rest), zap.Error(err))
-		}
-		resting = rest
 	}
 }
 
@@ -419,7 +392,8 @@ func (f *Failover) publish(now time.Time) {
 func (f *Failover) want(rest bool) {
 	if f.rest != rest {
 		f.rest = rest
-		poke(f.wake)
+		f.log.Debug("changing the standby of a collector", zap.String("collector", f.o.Secondary), zap.Bool("standby", rest))
+		f.o.Node.Standby(rest)
 	}
 }
 

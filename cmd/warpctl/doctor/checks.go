@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/field"
 )
 
@@ -50,12 +52,10 @@ var checks = []struct {
 	make func(*Facts, *findings)
 }{
 	{"clock", checkClock},
-	{"NVIDIA driver", checkNVIDIADriver},
-	{"NVIDIA device nodes", checkNVIDIANodes},
-	{"NVIDIA library", checkNVIDIALibrary},
-	{"NVIDIA persistence", checkPersistence},
-	{"AMD driver", checkAMDDriver},
-	{"AMD device nodes", checkAMDNodes},
+	{"driver", ofVendors(checkDriver)},
+	{"device nodes", ofVendors(checkNodes)},
+	{"library", ofVendors(checkLibrary)},
+	{"persistence", ofVendors(checkPersistence)},
 	{"container", checkContainer},
 	{"exporter", checkExporter},
 	{"collectors", checkCollectors},
@@ -88,64 +88,126 @@ func checkClock(f *Facts, out *findings) {
 	}
 }
 
-func checkNVIDIADriver(f *Facts, out *findings) {
-	n := &f.NVIDIA
-	if len(n.GPUs) == 0 {
-		if n.Module != "" {
-			out.add(OK, "", "kernel module nvidia %s is loaded", n.Module)
+// quirks are what a vendor's row does not have: remedies, and what only its driver needs.
+type quirks struct {
+	rival               string // kernel module that takes the GPUs, and has no metrics
+	load, control, make string // remedies: no module; no control node, no node of a GPU
+	library             string // remedy without the first library, whose version is the module's
+	node                string // prefix of a GPU's node, before its number
+	release             string // file with the version of the vendor's software
+	socket              string // of a daemon that keeps GPUs initialised
+	optional            string // remedy, if values are read without the device nodes
+}
+
+var quirksOf = map[*field.Vendor]quirks{
+	field.VendorNVIDIA: {
+		rival: "nouveau", node: "nvidia", socket: "/run/nvidia-persistenced/socket",
+		load:    "install NVIDIA's driver, or load it: modprobe nvidia; the kernel log (dmesg) says why it is not loaded, after a new kernel most often that it was not built for it",
+		control: "run nvidia-smi once as root, or nvidia-modprobe -c 0 -u, which make the device nodes; nvidia-persistenced does so at boot",
+		make:    "run nvidia-smi once as root, or give the container the GPUs",
+		library: "install the driver's libraries (libnvidia-ml, part of every driver package); in a container set NVIDIA_DRIVER_CAPABILITIES=utility,compute; elsewhere name the place with --nvml-library or --nvml-driver-root",
+	},
+	field.VendorAMD: {
+		node: "renderD", release: "/opt/rocm/.info/version", optional: "nothing for metrics from /sys; --rocm-source=smi needs the groups render and video",
+		load: "load the driver: modprobe amdgpu; the kernel log (dmesg) says why it does not take the GPUs",
+	},
+}
+
+// ofVendors makes a check of each vendor's GPUs; a finding's check has the vendor's name.
+func ofVendors(check func(*Facts, *findings, *field.Vendor, *Driver)) func(*Facts, *findings) {
+	return func(f *Facts, out *findings) {
+		what := out.check
+		for _, v := range field.Vendors() {
+			if d := f.Drivers[v.Name]; d != nil {
+				out.check = v.Name + " " + what
+				check(f, out, v, d)
+			}
+		}
+	}
+}
+
+func checkDriver(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
+	gpus, q := cmdline.Counted(len(d.GPUs), v.Name+" GPU"), quirksOf[v]
+	if len(d.GPUs) == 0 {
+		if d.Module != "" {
+			out.add(OK, "", "kernel module %s %s is loaded", v.Module, d.Module)
 		}
 		return
 	}
-	var others []string
-	for _, g := range n.GPUs {
-		if g.Driver != field.VendorNVIDIA.Module && g.Driver != "" {
+	switch {
+	case d.Rival && d.Module == "":
+		out.add(Problem, fmt.Sprintf("blacklist %s (a file in /etc/modprobe.d with: blacklist %[1]s), make the initramfs again, install %s's driver and restart", q.rival, v.Name),
+			"%s, but the kernel module %s is loaded and %s's is not: %[2]s has no metrics", gpus, q.rival, v.Name)
+		return
+	case d.Module == "":
+		out.add(Problem, q.load, "%s on the PCI bus, but the kernel module %s is not loaded", gpus, v.Module)
+		return
+	}
+	var others, none []string
+	for _, g := range d.GPUs {
+		switch g.Driver {
+		case v.Module:
+		case "":
+			none = append(none, g.Address)
+		default:
 			others = append(others, g.Address+" "+g.Driver)
 		}
 	}
-	switch {
-	case n.Nouveau && n.Module == "":
-		out.add(Problem, "blacklist nouveau (a file in /etc/modprobe.d with: blacklist nouveau), make the initramfs again, install NVIDIA's driver and restart",
-			"%s, but the kernel module nouveau is loaded and NVIDIA's is not: nouveau has no metrics", counted(len(n.GPUs), "NVIDIA GPU"))
-	case n.Module == "":
-		out.add(Problem, "install NVIDIA's driver, or load it: modprobe nvidia; the kernel log (dmesg) says why it is not loaded, after a new kernel most often that it was not built for it",
-			"%s on the PCI bus, but the kernel module nvidia is not loaded", counted(len(n.GPUs), "NVIDIA GPU"))
-	default:
-		out.add(OK, "", "%s, kernel module nvidia %s", counted(len(n.GPUs), "NVIDIA GPU"), n.Module)
+	if len(none) == len(d.GPUs) {
+		out.add(Problem, q.load, "%s, none with the driver %s", gpus, v.Module)
+	} else {
+		out.add(OK, "", "%s, kernel module %s %s", gpus, v.Module, d.Module)
 	}
-	if n.Nouveau && n.Module != "" {
-		out.add(Note, "blacklist nouveau, or it takes GPUs that NVIDIA's module releases", "the kernel module nouveau is loaded next to NVIDIA's")
+	if d.Rival {
+		out.add(Note, "blacklist "+q.rival+", or it takes GPUs that "+v.Name+"'s module releases", "the kernel module %s is loaded next to %s's", q.rival, v.Name)
 	}
-	if n.Module != "" && len(others) > 0 {
+	if len(others) > 0 {
 		out.add(Note, "nothing, if they are for virtual machines (vfio-pci)", "GPUs of another driver: %s", list(others))
 	}
 }
 
-func checkNVIDIANodes(f *Facts, out *findings) {
-	n := &f.NVIDIA
-	if n.Module == "" {
+func checkNodes(f *Facts, out *findings, v *field.Vendor, d *Driver) {
+	if d.Module == "" || len(d.GPUs) == 0 && len(d.Nodes) == 0 {
 		return
 	}
-	control, gpus := false, 0
-	for _, node := range n.Nodes {
-		base := filepath.Base(node.Path)
-		control = control || base == "nvidiactl"
-		if isNumbered(base, "nvidia") {
+	q := quirksOf[v]
+	control, gpus, closed := len(v.Control) == 0, 0, map[string][]string{}
+	for _, n := range d.Nodes {
+		isControl, isGPU := slices.Contains(v.Control, n.Path), isNumbered(filepath.Base(n.Path), q.node)
+		control = control || isControl
+		if isGPU {
 			gpus++
 		}
+		if why := n.Access + " (" + n.Mode + " " + n.Owner + ")"; n.Access != "ok" && (isControl || isGPU) {
+			closed[why] = append(closed[why], n.Path)
+		}
+	}
+	add := func(s Severity, do, format string, args ...any) {
+		if q.optional != "" {
+			s, do = Note, q.optional
+		}
+		out.add(s, do, format, args...)
 	}
 	switch {
 	case !control && f.Host.Container != "":
-		out.add(Problem, "give the container the GPUs: in Kubernetes runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all, or privileged with /dev mounted; docker run --gpus all; podman run --device nvidia.com/gpu=all",
-			"the driver is loaded, but this container has no /dev/nvidiactl")
+		add(Problem, "give the container the GPUs: in Kubernetes runtimeClassName: nvidia with NVIDIA_VISIBLE_DEVICES=all, or privileged with /dev mounted; docker run --gpus all; podman run --device nvidia.com/gpu=all",
+			"the driver is loaded, but this container has no %s", v.Control[0])
 	case !control:
-		out.add(Problem, "run nvidia-smi once as root, or nvidia-modprobe -c 0 -u, which make the device nodes; nvidia-persistenced does so at boot", "the driver is loaded, but there is no /dev/nvidiactl")
+		add(Problem, q.control, "the driver is loaded, but there is no %s", v.Control[0])
 	case gpus == 0:
-		out.add(Problem, "run nvidia-smi once as root, or give the container the GPUs", "there is no /dev/nvidia0 or other GPU's device node")
-	case len(n.GPUs) > gpus:
-		out.add(Note, "nothing, if the container is meant to have some of them, or others are of another driver", "%s on the PCI bus, device nodes of %d", counted(len(n.GPUs), "NVIDIA GPU"), gpus)
+		add(Problem, q.make, "there is no /dev/%s0 or other GPU's device node", q.node)
+	case len(d.GPUs) > gpus:
+		add(Note, "nothing, if the container is meant to have some of them, or others are of another driver", "%s on the PCI bus, device nodes of %d", cmdline.Counted(len(d.GPUs), v.Name+" GPU"), gpus)
 	}
-	if closed(f, out, n.Nodes, func(name string) bool { return name == "nvidiactl" || isNumbered(name, "nvidia") }) == 0 && control && gpus > 0 {
-		out.add(OK, "", "device nodes of %s can be opened", counted(gpus, "NVIDIA GPU"))
+	for _, why := range slices.Sorted(maps.Keys(closed)) {
+		do := "run the exporter with the group of the device node (systemd: SupplementaryGroups=, Kubernetes: supplementalGroups), or give the node mode 0666"
+		if strings.HasPrefix(why, "operation not permitted") {
+			do = "the device control group of the container or unit forbids it: give the container the GPUs, or allow them with DeviceAllow="
+		}
+		add(Problem, do, "user %s cannot open %s: %s", cmp.Or(f.Host.User, "?"), list(closed[why]), why)
+	}
+	if len(closed) == 0 && control && gpus > 0 {
+		out.add(OK, "", "device nodes of %s can be opened", cmdline.Counted(gpus, v.Name+" GPU"))
 	}
 }
 
@@ -155,98 +217,54 @@ func isNumbered(name, prefix string) bool {
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
 }
 
-// closed adds a finding for the device nodes that matter and cannot be opened, and returns their number.
-func closed(f *Facts, out *findings, nodes []Node, matters func(string) bool) (count int) {
-	by := map[string][]string{}
-	for _, n := range nodes {
-		if n.Access != "ok" && matters(filepath.Base(n.Path)) {
-			by[n.Access+" ("+n.Mode+" "+n.Owner+")"] = append(by[n.Access+" ("+n.Mode+" "+n.Owner+")"], n.Path)
-			count++
-		}
-	}
-	for _, why := range slices.Sorted(maps.Keys(by)) {
-		do := "run the exporter with the group of the device node (systemd: SupplementaryGroups=, Kubernetes: supplementalGroups), or give the node mode 0666"
-		if strings.HasPrefix(why, "operation not permitted") {
-			do = "the device control group of the container or unit forbids it: give the container the GPUs, or allow them with DeviceAllow="
-		}
-		out.add(Problem, do, "user %s cannot open %s: %s", cmp.Or(f.Host.User, "?"), list(by[why]), why)
-	}
-	return count
-}
-
-func checkNVIDIALibrary(f *Facts, out *findings) {
-	n := &f.NVIDIA
-	if n.Module == "" {
+func checkLibrary(_ *Facts, out *findings, v *field.Vendor, d *Driver) {
+	q := quirksOf[v]
+	if d.Module == "" || q.library == "" {
 		return
 	}
-	if len(n.Libraries) == 0 {
-		out.add(Problem, "install the driver's libraries (libnvidia-ml, part of every driver package); in a container set NVIDIA_DRIVER_CAPABILITIES=utility,compute; elsewhere name the place with --nvml-library or --nvml-driver-root",
-			"kernel module nvidia %s is loaded, but libnvidia-ml.so.1 is not in any of the usual places", n.Module)
-		return
-	}
-	var other []string
-	for _, l := range n.Libraries {
-		if v := versionOf(l); v == n.Module {
+	var unknown, other []string
+	for _, l := range d.Libraries {
+		name, version, _ := strings.Cut(filepath.Base(l), ".so.")
+		switch {
+		case name != v.Libraries[0]:
+		case version == d.Module:
 			out.add(OK, "", "%s is of the loaded driver", l)
 			return
-		} else if v != "" {
+		case versionInName.MatchString(version):
 			other = append(other, l)
+		default:
+			unknown = append(unknown, l)
 		}
 	}
-	if len(other) > 0 {
+	switch {
+	case len(other) > 0:
 		out.add(Problem, "after an upgrade of the driver restart the machine, or unload and load its modules; in a container see that it has the host's library and not one from its image",
-			"the kernel module is %s and the library another: %s; NVML refuses to work like that (driver/library version mismatch)", n.Module, list(other))
-		return
+			"the kernel module is %s and the library another: %s; NVML refuses to work like that (driver/library version mismatch)", d.Module, list(other))
+	case len(unknown) > 0:
+		out.add(Unknown, "", "the version of %s: its name does not have it", list(unknown))
+	default:
+		out.add(Problem, q.library, "kernel module %s %s is loaded, but %s.so.1 is not in any of the usual places", v.Module, d.Module, v.Libraries[0])
 	}
-	out.add(Unknown, "", "the version of %s: its name does not have it", list(n.Libraries))
 }
 
-func checkPersistence(f *Facts, out *findings) {
+// versionInName matches the version in the name of a library's file.
+var versionInName = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)*$`)
+
+func checkPersistence(f *Facts, out *findings, v *field.Vendor, d *Driver) {
+	if quirksOf[v].socket == "" {
+		return
+	}
 	off := 0
-	f.eachField(func(d *apiv1.Device, v *apiv1.Field) {
+	f.eachField(func(_ *apiv1.Device, v *apiv1.Field) {
 		if v.Value != nil && *v.Value == 0 && (v.Name == "DCGM_FI_DEV_PERSISTENCE_MODE" || v.Name == "DCGM_FI_DEV_GPU_PERSISTENCE_MODE") {
 			off++
 		}
 	})
 	switch {
 	case off > 0:
-		out.add(Note, "enable nvidia-persistenced: without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", counted(off, "GPU"))
-	case f.NVIDIA.Module != "" && !f.NVIDIA.Persistence && f.Host.Container == "":
+		out.add(Note, "enable nvidia-persistenced: without it the driver initialises a GPU at each opening, which takes seconds, and loses settings", "persistence mode is off on %s", cmdline.Counted(off, "GPU"))
+	case d.Module != "" && !d.Persistence && f.Host.Container == "":
 		out.add(Note, "enable nvidia-persistenced, unless persistence mode is set by nvidia-smi -pm 1", "nvidia-persistenced does not run")
-	}
-}
-
-func checkAMDDriver(f *Facts, out *findings) {
-	a := &f.AMD
-	if len(a.GPUs) == 0 {
-		return
-	}
-	var without []string
-	for _, g := range a.GPUs {
-		if g.Driver != field.VendorAMD.Module {
-			without = append(without, strings.TrimSpace(g.Address+" "+g.Driver))
-		}
-	}
-	switch {
-	case len(without) == len(a.GPUs):
-		out.add(Problem, "load the driver: modprobe amdgpu; the kernel log (dmesg) says why it does not take the GPUs", "%s, none with the driver amdgpu", counted(len(a.GPUs), "AMD GPU"))
-	case len(without) > 0:
-		out.add(Note, "nothing, if they are for virtual machines", "AMD GPUs without the driver amdgpu: %s", list(without))
-	default:
-		out.add(OK, "", "%s, amdgpu %s", counted(len(a.GPUs), "AMD GPU"), a.Module)
-	}
-}
-
-func checkAMDNodes(f *Facts, out *findings) {
-	a := &f.AMD
-	if len(a.GPUs) == 0 || a.Module == "" {
-		return
-	}
-	if closed(f, out, a.Nodes, func(name string) bool { return name == "kfd" || isNumbered(name, "renderD") }) > 0 {
-		for i := range out.all { // values are read from /sys
-			out.all[i].Severity = Note
-			out.all[i].Do = "nothing for metrics from /sys; --rocm-source=smi needs the groups render and video"
-		}
 	}
 }
 
@@ -255,18 +273,11 @@ func checkContainer(f *Facts, out *findings) {
 	switch {
 	case h.Container == "":
 		return
-	case h.DeviceRules != "" && !strings.Contains(h.DeviceRules, "a *:*") && !strings.Contains(h.DeviceRules, "c 195:") && f.NVIDIA.Module != "":
+	case h.DeviceRules != "" && !strings.Contains(h.DeviceRules, "a *:*") && !strings.Contains(h.DeviceRules, "c 195:") && f.driver(field.VendorNVIDIA).Module != "":
 		out.add(Problem, "give the container the GPUs (see NVIDIA device nodes)", "the device control group of this container does not allow NVIDIA's devices (195)")
 	default:
 		out.add(OK, "", "doctor runs in a container (%s), and sees what that shows", h.Container)
 	}
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // mostNamed is how many things a finding names.

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/field"
 )
 
 // The checks of an exporter's answers, and of the servers that it asks.
@@ -55,7 +57,8 @@ func checkCollectors(f *Facts, out *findings) {
 	if e.devices == nil {
 		return
 	}
-	hardware := map[string]int{"dcgm": len(f.NVIDIA.GPUs), "nvml": len(f.NVIDIA.GPUs), "rocm": len(f.AMD.GPUs)}
+	nvidiaGPUs := len(f.driver(field.VendorNVIDIA).GPUs)
+	hardware := map[string]int{"dcgm": nvidiaGPUs, "nvml": nvidiaGPUs, "rocm": len(f.driver(field.VendorAMD).GPUs)}
 	nvidia := slices.ContainsFunc(e.devices.Collectors, func(c apiv1.Collector) bool { return c.Up && (c.Name == "dcgm" || c.Name == "nvml") })
 	for _, c := range e.devices.Collectors {
 		switch {
@@ -123,13 +126,17 @@ func checkDevices(f *Facts, out *findings) {
 		}
 		out.add(s, advice[k.cause], "%s: %s: %s", k.state, list(by[k]), cmp.Or(k.reason, k.cause, "no reason is known"))
 	}
+	present := 0
+	for _, d := range f.Drivers {
+		present += len(d.GPUs)
+	}
 	switch {
-	case len(e.devices.Devices) == 0 && len(f.NVIDIA.GPUs)+len(f.AMD.GPUs) > 0:
-		out.add(Problem, "see the checks of driver, device nodes and collectors", "no device, although the PCI bus has %s", counted(len(f.NVIDIA.GPUs)+len(f.AMD.GPUs), "GPU"))
+	case len(e.devices.Devices) == 0 && present > 0:
+		out.add(Problem, "see the checks of driver, device nodes and collectors", "no device, although the PCI bus has %s", cmdline.Counted(present, "GPU"))
 	case len(e.devices.Devices) == 0:
 		out.add(Note, "nothing, if this machine has no GPU", "no device")
 	case len(keys) == 0:
-		text := counted(gpus, "GPU")
+		text := cmdline.Counted(gpus, "GPU")
 		if e.devices.Simulated {
 			text += " (simulated)"
 		}
@@ -191,7 +198,7 @@ func checkList(f *Facts, out *findings) {
 		out.add(Problem, "correct the file: warpgauge check FILE lists what is wrong. Until then the list before it is in service", "the last reload failed: %s", l.LastError)
 		return
 	}
-	out.add(OK, "", "%s from %s", counted(len(l.Fields), "field"), l.Source)
+	out.add(OK, "", "%s from %s", cmdline.Counted(len(l.Fields), "field"), l.Source)
 	checkDelivery(l.Remote, out)
 }
 
@@ -313,7 +320,7 @@ func checkLog(f *Facts, out *findings) {
 		}
 	}
 	if errors > 0 {
-		out.add(Note, "see the log", "%s in the end of the log, the last: %s", counted(errors, "error"), last)
+		out.add(Note, "see the log", "%s in the end of the log, the last: %s", cmdline.Counted(errors, "error"), last)
 	}
 }
 

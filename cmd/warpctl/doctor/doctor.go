@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/field"
 )
 
 // Exporter answers questions about an exporter, as an *apiv1.Client does.
@@ -76,7 +78,7 @@ func Run(ctx context.Context, o Options) *Result {
 		o.journal = journal
 	}
 	s := &system{root: o.Root, access: o.access}
-	r := &Result{facts: Facts{Version: o.Version, Time: time.Now().UTC()}, redactor: newRedactor()}
+	r := &Result{facts: Facts{Version: o.Version, Time: time.Now().UTC(), Drivers: map[string]*Driver{}}, redactor: newRedactor()}
 	var passwd, resolv string
 	configured := probe{"settings", probeLimit, func(context.Context) (func(*Facts), error) {
 		settings := s.settings(o.Environ)
@@ -126,9 +128,10 @@ func (o *Options) machine(s *system, settings *Settings) []probe {
 	out := []probe{
 		{"system", probeLimit, s.host},
 		{"clock", probeLimit, clock},
-		{"NVIDIA", probeLimit, s.nvidia(settings.DriverRoots)},
-		{"AMD", probeLimit, s.amd},
 		{"log", probeLimit, o.log(s)},
+	}
+	for _, v := range field.Vendors() {
+		out = append(out, probe{v.Name, probeLimit, s.driver(v, settings.DriverRoots)})
 	}
 	for _, socket := range []struct{ name, address string }{
 		{"kubelet", settings.KubeletSocket}, {"container runtime", strings.TrimPrefix(settings.RuntimeSocket, "unix://")}, {"DCGM host engine", settings.HostEngine},
@@ -294,26 +297,16 @@ func (r *Result) Table(w io.Writer) error {
 	}
 	var b strings.Builder
 	for _, f := range r.Findings {
-		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", strings.ToUpper(string(f.Severity)), width, f.Check, oneLine(f.Finding))
+		fmt.Fprintf(&b, "%-7s  %-*s  %s\n", strings.ToUpper(string(f.Severity)), width, f.Check, cmdline.OneLine(f.Finding))
 		if f.Do != "" && f.Severity != OK {
-			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", oneLine(f.Do))
+			fmt.Fprintf(&b, "%*s  to do: %s\n", width+9, "", cmdline.OneLine(f.Do))
 		}
 	}
 	end := "nothing is wrong, as far as this could be found out"
 	if n > 0 {
-		end = counted(n, "problem")
+		end = cmdline.Counted(n, "problem")
 	}
 	fmt.Fprintf(&b, "\n%s\n", end)
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// oneLine keeps a text of others from acting on the terminal.
-func oneLine(s string) string {
-	return strings.Map(func(c rune) rune {
-		if c < ' ' || c >= 0x7f && c < 0xa0 || c == 0x202e {
-			return ' '
-		}
-		return c
-	}, s)
 }

@@ -21,6 +21,7 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/config"
+	"warpgauge/pkg/field"
 )
 
 // tree makes a root of a file system. A name with -> is a symbolic link.
@@ -263,9 +264,10 @@ func TestFaults(t *testing.T) {
 
 	amd := with(healthy, "-sys/bus/pci", "-sys/module/nvidia", "-proc/driver", "-dev/nvidia",
 		"sys/bus/pci/devices/0000:c1:00.0/vendor", "0x1002", "sys/bus/pci/devices/0000:c1:00.0/class", "0x120000", "dev/kfd", "", "dev/dri/renderD128", "")
-	f("amdgpu not loaded", amd, nil, "AMD driver", Problem, "1 AMD GPU, none with the driver amdgpu", "modprobe amdgpu")
+	f("amdgpu not loaded", amd, nil, "AMD driver", Problem, "1 AMD GPU on the PCI bus, but the kernel module amdgpu is not loaded", "modprobe amdgpu")
+	f("GPU without a driver", with(amd, "sys/module/amdgpu/version", "6.10.5\n"), nil, "AMD driver", Problem, "1 AMD GPU, none with the driver amdgpu")
 	loaded := with(amd, "sys/bus/pci/devices/0000:c1:00.0/driver -> ../amdgpu", "", "sys/module/amdgpu/version", "6.10.5\n")
-	f("amdgpu", loaded, nil, "AMD driver", OK, "1 AMD GPU, amdgpu 6.10.5")
+	f("amdgpu", loaded, nil, "AMD driver", OK, "1 AMD GPU, kernel module amdgpu 6.10.5")
 	f("no access to kfd", loaded, denied(unix.EACCES, "kfd"), "AMD device nodes", Note, "cannot open /dev/kfd")
 
 	f("no exporter", healthy, exporter(func(e *fakeExporter) { e.err, e.page = apiv1.ErrNoAnswer, "" }), "exporter", Problem, "no exporter answers", "systemctl start warpgauge")
@@ -355,33 +357,33 @@ func TestFaults(t *testing.T) {
 // TestNVIDIANodes counts findings: a node that cannot be opened, or GPUs without a node, must not read as OK, and nodes
 // that the exporter does not need must not count.
 func TestNVIDIANodes(t *testing.T) {
-	f := func(what string, want []Finding, change func(*Facts)) {
+	f := func(what string, want []Finding, change func(*Driver)) {
 		t.Helper()
-		facts := &Facts{Host: Host{User: "7"}, NVIDIA: NVIDIA{
+		d := &Driver{
 			GPUs: []PCI{{Address: "a"}, {Address: "b"}}, Module: "550.54.15",
 			Nodes: []Node{{Path: "/dev/nvidiactl", Access: "ok"}, {Path: "/dev/nvidia0", Access: "ok"}, {Path: "/dev/nvidia1", Access: "ok"}, {Path: "/dev/nvidia-uvm", Access: "permission denied"}},
-		}}
-		change(facts)
-		out := findings{check: "nodes"}
-		checkNVIDIANodes(facts, &out)
+		}
+		change(d)
+		var out findings
+		checkNodes(&Facts{Host: Host{User: "7"}}, &out, field.VendorNVIDIA, d)
 		if diff := cmp.Diff(want, out.all, cmpopts.IgnoreFields(Finding{}, "Check", "Do"), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: findings differ (-want +got):\n%s", what, diff)
 		}
 	}
 	found := func(s Severity, text string) Finding { return Finding{Severity: s, Finding: text} }
-	f("all nodes", []Finding{found(OK, "device nodes of 2 NVIDIA GPUs can be opened")}, func(*Facts) {})
-	f("no driver", nil, func(f *Facts) { f.NVIDIA.Module = "" })
+	f("all nodes", []Finding{found(OK, "device nodes of 2 NVIDIA GPUs can be opened")}, func(*Driver) {})
+	f("no driver", nil, func(d *Driver) { d.Module = "" })
 	f("a GPU without a node", []Finding{found(Note, "2 NVIDIA GPUs on the PCI bus, device nodes of 1"), found(OK, "device nodes of 1 NVIDIA GPU can be opened")},
-		func(f *Facts) { f.NVIDIA.Nodes = f.NVIDIA.Nodes[:2] })
-	f("the control node only", []Finding{found(Problem, "there is no /dev/nvidia0 or other GPU's device node")}, func(f *Facts) { f.NVIDIA.Nodes = f.NVIDIA.Nodes[:1] })
-	f("no control node", []Finding{found(Problem, "the driver is loaded, but there is no /dev/nvidiactl")}, func(f *Facts) { f.NVIDIA.Nodes = f.NVIDIA.Nodes[1:3] })
+		func(d *Driver) { d.Nodes = d.Nodes[:2] })
+	f("the control node only", []Finding{found(Problem, "there is no /dev/nvidia0 or other GPU's device node")}, func(d *Driver) { d.Nodes = d.Nodes[:1] })
+	f("no control node", []Finding{found(Problem, "the driver is loaded, but there is no /dev/nvidiactl")}, func(d *Driver) { d.Nodes = d.Nodes[1:3] })
 	f("a closed node", []Finding{found(Problem, "user 7 cannot open /dev/nvidia1: permission denied (c 0:0)")},
-		func(f *Facts) { f.NVIDIA.Nodes[2] = Node{"/dev/nvidia1", "c", "0:0", "permission denied"} })
+		func(d *Driver) { d.Nodes[2] = Node{"/dev/nvidia1", "c", "0:0", "permission denied"} })
 	f("two reasons", []Finding{
 		found(Problem, "user 7 cannot open /dev/nvidiactl: operation not permitted ( )"), found(Problem, "user 7 cannot open /dev/nvidia0, /dev/nvidia1: permission denied ( )"),
-	}, func(f *Facts) {
-		f.NVIDIA.Nodes[0].Access = "operation not permitted"
-		f.NVIDIA.Nodes[1].Access, f.NVIDIA.Nodes[2].Access = "permission denied", "permission denied"
+	}, func(d *Driver) {
+		d.Nodes[0].Access = "operation not permitted"
+		d.Nodes[1].Access, d.Nodes[2].Access = "permission denied", "permission denied"
 	})
 }
 
@@ -479,8 +481,3 @@ func TestJSON(t *testing.T) {
 }
 
 // Every check that is a problem says what to do, and a text of others cannot act on a terminal.
-func TestOneLine(t *testing.T) {
-	if got := oneLine("a\x1b[2J\u009bb\nc\u202e"); got != "a [2J b c " {
-		t.Errorf("%q", got)
-	}
-}

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,13 +23,12 @@ import (
 // Facts are the results of the probes. Facts that could not be read are absent, and Unread
 // says why.
 type Facts struct {
-	Version string    `json:"version"`
-	Time    time.Time `json:"time"`
-	Host    Host      `json:"host"`
-	NVIDIA  NVIDIA    `json:"nvidia"`
-	AMD     AMD       `json:"amd"`
-	Sockets []Socket  `json:"sockets,omitempty"`
-	Unread  []Unread  `json:"unread,omitempty"`
+	Version string             `json:"version"`
+	Time    time.Time          `json:"time"`
+	Host    Host               `json:"host"`
+	Drivers map[string]*Driver `json:"drivers,omitempty"` // by vendor
+	Sockets []Socket           `json:"sockets,omitempty"`
+	Unread  []Unread           `json:"unread,omitempty"`
 
 	exporter exporter
 	log      string // the end of the exporter's log
@@ -55,24 +55,19 @@ type Host struct {
 	Synchronized *bool    `json:"clock_synchronized,omitempty"`
 }
 
-// NVIDIA has the facts about NVIDIA's GPUs and driver.
-type NVIDIA struct {
+// Driver has the facts about a vendor's GPUs and driver.
+type Driver struct {
 	GPUs        []PCI    `json:"gpus,omitempty"`
-	Module      string   `json:"kernel_module,omitempty"` // version
-	Nouveau     bool     `json:"nouveau,omitempty"`
+	Module      string   `json:"kernel_module,omitempty"` // version, or "loaded"
+	Rival       bool     `json:"rival,omitempty"`         // another module that takes the GPUs is loaded
 	Nodes       []Node   `json:"device_nodes,omitempty"`
-	Libraries   []string `json:"libraries,omitempty"` // files of NVML
-	DCGM        []string `json:"dcgm_libraries,omitempty"`
+	Libraries   []string `json:"libraries,omitempty"`
+	Release     string   `json:"release,omitempty"` // of the vendor's software
 	Persistence bool     `json:"persistence_daemon,omitempty"`
 }
 
-// AMD has the facts about AMD's GPUs and driver.
-type AMD struct {
-	GPUs   []PCI  `json:"gpus,omitempty"`
-	Module string `json:"kernel_module,omitempty"` // version, or "loaded"
-	ROCm   string `json:"rocm,omitempty"`
-	Nodes  []Node `json:"device_nodes,omitempty"`
-}
+// driver returns the facts about a vendor; no facts if the probe has not ended.
+func (f *Facts) driver(v *field.Vendor) *Driver { return cmp.Or(f.Drivers[v.Name], &Driver{}) }
 
 // PCI is a display controller.
 type PCI struct {
@@ -309,46 +304,30 @@ func (s *system) libraries(name string, roots []string) (out []string) {
 	return out
 }
 
-// versionOf is the version in the name of a library's file; "" if it has none.
-func versionOf(file string) string {
-	return versionInName.FindString(strings.TrimPrefix(filepath.Base(file), "libnvidia-ml.so."))
-}
-
-var versionInName = regexp.MustCompile(`^[0-9]+\.[0-9]+(\.[0-9]+)*$`)
-
-// nvidia finds out what there is for NVIDIA's GPUs.
-func (s *system) nvidia(roots []string) func(context.Context) (func(*Facts), error) {
-	return func(context.Context) (func(*Facts), error) {
-		n := NVIDIA{
-			GPUs:        s.gpus(field.VendorNVIDIA),
-			Module:      s.text("/sys/module/nvidia/version"),
-			Nouveau:     s.exists("/sys/module/nouveau"),
-			Nodes:       s.nodes(field.VendorNVIDIA.Nodes...),
-			Libraries:   s.libraries("libnvidia-ml", roots),
-			DCGM:        s.libraries("libdcgm", nil),
-			Persistence: s.exists("/run/nvidia-persistenced/socket") || s.exists("/var/run/nvidia-persistenced/socket"),
-		}
-		if n.Module == "" {
-			n.Module = moduleVersion.FindString(s.text("/proc/driver/nvidia/version"))
-		}
-		return func(f *Facts) { f.NVIDIA = n }, nil
-	}
-}
-
 var moduleVersion = regexp.MustCompile(`[0-9]{3,}\.[0-9]+(\.[0-9]+)*`)
 
-// amd finds out what there is for AMD's GPUs.
-func (s *system) amd(context.Context) (func(*Facts), error) {
-	a := AMD{
-		GPUs:   s.gpus(field.VendorAMD),
-		Module: s.text("/sys/module/amdgpu/version"),
-		ROCm:   s.text("/opt/rocm/.info/version"),
-		Nodes:  s.nodes(field.VendorAMD.Nodes...),
+// driver finds out what there is for a vendor's GPUs.
+func (s *system) driver(v *field.Vendor, roots []string) func(context.Context) (func(*Facts), error) {
+	return func(context.Context) (func(*Facts), error) {
+		q := quirksOf[v]
+		d := Driver{
+			GPUs: s.gpus(v), Module: s.text("/sys/module/" + v.Module + "/version"), Nodes: s.nodes(v.Nodes...),
+			Rival: q.rival != "" && s.exists("/sys/module/"+q.rival), Persistence: q.socket != "" && (s.exists(q.socket) || s.exists("/var"+q.socket)),
+		}
+		for _, name := range v.Libraries {
+			d.Libraries = append(d.Libraries, s.libraries(name, roots)...)
+		}
+		if q.release != "" {
+			d.Release = s.text(q.release)
+		}
+		if d.Module == "" {
+			d.Module = moduleVersion.FindString(s.text("/proc/driver/" + v.Module + "/version"))
+		}
+		if d.Module == "" && s.exists("/sys/module/"+v.Module) {
+			d.Module = "loaded"
+		}
+		return func(f *Facts) { f.Drivers[v.Name] = &d }, nil
 	}
-	if a.Module == "" && s.exists("/sys/module/amdgpu") {
-		a.Module = "loaded"
-	}
-	return func(f *Facts) { f.AMD = a }, nil
 }
 
 // dial finds out whether a server answers.

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"warpgauge/pkg/cmdline"
 
 	"github.com/charmbracelet/x/ansi"
 )
@@ -15,23 +15,9 @@ import (
 // maxText is how much of one text of an answer is kept, in bytes.
 const maxText = 1 << 10
 
-// clean replaces what could act on a terminal: control characters of both kinds, marks of
-// the direction of text and bytes that are not UTF-8. Names of pods, models and
-// processes are chosen by others.
-func clean(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText]
-	}
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+// clean bounds a text and keeps it from acting on the terminal: names of pods, models and processes are
+// chosen by others.
+func clean(s string) string { return cmdline.OneLine(s[:min(len(s), maxText)]) }
 
 // cleanAll cleans every text that v, a pointer, leads to, keys of maps included.
 func cleanAll(v any) { cleanValue(reflect.ValueOf(v)) }

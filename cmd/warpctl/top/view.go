@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"warpgauge/extensions/live/apiv1"
+	"warpgauge/pkg/cmdline"
 )
 
 // View draws the screen.
@@ -168,7 +169,7 @@ func (m *model) title() string {
 	case len(m.states) == 1:
 		name = m.states[0].name
 	}
-	parts := []string{name, count(gpus, "GPU")}
+	parts := []string{name, cmdline.Counted(gpus, "GPU")}
 	if lost > 0 {
 		parts = append(parts, fmt.Sprintf("%d not up", lost))
 	}
@@ -194,13 +195,6 @@ func (m *model) title() string {
 		return left
 	}
 	return m.glyphs.fit(left, m.width-len(right), false) + right
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // second is the line below the title.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"warpgauge/collectors/internal/simulated"
 )
@@ -57,6 +58,13 @@ func (n *Node) Return(gpu int, function, code string) {
 		return
 	}
 	n.setFault(fault{gpu: gpu, function: function, kind: "code", what: "code " + code})
+}
+
+// Delay makes calls of a function take the given time until end is called or the node is closed.
+func (n *Node) Delay(gpu int, function string, d time.Duration) (end func()) {
+	f := fault{gpu: gpu, function: function, kind: "delay", what: fmt.Sprintf("delay %d", d.Microseconds())}
+	n.setFault(f)
+	return func() { n.removeFaults(func(o fault) bool { return o == f }) }
 }
 
 // Hang makes calls of a function hang until release is called or the node is closed. release may be called twice.

@@ -10,9 +10,9 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
 )
 
 // maxFields bounds the series of an answer: 16 GPUs with 36 links each and a list of 100
@@ -84,7 +84,7 @@ func (n *node) fields(q *query) (*apiv1.Fields, error) {
 	list := n.list()
 	asked := c.of(list)
 	forms := newForms(n.o, asked)
-	report := exporter.NewReport(n.view, n.collectors, asked, exporter.ReportOptions{
+	report := session.NewReport(n.view, n.collectors, asked, session.ReportOptions{
 		StaleAfter: n.o.StaleAfter, Now: n.now, Want: func(d *collector.Device) bool { return c.device(d.ID) },
 	})
 	out, total := &apiv1.Fields{Time: timeOf(n.now), Devices: []apiv1.DeviceFields{}}, 0
@@ -163,7 +163,7 @@ func (x *forms) of(f *field.Field, collector string) apiv1.Field {
 }
 
 // appendField appends the series of a field, or one without a value and why.
-func (x *forms) append(to []apiv1.Field, n *node, d *exporter.ReportDevice, f *exporter.ReportField) []apiv1.Field {
+func (x *forms) append(to []apiv1.Field, n *node, d *session.ReportDevice, f *session.ReportField) []apiv1.Field {
 	form := x.of(f.Field, d.Collector)
 	form.Text = f.Text
 	var every time.Duration

@@ -1,4 +1,4 @@
-package exporter
+package session
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -107,7 +106,7 @@ func TestValuesAndReasons(t *testing.T) {
 	})
 	s.Explanations, s.Absent = explained.Explanations(), explained.Absent()
 	v := &view.View{Sources: []*view.Source{s}}
-	up := []session.CollectorStatus{{Name: "nvml", Up: true, Devices: []session.DeviceStatus{{Device: s.Devices[0]}}}}
+	up := []CollectorStatus{{Name: "nvml", Up: true, Devices: []DeviceStatus{{Device: s.Devices[0]}}}}
 	o := ReportOptions{StaleAfter: 10 * time.Second, Now: now}
 	want := []string{
 		"nvml GPU-a GPU_TEMP = 41[]",
@@ -127,10 +126,10 @@ func TestValuesAndReasons(t *testing.T) {
 
 	// In a row that is too old every value has the device's state as its reason.
 	o.Now = now.Add(time.Minute)
-	f := func(st session.DeviceStatus, want string) {
+	f := func(st DeviceStatus, want string) {
 		t.Helper()
 		st.Device = s.Devices[0]
-		got := told(NewReport(v, []session.CollectorStatus{{Name: "nvml", Devices: []session.DeviceStatus{st}}}, list, o))
+		got := told(NewReport(v, []CollectorStatus{{Name: "nvml", Devices: []DeviceStatus{st}}}, list, o))
 		if !strings.HasSuffix(got[0], want) || !strings.HasSuffix(got[6], want) {
 			t.Errorf("state %v: got %q and %q, want %q", st.State, got[0], got[6], want)
 		}
@@ -138,19 +137,19 @@ func TestValuesAndReasons(t *testing.T) {
 	if got := told(NewReport(v, nil, list, o)); got[3] != want[3] {
 		t.Errorf("of a stale device: got %q, want %q", got[3], want[3])
 	}
-	f(session.DeviceStatus{LastSample: now}, "device_stalled: the last sample is too old to be shown")
-	f(session.DeviceStatus{State: session.Lost, Cause: session.CauseLost, Reason: "fell off"}, "device_lost: fell off")
-	f(session.DeviceStatus{State: session.Stalled, Cause: session.CauseHung, Reason: "a call hangs"}, "device_stalled: a call hangs")
-	f(session.DeviceStatus{State: session.Stalled, Cause: session.CauseStarting, Reason: "not sampled yet"}, "not_due: the device was not sampled yet")
-	f(session.DeviceStatus{State: session.Absent, Cause: session.CauseVanished}, "device_absent: the device is absent")
-	f(session.DeviceStatus{State: session.Released, Cause: session.CauseReleased, Reason: "released"}, "released: released")
+	f(DeviceStatus{LastSample: now}, "device_stalled: the last sample is too old to be shown")
+	f(DeviceStatus{State: Lost, Cause: CauseLost, Reason: "fell off"}, "device_lost: fell off")
+	f(DeviceStatus{State: Stalled, Cause: CauseHung, Reason: "a call hangs"}, "device_stalled: a call hangs")
+	f(DeviceStatus{State: Stalled, Cause: CauseStarting, Reason: "not sampled yet"}, "not_due: the device was not sampled yet")
+	f(DeviceStatus{State: Absent, Cause: CauseVanished}, "device_absent: the device is absent")
+	f(DeviceStatus{State: Released, Cause: CauseReleased, Reason: "released"}, "released: released")
 }
 
 // A device that no source has any more is reported by its state.
 func TestDevicesOutsideOfTheView(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n")
-	gone := session.DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU}, State: session.Absent, Reason: "no longer found"}
-	got := told(NewReport(&view.View{}, []session.CollectorStatus{{Name: "dcgm", Devices: []session.DeviceStatus{gone}}}, list, ReportOptions{Now: now}))
+	gone := DeviceStatus{Device: collector.Device{ID: "GPU-b", Level: field.GPU}, State: Absent, Reason: "no longer found"}
+	got := told(NewReport(&view.View{}, []CollectorStatus{{Name: "dcgm", Devices: []DeviceStatus{gone}}}, list, ReportOptions{Now: now}))
 	if diff := cmp.Diff([]string{"dcgm GPU-b GPU_TEMP = device_absent: no longer found"}, got); diff != "" {
 		t.Errorf("report (-want +got):\n%s", diff)
 	}
@@ -173,9 +172,9 @@ func TestReadingOfAnotherLevel(t *testing.T) {
 // Two collectors have one GPU: the first that is fresh serves it, as on the page.
 func TestTwoCollectors(t *testing.T) {
 	list := parse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\nDCGM_FI_DEV_FAN_SPEED, gauge, fan\n")
-	status := []session.CollectorStatus{
-		{Name: "dcgm", Devices: []session.DeviceStatus{{Device: collector.Device{ID: "GPU-a", Level: field.GPU}, State: session.Lost, Reason: "gone"}}},
-		{Name: "nvml", Devices: []session.DeviceStatus{{Device: collector.Device{ID: "GPU-a", Level: field.GPU}}}},
+	status := []CollectorStatus{
+		{Name: "dcgm", Devices: []DeviceStatus{{Device: collector.Device{ID: "GPU-a", Level: field.GPU}, State: Lost, Reason: "gone"}}},
+		{Name: "nvml", Devices: []DeviceStatus{{Device: collector.Device{ID: "GPU-a", Level: field.GPU}}}},
 	}
 	f := func(age time.Duration, want ...string) {
 		t.Helper()

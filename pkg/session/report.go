@@ -1,4 +1,4 @@
-package exporter
+package session
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
@@ -24,7 +23,7 @@ type Report struct {
 
 // Device is a device with its fields, in the order of the list. Fields that such devices cannot have are omitted.
 type ReportDevice struct {
-	session.DeviceStatus
+	DeviceStatus
 	Collector string // the collector that serves it; if there are several, the first
 	Fields    []ReportField
 }
@@ -55,7 +54,7 @@ type ReportOptions struct {
 }
 
 // NewReport returns the Report for a View, the states of all collectors, and the wanted list.
-func NewReport(v *view.View, all []session.CollectorStatus, list field.List, o ReportOptions) Report {
+func NewReport(v *view.View, all []CollectorStatus, list field.List, o ReportOptions) Report {
 	b := &builder{o: o, list: list, at: map[string]int{}, levels: map[field.Level]bool{}, foreign: map[field.ID]bool{}}
 	for _, s := range v.Sources {
 		b.addSource(s)
@@ -190,7 +189,7 @@ func (p *position) explanation(id field.ID) (e collector.Explanation, known bool
 	return p.Explanations[p.absent[i].Explanation], true
 }
 
-func (b *builder) addStatus(name string, st *session.DeviceStatus) {
+func (b *builder) addStatus(name string, st *DeviceStatus) {
 	if d := b.device(name, &st.Device); !d.known || d.Collector == name {
 		d.DeviceStatus, d.known = *st, true
 	}
@@ -201,7 +200,7 @@ func (b *builder) device(name string, d *collector.Device) *reported {
 	if !known {
 		i = len(b.devices)
 		b.at[d.ID], b.levels[d.Level] = i, true
-		b.devices = append(b.devices, reported{ReportDevice: ReportDevice{Collector: name, DeviceStatus: session.DeviceStatus{Device: *d}}})
+		b.devices = append(b.devices, reported{ReportDevice: ReportDevice{Collector: name, DeviceStatus: DeviceStatus{Device: *d}}})
 	}
 	return &b.devices[i]
 }
@@ -329,15 +328,15 @@ func (d *reported) lacking(p *position, reading *field.Descriptor) collector.Exp
 func (d *reported) state() collector.Explanation {
 	e := collector.Explanation{Reason: collector.ReasonDeviceStalled, Detail: d.Reason}
 	switch {
-	case !d.known, d.State == session.Up && d.LastSample.IsZero(), d.Cause == session.CauseStarting:
+	case !d.known, d.State == Up && d.LastSample.IsZero(), d.Cause == CauseStarting:
 		e.Reason, e.Detail = collector.ReasonNotDue, "the device was not sampled yet"
-	case d.State == session.Up:
+	case d.State == Up:
 		e.Detail = "the last sample is too old to be shown"
-	case d.State == session.Lost:
+	case d.State == Lost:
 		e.Reason = collector.ReasonDeviceLost
-	case d.State == session.Absent:
+	case d.State == Absent:
 		e.Reason = collector.ReasonDeviceAbsent
-	case d.State == session.Released:
+	case d.State == Released:
 		e.Reason = collector.ReasonReleased
 	}
 	if e.Detail == "" {
@@ -359,6 +358,6 @@ func (p position) fresh(o ReportOptions) bool {
 // readings.
 func (r *Report) Waits() bool {
 	return slices.ContainsFunc(r.Devices, func(d ReportDevice) bool {
-		return d.State == session.Up && slices.ContainsFunc(d.Fields, func(f ReportField) bool { return f.Absent.Reason == collector.ReasonNotDue })
+		return d.State == Up && slices.ContainsFunc(d.Fields, func(f ReportField) bool { return f.Absent.Reason == collector.ReasonNotDue })
 	})
 }

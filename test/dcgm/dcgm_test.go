@@ -1,0 +1,255 @@
+//go:build linux && cgo
+
+package dcgm_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/nvml/nvmltest"
+)
+
+// watch scrapes ten times a second until stop is called, which returns what seen has objected to.
+func (e *exporter) watch(tb testing.TB, seen func(at time.Duration, p page) error) (stop func() []string) {
+	tb.Helper()
+	began, done := time.Now(), make(chan struct{})
+	var objections []string
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			at := time.Since(began).Round(100 * time.Millisecond)
+			if err := seen(at, e.scrape(tb)); err != nil {
+				objections = append(objections, fmt.Sprintf("%v: %v", at, err))
+			}
+		}
+	})
+	stop = sync.OnceValue(func() []string {
+		close(done)
+		wg.Wait()
+		return objections
+	})
+	tb.Cleanup(func() { stop() })
+	return stop
+}
+
+// healthy objects to pages on which some GPU but one lacks series, is old, or has a verdict.
+func (n *node) healthy(want map[string]int, but ...string) func(time.Duration, page) error {
+	whole := n.whole(want, but...)
+	return func(_ time.Duration, p page) error {
+		if err := whole(p); err != nil {
+			return err
+		}
+		for _, v := range p.verdicts() {
+			if gpu, _, _ := strings.Cut(v, " "); !slices.Contains(but, gpu) {
+				return fmt.Errorf("verdict %s", v)
+			}
+		}
+		return nil
+	}
+}
+
+func failOn(t *testing.T, what string, objections []string) {
+	t.Helper()
+	if len(objections) > 0 {
+		t.Errorf("%s: %d pages, first %s, last %s", what, len(objections), objections[0], objections[len(objections)-1])
+	}
+}
+
+// How long each list serves, and how often GPUs hang; with -short less of both.
+func lasts() (list time.Duration, hangs int) {
+	if testing.Short() {
+		return 30 * time.Second, 2
+	}
+	return 5 * time.Minute, 20
+}
+
+// A healthy engine keeps its GPUs, with each list that is shipped.
+func TestListsStayWithDCGM(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+	long, _ := lasts()
+	for _, list := range []string{"default-counters.csv", "dcp-metrics-included.csv", "recommended-counters.csv"} {
+		t.Run(list, func(t *testing.T) {
+			e := n.serve(t, "-f", filepath.Join("..", "..", "etc", list))
+			want := n.steady(t, e)
+			stop := e.watch(t, n.healthy(want))
+			time.Sleep(long)
+			failOn(t, list, stop())
+			p := e.scrape(t)
+			if got := p.of("warpgauge_gpu_takeovers_total", "collector")["nvml"]; got != 0 || p.speaker() != "dcgm" {
+				t.Errorf("NVML took over %v times, %s speaks", got, p.speaker())
+			}
+		})
+	}
+}
+
+// A GPU that hangs, or answers late, costs no other GPU a value, and is back soon after it answers.
+func TestHangs(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+	e := n.serve(t)
+	want := n.steady(t, e)
+	_, hangs := lasts()
+	kinds := map[string]func(gpu int) (end func()){
+		"hang": func(gpu int) func() { return n.Hang(gpu, nvmltest.Every) },
+		"late": func(gpu int) func() { return n.Delay(gpu, nvmltest.Every, 200*time.Millisecond) },
+	}
+	for kind, begin := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			var slowest, longest time.Duration
+			for i := range hangs {
+				gpu := i % n.GPUs()
+				name := strconv.Itoa(gpu)
+				series := e.watch(t, func(_ time.Duration, p page) error { return missing(p, want, name) })
+				verdicts := e.watch(t, func(_ time.Duration, p page) error { return judged(p, name) })
+				began := time.Now()
+				end := begin(gpu)
+				old := e.watch(t, func(at time.Duration, p page) error {
+					if n.whole(want, name)(p) != nil {
+						slowest = max(slowest, at)
+					}
+					return nil
+				})
+				time.Sleep(12*time.Second - time.Since(began))
+				old()
+				end()
+				longest = max(longest, e.await(t, "the GPU is back", n.whole(want)))
+				e.await(t, "DCGM speaks again", func(p page) error {
+					if s := p.speaker(); s != "dcgm" {
+						return fmt.Errorf("%s speaks", s)
+					}
+					return n.whole(want)(p)
+				})
+				failOn(t, fmt.Sprintf("%s %d: other GPUs lack series", kind, i), series())
+				failOn(t, fmt.Sprintf("%s %d: verdicts on other GPUs", kind, i), verdicts())
+			}
+			t.Logf("%s: a page with young values of the others at most %v after the hang, the GPU back %v after its end", kind, slowest, longest.Round(100*time.Millisecond))
+			if slowest > 5*time.Second || longest > 3*time.Second {
+				t.Errorf("%s: want 5s and 3s", kind)
+			}
+		})
+	}
+}
+
+// missing objects to GPUs but one that lack series, however old their values are.
+func missing(p page, want map[string]int, but string) error {
+	for gpu, have := range p.series() {
+		if gpu != but && have < want[gpu] {
+			return fmt.Errorf("GPU %s has %d series of %d", gpu, have, want[gpu])
+		}
+	}
+	if len(p.series()) < len(want)-1 {
+		return fmt.Errorf("%d GPUs have series", len(p.series()))
+	}
+	return nil
+}
+
+func judged(p page, but string) error {
+	for _, v := range p.verdicts() {
+		if gpu, _, _ := strings.Cut(v, " "); gpu != but {
+			return fmt.Errorf("verdict %s", v)
+		}
+	}
+	return nil
+}
+
+// GPUs that NVML reads stay on the page when an engine comes back with fewer or with other GPUs.
+func TestEngineComesBack(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+	e := n.serve(t)
+	want := n.steady(t, e)
+	for _, hidden := range [][]int{nil, {6, 7}, {0}} {
+		t.Run(fmt.Sprint("without ", hidden), func(t *testing.T) {
+			n.killEngine()
+			e.await(t, "NVML serves", n.whole(want))
+			stop := e.watch(t, n.healthy(want))
+			n.startEngineOn(hidden...)
+			e.await(t, "DCGM speaks", func(p page) error {
+				if s := p.speaker(); s != "dcgm" {
+					return fmt.Errorf("%s speaks", s)
+				}
+				return nil
+			})
+			time.Sleep(80 * time.Second) // a missing GPU is said after a minute
+			failOn(t, "after the restart", stop())
+		})
+	}
+}
+
+// Two exporters and once use one engine.
+func TestTwoExporters(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+	a, b := n.serve(t), n.serve(t, "--collect-interval=200")
+	want := n.steady(t, a)
+	stopA, stopB := a.watch(t, n.healthy(want)), b.watch(t, n.healthy(n.steady(t, b)))
+	for range 5 {
+		cmd := exec.CommandContext(t.Context(), n.binary(t), append([]string{"once"}, n.flags()[1:]...)...)
+		cmd.Env = n.env
+		if out, err := cmd.Output(); err != nil || strings.Count(string(out), "\nDCGM_FI_DEV_GPU_TEMP{") != n.GPUs() {
+			t.Errorf("once: %v\n%s", err, out)
+		}
+	}
+	failOn(t, "first", stopA())
+	failOn(t, "second", stopB())
+}
+
+// No XID is lost over reloads, or the page says of which GPU one may be.
+func TestXIDsOverReloads(t *testing.T) {
+	for _, collector := range []string{"dcgm", "nvml"} {
+		t.Run(collector, func(t *testing.T) {
+			n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
+			list := filepath.Join(t.TempDir(), "list.csv")
+			if err := os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			e := n.serve(t, "-f", list, "--enable-only="+collector)
+			n.steady(t, e)
+			const xids, reloads = 24, 80
+			for i := range reloads {
+				e.Signal(t, syscall.SIGHUP)
+				if i%(reloads/xids) == 0 && i/(reloads/xids) < xids {
+					n.XID(i%n.GPUs(), 31)
+				}
+				time.Sleep(110 * time.Millisecond)
+			}
+			e.await(t, "all XIDs or a gap", func(p page) error {
+				var got float64
+				for _, v := range p.of("DCGM_EXP_XID_ERRORS_TOTAL", "UUID") {
+					got += v
+				}
+				if got != xids {
+					return fmt.Errorf("%v of %d XIDs", got, xids)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// MIG instances have values over the engine.
+func TestMIG(t *testing.T) {
+	n := newNode(t, nvmltest.Config{Preset: "a100-mig"})
+	e := n.serve(t)
+	e.await(t, "instances", func(p page) error {
+		for s := range p {
+			if strings.HasPrefix(s, "DCGM_FI_DEV_FB_USED{") && label(s, "GPU_I_ID") != "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("no instance on a page with %v", p.series())
+	})
+}

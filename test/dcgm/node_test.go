@@ -1,0 +1,286 @@
+//go:build linux && cgo
+
+// Package dcgm_test tries the real binary beside NVIDIA's own DCGM host engine, both above one
+// simulated libnvidia-ml.so.1. make test-dcgm runs it where nv-hostengine is installed.
+package dcgm_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/loopback"
+	"warpgauge/internal/testkit/programtest"
+)
+
+// node is a simulated node with NVIDIA's host engine, which has a copy of the library of its own.
+type node struct {
+	*nvmltest.Node
+	tb      testing.TB
+	config  nvmltest.Config
+	address string
+	env     []string
+	engine  *programtest.Process
+}
+
+// hostEngine is the program of NVIDIA's packages datacenter-gpu-manager-4-*.
+const hostEngine = "nv-hostengine"
+
+func newNode(tb testing.TB, c nvmltest.Config) *node {
+	tb.Helper()
+	if os.Getenv("DCGM_TEST_REAL") != "1" {
+		tb.Skip("DCGM_TEST_REAL is not 1: make test-dcgm sets it")
+	}
+	n, err := nvmltest.Write(tb.TempDir(), c, func(err error) { tb.Error(err) })
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	port, err := loopback.Reserve()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = port.Close() })
+	out := &node{Node: n, tb: tb, config: c, address: port.Address()}
+	out.env = find(n)
+	out.startEngine(out.env)
+	return out
+}
+
+// find returns the environment in which the loader finds the library of n.
+func find(n *nvmltest.Node) []string {
+	return append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(n.Library())+":"+os.Getenv("LD_LIBRARY_PATH"))
+}
+
+// startEngineOn starts the engine on the same node as the driver shows it to a process that may not
+// see some GPUs.
+func (n *node) startEngineOn(hidden ...int) {
+	n.tb.Helper()
+	part, err := nvmltest.Write(n.tb.TempDir(), n.config, func(err error) { n.tb.Error(err) })
+	if err != nil {
+		n.tb.Fatal(err)
+	}
+	n.tb.Cleanup(func() { _ = part.Close() })
+	for _, gpu := range hidden {
+		part.Remove(gpu)
+	}
+	n.startEngine(find(part))
+}
+
+// startEngine starts the engine and waits until it listens.
+func (n *node) startEngine(env []string) {
+	n.tb.Helper()
+	host, port, _ := strings.Cut(n.address, ":")
+	log := filepath.Join(n.tb.TempDir(), "engine.log")
+	n.engine = programtest.Start(n.tb, programtest.Find(n.tb, hostEngine), []string{"-n", "-b", host, "-p", port, "-f", log}, programtest.Options{Env: env})
+	n.engine.Await(n.tb, "the host engine", func() error {
+		_, err := n.engine.Address()
+		return err
+	})
+}
+
+// killEngine ends the engine as the kernel does.
+func (n *node) killEngine() {
+	n.engine.Signal(n.tb, syscall.SIGKILL)
+	<-n.engine.Ended()
+}
+
+var built = sync.OnceValues(func() (string, error) {
+	exe := filepath.Join(os.TempDir(), fmt.Sprintf("warpgauge-%d", os.Getpid()))
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", exe, "../../cmd/warpgauge")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
+	}
+	return exe, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if exe, err := built(); err == nil && os.Getenv("DCGM_TEST_REAL") == "1" {
+		_ = os.Remove(exe)
+	}
+	os.Exit(code)
+}
+
+// exporter is the real binary.
+type exporter struct {
+	*programtest.Process
+	url string
+}
+
+// serve starts the binary as on a node with both libraries and a host engine.
+func (n *node) serve(tb testing.TB, args ...string) *exporter {
+	tb.Helper()
+	e := &exporter{Process: programtest.Start(tb, n.binary(tb), n.flags(args...), programtest.Options{Env: n.env})}
+	e.url = e.AwaitReady(tb, "/health")
+	return e
+}
+
+func (n *node) binary(tb testing.TB) string {
+	tb.Helper()
+	exe, err := built()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return exe
+}
+
+func (n *node) flags(args ...string) []string {
+	return append([]string{
+		"--address=127.0.0.1:0", "--enable-only=nvml,dcgm", "--enable-dcgm=true", "--enable-nvml=true", "--nvml-library=" + n.Library(),
+		"-r", n.address, "--exporter-metrics=full",
+	}, args...)
+}
+
+// page is the values of a page by series.
+type page map[string]float64
+
+var sample = regexp.MustCompile(`(?m)^([a-zA-Z_][^ {]*(?:\{.*\})?) (\S+)$`)
+
+func (e *exporter) get(ctx context.Context, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, text)
+	}
+	return string(text), err
+}
+
+func (e *exporter) scrape(tb testing.TB) page {
+	tb.Helper()
+	text, err := e.get(context.Background(), "/metrics") // watch scrapes until it is stopped
+	if err != nil {
+		tb.Error(err)
+	}
+	out := page{}
+	for _, m := range sample.FindAllStringSubmatch(text, -1) {
+		v, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			tb.Fatalf("%q: %v", m[0], err)
+		}
+		out[m[1]] = v
+	}
+	return out
+}
+
+// label returns the value of a series' label.
+func label(series, name string) string {
+	_, rest, _ := strings.Cut(series, name+`="`)
+	v, _, _ := strings.Cut(rest, `"`)
+	return v
+}
+
+// series returns how many values of DCGM's names each GPU has, by its index.
+func (p page) series() map[string]int {
+	out := map[string]int{}
+	for s := range p {
+		if strings.HasPrefix(s, "DCGM_FI_") {
+			out[label(s, "gpu")]++
+		}
+	}
+	return out
+}
+
+// of returns the values of a family, by the value of a label.
+func (p page) of(family, name string) map[string]float64 {
+	out := map[string]float64{}
+	for s, v := range p {
+		if f, _, _ := strings.Cut(s, "{"); f == family {
+			out[label(s, name)] = v
+		}
+	}
+	return out
+}
+
+// verdicts returns the state of each GPU, without those that are ok.
+func (p page) verdicts() (out []string) {
+	for s := range p {
+		if strings.HasPrefix(s, "warpgauge_device_health{") && label(s, "state") != "ok" {
+			out = append(out, fmt.Sprintf("%s %s %s", label(s, "gpu"), label(s, "state"), label(s, "reason")))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// speaker returns the collector whose values are shown.
+func (p page) speaker() string {
+	for c, v := range p.of("warpgauge_gpu_speaker", "collector") {
+		if v == 1 {
+			return c
+		}
+	}
+	return ""
+}
+
+// await waits for a page that f has nothing to object to, and returns how long that took.
+func (e *exporter) await(tb testing.TB, what string, f func(page) error) time.Duration {
+	tb.Helper()
+	began := time.Now()
+	eventually.OK(tb, what, func() error { return f(e.scrape(tb)) })
+	return time.Since(began)
+}
+
+// whole wants every GPU to have as many series as on a whole page, and values younger than two seconds.
+func (n *node) whole(want map[string]int, but ...string) func(page) error {
+	return func(p page) error {
+		have := p.series()
+		for gpu, count := range want {
+			if !slices.Contains(but, gpu) && have[gpu] < count {
+				return fmt.Errorf("GPU %s has %d series, want %d (all: %v)", gpu, have[gpu], count, have)
+			}
+		}
+		for gpu, age := range p.of("warpgauge_sample_age_seconds", "gpu") {
+			if !slices.Contains(but, gpu) && age > 2.5 {
+				return fmt.Errorf("the values of GPU %s are %.1f s old", gpu, age)
+			}
+		}
+		return nil
+	}
+}
+
+// steady waits until DCGM serves all GPUs, and returns the number of series of each.
+func (n *node) steady(tb testing.TB, e *exporter) map[string]int {
+	tb.Helper()
+	var last map[string]int
+	same := 0
+	e.await(tb, "the same page of DCGM for three seconds", func(p page) error {
+		now := p.series()
+		if len(now) < n.GPUs() || p.speaker() == "nvml" || !maps.Equal(now, last) {
+			last, same = now, 0
+		}
+		time.Sleep(100 * time.Millisecond) // a scrape each 100 ms
+		if same++; same < 30 {
+			return fmt.Errorf("%v", now)
+		}
+		return nil
+	})
+	return last
+}
