@@ -55,7 +55,7 @@ func TestCopy(t *testing.T) {
 	must(t, simulated.Tell(dir, simulated.Generation))
 	f(simulated.Generation, 3)
 	must(t, c.Control.Write(simulated.FirstOwn+7, 1<<63))
-	must(t, c.Control.Next(simulated.FirstOwn + 7))
+	must(t, c.Control.Next(simulated.FirstOwn+7))
 	f(simulated.FirstOwn+7, 1<<63+1)
 	if err := simulated.Tell(t.TempDir(), simulated.Generation); err == nil {
 		t.Error("a directory without a library was accepted")
