@@ -105,6 +105,14 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 	return e
 }
 
+// ends wants the exporter, which was told to, to end well.
+func (e *exporter) ends(t *testing.T) {
+	t.Helper()
+	if code := e.ExitCode(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
 // awaitAddress waits until the exporter says in its log where it serves.
 func (e *exporter) awaitAddress(t *testing.T) {
 	t.Helper()
