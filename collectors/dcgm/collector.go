@@ -3,9 +3,11 @@
 package dcgm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -107,31 +109,13 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	if err != nil {
 		return nil, err
 	}
-	var parts []part
-	x, err := newXIDs(e, n, list, refused, c.until, c.o)
-	if err != nil {
+	x, err1 := newXIDs(e, n, list, refused, c.until, c.o)
+	h, err2 := newHealth(e, n, list, c.o)
+	past, err3 := newHistories(e, n, list, r.columns(), c.o)
+	if err := cmp.Or(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	if x != nil {
-		parts = append(parts, x)
-	}
-	h, err := newHealth(e, n, list, c.o)
-	if err != nil {
-		return nil, err
-	}
-	if h != nil {
-		parts = append(parts, h)
-	}
-	if p := newPeers(e, n, list, c.o); p != nil {
-		parts = append(parts, p)
-	}
-	past, err := newHistories(e, n, list, r.columns(), c.o)
-	if err != nil {
-		return nil, err
-	}
-	if past != nil {
-		parts = append(parts, past)
-	}
+	parts := slices.DeleteFunc([]part{x, h, newPeers(e, n, list, c.o), past}, func(p part) bool { return p == nil })
 	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:

@@ -11,84 +11,75 @@ import (
 	"sync"
 	"testing"
 
-	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
 )
 
-// TestConformance runs the suite of the contract on the simulated library, which
-// the collector loads and calls as it would DCGM's. What hangs in DCGM is the
-// engine, with all that it has, so there is no board to let hang alone: see
-// TestHang and TestStalled.
+// TestConformance runs the suite of the contract on the simulated library, which the collector loads and calls as it would
+// DCGM's, and on NVIDIA's engine. What hangs in DCGM is the engine, with all that it has, so there is no board to let hang
+// alone: see TestEngineFallsSilent and TestDriverHangs. What the suite does to the hardware, the engine must have noticed
+// before the suite looks. On NVIDIA's engine health is left out: it finds in time that the simulated power is at its limit,
+// and each new reason takes a new Open (TestHealthJudged).
 func TestConformance(t *testing.T) {
-	for name, c := range map[string]struct {
-		config   dcgmtest.Config
-		embedded bool
-	}{
-		"A100 MIG":       {config: dcgmtest.Config{Preset: "a100-mig"}},
-		"PCIe, embedded": {config: dcgmtest.Config{Preset: "pcie", GPUs: 3}, embedded: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			collectortest.Run(t, collectortest.Harness{
-				Name: "dcgm",
-				New: func(tb testing.TB) collectortest.Rig {
-					e := simulate(tb, c.config)
-					o := remote(e)
-					if c.embedded {
-						o = embedded(e)
-					}
-					return newRig(tb, e, o)
-				},
+	for kind, newMachine := range map[string]func(testing.TB, hardware) machine{"simulated": newSimulated, "NVIDIA": newReal} {
+		for name, h := range map[string]hardware{
+			"host engine": {gpus: 3}, "TCP": {gpus: 2, tcp: true}, "embedded": {gpus: 2, embedded: true}, "MIG": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}},
+		} {
+			if kind == "simulated" && !h.embedded && h.mig == nil {
+				continue // MIG is on a host engine, and the simulation knows no transport
+			}
+			fields := collectortest.Fields()
+			if kind == "NVIDIA" {
+				fields.Fields = slices.DeleteFunc(fields.Fields, func(f field.Field) bool { return f.Desc.ID == field.GPUHealth })
+			}
+			t.Run(kind+" "+name, func(t *testing.T) {
+				collectortest.Run(t, collectortest.Harness{
+					Name: "dcgm", Fields: fields, New: func(tb testing.TB) collectortest.Rig { return newRig(tb, newMachine(tb, h), h) },
+				})
 			})
-		})
+		}
 	}
 }
 
-// TestConformanceOfNVIDIA runs the suite on NVIDIA's engine. What the suite does to the
-// hardware, the engine must have noticed before the suite looks. Health is left out: it
-// finds in time that the simulated power is at its limit, and each new reason takes a
-// new Open (TestHealthJudged).
-func TestConformanceOfNVIDIA(t *testing.T) {
-	for name, h := range map[string]hardware{
-		"H100": {gpus: 3}, "H100 by TCP": {gpus: 2, tcp: true}, "H100 embedded": {gpus: 2, embedded: true},
-		"H100 MIG": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			fields := collectortest.Fields()
-			fields.Fields = slices.DeleteFunc(fields.Fields, func(f field.Field) bool { return f.Desc.ID == field.GPUHealth })
-			collectortest.Run(t, collectortest.Harness{
-				Name: "dcgm", Fields: fields,
-				New: func(tb testing.TB) collectortest.Rig {
-					m := newReal(tb, h)
-					open1(tb, m.options(), "DCGM_FI_DEV_SM_CLOCK") // keeps the connection, whose socket the library closes in its own time
-					r := &rig{read: true}
-					rig := collectortest.Rig{
-						Factory: func() collector.Collector { return &witness{New(m.options()), r} },
-						LoseDevice: func(id string) {
-							c := second(tb, m)
-							m.lose(r.gpu(tb, id))
-							c.until(tb, 0, "a lost GPU", func(err error) bool { return errors.Is(err, collector.ErrDeviceLost) })
-						},
-						RestoreDevice: func(id string) {
-							m.restore(r.gpu(tb, id))
-							eventually.OK(tb, "the GPU again", func() error { return alive(tb, m, id) })
-						},
-						ChangeColumns: func() {
-							c := second(tb, m)
-							m.setMIG(0, "1g", "1g")
-							c.untilRescan(tb)
-						},
-					}
-					if !h.embedded {
-						rig.FailOpen = func() func() { m.stop(); return m.start }
-					}
-					return rig
-				},
-			})
-		})
+func newRig(tb testing.TB, m machine, h hardware) collectortest.Rig {
+	r := &rig{read: m.simulation() == nil}
+	noticed := func(change func(), wait func(c *opened)) {
+		if m.simulation() != nil { // its engine sees a change at the next call
+			change()
+			return
+		}
+		c := second(tb, m)
+		change()
+		wait(c)
 	}
+	out := collectortest.Rig{
+		Factory: func() collector.Collector { return &witness{New(m.options()), r} },
+		LoseDevice: func(id string) {
+			noticed(func() { m.lose(r.gpu(tb, id)) }, func(c *opened) {
+				c.until(tb, 0, "a lost GPU", func(err error) bool { return errors.Is(err, collector.ErrDeviceLost) })
+			})
+		},
+		RestoreDevice: func(id string) {
+			m.restore(r.gpu(tb, id))
+			if m.simulation() == nil {
+				eventually.OK(tb, "the GPU again", func() error { return alive(tb, m, id) })
+			}
+		},
+		ChangeColumns: func() {
+			noticed(func() { m.setMIG(0, "1g", "1g") }, func(c *opened) { c.untilRescan(tb) })
+		},
+	}
+	if !h.embedded {
+		out.FailOpen = func() func() { m.stop(); return m.start }
+	}
+	if m.simulation() != nil {
+		out.RaiseEvent = func(id string, _ field.ID, value float64) { m.xid(r.gpu(tb, id), int(value)) }
+		return out
+	}
+	open1(tb, m.options(), "DCGM_FI_DEV_SM_CLOCK") // keeps the connection, whose socket NVIDIA's library closes in its own time
+	return out
 }
 
 // alive is nil if a collector that is opened now has the temperature of a GPU.
@@ -162,23 +153,4 @@ func (r *rig) gpu(tb testing.TB, id string) int {
 		tb.Fatal(err)
 	}
 	return n
-}
-
-func newRig(tb testing.TB, e *dcgmtest.Engine, o Options) collectortest.Rig {
-	r := &rig{}
-	return collectortest.Rig{
-		Factory:       func() collector.Collector { return &witness{New(o), r} },
-		LoseDevice:    func(id string) { e.Lose(r.gpu(tb, id)) },
-		RestoreDevice: func(id string) { e.Restore(r.gpu(tb, id)) },
-		ChangeColumns: func() { e.SetMIG(0, "1g.10gb", "1g.10gb") },
-		FailOpen: func() func() {
-			if o.Engine == "" {
-				e.RefuseEmbedded(-56)
-				return func() { e.RefuseEmbedded(0) }
-			}
-			e.Stop(-21)
-			return e.Start
-		},
-		RaiseEvent: func(id string, _ field.ID, value float64) { e.XID(r.gpu(tb, id), int(value)) },
-	}
 }

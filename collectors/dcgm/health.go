@@ -73,7 +73,7 @@ var _ part = (*health)(nil)
 
 // newHealth makes the engine watch the health of a node's GPUs. It returns nil if the list does not have the field or
 // the engine does not support it.
-func newHealth(e *engine, n *node, list []field.Reading, o Options) (*health, error) {
+func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error) {
 	gpus := n.byKind(kindGPU)
 	if !asks(list, field.GPUHealth) || len(gpus) == 0 {
 		return nil, nil

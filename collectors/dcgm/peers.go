@@ -31,7 +31,7 @@ var _ part = (*peers)(nil)
 
 // newPeers makes the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
 // than two GPUs.
-func newPeers(e *engine, n *node, list []field.Reading, o Options) *peers {
+func newPeers(e *engine, n *node, list []field.Reading, o Options) part {
 	const call = "dcgmGetNvLinkP2PStatus"
 	gpus := n.byKind(kindGPU)
 	if !asks(list, field.P2PStatus) || len(gpus) < 2 {

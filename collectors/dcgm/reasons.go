@@ -3,6 +3,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -59,16 +60,9 @@ func (b *blanks) placeholder(c *cell, gone bool) float64 {
 
 // meaningOf says what an answer of the engine about a field means.
 func meaningOf(s status) collector.Explanation {
-	e := collector.Explanation{Reason: collector.ReasonBlank, Detail: "the host engine answers: " + s.Error()}
-	switch s {
-	case statusNotSupported, statusGPUUnknown, statusNoModule, statusNoProfiling, statusProfilingLib, statusMultiPass:
-		e.Reason = collector.ReasonUnsupported
-	case statusUnknownField, statusVersion, statusNoSymbol:
-		e.Reason = collector.ReasonNoSymbol
-	case statusNoPermission:
-		e.Reason, e.Detail = collector.ReasonPermission, e.Detail+"; it has to run as root"
-	case statusLost, statusDetached:
-		e.Reason = collector.ReasonDeviceLost
+	e := collector.Explanation{Reason: cmp.Or(meanings[s].reason, collector.ReasonBlank), Detail: "the host engine answers: " + s.Error()}
+	if s == statusNoPermission {
+		e.Detail += "; it has to run as root"
 	}
 	return e
 }

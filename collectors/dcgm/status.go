@@ -1,6 +1,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,43 +45,42 @@ const (
 	statusNoSymbol status = -1000 // the library lacks the function
 )
 
-// meanings holds our texts for the numbers of dcgm_structs.h.
-var meanings = map[status]string{
-	statusBadParam:      "bad parameter",
-	statusNotSupported:  "not supported",
-	statusInitError:     "initialisation failed",
-	statusUninitialized: "not initialised",
-	statusTimeout:       "timed out",
-	statusVersion:       "library and host engine speak different versions",
-	statusUnknownField:  "unknown field",
-	statusNoData:        "no data",
-	statusStale:         "stale data",
-	statusNotWatched:    "not watched",
-	statusNoPermission:  "no permission",
-	statusLost:          "GPU is lost",
-	statusDisconnected:  "connection to the host engine is lost",
-	statusGPUUnknown:    "GPU is not supported",
-	statusMaxLimit:      "a limit of the host engine is reached",
-	statusDuplicate:     "duplicate key",
-	statusTooSmall:      "buffer too small",
-	statusNoModule:      "module not loaded",
-	statusInUse:         "in use",
-	statusEmptyGroup:    "group is empty",
-	statusNoProfiling:   "profiling is not supported",
-	statusProfilingLib:  "profiling library failed",
-	statusMultiPass:     "these profiling fields cannot be read together",
-	statusPaused:        "profiling is paused",
-	statusNoNVML:        "the host engine has no NVML",
-	statusDetached:      "the host engine has released the GPUs",
-	statusNoSymbol:      "the library lacks the function",
+// meanings holds our texts for the numbers of dcgm_structs.h, and what they mean as the answer about a field.
+var meanings = map[status]struct {
+	text   string
+	reason collector.Reason
+}{
+	statusBadParam:      {"bad parameter", collector.ReasonBlank},
+	statusNotSupported:  {"not supported", collector.ReasonUnsupported},
+	statusInitError:     {"initialisation failed", collector.ReasonBlank},
+	statusUninitialized: {"not initialised", collector.ReasonBlank},
+	statusTimeout:       {"timed out", collector.ReasonBlank},
+	statusVersion:       {"library and host engine speak different versions", collector.ReasonNoSymbol},
+	statusUnknownField:  {"unknown field", collector.ReasonNoSymbol},
+	statusNoData:        {"no data", collector.ReasonBlank},
+	statusStale:         {"stale data", collector.ReasonBlank},
+	statusNotWatched:    {"not watched", collector.ReasonBlank},
+	statusNoPermission:  {"no permission", collector.ReasonPermission},
+	statusLost:          {"GPU is lost", collector.ReasonDeviceLost},
+	statusDisconnected:  {"connection to the host engine is lost", collector.ReasonBlank},
+	statusGPUUnknown:    {"GPU is not supported", collector.ReasonUnsupported},
+	statusMaxLimit:      {"a limit of the host engine is reached", collector.ReasonBlank},
+	statusDuplicate:     {"duplicate key", collector.ReasonBlank},
+	statusTooSmall:      {"buffer too small", collector.ReasonBlank},
+	statusNoModule:      {"module not loaded", collector.ReasonUnsupported},
+	statusInUse:         {"in use", collector.ReasonBlank},
+	statusEmptyGroup:    {"group is empty", collector.ReasonBlank},
+	statusNoProfiling:   {"profiling is not supported", collector.ReasonUnsupported},
+	statusProfilingLib:  {"profiling library failed", collector.ReasonUnsupported},
+	statusMultiPass:     {"these profiling fields cannot be read together", collector.ReasonUnsupported},
+	statusPaused:        {"profiling is paused", collector.ReasonBlank},
+	statusNoNVML:        {"the host engine has no NVML", collector.ReasonBlank},
+	statusDetached:      {"the host engine has released the GPUs", collector.ReasonDeviceLost},
+	statusNoSymbol:      {"the library lacks the function", collector.ReasonNoSymbol},
 }
 
 func (s status) Error() string {
-	text, known := meanings[s]
-	if !known {
-		text = "error"
-	}
-	return fmt.Sprintf("%s [DCGM %d]", text, int32(s))
+	return fmt.Sprintf("%s [DCGM %d]", cmp.Or(meanings[s].text, "error"), int32(s))
 }
 
 // Is maps DCGM's codes to the collector's sentinel errors.

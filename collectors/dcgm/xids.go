@@ -69,7 +69,7 @@ var _ part = (*xids)(nil)
 
 // newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list does not have them or the
 // engine does not offer them. until holds, by device, the reports of earlier sessions.
-func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until map[string]int64, o Options) (*xids, error) {
+func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until map[string]int64, o Options) (part, error) {
 	last, events := asks(list, field.XIDErrors), asks(list, field.XIDEvent)
 	if !last && !events || len(n.byKind(kindGPU)) == 0 {
 		return nil, nil

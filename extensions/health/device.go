@@ -153,18 +153,18 @@ func (c *condition) addEvidence(e verdict.Evidence) {
 	c.evidence = next[max(0, len(next)-maxEvidence):]
 }
 
-// recordReset ends what a reset ends; a start of the node ends more.
-func (t *tracked) recordReset(now time.Time, reboot bool) {
+// recordReset ends what a reset ends.
+func (t *tracked) recordReset(now time.Time) {
 	t.reset = now
 	for _, c := range t.conditions {
-		if c.rule.End == AfterReset || reboot && c.rule.End == AfterReboot {
+		if c.rule.End == AfterReset {
 			t.end(c)
 		}
 	}
 }
 
 // makeVerdict makes the verdict from the active conditions. order is the place of a rule in the table.
-func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) int) (changed bool) {
+func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) int) {
 	var all []*condition
 	for _, c := range t.conditions {
 		if c.active {
@@ -198,14 +198,13 @@ func (t *tracked) makeVerdict(now time.Time, parent *tracked, order func(*Rule) 
 		v.State, v.Reason, v.Text = verdict.Unknown, ruleStarting, "no values yet"
 	}
 	v.Since = t.verdict.Since
-	if changed = v.State != t.verdict.State || v.Reason != t.verdict.Reason || v.Since.IsZero(); changed {
+	if v.State != t.verdict.State || v.Reason != t.verdict.Reason || v.Since.IsZero() {
 		v.Since = now
 		if len(all) > 0 {
 			v.Since = v.Conditions[0].Since
 		}
 	}
 	t.verdict, t.dirty, t.touched = v, false, false
-	return changed
 }
 
 func (c *condition) inactive() bool { return c == nil || !c.active }

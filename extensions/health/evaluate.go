@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -60,13 +61,31 @@ type evaluation struct {
 	bound   time.Time     // when a View had the reading last
 }
 
+// evaluations remembers those that Views have, and had within a time.
+type evaluations map[evaluationKey]*evaluation
+
 type evaluationKey struct {
 	rule, collector, device, labels string // no collector: the reading is derived
 	field                           field.ID
 }
 
-// retainFor is for how long evaluations are remembered that no View has.
+// retainFor is for how long an evaluation is remembered that no View has.
 const retainFor = 24 * time.Hour
+
+// bind returns an evaluation of the View that is bound now, which is made if there is none.
+func (all evaluations) bind(k evaluationKey, now time.Time) *evaluation {
+	e := all[k]
+	if e == nil {
+		e = &evaluation{}
+		all[k] = e
+	}
+	e.bound = now
+	return e
+}
+
+func (all evaluations) forget(now time.Time) {
+	maps.DeleteFunc(all, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
+}
 
 // resetInput is a cell that goes back to 0 when the device is reset.
 type resetInput struct {
@@ -88,8 +107,9 @@ type gpuColumns struct {
 // minCells is how many cells of a GPU there must be if all being blank is to mean something.
 const minCells = 3
 
-// bindRules connects the readings that a source supplies with the rules that judge them.
-func (w *Watch) bindRules(s *rows.Source, now time.Time) *sourceRules {
+// bindRules connects the readings that a source supplies with the rules that judge them. derived tells
+// whether there are derived readings.
+func bindRules(s *rows.Source, table Rules, derived bool, all evaluations, now time.Time) *sourceRules {
 	out := &sourceRules{Source: s.Source}
 	for i := range s.Columns {
 		c := &s.Columns[i]
@@ -100,10 +120,10 @@ func (w *Watch) bindRules(s *rows.Source, now time.Time) *sourceRules {
 		if slices.Contains(resetReadings, c.Field) {
 			out.resets = append(out.resets, resetInput{board, c.Device, i, s.Collector + " " + strconv.Itoa(int(c.Field)), math.NaN()})
 		}
-		for j := range w.o.Rules {
-			if r := &w.o.Rules[j]; r.judges(c) {
+		for j := range table {
+			if r := &table[j]; r.judges(c) {
 				key := evaluationKey{r.Name, s.Collector, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), c.Field}
-				in := ruleInput{w.evaluation(key, now), c.Device, i, nameOf(&s.Devices[c.Device], c), r.Condition}
+				in := ruleInput{all.bind(key, now), c.Device, i, nameOf(&s.Devices[c.Device], c), r.Condition}
 				in.condition.Threshold = r.threshold(c)
 				out.add(board, r, in)
 			}
@@ -114,9 +134,9 @@ func (w *Watch) bindRules(s *rows.Source, now time.Time) *sourceRules {
 		if !s.Supplies[i] || d.Level == field.Link {
 			continue
 		}
-		for j := range w.o.Rules {
-			if r := &w.o.Rules[j]; r.Derived != rules.NotDerived && w.o.Derived != nil {
-				out.add(boardOf(s.Source, i), r, ruleInput{w.evaluation(evaluationKey{rule: r.Name, device: d.ID}, now), i, -1, "", r.Condition})
+		for j := range table {
+			if r := &table[j]; derived && r.Derived != rules.NotDerived {
+				out.add(boardOf(s.Source, i), r, ruleInput{all.bind(evaluationKey{rule: r.Name, device: d.ID}, now), i, -1, "", r.Condition})
 			}
 		}
 		if cells := valueColumns(s.Source, i); d.Level == field.GPU && len(cells) >= minCells {
@@ -124,17 +144,6 @@ func (w *Watch) bindRules(s *rows.Source, now time.Time) *sourceRules {
 		}
 	}
 	return out
-}
-
-// evaluation returns the memory of an evaluation, which is made if there is none.
-func (w *Watch) evaluation(k evaluationKey, now time.Time) *evaluation {
-	e := w.evaluations[k]
-	if e == nil {
-		e = &evaluation{}
-		w.evaluations[k] = e
-	}
-	e.bound = now
-	return e
 }
 
 // boardOf returns the id of the board that a device of a source is part of.
@@ -348,7 +357,7 @@ func (t *tracked) readReset(key string, v float64, now time.Time) {
 		t.resets = map[string]float64{}
 	}
 	if known && v < before/2 {
-		t.recordReset(now, false)
+		t.recordReset(now)
 	}
 	t.resets[key] = v
 }

@@ -126,7 +126,7 @@ func (w *Watch) restoreDevice(t *tracked, d *savedDevice, rebooted bool) {
 		t.conditions = append(t.conditions, &condition{rule: rule, active: true, holds: c.Since, since: c.Since, last: c.Last, evidence: c.Evidence})
 	}
 	if rebooted {
-		t.recordReset(time.Now(), true)
+		t.recordReset(time.Now())
 		t.resets = nil
 	}
 	if at := address(t.device.PCIBusID); t.collector == "" && at != (pci.Address{}) {

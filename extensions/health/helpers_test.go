@@ -26,6 +26,7 @@ type node struct {
 	*Watch
 	now    time.Time
 	view   view.View
+	board  view.Board
 	status []session.CollectorStatus
 	rows   [][]float64       // by GPU
 	heard  []verdict.Verdict // that were published as events
@@ -59,9 +60,8 @@ func (n *node) restart(o Options) {
 	if o.Rules == nil {
 		o.Rules = Table()
 	}
-	board := &view.Board{}
-	board.Store(&n.view)
-	o.Rows, o.Status = rows.New(board, nil), func() []session.CollectorStatus { return n.status }
+	n.board.Store(&n.view)
+	o.Rows, o.Status = rows.New(&n.board, nil), func() []session.CollectorStatus { return n.status }
 	o.Events = new(events.Bus)
 	n.events = o.Events.Subscribe(4096, events.Health)
 	if o.Logger == nil {

@@ -6,6 +6,7 @@ import (
 
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rules"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
@@ -102,6 +103,29 @@ func TestLinkThatNeverWasUp(t *testing.T) {
 	n.restart(o)
 	n.open(n.now)
 	links(0, rule[0].Name) // the process before has seen it up
+}
+
+// TestGrowthOverSessions: what a counter grows by in two sessions is added up, and what the rings of both have
+// counts once.
+func TestGrowthOverSessions(t *testing.T) {
+	n := newNode(t, 1, Options{}, field.NVLinksFlitErrors)
+	grow := func(by float64, want string) {
+		t.Helper()
+		n.rows[0][0] += by
+		n.tick(time.Second)
+		if v := n.of("GPU-a"); v.Reason != want {
+			t.Errorf("after %v errors the verdict is %q, want %q", n.rows[0][0], v.Reason, want)
+		}
+	}
+	grow(0, "")
+	grow(4000, "")
+	next := *n.view.Sources[0]
+	next.Ring = ring.Make(16, 1, 1)
+	next.Ring.Append(n.now.UnixNano(), []int64{n.now.UnixNano()}, n.rows[0])
+	n.view.Sources[0] = &next
+	n.board.Store(&view.View{Version: 2, Sources: n.view.Sources})
+	grow(1900, "")
+	grow(100, "nvlink_crc_errors")
 }
 
 // TestBoardOfAPart: what cells of parts show is the board's.

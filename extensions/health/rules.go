@@ -43,10 +43,9 @@ type End uint8
 
 // Ends.
 const (
-	AfterQuiet  End = iota // not seen for Quiet
-	AfterReset             // the device was reset, its driver loaded again, or the node started
-	AfterReboot            // the node was started
-	WhenTold               // an Observation says that it is over
+	AfterQuiet End = iota // not seen for Quiet
+	AfterReset            // the device was reset, its driver loaded again, or the node started
+	WhenTold              // an Observation says that it is over
 )
 
 // Links to who says so.
@@ -293,6 +292,9 @@ func (r Rules) names() (out []string) {
 	}
 	return out
 }
+
+// Has reports whether there is a rule of that name.
+func (r Rules) Has(name string) bool { return r.find(name, 0) != nil }
 
 // find returns the rule of an Observation: that of its code, or of its reason. nil: none.
 func (r Rules) find(reason string, code int) *Rule {

@@ -4,7 +4,6 @@ package health
 import (
 	"cmp"
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,7 +81,7 @@ type Watch struct {
 	rebound     bool       // there is another View since the last judgement
 	sources     []*sourceRules
 	suppliers   map[string]string // collectors by the device that they supply; replaced, never changed
-	evaluations map[evaluationKey]*evaluation
+	evaluations evaluations
 
 	// Of the goroutine of Run.
 	lost      uint64            // XIDs and Observations that were dropped, as last logged
@@ -101,7 +100,7 @@ type Watch struct {
 func New(o Options) *Watch {
 	w := &Watch{
 		o: o, board: cmp.Or(o.Board, new(verdict.Board)), log: o.Logger.Named("health"), observed: make(chan Observation, maxObservations),
-		evaluations: map[evaluationKey]*evaluation{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
+		evaluations: evaluations{}, byID: map[string]*tracked{}, byPCI: map[pci.Address]*tracked{}, order: map[string]int{},
 	}
 	for i := range o.Rules {
 		if _, twice := w.order[o.Rules[i].Name]; twice {
@@ -193,9 +192,9 @@ func (w *Watch) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 				w.suppliers[s.Devices[j].ID] = s.Collector
 			}
 		}
-		w.sources[i] = w.bindRules(s, now)
+		w.sources[i] = bindRules(s, w.o.Rules, w.o.Derived != nil, w.evaluations, now)
 	}
-	maps.DeleteFunc(w.evaluations, func(_ evaluationKey, e *evaluation) bool { return now.Sub(e.bound) > retainFor })
+	w.evaluations.forget(now)
 }
 
 // Row evaluates a row. Sync judges the outcome.
@@ -274,7 +273,7 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	case t == nil:
 	case o.Reason == ReasonReset:
 		if at.After(t.reset) {
-			t.recordReset(at, false)
+			t.recordReset(at)
 		}
 	case rule == nil:
 	case o.Over:
@@ -363,33 +362,26 @@ func (w *Watch) top(t *tracked) *tracked {
 	return t
 }
 
-// report logs a verdict that has another state or reason than what was last said of the
-// device. It skips devices without values yet, and new devices that are well.
+// report logs and publishes a verdict that has another state or reason than what was last said of the
+// device. It skips devices without values yet, new devices that are well, and parts, which have what their board has.
 func (w *Watch) report(t *tracked) {
-	is := reported{t.verdict.State, t.verdict.Reason}
-	if is == t.reported || is.Reason == ruleStarting { // the zero told is that it is well
+	v, before, is := &t.verdict, t.reported, reported{t.verdict.State, t.verdict.Reason}
+	if is == before || is.Reason == ruleStarting { // the zero value is that it is well
 		return
 	}
-	before, v := t.reported, &t.verdict
 	t.reported = is
-	fields := []zap.Field{
+	if t.device.Parent != "" {
+		return
+	}
+	bad, level := v.State >= verdict.Degraded, zap.InfoLevel
+	if bad {
+		level = zap.WarnLevel
+	}
+	w.log.Log(level, "health of a device has changed",
 		zap.String("device", v.Device.ID), zap.String("gpu", v.Device.GPU), zap.Stringer("state", v.State), zap.Stringer("before", before.State),
-		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text),
-	}
-	if t.device.Parent == "" { // parts have what their board has
-		if v.State >= verdict.Degraded {
-			w.log.Warn("health of a device has changed", fields...)
-		} else {
-			w.log.Info("health of a device has changed", fields...)
-		}
-		w.publish(v)
-	}
-}
-
-// publish publishes a verdict.
-func (w *Watch) publish(v *verdict.Verdict) {
+		zap.String("reason", v.Reason), zap.String("action", string(v.Action)), zap.String("text", v.Text))
 	device := v.Device
-	e := events.Event{Kind: events.Health, Device: &device, Text: "health is " + v.State.String(), Bad: v.State >= verdict.Degraded}
+	e := events.Event{Kind: events.Health, Device: &device, Text: "health is " + v.State.String(), Bad: bad}
 	if v.State != verdict.OK {
 		e.Text += ": " + v.Text + " (" + v.Reason + ")"
 	}

@@ -36,18 +36,12 @@ func writeHealthRules(w io.Writer) error {
 		case local:
 			source = fmt.Sprintf("[%s](%s)", name, name)
 		default:
-			source = "[" + host(source) + "](" + source + ")"
+			source = "[" + strings.Split(source, "/")[2] + "](" + source + ")"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, r.State, r.Action, cell(r.Text), cell(when(r)), cell(ends(r)), source)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func host(link string) string {
-	_, rest, _ := strings.Cut(link, "//")
-	name, _, _ := strings.Cut(rest, "/")
-	return name
 }
 
 // when is when a rule holds.
@@ -110,8 +104,6 @@ func ends(r *health.Rule) string {
 	switch r.End {
 	case health.AfterReset:
 		return "reset, or start of the node"
-	case health.AfterReboot:
-		return "start of the node"
 	case health.WhenTold:
 		return "what has seen it says so"
 	}
@@ -130,12 +122,5 @@ func ends(r *health.Rule) string {
 
 // spanOf is a duration without zeros: 1h, 30s.
 func spanOf(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }

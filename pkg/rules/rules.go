@@ -24,7 +24,7 @@ type Condition struct {
 	// Clear is the value of AtLeast at which all is well again: between it and the threshold
 	// nothing changes. 0: all is well below the threshold.
 	Clear   float64
-	Derived Derived // what is judged in place of the Readings that it is computed from
+	Derived Derived // the reading that is judged; its values are computed from Readings
 }
 
 // Derived names a reading that no library has, and that is computed for a device from its

@@ -20,11 +20,8 @@ import (
 // Extension implements exporter.Extension.
 type Extension struct {
 	Settings
-	parts
-}
 
-// parts holds the parts that Start has built.
-type parts struct {
+	// Set by Start.
 	watch *health.Watch
 	host  *hostEvents
 }
@@ -68,7 +65,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		Events: c.Events, Logger: c.Log,
 	})
 	host := newHostEvents(&e.Settings, c, w, directory)
-	e.parts = parts{w, host}
+	e.watch, e.host = w, host
 	c.Registry.MustRegister(w, early)
 	c.Events.Gate = host
 

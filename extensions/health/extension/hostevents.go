@@ -66,7 +66,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 	}
 	hidden := hiddenVendors(c.Config, c.Lookup)
 	w.missing = pci.New(pci.Options{
-		Bus: w.bus, Expected: settings.ExpectedGPUs, Changed: w.changed, Logger: c.Log,
+		Bus: w.bus, Expected: settings.ExpectedGPUs, Changed: w.reportMissing, Logger: c.Log,
 		Serving: func() pci.Serving { return serving(c.Engine, c.Verdicts.Load().Verdicts, hidden) },
 	})
 	c.Registry.MustRegister(w.missing)
@@ -78,7 +78,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 		}
 	}
 	if path != KernelLogOff {
-		w.log = kernellog.New(kernellog.Options{Path: path, Directory: directory, BootID: health.BootID(), Event: w.kernel, Logger: c.Log})
+		w.log = kernellog.New(kernellog.Options{Path: path, Directory: directory, BootID: health.BootID(), Event: w.addKernelEvent, Logger: c.Log})
 		c.Registry.MustRegister(w.log, w.ledger)
 	}
 	return w
@@ -110,28 +110,22 @@ func (w *hostEvents) Admit(e events.Event) bool {
 	return w.ledger.Driver(kernellog.GPU{Address: at, Number: e.Device.GPU}, e.Code, e.Time)
 }
 
-// kernelReasons are the rules that lines of the kernel's log are evidence for. What is not in it is
-// counted, and says nothing that needs an action.
-var kernelReasons = map[kernellog.Kind]string{
-	kernellog.XID:            "xid",
-	kernellog.SXidFatal:      "sxid_fatal",
-	kernellog.FellOffBus:     "fell_off_bus",
-	kernellog.RmInitFailed:   "rm_init_failed",
-	kernellog.AERUncorrected: "aer_uncorrected",
-	kernellog.AERFatal:       "aer_fatal",
-	kernellog.AMDReset:       "amdgpu_reset",
-	kernellog.AMDResetDone:   health.ReasonReset,
-	kernellog.AMDResetFailed: "amdgpu_reset_failed",
-	kernellog.AMDRingTimeout: "amdgpu_ring_timeout",
-	kernellog.AMDInitFailed:  "amdgpu_init_failed",
-	kernellog.AMDLost:        "amdgpu_device_lost",
-	kernellog.RASUncorrected: "ras_error",
-	kernellog.RASPoison:      "ras_poison",
-	kernellog.XGMIError:      "xgmi_error",
+// reasonOf returns the rule that lines of a kind are evidence for, which mostly has the name of the kind; "" if there is none:
+// the line is counted, and says nothing that needs an action.
+func reasonOf(k kernellog.Kind) string {
+	switch {
+	case k == kernellog.AMDResetDone:
+		return health.ReasonReset
+	case k == kernellog.RASUncorrected:
+		return "ras_error"
+	case health.Table().Has(string(k)):
+		return string(k)
+	}
+	return ""
 }
 
-// kernel takes an event of the kernel's log.
-func (w *hostEvents) kernel(e kernellog.Event) {
+// addKernelEvent reports an event of the kernel's log.
+func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 	d, known := w.find(&e)
 	errorOfBus := e.Kind == kernellog.AERCorrected || e.Kind == kernellog.AERUncorrected || e.Kind == kernellog.AERFatal
 	if errorOfBus && !known {
@@ -148,7 +142,7 @@ func (w *hostEvents) kernel(e kernellog.Event) {
 		return
 	}
 	event := events.Event{Time: e.Time, Kind: events.KernelLog, Device: &d, Source: sourceKernelLog, Text: e.Text}
-	reason := kernelReasons[e.Kind]
+	reason := reasonOf(e.Kind)
 	switch {
 	case e.Kind == kernellog.XID:
 		event.Kind, event.Code, event.Text, event.Evidence = events.XID, e.Code, detail(&e, d.ID == ""), e.Text
@@ -226,8 +220,8 @@ func (w *hostEvents) refresh() {
 	}
 }
 
-// changed takes a GPU that is missing now, or that is not any longer.
-func (w *hostEvents) changed(g pci.Gone, over bool) {
+// reportMissing reports a GPU that is missing now, or that is not any longer.
+func (w *hostEvents) reportMissing(g pci.Gone, over bool) {
 	if g.Address != (pci.Address{}) { // else it is not known which device it is
 		w.observe(health.Observation{Reason: "missing", PCIBusID: g.Address.String(), Time: time.Now(), Source: sourcePCI, Text: g.Text, Over: over})
 	}

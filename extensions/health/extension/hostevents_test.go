@@ -14,7 +14,8 @@ import (
 
 	"warpgauge/pkg/verdict"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/health"
@@ -29,45 +30,33 @@ import (
 
 // kernelFault is the fault of a rule that only the kernel's log has: a line of GPU 1.
 func kernelFault(r *health.Rule) (fault, bool) {
-	for kind, reason := range kernelReasons {
-		if reason != r.Name || reason == "xid" {
-			continue
+	kind := kernellog.Kind(r.Name)
+	if r.Name == "ras_error" {
+		kind = kernellog.RASUncorrected
+	}
+	if reasonOf(kind) != r.Name {
+		return fault{}, false
+	}
+	profile := nvidiaNode
+	if strings.HasPrefix(string(kind), "amdgpu") || strings.HasPrefix(string(kind), "ras") || kind == kernellog.XGMIError {
+		profile = amdNode
+	}
+	return fault{profiles: []string{profile}, begin: func(n *judgedNode) func() {
+		at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
+		say := func(k kernellog.Kind) {
+			n.host.addKernelEvent(kernellog.Event{Kind: k, Address: at, Time: time.Now(), Text: "a line"})
 		}
-		profile := nvidiaNode
-		if strings.HasPrefix(string(kind), "amdgpu") || strings.HasPrefix(string(kind), "ras") || kind == kernellog.XGMIError {
-			profile = amdNode
-		}
-		return fault{profiles: []string{profile}, begin: func(n *judgedNode) func() {
-			at, _ := pci.Parse(n.verdict(field.GPU, "1").Device.PCIBusID)
-			say := func(k kernellog.Kind) {
-				n.host.kernel(kernellog.Event{Kind: k, Address: at, Time: time.Now(), Text: "a line"})
+		say(kind)
+		return func() {
+			switch {
+			case r.End != health.AfterReset:
+			case profile == amdNode:
+				say(kernellog.AMDResetDone)
+			default:
+				n.reset()
 			}
-			say(kind)
-			return func() {
-				switch {
-				case r.End != health.AfterReset:
-				case profile == amdNode:
-					say(kernellog.AMDResetDone)
-				default:
-					n.reset()
-				}
-			}
-		}}, true
-	}
-	return fault{}, false
-}
-
-// TestKernelReasonsAreRules: what the kernel's log is evidence for has a rule.
-func TestKernelReasonsAreRules(t *testing.T) {
-	rules := map[string]bool{"xid": true, health.ReasonReset: true}
-	for _, r := range health.Table() {
-		rules[r.Name] = true
-	}
-	for kind, reason := range kernelReasons {
-		if !rules[reason] {
-			t.Errorf("%s: no rule is called %s", kind, reason)
 		}
-	}
+	}}, true
 }
 
 // TestWitnesses: XIDs of simulated GPUs and of a log that says the same, or not.
@@ -107,10 +96,18 @@ func TestWitnesses(t *testing.T) {
 			t.Errorf("after an XID that only the log has the verdict is %+v", v)
 		}
 		time.Sleep(time.Minute)
-		got := seriesOf(t, n.host.ledger, "witness", "xid", "gpu")
-		want := []string{"both 94 1 1", "driver 63 1 1", "kernel_log 45  1", "kernel_log 79 0 1"}
-		if !slices.Equal(got, want) {
-			t.Errorf("warpgauge_xid_witness_total %q, want %q", got, want)
+		page, err := testutil.CollectAndFormat(n.host.ledger, expfmt.TypeTextPlain, "warpgauge_xid_witness_total")
+		must(t, err)
+		for _, want := range []string{
+			`gpu="1",pci_bus_id="%s",witness="both",xid="94"} 1`, `gpu="1",pci_bus_id="%s",witness="driver",xid="63"} 1`, `gpu="0",pci_bus_id="%s",witness="kernel_log",xid="79"} 1`,
+			`gpu="",pci_bus_id="00000000:AA:00.0",witness="kernel_log",xid="45"} 1`,
+		} {
+			if strings.Contains(want, "%s") {
+				want = fmt.Sprintf(want, n.verdict(field.GPU, want[5:6]).Device.PCIBusID)
+			}
+			if !strings.Contains(string(page), want) || strings.Count(string(page), "\n") != 6 {
+				t.Errorf("no %s, or more, on\n%s", want, page)
+			}
 		}
 		var events []string
 		all, _ := n.log.After(0)
@@ -135,33 +132,6 @@ func TestWitnesses(t *testing.T) {
 			t.Errorf("events\n%q, want\n%q", events, wantEvents)
 		}
 	})
-}
-
-// seriesOf are the series of a collector with a label witness: the values of labels and the value.
-func seriesOf(t *testing.T, c prometheus.Collector, labels ...string) (out []string) {
-	t.Helper()
-	r := prometheus.NewRegistry()
-	r.MustRegister(c)
-	families, err := r.Gather()
-	must(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			values := map[string]string{}
-			for _, l := range m.GetLabel() {
-				values[l.GetName()] = l.GetValue()
-			}
-			if values[labels[0]] == "" {
-				continue
-			}
-			line := ""
-			for _, l := range labels {
-				line += values[l] + " "
-			}
-			out = append(out, fmt.Sprint(line, m.GetCounter().GetValue()+m.GetGauge().GetValue()))
-		}
-	}
-	slices.Sort(out)
-	return out
 }
 
 // fakeEngine has collectors of two vendors.
@@ -234,7 +204,7 @@ func TestStrangers(t *testing.T) {
 		n := newJudgedNode(t, nvidiaNode, "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", "--kernel-log="+path)
 		time.Sleep(3 * time.Second)
 		xid := func(at pci.Address) {
-			n.host.kernel(kernellog.Event{Kind: kernellog.XID, Code: 79, Address: at, Time: time.Now(), Text: "a line"})
+			n.host.addKernelEvent(kernellog.Event{Kind: kernellog.XID, Code: 79, Address: at, Time: time.Now(), Text: "a line"})
 		}
 		for i := range 10 * maxUnserved {
 			xid(pci.Address{Domain: uint32(i + 1), Bus: 1})
@@ -250,7 +220,7 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%d verdicts, want %d", got, want)
 		}
 		// Of each stranger, of the GPU, and of all further strangers together.
-		if got, want := len(seriesOf(t, n.host.ledger, "kind", "pci_bus_id")), maxUnserved+2; got != want {
+		if got, want := testutil.CollectAndCount(n.host.ledger, "warpgauge_kernel_log_events_total"), maxUnserved+2; got != want {
 			t.Errorf("%d addresses have series, want %d", got, want)
 		}
 	})

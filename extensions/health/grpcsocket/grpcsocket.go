@@ -48,14 +48,12 @@ func New(path string, register func(grpc.ServiceRegistrar), log *zap.Logger) *Se
 }
 
 // Listen makes the socket. Its errors are for a person to put right.
-func (s *Server) Listen() error {
-	if err := s.listen(); err != nil {
-		return fmt.Errorf("socket %q: %w", s.path, err)
-	}
-	return nil
-}
-
-func (s *Server) listen() error {
+func (s *Server) Listen() (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("socket %q: %w", s.path, err)
+		}
+	}()
 	dir := filepath.Dir(s.path)
 	if err := checkDirectory(dir); err != nil {
 		return err

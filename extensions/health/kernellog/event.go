@@ -93,13 +93,13 @@ func (p *parser) parse(line, device string) (e Event, ok bool) {
 	case strings.HasPrefix(line, "NVRM: Xid ("):
 		ok = e.xid(line[len("NVRM: Xid ("):])
 	case strings.HasPrefix(line, "NVRM: "):
-		ok = e.say(line, nvidiaPhrases)
+		ok = e.match(line, nvidiaPhrases)
 	case strings.Contains(line, "SXid ("):
 		ok = e.sxid(line)
 	case strings.Contains(line, "Bus Error: severity="):
 		ok = e.aer(line)
 	case strings.HasPrefix(line, "amdgpu") || strings.HasPrefix(line, "[drm"):
-		ok = e.say(line, amdPhrases) || e.ras(line)
+		ok = e.match(line, amdPhrases) || e.ras(line)
 	}
 	if p.left--; strings.HasPrefix(line, "NVRM: The NVIDIA GPU ") {
 		p.left = 2
@@ -184,8 +184,8 @@ var (
 	}
 )
 
-// say finds the phrase of a line, and the device that it names.
-func (e *Event) say(line string, phrases []phrase) bool {
+// match finds the phrase of a line, and the device that it names.
+func (e *Event) match(line string, phrases []phrase) bool {
 	for i := range phrases {
 		if _, rest, ok := strings.Cut(line, phrases[i].first); ok && strings.Contains(rest, phrases[i].then) {
 			e.Kind = phrases[i].kind
@@ -241,7 +241,7 @@ var rasPhrases = []phrase{
 
 // ras reads "socket: 4, die: 0, 1 new uncorrectable hardware errors detected in umc block".
 func (e *Event) ras(line string) bool {
-	if strings.Contains(line, "detected in total") || !e.say(line, rasPhrases) {
+	if strings.Contains(line, "detected in total") || !e.match(line, rasPhrases) {
 		return false
 	}
 	before, block, _ := strings.Cut(line, " detected in ")

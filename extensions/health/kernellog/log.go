@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -60,23 +61,23 @@ type Log struct {
 	read   func(fd int, p []byte) (int, error)
 	uptime func() time.Duration
 
-	up               atomic.Bool
-	lines, lost      atomic.Uint64
-	last             int64 // sequence number of the newest record that was read; -1: none
-	skip             bool  // records are old until the end is reached
-	saved, reported  int64 // last when it was kept, -2 if never; and of the newest event
-	savedAt          time.Time
-	offset           time.Duration // from the kernel's clock to Unix time
-	live             bool          // all that there was has been read: the next record is new
-	parser           parser
-	partial          []byte // of a line
-	overlong         bool   // the rest of a line that is too long is dropped
-	pending          record
-	fd               int
-	regular          bool
-	inode            uint64
-	position         int64 // in a regular file
-	complained, dull bool  // about the log, and about the directory
+	up                  atomic.Bool
+	lines, lost         atomic.Uint64
+	last                int64 // sequence number of the newest record that was read; -1: none
+	skip                bool  // records are old until the end is reached
+	saved, reported     int64 // last when it was kept, -2 if never; and of the newest event
+	savedAt             time.Time
+	offset              time.Duration // from the kernel's clock to Unix time
+	live                bool          // all that there was has been read: the next record is new
+	parser              parser
+	partial             []byte // of a line
+	overlong            bool   // the rest of a line that is too long is dropped
+	pending             record
+	fd                  int
+	regular             bool
+	inode               uint64
+	position            int64 // in a regular file
+	unreadable, unsaved bool  // was logged
 }
 
 // record is a record of interest whose further lines may follow.
@@ -120,7 +121,7 @@ func (l *Log) Run(ctx context.Context) error {
 		}
 		l.close()
 		if err != nil {
-			l.complain(err)
+			l.logUnreadable(err)
 			wait(ctx, retryInterval)
 		}
 	}
@@ -129,11 +130,9 @@ func (l *Log) Run(ctx context.Context) error {
 }
 
 func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 
@@ -167,12 +166,12 @@ func (l *Log) close() {
 	l.partial, l.overlong, l.pending = l.partial[:0], false, record{}
 }
 
-// complain logs once why the kernel's log is not read, with advice.
-func (l *Log) complain(err error) {
-	if l.complained {
+// logUnreadable logs once why the kernel's log is not read, with advice.
+func (l *Log) logUnreadable(err error) {
+	if l.unreadable {
 		return
 	}
-	l.complained = true
+	l.unreadable = true
 	advice := "the file must have records in the form of /dev/kmsg, and this process must be allowed to read it"
 	switch {
 	case l.o.Path != Device:
@@ -201,7 +200,7 @@ func (l *Log) drain(buffer []byte) (more bool, err error) {
 			return false, &fs.PathError{Op: "read", Path: l.o.Path, Err: err}
 		default:
 			l.position += int64(n)
-			l.take(buffer[:n])
+			l.feed(buffer[:n])
 		}
 	}
 	return true, nil
@@ -223,8 +222,8 @@ func (l *Log) rotate() error {
 	return err
 }
 
-// take takes what was read: a record of the device, or any part of a file.
-func (l *Log) take(data []byte) {
+// feed adds what was read: a record of the device, or any part of a file.
+func (l *Log) feed(data []byte) {
 	for len(data) > 0 {
 		line, rest, whole := bytes.Cut(data, []byte("\n"))
 		switch data = rest; {
@@ -235,16 +234,16 @@ func (l *Log) take(data []byte) {
 		case l.overlong:
 			l.partial, l.overlong = l.partial[:0], false
 		case len(l.partial) > 0:
-			l.line(append(l.partial, line...))
+			l.addLine(append(l.partial, line...))
 			l.partial = l.partial[:0]
 		default:
-			l.line(line)
+			l.addLine(line)
 		}
 	}
 }
 
-// line takes a line: a record, or what belongs to the one before.
-func (l *Log) line(line []byte) {
+// addLine adds a line: a record, or what belongs to the one before.
+func (l *Log) addLine(line []byte) {
 	if len(line) > 0 && line[0] == ' ' {
 		if device, ok := bytes.CutPrefix(line, []byte(" DEVICE=")); ok && l.pending.waiting {
 			l.pending.device = string(device)
@@ -253,13 +252,20 @@ func (l *Log) line(line []byte) {
 	}
 	l.flush()
 	// priority,sequence,microseconds,flags;text
-	head, text, ok1 := bytes.Cut(line, []byte(";"))
-	priority, head, ok2 := digits(head)
-	seq, head, ok3 := digits(head)
-	micros, _, ok4 := digits(head)
-	if !ok1 || !ok2 || !ok3 || !ok4 {
+	head, text, ok := bytes.Cut(line, []byte(";"))
+	words := strings.SplitN(string(head), ",", 4)
+	if !ok || len(words) < 3 {
 		return
 	}
+	var n [3]int64
+	for i := range n {
+		v, err := strconv.ParseUint(words[i], 10, 63)
+		if err != nil {
+			return
+		}
+		n[i] = int64(v)
+	}
+	priority, seq, at := n[0], n[1], time.Duration(n[2])*time.Microsecond
 	l.lines.Add(1)
 	if seq <= l.last {
 		return // read before, by the process before or from the file before
@@ -268,7 +274,6 @@ func (l *Log) line(line []byte) {
 		l.lost.Add(uint64(seq - l.last - 1))
 	}
 	l.last = seq
-	at := time.Duration(micros) * time.Microsecond
 	if l.live {
 		// The record was written since the last poll. The two clocks drift apart, and the
 		// kernel's stops while the machine sleeps.
@@ -301,45 +306,23 @@ func (l *Log) flush() {
 	l.o.Event(e)
 }
 
-// digits reads a number and the comma behind it, if there is one.
-func digits(text []byte) (n int64, rest []byte, ok bool) {
-	i := 0
-	for i < len(text) && i < 18 && text[i] >= '0' && text[i] <= '9' {
-		n = 10*n + int64(text[i]-'0')
-		i++
-	}
-	if ok = i > 0 && (i == len(text) || text[i] == ','); ok && i < len(text) {
-		i++
-	}
-	return n, text[i:], ok
-}
+var escaped = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
 
 // unescape undoes what the kernel does to characters that are not printable: \x0a.
 func unescape(text []byte) string {
-	if bytes.IndexByte(text, '\\') < 0 {
-		return string(text)
-	}
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+3 < len(text) && text[i+1] == 'x' {
-			if c, err := strconv.ParseUint(string(text[i+2:i+4]), 16, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
+	return string(escaped.ReplaceAllFunc(text, func(e []byte) []byte {
+		c, _ := strconv.ParseUint(string(e[2:]), 16, 8) // the expression has seen to it
+		return []byte{byte(c)}
+	}))
 }
 
-// load finds out what was read before.
+// load reads how far the process before has read.
 func (l *Log) load() {
 	l.skip = true
 	if l.o.BootID == "" || l.o.Directory == "" {
 		return
 	}
-	text, err := l.kept().Read(stateFile, 256)
+	text, err := l.directory().Read(stateFile, 256)
 	if text != nil {
 		err = l.resume(string(text))
 	}
@@ -348,7 +331,7 @@ func (l *Log) load() {
 	}
 }
 
-// resume takes what was kept.
+// resume continues where text says.
 func (l *Log) resume(text string) error {
 	line, whole := strings.CutSuffix(text, "\n")
 	boot, number, _ := strings.Cut(line, " ")
@@ -369,15 +352,15 @@ func (l *Log) save(now time.Time, ends bool) {
 	if l.o.Directory == "" || l.o.BootID == "" || l.last == l.saved || !ends && !first && (l.reported <= l.saved || now.Sub(l.savedAt) < saveInterval) {
 		return
 	}
-	err := l.kept().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.last))
+	err := l.directory().Write(stateFile, fmt.Appendf(nil, "%s %d\n", l.o.BootID, l.last))
 	l.saved, l.savedAt = l.last, now
-	if err != nil && !l.dull {
-		l.dull = true
+	if err != nil && !l.unsaved {
+		l.unsaved = true
 		l.log.Warn("how far the kernel's log was read is not kept: a restart may count events again", zap.String("directory", l.o.Directory), zap.Error(err))
 	}
 }
 
-func (l *Log) kept() file.Private {
+func (l *Log) directory() file.Private {
 	return file.Private{Path: l.o.Directory, Of: "health", Flag: "health-directory"}
 }
 

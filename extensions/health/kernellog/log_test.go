@@ -321,7 +321,7 @@ func TestNotReadable(t *testing.T) {
 	for err, want := range map[error]string{unix.EPERM: "CAP_SYSLOG", unix.EACCES: "CAP_SYSLOG", unix.ENOENT: "give the container"} {
 		core, logs := observer.New(zap.InfoLevel)
 		l := New(Options{Path: Device, Logger: zap.New(core)})
-		l.complain(&os.PathError{Op: "open", Path: Device, Err: err})
+		l.logUnreadable(&os.PathError{Op: "open", Path: Device, Err: err})
 		if got := fmt.Sprint(logs.All()[0].ContextMap()["advice"]); !strings.Contains(got, want) {
 			t.Errorf("%v: advice %q, want %q in it", err, got, want)
 		}
@@ -369,9 +369,9 @@ func FuzzRecords(f *testing.F) {
 		l := newTestLog("", "", func(Event) { n++ })
 		whole := newTestLog("", "", func(Event) { n-- })
 		for d := range slices.Chunk(data, max(1, part)) {
-			l.take(d)
+			l.feed(d)
 		}
-		whole.take(data)
+		whole.feed(data)
 		l.flush()
 		whole.flush()
 		if n != 0 {

@@ -21,13 +21,13 @@ var (
 )
 
 // Parse reads an address in any usual form: 0000:3b:00.0, 00000000:3B:00.0, PCI:0000:3b:00, 3b:00.0.
-func Parse(text string) (Address, bool) { return of(whole.FindStringSubmatch(text)) }
+func Parse(text string) (Address, bool) { return fromMatch(whole.FindStringSubmatch(text)) }
 
 // Find returns the first address in a text that has a domain: such as the one in
 // "nvidia 0000:3b:00.0: …".
-func Find(text string) (Address, bool) { return of(within.FindStringSubmatch(text)) }
+func Find(text string) (Address, bool) { return fromMatch(within.FindStringSubmatch(text)) }
 
-func of(m []string) (a Address, ok bool) {
+func fromMatch(m []string) (a Address, ok bool) {
 	if m == nil || m[1]+m[4] == "" { // 3b:00 can be anything
 		return a, false
 	}

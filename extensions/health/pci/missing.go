@@ -64,11 +64,11 @@ type Options struct {
 // Missing compares the GPUs that are expected with those that are served. Run does the work;
 // as a prometheus.Collector it can be used by any goroutine.
 type Missing struct {
-	o     Options
-	log   *zap.Logger
-	found map[Address]bool       // that were served at some time of this process
-	lack  map[Address]*candidate // by address; the zero address for those that have none
-	state atomic.Pointer[[]Gone] // what the metric shows, a Gone with a Count of 0 for each basis that finds nothing
+	o          Options
+	log        *zap.Logger
+	found      map[Address]bool       // that were served at some time of this process
+	candidates map[Address]*candidate // by address; the zero address for those that have none
+	state      atomic.Pointer[[]Gone] // what the metric shows, a Gone with a Count of 0 for each basis that finds nothing
 }
 
 // candidate is a GPU that was not served the last time it was looked for.
@@ -80,7 +80,7 @@ type candidate struct {
 
 // New returns a Missing that does not run yet.
 func New(o Options) *Missing {
-	return &Missing{o: o, log: o.Logger.Named("pci"), found: map[Address]bool{}, lack: map[Address]*candidate{}}
+	return &Missing{o: o, log: o.Logger.Named("pci"), found: map[Address]bool{}, candidates: map[Address]*candidate{}}
 }
 
 // Run compares twice a minute until ctx ends.
@@ -133,8 +133,8 @@ func (m *Missing) compare(now time.Time) {
 			gone[Address{}] = Gone{Basis: byFlag, Count: lack, Text: fmt.Sprintf("--expected-gpus=%d, of which %d are served", m.o.Expected, present)}
 		}
 	}
-	m.note(gone, unknown, now)
-	m.present(serving.GPUs)
+	m.update(gone, unknown, now)
+	m.reportServed(serving.GPUs)
 	m.publish(bases)
 }
 
@@ -161,13 +161,13 @@ func (b *Board) text() string {
 	return where + " with driver " + b.Driver + ", and no collector finds it"
 }
 
-// note compares the GPUs missing now with those missing before.
-func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time.Time) {
+// update compares the GPUs missing now with those missing before.
+func (m *Missing) update(gone map[Address]Gone, unknown map[Address]bool, now time.Time) {
 	for at, g := range gone {
-		c := m.lack[at]
+		c := m.candidates[at]
 		if c == nil || now.Before(c.since) {
 			c = &candidate{since: now}
-			m.lack[at] = c
+			m.candidates[at] = c
 		}
 		c.Gone, c.last = g, now
 		if !c.reported && now.Sub(c.since) >= patience {
@@ -176,11 +176,11 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 			m.o.Changed(g, false)
 		}
 	}
-	for at, c := range m.lack {
+	for at, c := range m.candidates {
 		if _, still := gone[at]; still || c.reported && unknown[at] && now.Sub(c.last) < forget {
 			continue
 		}
-		delete(m.lack, at)
+		delete(m.candidates, at)
 		if c.reported {
 			m.log.Info("GPU is no longer missing", zap.String("pci_bus_id", c.Address.String()), zap.String("slot", c.Slot))
 			m.o.Changed(c.Gone, true)
@@ -188,9 +188,9 @@ func (m *Missing) note(gone map[Address]Gone, unknown map[Address]bool, now time
 	}
 }
 
-// present reports GPUs that are served for the first time: they may have been missing when the
+// reportServed reports GPUs that are served for the first time: they may have been missing when the
 // process before ended.
-func (m *Missing) present(served map[Address]bool) {
+func (m *Missing) reportServed(served map[Address]bool) {
 	for at := range served {
 		if !m.found[at] && len(m.found) < maxBoards {
 			m.found[at] = true
@@ -203,7 +203,7 @@ func (m *Missing) present(served map[Address]bool) {
 // whether it is missing, and it is not counted.
 func (m *Missing) publish(bases []string) {
 	var out []Gone
-	for _, c := range m.lack {
+	for _, c := range m.candidates {
 		if c.reported {
 			out = append(out, c.Gone)
 		}

@@ -11,7 +11,7 @@ const (
 	callPeriod = int64(time.Minute) // over which calls are averaged: slow fields are in it
 	callsOver  = 240                // minutes: time constant of the baseline
 	callsWarm  = 30                 // minutes until there is one
-	callsSlow  = 3                  // minutes that are no accident
+	callsSlow  = 3                  // minutes in a row, which are not an accident
 )
 
 // calls holds the library calls of a source, which is named by its first device.

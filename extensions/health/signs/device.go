@@ -172,7 +172,7 @@ const hourStep = int64(5 * time.Minute)
 
 func (h *hour) used() bool { return h.last > 0 }
 
-// add adds what is above 0.
+// add adds a value above 0; others count as 0.
 func (h *hour) add(at int64, v float64) {
 	h.advance(at)
 	if v > 0 { // not NaN

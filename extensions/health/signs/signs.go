@@ -1,4 +1,4 @@
-// Package signs derives, from every sampled row, readings of what tends to come before a fault:
+// Package signs derives readings of early signs of a fault from every sampled row:
 // corrected memory errors, library calls that take longer than they did, spare rows that run
 // out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
 // package health judge them. docs/health.md says how each is computed.

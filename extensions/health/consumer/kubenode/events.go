@@ -26,20 +26,20 @@ const (
 type events struct {
 	node    string
 	start   time.Time
-	told    map[string]told // by device
+	last    map[string]content // by device
 	waiting map[string]*corev1.Event
-	now     string // device of the event that next returned
+	current string // device of the event that next returned
 	limit   *rate.Limiter
 }
 
-// told is the content of a device's last event.
-type told struct {
+// content is the content of a device's last event.
+type content struct {
 	state  verdict.State
 	reason string
 }
 
 func newEvents(node string, start time.Time) events {
-	return events{node: node, start: start, told: map[string]told{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
+	return events{node: node, start: start, last: map[string]content{}, waiting: map[string]*corev1.Event{}, limit: rate.NewLimiter(rate.Every(time.Hour/eventsAnHour), eventsBurst)}
 }
 
 // observe takes a snapshot. Of a fault that is older than this process an event was written before.
@@ -48,18 +48,18 @@ func (e *events) observe(s *verdict.Snapshot) {
 	for i := range s.Verdicts {
 		v := &s.Verdicts[i]
 		present[v.Device.ID] = true
-		before, known := e.told[v.Device.ID]
-		after := told{v.State, v.Reason}
+		before, known := e.last[v.Device.ID]
+		after := content{v.State, v.Reason}
 		if v.State == verdict.Unknown || known && after == before {
 			continue
 		}
-		e.told[v.Device.ID] = after
+		e.last[v.Device.ID] = after
 		if known || v.State != verdict.OK && v.Since.After(e.start) {
 			e.waiting[v.Device.ID] = e.event(v)
 		}
 	}
 	gone := func(id string) bool { return !present[id] }
-	maps.DeleteFunc(e.told, func(id string, _ told) bool { return gone(id) })
+	maps.DeleteFunc(e.last, func(id string, _ content) bool { return gone(id) })
 	maps.DeleteFunc(e.waiting, func(id string, _ *corev1.Event) bool { return gone(id) })
 }
 
@@ -90,21 +90,21 @@ func (e *events) event(v *verdict.Verdict) *corev1.Event {
 	}
 }
 
-// next is an event that waits, the same again until written is called; nil: none, or it
+// next is an event that waits, the same again until drop is called; nil: none, or it
 // must wait.
 func (e *events) next(now time.Time) *corev1.Event {
-	if e.waiting[e.now] == nil {
+	if e.waiting[e.current] == nil {
 		ids := slices.Sorted(maps.Keys(e.waiting))
 		if len(ids) == 0 || !e.limit.AllowN(now, 1) {
 			return nil
 		}
-		e.now = ids[0]
+		e.current = ids[0]
 	}
-	return e.waiting[e.now]
+	return e.waiting[e.current]
 }
 
-// written forgets the event that next returned.
-func (e *events) written() {
-	delete(e.waiting, e.now)
-	e.now = ""
+// drop forgets the event that next returned.
+func (e *events) drop() {
+	delete(e.waiting, e.current)
+	e.current = ""
 }

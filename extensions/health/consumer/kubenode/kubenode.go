@@ -19,7 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +95,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		next := w.next(ctx, version)
 		select {
 		case <-ctx.Done():
-			w.leave(ctx)
+			w.writeStopped(ctx)
 			return nil
 		default:
 		}
@@ -159,8 +158,8 @@ func (w *Writer) writeCondition(ctx context.Context, s *verdict.Snapshot) bool {
 	return w.patch(ctx, c)
 }
 
-// leave writes at the end that what the condition says is no longer kept up to date.
-func (w *Writer) leave(ctx context.Context) {
+// writeStopped writes at the end that what the condition says is no longer kept up to date.
+func (w *Writer) writeStopped(ctx context.Context) {
 	if w.written.Type == "" {
 		return
 	}
@@ -176,8 +175,7 @@ func (w *Writer) patch(ctx context.Context, c corev1.NodeCondition) bool {
 	c.LastHeartbeatTime = metav1.Now()
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{c}}})
 	if err == nil {
-		_, err = w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).
-			Patch(ctx, w.o.Node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: component}, "status")
+		_, err = w.nodes().Patch(ctx, w.o.Node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: component}, "status")
 	}
 	if !w.report("condition", err) {
 		return false
@@ -186,14 +184,17 @@ func (w *Writer) patch(ctx context.Context, c corev1.NodeCondition) bool {
 	return true
 }
 
+func (w *Writer) nodes() dynamic.ResourceInterface {
+	return w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+}
+
 // writeLabels leaves a Node alone whose labels are those that are wanted. They stay when the
 // exporter stops: a device that has failed has not become better.
 func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool {
 	if w.labels != nil && maps.Equal(wanted, w.labels) {
 		return true
 	}
-	nodes := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
-	node, err := nodes.Get(ctx, w.o.Node, metav1.GetOptions{})
+	node, err := w.nodes().Get(ctx, w.o.Node, metav1.GetOptions{})
 	if err == nil {
 		is := node.GetLabels()
 		next := maps.Clone(wanted)
@@ -204,7 +205,7 @@ func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool
 		}
 		if !maps.Equal(is, next) {
 			node.SetLabels(next)
-			_, err = nodes.Update(ctx, node, metav1.UpdateOptions{FieldManager: component})
+			_, err = w.nodes().Update(ctx, node, metav1.UpdateOptions{FieldManager: component})
 		}
 	}
 	if !w.report("labels", err) {
@@ -228,7 +229,7 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 		if !w.report("event", err) {
 			return false
 		}
-		w.events.written()
+		w.events.drop()
 	}
 }
 
@@ -247,43 +248,42 @@ func (w *Writer) report(what string, err error) bool {
 // ConditionType is the type of the condition.
 const ConditionType = "GPUProblem"
 
+// levels has the values of a condition, the worst first. Unknown stands above Degraded, because a
+// condition must not say False if it is not known.
+var levels = []struct {
+	state  verdict.State
+	status corev1.ConditionStatus
+	reason string
+}{
+	{verdict.Failed, corev1.ConditionTrue, "GPUFailed"},
+	{verdict.Unknown, corev1.ConditionUnknown, "GPUStateUnknown"},
+	{verdict.Degraded, corev1.ConditionFalse, "GPUDegraded"},
+}
+
 // condition returns the node's condition. Its last transition is the latest change of a
 // device.
 func condition(s *verdict.Snapshot) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: ConditionType, Status: corev1.ConditionFalse, Reason: "NoGPUProblem", Message: fmt.Sprintf("devices that are ok: %d", len(s.Verdicts))}
-	worst := verdict.OK
-	for _, state := range []verdict.State{verdict.Failed, verdict.Unknown, verdict.Degraded} { // in this order: a condition must not say False if it is not known
-		if slices.ContainsFunc(s.Verdicts, func(v verdict.Verdict) bool { return v.State == state }) {
-			worst = state
-			break
-		}
-	}
-	switch worst {
-	case verdict.Failed:
-		c.Status, c.Reason = corev1.ConditionTrue, "GPUFailed"
-	case verdict.Unknown:
-		c.Status, c.Reason = corev1.ConditionUnknown, "GPUStateUnknown"
-	case verdict.Degraded:
-		c.Reason = "GPUDegraded"
-	case verdict.OK:
-	}
 	var since time.Time
-	var of []*verdict.Verdict
+	by := map[verdict.State][]*verdict.Verdict{}
 	for i := range s.Verdicts {
-		if v := &s.Verdicts[i]; v.State == worst {
-			of = append(of, v)
-		}
-		if v := &s.Verdicts[i]; v.Since.After(since) {
+		v := &s.Verdicts[i]
+		by[v.State] = append(by[v.State], v)
+		if v.Since.After(since) {
 			since = v.Since
 		}
+	}
+	if len(s.Verdicts) == 0 {
+		c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NoGPUFound", "no device is found any more"
 	}
 	if since.IsZero() {
 		since = s.Time
 	}
-	if len(s.Verdicts) == 0 {
-		c.Status, c.Reason, c.Message, since = corev1.ConditionUnknown, "NoGPUFound", "no device is found any more", s.Time
-	} else if worst != verdict.OK {
-		c.Message = describe(of)
+	for _, l := range levels {
+		if of := by[l.state]; len(of) > 0 {
+			c.Status, c.Reason, c.Message = l.status, l.reason, describe(of)
+			break
+		}
 	}
 	c.LastTransitionTime = metav1.NewTime(since)
 	return c
