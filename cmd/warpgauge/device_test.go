@@ -81,9 +81,7 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 		}
 		Nowhere []absent
 	}
-	if err := json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).out), &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(execute(t, nil, append(flags, "--output=json")...).out), &got))
 	if len(got.Devices) != 3 || got.Devices[2].Supplied != 4 || got.Devices[2].Asked != 7 || len(got.Nowhere) != 1 {
 		t.Errorf("JSON: %+v", got)
 	}

@@ -156,13 +156,9 @@ func startAlertmanager(t *testing.T, exe, discord, onCall string) (address strin
 	t.Helper()
 	root := filepath.Join("..", "..", "deploy", "alertmanager")
 	shipped, err := os.ReadFile(filepath.Join(root, "alertmanager.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	templates, err := filepath.Abs(filepath.Join(root, "warpgauge.tmpl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := string(shipped)
 	for _, change := range [][2]string{
 		{"/etc/prometheus/alertmanager_templates/warpgauge.tmpl", templates},
@@ -186,9 +182,7 @@ func startAlertmanager(t *testing.T, exe, discord, onCall string) (address strin
 func startAlerting(t *testing.T, exporter, alertmanager string) *prometheustest.Server {
 	t.Helper()
 	rules, err := filepath.Abs(filepath.Join("..", "..", "deploy", "prometheus", "rules"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := fmt.Sprintf(`global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}

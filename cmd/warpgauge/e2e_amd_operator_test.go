@@ -72,9 +72,7 @@ func (m metricsExporter) container(t *testing.T, tree *rocmtest.Tree, k *kubelet
 func configMap(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink("..data/config.json", filepath.Join(dir, "config.json")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("..data/config.json", filepath.Join(dir, "config.json")))
 	updateConfigMap(t, dir, "..1", text)
 	return dir
 }
@@ -84,9 +82,7 @@ func updateConfigMap(t *testing.T, dir, version, text string) {
 	link := filepath.Join(dir, "..data_tmp")
 	err := errors.Join(os.Mkdir(filepath.Join(dir, version), 0o755), os.WriteFile(filepath.Join(dir, version, "config.json"), []byte(text), 0o644),
 		os.Symlink(version, link), os.Rename(link, filepath.Join(dir, "..data")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 const amdJob = `{ "SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "anna", "SLURM_JOB_PARTITION": "mi300", "SLURM_CLUSTER_NAME": "c1", "CUDA_VISIBLE_DEVICES": "1" }` + "\n"
@@ -209,9 +205,7 @@ func (e *exporter) gpuMetrics(t *testing.T, gauge string) error {
 			}
 		}
 	}
-	if err := json.NewDecoder(a.Body).Decode(&said); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(a.Body).Decode(&said))
 	if len(said.Response) != 2 || said.Response[0].Status == nil || said.Response[1].Stats == nil {
 		return fmt.Errorf("not two GPUs: %+v", said)
 	}

@@ -22,14 +22,10 @@ import (
 func daemonSet(t *testing.T, manifest, component string) *appsv1.DaemonSet {
 	t.Helper()
 	b, err := os.ReadFile("../../deploy/kubernetes/" + manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, doc := range regexp.MustCompile(`(?m)^---$`).Split(string(b), -1) {
 		var d appsv1.DaemonSet
-		if err := yaml.Unmarshal([]byte(doc), &d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(doc), &d))
 		if d.Kind == "DaemonSet" && d.Labels["app.kubernetes.io/component"] == component {
 			return &d
 		}
@@ -144,9 +140,7 @@ func TestE2EChart(t *testing.T) {
 				}
 			}
 			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.PID()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
 				if !strings.Contains(string(status), want) {
 					t.Errorf("the process does not have %q:\n%s", want, status)

@@ -59,9 +59,7 @@ exec chroot "$root" "$@"
 func (c contained) run(t *testing.T, exe string) *exporter {
 	t.Helper()
 	repository, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	args := []string{"--mount", "--propagation=private", "sh", "-eu", file(t, "image.sh", image), t.TempDir(), exe, repository}
 	for _, target := range slices.Sorted(maps.Keys(c.mounts)) {
 		options := ""
@@ -96,9 +94,7 @@ func (e *exporter) confined(t *testing.T, c contained) {
 	t.Helper()
 	read := func(name string) string {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", e.PID(), name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(b)
 	}
 	options := map[string]string{} // by directory; of several the last one counts

@@ -51,9 +51,7 @@ func TestE2EDashboards12239(t *testing.T) {
 	prometheustest.Find(t)
 	exe := build(t)
 	etc, err := filepath.Abs("../../etc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list, amdList := "--collectors="+filepath.Join(etc, "default-counters.csv"), "--collectors="+filepath.Join(etc, "amd-counters.csv")
 	nodes := map[string]*exporter{}
 	nodes["nvml"] = serve(t, exe, "--field-names=both", "--hostname-label=Hostname", "--enable-only=nvml", "--enable-nvml=true",
@@ -61,9 +59,7 @@ func TestE2EDashboards12239(t *testing.T) {
 	nodes["dcgm"] = serve(t, exe, "--field-names=both", "--hostname-label=Hostname", "--enable-only=dcgm", "--enable-dcgm=true",
 		"--dcgm-library="+dcgmtest.New(t, dcgmtest.Config{GPUs: 2}).Library(), "-c", "200", list)
 	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespaces(t, script)
 	amd, _ := serveAMD(t, exe, script, []string{"-n", "2", "-m", "mi300x", "-f", "1.7"}, "--rocm-source=sysfs", "--hostname-label=Hostname", "--field-names=both", amdList)
 	nodes["amd"] = amd

@@ -42,13 +42,9 @@ func TestE2EDCGMPause(t *testing.T) {
 	post := func(path, want string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, x.url+path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer a.Body.Close()
 		var text bytes.Buffer
 		if _, err := text.ReadFrom(a.Body); err != nil || strings.TrimSpace(text.String()) != want {

@@ -43,9 +43,7 @@ func TestE2EHostileFiles(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "named")
-			if err := h.make(path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, h.make(path))
 			for _, flag := range []string{"--collectors", "--web-config-file", "--fake-spec"} {
 				code, out := runToEnd(t, exe, "--address=127.0.0.1:0", "--enable-only=fake", flag+"="+path)
 				if code != 1 || !strings.Contains(out, path) || !strings.Contains(out, h.says) {
@@ -78,15 +76,11 @@ func testHostileReload(t *testing.T, exe string) {
 	client := newClient(t)
 	for _, h := range hostile {
 		next := path + ".next"
-		if err := h.make(next); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.make(next))
 		if err := os.RemoveAll(path); err != nil { // rename does not replace a file by a directory
 			t.Fatal(err)
 		}
-		if err := os.Rename(next, path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(next, path))
 		eventually.OK(t, h.name+" in the metrics", func() error {
 			return e.scrape(t, acceptText).want(0, "warpgauge_config_last_reload_successful")
 		})
@@ -100,20 +94,14 @@ func testHostileReload(t *testing.T, exe string) {
 		if p := e.scrape(t, acceptText); len(p.family("DCGM_FI_DEV_SM_CLOCK")) != 8 {
 			t.Errorf("with a %s the former list is not in service", h.name)
 		}
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(path))
 		write(t, path, listA) // what is in service: only the metric changes
 		eventually.OK(t, "the list again, after a "+h.name, func() error {
 			return e.scrape(t, acceptText).want(1, "warpgauge_config_last_reload_successful")
 		})
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, syscall.Mkfifo(path, 0o600))
 	e.Signal(t, syscall.SIGHUP)
 	e.Signal(t, syscall.SIGTERM)
 	if code := e.ExitCode(t); code != 0 {
@@ -125,9 +113,7 @@ func testHostileReload(t *testing.T, exe string) {
 // through, and none waits.
 func testHostileWebConfig(t *testing.T, exe string) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	path := filepath.Join(t.TempDir(), "web.yml")
 	users := "basic_auth_users: {prometheus: " + string(hash) + "}\n"
 	write(t, path, users)
@@ -136,9 +122,7 @@ func testHostileWebConfig(t *testing.T, exe string) {
 	scrape := func(what string, want int) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.SetBasicAuth("prometheus", "secret")
 		resp, err := client.Do(req)
 		if err != nil {
@@ -151,13 +135,9 @@ func testHostileWebConfig(t *testing.T, exe string) {
 	}
 	scrape("a good file", http.StatusOK)
 	for _, h := range hostile {
-		if err := errors.Join(os.RemoveAll(path), h.make(path)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.RemoveAll(path), h.make(path)))
 		scrape(h.name, http.StatusInternalServerError)
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(path))
 		write(t, path, users)
 		scrape("the file again, after a "+h.name, http.StatusOK)
 	}
@@ -172,21 +152,15 @@ func testHostileWebConfig(t *testing.T, exe string) {
 func testHungList(t *testing.T, exe string) {
 	dir := t.TempDir()
 	mount := filepath.Join(dir, "mount")
-	if err := os.Mkdir(mount, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(mount, 0o700))
 	path := filepath.Join(dir, "counters.csv")
 	write(t, path, listA)
 	e := serve(t, exe, "--collect-interval=100", "--enable-reload-endpoint", "-f", path)
 	e.awaitList(t, "DCGM_FI_DEV_SM_CLOCK")
 	hungfs.Mount(t, mount)
 	lead := func(to string) { // the link is swapped, as a ConfigMap's is
-		if err := os.Symlink(to, path+".next"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".next", path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(to, path+".next"))
+		must(t, os.Rename(path+".next", path))
 	}
 	lead(filepath.Join(mount, "counters.csv"))
 	client := newClient(t)
@@ -230,9 +204,7 @@ func TestE2EStrayJobFiles(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(jobs) })
 	for i := range 100_000 {
 		name := fmt.Sprintf([...]string{"stray-%d", "0%d", ".%d.tmp", "%d~"}[i%4], i)
-		if err := os.Symlink("nowhere", filepath.Join(jobs, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink("nowhere", filepath.Join(jobs, name)))
 	}
 	e := serve(t, build(t), "--collect-interval=100", "--hpc-job-mapping-dir="+jobs)
 	write(t, filepath.Join(jobs, "3"), "17\n")
@@ -245,8 +217,6 @@ func TestE2EStrayJobFiles(t *testing.T) {
 	if heap, err := p.one("go_memstats_heap_inuse_bytes"); err != nil || heap > 64<<20 {
 		t.Errorf("%.0f MiB of heap, %v", heap/(1<<20), err)
 	}
-	if err := os.Remove(filepath.Join(jobs, "3")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(jobs, "3")))
 	e.wantJobs(t, "the job has ended", nil)
 }

@@ -26,9 +26,7 @@ import (
 func socketClient(t *testing.T, path string) *grpc.ClientConn {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -37,9 +35,7 @@ func socketClient(t *testing.T, path string) *grpc.ClientConn {
 func socketDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // the test's own can be too long
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -52,13 +48,9 @@ func TestE2EHealthStream(t *testing.T) {
 	write(t, spec, "faults:\n  - {device: 2, kind: lost, while: "+lost+"}\n")
 	e := serve(t, build(t), "--fake-spec="+spec, "--collect-interval=100")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+"/api/v1/stream?field=DCGM_FI_DEV_GPU_TEMP", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer answer.Body.Close()
 	lines := bufio.NewScanner(answer.Body)
 	// next returns the data of the next event of a name; "" at the end of the stream.
@@ -77,9 +69,7 @@ func TestE2EHealthStream(t *testing.T) {
 	var d apiv1.DeviceHealth
 	for d.GPU != "2" || d.State != "failed" {
 		d = apiv1.DeviceHealth{}
-		if err := json.Unmarshal([]byte(next("health")), &d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(next("health")), &d))
 	}
 	if d.Reason != "lost" || d.Action != "reboot" || len(d.Conditions) != 1 || len(d.Conditions[0].Evidence) == 0 || d.Since == nil || !strings.HasPrefix(d.ID, "GPU-") {
 		t.Errorf("verdict %+v", d)
@@ -102,9 +92,7 @@ func TestE2EAMDHealth(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
 	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespaces(t, script)
 	path := filepath.Join(socketDirectory(t), "amd.socket")
 	if code, out := runToEnd(t, exe, "--address=127.0.0.1:0", "--enable-fake", "--health-amd-socket="+script); code != 1 || !strings.Contains(out, "--health-amd-socket: socket \""+script+"\": it is there and not a socket") {

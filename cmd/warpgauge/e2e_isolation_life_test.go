@@ -50,9 +50,7 @@ func descriptors(t *testing.T, pid int) int {
 	if errors.Is(err, os.ErrNotExist) {
 		return 0
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(fds)
 }
 
@@ -205,9 +203,7 @@ func (e *exporter) holdings(t *testing.T) holdings {
 	}
 	client.CloseIdleConnections()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", e.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return holdings{
 		descriptors: e.descriptors(t), mappings: strings.Count(string(maps), "/memfd:"),
 		goroutines: goroutines, resident: e.resident(t, "VmRSS"),
@@ -218,13 +214,9 @@ func (e *exporter) holdings(t *testing.T) holdings {
 // an upgrade does: new children are still of the one that runs.
 func testReplacedBinary(t *testing.T, exe string) {
 	raw, err := os.ReadFile(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mine := filepath.Join(t.TempDir(), "warpgauge")
-	if err := os.WriteFile(mine, raw, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(mine, raw, 0o700))
 	e := isolated(t, mine, "")
 	write(t, mine, "#!/bin/sh\nexit 42\n")
 	w := watch(t, e, eightOnPage)
@@ -251,9 +243,7 @@ func withChildren(t *testing.T, exe string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "isolated")
 	script := fmt.Sprintf("#!/bin/sh\nexec %q --isolation=process \"$@\"\n", exe)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(script), 0o700))
 	return path
 }
 

@@ -131,9 +131,7 @@ type relative struct {
 func (e *exporter) children(t *testing.T) (out []relative) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, path := range stats {
 		raw, err := os.ReadFile(path)
 		if err != nil {
@@ -145,9 +143,7 @@ func (e *exporter) children(t *testing.T) (out []relative) {
 			continue
 		}
 		n, err := strconv.Atoi(pid)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out = append(out, relative{n, f[0]})
 	}
 	return out
@@ -335,16 +331,12 @@ func testScribble(t *testing.T, exe string) {
 func (e *exporter) resident(t *testing.T, key string) int64 {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", e.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), key+":"); ok {
 			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return kib << 10
 		}
 	}

@@ -34,9 +34,7 @@ func TestE2ELivePage(t *testing.T) {
 	eventually.OK(t, "the pods", func() error { return podOf(map[string]string{"0": "train-0"})(full.scrape(t, acceptText)) })
 
 	target, err := url.Parse(full.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reverse := httputil.NewSingleHostReverseProxy(target)
 	reverse.ErrorLog = log.New(io.Discard, "", 0) // the exporter will be gone
 	proxy := httptest.NewServer(http.StripPrefix("/gpus/node-17", reverse))

@@ -3,12 +3,10 @@
 package main_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
@@ -33,11 +31,9 @@ func TestE2ENVML(t *testing.T) {
 			{"Dashboard", testDashboard},
 			{"HungGPU", testNVMLHang},
 			{"LostGPU", testNVMLLost},
-			{"Reasons", testNVMLReasons},
 			{"XIDsOfReloads", testNVMLReload},
 			{"DriverReload", testNVMLDriver},
 			{"MIG", testNVMLMIG},
-			{"Once", testNVMLOnce},
 		} {
 			t.Run(isolation+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
@@ -174,9 +170,7 @@ const hangCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_TOTAL_EN
 // reload gives the exporter another list.
 func (n *nvmlNode) reload(t *testing.T, path, csv string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(csv), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(csv), 0o600))
 	n.Signal(t, syscall.SIGHUP)
 }
 
@@ -263,30 +257,6 @@ func testNVMLLost(t *testing.T, n *nvmlNode) {
 	}
 }
 
-// testNVMLOnce asks the running exporter, and reads the GPUs next to it: also what takes
-// two samples is on the page.
-func testNVMLOnce(t *testing.T, n *nvmlNode) {
-	csv := file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_PROF_SM_ACTIVE, gauge, SMs.\n")
-	n.start(t, nvmltest.Config{}, "-f", csv)
-	n.page(t, "8 GPUs", gpus(allGPUs...))
-	here := []string{"--enable-only=nvml", "--nvml-library=" + n.Library(), "--isolation=" + n.isolation, "--collect-interval=200", "-f", csv}
-	for _, c := range []struct {
-		args []string
-		want string
-		n    int
-	}{
-		{[]string{"once", "--url=" + n.url}, "\nDCGM_FI_DEV_GPU_TEMP{", 8},
-		{[]string{"once", "--url=" + n.url}, "warpgauge: asked the exporter at " + n.url + "\n", 1},
-		{[]string{"devices", "--url=" + n.url}, "\nnvml       up     gpu ", 8},
-		{append([]string{"once"}, here...), "\nDCGM_FI_PROF_SM_ACTIVE{", 8},
-		{append([]string{"once"}, here...), "the devices are read here\n", 1},
-	} {
-		if code, out := runToEnd(t, n.exe, c.args...); code != 0 || strings.Count(out, c.want) != c.n {
-			t.Errorf("%q: exit code %d, want 0 and %d times %q:\n%s", c.args, code, c.n, c.want, out)
-		}
-	}
-}
-
 // wantWarnings wants these warnings in the log, in any order, and no others: what happens
 // to a GPU is one line, not one more for each of its links and fields.
 func (n *nvmlNode) wantWarnings(t *testing.T, want ...string) {
@@ -301,41 +271,6 @@ func (n *nvmlNode) wantWarnings(t *testing.T, want ...string) {
 	slices.Sort(got)
 	if slices.Sort(want); !slices.Equal(got, want) {
 		t.Errorf("the log warns of %q, want %q", got, want)
-	}
-}
-
-// testNVMLReasons: what a board does not have and what a lost GPU has no more is in the
-// metric, in the API and in devices GPU.
-func testNVMLReasons(t *testing.T, n *nvmlNode) {
-	n.start(t, nvmltest.Config{}, "--stale-after=500ms", "--absent-fields", "-f",
-		file(t, "counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_FAN_SPEED, gauge, Fan.\nDCGM_FI_DEV_GPU_UTIL, gauge, Utilisation.\n"))
-	id := map[string]string{}
-	absent := func(gpu, field, reason string) func(page) error {
-		return func(p page) error {
-			for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
-				id[s.get("gpu")] = s.get("UUID")
-			}
-			return p.want(1, "warpgauge_field_absent", "device", id[gpu], "field", field, "reason", reason)
-		}
-	}
-	n.page(t, "fans of no GPU", func(p page) error {
-		return errors.Join(absent("0", "DCGM_FI_DEV_FAN_SPEED", "unsupported")(p), absent("7", "DCGM_FI_DEV_FAN_SPEED", "unsupported")(p))
-	})
-	n.Lose(5)
-	n.page(t, "the lost GPU's fields with that reason", func(p page) error {
-		if got := len(p.family("warpgauge_field_absent")); got < 10 {
-			return fmt.Errorf("%d absent fields, want those of 8 fans and 2 of the lost GPU", got)
-		}
-		return errors.Join(gpus("0", "1", "2", "3", "4", "6", "7")(p),
-			absent("5", "DCGM_FI_DEV_GPU_TEMP", "device_lost")(p), absent("5", "DCGM_FI_DEV_FAN_SPEED", "unsupported")(p))
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, n.exe, "devices", "--url="+n.url, id["5"]).CombinedOutput()
-	for _, want := range []string{"asked the exporter", "DCGM_FI_DEV_GPU_TEMP ", "device_lost: ", "unsupported: nvmlDeviceGetFanSpeed"} {
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("devices of the lost GPU: %v, want %q in\n%s", err, want, out)
-		}
 	}
 }
 

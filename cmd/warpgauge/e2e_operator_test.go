@@ -145,9 +145,7 @@ func TestE2EGPUOperator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := kubelet.At(t, kubelet.SocketPath(t)) // which is not there yet, but its directory is
-			if err := os.MkdirAll(filepath.Dir(k.Socket()), 0o750); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Dir(k.Socket()), 0o750))
 			e := operate(t, exe, c.policy, k)
 			if a := get(t, newClient(t), e.url+"/health"); a.code != http.StatusOK {
 				t.Errorf("the probe's first question: %d %s", a.code, a.body)

@@ -110,9 +110,7 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 		}
 	}
 	list, err := filepath.Abs("../../etc/" + n.list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	args := []string{"-f", list, "-c", "200", "--field-names=" + names, "--fake-profile=" + n.profile, fmt.Sprintf("--fake-devices=%d", n.gpus), fmt.Sprintf("--fake-seed=%d", n.seed), "--fake-spec=" + file(t, n.name+".yaml", spec.String()), "--process-values=false"}
 	if n.pods != nil {
 		kube := kubelet.Start(t)
@@ -179,9 +177,7 @@ type ownDashboard struct {
 func readDashboard(t *testing.T, name string) (d ownDashboard) {
 	t.Helper()
 	text, err := os.ReadFile("../../dashboards/" + name + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatalf("parse %s: %v", name, err)
 	}
@@ -192,9 +188,7 @@ func readDashboard(t *testing.T, name string) (d ownDashboard) {
 func panelNumbers(t *testing.T) map[string]map[string]numbers {
 	t.Helper()
 	text, err := os.ReadFile("testdata/dashboards.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, at := map[string]map[string]numbers{}, ""
 	for i, line := range strings.Split(string(text), "\n") {
 		switch {
@@ -450,9 +444,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 func fast(t *testing.T, rules string) string {
 	t.Helper()
 	text, err := os.ReadFile(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
 	// The first whole minute with samples can be more than a minute away.
 	return file(t, "rules.yml", strings.ReplaceAll(strings.Join(lines, "\n"), ":1m]", ":1s]"))

@@ -40,16 +40,12 @@ func TestE2EParity(t *testing.T) {
 	exe := build(t)
 	csv := func(name string) string {
 		path, err := filepath.Abs(filepath.Join("../../etc", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return path
 	}
 	chart := chartCounters(t, csv("default-counters.csv"))
 	own, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const driver = `,DCGM_FI_DRIVER_VERSION="580.65.06"`
 	pod := []string{"DCGM_EXPORTER_KUBERNETES=true", "NODE_NAME=worker-7"}
 	for _, tt := range []struct {
@@ -115,9 +111,7 @@ func TestE2EParity(t *testing.T) {
 func chartCounters(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool {
 		return strings.HasPrefix(l, "DCGM_FI_DEV_FB_RESERVED") || strings.HasPrefix(l, "DCGM_FI_DRIVER_VERSION")
 	})

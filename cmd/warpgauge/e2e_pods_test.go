@@ -29,7 +29,6 @@ func TestE2EPods(t *testing.T) {
 	exe := build(t)
 	for name, test := range map[string]func(*testing.T, string){
 		"Flapping": testFlapping,
-		"Operator": testOperator,
 		"Isolated": testOwnersIsolated,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,65 +275,6 @@ func (w *seriesWatch) stop(t *testing.T) {
 	}
 }
 
-// testOperator starts the binary as the GPU Operator's DaemonSet does: by variables
-// alone, without a token and before the kubelet. The page is there at once; labels
-// come when the kubelet does.
-func testOperator(t *testing.T, exe string) {
-	k := kubelet.At(t, kubelet.SocketPath(t))
-	csv, err := filepath.Abs("../../etc/dcp-metrics-included.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := serve(t, withEnv(t, exe,
-		"DCGM_EXPORTER_KUBERNETES=true", "DCGM_EXPORTER_COLLECTORS="+csv, "NODE_NAME=worker-7",
-		"DCGM_POD_RESOURCES_KUBELET_SOCKET="+k.Socket(),
-		"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID=true", "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS=true",
-		"KUBERNETES_VIRTUAL_GPUS=true", "KUBERNETES_ENABLE_DRA=true",
-		"KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1", "KUBECONFIG=",
-	), "--pod-resources-interval=1s")
-	gpus := e.uuids(t)
-	eventually.OK(t, "what is missing, in the metrics", func() error {
-		p := e.scrape(t, acceptText)
-		return errors.Join(
-			p.want(0, "warpgauge_mapping_up", "mapping", "pod_resources"),
-			p.want(0, "warpgauge_mapping_up", "mapping", "pod_metadata"),
-			p.want(0, "warpgauge_mapping_up", "mapping", "resource_slices"),
-		)
-	})
-	client := newClient(t)
-	for path, want := range map[string]int{"/health": http.StatusOK, "/readyz": http.StatusOK} {
-		if a := get(t, client, e.url+path); a.code != want {
-			t.Errorf("GET %s without a kubelet: %d %s, want %d", path, a.code, a.body, want)
-		}
-	}
-	k.Set(pod("train-0", gpus["0"]+"::0"), pod("train-1", gpus["1"]))
-	k.Serve()
-	eventually.OK(t, "pods, now that there is a kubelet", func() error {
-		p := e.scrape(t, acceptText)
-		return errors.Join(podOf(map[string]string{"0": "train-0", "1": "train-1", "2": ""})(p),
-			p.want(1, "warpgauge_mapping_up", "mapping", "pod_resources"))
-	})
-	if _, err := e.scrape(t, acceptText).one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "vgpu", "0", "hostname", "worker-7"); err != nil {
-		t.Error(err)
-	}
-	log := e.Output()
-	for _, mapping := range []string{"pod_resources", "pod_metadata", "resource_slices"} {
-		n := 0
-		for line := range strings.Lines(log) {
-			if strings.Contains(line, "mapping failed") && strings.Contains(line, mapping) {
-				n++
-			}
-		}
-		if n != 1 {
-			t.Errorf("the log says %d times that mapping %s fails, want once:\n%s", n, mapping, log)
-		}
-	}
-	e.Signal(t, os.Interrupt)
-	if code := e.ExitCode(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-}
-
 // testOwnersIsolated looks for sockets of the kubelet in the process that samples:
 // it must share none with the exporter and open none of its own.
 func testOwnersIsolated(t *testing.T, exe string) {
@@ -383,8 +323,6 @@ func withEnv(t *testing.T, exe string, variables ...string) string {
 		name, value, _ := strings.Cut(v, "=")
 		text += fmt.Sprintf("export %s='%s'\n", name, value)
 	}
-	if err := os.WriteFile(path, []byte(text+fmt.Sprintf("exec '%s' \"$@\"\n", exe)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text+fmt.Sprintf("exec '%s' \"$@\"\n", exe)), 0o700))
 	return path
 }

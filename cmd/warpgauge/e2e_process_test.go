@@ -24,9 +24,7 @@ import (
 func build(t *testing.T) string {
 	t.Helper()
 	exe, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return exe
 }
 
@@ -55,9 +53,7 @@ var built = sync.OnceValues(func() (exe string, err error) {
 func buildControl(t *testing.T) string {
 	t.Helper()
 	exe, err := control()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return exe
 }
 
@@ -151,10 +147,6 @@ func file(t *testing.T, name, text string) string {
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	next := fmt.Sprintf("%s.%d", path, time.Now().UnixNano())
-	if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(next, []byte(text), 0o600))
+	must(t, os.Rename(next, path))
 }

@@ -153,9 +153,7 @@ func newScrapeProxy(t *testing.T, accept string) *scrapeProxy {
 func (p *scrapeProxy) set(t *testing.T, target string) {
 	t.Helper()
 	u, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.target.Store(u)
 }
 

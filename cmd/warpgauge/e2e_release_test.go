@@ -20,6 +20,9 @@ func testRelease(t *testing.T, exe string) {
 	e := isolated(t, exe, "", "--enable-release-endpoint")
 	w := watch(t, e, anything)
 	client := newClient(t)
+	if a := request(t, client, http.MethodPost, e.url+"/-/release?collector=nvml"); a.code != http.StatusNotFound || !strings.Contains(string(a.body), `"fake"`) {
+		t.Errorf("release of a collector that is not enabled: %d %s", a.code, a.body)
+	}
 	for n := range 6 {
 		was := e.scrape(t, acceptText).values("DCGM_FI_DEV_GPU_UTIL_count")
 		begin := time.Now()

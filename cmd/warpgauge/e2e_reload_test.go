@@ -168,9 +168,7 @@ func newConfigMap(t *testing.T, text string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	swapConfigMap(t, dir, text)
-	if err := os.Symlink(filepath.Join("..data", "counters.csv"), filepath.Join(dir, "counters.csv")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join("..data", "counters.csv"), filepath.Join(dir, "counters.csv")))
 	return dir
 }
 
@@ -188,13 +186,9 @@ func swapConfigMap(t *testing.T, dir, text string) {
 		os.Symlink(filepath.Base(fresh), link),
 		os.Rename(link, data),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if old != "" {
-		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(filepath.Join(dir, old)))
 	}
 }

@@ -22,9 +22,7 @@ func TestE2EAMD(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
 	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespaces(t, script)
 	t.Run("sysfs", func(t *testing.T) {
 		t.Parallel()
@@ -79,9 +77,7 @@ func serveAMD(t *testing.T, exe, script string, options []string, args ...string
 		})
 	})
 	wrapper := file(t, "warpgauge.sh", fmt.Sprintf("#!/bin/sh\nexec bash '%s' %s -- '%s' \"$@\"\n", script, strings.Join(options, " "), exe))
-	if err := os.Chmod(wrapper, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(wrapper, 0o700))
 	csv := file(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FB_TOTAL, gauge, m\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, e\n"+
 		"DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, g\nDCGM_FI_DEV_POWER_USAGE, gauge, p\n")
 	e = serve(t, wrapper, append([]string{"--enable-only=rocm", "--enable-rocm=true", "--collectors=" + csv, "-c", "100"}, args...)...)
@@ -137,17 +133,13 @@ func amdGPUs(t *testing.T, sys string) []string {
 func sysText(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(b))
 }
 
 func sysNumber(t *testing.T, path string) float64 {
 	t.Helper()
 	v, err := strconv.ParseFloat(sysText(t, path), 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }

@@ -81,9 +81,7 @@ func TestE2EShared(t *testing.T) {
 		}
 		return nil
 	})
-	if err := os.Remove(ghost); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(ghost))
 	eventually.OK(t, "it to be known again", func() error { return e.scrape(t, acceptText).shared(0) })
 
 	testRuntime(t, exe, args, share)
@@ -115,13 +113,9 @@ func (containerRuntime) ListContainers(context.Context, *cri.ListContainersReque
 // told apart, and the API server need not be there.
 func testRuntime(t *testing.T, exe string, args []string, share func(*exporter)) {
 	socket := kubelet.SocketPath(t) // short enough for a socket
-	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(socket), 0o750))
 	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	cri.RegisterRuntimeServiceServer(server, containerRuntime{})
 	go server.Serve(l)
@@ -210,9 +204,7 @@ func testForeignPIDs(t *testing.T, exe string, args []string, share func(*export
 	unshare := programtest.Find(t, "unshare")
 	path := filepath.Join(t.TempDir(), "namespace")
 	script := fmt.Sprintf("#!/bin/sh\nexec %s --pid --fork --kill-child --mount-proc %s \"$@\"\n", unshare, exe)
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(script), 0o700))
 	e := serve(t, path, args...)
 	share(e)
 	eventually.OK(t, "what is missing, in the metrics", func() error {
@@ -240,9 +232,7 @@ func controlGroups(t *testing.T) string {
 		t.Skipf("needs the machine's PID namespace, ours is %q (%v)", own, err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for s := bufio.NewScanner(bytes.NewReader(mounts)); s.Scan(); {
 		f := strings.Fields(s.Text())
 		if len(f) < 4 || f[2] != "cgroup2" && (f[2] != "cgroup" || !strings.Contains(f[3], "name=systemd")) {
@@ -279,9 +269,7 @@ func container(t *testing.T, root, uid string, id byte) (pid int) {
 		}
 	}
 	pid = waiting(t) // ends before its group is removed
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 	return pid
 }
 
@@ -291,13 +279,9 @@ func waiting(t *testing.T) (pid int) {
 	t.Helper()
 	cmd := exec.Command("cat") // it ends with its input
 	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		input.Close()
 		cmd.Wait()

@@ -21,9 +21,7 @@ func TestE2ESlurmHealth(t *testing.T) {
 	requireSlurm(t)
 	exe, dir := build(t), t.TempDir()
 	check, err := filepath.Abs("../../deploy/slurm/warpgauge-health")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lost := filepath.Join(dir, "lost")
 	spec := filepath.Join(dir, "spec.yaml")
 	write(t, spec, "faults:\n  - {device: 2, kind: lost, while: "+lost+"}\n")
@@ -80,9 +78,7 @@ func TestE2ESlurmHealth(t *testing.T) {
 	e.ExitCode(t)
 	s.awaitChecks(t)
 	s.wantNode(t, "the exporter is gone", "IDLE+DRAIN", reason)
-	if err := os.Remove(lost); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(lost))
 	e = start() // after the node was repaired
 	health(e, 0)
 	s.awaitChecks(t)

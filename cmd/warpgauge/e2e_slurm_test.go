@@ -145,9 +145,7 @@ var inside = regexp.MustCompile(`(?m)^pid (\d+)$`)
 func startSlurm(t *testing.T, dir, jobs string, health ...string) *slurm {
 	t.Helper()
 	script, err := filepath.Abs("../../deploy/slurm/warpgauge-jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &slurm{dir: dir, script: script}
 	s.set(t, "WARPGAUGE_JOB_DIR="+jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(dir, "gpus"))
 	s.Process = launch(t, "unshare", slurmNamespaces(append([]string{"testdata/slurm-node", dir, script}, health...)...)...)

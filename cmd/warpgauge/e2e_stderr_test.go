@@ -43,14 +43,10 @@ func TestE2EStandardError(t *testing.T) {
 func fullPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.Close(); w.Close() })
 	size, err := unix.FcntlInt(w.Fd(), unix.F_GETPIPE_SZ, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n, err := w.Write(make([]byte, size)); err != nil || n != size {
 		t.Fatalf("filled the pipe with %d bytes of %d: %v", n, size, err)
 	}
@@ -165,9 +161,7 @@ func testFullPipeBadStart(t *testing.T, exe string) {
 // that nothing is different.
 func testClosedPipe(t *testing.T, exe string) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.Close()
 	path := filepath.Join(t.TempDir(), "counters.csv")
 	write(t, path, listA)

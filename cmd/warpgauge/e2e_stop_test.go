@@ -30,54 +30,10 @@ func testStop(t *testing.T, exe string) {
 			if code := e.ExitCode(t); code != 0 {
 				t.Errorf("exit code %d after %v, want 0", code, sig)
 			}
+			if !strings.Contains(e.Output(), "abandoned") {
+				t.Errorf("the log does not say what was abandoned:\n%s", e.Output())
+			}
 			t.Logf("%v to exit: %v", sig, time.Since(begin))
-		})
-	}
-}
-
-// testBadStart checks that what a person must put right ends the process with
-// code 1 and a text that names it.
-func testBadStart(t *testing.T, exe string) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { taken.Close() }) // after the parallel subtests
-	badCSV := file(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_UTIL, gouge, not fine\n\nDCGM_FI_DEV_FB_USED, counterr, neither\n")
-	unknown := file(t, "unknown.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_TEMPP, gauge, misspelt\n")
-	absent := file(t, "x", "") + ".absent.csv"
-	for _, tt := range []struct {
-		name string
-		args []string
-		says []string
-	}{
-		{"unknown flag", []string{"--no-such-flag"}, []string{"no-such-flag"}},
-		{"interval too short", []string{"-c", "5"}, []string{"collect-interval"}},
-		{"interval with a unit", []string{"-c", "1s"}, []string{"collect-interval"}},
-		{"bad selector", []string{"-d", "x:1"}, []string{"devices"}},
-		{"port taken", []string{"-a", taken.Addr().String()}, []string{taken.Addr().String(), "in use"}},
-		{"no such address", []string{"-a", "nonsense"}, []string{"nonsense"}},
-		{"absent file", []string{"-f", absent}, []string{absent}},
-		{"all bad lines at once", []string{"-f", badCSV}, []string{badCSV + ":2:", "gouge", badCSV + ":4:", "counterr"}},
-		{"unknown field with --strict", []string{"--strict", "-f", unknown}, []string{unknown + ":2:", "DCGM_FI_DEV_GPU_TEMPP", "DCGM_FI_DEV_GPU_TEMP"}},
-		{"unknown profile", []string{"--fake-profile=cray-1"}, []string{"cray-1"}},
-		{"bad fake-spec", []string{"--fake-spec", file(t, "spec.yaml", "no-such-key: 1\n")}, []string{"spec.yaml", "no-such-key"}},
-		{"absent web config", []string{"--web-config-file", absent}, []string{absent}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			args := append([]string{
-				"--address=127.0.0.1:0", "--enable-only=fake",
-			}, tt.args...)
-			code, out := runToEnd(t, exe, args...)
-			if code != 1 {
-				t.Errorf("exit code %d, want 1", code)
-			}
-			for _, want := range tt.says {
-				if !strings.Contains(out, want) {
-					t.Errorf("output does not say %q:\n%s", want, out)
-				}
-			}
 		})
 	}
 }
@@ -134,18 +90,14 @@ func testNoLeaks(t *testing.T, exe string) {
 func (e *exporter) goroutines(t *testing.T) float64 {
 	t.Helper()
 	v, err := e.scrape(t, acceptText).one("go_goroutines")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
 func (e *exporter) descriptors(t *testing.T) int {
 	t.Helper()
 	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", e.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return len(fds)
 }
 

@@ -16,22 +16,16 @@ import (
 func TestE2ESystemd(t *testing.T) {
 	exe := build(t)
 	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // the path of a socket may not be long
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := filepath.Join(dir, "notify")
 	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = socket.Close() })
 	t.Setenv("NOTIFY_SOCKET", path)
 	hear := func(want string) {
 		t.Helper()
-		if err := socket.SetReadDeadline(time.Now().Add(eventually.Patience)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, socket.SetReadDeadline(time.Now().Add(eventually.Patience)))
 		b := make([]byte, 4096)
 		n, err := socket.Read(b)
 		if err != nil {

@@ -128,22 +128,3 @@ func TestE2ETopDumb(t *testing.T) {
 		t.Errorf("without a terminal: code %d\n%q", code, out)
 	}
 }
-
-// The doctor of a running exporter.
-func TestE2EDoctor(t *testing.T) {
-	t.Parallel()
-	ctl := buildControl(t)
-	e := serve(t, build(t))
-	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	eventually.OK(t, "8 GPUs that are up", func() error {
-		code, out := runToEnd(t, ctl, "doctor", "--url="+e.url, "--bundle="+path)
-		if !strings.Contains(out, "8 GPUs (simulated), all devices are up") || !strings.Contains(out, "wrote "+path) {
-			return fmt.Errorf("code %d\n%s", code, out)
-		}
-		return nil
-	})
-	out, err := exec.Command("tar", "tzf", path).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "warpgauge-doctor/exporter/own-metrics.txt\n") {
-		t.Errorf("%v\n%s", err, out)
-	}
-}

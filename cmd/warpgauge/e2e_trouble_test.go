@@ -27,17 +27,13 @@ func (f *trouble) fault(rest string) string {
 
 func (f *trouble) begin(t *testing.T) {
 	t.Helper()
-	if err := os.WriteFile(f.path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(f.path, nil, 0o600))
 	f.begun = time.Now()
 }
 
 func (f *trouble) end(t *testing.T) {
 	t.Helper()
-	if err := os.Remove(f.path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(f.path))
 }
 
 // hang is one GPU that hangs from begin on.

@@ -23,22 +23,16 @@ const witnessCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_EXP_XID_ERRO
 func kernelLine(t *testing.T, path string, priority, seq int, text string) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = fmt.Fprintf(f, "%d,%d,%d,-;%s\n", priority, seq, 1000*seq, text)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, f.Close()))
 }
 
 // xidEvents are the XIDs of the API's events: GPU, code and who has reported it first.
 func xidEvents(t *testing.T, client *http.Client, e *exporter) (out []string) {
 	t.Helper()
 	var events apiv1.Events
-	if err := json.Unmarshal(get(t, client, e.url+"/api/v1/events").body, &events); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(get(t, client, e.url+"/api/v1/events").body, &events))
 	for _, x := range events.Events {
 		if x.Kind == api.KindXID && x.Code != nil {
 			out = append(out, fmt.Sprintf("%s %d", x.GPU, *x.Code))
@@ -52,9 +46,7 @@ func xidEvents(t *testing.T, client *http.Client, e *exporter) (out []string) {
 // of them does. Each is counted once.
 func testWitnesses(t *testing.T, exe string) {
 	path := filepath.Join(t.TempDir(), "kmsg")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(path, 0o600))
 	both, driver := newTrouble(t), newTrouble(t)
 	e := serve(t, exe, "--collect-interval=100", "--kernel-log="+path, "-f", file(t, "counters.csv", witnessCSV),
 		"--fake-spec="+file(t, "spec.yaml", "faults:\n"+both.fault("kind: xid, device: 2, xid: 94")+driver.fault("kind: xid, device: 3, xid: 63")))

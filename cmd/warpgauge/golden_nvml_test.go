@@ -86,8 +86,6 @@ func countersList(t *testing.T, files ...[]byte) field.List {
 func shipped(t *testing.T, name string) []byte {
 	t.Helper()
 	b, err := etc.Files().ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,11 +9,9 @@ import (
 	"warpgauge/collectors/rocm"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/etc"
-	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/supervisor"
 )
 
 // TestGoldenPagesOfAMD samples simulated trees of /sys, whose values move each
@@ -49,9 +45,7 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 func everyRow(t *testing.T, name string) field.List {
 	t.Helper()
 	text, err := etc.Files().ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var rows []string
 	for line := range strings.Lines(string(text)) {
 		if row := strings.TrimPrefix(line, "# "); strings.HasPrefix(row, "DCGM_") || strings.HasPrefix(row, "amd_gpu_") {
@@ -66,25 +60,15 @@ func everyRow(t *testing.T, name string) field.List {
 }
 
 // sampleTree returns the page after ten seconds, each of which moves the values.
-func sampleTree(t *testing.T, tree *rocmtest.Tree, list field.List) []byte {
+func sampleTree(t *testing.T, tree *rocmtest.Tree, list field.List) (page []byte) {
 	factory := func() collector.Collector { return rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}) }
-	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
-	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 2)
-	go func() { ended <- s.Run(ctx) }()
-	go func() { ended <- r.Run(ctx) }()
-	for range 10 { // the one or two sources sample in the middle third of each second
-		time.Sleep(time.Second)
-		tree.Step(t, time.Second)
-	}
-	synctest.Wait()
-	page := r.Page(exposition.Text, false)
-	cancel()
-	for range 2 {
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
+	runNode(t, factory, list, func(r *exposition.Renderer) {
+		for range 10 { // the one or two sources sample in the middle third of each second
+			time.Sleep(time.Second)
+			tree.Step(t, time.Second)
 		}
-	}
+		synctest.Wait()
+		page = r.Page(exposition.Text, false)
+	})
 	return page
 }

@@ -57,9 +57,7 @@ func TestGoldenPages(t *testing.T) {
 			var text, open, proto []byte
 			synctest.Test(t, func(t *testing.T) {
 				factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				text, open, proto = simulate(t, factory, list, func(int) {})
 			})
 			golden(t, profile+".prom", text)
@@ -74,27 +72,34 @@ func TestGoldenPages(t *testing.T) {
 // called between two ticks, with the number of seconds that have passed.
 func simulate(t *testing.T, factory collector.Factory, list field.List, each func(second int)) (text, open, proto []byte) {
 	t.Helper()
+	runNode(t, factory, list, func(r *exposition.Renderer) {
+		for second := range 9 { // at none of which a source samples
+			time.Sleep(time.Second)
+			each(second + 1)
+		}
+		time.Sleep(500 * time.Millisecond) // between two ticks of each source
+		synctest.Wait()
+		text, open, proto = r.Page(exposition.Text, false), r.Page(exposition.OpenMetrics, false), r.Page(exposition.Protobuf, false)
+	})
+	return text, open, proto
+}
+
+// runNode samples and renders until f returns.
+func runNode(t *testing.T, factory collector.Factory, list field.List, f func(*exposition.Renderer)) {
+	t.Helper()
 	s := supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{Name: factory().Name(), Open: factory})
 	r := exposition.New(s.Board(), exposition.Options{Hostname: "node-1", Store: accumulate.New(accumulate.Options{})})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	go func() { ended <- s.Run(ctx) }()
 	go func() { ended <- r.Run(ctx) }()
-	for second := range 9 { // at none of which a source samples
-		time.Sleep(time.Second)
-		each(second + 1)
-	}
-	time.Sleep(500 * time.Millisecond) // between two ticks of each source
-	synctest.Wait()
-	page := func(f exposition.Format) []byte { return r.Page(f, false) }
-	text, open, proto = page(exposition.Text), page(exposition.OpenMetrics), page(exposition.Protobuf)
+	f(r)
 	cancel()
 	for range 2 {
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
-	return text, open, proto
 }
 
 // readable turns delimited messages into one JSON object a line.
@@ -107,15 +112,11 @@ func readable(t *testing.T, page []byte) []byte {
 		if errors.Is(err, io.EOF) {
 			return out.Bytes()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range family.GetMetric() {
 			one := &dto.MetricFamily{Name: family.Name, Help: family.Help, Type: family.Type, Metric: []*dto.Metric{m}}
 			raw, err := protojson.Marshal(one)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := json.Compact(&out, raw); err != nil { // its blanks are random on purpose
 				t.Fatal(err)
 			}
@@ -128,17 +129,11 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
 	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
 		t.Errorf("%s is not what is rendered now (-want +got), rewrite it with -update if that is right:\n%s", path, diff)
 	}
@@ -150,9 +145,7 @@ func golden(t *testing.T, name string, got []byte) {
 func lint(t *testing.T, page []byte) {
 	t.Helper()
 	problems, err := promlint.New(bytes.NewReader(page)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := []string{`"_total" suffix`, "should not include type 'counter'", "abbreviated units"}
 	for _, p := range problems {
 		if strings.Contains(p.Text, "camelCase") || strings.HasPrefix(p.Metric, "DCGM_") && slices.ContainsFunc(known, func(text string) bool { return strings.Contains(p.Text, text) }) {

@@ -57,9 +57,7 @@ func TestListsOfBothGenerations(t *testing.T) {
 		list := parseCSV(t, cfg, csv)
 		synctest.Test(t, func(t *testing.T) {
 			factory, err := fake.Factory(fake.Options{Profile: "dgx-h100", Devices: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, _, _ := simulate(t, factory, list, func(int) {})
 			for line := range strings.Lines(string(text)) {
 				if !strings.HasPrefix(line, "# HELP ") && line != "# TYPE DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL gauge\n" && line != "# TYPE DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter\n" {
@@ -111,9 +109,7 @@ func TestAMDNamesOfANode(t *testing.T) {
 		list := parseCSV(t, cfg, string(etc.DefaultCounters()))
 		synctest.Test(t, func(t *testing.T) {
 			factory, err := fake.Factory(fake.Options{Profile: profile, Devices: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text, _, _ := simulate(t, factory, list, func(int) {})
 			for line := range strings.Lines(string(text)) {
 				switch {

@@ -26,9 +26,7 @@ func TestFakeMI300XIsOne(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
 	want := families(t, rocm.New(rocm.Options{Root: tree.Root, Source: rocm.SourceSysfs}), func() { tree.Step(t, time.Second) })
 	factory, err := fake.Factory(fake.Options{Profile: "mi300x", Devices: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(want, families(t, factory(), func() {})); diff != "" {
 		t.Errorf("families of an MI300X (-real +simulated):\n%s", diff)
 	}
@@ -42,9 +40,7 @@ func TestFakeMI300XIsOne(t *testing.T) {
 func families(t *testing.T, c collector.Collector, step func()) []string {
 	t.Helper()
 	sources, err := c.Open(context.Background(), collectortest.Fields())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -55,9 +51,7 @@ func families(t *testing.T, c collector.Collector, step func()) []string {
 		row := make([]float64, len(s.Columns()))
 		for range 2 { // rates need two samples
 			step()
-			if err := s.Sample(row, slices.Repeat([]bool{true}, len(row))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Sample(row, slices.Repeat([]bool{true}, len(row))))
 		}
 		for i, col := range s.Columns() {
 			if math.IsNaN(row[i]) || col.Field >= field.AMDRecords { // what AMD SMI adds is not in the tree

@@ -67,6 +67,7 @@ func TestVersion(t *testing.T) {
 // What a person must put right ends with code 1 and says what it is.
 func TestBadUsage(t *testing.T) {
 	absent := filepath.Join(t.TempDir(), "absent.csv")
+	unknown := tempFile(t, "unknown.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, fine\nDCGM_FI_DEV_GPU_TEMPP, gauge, misspelt\n")
 	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\n\nDCGM_FI_DEV_FB_USED, counterr, y\n")
 	for _, c := range []struct {
 		env   environment
@@ -86,6 +87,9 @@ func TestBadUsage(t *testing.T) {
 		{args: []string{"devices", "--all=x"}, texts: []string{"warpgauge: --all is \"x\": write true or false"}},
 		{args: []string{"check", tempFile(t, "tabs.csv", "DCGM_FI_DEV_GPU_TEMP\tgauge\tt\n")}, texts: []string{"1 cell instead of field, type, help: write commas between them, not tabs"}},
 		{args: []string{"-c", "5"}, texts: []string{"--collect-interval is 5ms"}},
+		{args: []string{"-d", "x:1"}, texts: []string{"devices"}},
+		{args: []string{"-a", "nonsense"}, texts: []string{"nonsense"}},
+		{args: []string{"--strict", "-f", unknown}, texts: []string{unknown + ":2:", "DCGM_FI_DEV_GPU_TEMPP", "DCGM_FI_DEV_GPU_TEMP"}},
 		{args: []string{"-c", "5", "-a", "x"}, texts: []string{"configuration:\n", "\n  --collect-interval", "\n  --address"}},
 		{env: environment{"DCGM_EXPORTER_INTERVAL": "1s"}, texts: []string{"DCGM_EXPORTER_INTERVAL", "milliseconds"}},
 		{args: []string{"-f", absent}, texts: []string{absent, "does not exist", "--collectors"}},

@@ -6,11 +6,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,33 +107,6 @@ func (s *served) awaitOnPage(text string) {
 	eventually.True(s.t, text+" on the page", func() bool { return strings.Contains(s.page(), text) })
 }
 
-func TestServe(t *testing.T) {
-	s := startServe(t, environment{"NODE_NAME": "n1"}, "-c", "50")
-	s.awaitOnPage("\nDCGM_FI_DEV_GPU_TEMP{gpu=\"7\"")
-	page := s.page()
-	for _, want := range []string{`hostname="n1"`, "warpgauge_build_info{", "warpgauge_config_last_reload_successful 1", `(simulated)`} {
-		if !strings.Contains(page, want) {
-			t.Errorf("page lacks %s", want)
-		}
-	}
-	eventually.True(t, "ready", func() bool { status, _, _ := s.do(http.MethodGet, "/readyz"); return status == http.StatusOK })
-	status, header, body := s.do(http.MethodGet, "/health")
-	if status != http.StatusOK || body != "OK" || header.Get("X-Registry-Available") != "true" || header.Get("X-Reload-In-Progress") != "" {
-		t.Errorf("GET /health: %d %q %v", status, body, header)
-	}
-	for path, want := range map[string]int{"/livez": 200, "/": 200, "/debug/pprof/": 404, "/metrics/": 404} {
-		if status, _, _ := s.do(http.MethodGet, path); status != want {
-			t.Errorf("GET %s: %d, want %d", path, status, want)
-		}
-	}
-	if status, _, _ := s.do(http.MethodPost, "/-/reload"); status != http.StatusForbidden {
-		t.Errorf("POST /-/reload without --enable-reload-endpoint: %d, want 403", status)
-	}
-	if log := s.log.String(); !strings.Contains(log, "simulated GPUs") || !strings.Contains(log, "built-in default-counters.csv") {
-		t.Errorf("the log must say that GPUs are simulated, and which list is in use")
-	}
-}
-
 // TestLeanSet holds docs/scale.md and --help to their number. Every vendor's collector is
 // enabled, as it is by default, and finds nothing here.
 func TestLeanSet(t *testing.T) {
@@ -178,87 +148,6 @@ func TestServeFlagsReachTheirPart(t *testing.T) {
 		if strings.Count(log, want) != 1 {
 			t.Errorf("the log has %d lines with %s, want 1", strings.Count(log, want), want)
 		}
-	}
-}
-
-// Each way to reload ends with the new list in service.
-func TestServeReloads(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "counters.csv")
-	lists := []struct{ csv, marker string }{
-		{csvA + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n", "\nDCGM_FI_DEV_SM_CLOCK{"},
-		{csvA + "DCGM_FI_DEV_MEM_CLOCK, gauge, c\n", "\nDCGM_FI_DEV_MEM_CLOCK{"},
-	}
-	writeFile(t, path, lists[0].csv)
-	s := startServe(t, nil, "-c", "50", "-f", path, "--enable-reload-endpoint")
-	s.awaitOnPage(lists[0].marker)
-
-	replace := func(csv string) { // whole, so that no reload reads half of it
-		writeFile(t, path+".new", csv)
-		must(t, os.Rename(path+".new", path))
-	}
-	for i, how := range []struct {
-		name string
-		do   func(csv string)
-	}{
-		{"file change", replace},
-		{"SIGHUP", func(csv string) { replace(csv); must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP)) }},
-		{"POST", func(csv string) {
-			replace(csv)
-			if status, _, body := s.do(http.MethodPost, "/-/reload"); status != http.StatusOK {
-				t.Errorf("POST /-/reload: %d: %s", status, body)
-			}
-		}},
-	} {
-		next, last := lists[(i+1)%2], lists[i%2]
-		how.do(next.csv)
-		s.awaitOnPage(next.marker)
-		if strings.Contains(s.page(), last.marker) {
-			t.Errorf("after %s the old list is still on the page", how.name)
-		}
-	}
-	s.awaitOnPage("warpgauge_config_last_reload_successful 1")
-
-	replace("DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
-	if status, _, body := s.do(http.MethodPost, "/-/reload"); status != http.StatusInternalServerError || !strings.Contains(body, path+":1:") || !strings.Contains(body, "gouge") {
-		t.Errorf("POST /-/reload of a bad file: %d %q, want 500 and the bad line", status, body)
-	}
-	s.awaitOnPage("warpgauge_config_last_reload_successful 0")
-	if !strings.Contains(s.page(), lists[1].marker) {
-		t.Error("a bad file has pushed the good list out of service")
-	}
-}
-
-func TestServeNothingEnabled(t *testing.T) {
-	s := startServe(t, nil, "--enable-only=nvml", "--enable-nvml=false")
-	if !strings.Contains(s.page(), "warpgauge_build_info") {
-		t.Error("the page must be served although there is no collector")
-	}
-	if status, _, body := s.do(http.MethodGet, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no collector is enabled") {
-		t.Errorf("GET /readyz: %d %q", status, body)
-	}
-}
-
-// A library call that hangs for ever does not keep the process.
-func TestServeStopsWhileAGPUHangs(t *testing.T) {
-	spec := tempFile(t, "spec.yaml", "faults:\n- {kind: hang, device: 3}\n")
-	log := &programtest.Output{}
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	code := make(chan int, 1)
-	go func() {
-		args := append([]string{"warpgauge", "-a", "127.0.0.1:0"}, simulated("-c", "50", "--sample-deadline=100ms", "--fake-spec="+spec)...)
-		code <- run(ctx, args, exporter.Streams{Out: log, Err: log}, nil)
-	}()
-	eventually.True(t, "the hang in the log", func() bool { return strings.Contains(log.String(), "hung_call") })
-	stop()
-	select {
-	case got := <-code:
-		if got != 0 || !strings.Contains(log.String(), "abandoned") {
-			t.Errorf("exit code %d, want 0 and a line that names what was abandoned:\n%s", got, log)
-		}
-	case <-time.After(eventually.Patience):
-		t.Fatalf("a hung GPU keeps the process:\n%s", log)
 	}
 }
 

@@ -3,15 +3,19 @@ package exporter
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestCoreAlone builds the exporter without extensions: it links none of their packages nor their dependencies, and
@@ -42,7 +46,8 @@ func TestCoreAlone(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	run := exec.CommandContext(ctx, binary, "--address=127.0.0.1:0")
+	run := exec.CommandContext(ctx, binary, "--address=127.0.0.1:0", "--exporter-metrics=full")
+	run.Env = []string{"NODE_NAME=node-1"}
 	stderr, err := run.StderrPipe()
 	must(t, err)
 	must(t, run.Start())
@@ -55,18 +60,64 @@ func TestCoreAlone(t *testing.T) {
 			url, _, _ = strings.Cut("http"+rest, " ")
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, stderr) }() // it ends with the program
-	want := `DCGM_FI_DEV_GPU_TEMP{gpu="7",UUID="`
-	for page := ""; !strings.Contains(page, want); time.Sleep(50 * time.Millisecond) {
+	go func() { _, _ = io.Copy(io.Discard, stderr) }()         // it ends with the program
+	const samples = "warpgauge_sample_duration_seconds_count{" // each is a call into the simulated library
+	page := ""
+	for !strings.Contains(page, `DCGM_FI_PROF_GR_ENGINE_ACTIVE{gpu="7",UUID="`) || sum(page, samples) < 2*8 {
+		time.Sleep(50 * time.Millisecond)
 		if page, err = get(ctx, url); err != nil {
 			t.Fatalf("%s: %v\n%s", url, err, page)
 		}
 	}
+	wantContract(t, page)
 	for path, code := range map[string]int{"readyz": 200, "health": 200, "livez": 200, "api/v1/devices": 404, "gpumetrics": 404} {
 		if _, err := get(ctx, strings.Replace(url, "metrics", path, 1)); (err == nil) != (code == http.StatusOK) {
 			t.Errorf("/%s: %v, want %d", path, err, code)
 		}
 	}
+	calls, goroutines, resident := sum(page, samples), sum(page, "go_goroutines "), sum(page, "process_resident_memory_bytes ")
+	t.Logf("idle: %v library calls for 8 GPUs so far, %v goroutines, %.1f MB resident", calls, goroutines, resident/1e6)
+	if n := strings.Count(page, "\n"+samples); n != 8 || goroutines > 60 || resident > 80e6 {
+		t.Errorf("at idle it does more than ARCHITECTURE.md says; it calls the library for %d sources", n)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden page again")
+
+// wantContract compares the page, without values and without the exporter's own metrics, with dcgm-exporter's contract:
+// families in order, their types and help texts, labels and their order.
+func wantContract(t *testing.T, page string) {
+	t.Helper()
+	var b strings.Builder
+	for line := range strings.Lines(page) {
+		series, _, _ := strings.Cut(line, "} ")
+		switch {
+		case strings.HasPrefix(line, "# ") && strings.HasPrefix(strings.Fields(line)[2], "DCGM_"):
+			b.WriteString(line)
+		case strings.HasPrefix(line, "DCGM_"):
+			b.WriteString(series + "}\n")
+		}
+	}
+	const path = "testdata/core/contract.prom"
+	if *update {
+		must(t, os.WriteFile(path, []byte(b.String()), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(b.String(), "\n")); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// sum adds up the values of the lines of a page that begin so.
+func sum(page, begin string) (out float64) {
+	for line := range strings.Lines(page) {
+		if strings.HasPrefix(line, begin) {
+			v, _ := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:len(line)-1], 64) // pages have numbers
+			out += v
+		}
+	}
+	return out
 }
 
 // get returns what a URL answers.
