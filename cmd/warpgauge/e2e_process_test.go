@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/race"
 )
 
 // build returns the real binary, which is compiled once for all tests, under the
@@ -35,7 +36,7 @@ var built = sync.OnceValues(func() (exe string, err error) {
 	}
 	next := fmt.Sprintf("%s.%d", exe, os.Getpid())
 	args := []string{"build", "-o", next}
-	if raceEnabled {
+	if race.Enabled {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, ".")...)
