@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -185,7 +186,7 @@ func TestBuffersOfALibrary(t *testing.T) {
 	if peak[155] != 690 {
 		t.Errorf("the highest power is %v W, want that of the burst", peak[155])
 	}
-	if raceEnabled {
+	if race.Enabled {
 		return
 	}
 	p := partOf[*bufferedPart](s)

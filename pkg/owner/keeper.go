@@ -4,39 +4,33 @@
 //
 // A Keeper never waits for any of them: it reads their latest snapshots from memory. Run rebuilds the table when one of
 // them has changed. If a new View appears first, its first reader rebuilds the table, so that no page shows devices
-// without their owners. The version of the table grows only if an answer differs. If a client fails, its last snapshot
-// stays, and so do labels. A pod that the API server has deleted keeps its UID and labels until the kubelet no longer
-// lists it, so that all its labels leave together.
+// without their owners. If a client fails, its last snapshot stays, and so do labels. A pod that the API server has
+// deleted keeps its UID and labels until the kubelet no longer lists it, so that all its labels leave together.
 //
 // # Owners of a shared device
 //
 // A device with one container has the container's labels. A device that several containers of a pod share has the pod's
 // labels, without container. A device that several pods share has no labels. With Options.Virtual each of the device's
-// series is instead copied for every container that shares it, with label vgpu if the ID numbers the shares; each copy
-// shows the value of the whole device.
+// series is instead copied for every container that shares it, with label vgpu if the ID numbers the shares.
 //
 // A divided GPU has no labels of the pods on its instances, and a GPU instance has none of the pods on its compute
 // instances. A compute instance and a link without owners have their parent's labels. Instances have no labels of a pod
-// that has the whole GPU.
+// that has the whole GPU. Labels that differ between several claims of a container to one device are omitted.
 //
-// Labels that differ between several claims of a container to one device are omitted. Jobs are added: a copy of each
-// series per job. A job file is named by the GPU's index, or by index and instance for an instance; neither applies to
-// the other. If a machine has GPUs of two vendors, each vendor counts from 0, and a file applies to every GPU with its
-// index.
+// Jobs are added: a copy of each series per job. A job file is named by the GPU's index, or by index and instance for
+// an instance; neither applies to the other. If a machine has GPUs of two vendors, each vendor counts from 0, and a file
+// applies to every GPU with its index.
 //
 // # Values of users
 //
 // With Options.Processes, a device that several users share (several containers with Virtual, else several pods) shows
-// two readings per user: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED, under every name in the list, except as
-// histograms. The device's own series stays unchanged, without owners, and each user's series has pod_uid, so that the
-// two can be told apart and no sum counts twice. The values come from the processes on the device whose pod has the
-// device from the kubelet. Other processes count only in the device's series.
+// two readings per user: DCGM_FI_DEV_GPU_UTIL and DCGM_FI_DEV_FB_USED. The device's own series stays, without owners,
+// and each user's series has pod_uid, so that no sum counts twice. The values come from the processes on the device
+// whose pod has the device from the kubelet; other processes count only in the device's series.
 //
-// A pod without a known UID has no such series, and neither has a process without a known pod: an absent series means
-// unknown. A pod without a process has 0 only if all processes on the device are known. Containers are separate if the
-// runtime names them; else a pod with several containers on the device has one series, without container. If a value of
-// one of a user's processes is unknown, the sum is, too. If a library reports another quantity instead of time (the
-// share of compute units that processes occupy), that counts as utilisation.
+// An absent series means unknown: the pod's UID, or the value of one of its processes. A pod without a process has 0
+// only if all processes on the device are known. Containers are separate if the runtime names them; else a pod with
+// several containers on the device has one series, without container.
 package owner
 
 import (
@@ -197,7 +191,8 @@ func (k *Keeper) rebuild(v *view.View) {
 	}
 	start := time.Now()
 	k.table.Store(k.build(v, in, last))
-	k.metrics.built(time.Since(start))
+	k.metrics.builds.Inc()
+	k.metrics.duration.Observe(time.Since(start).Seconds())
 }
 
 // Version grows whenever any answer of Owners or Split changes.
@@ -272,10 +267,8 @@ func (k *Keeper) findPod(t *table, podUID, id string) (pod kube.PodName, contain
 	if podUID == "" {
 		return pod, "", false
 	}
-	if meta := newest(k.o.Metadata); meta != nil {
-		if pod, known = meta.ByUID[podUID]; known {
-			return pod, "", true
-		}
+	if pod, known = newest(k.o.Metadata).ByUID[podUID]; known {
+		return pod, "", true
 	}
 	if pod, known = k.runtime.pods[podUID]; known {
 		return pod, "", true

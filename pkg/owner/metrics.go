@@ -3,7 +3,6 @@ package owner
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -34,11 +33,6 @@ func newMetrics(k *Keeper, r prometheus.Registerer) *metrics {
 		r.MustRegister(m, m.builds, m.duration)
 	}
 	return m
-}
-
-func (m *metrics) built(took time.Duration) {
-	m.builds.Inc()
-	m.duration.Observe(took.Seconds())
 }
 
 // Labels of a device equal those of its series, without -o. Labels of a pod differ from the labels of scrape targets,
@@ -75,17 +69,16 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
 	}
 	gauge(descVersion, int(t.version))
-	by := map[string]int{reasonForm: 0, reasonDevice: 0, reasonInstance: 0, reasonClaim: 0}
+	unmatched := map[string]int{reasonForm: 0, reasonDevice: 0, reasonInstance: 0, reasonClaim: 0}
 	for _, u := range t.unmatched {
-		by[u.Reason]++
+		unmatched[u.Reason]++
 	}
-	for reason, n := range by {
+	for reason, n := range unmatched {
 		gauge(descUnmatched, n, reason)
 	}
-	gauge(descLost, t.losses.reserved, "reserved")
-	gauge(descLost, t.losses.duplicate, "duplicate")
-	gauge(descLost, t.losses.many, "too_many")
-	gauge(descLost, t.losses.cut, "too_long")
+	for reason, n := range map[string]int{"reserved": t.losses.reserved, "duplicate": t.losses.duplicate, "too_many": t.losses.many, "too_long": t.losses.cut} {
+		gauge(descLost, n, reason)
+	}
 
 	once := map[string]bool{} // labels that were sent: a registry accepts none twice
 	unique := func(d *prometheus.Desc, v int, labels ...string) {

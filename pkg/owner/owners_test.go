@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -202,56 +201,49 @@ func TestJobs(t *testing.T) {
 		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
 }
 
-// TestIgnore: an exporter that claims every device is no user.
 // TestTooManyUsers: audit S11. 10,000 pods on a device cost half a second and 57 MB for
 // each page. Of a device with so many none is named, and that is not the same as none.
 func TestTooManyUsers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	core, logs := observer.New(zap.InfoLevel)
 	r := newRig(all(virtual, func(o *Options) { o.Registerer, o.Log = registry, zap.New(core) }), machine()...)
-	for _, tt := range []struct{ users, named int }{{maxOwners, maxOwners}, {maxOwners + 1, 0}, {10000, 0}, {1, 1}} {
-		lines := []string{"ml/other/main: nvidia.com/gpu " + uuid(1)}
+	r.meta.Store(&kube.Metadata{SlicesTime: time.Now()}) // all have answered
+	for _, tt := range []struct{ users, jobs, named int }{{maxOwners, 1, maxOwners}, {maxOwners + 1, 1, 0}, {10000, 1, 0}, {3, 100, 0}, {1, 1, 1}} {
+		lines, jobs := []string{"ml/other/main: nvidia.com/gpu " + uuid(1)}, []string{}
 		for i := range tt.users {
 			lines = append(lines, fmt.Sprintf("ml/pod-%d/main: nvidia.com/gpu %s::%d", i, uuid(0), i))
 		}
+		for i := range tt.jobs {
+			jobs = append(jobs, fmt.Sprint(i))
+		}
 		r.set(lines...)
-		r.meta.Store(&kube.Metadata{SlicesTime: time.Now()}) // all have answered
-		r.schedule(map[string][]string{})
-		if got := len(r.owners(t, uuid(0))); got != tt.named {
-			t.Errorf("%d users: %d are on the series, want %d", tt.users, got, tt.named)
-		}
-		if got := len(r.owners(t, uuid(1))); got != 1 {
-			t.Errorf("%d users of another device: %d on the series of this one, want 1", tt.users, got)
-		}
-		if n, err := testutil.GatherAndCount(registry, "warpgauge_device_owner"); n != tt.named+1 || err != nil {
-			t.Errorf("%d users: %d series of warpgauge_device_owner, %v; want %d", tt.users, n, err, tt.named+1)
+		r.schedule(map[string][]string{"0": jobs})
+		if got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1))); got != tt.named || other != 1 {
+			t.Errorf("%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
 		}
 		families, err := registry.Gather()
 		must(t, err)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
-				if f.GetName() == "warpgauge_device_owners" && m.GetLabel()[2].GetValue() == uuid(0) && int(m.GetGauge().GetValue()) != tt.users {
-					t.Errorf("%d users are counted as %v", tt.users, m)
+				if f.GetName() == "warpgauge_device_owners" && m.GetLabel()[2].GetValue() == uuid(0) && int(m.GetGauge().GetValue()) != tt.users+tt.jobs {
+					t.Errorf("%+v are counted as %v", tt, m)
 				}
+			}
+			want := 1 + tt.jobs // the other device, and AMD's first GPU, which has the index of the job file, too
+			if tt.named > 0 {
+				want += tt.users + tt.jobs
+			}
+			if f.GetName() == "warpgauge_device_owner" && len(f.GetMetric()) != want {
+				t.Errorf("%+v: %d series of %s, want %d", tt, len(f.GetMetric()), f.GetName(), want)
 			}
 		}
 	}
 	if n := logs.FilterMessageSnippet("too many users").Len(); n != 1 {
 		t.Errorf("%d lines of the log, want one for the device: %v", n, logs.All())
 	}
-	// Copies for pods and jobs together count.
-	r.give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::1", "ml/b/main: nvidia.com/gpu "+uuid(0)+"::2", "ml/c/main: nvidia.com/gpu "+uuid(0)+"::3")
-	var jobs []string
-	for i := range 100 {
-		jobs = append(jobs, fmt.Sprint(i))
-	}
-	r.schedule(map[string][]string{"0": jobs})
-	r.Refresh(time.Now())
-	if got := len(r.owners(t, uuid(0))); got != 0 {
-		t.Errorf("3 pods and 100 jobs: %d copies of the series, want at most %d, and so none", got, maxOwners)
-	}
 }
 
+// TestIgnore: an exporter that claims every device is no user.
 func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))

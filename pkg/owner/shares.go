@@ -24,9 +24,6 @@ const mebibyte = 1 << 20
 // share updates the values of users. It must be called with mu held.
 func (k *Keeper) share(now time.Time) {
 	used := newest(k.o.Processes)
-	if used == nil {
-		return
-	}
 	t := k.table.Load()
 	s := sharer{keeper: k, table: t, renderer: k.renderer(t)}
 	for _, d := range t.devices.all {

@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// inputs are the latest snapshots; nil if there is no such client.
+// inputs are the latest snapshots; empty if there is no such client.
 type inputs struct {
 	pods       *kube.Allocations
 	meta       *kube.Metadata
@@ -36,33 +36,19 @@ func (k *Keeper) inputs() inputs {
 // answered reports whether all clients with users have answered at least once.
 func (k *Keeper) answered() bool {
 	in := k.inputs()
-	return (in.pods == nil || !in.pods.Time.IsZero()) &&
-		(in.jobs == nil || !in.jobs.Time.IsZero()) &&
-		(!k.o.Claims || in.meta == nil || !in.meta.SlicesTime.IsZero() && (in.meta.Claims == nil || !in.meta.ClaimsTime.IsZero()))
+	return (k.o.Allocations == nil || !in.pods.Time.IsZero()) && (k.o.Jobs == nil || !in.jobs.Time.IsZero()) &&
+		(!k.o.Claims || k.o.Metadata == nil || !in.meta.SlicesTime.IsZero() && (in.meta.Claims == nil || !in.meta.ClaimsTime.IsZero()))
 }
 
 func newest[S any](snapshot func() *S) *S {
 	if snapshot == nil {
-		return nil
+		return new(S)
 	}
 	return snapshot()
 }
 
 func (in *inputs) source(v *view.View) source {
-	s := source{view: v}
-	if in.pods != nil {
-		s.pods = in.pods.Version
-	}
-	if in.meta != nil {
-		s.meta = in.meta.Version
-	}
-	if in.containers != nil {
-		s.containers = in.containers.Version
-	}
-	if in.jobs != nil {
-		s.jobs = in.jobs.Version
-	}
-	return s
+	return source{v, in.pods.Version, in.meta.Version, in.containers.Version, in.jobs.Version}
 }
 
 // table says who uses which device. It is immutable.
@@ -94,22 +80,14 @@ type answer struct {
 func (k *Keeper) build(v *view.View, in inputs, last *table) *table {
 	t := &table{from: in.source(v), devices: newDevices(v), answers: map[string]answer{}, uses: map[string][]use{}, jobs: map[string][]string{}}
 	k.remember(t.devices)
-	var files map[string][]string
-	if in.jobs != nil {
-		files = in.jobs.ByDevice
-	}
-	if in.pods != nil {
-		k.join(t, in)
-	}
+	k.join(t, in)
 	k.runtime.index(in.containers)
 	t.people = k.people(t.uses, in.meta, last.people, &t.losses)
 	r := k.renderer(t)
-	if in.jobs != nil {
-		r.about = in.jobs.About
-	}
+	r.about = in.jobs.About
 	for _, d := range t.devices.all {
 		uses := t.usesOf(d)
-		found := jobsOf(d, files)
+		found := jobsOf(d, in.jobs.ByDevice)
 		if len(found) > 0 {
 			t.jobs[d.ID] = found
 		}
@@ -227,11 +205,8 @@ func (k *Keeper) joinDevices(t *table, u use, d kube.Devices) {
 func (t *table) joinClaim(u use, c kube.Claim, meta *kube.Metadata) {
 	u.source = c.Device.Driver
 	var device *collector.Device
-	var s kube.SliceDevice
-	known, reason := false, reasonClaim
-	if meta != nil {
-		s, known = meta.Slices[c.Device]
-	}
+	reason := reasonClaim
+	s, known := meta.Slices[c.Device]
 	if known {
 		device, reason = t.devices.claimed(s)
 	}
@@ -291,9 +266,6 @@ func (r *runtimeNames) index(s *kube.Containers) {
 		return
 	}
 	*r = runtimeNames{of: s, pods: map[string]kube.PodName{}, uids: map[kube.PodName]string{}, containers: map[kube.PodName]map[string]bool{}}
-	if s == nil {
-		return
-	}
 	for _, c := range s.ByID {
 		name := c.Pod
 		r.pods[c.PodUID] = name
@@ -311,7 +283,7 @@ func (r *runtimeNames) index(s *kube.Containers) {
 
 // container returns the runtime's information about a container.
 func (r *runtimeNames) container(id string) (kube.RunningContainer, bool) {
-	if r.of == nil || id == "" {
+	if id == "" {
 		return kube.RunningContainer{}, false
 	}
 	c, known := r.of.ByID[id]
@@ -349,11 +321,11 @@ func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people,
 				continue
 			}
 			uid, running := k.runtime.uids[name]
-			if before := last.uids[name]; !running || uid != "" && before != "" && meta != nil {
+			if before := last.uids[name]; !running || uid != "" && before != "" && k.o.Metadata != nil {
 				uid = before
 			}
 			p.uids[name] = uid
-			if meta == nil {
+			if k.o.Metadata == nil {
 				p.facts[name] = k.podFacts(uid, nil)
 				continue
 			}
