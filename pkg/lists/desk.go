@@ -53,11 +53,7 @@ type Engine interface {
 // Desk decides which list is in service. A change holds the queue from its first look at the list in service until it
 // has its answer.
 type Desk struct {
-	local  Local
-	engine Engine
-	events *events.Bus
-	usual  time.Duration // how long pauses and releases last by default; 0: until a command ends them
-	log    *zap.Logger
+	o Options
 
 	queue    chan struct{} // has one value while a caller holds a Turn
 	asked    chan string   // causes of reloads that wait for Run
@@ -87,8 +83,7 @@ type Options struct {
 // New returns a Desk. first is the local list, which the engine begins with.
 func New(first *Parsed, o Options) *Desk {
 	d := &Desk{
-		local: o.Local, engine: o.Engine, events: o.Events, usual: o.Usual, log: o.Logger,
-		queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: ends{at: map[string]*ending{}},
+		o: o, queue: make(chan struct{}, 1), asked: make(chan string, 1), ends: ends{at: map[string]*ending{}},
 		content: first.Content, wanted: first.Fields,
 	}
 	local := first.list()
@@ -102,7 +97,7 @@ func (d *Desk) Restore(ctx context.Context, l *List) {
 	// The engine has the list when Reload returns, although nothing samples yet.
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
-	_ = d.engine.Reload(ctx, l.Fields)
+	_ = d.o.Engine.Reload(ctx, l.Fields)
 	d.serve(*l)
 }
 
@@ -155,7 +150,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 
 // ParseDelivered parses the list of a server. The caller holds the Turn, or the Desk does not run yet.
 func (d *Desk) ParseDelivered(content []byte, origin string, isYAML bool) *Parsed {
-	return d.local.ParseDelivered(content, origin, isYAML)
+	return d.o.Local.ParseDelivered(content, origin, isYAML)
 }
 
 // apply has the engine read a list, without its profiling fields during a pause. The caller holds the Turn.
@@ -164,7 +159,7 @@ func (d *Desk) apply(ctx context.Context, list field.List) error {
 	if d.paused {
 		list.Fields = slices.DeleteFunc(slices.Clone(list.Fields), func(f field.Field) bool { return strings.HasPrefix(f.Desc.Name, "DCGM_FI_PROF_") })
 	}
-	return d.engine.Reload(ctx, list)
+	return d.o.Engine.Reload(ctx, list)
 }
 
 // Reload reads the local list and puts it into service. A server's list stays in service; then the local list is read and
@@ -178,8 +173,8 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 	d.changing.Store(true)
 	defer d.changing.Store(false)
 
-	log := d.log.Named("reload").With(zap.String("cause", cause))
-	in, err := d.local.Read(ctx)
+	log := d.o.Logger.Named("reload").With(zap.String("cause", cause))
+	in, err := d.o.Local.Read(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err() // the exporter is stopping, or the request was abandoned
 	}
@@ -194,7 +189,7 @@ func (d *Desk) Reload(ctx context.Context, cause string) error {
 		log.Info("counters are unchanged")
 		return nil
 	}
-	list, err := d.local.Accept(d.local.Parse(in), csv)
+	list, err := d.o.Local.Accept(d.o.Local.Parse(in), csv)
 	if err == nil && len(list.Fields) == 0 {
 		err = errEmpty // accepted at start; here the file is probably being written
 	}
@@ -245,7 +240,7 @@ func (d *Desk) fail(log *zap.Logger, cause, message string, err error) error {
 }
 
 func (d *Desk) publish(text string, bad bool) {
-	d.events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
+	d.o.Events.Publish(events.Event{Kind: events.Reload, Text: text, Bad: bad})
 }
 
 // Changing reports whether a list is being put into service.

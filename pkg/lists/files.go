@@ -28,26 +28,20 @@ func (p *Parsed) list() List {
 // Files reads and parses the local list: a counters CSV or a ConfigMap, and the configuration file. It parses
 // the lists of servers by the same rules. Read, Accept and the Parse methods are called by one goroutine at a time.
 type Files struct {
+	*config.Counters
 	cfg     *config.Config
-	found   *config.Counters
 	builtIn []byte
 	level   *zap.AtomicLevel // of the log, which a dialect may change; nil: it does not change
 }
 
 // NewFiles returns Files for the lists that found reads; builtIn is the list that serves without any file.
 func NewFiles(cfg *config.Config, found *config.Counters, builtIn []byte, level *zap.AtomicLevel) *Files {
-	return &Files{cfg, found, builtIn, level}
+	return &Files{found, cfg, builtIn, level}
 }
-
-// Paths returns the files that were read last.
-func (f *Files) Paths() []string { return f.found.Paths() }
-
-// Seen returns the content of a file when it was read last, and whether it could be read.
-func (f *Files) Seen(path string) ([]byte, bool) { return f.found.Seen(path) }
 
 // Read implements Local.
 func (f *Files) Read(ctx context.Context) (*config.Content, error) {
-	return f.found.Read(ctx, f.builtIn)
+	return f.Counters.Read(ctx, f.builtIn)
 }
 
 // Parse implements Local.

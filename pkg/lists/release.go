@@ -28,13 +28,13 @@ func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, ca
 		return err
 	}
 	if limit == 0 {
-		limit = d.usual
+		limit = d.o.Usual
 	}
-	log := d.log.Named("release").With(zap.Strings("collector", names), zap.String("cause", cause))
+	log := d.o.Logger.Named("release").With(zap.Strings("collector", names), zap.String("cause", cause))
 	log.Info("releasing", zap.Duration("for", max(limit, 0)))
 	d.scheduleResume(names, limit)
 	begin := time.Now()
-	err = d.engine.Release(ctx, name)
+	err = d.o.Engine.Release(ctx, name)
 	d.answer(cause, kindRelease, "released "+strings.Join(names, ", "), err)
 	if err != nil {
 		log.Warn("not everything is released", zap.Error(err))
@@ -51,14 +51,14 @@ func (d *Desk) Resume(name, cause string) error {
 		return err
 	}
 	d.scheduleResume(names, 0)
-	d.log.Named("release").Info("resuming", zap.Strings("collector", names), zap.String("cause", cause))
-	d.engine.Resume(name)
+	d.o.Logger.Named("release").Info("resuming", zap.Strings("collector", names), zap.String("cause", cause))
+	d.o.Engine.Resume(name)
 	d.answer(cause, kindRelease, "resumed "+strings.Join(names, ", "), nil)
 	return nil
 }
 
 func (d *Desk) names(name string) ([]string, error) {
-	all := d.engine.Names()
+	all := d.o.Engine.Names()
 	switch {
 	case name == "":
 		return all, nil
@@ -73,8 +73,8 @@ func (d *Desk) scheduleResume(names []string, limit time.Duration) {
 	for _, name := range names {
 		d.ends.schedule(name, limit, func(e *ending) {
 			d.ends.claim(name, e, func() {
-				d.log.Named("release").Warn("the release was not resumed and ends by itself", zap.String("collector", name), zap.Duration("after", limit))
-				d.engine.Resume(name)
+				d.o.Logger.Named("release").Warn("the release was not resumed and ends by itself", zap.String("collector", name), zap.Duration("after", limit))
+				d.o.Engine.Resume(name)
 				d.answer("end of the release", kindRelease, "resumed "+name, nil)
 			})
 		})
@@ -109,9 +109,9 @@ const profilingKey = "" // of ends; no collector has it
 // time, a negative limit never. After an error the pause stays wanted.
 func (d *Desk) PauseProfiling(ctx context.Context, limit time.Duration, cause string) error {
 	if limit == 0 {
-		limit = d.usual
+		limit = d.o.Usual
 	}
-	d.log.Named("profiling").Info("pausing", zap.String("cause", cause), zap.Duration("for", max(limit, 0)))
+	d.o.Logger.Named("profiling").Info("pausing", zap.String("cause", cause), zap.Duration("for", max(limit, 0)))
 	// Before the Turn, which a reload may hold for long: the end of the former pause must not end this one.
 	d.ends.schedule(profilingKey, limit, func(e *ending) { d.endPause(e, limit) })
 	return d.setPaused(ctx, true, cause, nil)
@@ -120,7 +120,7 @@ func (d *Desk) PauseProfiling(ctx context.Context, limit time.Duration, cause st
 // ResumeProfiling ends a pause.
 func (d *Desk) ResumeProfiling(ctx context.Context, cause string) error {
 	return d.setPaused(ctx, false, cause, func() bool {
-		d.log.Named("profiling").Info("resuming", zap.String("cause", cause))
+		d.o.Logger.Named("profiling").Info("resuming", zap.String("cause", cause))
 		d.ends.schedule(profilingKey, 0, nil)
 		return true
 	})
@@ -130,7 +130,7 @@ func (d *Desk) ResumeProfiling(ctx context.Context, cause string) error {
 func (d *Desk) endPause(e *ending, after time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), changeTimeout)
 	defer cancel()
-	log := d.log.Named("profiling")
+	log := d.o.Logger.Named("profiling")
 	err := d.setPaused(ctx, false, "end of the pause", func() bool {
 		return d.ends.claim(profilingKey, e, func() {
 			log.Warn("the pause was not resumed and ends by itself", zap.Duration("after", after))
