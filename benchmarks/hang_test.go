@@ -16,9 +16,7 @@ import (
 // the GPUs that do not hang.
 func BenchmarkHungGPU(b *testing.B) {
 	spec, err := fake.ParseSpec(strings.NewReader("faults:\n  - {at: 300ms, device: 3, kind: hang}\n"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	list := defaultCounters(b)
 	healthy := startNode(b, fake.Options{Profile: "dgx-h100"}, list, 100*time.Millisecond)
 	hung := startNode(b, fake.Options{Profile: "dgx-h100", Spec: spec}, list, 100*time.Millisecond)
@@ -47,9 +45,7 @@ func BenchmarkHungGPU(b *testing.B) {
 
 func timed(b *testing.B, f func() error) time.Duration {
 	start := time.Now()
-	if err := f(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, f())
 	return time.Since(start)
 }
 

@@ -44,9 +44,7 @@ func defaultCounters(b *testing.B) field.List {
 func startNode(b *testing.B, o fake.Options, list field.List, interval time.Duration) *node {
 	b.Helper()
 	factory, err := fake.Factory(o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	registry := selfmetrics.NewRegistry("benchmark", "")
 	n := &node{sampler: supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
 		Name: fake.Name, Open: factory, Session: session.Options{Interval: interval}, StopTimeout: 100 * time.Millisecond,
@@ -60,9 +58,7 @@ func startNode(b *testing.B, o fake.Options, list field.List, interval time.Dura
 	srv := server.New(n.renderer, server.Options{Addresses: []string{address}, MaxConnections: 1024})
 
 	ctx, cancel := context.WithCancel(b.Context())
-	if err := srv.Listen(ctx); err != nil {
-		b.Fatal(err)
-	}
+	must(b, srv.Listen(ctx))
 	n.url = fmt.Sprintf("http://%s/metrics", address)
 	runs := []func(context.Context) error{n.sampler.Run, n.renderer.Run, self.Run, srv.Run}
 	ended := make(chan error, len(runs))
@@ -111,4 +107,11 @@ func residentBytes(b *testing.B, pid int) float64 {
 		b.Fatal(err)
 	}
 	return resident * float64(os.Getpagesize())
+}
+
+func must(b *testing.B, err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
 }

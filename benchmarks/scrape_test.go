@@ -57,14 +57,10 @@ func BenchmarkScrape(b *testing.B) {
 func (n *node) wholePage(b *testing.B) []byte {
 	fetch := func() []byte {
 		resp, err := http.Get(n.url)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		defer resp.Body.Close()
 		page, err := io.ReadAll(resp.Body)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		return page
 	}
 	lines := func(page []byte) int { return bytes.Count(page, []byte("\n")) }
@@ -93,9 +89,7 @@ func bareHandler(b *testing.B, page []byte) string {
 		w.Write(page)
 	})}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	go srv.Serve(l)
 	b.Cleanup(func() { srv.Close() })
 	return "http://" + l.Addr().String() + "/metrics"

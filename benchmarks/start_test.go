@@ -49,9 +49,7 @@ func startOnce(b *testing.B, bin string, gpus int) (toPage time.Duration, reside
 		cmd.Stderr = nil
 	}
 	start := time.Now()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, cmd.Start())
 	defer func() {
 		cmd.Process.Signal(os.Interrupt)
 		cmd.Wait()
@@ -95,9 +93,7 @@ func gpusOn(url string) (n int) {
 func freeAddress(b *testing.B) string {
 	b.Helper()
 	port, err := loopback.Reserve()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { _ = port.Close() })
 	return port.Address()
 }

@@ -160,6 +160,7 @@ func TestFieldsOfARunningExporter(t *testing.T) {
 				d.Fields = []apiv1.Field{
 					{Name: "A", Type: "gauge", Unit: "W", Collector: "nvml", Labels: map[string]string{"x": "1"}, Value: &value},
 					{Name: "B", Type: "gauge", Collector: "nvml", Absent: &apiv1.Absence{Reason: "no_symbol", Detail: "driver 470 lacks it"}},
+					{Name: "L", Type: "label", Collector: "nvml", Text: "550.54"},
 				}
 			}
 			out.Devices = append(out.Devices, d)
@@ -169,9 +170,10 @@ func TestFieldsOfARunningExporter(t *testing.T) {
 	s := httptest.NewServer(&mux)
 	defer s.Close()
 	want := `gpu 0, GPU-1, by nvml
-FIELD     VALUE  UNIT  WHY NOT
-A{x="1"}  41     W     
-B         -      -     no_symbol: driver 470 lacks it
+FIELD     VALUE   UNIT  WHY NOT
+A{x="1"}  41      W     
+B         -       -     no_symbol: driver 470 lacks it
+L         550.54  -     
 `
 	for _, which := range []string{"0", "GPU-1", "01:00.0", "0000:01:00.0"} {
 		if o := execute(t, nil, "devices", "--url="+s.URL, which); o.out != want || o.code != 0 {

@@ -28,6 +28,8 @@ import (
 	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"warpgauge/internal/testkit/race"
 )
 
 // TestE2EAttack attacks the real binary over loopback, one way after the other, while an
@@ -102,7 +104,7 @@ func TestE2EAttack(t *testing.T) {
 			if h.lost*100 > len(h.took) {
 				t.Errorf("%d of %d scrapes lost, want at most one in a hundred; the last: %v", h.lost, len(h.took), h.last)
 			}
-			if !raceEnabled && memory > attack.limit {
+			if !race.Enabled && memory > attack.limit {
 				t.Errorf("the exporter took %d MiB, want at most %d", memory, attack.limit)
 			}
 		})

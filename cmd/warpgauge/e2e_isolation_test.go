@@ -14,13 +14,14 @@ import (
 	"testing"
 
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/race"
 )
 
 // TestE2EIsolation runs the simulated library in a child process and ruins that
 // in every way there is, while a scraper takes 100 pages a second.
 func TestE2EIsolation(t *testing.T) {
 	t.Parallel()
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("memory limits and restart times are those of the ordinary build; pkg/supervisor runs under the race detector")
 	}
 	exe := build(t)

@@ -17,6 +17,7 @@ import (
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
+	"warpgauge/internal/testkit/race"
 )
 
 // build returns the real binary, which is compiled once for all tests, under the
@@ -35,7 +36,7 @@ var built = sync.OnceValues(func() (exe string, err error) {
 	}
 	next := fmt.Sprintf("%s.%d", exe, os.Getpid())
 	args := []string{"build", "-o", next}
-	if raceEnabled {
+	if race.Enabled {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, ".")...)
@@ -103,6 +104,14 @@ func serve(t *testing.T, exe string, args ...string) *exporter {
 	e := &exporter{Process: launch(t, exe, args...)}
 	e.awaitAddress(t)
 	return e
+}
+
+// ends wants the exporter, which was told to, to end well.
+func (e *exporter) ends(t *testing.T) {
+	t.Helper()
+	if code := e.ExitCode(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
 }
 
 // awaitAddress waits until the exporter says in its log where it serves.

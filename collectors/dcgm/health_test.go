@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/field"
 )
 
@@ -112,7 +113,7 @@ const peersName = "DCGM_EXP_P2P_STATUS"
 
 // TestNoAllocation: health and peers cost no memory.
 func TestNoAllocation(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race runtime allocates")
 	}
 	e := simulate(t, dcgmtest.Config{GPUs: 4})

@@ -16,6 +16,7 @@ import (
 
 	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -97,7 +98,7 @@ func TestEachMissingSymbol(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process for each function of NVML")
 	}
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("what the loader does is the same without the race detector, and what is called is what TestDrivers calls")
 	}
 	for _, symbol := range namedSymbols(t) {

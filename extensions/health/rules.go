@@ -97,8 +97,8 @@ var table = []Rule{
 	kernel("fell_off_bus", verdict.Failed, verdict.ActionReboot, "the kernel's log says that the GPU has fallen off the bus", linkXIDs),
 	kernel("amdgpu_device_lost", verdict.Failed, verdict.ActionReboot, "the driver has lost the GPU from the bus", linkAMDGPU),
 	kernel("amdgpu_reset_failed", verdict.Failed, verdict.ActionReboot, "the driver could not reset the GPU", linkAMDGPU),
-	noticed(kernel("amdgpu_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
-	noticed(kernel("rm_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
+	untilQuiet(kernel("amdgpu_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkAMDGPU), 10*time.Minute),
+	untilQuiet(kernel("rm_init_failed", verdict.Failed, verdict.ActionReboot, "the driver could not initialise the GPU", linkRmInit), 10*time.Minute),
 	{Name: "recovery_reboot", State: verdict.Failed, Action: verdict.ActionReboot, Condition: rules.RecoveryReboot, Quiet: backFor,
 		Text: "the driver says that the node must be started again", Source: linkRecovery},
 	xid(151, verdict.Failed, verdict.ActionReboot, "a key of confidential computing could not be renewed"),
@@ -148,21 +148,21 @@ var table = []Rule{
 	xid(94, verdict.Degraded, verdict.ActionReset, "a contained memory error"),
 	xid(109, verdict.Degraded, verdict.ActionReset, "a context switch has timed out"),
 	kernel("ras_poison", verdict.Degraded, verdict.ActionReset, "poisoned data was found or used", linkRAS),
-	noticed(kernel("aer_uncorrected", verdict.Degraded, verdict.ActionDrain, "an uncorrected error of its PCIe connection", linkAER), time.Hour),
-	noticed(kernel("xgmi_error", verdict.Degraded, verdict.ActionDrain, "an error of an XGMI link", linkXGMI), time.Hour),
-	noticed(kernel("amdgpu_ring_timeout", verdict.Degraded, verdict.ActionNone, "a queue of the GPU has hung", linkAMDGPU), 10*time.Minute),
-	noticed(kernel("amdgpu_reset", verdict.Degraded, verdict.ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
+	untilQuiet(kernel("aer_uncorrected", verdict.Degraded, verdict.ActionDrain, "an uncorrected error of its PCIe connection", linkAER), time.Hour),
+	untilQuiet(kernel("xgmi_error", verdict.Degraded, verdict.ActionDrain, "an error of an XGMI link", linkXGMI), time.Hour),
+	untilQuiet(kernel("amdgpu_ring_timeout", verdict.Degraded, verdict.ActionNone, "a queue of the GPU has hung", linkAMDGPU), 10*time.Minute),
+	untilQuiet(kernel("amdgpu_reset", verdict.Degraded, verdict.ActionNone, "the driver has reset the GPU, and the work on it is lost", linkAMDGPU), 10*time.Minute),
 	xid(155, verdict.Degraded, verdict.ActionReset, "an NVLink is down"),
 	xid(156, verdict.Degraded, verdict.ActionReset, "a resource of the GPU is to be retired"),
-	noticed(xid(157, verdict.Degraded, verdict.ActionContact, "no resource is left to retire a faulty one"), 24*time.Hour),
-	noticed(xid(92, verdict.Degraded, verdict.ActionContact, "a high rate of single-bit ECC errors"), 24*time.Hour),
-	noticed(xid(144, verdict.Degraded, verdict.ActionDrain, "an NVLink error (SAW)"), time.Hour),
-	noticed(xid(145, verdict.Degraded, verdict.ActionDrain, "an NVLink error (RLW)"), time.Hour),
-	noticed(xid(146, verdict.Degraded, verdict.ActionDrain, "an NVLink error (TLW)"), time.Hour),
-	noticed(xid(147, verdict.Degraded, verdict.ActionDrain, "an NVLink error (TREX)"), time.Hour),
-	noticed(xid(148, verdict.Degraded, verdict.ActionDrain, "an NVLink error (NVLPW_CTRL)"), time.Hour),
+	untilQuiet(xid(157, verdict.Degraded, verdict.ActionContact, "no resource is left to retire a faulty one"), 24*time.Hour),
+	untilQuiet(xid(92, verdict.Degraded, verdict.ActionContact, "a high rate of single-bit ECC errors"), 24*time.Hour),
+	untilQuiet(xid(144, verdict.Degraded, verdict.ActionDrain, "an NVLink error (SAW)"), time.Hour),
+	untilQuiet(xid(145, verdict.Degraded, verdict.ActionDrain, "an NVLink error (RLW)"), time.Hour),
+	untilQuiet(xid(146, verdict.Degraded, verdict.ActionDrain, "an NVLink error (TLW)"), time.Hour),
+	untilQuiet(xid(147, verdict.Degraded, verdict.ActionDrain, "an NVLink error (TREX)"), time.Hour),
+	untilQuiet(xid(148, verdict.Degraded, verdict.ActionDrain, "an NVLink error (NVLPW_CTRL)"), time.Hour),
 	xid(149, verdict.Degraded, verdict.ActionReset, "an NVLink error (NETIR)"),
-	noticed(xid(150, verdict.Degraded, verdict.ActionDrain, "an NVLink error (MSE)"), time.Hour),
+	untilQuiet(xid(150, verdict.Degraded, verdict.ActionDrain, "an NVLink error (MSE)"), time.Hour),
 	{Name: "sram_threshold", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: rules.SRAMThreshold, Quiet: backFor,
 		Text: "uncorrected errors of SRAM have passed their threshold", Source: linkMemory},
 	{Name: "retired_pages", State: verdict.Degraded, Action: verdict.ActionReplace, Condition: rules.ManyUncorrectablePages, Unit: "pages", Quiet: backFor,
@@ -225,8 +225,8 @@ func kernel(name string, s verdict.State, a verdict.Action, text, source string)
 	return Rule{Name: name, State: s, Action: a, End: AfterReset, Text: text, Source: source}
 }
 
-// noticed makes a rule one that ends when it was not seen for so long.
-func noticed(r Rule, quiet time.Duration) Rule {
+// untilQuiet returns the rule with another end: when it was not seen for so long.
+func untilQuiet(r Rule, quiet time.Duration) Rule {
 	r.End, r.Quiet = AfterQuiet, quiet
 	return r
 }

@@ -31,7 +31,7 @@ const (
 )
 
 // Observation is a report about a device that comes from no reading: an XID in the kernel
-// log, a board that no driver serves, a rate that is out of line.
+// log, a board that no driver serves.
 type Observation struct {
 	// Reason is the name of a rule, without the code: "xid", "missing", "sxid_fatal"; or
 	// ReasonReset. What no rule has is left out.

@@ -403,7 +403,11 @@ func TestChildrenThatAreSilent(t *testing.T) {
 		t.Helper()
 		c := startToy(t, mode)
 		for range 5 { // states
-			<-c.changed()
+			select {
+			case <-c.changed():
+			case <-c.done():
+				t.Fatalf("%s: the child has ended: %+v", mode, c.ended())
+			}
 		}
 		check(c)
 		<-c.done()

@@ -103,7 +103,7 @@ func (m *Missing) compare(now time.Time) {
 	serving := m.o.Serving()
 	gone, unknown := map[Address]Gone{}, map[Address]bool{}
 	bus, bases := map[Address]bool{}, []string{}
-	remote := m.elsewhere(boards, &serving)
+	remote := m.servedElsewhere(boards, &serving)
 	for i := range boards {
 		b := &boards[i]
 		bus[b.Address.Board()] = true
@@ -138,8 +138,8 @@ func (m *Missing) compare(now time.Time) {
 	m.publish(bases)
 }
 
-// elsewhere reports whether the served GPUs are in another machine, as with a remote host engine.
-func (m *Missing) elsewhere(boards []Board, s *Serving) bool {
+// servedElsewhere reports whether the served GPUs are in another machine, as with a remote host engine.
+func (m *Missing) servedElsewhere(boards []Board, s *Serving) bool {
 	return len(s.GPUs) > 0 && !slices.ContainsFunc(boards, func(b Board) bool { return s.GPUs[b.Address.Board()] })
 }
 

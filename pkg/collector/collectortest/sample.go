@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -224,7 +225,7 @@ func checkOwnership(tb *subtest) {
 
 // checkAllocations wants none in steady state.
 func checkAllocations(tb *subtest) {
-	if raceEnabled {
+	if race.Enabled {
 		tb.Skip("the race runtime allocates")
 	}
 	if tb.h.Allocates {

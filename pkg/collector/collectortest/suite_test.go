@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"warpgauge/internal/testkit/race"
 )
 
 func toyHarness(flaw string) Harness {
@@ -62,7 +64,7 @@ func TestFlaws(t *testing.T) {
 		}
 		for _, flaw := range flaws[c.name] {
 			t.Run(c.name+"/"+flaw, func(t *testing.T) {
-				if c.name == "allocations" && raceEnabled {
+				if c.name == "allocations" && race.Enabled {
 					t.Skip("the race runtime allocates")
 				}
 				r := record(t, c, toyHarness(flaw))

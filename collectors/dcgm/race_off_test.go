@@ -1,6 +1,0 @@
-//go:build !race
-
-package dcgm
-
-// raceEnabled: the race runtime allocates on its own account.
-const raceEnabled = false

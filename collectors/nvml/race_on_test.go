@@ -1,5 +1,0 @@
-//go:build linux && cgo && race
-
-package nvml
-
-const raceEnabled = true

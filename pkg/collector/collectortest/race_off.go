@@ -1,5 +1,0 @@
-//go:build !race
-
-package collectortest
-
-const raceEnabled = false
