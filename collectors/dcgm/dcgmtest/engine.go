@@ -147,9 +147,6 @@ func (e *Engine) Hang(function string) (release func()) {
 	return func() { e.set(false, "", "fault", function, "hang") }
 }
 
-// Hanging returns the number of hanging calls, in all processes.
-func (e *Engine) Hanging() int { return int(e.word(simulated.Hanging)) }
-
 // FailNth makes the nth call from now, counted from 1, answer a code, once. Calls that release something do not count.
 func (e *Engine) FailNth(n, code int) {
 	e.write(wordFailed, 0)
