@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -243,7 +244,7 @@ func parseQuery(r *http.Request, known []string) (*query, error) {
 	if err != nil {
 		return nil, badQuery("the query cannot be read: %v", err)
 	}
-	for _, name := range slices.Sorted(mapKeys(values)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
 			return nil, badQuery("unknown parameter %q: this path takes none", name)
@@ -256,16 +257,6 @@ func parseQuery(r *http.Request, known []string) (*query, error) {
 		}
 	}
 	return &query{values}, nil
-}
-
-func mapKeys(m url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // one returns the value of a parameter that can be given once; "": it was not given.
