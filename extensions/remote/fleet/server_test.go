@@ -62,26 +62,18 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 			return nil
 		}
 		path := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(path, []byte("\n"+text+"\nanother\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("\n"+text+"\nanother\n"), 0o600))
 		l, err := NewLogin(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return l
 	}
 	agents, err := s.Agents(login(agentToken))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	listen := func(srv *http.Server, wrap func(net.Listener) net.Listener) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		wg.Go(func() {
 			if err := Serve(ctx, wrap(l), srv, func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }); err != nil {
 				t.Error(err)
@@ -103,9 +95,7 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 func (s *served) request(method, path, token string) answered {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.operators+path, http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -123,14 +113,10 @@ func (s *served) send(r *http.Request) answered {
 	s.t.Helper()
 	c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return answered{string(body), response.StatusCode, response.Header}
 }
 
@@ -188,9 +174,7 @@ func startForeign(t *testing.T, c client.OpAMPClient, url string, uid byte, head
 			}
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -255,9 +239,7 @@ func TestForeignClients(t *testing.T) {
 	}
 	current(listA)
 	done(listA)
-	if err := os.WriteFile(filepath.Join(s.directory, "a.csv"), []byte(listB), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.directory, "a.csv"), []byte(listB), 0o600))
 	current(listB)
 	a := s.agentStates().Agents
 	if !a[0].WebSocket || a[1].WebSocket || a[0].Host != "host-1" || a[0].Version != "9" || a[0].Labels["rack"] != "r1" || a[0].Numbers[series] != 12 || len(a[0].Troubles) != 1 {
@@ -301,13 +283,9 @@ func TestWebSocketOverTLS(t *testing.T) {
 	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	defer other.Close()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	agents, err := s.Agents(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -323,19 +301,13 @@ func TestWebSocketOverTLS(t *testing.T) {
 	}()
 	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
 	report, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	connect := func() *websocket.Conn {
 		t.Helper()
 		conn, response, err := dialer.DialContext(t.Context(), "wss://"+plain.Addr().String()+OpAMPPath, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = response.Body.Close()
-		if err := conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, report...)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, report...)))
 		if _, _, err := conn.ReadMessage(); err != nil {
 			t.Fatal(err)
 		}
@@ -345,17 +317,13 @@ func TestWebSocketOverTLS(t *testing.T) {
 	defer first.Close()
 	second := connect()
 	defer second.Close()
-	if err := first.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.SetReadDeadline(time.Now().Add(20*time.Second)))
 	var timeout net.Error
 	if _, _, err := first.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
 		t.Errorf("the first connection is still open: %v", err)
 	}
 	_ = second.WriteMessage(websocket.BinaryMessage, make([]byte, 4*maxBetween)) // the server may close it meanwhile
-	if err := second.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.SetReadDeadline(time.Now().Add(20*time.Second)))
 	if _, _, err := second.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
 		t.Errorf("a message that is too large was taken: %v", err)
 	}
@@ -364,18 +332,14 @@ func TestWebSocketOverTLS(t *testing.T) {
 // The table of metrics in docs/fleet.md has those of a server, no more and no less.
 func TestDocumentedMetrics(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	documented := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_\\w+)` \\| (gauge|counter) ").FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]+" "+m[2]] = true
 	}
 	s := serveFleet(t, "", "")
 	source, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.refuse(refusedLogin)
 	s.totals.messages.WithLabelValues("http")
 	s.totals.results.WithLabelValues("all", "done")
@@ -440,9 +404,7 @@ func TestLogins(t *testing.T) {
 func (s *served) post(body []byte, encoding, token string) int {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agents+OpAMPPath, bytes.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("Content-Encoding", encoding)
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -460,9 +422,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	for name, got := range map[string]int{
 		"garbage": s.post([]byte("garbage"), "", ""), "bomb": s.post(bomb.Bytes(), "gzip", ""), "no gzip": s.post([]byte("x"), "gzip", ""),
 		"large": s.post(make([]byte, maxMessage+1), "", ""),
@@ -478,18 +438,14 @@ func TestHostileMessages(t *testing.T) {
 	dial := func() *websocket.Conn {
 		t.Helper()
 		conn, response, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+s.agents+OpAMPPath, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_ = response.Body.Close()
 		t.Cleanup(func() { _ = conn.Close() })
 		return conn
 	}
 	ended := func(what string, conn *websocket.Conn) {
 		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 		for {
 			if _, _, err := conn.ReadMessage(); err != nil {
 				var timeout net.Error
@@ -501,20 +457,14 @@ func TestHostileMessages(t *testing.T) {
 		}
 	}
 	text := dial()
-	if err := text.WriteMessage(websocket.TextMessage, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, text.WriteMessage(websocket.TextMessage, []byte("x")))
 	ended("text", text)
 	garbage := dial()
-	if err := garbage.WriteMessage(websocket.BinaryMessage, []byte("\x00garbage")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, garbage.WriteMessage(websocket.BinaryMessage, []byte("\x00garbage")))
 	ended("garbage", garbage)
 	large := dial()
 	writer, err := large.NextWriter(websocket.BinaryMessage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sent := 0
 	for ; sent < 64; sent++ {
 		if _, err := writer.Write(zeros); err != nil {
@@ -529,21 +479,13 @@ func TestHostileMessages(t *testing.T) {
 	// An honest agent is served all the same.
 	honest := dial()
 	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists, AgentDescription: &protobufs.AgentDescription{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := honest.WriteMessage(websocket.BinaryMessage, append([]byte{0}, m...)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, honest.WriteMessage(websocket.BinaryMessage, append([]byte{0}, m...)))
 	eventually.OK(t, "it gets the list", func() error {
 		_, body, err := honest.ReadMessage()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var answer protobufs.ServerToAgent
-		if err := proto.Unmarshal(body[1:], &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, proto.Unmarshal(body[1:], &answer))
 		if got := hex.EncodeToString(answer.RemoteConfig.GetConfigHash()); got != hashOf(listA) {
 			return fmt.Errorf("hash %q", got)
 		}
@@ -558,15 +500,11 @@ func TestHostileMessages(t *testing.T) {
 func TestTokenRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write("old")
 	l, err := NewLogin(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	allows := func(token string) bool {
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -585,9 +523,7 @@ func TestTokenRotation(t *testing.T) {
 	if !allows("new") || allows("") {
 		t.Error("with an empty file")
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	if !allows("new") {
 		t.Error("without a file")
 	}
