@@ -41,15 +41,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // served is a server on loopback.
 type served struct {
 	*Server
-	t                 *testing.T
-	agents, operators string // addresses
-	directory         string
+	t               *testing.T
+	agentsAt, askAt string
+	directory       string
 }
 
 const allAtOnce = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout: {stages: [{percent: 100}]}\n"
 
+func serveHTTP(l net.Listener, srv *http.Server) error { return srv.Serve(l) }
+
 // serveFleet starts a server; tokens are those of agents and operators, empty: none.
-func serveFleet(t *testing.T, agentToken, token string) *served {
+func serveFleet(t *testing.T, agentToken, token string, agents func(net.Listener, *http.Server) error) *served {
 	t.Helper()
 	s := &served{t: t, directory: writeDirectory(t, map[string]string{FleetFile: allAtOnce, "a.csv": listA})}
 	registry := prometheus.NewRegistry()
@@ -67,34 +69,24 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 		must(t, err)
 		return l
 	}
-	agents, err := s.Agents(login(agentToken))
-	must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	listen := func(srv *http.Server, wrap func(net.Listener) net.Listener) string {
+	endpoint := func(token string, serve func(net.Listener, *http.Server) error) (*Endpoint, string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		must(t, err)
-		wg.Go(func() {
-			if err := Serve(ctx, wrap(l), srv, func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }); err != nil {
-				t.Error(err)
-			}
-		})
-		return l.Addr().String()
+		return &Endpoint{Listener: l, Login: login(token), Serve: serve}, l.Addr().String()
 	}
-	s.agents = listen(agents, s.LimitAgents)
-	s.operators = listen(s.Operators(login(token)), func(l net.Listener) net.Listener { return l })
-	wg.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	a, agentsAt := endpoint(agentToken, agents)
+	o, askAt := endpoint(token, serveHTTP)
+	s.agentsAt, s.askAt = agentsAt, askAt
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, a, o) }()
+	t.Cleanup(func() { cancel(); must(t, <-ended) })
 	return s
 }
 
 func (s *served) request(method, path, token string) answered {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.operators+path, http.NoBody)
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.askAt+path, http.NoBody)
 	must(s.t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -191,10 +183,10 @@ func (f *foreign) got() string {
 
 // opamp-go's own clients report, get a list and say what became of it.
 func TestForeignClients(t *testing.T) {
-	s := serveFleet(t, "secret", "")
+	s := serveFleet(t, "secret", "", serveHTTP)
 	header := http.Header{"Authorization": {"Bearer secret"}}
-	ws := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agents+OpAMPPath, 1, header, false)
-	plain := startForeign(t, client.NewHTTP(nil), "http://"+s.agents+OpAMPPath, 2, header, false)
+	ws := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agentsAt+OpAMPPath, 1, header, false)
+	plain := startForeign(t, client.NewHTTP(nil), "http://"+s.agentsAt+OpAMPPath, 2, header, false)
 	changes := 0
 	nudge := func() { // the client polls every 30 s, and when there is something new
 		changes++
@@ -247,7 +239,7 @@ func TestForeignClients(t *testing.T) {
 	}
 
 	done(listB)
-	refuses := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agents+OpAMPPath, 3, header, true)
+	refuses := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agentsAt+OpAMPPath, 3, header, true)
 	eventually.OK(t, "the third refuses", func() error {
 		for _, state := range s.agentStates().Agents {
 			if state.Condition == Refused && state.Error == "line 1: not here" {
@@ -279,32 +271,17 @@ func TestForeignClients(t *testing.T) {
 
 // Limits hold for WebSockets over TLS, too, and a second connection of an agent takes the place of the first.
 func TestWebSocketOverTLS(t *testing.T) {
-	s := serveFleet(t, "", "")
 	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	defer other.Close()
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	agents, err := s.Agents(nil)
-	must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- Serve(ctx, s.LimitAgents(plain), agents, func(l net.Listener, srv *http.Server) error {
-			return srv.Serve(tls.NewListener(l, &tls.Config{Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}))
-		})
-	}()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
+	s := serveFleet(t, "", "", func(l net.Listener, srv *http.Server) error {
+		return srv.Serve(tls.NewListener(l, &tls.Config{Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}))
+	})
 	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
 	report, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{}})
 	must(t, err)
 	connect := func() *websocket.Conn {
 		t.Helper()
-		conn, response, err := dialer.DialContext(t.Context(), "wss://"+plain.Addr().String()+OpAMPPath, nil)
+		conn, response, err := dialer.DialContext(t.Context(), "wss://"+s.agentsAt+OpAMPPath, nil)
 		must(t, err)
 		_ = response.Body.Close()
 		must(t, conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, report...)))
@@ -337,7 +314,7 @@ func TestDocumentedMetrics(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_\\w+)` \\| (gauge|counter) ").FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]+" "+m[2]] = true
 	}
-	s := serveFleet(t, "", "")
+	s := serveFleet(t, "", "", serveHTTP)
 	source, err := os.ReadFile("metrics.go")
 	must(t, err)
 	s.refuse(refusedLogin)
@@ -361,7 +338,7 @@ func TestDocumentedMetrics(t *testing.T) {
 }
 
 func TestLogins(t *testing.T) {
-	s := serveFleet(t, "agents' own", "operators' own")
+	s := serveFleet(t, "agents' own", "operators' own", serveHTTP)
 	code := func(method, path, token string) int {
 		return s.request(method, path, token).code
 	}
@@ -381,7 +358,7 @@ func TestLogins(t *testing.T) {
 	if got := code(http.MethodGet, "/healthz", ""); got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.operators+"/api/v1/cohorts/all/pause", http.NoBody)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.askAt+"/api/v1/cohorts/all/pause", http.NoBody)
 	r.SetBasicAuth("me", "operators' own")
 	if got := s.send(r).code; got != http.StatusConflict {
 		t.Errorf("as a password: %d", got)
@@ -403,7 +380,7 @@ func TestLogins(t *testing.T) {
 // post sends bytes as an agent.
 func (s *served) post(body []byte, encoding, token string) int {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agents+OpAMPPath, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agentsAt+OpAMPPath, bytes.NewReader(body))
 	must(s.t, err)
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("Content-Encoding", encoding)
@@ -413,7 +390,7 @@ func (s *served) post(body []byte, encoding, token string) int {
 
 // What is no message, or too large, packed or not, is refused without memory for all of it.
 func TestHostileMessages(t *testing.T) {
-	s := serveFleet(t, "", "")
+	s := serveFleet(t, "", "", serveHTTP)
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
@@ -437,7 +414,7 @@ func TestHostileMessages(t *testing.T) {
 
 	dial := func() *websocket.Conn {
 		t.Helper()
-		conn, response, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+s.agents+OpAMPPath, nil)
+		conn, response, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+s.agentsAt+OpAMPPath, nil)
 		must(t, err)
 		_ = response.Body.Close()
 		t.Cleanup(func() { _ = conn.Close() })
