@@ -53,9 +53,7 @@ func (r *rolloutTest) offer(list, stages string) {
 	r.Helper()
 	text := fmt.Sprintf("version: 1\ncohorts:\n- name: all\n  list: list.csv\n  rollout:\n    stages: %s\n", stages)
 	for name, content := range map[string]string{"list.csv": list, "fleet.yaml": text} {
-		if err := os.WriteFile(filepath.Join(r.directory, name), []byte(content), 0o600); err != nil {
-			r.Fatal(err)
-		}
+		must(r.T, os.WriteFile(filepath.Join(r.directory, name), []byte(content), 0o600))
 	}
 }
 
@@ -88,9 +86,7 @@ func (r *rolloutTest) await(what string, is func(c agentCounts, f rollouts.Fleet
 	began := time.Now()
 	for {
 		c, err := r.counts()
-		if err != nil {
-			r.Fatal(err)
-		}
+		must(r.T, err)
 		f, err := r.fleet()
 		if err == nil && is(c, f) {
 			r.Logf("RESULT | %s | %.1f s", what, time.Since(began).Seconds())
@@ -119,9 +115,7 @@ func (r *rolloutTest) rollout() {
 	r.await("a new list at the canaries, and the server killed", func(c agentCounts, _ rollouts.Fleet) bool { return c.Lists[sumOf(simulatedSlow)] >= canaries })
 	r.kill()
 	c, err := r.counts()
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r.T, err)
 	if c.Lists[sumOf(simulatedSlow)]+c.Lists[sumOf(simulatedGood)] != all {
 		r.Fatalf("without a server agents have %v", c.Lists)
 	}
@@ -140,9 +134,7 @@ func (r *rolloutTest) rollout() {
 		return c.Lists[sumOf(simulatedSlow)] == all && c.Stalled == 0
 	})
 	f, err := r.fleet()
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r.T, err)
 	if why := f.Cohorts[0].Rollout.Reason; !strings.Contains(why, "stalled_devices: 8, before 0") {
 		r.Errorf("stopped because %q", why)
 	}
@@ -156,9 +148,7 @@ func (r *rolloutTest) rollout() {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -191,9 +181,7 @@ func TestAgentsRollout(t *testing.T) {
 				})
 				endpoint := func(address string) *rollouts.Endpoint {
 					l, err := net.Listen("tcp", address)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return &rollouts.Endpoint{Listener: l, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }}
 				}
 				agents, operators := endpoint(r.agentsAt), endpoint(r.askAt)
