@@ -34,7 +34,7 @@ func replayCommand(a *app) *cli.Command {
 		ArgsUsage: "FILE",
 		Description: `FILE is one of the flight recorder's (--recorder-directory of warpgauge, /api/v1/recordings).
 The time that is shown begins with the recording, or at --at after that, advances as
-time does, and begins again at the end. curl -X POST '…/api/v1/replay?at=45s' sets it.
+time does, and begins again at the end.
 The history has all of the recording from the start.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9401", Usage: "Address to serve on."},
@@ -90,7 +90,7 @@ func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, a
 	srv := server.New(p, server.Options{
 		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
 		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
-			server.Route{Pattern: api.Prefix, Handler: p, Labels: p.Paths(), Close: p.Close}),
+			server.Route{Pattern: api.Prefix, Handler: p.API(), Labels: p.API().Paths(), Close: p.API().Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 )
@@ -34,7 +33,7 @@ func xidEvents(t *testing.T, client *http.Client, e *exporter) (out []string) {
 	var events apiv1.Events
 	must(t, json.Unmarshal(get(t, client, e.url+"/api/v1/events").body, &events))
 	for _, x := range events.Events {
-		if x.Kind == api.KindXID && x.Code != nil {
+		if x.Kind == "xid" && x.Code != nil {
 			out = append(out, fmt.Sprintf("%s %d", x.GPU, *x.Code))
 		}
 	}

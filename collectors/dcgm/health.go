@@ -43,8 +43,6 @@ const (
 	healthSystems = 0x3ff            // the bits of all systems except ALL
 	healthKeep    = 10 * time.Minute // how long the engine keeps the data for its checks: DCGM's default
 
-	maxUnknown = 128 // reasons without a column that are logged
-
 	reasonNone    = 0 // DCGM_FR_OK
 	reasonUnknown = 1 // DCGM_FR_UNKNOWN, for reasons without a column
 )
@@ -161,7 +159,7 @@ func (h *health) chooseIncidents() {
 			continue
 		}
 		w.chosen = slices.Index(w.reasons, reasonUnknown)
-		if !h.unknown[in.code] && len(h.unknown) < maxUnknown {
+		if !h.unknown[in.code] && len(h.unknown) < len(errorCodes) {
 			h.unknown[in.code] = true
 			h.log.Warn("health reason has no label; reporting DCGM_FR_UNKNOWN", zap.Uint32("device", in.entity.id),
 				zap.String("field", errorName(in.code)), zap.String("err", h.answer.message(i)))
@@ -182,12 +180,13 @@ func (h *health) watch(in incident) *boundHealth {
 	return &h.watches[gpu*len(healthWatches)+at]
 }
 
-// errorCodes names the error codes of the watches (dcgmError_t in dcgm_errors.h of DCGM 4.6) without "DCGM_FR_". Codes
-// that DCGM 4 renamed keep dcgm-exporter's names, because alerts match its labels: DCGM calls 10, 12 and 43
-// CLOCKS_EVENT_THERMAL, CLOCKS_EVENT_POWER and CLOCKS_EVENT_VIOLATION.
-var errorCodes = map[uint32]string{
+// errorCodes names DCGM's error codes (dcgmError_t in dcgm_errors.h of DCGM 4.6) without "DCGM_FR_". Codes that DCGM 4
+// renamed keep dcgm-exporter's names, because alerts match its labels: DCGM calls 10, 12 and 43 CLOCKS_EVENT_THERMAL,
+// CLOCKS_EVENT_POWER and CLOCKS_EVENT_VIOLATION.
+var errorCodes = [...]string{
 	0:   "OK",
 	1:   "UNKNOWN",
+	2:   "UNRECOGNIZED",
 	3:   "PCI_REPLAY_RATE",
 	4:   "VOLATILE_DBE_DETECTED",
 	5:   "VOLATILE_SBE_DETECTED",
@@ -200,45 +199,131 @@ var errorCodes = map[uint32]string{
 	12:  "CLOCK_THROTTLE_POWER",
 	13:  "NVLINK_ERROR_THRESHOLD",
 	14:  "NVLINK_DOWN",
+	15:  "NVSWITCH_FATAL_ERROR",
+	16:  "NVSWITCH_NON_FATAL_ERROR",
+	17:  "NVSWITCH_DOWN",
+	18:  "NO_ACCESS_TO_FILE",
+	19:  "NVML_API",
+	20:  "DEVICE_COUNT_MISMATCH",
 	21:  "BAD_PARAMETER",
+	22:  "CANNOT_OPEN_LIB",
 	23:  "DENYLISTED_DRIVER",
+	24:  "NVML_LIB_BAD",
+	25:  "GRAPHICS_PROCESSES",
+	26:  "HOSTENGINE_CONN",
+	27:  "FIELD_QUERY",
+	28:  "BAD_CUDA_ENV",
+	29:  "PERSISTENCE_MODE",
+	30:  "LOW_BANDWIDTH",
+	31:  "HIGH_LATENCY",
+	32:  "CANNOT_GET_FIELD_TAG",
 	33:  "FIELD_VIOLATION",
+	34:  "FIELD_THRESHOLD",
+	35:  "FIELD_VIOLATION_DBL",
 	36:  "FIELD_THRESHOLD_DBL",
+	37:  "UNSUPPORTED_FIELD_TYPE",
+	38:  "FIELD_THRESHOLD_TS",
+	39:  "FIELD_THRESHOLD_TS_DBL",
 	40:  "THERMAL_VIOLATIONS",
+	41:  "THERMAL_VIOLATIONS_TS",
 	42:  "TEMP_VIOLATION",
 	43:  "THROTTLING_VIOLATION",
+	44:  "INTERNAL",
+	45:  "PCIE_GENERATION",
+	46:  "PCIE_WIDTH",
+	47:  "ABORTED",
+	48:  "TEST_DISABLED",
+	49:  "CANNOT_GET_STAT",
+	50:  "STRESS_LEVEL",
+	51:  "CUDA_API",
 	52:  "FAULTY_MEMORY",
+	53:  "CANNOT_SET_WATCHES",
+	54:  "CUDA_UNBOUND",
+	55:  "ECC_DISABLED",
+	56:  "MEMORY_ALLOC",
+	57:  "CUDA_DBE",
+	58:  "MEMORY_MISMATCH",
+	59:  "CUDA_DEVICE",
+	60:  "ECC_UNSUPPORTED",
+	61:  "ECC_PENDING",
+	62:  "MEMORY_BANDWIDTH",
+	63:  "TARGET_POWER",
+	64:  "API_FAIL",
+	65:  "API_FAIL_GPU",
+	66:  "CUDA_CONTEXT",
+	67:  "DCGM_API",
+	68:  "CONCURRENT_GPUS",
+	69:  "TOO_MANY_ERRORS",
 	70:  "NVLINK_CRC_ERROR_THRESHOLD",
 	71:  "NVLINK_ERROR_CRITICAL",
+	72:  "ENFORCED_POWER_LIMIT",
+	73:  "MEMORY_ALLOC_HOST",
+	74:  "GPU_OP_MODE",
+	75:  "NO_MEMORY_CLOCKS",
+	76:  "NO_GRAPHICS_CLOCKS",
+	77:  "HAD_TO_RESTORE_STATE",
+	78:  "L1TAG_UNSUPPORTED",
+	79:  "L1TAG_MISCOMPARE",
 	80:  "ROW_REMAP_FAILURE",
 	81:  "UNCONTAINED_ERROR",
+	82:  "EMPTY_GPU_LIST",
 	83:  "DBE_PENDING_PAGE_RETIREMENTS",
 	84:  "UNCORRECTABLE_ROW_REMAP",
 	85:  "PENDING_ROW_REMAP",
+	86:  "BROKEN_P2P_MEMORY_DEVICE",
+	87:  "BROKEN_P2P_WRITER_DEVICE",
+	88:  "NVSWITCH_NVLINK_DOWN",
+	89:  "EUD_BINARY_PERMISSIONS",
+	90:  "EUD_NON_ROOT_USER",
+	91:  "EUD_SPAWN_FAILURE",
+	92:  "EUD_TIMEOUT",
+	93:  "EUD_ZOMBIE",
+	94:  "EUD_NON_ZERO_EXIT_CODE",
+	95:  "EUD_TEST_FAILED",
+	96:  "FILE_CREATE_PERMISSIONS",
+	97:  "PAUSE_RESUME_FAILED",
 	98:  "PCIE_H_REPLAY_VIOLATION",
 	99:  "GPU_EXPECTED_NVLINKS_UP",
+	100: "NVSWITCH_EXPECTED_NVLINKS_UP",
 	101: "XID_ERROR",
+	102: "SBE_VIOLATION",
+	103: "DBE_VIOLATION",
 	104: "PCIE_REPLAY_VIOLATION",
+	105: "SBE_THRESHOLD_VIOLATION",
+	106: "DBE_THRESHOLD_VIOLATION",
 	107: "PCIE_REPLAY_THRESHOLD_VIOLATION",
+	108: "CUDA_FM_NOT_INITIALIZED",
+	109: "SXID_ERROR",
+	110: "GFLOPS_THRESHOLD_VIOLATION",
+	111: "NAN_VALUE",
 	112: "FABRIC_MANAGER_TRAINING_ERROR",
+	113: "BROKEN_P2P_PCIE_MEMORY_DEVICE",
+	114: "BROKEN_P2P_PCIE_WRITER_DEVICE",
+	115: "BROKEN_P2P_NVLINK_MEMORY_DEVICE",
+	116: "BROKEN_P2P_NVLINK_WRITER_DEVICE",
+	117: "TEST_SKIPPED",
 	118: "SRAM_THRESHOLD",
 	119: "NVLINK_EFFECTIVE_BER_THRESHOLD",
 	120: "FALLEN_OFF_BUS",
 	121: "NVLINK_SYMBOL_BER_THRESHOLD",
 	122: "IMEX_UNHEALTHY",
 	123: "FABRIC_PROBE_STATE",
+	124: "BINARY_PERMISSIONS",
 	125: "GPU_RECOVERY_RESET",
 	126: "GPU_RECOVERY_REBOOT",
 	127: "GPU_RECOVERY_DRAIN_P2P",
 	128: "GPU_RECOVERY_DRAIN_RESET",
+	129: "NCCL_ERROR",
+	130: "RETEST_REQUESTED",
 	131: "CONTAINED_ERROR",
 	132: "UNCORRECTABLE_ROW_REMAP_LIMIT",
+	133: "CPU_SDC_TEST_FAILED",
 }
 
 // errorName returns the label of an error code. An unknown code contains its number, as in dcgm-exporter.
 func errorName(code uint32) string {
-	if name, known := errorCodes[code]; known {
-		return "DCGM_FR_" + name
+	if code < uint32(len(errorCodes)) && errorCodes[code] != "" {
+		return "DCGM_FR_" + errorCodes[code]
 	}
 	return fmt.Sprintf("DCGM_FR_UNKNOWN(%d)", code)
 }

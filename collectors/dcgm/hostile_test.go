@@ -37,7 +37,7 @@ func TestAHostileEngine(t *testing.T) {
 	}
 	e.SetPeer(0, 1, -1)
 	e.SetPeer(0, 2, math.MaxInt32)
-	for i := range 2 * maxUnknown {
+	for i := range 2 * len(errorCodes) {
 		e.Incident(dcgmtest.GPU(0), 1<<(i%10), math.MaxInt32-i, math.MaxInt32-i, "\xff")
 	}
 	core, logs := observer.New(zap.WarnLevel)
@@ -95,7 +95,7 @@ func TestAHostileEngine(t *testing.T) {
 	if len(lines) != 1 || lines[0].ContextMap()["devices"].(int64) < math.MaxUint32-collector.MaxGPUs {
 		t.Errorf("log %v, want one line", lines)
 	}
-	if n := logs.FilterMessageSnippet("health reason has no label").Len(); n > maxUnknown {
+	if n := logs.FilterMessageSnippet("health reason has no label").Len(); n > len(errorCodes) {
 		t.Errorf("%d lines about reasons", n)
 	}
 	cancel()

@@ -91,8 +91,8 @@ func (a *assembly) source(g *gpu) (*source, error) {
 		p, err = newReadings(g.reader, targets, a.fields, columnIDs(gpm), why)
 		parts = append(parts, p)
 	}
-	if err == nil {
-		p, err = newBuffered(a.lib, g, a.fields, columnIDs(p), log)
+	if f, absent := a.lib.dl.Lookup("nvmlDeviceGetSamples"); err == nil && absent == nil {
+		p, err = newBuffered(newSamplesReader(f, g.handle), a.fields, columnIDs(p), log)
 		parts = append(parts, p)
 	}
 	if err == nil && a.wants(field.VGPU) {

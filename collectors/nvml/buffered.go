@@ -73,15 +73,7 @@ var _ part = (*bufferedPart)(nil)
 
 // newBuffered makes the part for a GPU's histograms. It returns nil unless the list has a histogram of a reading that
 // the GPU supports (supplied) and the driver buffers.
-func newBuffered(l *library, g *gpu, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
-	f, err := l.dl.Lookup("nvmlDeviceGetSamples")
-	if err != nil {
-		return nil, nil //nolint:nilnil,nilerr // no part, no error: the library has no buffers
-	}
-	return bufferedOf(newSamplesReader(f, g.handle), fields, supplied, log)
-}
-
-func bufferedOf(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
+func newBuffered(read samplesReader, fields []field.Reading, supplied map[columnID]bool, log *zap.Logger) (part, error) {
 	p := &bufferedPart{read: read, scratch: make([]nvml.Sample, maxKept), log: log, now: time.Now, cost: collector.Meter{Call: "nvmlDeviceGetSamples"}}
 	for _, r := range fields {
 		i := slices.IndexFunc(keptSamples[:], func(k kept) bool { return k.field == r.Desc.ID })

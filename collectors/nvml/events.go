@@ -146,28 +146,21 @@ func openEvents(has func(symbol string) bool, api nvml.Interface, gpu nvml.Devic
 func (x *xids) poll() {
 	now := x.now()
 	if x.set == nil {
-		x.reopen(now)
-	}
-	if x.set == nil {
-		return
+		if now.Before(x.retry) {
+			return
+		}
+		set, err := x.open()
+		if err != nil {
+			x.fail(now, err)
+			return
+		}
+		x.set, x.whole, x.pause, x.deaf = set, x.now(), 0, false
 	}
 	if err := x.drain(); err != nil {
 		_ = x.set.Free() // nothing to do about an error
 		x.set = nil
 		x.fail(now, err)
 	}
-}
-
-func (x *xids) reopen(now time.Time) {
-	if now.Before(x.retry) {
-		return
-	}
-	set, err := x.open()
-	if err != nil {
-		x.fail(now, err)
-		return
-	}
-	x.set, x.whole, x.pause, x.deaf = set, x.now(), 0, false
 }
 
 // fail schedules the next attempt to open an event set, and logs the first failure.

@@ -3,12 +3,8 @@
 package nvml
 
 import (
-	"math"
 	"testing"
 	"time"
-
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
@@ -124,18 +120,4 @@ func TestFactsHang(t *testing.T) {
 	}
 	release()
 	eventually.True(t, "the call's answer", func() bool { return !gpus[1].silent() })
-}
-
-func TestBrandNames(t *testing.T) {
-	for _, odd := range []nvml.BrandType{-1, 17, math.MinInt32} {
-		g := &gpu{handle: &mock.Device{GetBrandFunc: func() (nvml.BrandType, nvml.Return) { return odd, nvml.SUCCESS }}}
-		if got := (factReader{libraryWith("nvmlDeviceGetBrand"), g}).brand(); got != "Unknown" {
-			t.Errorf("brand %d is %q, want Unknown", odd, got)
-		}
-	}
-	for brand, want := range map[int]string{0: "Unknown", 2: "Tesla", 5: "GeForce", 11: "NVIDIA vGaming", 14: "NVIDIA", 15: "GeForce RTX", 16: "Titan RTX"} {
-		if brandNames[brand] != want {
-			t.Errorf("brand %d is %q, want %q", brand, brandNames[brand], want)
-		}
-	}
 }

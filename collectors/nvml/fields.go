@@ -137,7 +137,6 @@ const firstMoving, firstMovedThrottle, lastMoving = 251, 269, 273
 // branch is unknown (0). The numbers come from nvml.h in go-nvml's history, by the branch's CUDA toolkit: 12.8 (570)
 // has power smoothing at 251; 12.9 and 13.0 (575, 580) put the five durations before it; since 13.1 (590) they follow
 // it. They are listed in testdata/nvml-fields.csv.
-// 13.1 (590) they follow it. testdata/nvml-fields.csv has them.
 func fieldOf(branch int, id uint32) (uint32, bool) {
 	const times = lastMoving - firstMovedThrottle + 1
 	switch {

@@ -28,13 +28,11 @@ type processPart struct {
 
 // processSubject is a GPU or MIG device whose processes are listed.
 type processSubject struct {
+	*processQuery
 	device int
-	query  *processQuery
-	busy   *busyMeans // nil if drivers do not report it: with MIG
+	means  *busyMeans // nil if drivers do not report it: with MIG
 	log    *zap.Logger
 	state  [2]nvml.Return // last logged answers of lists and of samples
-
-	list []collector.Process
 }
 
 var _ part = (*processPart)(nil)
@@ -56,9 +54,9 @@ func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 }
 
 func (p *processPart) addSubject(device int, q *processQuery, log *zap.Logger) {
-	s := processSubject{device: device, query: q, log: log}
+	s := processSubject{device: device, processQuery: q, log: log}
 	if q.busy != nil || q.busyOld != nil {
-		s.busy = new(busyMeans)
+		s.means = new(busyMeans)
 	}
 	p.subjects = append(p.subjects, s)
 	p.cols = collector.AppendProcessColumns(p.cols, device)
@@ -87,23 +85,34 @@ func (p *processPart) sample(row []float64, due []bool) error {
 
 func (s *processSubject) sample(block []float64, now time.Time, up time.Duration, meters *[numAsks]collector.Meter) error {
 	var since uint64
-	if s.busy != nil {
-		since = s.busy.begin(now, up)
+	if s.means != nil {
+		since = s.means.begin(now, up)
 	}
-	s.query.ask(since, meters)
+	s.ask(since, meters)
 	lists, err := s.listed()
 	if err != nil {
 		return err
 	}
-	if err := s.weigh(); err != nil {
-		return err
+	switch code := s.codes[askBusy]; {
+	case s.means == nil:
+	case isFatal(code):
+		return fatal(code)
+	case code == nvml.SUCCESS:
+		s.means.addSamples(s.samples)
+	case code == nvml.ERROR_NOT_FOUND:
+		s.means.idle()
 	}
 	s.logState(lists)
 	if lists != nvml.SUCCESS {
 		collector.BlankProcesses(block)
 		return nil //nolint:nilerr // the device answered: it has no list
 	}
-	collector.PutProcesses(block, s.gather(), s.list)
+	for i := range s.found {
+		if p := &s.found[i]; s.means != nil {
+			p.Busy = s.means.mean(p.PID)
+		}
+	}
+	collector.PutProcesses(block, s.count(), s.found)
 	return nil
 }
 
@@ -113,7 +122,7 @@ func (s *processSubject) listed() (nvml.Return, error) {
 	reason := nvml.ERROR_FUNCTION_NOT_FOUND
 	answered := false
 	for i := range numLists {
-		switch code := s.query.codes[i]; {
+		switch code := s.codes[i]; {
 		case isFatal(code):
 			return code, fatal(code)
 		case lost(code):
@@ -134,54 +143,22 @@ func (s *processSubject) listed() (nvml.Return, error) {
 	return reason, &collector.DeviceError{Device: s.device, Err: gpuError(processCalls[listCompute][0].symbol, reason)}
 }
 
-// weigh processes the utilization samples.
-func (s *processSubject) weigh() error {
-	code := s.query.codes[askBusy]
-	switch {
-	case s.busy == nil:
-	case isFatal(code):
-		return fatal(code)
-	case code == nvml.SUCCESS:
-		s.busy.addSamples(s.query.samples)
-	case code == nvml.ERROR_NOT_FOUND:
-		s.busy.idle()
-	}
-	return nil
-}
-
-// gather builds the list. It returns the number of processes, −1 if one of NVML's lists is missing.
-func (s *processSubject) gather() (count int) {
-	s.list = s.list[:0]
-	for _, f := range s.query.found {
-		p := collector.Process{PID: int(f.pid), Memory: f.memory, Busy: math.NaN(), Flags: flagsOf(f.lists)}
-		if s.busy != nil {
-			p.Busy = s.busy.mean(p.PID)
-		}
-		s.list = append(s.list, p)
-	}
+// count returns the number of processes, −1 if one of NVML's lists is missing.
+func (q *processQuery) count() int {
 	for i := range numLists {
-		switch s.query.codes[i] {
+		switch q.codes[i] {
 		case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND: // no processes of that kind
 		default:
 			return -1
 		}
 	}
-	return len(s.query.found) + s.query.nameless
-}
-
-func flagsOf(lists uint) (f collector.ProcessFlags) {
-	for list, flag := range [numLists]collector.ProcessFlags{listCompute: collector.ProcessCompute, listGraphics: collector.ProcessGraphics, listMPS: collector.ProcessMPS} {
-		if lists>>list&1 == 1 {
-			f |= flag
-		}
-	}
-	return f
+	return len(q.found) + q.nameless
 }
 
 // logState logs when a device starts or stops listing its processes.
 func (s *processSubject) logState(lists nvml.Return) {
-	busy := s.query.codes[askBusy]
-	if busy == nvml.ERROR_NOT_FOUND || s.busy == nil {
+	busy := s.codes[askBusy]
+	if busy == nvml.ERROR_NOT_FOUND || s.means == nil {
 		busy = nvml.SUCCESS
 	}
 	now := [2]nvml.Return{lists, busy}
@@ -221,16 +198,9 @@ type processQuery struct {
 
 	// The newest answers.
 	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
-	found    []foundProcess
-	nameless int // processes with PID 0, which are not in found
+	found    []collector.Process  // each once, however many lists have it; Busy is NaN
+	nameless int                  // processes with PID 0, which are not in found
 	samples  []busySample
-}
-
-// foundProcess is a process, stored once however many lists have it.
-type foundProcess struct {
-	pid    uint32
-	lists  uint    // bit 1 << list for each list that has it
-	memory float64 // bytes, NaN if not available
 }
 
 // Layout of the structs that the functions fill, in bytes, from nvml.h.
@@ -393,20 +363,20 @@ func (q *processQuery) readList(list, count int) {
 		case pid == 0:
 			q.nameless++
 		default:
-			q.addProcess(pid, known64(binary.NativeEndian.Uint64(e[infoMemory:])), list)
+			q.addProcess(int(pid), known64(binary.NativeEndian.Uint64(e[infoMemory:])), list)
 		}
 	}
 }
 
 // addProcess adds a process or merges another list's entry of it: each list reports the whole process.
-func (q *processQuery) addProcess(pid uint32, memory float64, list int) {
-	i := slices.IndexFunc(q.found, func(f foundProcess) bool { return f.pid == pid })
+func (q *processQuery) addProcess(pid int, memory float64, list int) {
+	i := slices.IndexFunc(q.found, func(p collector.Process) bool { return p.PID == pid })
 	if i < 0 {
-		i, q.found = len(q.found), append(q.found, foundProcess{pid: pid, memory: memory})
+		i, q.found = len(q.found), append(q.found, collector.Process{PID: pid, Memory: memory, Busy: math.NaN()})
 	}
-	f := &q.found[i]
-	if math.IsNaN(f.memory) || memory > f.memory {
-		f.memory = memory
+	p := &q.found[i]
+	if math.IsNaN(p.Memory) || memory > p.Memory {
+		p.Memory = memory
 	}
-	f.lists |= 1 << list
+	p.Flags |= [numLists]collector.ProcessFlags{listCompute: collector.ProcessCompute, listGraphics: collector.ProcessGraphics, listMPS: collector.ProcessMPS}[list]
 }

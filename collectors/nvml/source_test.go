@@ -171,27 +171,6 @@ func TestThroughput(t *testing.T) {
 	eventually.True(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
 }
 
-// TestStaleThroughput: an old measurement is blank, unless it is what the sample
-// before asked for.
-func TestStaleThroughput(t *testing.T) {
-	begin := time.Now()
-	f := func(at time.Duration, busy bool, taken time.Duration, want float64) {
-		t.Helper()
-		var th throughput
-		th.newest.Store(&measurement{at: begin.Add(at), values: []float64{7}})
-		th.busy.Store(busy)
-		if got := th.value(0, begin.Add(taken)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Errorf("measured at %v, busy %v, taken at %v: got %v, want %v", at, busy, taken, got, want)
-		}
-	}
-	const s = time.Second
-	f(41*time.Millisecond, false, 10*time.Millisecond, 7)
-	f(0, true, s, 7)       // the next is not done yet, and this one young
-	f(0, true, 3*s/2, nan) // the next hangs
-	f(40*time.Millisecond, false, 30*s, 7)
-	f(31*s, false, 60*s, 7)
-}
-
 // TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
 // other, and is found when it answers.
 func TestHangsWhenBound(t *testing.T) {

@@ -116,7 +116,7 @@ func TestTheAPIShowsAnXID(t *testing.T) {
 		events := answerOf[apiv1.Events](t, answers, "events").Events
 		i := 0
 		for _, e := range events {
-			if e.Kind == api.KindXID && e.GPU == "1" && e.Code != nil && *e.Code == 79 && e.Bad {
+			if e.Kind == "xid" && e.GPU == "1" && e.Code != nil && *e.Code == 79 && e.Bad {
 				i++
 			}
 		}

@@ -1,8 +1,11 @@
 package owner
 
 import (
+	"bytes"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +118,22 @@ func BenchmarkTable(b *testing.B) {
 	})
 }
 
+// BenchmarkRebuild is BenchmarkTable and the layout and page that follow from it.
+func BenchmarkRebuild(b *testing.B) {
+	forModes(b, func(b *testing.B, replicas int) {
+		n, answers := newNode8(), snapshots(replicas)
+		now := answers[0]
+		k := New(n.board, Options{Allocations: func() *kube.Allocations { return now }, Virtual: replicas > 1})
+		r := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
+		at := time.Now()
+		for i := 0; b.Loop(); i++ {
+			now = answers[i%2]
+			k.Refresh(at)
+			r.Page(exposition.Text, false)
+		}
+	})
+}
+
 // BenchmarkScrapeWithOwners scrapes after a tick, in turns with and without mapping,
 // in turns also of pages that are there already.
 func BenchmarkScrapeWithOwners(b *testing.B) {
@@ -151,4 +170,117 @@ func BenchmarkScrapeWithOwners(b *testing.B) {
 		b.ReportMetric(median(held[1])/median(held[0]), "scrape-on/off")
 		b.ReportMetric(0, "ns/op")
 	})
+}
+
+// BenchmarkPlainMapping is the rival: with each scrape a map of devices to pods is
+// made from the kubelet's answer, each series is copied for each pod with its labels
+// in maps, and written. The kubelet's answer itself, and what asking for it takes,
+// is not counted.
+func BenchmarkPlainMapping(b *testing.B) {
+	forModes(b, func(b *testing.B, replicas int) {
+		pods, read := kubeletPods(replicas), plainSeries()
+		var out bytes.Buffer
+		var mapping time.Duration
+		for b.Loop() {
+			start := time.Now()
+			series := mapped(read, pods)
+			mapping += time.Since(start)
+			out.Reset()
+			writePlain(&out, series)
+		}
+		if n := bytes.Count(out.Bytes(), []byte("pod=")); n != benchGPUs*benchFields*replicas {
+			b.Fatalf("%d series with a pod", n)
+		}
+		b.ReportMetric(float64(mapping.Nanoseconds())/float64(b.N), "ns/mapping")
+	})
+}
+
+type plain struct {
+	name               string
+	device             collector.Device
+	value              string
+	labels, attributes map[string]string
+}
+
+func plainSeries() (out []plain) {
+	for i := range benchFields {
+		for g := range benchGPUs {
+			out = append(out, plain{name: fmt.Sprintf("DCGM_FI_DEV_FIELD_%03d", i), device: gpu(g), value: "17", labels: map[string]string{}, attributes: map[string]string{}})
+		}
+	}
+	return out
+}
+
+func mapped(series []plain, pods []kube.Pod) (out []plain) {
+	type user struct{ namespace, pod, container, vgpu string }
+	by := map[string][]user{}
+	for _, p := range pods {
+		for _, c := range p.Containers {
+			for _, d := range c.Devices {
+				for _, id := range d.IDs {
+					base, replica, _ := strings.Cut(id, "::")
+					by[base] = append(by[base], user{p.Namespace, p.Name, c.Name, replica})
+				}
+			}
+		}
+	}
+	for _, s := range series {
+		for _, u := range by[s.device.UUID] {
+			c := s
+			c.labels, c.attributes = maps.Clone(s.labels), maps.Clone(s.attributes)
+			c.attributes["namespace"], c.attributes["pod"], c.attributes["container"] = u.namespace, u.pod, u.container
+			if u.vgpu != "" {
+				c.attributes["vgpu"] = u.vgpu
+			}
+			out = append(out, c)
+		}
+		if len(by[s.device.UUID]) == 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func writePlain(out *bytes.Buffer, series []plain) {
+	last := ""
+	for i := range series {
+		s := &series[i]
+		if s.name != last {
+			fmt.Fprintf(out, "# HELP %s A field of a benchmark.\n# TYPE %s gauge\n", s.name, s.name)
+			last = s.name
+		}
+		fmt.Fprintf(out, "%s{gpu=%q,UUID=%q,pci_bus_id=%q,device=%q,modelName=%q,hostname=%q", s.name, s.device.GPU, s.device.UUID, s.device.PCIBusID, s.device.Node, s.device.Model, "node-1")
+		for _, m := range []map[string]string{s.labels, s.attributes} {
+			for _, name := range slices.Sorted(maps.Keys(m)) {
+				fmt.Fprintf(out, ",%s=%q", name, m[name])
+			}
+		}
+		fmt.Fprintf(out, "} %s\n", s.value)
+	}
+}
+
+// BenchmarkShares brings the values of 32 pods up to date.
+func BenchmarkShares(b *testing.B) {
+	r := newRig(virtual, machine()...)
+	var given, known []string
+	for i := range 32 {
+		given = append(given, fmt.Sprintf("ml/p%02d/main: nvidia.com/gpu %s::%d", i, uuid(i%3), i))
+		known = append(known, fmt.Sprintf("ml/p%02d uid-%d", i, i))
+	}
+	r.know(known...).give(given...)
+	for g := range 3 {
+		for i := range 32 {
+			if i%3 == g {
+				r.use(uuid(g), true, append(r.used.Load().Devices[uuid(g)].Users, proc(fmt.Sprintf("uid-%d", i), "", float64(i), mib))...)
+			}
+		}
+	}
+	now := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Refresh(now)
+	}
+	if n := len(r.Shares().Series); n != 64 {
+		b.Fatalf("%d series", n)
+	}
 }

@@ -1,8 +1,6 @@
 package owner
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,54 +14,38 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// TestRealControlGroups puts a process into control groups of this machine and
-// reads the real /proc.
+// TestRealControlGroups puts a process into control groups of this machine and reads the real /proc.
 func TestRealControlGroups(t *testing.T) {
 	if own, _, err := newProcfs("/proc").self(); err != nil || own != firstPIDNamespace {
 		t.Skipf("this takes the machine's PID namespace; ours is %q (%v)", own, err)
 	}
 	mount, own := writableHierarchy(t)
-	child := exec.Command("cat") // it ends with its input
-	input, err := child.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := false
+	child := exec.Command("sleep", "1h")
+	must(t, child.Start())
 	end := func() {
-		if !ended {
-			ended = true
-			_ = input.Close()
-			_ = child.Wait()
-		}
+		_ = child.Process.Kill()
+		_ = child.Wait()
 	}
-	defer end()
+	t.Cleanup(end)
 
 	w := newWorld(t, []string{"GPU-0"})
 	w.client = NewProcesses(&w.board, func() {}, zap.NewNop())
-	look := func() DeviceUse {
+	look := func(list ...collector.Process) DeviceUse {
 		w.now = time.Now()
-		w.sample(0, 0, 1, collector.Process{PID: child.Process.Pid, Memory: 1000, Busy: 10})
-		return lookNow(w)
+		w.sample(0, 0, len(list), list...)
+		w.rings[0].Append(w.now.UnixNano(), w.stamps[0], w.rows[0])
+		w.client.poll(time.Now())
+		return w.client.Snapshot().Devices["GPU-0"]
 	}
-	move := func(group string) {
-		t.Helper()
-		dir := filepath.Join(mount, expand.Replace(group))
-		makeGroups(t, mount, dir)
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(child.Process.Pid)), 0); err != nil {
-			t.Fatal(err)
-		}
-		w.client.locations = newLocations("/proc") // a process that moves is seen late
-	}
-	t.Cleanup(end) // before the groups go
+	process := collector.Process{PID: child.Process.Pid, Memory: 1000, Busy: 10}
 	f := func(group string, want User) {
 		t.Helper()
-		move(group)
+		dir := filepath.Join(mount, expand.Replace(group))
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(process.PID)), 0))
+		w.client.locations = newLocations("/proc") // a process that moves is seen late
 		want.Processes, want.SM, want.Memory = 1, 10, 1000
-		got := look()
-		if !got.Complete || len(got.Users) != 1 || got.Users[0] != want {
+		if got := look(process); !got.Complete || len(got.Users) != 1 || got.Users[0] != want {
 			t.Errorf("%s: got %+v, want %+v", group, got, want)
 		}
 	}
@@ -74,66 +56,45 @@ func TestRealControlGroups(t *testing.T) {
 	f(own, User{})
 
 	end()
-	if got := look(); !got.Complete || len(got.Users) != 1 {
+	if got := look(process); !got.Complete || len(got.Users) != 1 {
 		t.Errorf("after its end, listed still: %+v, want what was known of it", got)
 	}
-	w.now = time.Now()
-	w.sample(0, 0, 0)
-	if got := lookNow(w); !got.Complete || len(got.Users) != 0 {
+	if got := look(); !got.Complete || len(got.Users) != 0 {
 		t.Errorf("after its end: %+v", got)
 	}
 }
 
-// lookNow polls the machine as it is.
-func lookNow(w *world) DeviceUse {
-	w.rings[0].Append(w.now.UnixNano(), w.stamps[0], w.rows[0])
-	w.client.poll(time.Now())
-	return w.client.Snapshot().Devices["GPU-0"]
-}
-
-// writableHierarchy returns where a hierarchy of control groups is mounted that
-// we may change, and a group in it for this test, or skips.
+// writableHierarchy returns where a hierarchy of control groups is mounted that we may change, and a group in it for
+// this test, or skips. The groups of the test are removed at its end.
 func writableHierarchy(t *testing.T) (mount, own string) {
 	t.Helper()
 	file, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for s := bufio.NewScanner(bytes.NewReader(file)); s.Scan(); {
-		f := strings.Fields(s.Text())
+	must(t, err)
+	for line := range strings.Lines(string(file)) {
+		f := strings.Fields(line)
 		if len(f) < 4 || f[2] != "cgroup2" && (f[2] != "cgroup" || !strings.Contains(f[3], "name=systemd")) {
 			continue
 		}
 		// Another run of this test may be under way.
 		if probe, err := os.MkdirTemp(f[1], "warpgauge-test-"); err == nil { //nolint:usetesting // a control group is no temporary directory
-			t.Cleanup(func() {
-				if err := os.Remove(probe); err != nil {
-					t.Errorf("remove the control group of this test: %v", err)
-				}
-			})
-			return f[1], filepath.Base(probe)
+			own := filepath.Base(probe)
+			t.Cleanup(func() { removeGroups(t, probe); removeGroups(t, filepath.Join(f[1], "slurm_"+own)) })
+			return f[1], own
 		}
 	}
 	t.Skip("this takes a hierarchy of control groups that may be changed: be root, outside of containers")
 	return "", ""
 }
 
-// makeGroups makes a directory and those above it, and removes them in the end.
-func makeGroups(t *testing.T, mount, dir string) {
-	t.Helper()
-	if dir == mount {
-		return
-	}
-	if _, err := os.Stat(dir); err == nil {
-		return
-	}
-	makeGroups(t, mount, filepath.Dir(dir))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Errorf("remove a control group of this test: %v", err)
+// removeGroups removes a control group with those in it; their files cannot be removed.
+func removeGroups(t *testing.T, dir string) {
+	entries, _ := os.ReadDir(dir) // it may not exist
+	for _, e := range entries {
+		if e.IsDir() {
+			removeGroups(t, filepath.Join(dir, e.Name()))
 		}
-	})
+	}
+	if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
+		t.Errorf("remove a control group of this test: %v", err)
+	}
 }

@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -149,22 +147,9 @@ func (o *Options) machine(s *system, settings *Settings) []probe {
 		out = append(out, probe{socket.name, probeLimit, s.dial(socket.name, network, address)})
 	}
 	if dir := settings.JobDirectory; dir != "" {
-		out = append(out, probe{"job directory", probeLimit, s.directory(dir)})
+		out = append(out, probe{"job directory", probeLimit, s.dial("job directory", "directory", dir)})
 	}
 	return out
-}
-
-// directory finds out whether a directory can be read.
-func (s *system) directory(name string) func(context.Context) (func(*Facts), error) {
-	return func(context.Context) (func(*Facts), error) {
-		out := Socket{Name: "job directory", Address: name}
-		entries, err := os.ReadDir(s.path(name))
-		if err != nil {
-			out.Error, out.missing = reason(err), errors.Is(err, fs.ErrNotExist)
-		}
-		_ = entries // their names are jobs'
-		return func(f *Facts) { f.Sockets = append(f.Sockets, out) }, nil
-	}
 }
 
 // ask asks the exporter.

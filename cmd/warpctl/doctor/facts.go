@@ -330,18 +330,20 @@ func (s *system) driver(v *field.Vendor, roots []string) func(context.Context) (
 	}
 }
 
-// dial finds out whether a server answers.
+// dial finds out whether a server answers, or a directory can be read.
 func (s *system) dial(name, network, address string) func(context.Context) (func(*Facts), error) {
 	return func(ctx context.Context) (func(*Facts), error) {
 		out := Socket{Name: name, Address: address}
 		to := address
 		var err error
-		if network == "unix" {
+		if network != "tcp" {
 			to = s.path(address)
 			_, err = os.Stat(to)
 			out.missing = errors.Is(err, fs.ErrNotExist)
 		}
-		if err == nil {
+		if err == nil && network == "directory" {
+			_, err = os.ReadDir(to)
+		} else if err == nil {
 			var c net.Conn
 			if c, err = new(net.Dialer).DialContext(ctx, network, to); err == nil {
 				err = c.Close()

@@ -43,10 +43,10 @@ var roles = [quantities]field.Role{
 	smClock: field.RoleClock, memoryClock: field.RoleMemoryClock, throttle: field.RoleClockEvents,
 }
 
-// names are all names under which lists have readings with a role.
+// names are all names under which lists have readings that top shows.
 var names = sync.OnceValue(func() (out []string) {
 	for _, d := range field.All() {
-		if len(d.Roles()) == 0 {
+		if !slices.ContainsFunc(d.Roles(), func(m field.Meaning) bool { return m.Role == field.RoleThrottling || slices.Contains(roles[:], m.Role) }) {
 			continue
 		}
 		out = append(append(out, d.Name), d.Aliases...)

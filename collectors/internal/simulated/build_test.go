@@ -34,14 +34,19 @@ func tiny(t *testing.T) *simulated.Library {
 	}
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func source(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 
 func build(t *testing.T, l *simulated.Library, exports ...string) string {
 	t.Helper()
 	file, err := l.Build(exports)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return file
 }
 
@@ -50,14 +55,10 @@ func TestExports(t *testing.T) {
 	f := func(want []string, exports ...string) {
 		t.Helper()
 		lib, err := elf.Open(build(t, l, exports...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer lib.Close()
 		symbols, err := lib.DynamicSymbols()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, s := range symbols {
 			if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && strings.HasPrefix(s.Name, "tiny") {
@@ -83,9 +84,7 @@ func TestKept(t *testing.T) {
 	l := tiny(t)
 	first := build(t, l)
 	before, err := os.Stat(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again := build(t, l); again != first {
 		t.Errorf("the same library is at %s and at %s", first, again)
 	}
@@ -163,9 +162,7 @@ func TestAtOnce(t *testing.T) {
 func nothingUnfinished(t *testing.T) {
 	t.Helper()
 	dir, err := simulated.Directory()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left, err := filepath.Glob(filepath.Join(dir, "build-*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left over: %v, %v", left, err)

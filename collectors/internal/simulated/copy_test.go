@@ -15,26 +15,16 @@ import (
 func TestCopy(t *testing.T) {
 	l, dir := tiny(t), filepath.Join(t.TempDir(), "sim")
 	built := build(t, l)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, l.File), []byte("an older one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, l.File), []byte("an older one"), 0o600))
 	loaded, err := os.Open(filepath.Join(dir, l.File))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer loaded.Close()
 	c, err := l.Copy(dir, built)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Control.Close()
 	other := filepath.Join(t.TempDir(), "another.so")
-	if err := c.Share(other, built); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Share(other, built))
 	for _, path := range []string{c.Path, other} {
 		if text(t, path) != text(t, built) {
 			t.Errorf("%s is not the library", path)
@@ -56,24 +46,16 @@ func TestCopy(t *testing.T) {
 	}
 	f(simulated.Generation, 0)
 	for i, script := range []string{"one\n", "another\n"} {
-		if err := c.Write(script); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Write(script))
 		if got := text(t, filepath.Join(dir, "script")); got != script {
 			t.Errorf("the script is %q, want %q", got, script)
 		}
 		f(simulated.Generation, uint64(i+1))
 	}
-	if err := simulated.Tell(dir, simulated.Generation); err != nil {
-		t.Fatal(err)
-	}
+	must(t, simulated.Tell(dir, simulated.Generation))
 	f(simulated.Generation, 3)
-	if err := c.Control.Write(simulated.FirstOwn+7, 1<<63); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Control.Next(simulated.FirstOwn + 7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Control.Write(simulated.FirstOwn+7, 1<<63))
+	must(t, c.Control.Next(simulated.FirstOwn+7))
 	f(simulated.FirstOwn+7, 1<<63+1)
 	if err := simulated.Tell(t.TempDir(), simulated.Generation); err == nil {
 		t.Error("a directory without a library was accepted")
@@ -83,8 +65,6 @@ func TestCopy(t *testing.T) {
 func text(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }

@@ -79,9 +79,7 @@ func TestScriptByEnvironment(t *testing.T) {
 		t.Errorf("Init: %v, want %v", ret, nvml.ERROR_UNKNOWN)
 	}
 	write("gpus 2\ngpu * name A Board\n")
-	if ret := api.Init(); ret != nvml.SUCCESS {
-		t.Fatal(ret)
-	}
+	must(t, api.Init())
 	defer api.Shutdown()
 	same(t, "name", ok[string](t, "name")(device(t, api, 1).GetName()), "A Board")
 }

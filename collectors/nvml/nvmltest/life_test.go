@@ -21,14 +21,10 @@ func TestEvents(t *testing.T) {
 	listen := func(d ...nvml.Device) nvml.EventSet {
 		t.Helper()
 		set, ret := api.EventSetCreate()
-		if ret != nvml.SUCCESS {
-			t.Fatal(ret)
-		}
+		must(t, ret)
 		t.Cleanup(func() { set.Free() })
 		for _, d := range d {
-			if ret := d.RegisterEvents(nvml.EventTypeXidCriticalError, set); ret != nvml.SUCCESS {
-				t.Fatal(ret)
-			}
+			must(t, d.RegisterEvents(nvml.EventTypeXidCriticalError, set))
 		}
 		return set
 	}
@@ -77,9 +73,7 @@ func TestOtherProcess(t *testing.T) {
 	const variable = "NVMLTEST_LIBRARY"
 	if path := os.Getenv(variable); path != "" {
 		api := nvml.New(nvml.WithLibraryPath(path))
-		if ret := api.Init(); ret != nvml.SUCCESS {
-			t.Fatal(ret)
-		}
+		must(t, api.Init())
 		d := device(t, api, 0)
 		for {
 			if v, ret := d.GetPowerUsage(); ret != nvml.SUCCESS {

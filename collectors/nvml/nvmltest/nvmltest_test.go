@@ -52,3 +52,10 @@ func TestPresets(t *testing.T) {
 		})
 	}
 }
+
+func must(t *testing.T, ret nvml.Return) {
+	t.Helper()
+	if ret != nvml.SUCCESS {
+		t.Fatal(ret)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exporter/exportertest"
 
@@ -84,9 +85,9 @@ func (n *judgedNode) verdict(level field.Level, gpu string) (out verdict.Verdict
 
 // events of health of a device.
 func (n *judgedNode) events(id string) (out []string) {
-	all, _ := n.log.After(0)
+	all := n.log.All()
 	for _, e := range all {
-		if e.Kind == api.KindHealth && e.Device == id {
+		if e.Kind == string(events.Health) && e.Device == id {
 			out = append(out, e.Text)
 		}
 	}

@@ -21,7 +21,6 @@ import (
 	"warpgauge/extensions/health"
 	"warpgauge/extensions/health/kernellog"
 	"warpgauge/extensions/health/pci"
-	"warpgauge/extensions/live/api"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -110,9 +109,9 @@ func TestWitnesses(t *testing.T) {
 			}
 		}
 		var events []string
-		all, _ := n.log.After(0)
+		all := n.log.All()
 		for _, e := range all {
-			if e.Kind == api.KindXID || e.Kind == api.KindKernel {
+			if e.Kind == "xid" || e.Kind == "kernel_log" {
 				events = append(events, e.GPU+" "+e.Source+" "+e.Text)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -152,7 +153,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams.api = a
-	a.streams.closing, a.streams.close = context.WithCancel(context.Background())
+	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // it outlives New
 	files := recordings{recorder: o.Recorder}
 	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.Fields(q.Values["device"], q.Values["field"]) })
@@ -243,7 +244,7 @@ func parseQuery(r *http.Request, known []string) (*query, error) {
 	if err != nil {
 		return nil, badQuery("the query cannot be read: %v", err)
 	}
-	for _, name := range slices.Sorted(mapKeys(values)) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
 			return nil, badQuery("unknown parameter %q: this path takes none", name)
@@ -256,16 +257,6 @@ func parseQuery(r *http.Request, known []string) (*query, error) {
 		}
 	}
 	return &query{values}, nil
-}
-
-func mapKeys(m url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // one returns the value of a parameter that can be given once; "": it was not given.

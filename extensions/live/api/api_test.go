@@ -247,10 +247,10 @@ func TestTooMuchIsRefused(t *testing.T) {
 }
 
 func TestPattern(t *testing.T) {
-	f := func(pattern, text string, want bool) {
+	f := func(asked, text string, want bool) {
 		t.Helper()
-		if got := newPattern(pattern).matches(text); got != want {
-			t.Errorf("%q matches %q: %v", pattern, text, got)
+		if got := pattern(asked).MatchString(text); got != want {
+			t.Errorf("%q matches %q: %v", asked, text, got)
 		}
 	}
 	f("a", "a", true)
@@ -265,6 +265,8 @@ func TestPattern(t *testing.T) {
 	f("a*b*c", "axxyyc", false)
 	f("ab*bc", "abc", false)
 	f("**", "x", true)
+	f("a.c[", "abc[", false)
+	f("\xff*", "a", false)
 	f("*_UTIL", "DCGM_FI_DEV_GPU_UTIL", true)
 	f("DCGM_*_PROF_*", "DCGM_FI_DEV_GPU_UTIL", false)
 }

@@ -15,19 +15,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Kinds of events.
-const (
-	KindXID       = string(events.XID)
-	KindKernel    = string(events.KernelLog)
-	KindClock     = string(events.Clock)
-	KindDevice    = string(events.DeviceState)
-	KindCollector = string(events.CollectorState)
-	KindReload    = string(events.Reload)
-	KindFailover  = string(events.Failover)
-	KindRecording = string(events.Recording)
-	KindHealth    = string(events.Health)
-)
-
 const (
 	maxEvents    = 1024 // of each kind: a clock that flaps does not push XIDs out
 	maxPublished = 1024 // on the bus
@@ -121,12 +108,17 @@ func (l *Log) add(e apiv1.Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.addLocked(e)
+	l.number++
+	of := l.kinds[e.Kind]
+	if len(of) == maxEvents {
+		of = slices.Delete(of, 0, maxEvents/8)
+	}
+	l.kinds[e.Kind] = append(of, numbered{e, l.number})
 }
 
 func (l *Log) addXID(d *collector.Device, x *events.Event) {
 	code := x.Code
-	e := apiv1.Event{Time: x.Time, Kind: KindXID, Device: d.ID, GPU: d.GPU, Code: &code, Source: x.Source, Bad: true}
+	e := apiv1.Event{Time: x.Time, Kind: string(x.Kind), Device: d.ID, GPU: d.GPU, Code: &code, Source: x.Source, Bad: true}
 	if e.Text = fmt.Sprintf("XID %d: %s", code, field.XIDText(code)); code < 0 {
 		e.Code, e.Text = nil, "an XID with an impossible code"
 	}
@@ -141,7 +133,7 @@ func (l *Log) addClockEvent(d *collector.Device, e *events.Event) {
 		return
 	}
 	l.add(apiv1.Event{
-		Time: e.Time, Kind: KindClock, Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + e.Reason,
+		Time: e.Time, Kind: string(e.Kind), Device: d.ID, GPU: d.GPU, Text: "clocks are reduced: " + e.Reason,
 		Bad: strings.HasPrefix(e.Reason, "hw_"),
 	})
 }
@@ -158,15 +150,6 @@ func (l *Log) isRare(key string, at time.Time) bool {
 	}
 	l.clocks[key] = at
 	return true
-}
-
-func (l *Log) addLocked(e apiv1.Event) {
-	l.number++
-	of := l.kinds[e.Kind]
-	if len(of) == maxEvents {
-		of = slices.Delete(of, 0, maxEvents/8)
-	}
-	l.kinds[e.Kind] = append(of, numbered{e, l.number})
 }
 
 // Last is the number of the newest event.
@@ -193,14 +176,12 @@ func (l *Log) after(number uint64) (out []numbered) {
 	return out
 }
 
-// After returns the events that are kept behind a number, the oldest first, and the number
-// of the last one. That of the first event is 1.
-func (l *Log) After(number uint64) (events []apiv1.Event, last uint64) {
-	last = number
-	for _, e := range l.after(number) {
-		events, last = append(events, e.Event), e.number
+// All returns the events that are kept, the oldest first.
+func (l *Log) All() (out []apiv1.Event) {
+	for _, e := range l.after(0) {
+		out = append(out, e.Event)
 	}
-	return events, last
+	return out
 }
 
 // maxListed is how many events an answer has.
@@ -216,12 +197,7 @@ func (l *Log) events(q *query, now time.Time) (*apiv1.Events, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.Events{Events: []apiv1.Event{}}
-	for _, e := range l.after(0) {
-		if !e.Time.Before(since) {
-			out.Events = append(out.Events, e.Event)
-		}
-	}
+	out := &apiv1.Events{Events: slices.DeleteFunc(append([]apiv1.Event{}, l.All()...), func(e apiv1.Event) bool { return e.Time.Before(since) })}
 	slices.SortStableFunc(out.Events, func(a, b apiv1.Event) int { return a.Time.Compare(b.Time) })
 	out.Events = out.Events[max(0, len(out.Events)-limit):]
 	return out, nil

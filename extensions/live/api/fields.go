@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +22,8 @@ const maxFields = 50_000
 
 // chosen are the devices and fields that a query names.
 type chosen struct {
-	devices  map[string]bool // nil: all
-	patterns []pattern       // none: all
+	devices  map[string]bool  // nil: all
+	patterns []*regexp.Regexp // none: all
 }
 
 // choose reads device=ID and field=PATTERN, both any number of times.
@@ -38,7 +39,7 @@ func (n *node) choose(q *query) (*chosen, error) {
 		}
 	}
 	for _, text := range q.Values["field"] {
-		c.patterns = append(c.patterns, newPattern(text))
+		c.patterns = append(c.patterns, pattern(text))
 	}
 	return c, nil
 }
@@ -46,33 +47,12 @@ func (n *node) choose(q *query) (*chosen, error) {
 func (c *chosen) device(id string) bool { return c.devices == nil || c.devices[id] }
 
 func (c *chosen) field(name string) bool {
-	return len(c.patterns) == 0 || slices.ContainsFunc(c.patterns, func(p pattern) bool { return p.matches(name) })
+	return len(c.patterns) == 0 || slices.ContainsFunc(c.patterns, func(p *regexp.Regexp) bool { return p.MatchString(name) })
 }
 
-// pattern is a text with * for any text, cut at them.
-type pattern []string
-
-func newPattern(text string) pattern { return strings.Split(text, "*") }
-
-// matches takes the first place where each part fits: no later one would leave more for
-// the parts behind it. It takes time in proportion to the text and the pattern.
-func (p pattern) matches(text string) bool {
-	first, last := p[0], p[len(p)-1]
-	if len(p) == 1 {
-		return text == first
-	}
-	if len(text) < len(first)+len(last) || !strings.HasPrefix(text, first) || !strings.HasSuffix(text, last) {
-		return false
-	}
-	text = text[len(first) : len(text)-len(last)]
-	for _, part := range p[1 : len(p)-1] {
-		at := strings.Index(text, part)
-		if at < 0 {
-			return false
-		}
-		text = text[at+len(part):]
-	}
-	return true
+// pattern compiles a text with * for any text. Matching takes time in proportion to the text and the pattern.
+func pattern(text string) *regexp.Regexp {
+	return regexp.MustCompile("^(?s:" + strings.ReplaceAll(regexp.QuoteMeta(strings.ToValidUTF8(text, "?")), `\*`, ".*") + ")$")
 }
 
 // fields makes the answer of /api/v1/fields.

@@ -142,7 +142,7 @@ func TestStream(t *testing.T) {
 		w.gpus[0].row[0] = 62
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[1].Devices[0], Code: 13, Time: time.Now(), Source: "nvml"})
 		w.bus.Publish(events.Event{Kind: events.XID, Device: &w.gpus[0].Devices[0], Code: 79, Time: time.Now(), Source: "nvml"})
-		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
+		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
 		if got := r.next(); len(got) != 2 || !strings.Contains(got[0], `"code":79`) || !strings.Contains(got[1], "reloaded") {
 			t.Errorf("got events %q", got)
 		}
@@ -183,7 +183,7 @@ func TestStreamOfHealth(t *testing.T) {
 			}
 		}
 		store(3, verdict.Failed) // the same verdict on this device
-		w.log.Add(apiv1.Event{Kind: KindReload, Text: "reloaded"})
+		w.log.Add(apiv1.Event{Kind: string(events.Reload), Text: "reloaded"})
 		r.want("event {")
 	})
 }
@@ -295,7 +295,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 				for _, f := range w.gpus {
 					f.tick(now)
 				}
-				w.log.Add(apiv1.Event{Kind: KindClock, Text: "x"})
+				w.log.Add(apiv1.Event{Kind: string(events.Clock), Text: "x"})
 			}
 		}
 	})
@@ -318,7 +318,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 			address := h.URL + Prefix + "stream?interval=0.1" + []string{"", "&field=DCGM_FI_DEV_GPU_*", "&field=*POWER*"}[i%3]
 			rows, columns := 0, 0
 			read := func() error {
-				resp, err := c.Get(address) //nolint:noctx // it ends with the server
+				resp, err := c.Get(address)
 				if err != nil {
 					return err
 				}
@@ -436,16 +436,16 @@ func TestEventsAreBounded(t *testing.T) {
 	d := &collector.Device{ID: "GPU-0", GPU: "0", Level: field.GPU}
 	l.addPublished(&events.Event{Kind: events.XID, Device: d, Code: 79, Time: start, Source: "nvml"})
 	for i := range 5 * maxEvents {
-		l.Add(apiv1.Event{Kind: KindClock, Text: fmt.Sprint(i)})
+		l.Add(apiv1.Event{Kind: string(events.Clock), Text: fmt.Sprint(i)})
 	}
 	all := l.after(0)
-	if len(all) > maxEvents+1 || all[0].Kind != KindXID || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
+	if len(all) > maxEvents+1 || all[0].Kind != string(events.XID) || all[len(all)-1].Text != fmt.Sprint(5*maxEvents-1) {
 		t.Errorf("%d events, the first %v, the last %v", len(all), all[0], all[len(all)-1])
 	}
 	if again := l.after(l.Last() - 3); len(again) != 3 || again[2].number != l.Last() {
 		t.Errorf("after the third last: %v", again)
 	}
-	l.Add(apiv1.Event{Kind: KindReload, Text: strings.Repeat("é", maxEventText)})
+	l.Add(apiv1.Event{Kind: string(events.Reload), Text: strings.Repeat("é", maxEventText)})
 	if got := l.after(l.Last() - 1)[0]; len(got.Text) > maxEventText || !json.Valid(encode(got.Event)) {
 		t.Errorf("a text of %d bytes", len(got.Text))
 	}

@@ -70,90 +70,28 @@ func (n *benchNode) append() {
 	}
 }
 
-// BenchmarkHistory gives the cost of a sample, from the ring to the chunk, next to that of
-// keeping them as they are: slices of float64 with a slice of times for each GPU.
+// BenchmarkHistory gives the cost of a sample, from the ring to the chunk.
 func BenchmarkHistory(b *testing.B) {
-	type taker interface {
-		Sync(time.Time)
-		size() int64
-	}
 	for _, tick := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
-		for _, kind := range []string{"chunks", "slices"} {
-			b.Run(fmt.Sprintf("%s/tick=%v", kind, tick), func(b *testing.B) {
-				n := newBenchNode(tick)
-				var to taker
-				if kind == "chunks" {
-					to = benchHistory{New(Options{Rows: rows.New(&n.board, nil)})}
-				} else {
-					to = &plain{board: &n.board, age: DefaultAge.Nanoseconds()}
+		b.Run(fmt.Sprintf("tick=%v", tick), func(b *testing.B) {
+			n := newBenchNode(tick)
+			h := New(Options{Rows: rows.New(&n.board, nil)})
+			samples, perSync := 0, int(max(tick, 100*time.Millisecond)/tick)
+			var taken time.Duration
+			for b.Loop() {
+				for range perSync {
+					n.append()
+					samples += benchGPUs * benchFields
 				}
-				samples := 0
-				perSync := int(max(tick, 100*time.Millisecond) / tick)
-				var taken time.Duration
-				for b.Loop() {
-					for range 256 / perSync * perSync {
-						n.append()
-						samples += benchGPUs * benchFields
-						if samples/benchGPUs/benchFields%perSync == 0 {
-							begin := time.Now()
-							to.Sync(time.Unix(0, n.now))
-							taken += time.Since(begin)
-						}
-					}
-				}
-				perSecond := float64(benchGPUs*benchFields) / tick.Seconds()
-				perSample := float64(taken.Nanoseconds()) / float64(samples)
-				b.ReportMetric(perSample, "ns/sample")
-				b.ReportMetric(perSample*perSecond/1e9*100, "%CPU")
-				b.ReportMetric(float64(to.size())/min(float64(samples), perSecond*DefaultAge.Seconds()), "B/sample")
-				b.ReportMetric(0, "ns/op")
-			})
-		}
-	}
-}
-
-type benchHistory struct{ *History }
-
-func (h benchHistory) size() int64 { return h.store.bytes }
-
-// plain keeps rows in slices.
-type plain struct {
-	board   *view.Board
-	age     int64
-	follows []*ring.Follower
-	times   [][]int64
-	values  [][][]float64
-	row     ring.Row
-}
-
-func (p *plain) Sync(now time.Time) {
-	for g, src := range p.board.Load().Sources {
-		if len(p.follows) == g {
-			p.follows, p.times, p.values = append(p.follows, src.Ring.Follow()), append(p.times, nil), append(p.values, make([][]float64, len(src.Columns)))
-		}
-		for p.follows[g].Next(&p.row) {
-			p.times[g] = append(p.times[g], p.row.Time)
-			for i, v := range p.row.Cells {
-				p.values[g][i] = append(p.values[g][i], v)
+				begin := time.Now()
+				h.Sync(time.Unix(0, n.now))
+				taken += time.Since(begin)
 			}
-		}
-		for len(p.times[g]) > 0 && p.times[g][0] < now.UnixNano()-p.age {
-			p.times[g] = p.times[g][1:]
-			for i := range p.values[g] {
-				p.values[g][i] = p.values[g][i][1:]
-			}
-		}
+			kept := min(float64(samples), benchGPUs*benchFields/tick.Seconds()*DefaultAge.Seconds())
+			b.ReportMetric(float64(taken.Nanoseconds())/float64(samples), "ns/sample")
+			b.ReportMetric(float64(h.store.bytes)/kept, "B/sample")
+		})
 	}
-}
-
-func (p *plain) size() (n int64) {
-	for g := range p.times {
-		n += int64(8 * len(p.times[g]))
-		for _, v := range p.values[g] {
-			n += int64(8 * len(v))
-		}
-	}
-	return n
 }
 
 // BenchmarkRead is what a reader of 15 minutes of one series pays.

@@ -14,8 +14,8 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
-	"strconv"
 	"strings"
+	"time"
 )
 
 //go:embed web
@@ -135,13 +135,8 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	if h.Get("Content-Security-Policy") == "" { // else the web config file has one
 		h.Set("Content-Security-Policy", policy)
 	}
-	if r.Header.Get("If-None-Match") == f.etag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
 	h.Set("Content-Type", f.contentType)
-	h.Set("Content-Length", strconv.Itoa(len(f.body)))
-	_, _ = w.Write(f.body) // an error says that the client went away
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
 }
 
 // acceptsHTML reports whether a client's Accept header names HTML, as browsers do

@@ -16,7 +16,6 @@ import (
 	"iter"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"sync/atomic"
@@ -70,7 +69,6 @@ const (
 	leftover = 10 * time.Minute
 
 	prefix, suffix = "recording-", ".om.zst"
-	oldSuffix      = ".jsonl.zst" // of versions that wrote another format
 )
 
 var names = regexp.MustCompile(`^recording-[0-9]{8}-[0-9]{6}\.[0-9]{3}-[a-z_]+\.om\.zst$`)
@@ -139,7 +137,7 @@ func New(o Options) *Recorder {
 		known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]apiv1.Recording),
 	}
 	r.list.Store(&[]apiv1.Recording{})
-	for _, c := range causes {
+	for _, c := range append(slices.Collect(maps.Values(causeOf)), causeHealth, causeOperator) {
 		r.written.WithLabelValues(c)
 	}
 	if o.Registerer != nil {
@@ -154,9 +152,6 @@ func (r *Recorder) Run(ctx context.Context) error {
 	r.log.Info("recordings are written", zap.String("directory", r.o.Directory), zap.Duration("before", r.o.Before), zap.Duration("after", r.o.After))
 	if err := r.tidy(time.Now()); err != nil {
 		r.log.Warn("directory of recordings cannot be used", zap.Error(err))
-	}
-	if old, _ := filepath.Glob(filepath.Join(r.o.Directory, prefix+"*"+oldSuffix)); len(old) > 0 { // the pattern is well-formed unless the directory's name is not
-		r.log.Info("recordings of a former version are left alone: remove them, or replay them with that version", zap.Strings("files", old))
 	}
 	r.started = time.Now()
 	tick := time.NewTicker(interval)
@@ -290,11 +285,11 @@ func (r *Recorder) finish(now time.Time) {
 	if err != nil {
 		r.failed.Inc()
 		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
-		r.o.Log.Add(apiv1.Event{Kind: api.KindRecording, Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
+		r.o.Log.Add(apiv1.Event{Kind: string(events.Recording), Device: p.Device, Text: "recording cannot be written: " + err.Error(), Bad: true})
 	} else {
 		r.written.WithLabelValues(p.Cause).Inc()
 		r.log.Info("recording written", zap.String("file", h.Name))
-		r.o.Log.Add(apiv1.Event{Kind: api.KindRecording, Device: p.Device, Text: "recorded: " + h.Name})
+		r.o.Log.Add(apiv1.Event{Kind: string(events.Recording), Device: p.Device, Text: "recorded: " + h.Name})
 	}
 	if err := r.tidy(now); err != nil {
 		r.log.Warn("old recordings cannot be removed", zap.Error(err))
@@ -334,8 +329,7 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 	if r.o.Health != nil {
 		h.Health = r.o.Health()
 	}
-	events, _ := r.o.Log.After(0)
-	for _, e := range events {
+	for _, e := range r.o.Log.All() {
 		if !e.Time.Before(h.From) && e.Time.Before(h.Until) {
 			h.Events = append(h.Events, e)
 		}

@@ -24,7 +24,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
 	"warpgauge/extensions/live/api"
@@ -307,26 +306,6 @@ func TestTheOldestAreRemoved(t *testing.T) {
 	})
 }
 
-// TestFilesOfAFormerFormat: they are named once in the log, not listed, and left alone.
-func TestFilesOfAFormerFormat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, private(t))
-		core, logs := observer.New(zap.InfoLevel)
-		n.Recorder.log = zap.New(core)
-		old := filepath.Join(n.o.Directory, "recording-19990101-000000.000-xid.jsonl.zst")
-		must(t, errors.Join(os.MkdirAll(n.o.Directory, 0o700), os.WriteFile(old, []byte("x"), 0o600)))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- n.Run(ctx) }()
-		time.Sleep(time.Minute)
-		cancel()
-		must(t, <-done)
-		if _, err := os.Stat(old); err != nil || len(n.List()) != 0 || logs.FilterField(zap.Strings("files", []string{old})).Len() != 1 {
-			t.Errorf("%v, %v, log %v", err, n.List(), logs.All())
-		}
-	})
-}
-
 func TestNamesAreChecked(t *testing.T) {
 	directory := private(t)
 	n := newNode(t, directory)
@@ -470,7 +449,7 @@ func TestAFullFileSystem(t *testing.T) {
 		for _, f := range files {
 			n.read(f.Name())
 		}
-		events, _ := n.log.After(0)
+		events := n.log.All()
 		if e := events[len(events)-1]; !e.Bad || !strings.Contains(e.Text, "no space left on device") {
 			t.Errorf("the last event is %q", e.Text)
 		}

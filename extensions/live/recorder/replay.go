@@ -1,14 +1,11 @@
 package recorder
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -149,37 +146,8 @@ func (p *Replay) Page(f exposition.Format, gzip bool) []byte {
 	return p.showing.Load().renderer.Page(f, gzip)
 }
 
-// replayPath has the time that is shown, and sets it.
-const replayPath = api.Prefix + "replay"
-
-// ServeHTTP answers as the API does, and replayPath.
-func (p *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != replayPath {
-		p.api.ServeHTTP(w, r)
-		return
-	}
-	r.Pattern = replayPath
-	if r.Method == http.MethodPost || r.Method == http.MethodPut {
-		at, err := time.ParseDuration(r.URL.Query().Get("at"))
-		if span := p.recording.Until.Sub(p.recording.From); err != nil || at < 0 || at >= span {
-			err = fmt.Errorf("at is %q: write a duration from 0s to less than %v", r.URL.Query().Get("at"), span)
-		}
-		if err = cmp.Or(http.NewCrossOriginProtection().Check(r), err); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		p.seek(at)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, "{\"from\":%q,\"until\":%q,\"time\":%q}\n", //nolint:errcheck // the client has gone
-		p.recording.From.Format(time.RFC3339Nano), p.recording.Until.Format(time.RFC3339Nano), p.now().UTC().Format(time.RFC3339Nano))
-}
-
-// Paths returns the API's paths and replayPath.
-func (p *Replay) Paths() []string { return append(p.api.Paths(), replayPath) }
-
-// Close ends streams.
-func (p *Replay) Close() { p.api.Close() }
+// API returns what answers /api/v1/.
+func (p *Replay) API() *api.API { return p.api }
 
 // seek shows the recording from a time after its beginning on. Rows before that are
 // accumulated.

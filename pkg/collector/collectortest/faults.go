@@ -94,8 +94,14 @@ func checkHang(tb *subtest) {
 	closeNow(tb, c)
 
 	release = tb.rig.Hang(id)
+	next := tb.rig.Factory()
 	opened := make(chan error, 1)
-	go func() { opened <- openAndClose(tb) }()
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), tb.h.Patience)
+		defer cancel()
+		_, err := next.Open(ctx, tb.h.Fields)
+		opened <- err // Close may wait for the call that hangs
+	}()
 	err, ok := within(tb.h.Patience, opened)
 	release()
 	if !ok {
@@ -105,6 +111,7 @@ func checkHang(tb *subtest) {
 	if err != nil {
 		tb.Errorf("open while device %q hangs: %v", id, err)
 	}
+	closeNow(tb, next)
 }
 
 // checkChanged makes open sources outdated: Sample or Rescan must say so, and a new

@@ -17,22 +17,15 @@ import (
 // Soname is installed by every driver since 2011. The name without ".1" comes with development packages only.
 const Soname = "libnvidia-ml.so.1"
 
-// usualRoots returns the directories that may hold a driver's files as "/" does.
-//
-//   - /run/nvidia/driver is where the GPU Operator's driver container puts them,
-//   - /driver-root where its components (device plugin, DRA driver, MIG manager)
-//     have that mounted, /host where they have the host,
-//   - /home/kubernetes/bin/nvidia is a GKE node with Container-Optimized OS, and
-//     /usr/local/nvidia the same inside its containers,
-//   - /opt/nvidia/current is Flatcar.
-//
-// See DRIVER_ROOT_CTR_PATH in https://github.com/NVIDIA/k8s-device-plugin and
-// https://github.com/NVIDIA/mig-parted.
-func usualRoots() []string {
-	return []string{
-		"/", "/run/nvidia/driver", "/driver-root", "/host",
-		"/usr/local/nvidia", "/home/kubernetes/bin/nvidia", "/opt/nvidia/current",
-	}
+// usualRoots are the directories that may hold a driver's files as "/" does. See DRIVER_ROOT_CTR_PATH in
+// https://github.com/NVIDIA/k8s-device-plugin and https://github.com/NVIDIA/mig-parted.
+var usualRoots = [...]string{
+	"/",
+	"/run/nvidia/driver",    // of the GPU Operator's driver container
+	"/driver-root", "/host", // that, and the host, in the operator's components
+	"/usr/local/nvidia",           // in containers of GKE with Container-Optimized OS
+	"/home/kubernetes/bin/nvidia", // its nodes
+	"/opt/nvidia/current",         // Flatcar
 }
 
 // rootVariables name a driver root for NVIDIA's components. The first is a path in the container, the second a path on
@@ -100,7 +93,7 @@ func (h Host) roots() []string {
 			all = append(all, h.path(dir))
 		}
 	}
-	for _, dir := range usualRoots() {
+	for _, dir := range usualRoots {
 		all = append(all, h.path(dir))
 	}
 	var out []string

@@ -80,7 +80,8 @@ export class Links {
   async ask() {
     const { app } = this;
     if (!app.loaded || !app.link.up || document.hidden || this.asking || app.view.end !== null) return;
-    const field = [...app.model.list.values()].filter((f) => f.roles?.some((r) => ROLES.has(r.role))).map((f) => f.name).slice(0, 256);
+    const names = [...app.model.list.values()].filter((f) => f.roles?.some((r) => ROLES.has(r.role))).map((f) => f.name.replace(/_L\d+/, '_L*'));
+    const field = [...new Set(names)].slice(0, 100); // a query is bounded
     if (!field.length) this.#show(new Map());
     if (!field.length || (!this.visible && this.found)) return;
     this.asking = true;
