@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 )
 
 // notLoaded returns the error for a library that cannot be loaded or used.

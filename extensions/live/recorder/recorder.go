@@ -137,7 +137,7 @@ func New(o Options) *Recorder {
 		known: make(map[string]knownDevice), last: make(map[[2]string]time.Time), headers: make(map[string]apiv1.Recording),
 	}
 	r.list.Store(&[]apiv1.Recording{})
-	for _, c := range causes {
+	for _, c := range append(slices.Collect(maps.Values(causeOf)), causeHealth, causeOperator) {
 		r.written.WithLabelValues(c)
 	}
 	if o.Registerer != nil {

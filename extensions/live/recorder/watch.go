@@ -8,23 +8,16 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// What sets off a recording.
+// Causes that are not events of the bus.
 const (
-	causeXID      = "xid"
-	causeDevice   = "device_state"
-	causeECC      = "ecc"
-	causeThrottle = "throttling"
-	causeNVLink   = "nvlink_errors"
 	causeHealth   = "health"
 	causeOperator = "operator"
 )
 
-var causes = []string{causeXID, causeDevice, causeECC, causeThrottle, causeNVLink, causeHealth, causeOperator}
-
 // causeOf is the cause of a recording by the kind of an event. Of devices, only states that
 // are bad are one.
 var causeOf = map[events.Kind]string{
-	events.XID: causeXID, events.DeviceState: causeDevice, events.UncorrectedError: causeECC, events.LinkErrors: causeNVLink, events.Clock: causeThrottle,
+	events.XID: "xid", events.DeviceState: "device_state", events.UncorrectedError: "ecc", events.LinkErrors: "nvlink_errors", events.Clock: "throttling",
 }
 
 // triggerOf returns what an event sets off, if it does.

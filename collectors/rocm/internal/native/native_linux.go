@@ -21,7 +21,7 @@ import (
 	"errors"
 	"unsafe"
 
-	"warpgauge/pkg/dl"
+	"warpgauge/collectors/internal/dl"
 )
 
 // Library is a loaded library with its functions. It is never unloaded: loading the same file again returns the same

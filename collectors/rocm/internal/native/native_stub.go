@@ -2,7 +2,7 @@
 
 package native
 
-import "warpgauge/pkg/dl"
+import "warpgauge/collectors/internal/dl"
 
 // Library cannot be loaded in this build.
 type Library struct {

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/internal/testkit/programtest"
-	"warpgauge/pkg/dl"
 )
 
 // Installed returns the file of the installed librocm_smi64. Where there is none
