@@ -215,14 +215,14 @@ vulncheck: $(GOVULNCHECK) ## Known vulnerabilities in what the program calls, by
 # What make mutate changes, folders below included.
 MUTATE ?= extensions/health pkg/rows pkg/events pkg/supervisor pkg/kube extensions/remote
 
-# Not in the gate: it takes hours, and some changes make no difference. The copy has no tools and no built files, which
-# gremlins would copy for each worker. -S lct: changes that lived, lines that no test covers, time-outs.
 # ENGINE is put in front of the commands: what runs them where NVIDIA's host engine is installed.
 .PHONY: test-dcgm
 test-dcgm: ## The whole exporter, and the collector's tests, over NVIDIA's own DCGM 4 and a simulated NVML (an hour); ENGINE="sudo chroot DIR" runs them elsewhere
 	@$(ENGINE) sh -c 'command -v nv-hostengine' >/dev/null || { echo "skipped: nv-hostengine of NVIDIA's DCGM 4 is not installed"; exit 0; }; \
 	$(ENGINE) env DCGM_TEST_REAL=1 $(GO) test -count=1 -timeout=120m -v ./collectors/dcgm ./test/dcgm
 
+# Not in the gate: it takes hours, and some changes make no difference. The copy has no tools and no built files, which
+# gremlins would copy for each worker. -S lct: changes that lived, lines that no test covers, time-outs.
 .PHONY: mutate
 mutate: $(GREMLINS) ## Change one condition or sum at a time and list the changes that no test of the package notices; MUTATE="pkg/rows …" takes those folders
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir "$$dir/tree" "$$dir/tmp"; \

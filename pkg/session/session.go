@@ -53,7 +53,7 @@ type Options struct {
 	Parent Parent      // nil: of this process
 }
 
-// Parent is the process for which a session runs in a child.
+// Parent is the process that reads the rows of a session in a child.
 type Parent interface {
 	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
 	// stay reachable while the memory is in use.

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-// Package dcgm_test tries the real binary beside NVIDIA's own DCGM host engine, both above one
+// Package dcgm_test tries the real binary with NVIDIA's own DCGM host engine, both above one
 // simulated libnvidia-ml.so.1. make test-dcgm runs it where nv-hostengine is installed.
 package dcgm_test
 
@@ -105,21 +105,13 @@ func (n *node) killEngine() {
 }
 
 var built = sync.OnceValues(func() (string, error) {
-	exe := filepath.Join(os.TempDir(), fmt.Sprintf("warpgauge-%d", os.Getpid()))
+	exe := filepath.Join(os.TempDir(), "warpgauge-test-dcgm") // go build leaves one that is up to date
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", exe, "../../cmd/warpgauge")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
 	}
 	return exe, nil
 })
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if exe, err := built(); err == nil && os.Getenv("DCGM_TEST_REAL") == "1" {
-		_ = os.Remove(exe)
-	}
-	os.Exit(code)
-}
 
 // exporter is the real binary.
 type exporter struct {
