@@ -6,13 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +20,7 @@ import (
 
 	"warpgauge/etc"
 	"warpgauge/extensions/remote/opamp"
+	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/lists"
 )
 
@@ -52,39 +50,37 @@ func (o *agentOptions) check() error {
 	return nil
 }
 
-// agents holds all agents and counts the lists they received.
-type agents struct {
-	o     options
-	all   []*agent
-	token string
-}
-
-func newAgents(o options) (*agents, error) {
-	a := &agents{o: o}
-	if o.agents.token != "" {
-		text, err := os.ReadFile(o.agents.token)
-		if err != nil {
-			return nil, fmt.Errorf("read --agents-token-file: %w", err)
-		}
-		a.token = strings.TrimSpace(string(text))
-	}
+// runAgents lets agents report until ctx ends, and serves their counts.
+func runAgents(ctx context.Context, o options, out io.Writer) error {
 	own, err := etc.Files().ReadFile(o.counters)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	u, err := url.Parse(o.agents.server)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"})
-	for i := range o.agents.count {
-		n, err := a.newAgent(i, u, own, ignored)
-		if err != nil {
-			return nil, err
+	all := make([]*agent, o.agents.count)
+	for i := range all {
+		if all[i], err = newAgent(o, i, u, own, ignored); err != nil {
+			return err
 		}
-		a.all = append(a.all, n)
 	}
-	return a, nil
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for _, n := range all {
+		wg.Go(func() { _ = n.source.Run(ctx) }) // it ends with ctx
+	}
+	handler := func(string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(count(all)) // the client went away
+		})
+	}
+	return serve(ctx, o.address, handler, out, fmt.Sprintf("%d agents of %s, their lists on http://%%s/agents", len(all), o.agents.server))
 }
 
 // agent is one of them.
@@ -101,39 +97,22 @@ type agent struct {
 // agentGPUs is how many GPUs an agent reports.
 const agentGPUs = 8
 
-func (a *agents) newAgent(i int, server *url.URL, own []byte, ignored *prometheus.CounterVec) (*agent, error) {
-	n := &agent{stall: a.o.agents.stall}
+func newAgent(o options, i int, server *url.URL, own []byte, ignored *prometheus.CounterVec) (*agent, error) {
+	n := &agent{stall: o.agents.stall}
 	n.serve(&lists.Offer{Origin: "file", Content: own})
 	n.changes.Store(0)
-	// Each has a connection of its own, as nodes do.
-	transport := &http.Transport{
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: 3 * time.Minute,
-		ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10,
-	}
+	request := *server // a WebSocket begins with an HTTP request
+	request.Scheme = strings.Replace(server.Scheme, "ws", "http", 1)
 	var err error
 	n.source, err = opamp.New(opamp.Options{
-		URL: server, Transport: bearer{transport, a.token}, Interval: a.o.agents.interval, MaxBytes: 1 << 20,
+		URL: server, Transport: transport.New(&request, transport.Credentials{TokenFile: o.agents.token}), Interval: o.agents.interval, MaxBytes: 1 << 20,
 		Identity: opamp.Identity{
-			InstanceID: fmt.Sprintf("%08x-0000-7000-8000-%012x", a.o.seed, i+1), Version: "simulated", Hostname: fmt.Sprintf("%s%05d", a.o.host, i),
+			InstanceID: fmt.Sprintf("%08x-0000-7000-8000-%012x", o.seed, i+1), Version: "simulated", Hostname: fmt.Sprintf("%s%05d", o.host, i),
 			Labels: map[string]string{"rack": fmt.Sprintf("r%d", i/32), "kind": "simulated"},
 		},
 		Node: n, Desk: n, Ignored: ignored, Logger: zap.NewNop(),
 	})
 	return n, err
-}
-
-// bearer adds the token of agents.
-type bearer struct {
-	*http.Transport
-	token string
-}
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b.token != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+b.token)
-	}
-	return b.Transport.RoundTrip(r)
 }
 
 // serve puts a list into service.
@@ -195,9 +174,9 @@ type agentCounts struct {
 	Lists   map[string]int `json:"lists"`   // agents by the SHA-256 of their list
 }
 
-func (a *agents) count() agentCounts {
-	c := agentCounts{Agents: len(a.all), Lists: map[string]int{}}
-	for _, n := range a.all {
+func count(all []*agent) agentCounts {
+	c := agentCounts{Agents: len(all), Lists: map[string]int{}}
+	for _, n := range all {
 		c.Lists[*n.hash.Load()]++
 		if n.stalled.Load() {
 			c.Stalled++
@@ -208,35 +187,4 @@ func (a *agents) count() agentCounts {
 		}
 	}
 	return c
-}
-
-// run lets all agents report until ctx ends, and serves their counts.
-func (a *agents) run(ctx context.Context, out io.Writer) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", a.o.address)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	for _, n := range a.all {
-		wg.Go(func() { _ = n.source.Run(ctx) }) // it ends with ctx
-	}
-	srv := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(a.count()) // the client went away
-		}),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
-	}
-	wg.Go(func() {
-		<-ctx.Done()
-		_ = srv.Close() // counts need no drain
-	})
-	fmt.Fprintf(out, "fleet-sim: %d agents of %s, their lists on http://%s/agents\n", len(a.all), a.o.agents.server, listener.Addr()) //nolint:errcheck // nothing can be done about it
-	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
-	}
-	return nil
 }

@@ -1,6 +1,6 @@
 // Fleet-sim serves many simulated GPU nodes from one process, each of them an
 // ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
-// sampler and its own page. Prometheus finds them by HTTP or by a file. It is for
+// sampler and its own page. Prometheus finds them by HTTP. It is for
 // sizing Prometheus before there are nodes; docs/scale.md has its results. With
 // --agents it is many OpAMP agents, for docs/fleet.md.
 package main
@@ -41,11 +41,7 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if o.agents.count > 0 {
-		a, err := newAgents(o)
-		if err != nil {
-			return err
-		}
-		return a.run(ctx, out)
+		return runAgents(ctx, o, out)
 	}
 	f, err := newFleet(o)
 	if err != nil {
@@ -64,7 +60,6 @@ type options struct {
 	seed     uint64
 	host     string // prefix of host names
 	counters string
-	targets  string // file to write
 
 	interval, slow time.Duration
 	ownMetrics     string // none, lean or full
@@ -84,7 +79,6 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.Uint64Var(&o.seed, "seed", 1, "seed of the first node; each has the next")
 	set.StringVar(&o.host, "host-prefix", "sim-", "what host names begin with")
 	set.StringVar(&o.counters, "counters", "default-counters.csv", "counters file, or the name of one that is built in")
-	set.StringVar(&o.targets, "targets-file", "", "file for Prometheus' file_sd_configs; empty: none")
 	set.DurationVar(&o.interval, "interval", 5*time.Second, "between two samples of a GPU")
 	set.DurationVar(&o.slow, "slow-interval", 30*time.Second, "between two samples of slow fields")
 	set.StringVar(&o.ownMetrics, "exporter-metrics", config.MetricsLean, "which of its own metrics each exporter has on its page: none, lean or full; process_ and go_ are those of this process")

@@ -49,7 +49,7 @@ func (e *Extension) Options(c exporter.Core) Options {
 // ParseGuarded implements the door of the command check: it parses a list as one of a server. refused says what the guard
 // of this node refuses on the devices of a View.
 func (e *Extension) ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error)) {
-	guard, suffix := GuardOf(&e.Settings), filepath.Ext(in.Name)
+	guard, suffix := newGuard(&e.Settings), filepath.Ext(in.Name)
 	p = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
 	return p, func(v *view.View) (out []field.Problem, err error) {
 		all, err := guard.Examine(p, v)

@@ -13,37 +13,21 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/view"
 )
-
-// Meter measures the list in service.
-type Meter interface {
-	Measure() Measured
-}
-
-// managerOptions are the limits and the parts of the exporter that a Manager uses.
-type managerOptions struct {
-	Mode      string // of --remote-config
-	Report    bool   // lists are checked and compared, not applied
-	Directory string // where the last good list is kept; "": nowhere
-	Origin    string // of the server: lists that other servers have delivered are not used
-	Guard     Guard
-	Board     *view.Board
-	Desk      *lists.Desk
-	Meter     Meter
-	Logger    *zap.Logger
-}
 
 // Manager decides on the lists of a server and proposes the good ones to the Desk. Deliver, Answered, Unreachable and Refused
 // can be called by any goroutine.
 type Manager struct {
-	o    managerOptions
-	log  *zap.Logger
-	wall func() time.Time
-	save func(*kept) error
-	wake chan struct{} // the next time that Run waits for has changed
+	o      Options
+	origin string // of the server: lists that other servers have delivered are not used
+	guard  Guard
+	log    *zap.Logger
+	wall   func() time.Time
+	save   func(*kept) error
+	wake   chan struct{} // the next time that Run waits for has changed
 
 	// For the holder of the Desk's Turn.
 	kept    kept
@@ -75,23 +59,28 @@ const (
 )
 
 // newManager returns a Manager. It serves no list before restore or Deliver.
-func newManager(o managerOptions) *Manager {
+func newManager(o Options) *Manager {
+	origin := transport.Origin(o.Settings.URL)
 	m := &Manager{
-		o: o, log: o.Logger.Named("remote").With(zap.String("origin", o.Origin)), wall: time.Now, save: directory(o.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
+		o: o, origin: origin, guard: newGuard(o.Settings), log: o.Logger.Named("remote").With(zap.String("origin", origin)),
+		wall: time.Now, save: directory(o.Settings.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
 	}
 	m.update(func(s *lists.Delivery) {
-		*s = lists.Delivery{Mode: o.Mode, Origin: o.Origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
+		*s = lists.Delivery{Mode: o.Settings.Mode, Origin: origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
 	})
 	return m
 }
 
+// reports says whether lists are checked and compared, not applied.
+func (m *Manager) reports() bool { return m.o.Settings.Mode == ModeReport }
+
 // restore puts the list that was kept into service, for a start without the server. It is called once, before the engine
 // runs and before everything else.
 func (m *Manager) restore(ctx context.Context) {
-	if m.o.Report {
+	if m.reports() {
 		return
 	}
-	k, err := directory(m.o.Directory).load()
+	k, err := directory(m.o.Settings.Directory).load()
 	if err != nil {
 		m.log.Warn("no list is kept from before", zap.Error(err))
 		m.update(func(s *lists.Delivery) { s.Unkept = err.Error() })
@@ -123,18 +112,18 @@ func (m *Manager) former() *List {
 
 // revive prepares a kept list for service. The limits may have changed, and its time may be over.
 func (m *Manager) revive(l *List) error {
-	if l.Origin != m.o.Origin {
-		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.o.Origin)
+	if l.Origin != m.origin {
+		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.origin)
 	}
 	if l.Hash != hashOf(l.Content) {
 		return errSum
 	}
-	e, err := m.left(span{l.Hash, l.Applied, l.Until, l.For})
+	e, err := m.left(l.span)
 	if err != nil {
 		return err
 	}
 	p := m.parse(&l.Offer)
-	refused, err := m.o.Guard.Examine(p, m.o.Board.Load())
+	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	for _, r := range refused {
 		err = errors.Join(err, errors.New(r.String()))
 	}
@@ -171,7 +160,7 @@ var errEnded = errors.New("deliver another list, or this one with another commen
 
 // parse parses a list and logs its warnings, unless it is the list of before: a refused list comes with each request.
 func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
-	p := m.o.Guard.Parse(o, m.o.Desk)
+	p := m.guard.Parse(o, m.o.Desk)
 	if bytes.Equal(o.Content, m.last) {
 		return p
 	}
@@ -248,14 +237,14 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	if why := m.costly[tried]; why != "" {
 		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
 	}
-	next := &List{Offer: *o, Hash: tried, Applied: m.wall().UTC().Round(0)}
-	next.Origin = m.o.Origin // what a source calls it can be more
+	next := &List{Offer: *o, span: span{Hash: tried, Applied: m.wall().UTC().Round(0)}}
+	next.Origin = m.origin // what a source calls it can be more
 	ends, err := m.timed(next)
 	if err != nil {
 		return failed(lists.Ended, err, nil)
 	}
 	p := m.parse(o)
-	refused, err := m.o.Guard.Examine(p, m.o.Board.Load())
+	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	own := false
 	if err != nil {
 		// The node's own list can have what the guard takes from no server. One that ends a
@@ -266,7 +255,7 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		}
 	}
 	next.Fields = p.Fields
-	if m.o.Report {
+	if m.reports() {
 		text := m.difference(p.Fields)
 		m.say(lists.Reported, text, tried, nil)
 		return &lists.Outcome{Answer: lists.Reported}
@@ -311,7 +300,7 @@ func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision s
 // timed sets when a list ends. A list that was delivered before keeps its end.
 func (m *Manager) timed(l *List) (end, error) {
 	if s, known := m.kept.span(l.Hash); known {
-		l.Applied, l.Until, l.For = s.Applied, s.Until, s.For
+		l.span = s
 		return m.left(s)
 	}
 	v, _ := readValidity(l.Content) // Deliver refuses invalid ones
@@ -364,16 +353,16 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 	if err := t.Serve(ctx, l.service()); err != nil {
 		return err
 	}
-	measured := m.o.Meter.Measure()
-	if n := measured.Series; n > m.o.Guard.Series {
+	m.o.Page.Sync(time.Now())
+	if n := m.o.Page.Series(); n > m.guard.Series {
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 		defer cancel()
 		err := t.Serve(back, before.service())
-		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.o.Guard.Series), err)
+		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.guard.Series), err)
 	}
 	m.end = e
 	m.back = nil
-	m.trial = trial{list: l.Hash, began: time.Now(), last: measured, passing: m.kept.Passing, lasting: m.kept.Lasting}
+	m.trial = trial{list: l.Hash, began: time.Now(), last: newCosts(m.o.Engine.Costs()), passing: m.kept.Passing, lasting: m.kept.Lasting}
 	m.inService.Store(l)
 	m.kept.Passing = nil
 	if l.Until.IsZero() {
@@ -459,7 +448,7 @@ func (m *Manager) difference(list field.List) string {
 			removes = append(removes, name)
 		}
 	}
-	series, _ := newInventory(m.o.Board.Load()).all(list)
+	series, _ := newInventory(m.o.Engine.Board().Load()).all(list)
 	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series", some(adds), some(removes), some(changes), series)
 }
 
@@ -480,7 +469,7 @@ func some(names []string) string {
 type trial struct {
 	list             string // hash; "": there is none
 	began            time.Time
-	last             Measured
+	last             costs
 	passing, lasting *List // what was kept before
 }
 
@@ -561,13 +550,12 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 // overBudget ends the trial of the list in service. It returns why the list costs too much, or nothing.
 func (m *Manager) overBudget(now time.Time) string {
 	t := &m.trial
-	measured := m.o.Meter.Measure()
-	cost, most := measured.cost(&t.last, now.Sub(t.began))
+	cost, most := newCosts(m.o.Engine.Costs()).since(t.last, now.Sub(t.began))
 	t.list = ""
-	if cost <= m.o.Guard.Cost {
+	if cost <= m.guard.Cost {
 		return ""
 	}
-	text := fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.o.Guard.Cost)
+	text := fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
 	if most != "" {
 		text += "; most in " + most
 	}

@@ -28,39 +28,12 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/view"
 )
 
-// fakeExporter is the exporter around a Remote: what the Desk and the Remote ask of it.
-type fakeExporter struct {
-	bench // the engine
-	board view.Board
-
-	mu     sync.Mutex
-	states []session.CollectorStatus
-	costs  []session.Costs
-}
-
-func (e *fakeExporter) Board() *view.Board { return &e.board }
-func (*fakeExporter) Sync(time.Time)       {}
-func (*fakeExporter) Series() int          { return 16 }
-
-func (e *fakeExporter) Status() []session.CollectorStatus {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.states
-}
-
-func (e *fakeExporter) Costs() []session.Costs {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.costs
-}
-
 // newExporter returns a node of two GPUs, and what takes lists for it.
-func newExporter(t *testing.T, change func(*Settings)) (*fakeExporter, *Remote) {
+func newExporter(t *testing.T, change func(*Settings)) (*bench, *Remote) {
 	t.Helper()
-	e := &fakeExporter{bench: bench{t: t}}
+	e := &bench{t: t, series: 16}
 	e.board.Store(gpus(2, listA))
 	gpu := func(id string) session.DeviceStatus {
 		return session.DeviceStatus{Device: collector.Device{ID: id, Level: field.GPU, Model: "H100"}, State: session.Up}
@@ -86,10 +59,10 @@ func newExporter(t *testing.T, change func(*Settings)) (*fakeExporter, *Remote) 
 func TestFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, r := newExporter(t, func(*Settings) {})
-		e.costs = []session.Costs{{Collector: "nvml", Sources: map[string]session.SourceCost{
+		e.costs = session.Costs{Collector: "nvml", Sources: map[string]session.SourceCost{
 			"GPU-0": {Samples: 10, Time: time.Second, MissedTicks: 3}, "GPU-1": {Samples: 10, Time: 5 * time.Second},
-		}}}
-		f := r.node.Facts()
+		}}
+		f := r.Facts()
 		if f.GPUs != 2 || len(f.Models) != 1 || f.Stalled+f.Lost != 0 || f.Series != 16 || f.SampleSeconds != 0.5 || f.MissedTicks != 3 ||
 			len(f.Devices) != 2 || len(f.Collectors) != 2 || !f.Collectors[0].Healthy || !f.Collectors[1].Healthy || len(f.ListHash) != 64 {
 			t.Errorf("facts = %+v", f)
@@ -98,17 +71,17 @@ func TestFacts(t *testing.T) {
 			t.Errorf("list = %+v", f.List)
 		}
 		// A session that begins counts from 0 again.
-		e.costs = []session.Costs{{Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Samples: 1, MissedTicks: 2}}}}
-		if f := r.node.Facts(); f.MissedTicks != 5 || f.SampleSeconds != 0 {
+		e.costs = session.Costs{Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Samples: 1, MissedTicks: 2}}}
+		if f := r.Facts(); f.MissedTicks != 5 || f.SampleSeconds != 0 {
 			t.Errorf("after another session facts = %+v", f)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
 		var watch sync.WaitGroup
-		watch.Go(func() { r.node.watch(ctx) })
+		watch.Go(func() { r.watch(ctx) })
 		time.Sleep(changePoll)
 		synctest.Wait()
-		changed := r.node.Changed()
+		changed := r.Changed()
 		e.mu.Lock()
 		lost := e.states[0]
 		lost.Devices = append([]session.DeviceStatus(nil), lost.Devices...)
@@ -124,33 +97,22 @@ func TestFacts(t *testing.T) {
 		}
 		cancel()
 		watch.Wait()
-		if f := r.node.Facts(); f.Lost != 1 || f.Devices[1].Healthy || f.Devices[1].Error != "GPU is lost" {
+		if f := r.Facts(); f.Lost != 1 || f.Devices[1].Healthy || f.Devices[1].Error != "GPU is lost" {
 			t.Errorf("facts = %+v", f)
 		}
 
-		if o := r.node.Effective(); len(o.Content) == 0 || o.Origin != "counters.csv" {
+		if o := r.Effective(); len(o.Content) == 0 || o.Origin != "counters.csv" {
 			t.Errorf("effective = %+v", o)
 		}
 		r.Deliver(t.Context(), &lists.Offer{Content: []byte(listB)})
-		if o := r.node.Effective(); string(o.Content) != listB {
+		if o := r.Effective(); string(o.Content) != listB {
 			t.Errorf("effective = %q", o.Content)
 		}
 		r.Deliver(t.Context(), &lists.Offer{Content: []byte("garbage")})
-		if l := r.node.Facts().List; l.Healthy || l.Error == "" {
+		if l := r.Facts().List; l.Healthy || l.Error == "" {
 			t.Errorf("list = %+v", l)
 		}
 	})
-}
-
-// TestMeasure: what a list costs, by source and by call.
-func TestMeasure(t *testing.T) {
-	e, r := newExporter(t, func(*Settings) {})
-	e.costs = []session.Costs{{
-		Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Time: time.Second}}, Calls: map[string]collector.CallCost{"read": {Time: time.Minute}},
-	}}
-	if m := r.node.Measure(); m.Series != 16 || m.Spent["nvml/GPU-0"] != time.Second || m.Calls["read/nvml"] != time.Minute {
-		t.Errorf("measured %+v", m)
-	}
 }
 
 // opampServer is opamp-go's server, with a list that it offers.

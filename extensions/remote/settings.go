@@ -34,9 +34,9 @@ type Settings struct {
 type Limits struct {
 	Bytes    int64
 	Fields   int
-	Series   int
-	Interval time.Duration
-	Cost     float64 // seconds in vendors' libraries per second
+	Series   int           // on this node's page
+	Interval time.Duration // the shortest
+	Cost     float64       // seconds in vendors' libraries per second, of all sources
 }
 
 const group config.Group = "Field lists from a server"

@@ -47,15 +47,11 @@ func (s *serving) RoundTrip(r *http.Request) (*http.Response, error) {
 func newServing(handler http.HandlerFunc) *serving {
 	u, _ := url.Parse("https://user:secret@lists.example/list.csv?token=secret")
 	s := &serving{handler: handler, outcome: lists.Applied}
-	s.URL = NewURL(URLOptions{
-		URL: u, Interval: 30 * time.Second, MaxBytes: 1000, UserAgent: "warpgauge/test",
-		To: s,
-	})
-	s.client.Transport = s
+	s.URL = newURL(u, s, &Settings{Interval: 30 * time.Second, Limits: Limits{Bytes: 1000}}, "warpgauge/test", s)
 	return s
 }
 
-// Deliver implements Receiver, as the next two do.
+// Deliver implements opamp.Desk, as the next three do.
 func (s *serving) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	s.offers = append(s.offers, o)
 	out := &lists.Outcome{Answer: s.outcome}
@@ -65,7 +61,8 @@ func (s *serving) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	return out
 }
 
-func (s *serving) Answered() { s.answered++ }
+func (s *serving) Answered()   { s.answered++ }
+func (*serving) Refused(error) {}
 
 func (s *serving) Unreachable(err error) {
 	s.failed = append(s.failed, err.Error())

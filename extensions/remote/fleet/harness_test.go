@@ -106,14 +106,10 @@ func (s *sim) open() {
 		_ = s.core.store.close()
 	}
 	root, err := file.Private{Path: s.dir, Of: "the state"}.Open()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = root.Close() })
 	st, state, err := openStore(root)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = st.close() })
 	s.core = newCore(s.o, newTotals(prometheus.NewRegistry()), st, state, s.now)
 	s.take()
@@ -123,22 +119,16 @@ func (s *sim) open() {
 func (s *sim) write() string {
 	dir := s.t.TempDir()
 	for name, text := range s.lists {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := os.WriteFile(filepath.Join(dir, FleetFile), []byte(s.yaml), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(filepath.Join(dir, FleetFile), []byte(s.yaml), 0o600))
 	return dir
 }
 
 func (s *sim) take() {
 	s.t.Helper()
 	p, err := ReadDirectory(s.write(), nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.core.applyPlan(p, nil, s.now)
 }
 
@@ -270,5 +260,12 @@ func stall(n *node) {
 		n.numbers[stalled] = 8
 	} else {
 		n.numbers[stalled] = 0
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	Directory      string        // with fleet.yaml and lists
 	ReloadInterval time.Duration // between two readings of it
-	State          file.Private  // directory of the append-only file
+	State          file.Private  // directory of the state file
 	MaxAgents      int
 	Warmup         time.Duration // after a start, before stages begin and are judged
 	ParseYAML      ParseYAML
@@ -34,7 +34,7 @@ type Options struct {
 	Version        string
 }
 
-// Server is the server without its listeners.
+// Server serves agents and operators.
 type Server struct {
 	o      Options
 	calls  chan func(*core)
@@ -60,8 +60,28 @@ func New(o Options) *Server {
 	return s
 }
 
-// Run owns the state until ctx ends.
-func (s *Server) Run(ctx context.Context) error {
+// Run serves agents and operators until ctx ends or one of them fails.
+func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
+	srv, err := s.agents(agents.Login)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 3)
+	var wg sync.WaitGroup
+	start := func(run func() error) {
+		wg.Go(func() { ended <- run(); cancel() })
+	}
+	start(func() error { return s.ownState(ctx) })
+	start(func() error { return agents.serve(ctx, s.limit(agents.Listener), srv) })
+	start(func() error { return operators.serve(ctx, operators.Listener, s.operators(operators.Login)) })
+	wg.Wait()
+	return errors.Join(<-ended, <-ended, <-ended)
+}
+
+// ownState owns the state until ctx ends.
+func (s *Server) ownState(ctx context.Context) error {
 	defer close(s.done)
 	root, err := s.o.State.Open()
 	if err != nil {
@@ -147,8 +167,15 @@ func (s *Server) push(ctx context.Context) {
 	}
 }
 
-// Serve serves handler on a listener until ctx ends.
-func Serve(ctx context.Context, l net.Listener, srv *http.Server, serve func(net.Listener, *http.Server) error) error {
+// Endpoint is where agents or operators connect.
+type Endpoint struct {
+	Listener net.Listener
+	Login    *Login
+	Serve    func(net.Listener, *http.Server) error // with TLS, where wanted
+}
+
+// serve serves until ctx ends.
+func (e *Endpoint) serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -158,7 +185,7 @@ func Serve(ctx context.Context, l net.Listener, srv *http.Server, serve func(net
 			_ = srv.Close() // it closes connections whatever it answers
 		}
 	})
-	err := serve(l, srv)
+	err := e.Serve(l, srv)
 	if !stop() {
 		<-stopped
 	}

@@ -97,9 +97,7 @@ func (p *peer) handler(t *testing.T) (http.Handler, func(context.Context, net.Co
 			return types.ConnectionResponse{Accept: true, ConnectionCallbacks: on}
 		},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return http.HandlerFunc(handle), conn
 }
 
@@ -283,9 +281,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 		changed:   make(chan struct{}),
 	}
 	u, err := url.Parse(scheme + "://fleet.example/v1/opamp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	core, logs := observer.New(zap.InfoLevel)
 	o := Options{
 		URL: u, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
@@ -299,9 +295,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 		edit(&o)
 	}
 	a, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -401,8 +395,13 @@ func quietAgent(t testing.TB) *Agent {
 		Identity: Identity{InstanceID: uid}, Node: n, Desk: n,
 		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	})
+	must(t, err)
+	return a
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
 }
