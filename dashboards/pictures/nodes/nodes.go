@@ -24,7 +24,7 @@ func nodes() []*node {
 		{
 			name: "dgx-2", profile: "dgx-h100", seed: 2,
 			script: "faults:\n- {at: 7m, device: 5, kind: xid, xid: 79}\n- {at: 7m1s, device: 5, kind: lost}\n",
-			jobs: map[int]string{0: "4711", 1: "4711", 2: "4711", 3: "4711", 4: "4712", 5: "4712", 6: "4713"},
+			jobs:   map[int]string{0: "4711", 1: "4711", 2: "4711", 3: "4711", 4: "4712", 5: "4712", 6: "4713"},
 		},
 		{
 			name: "a100-1", profile: "dgx-a100-mig", seed: 3,
