@@ -119,13 +119,10 @@ func New(o Options) (*Agent, error) {
 	}
 	limit := max(minMessage, o.MaxBytes+minMessage/4)
 	client := direct(o.Transport)
-	switch u.Scheme {
-	case "http", "https":
+	if strings.HasPrefix(u.Scheme, "ws") {
+		a.link = &socket{url: u.String(), client: client, limit: limit, in: make(chan reception)}
+	} else {
 		a.link = &plain{url: u.String(), client: client, limit: limit}
-	case "ws", "wss":
-		a.link = newSocket(u.String(), client, limit)
-	default:
-		return nil, fmt.Errorf("scheme %q is not one of http, https, ws, wss", u.Scheme)
 	}
 	return a, nil
 }
