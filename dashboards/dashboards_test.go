@@ -227,25 +227,19 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 			t.Errorf("%s and %s have the uid %q", file, other, d.UID)
 		}
 		uids[d.UID] = file
-		taken, ids := map[[2]int]string{}, map[int]bool{}
-		for _, p := range d.Panels {
-			if ids[p.ID] {
-				t.Errorf("%s: two panels have the id %d", file, p.ID)
+		ids := map[int]bool{}
+		for i, p := range d.Panels {
+			if ids[p.ID] || p.Title == "" {
+				t.Errorf("%s: panel %d has an id of another one, or no title: %q", file, p.ID, p.Title)
 			}
 			ids[p.ID] = true
-			if p.Title == "" {
-				t.Errorf("%s: panel %d has no title", file, p.ID)
-			}
 			g := p.GridPos
 			if g.X+g.W > 24 || g.W == 0 || g.H == 0 {
 				t.Errorf("%s: panel %q lies at %+v", file, p.Title, g)
 			}
-			for x := g.X; x < g.X+g.W; x++ {
-				for y := g.Y; y < g.Y+g.H; y++ {
-					if other, there := taken[[2]int{x, y}]; there {
-						t.Fatalf("%s: panels %q and %q overlap", file, p.Title, other)
-					}
-					taken[[2]int{x, y}] = p.Title
+			for _, other := range d.Panels[:i] {
+				if o := other.GridPos; g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H {
+					t.Errorf("%s: panels %q and %q overlap", file, p.Title, other.Title)
 				}
 			}
 		}
