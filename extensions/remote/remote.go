@@ -95,9 +95,6 @@ func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport
 	})
 }
 
-// Name names the stage of Run.
-func (r *Remote) Name() string { return "lists of " + r.origin }
-
 // openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
 const openPatience = 30 * time.Second
 

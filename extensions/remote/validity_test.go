@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
@@ -208,13 +207,4 @@ func TestClockThatIsSetBackBetweenStarts(t *testing.T) {
 			b.want("c", text, lists.Ended, lists.Ended, "")
 		}
 	})
-}
-
-func TestRunEnds(t *testing.T) {
-	b := newBench(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.Run(ctx); err != nil {
-		t.Error(err)
-	}
 }
