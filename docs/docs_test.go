@@ -145,7 +145,7 @@ var othersFlags = map[string]bool{
 	"output": true, "tolerance": true, "guard": true, // compare, check
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
 	"urls-file": true, "once": true, "interval": true, // top
-	"server": true, "cert-file": true, "key-file": true, "json": true, "condition": true, "agents": true, // warpgauge-fleet, fleet-sim
+	"server": true, "cert-file": true, "key-file": true, "json": true, "condition": true, // warpgauge-fleet
 	"timeout": true, "bundle": true, "no-redact": true, "recordings": true, // doctor
 	"listen": true, "at": true, // replay
 	"fail-on": true,                 // health

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -457,23 +456,4 @@ func TestRealAMDLibrary(t *testing.T) {
 		t.Errorf("version %v; lists the second GPU: %v", v, s.added.lib.Lists(tree.GPUs[1].PCI))
 	}
 	t.Logf("libamd_smi %v: %v", s.added.lib.Version(), s.sources[0].(collector.CallMeter).Calls())
-}
-
-// Both layouts of installed releases are found, the newest first.
-func TestAMDNames(t *testing.T) {
-	dir := t.TempDir()
-	want := amdSMISonames()
-	for _, file := range []string{
-		"rocm/lib/libamd_smi.so.27", "rocm/core-10.1/lib/libamd_smi.so.27", "rocm/core-10.0/share/amd_smi/amdsmi/libamd_smi.so",
-		"rocm-6.4.1/lib/libamd_smi.so.25", "rocm-6.3.0/share/amd_smi/amdsmi/libamd_smi.so",
-	} {
-		path := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, path)
-	}
-	if got := libraryNames("", dir, amdSMISonames(), "lib", "lib64", "share/amd_smi/amdsmi"); !slices.Equal(got, want) {
-		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
 }

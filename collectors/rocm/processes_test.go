@@ -213,21 +213,3 @@ func TestNoComputeSide(t *testing.T) {
 		t.Errorf("without a driver: %v", err)
 	}
 }
-
-func TestProcessesRescan(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
-	c := NewProcesses(Options{Root: tree.Root})
-	if _, err := c.Open(t.Context(), field.List{}); err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	f := func(what string, want bool) {
-		t.Helper()
-		if got, err := c.Rescan(t.Context()); got != want || err != nil {
-			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
-		}
-	}
-	f("nothing has changed", false)
-	tree.GPUs[1].Vanish(t)
-	f("a GPU less", true)
-}

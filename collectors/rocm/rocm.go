@@ -87,7 +87,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		if c.smi, err = startSMI(c.o.Library); err != nil {
 			return nil, fmt.Errorf("start ROCm SMI, which --rocm-source=smi asks for: %w", err)
 		}
-		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.Path()))
+		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.Path()))
 	}
 	if c.o.Source == SourceAMDSMI {
 		switch c.added, err = startAdded(ctx, c.o, found.GPUs, addedInterval(fields)); {

@@ -64,13 +64,12 @@ func TestChild(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f := strings.Fields(what)
-	lib, err := native.Load([]string{f[1]}, smiFunctions)
+	c, err := native.Open(&smiAPI, f[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := lib.NewCaller()
-	if s := smiStatus(c.Call(smiInit, 0)); s != smiSuccess {
-		t.Fatal(s)
+	if err := c.Must(smiInit, 0); err != nil {
+		t.Fatal(err)
 	}
 	fmt.Fprintln(os.Stdout, "asking")
 	status := smiCall(c, 0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, native.New[[2]uint64]())
@@ -234,7 +233,7 @@ func TestRealLibraryNextToAHolder(t *testing.T) {
 	}
 	c := hold(t, lib, tree.GPUs[0])
 	lib.Enter(t)
-	if _, err := startSMI(lib.Path); !errors.Is(err, smiStatusError{smiInitError}) || !strings.Contains(err.Error(), "/dev/shm") {
+	if _, err := startSMI(lib.Path); !errors.Is(err, smiStatus(smiInitError)) || !strings.Contains(err.Error(), "/dev/shm") {
 		t.Errorf("startSMI = %v, want status 8 and /dev/shm", err)
 	}
 	if err := c.Process.Signal(syscall.SIGKILL); err != nil {

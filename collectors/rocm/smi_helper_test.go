@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"warpgauge/collectors/rocm/internal/native"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -115,3 +116,5 @@ func fakeFor(t *testing.T, tree *rocmtest.Tree, b smitest.Built, without ...stri
 	f.SetDevices(t, tree)
 	return f
 }
+
+func smiStatus(code int32) error { return native.Status{API: &smiAPI, Code: code} }

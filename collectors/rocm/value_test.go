@@ -494,18 +494,6 @@ func TestStalled(t *testing.T) {
 	s.sample()
 }
 
-// A change of partitions at run time asks for another Open.
-func TestPartitionsChange(t *testing.T) {
-	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
-	s.sample()
-	other := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1, Partition: "DPX"})
-	s.tree.GPUs[0].Set(t, "gpu_metrics", readFile(t, other.GPUs[0].Path("gpu_metrics")))
-	row := slices.Clone(s.rows[0])
-	if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("Sample = %v, want ErrColumnsChanged", err)
-	}
-}
-
 // pcie_bw, in which the driver sleeps, is read only for rows that name an
 // interval, and never by a sample.
 func TestBus(t *testing.T) {

@@ -35,7 +35,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		return nil, nil, err
 	}
 	e.remote = r
-	return []exporter.Stage{{Name: r.Name(), Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
+	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
 }
 
 // Options returns the options of a Remote in an exporter.

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"warpgauge/extensions/amd"
@@ -14,26 +13,10 @@ import (
 	"warpgauge/pkg/config"
 )
 
-const flagsHead = `# Flags and environment variables
-
-This page is generated from the flag table by ` + "`go generate ./internal/docgen`" + `; a test fails when it is out of date.
-
-A flag on the command line beats its environment variable, which beats the default. An empty variable counts as not
-set. A switch stands alone or takes true or false after an equals sign, as in ` + "`--debug=false`" + `; lists take commas or
-repetition. Flags are accepted before and after a subcommand. *Origin* says whether name, variable and meaning are
-dcgm-exporter's, AMD's exporter's or ours. The last table has flags that are accepted without effect, so that a manifest
-written for another exporter starts; the log names each once if it is set to something other than its default.
-
-In addition, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
-for, as in dcgm-exporter. ` + "`POD_NAME` and `POD_NAMESPACE`" + ` say which pod the exporter itself is, which uses no device whatever it claims;
-` + "`KUBECONFIG`" + ` leads to the API server outside of a pod.
-`
-
-// writeFlags writes docs/flags.md.
-func writeFlags(w io.Writer) error {
+// flagsPage has the tables of docs/flags.md.
+func flagsPage() (any, error) {
 	set := flagTable()
 	var b strings.Builder
-	b.WriteString(flagsHead)
 	for _, g := range set.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g)
 		if g == config.GroupIdle {
@@ -47,8 +30,7 @@ func writeFlags(w io.Writer) error {
 			}
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String(), nil
 }
 
 // flagTable returns the flags of the core and of all extensions.

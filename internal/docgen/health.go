@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -14,20 +13,9 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-const healthHead = `# Reasons of health
-
-This page is generated from the table of rules by ` + "`go generate ./internal/docgen`" + `; a test fails when it is out of date.
-[health.md](health.md) says what the columns mean. Of conditions that are equally bad, that of the first row is the verdict's.
-A threshold in bold can be set, as in ` + "`--health-rules=hot=90`" + `; every rule can be turned off.
-
-| Reason | State | Action | What it says | When | How it ends | Source |
-|---|---|---|---|---|---|---|
-`
-
-// writeHealthRules writes docs/health-rules.md.
-func writeHealthRules(w io.Writer) error {
+// healthPage has the rows of docs/health-rules.md.
+func healthPage() (any, error) {
 	var b strings.Builder
-	b.WriteString(healthHead)
 	rules := health.Table()
 	for i := range rules {
 		r := &rules[i]
@@ -40,8 +28,7 @@ func writeHealthRules(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, r.State, r.Action, cell(r.Text), cell(when(r)), cell(ends(r)), source)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String(), nil
 }
 
 // when is when a rule holds.

@@ -1,7 +1,6 @@
 package rocmtest
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,16 +34,13 @@ func (g *GPU) Vanish(tb testing.TB) {
 			tb.Fatal(err)
 		}
 	}
-	if err := t.links(); err != nil {
-		tb.Fatal(err)
-	}
 }
 
 // Return brings it back, under the same address.
 func (g *GPU) Return(tb testing.TB) {
 	tb.Helper()
 	g.gone = false
-	if err := errors.Join(g.build(), g.tree.links()); err != nil {
+	if err := g.build(); err != nil {
 		tb.Fatal(err)
 	}
 }

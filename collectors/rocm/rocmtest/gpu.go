@@ -1,7 +1,6 @@
 package rocmtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -142,7 +141,7 @@ func (g *GPU) Reset(tb testing.TB, key string) {
 		err = nil
 	}
 	if err == nil {
-		err = errors.Join(g.build(), g.tree.links())
+		err = g.build()
 	}
 	if err != nil {
 		tb.Fatal(err)

@@ -123,22 +123,6 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-// What the firmware counts of errors comes with time, and only then.
-func TestCountsMove(t *testing.T) {
-	tr := NewTree(t, Options{GPUs: 1})
-	s := &tr.GPUs[0].State
-	f := func(d time.Duration, replays, errors uint64) {
-		t.Helper()
-		tr.Step(t, d)
-		if s.Replays != replays || s.Correctable != errors {
-			t.Errorf("%d replays, %d errors; want %d, %d", s.Replays, s.Correctable, replays, errors)
-		}
-	}
-	f(29*time.Second, 0, 0)
-	f(2*time.Second, 0, 1)
-	f(89*time.Second, 2, 4)
-}
-
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
@@ -149,39 +133,4 @@ func list(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return names
-}
-
-// A link's text is relative and has the PCI address in it: libraries read it there.
-func TestLinks(t *testing.T) {
-	for _, o := range []Options{{}, {Model: MI300X, Partition: "CPX"}, {Model: RX7900}, {Model: APU, GPUs: 1, NoBMC: true}} {
-		tr := NewTree(t, o)
-		for _, g := range tr.GPUs {
-			text, err := os.Readlink(tr.Path("class/drm/" + g.Card))
-			if err != nil || !strings.HasPrefix(text, "../../") || !strings.Contains(text, g.PCI+"/drm/"+g.Card) {
-				t.Errorf("link of %s is %q, %v", g.Card, text, err)
-			}
-			if got := read(t, tr.Path("class/drm/"+g.Card+"/device/vendor")); got != "0x1002" {
-				t.Errorf("vendor of %s is %q", g.Card, got)
-			}
-		}
-	}
-}
-
-func TestProcess(t *testing.T) {
-	tr := NewTree(t, Options{})
-	tr.Start(t, Process{PID: 4711, Uses: []Use{{GPU: 1, VRAM: 1 << 30, CUs: 55}}})
-	dir := tr.Path("class/kfd/kfd/proc/4711")
-	used, idle := tr.GPUs[1].Instances[0].KFD, tr.GPUs[0].Instances[0].KFD
-	for name, want := range map[string]string{
-		fmt.Sprintf("vram_%d", used): "1073741824", fmt.Sprintf("stats_%d/cu_occupancy", used): "55",
-		fmt.Sprintf("vram_%d", idle): "0", fmt.Sprintf("sdma_%d", idle): "0",
-	} {
-		if got := read(t, filepath.Join(dir, name)); got != want {
-			t.Errorf("%s = %q, want %q", name, got, want)
-		}
-	}
-	tr.End(t, 4711)
-	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("after End: %v", err)
-	}
 }

@@ -278,15 +278,6 @@ func TestFindHidden(t *testing.T) {
 	})
 }
 
-func TestFindEndsWithItsContext(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := New(Options{Root: tree.Root}).Find(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Find = %v, want that of ctx", err)
-	}
-}
-
 // The parent asks this before it starts anything.
 func TestPresent(t *testing.T) {
 	f := func(what, root string, want bool) {
@@ -311,15 +302,6 @@ func TestPresent(t *testing.T) {
 	g.Remove(t, "driver")
 	g.Remove(t, "uevent")
 	f("no driver", tree.Root, false)
-}
-
-// Older kernels have the partition in the bits of the PCI function.
-func TestLocate(t *testing.T) {
-	for _, id := range []uint64{0x4100, 0x4103, 0x4100 | 3<<28} {
-		if l := locate(id, 1); l.domain != 1 || l.bus != 0x41 || l.device != 0 {
-			t.Errorf("locate(%#x) = %+v", id, l)
-		}
-	}
 }
 
 func TestParsePCI(t *testing.T) {

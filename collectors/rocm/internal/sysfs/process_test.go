@@ -9,24 +9,6 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// More processes than a look takes are no number at all, rather than a wrong one.
-func TestTooManyProcesses(t *testing.T) {
-	f := open(t, rocmtest.Options{GPUs: 1}, 0)
-	dir := f.tree.Path(processDir)
-	for pid := range maxProcesses + 1 {
-		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(pid+1)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.read()
-	f.want(Processes, Whole, nan)
-	if err := os.Remove(filepath.Join(dir, "1")); err != nil {
-		t.Fatal(err)
-	}
-	f.later()
-	f.want(Processes, Whole, 0) // they have ended, but for their directories
-}
-
 // A driver that does not show the compute units of a process leaves their sum
 // unknown, and the rest known. A queue alone makes a process count.
 func TestProcessWithoutUnits(t *testing.T) {
