@@ -110,9 +110,9 @@ func radeons(t *testing.T, n int) *rocmtest.Tree {
 }
 
 // fakeFor is a fake whose devices are those of the tree: index i is GPU i.
-func fakeFor(t *testing.T, tree *rocmtest.Tree, b smitest.Built, without ...string) *smitest.Fake {
+func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...string) *smitest.Fake {
 	t.Helper()
-	f := b.New(t, without...)
+	f := smitest.Compile(t, abi).New(t, without...)
 	f.SetDevices(t, tree)
 	return f
 }

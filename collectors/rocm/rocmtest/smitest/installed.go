@@ -56,18 +56,18 @@ type Real struct {
 // NewReal makes a copy of the installed library and a working directory for it.
 // The paths in the copy are relative, so the process that loads it must be in
 // Dir: Enter does that for a test.
-func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
+func NewReal(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
-	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1", without)
+	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1")
 }
 
 // NewRealAMD is NewReal of libamd_smi.
 func NewRealAMD(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
-	return newReal(tb, tree, InstalledAMD(tb), "libamd_smi.so.1", nil)
+	return newReal(tb, tree, InstalledAMD(tb), "libamd_smi.so.1")
 }
 
-func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string, without []string) *Real {
+func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string) *Real {
 	tb.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -83,11 +83,6 @@ func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string, without []st
 	}
 	for _, p := range patches {
 		if text, err = replace(text, []byte(p.old), []byte(p.next)); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	for _, s := range without {
-		if text, err = hide(text, s); err != nil {
 			tb.Fatal(err)
 		}
 	}
