@@ -249,9 +249,7 @@ func TestSMICalls(t *testing.T) {
 	mustRead(t, r)
 	due := make([]bool, len(wanted))
 	due[0] = true
-	if err := r.Read(make([]float64, len(wanted)), due); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Read(make([]float64, len(wanted)), due))
 	got := map[string]uint64{}
 	for _, c := range r.Calls() {
 		got[c.Call] = c.Count
@@ -284,9 +282,7 @@ func TestSMIIndices(t *testing.T) {
 		}
 		fake.Set(t, "devices", fmt.Sprintf("ok %d", devices))
 		s, err := startSMI(fake.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, g := range boards(t, tree) {
 			got := "none"
 			if r, ok := s.open(files(t, tree, g, wanted...), &g, wanted); ok {

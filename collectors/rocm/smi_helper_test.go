@@ -16,9 +16,7 @@ import (
 func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	t.Helper()
 	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found.GPUs
 }
 

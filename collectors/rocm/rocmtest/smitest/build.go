@@ -55,13 +55,9 @@ func build(tb testing.TB, lib *simulated.Library) Built {
 	tb.Helper()
 	programtest.Find(tb, "cc")
 	sources, err := fs.Sub(source, "fake")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	lib.Sources = sources
 	file, err := lib.Build(nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return Built{file: file}
 }
