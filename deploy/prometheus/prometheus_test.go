@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"warpgauge/extensions/health"
+	"warpgauge/internal/testkit/pages"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
@@ -87,25 +88,15 @@ var kubeStateMetrics = []string{
 	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
 }
 
-// ownMetric finds the exporter's own metrics in the generated page.
-var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
-
-// fleetMetric finds those of warpgauge-fleet.
-var fleetMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_[a-z_]+)` \\|")
-
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {
 	known := map[string]bool{"up": true, "ALERTS": true}
 	for _, name := range kubeStateMetrics {
 		known[name] = true
 	}
-	for _, m := range ownMetric.FindAllSubmatch(read(t, "../../docs/metrics.md"), -1) {
-		known[string(m[1])] = true
-		known[string(m[1])+" is lean"] = string(m[2]) == "lean"
-	}
-	for _, m := range fleetMetric.FindAllSubmatch(read(t, "../../docs/fleet.md"), -1) {
-		name := string(m[1])
-		known[name], known[name+" is lean"] = true, true
+	lean := pages.Metrics(t, "../..")
+	for name := range lean {
+		known[name] = true
 	}
 	files, all := rules(t)
 	for _, f := range files {
@@ -124,10 +115,10 @@ func TestEveryMetricExists(t *testing.T) {
 					continue
 				}
 				for _, name := range metricNames(expr) {
-					if !known[name] && !isField(name) {
+					if !known[name] && !pages.IsField(name) {
 						t.Errorf("%s: %s%s asks for %s, which neither the exporter nor a rule has", f, r.Record, r.Alert, name)
 					}
-					if strings.HasPrefix(name, "warpgauge_") && !known[name+" is lean"] {
+					if strings.HasPrefix(name, "warpgauge_") && !lean[name] {
 						t.Errorf("%s: %s%s asks for %s, which is only on the page with --exporter-metrics=full", f, r.Record, r.Alert, name)
 					}
 				}
@@ -169,19 +160,6 @@ func matched(v *parser.VectorSelector) (names []string) {
 		return []string{v.String()} // which nothing has
 	}
 	return names
-}
-
-// isField reports whether the catalogue has the field, or the field of which a
-// histogram is made.
-func isField(name string) bool {
-	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-		if base, ok := strings.CutSuffix(name, suffix); ok {
-			if _, _, ok := field.ByName(base); ok {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // TestJoins: what the README shows is what is tested.
@@ -385,7 +363,7 @@ func missing(expr parser.Expr, has map[string]bool, recorded map[string]parser.E
 	field, some := "", false
 	for _, n := range sources(expr, recorded) {
 		switch {
-		case isField(n):
+		case pages.IsField(n):
 			field, some = n, some || has[n]
 		case !has[n]:
 			return n

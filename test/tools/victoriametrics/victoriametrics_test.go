@@ -130,17 +130,6 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// TestDryRun: vmalert takes each file of rules but the one for native histograms.
-func TestDryRun(t *testing.T) {
-	vmalert := program(t, "vmalert")
-	for _, path := range files(t, deploy+"/rules/*.yml") {
-		out, err := exec.Command(vmalert, "-dryRun", "-rule="+path).CombinedOutput()
-		if native := filepath.Base(path) == nativeRules; native != (err != nil) {
-			t.Errorf("vmalert -dryRun -rule=%s: %v\n%s", path, err, out)
-		}
-	}
-}
-
 // TestNumbers runs promtool's tests of the rules with VictoriaMetrics' engine.
 func TestNumbers(t *testing.T) {
 	tool, dir := program(t, "vmalert-tool"), t.TempDir()
