@@ -137,7 +137,7 @@ func (m *Manager) revive(l *List) error {
 // backward is how far the wall clock may be set back before the end of a list is unknown.
 const backward = time.Minute
 
-// left returns when a list that was applied before ends.
+// left returns when a list ends.
 func (m *Manager) left(s span) (end, error) {
 	wall := m.wall()
 	switch {
@@ -302,12 +302,10 @@ func (m *Manager) timed(l *List) (end, error) {
 		return m.left(s)
 	}
 	v, _ := readValidity(l.Content) // Deliver refuses invalid ones
-	e, until := v.ends(time.Now(), m.wall())
-	l.Until, l.For = until, v.length > 0
-	if e.over(time.Now(), m.wall()) {
-		return e, fmt.Errorf("its time was over at %s: %w", until.Format(time.RFC3339), errEnded)
+	if l.Until, l.For = v.until, v.length > 0; l.For {
+		l.Until = l.Applied.Add(v.length)
 	}
-	return e, nil
+	return m.left(l.span)
 }
 
 // failure is a list that could not be put into service.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/config"
 )
 
@@ -23,11 +24,8 @@ type Settings struct {
 	Directory  string   // "": nothing is kept
 	Allow      []string // AllowProfiling, AllowChangingLabels
 	Limits     Limits
-	TokenFile  string
-	CAFile     string
-	CertFile   string
-	KeyFile    string
 	NodeLabels map[string]string
+	transport.Credentials
 }
 
 // Limits bound a list of a server.

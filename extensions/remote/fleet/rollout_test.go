@@ -8,35 +8,6 @@ import (
 	"time"
 )
 
-func TestWanted(t *testing.T) {
-	in, out := UID{1}, UID{2}
-	members := map[UID]member{in: {Former: "own"}}
-	f := func(name string, s status, uid UID, last, want string) {
-		t.Helper()
-		if got := wanted(&s, uid, last); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-	running := func(state State, final bool) *Rollout {
-		return &Rollout{From: "old", To: "new", State: state, Final: final, members: members}
-	}
-	f("no rollout", status{Stable: "old"}, in, "", "old")
-	f("nothing at all", status{}, in, "", "")
-	for _, last := range []string{"", "old", "new", "x"} {
-		f("member", status{Stable: "old", Rollout: running(Running, false)}, in, last, "new")
-		f("not a member", status{Stable: "old", Rollout: running(Running, false)}, out, last, "old")
-		f("last stage", status{Stable: "old", Rollout: running(Running, true)}, out, last, "new")
-		f("stopped", status{Stable: "old", Rollout: running(Stopped, true)}, in, last, "old")
-		f("done", status{Stable: "new", Rollout: running(Done, true)}, out, last, "new")
-	}
-	f("paused, has it", status{Stable: "old", Rollout: running(Paused, false)}, in, "new", "new")
-	f("paused, has it not", status{Stable: "old", Rollout: running(Paused, false)}, in, "old", "old")
-	f("first rollout, outside", status{Rollout: running(Running, false)}, out, "", "")
-	f("first rollout stopped", status{Rollout: running(Stopped, false)}, in, "new", "own")
-	f("first rollout stopped, never had it", status{Rollout: running(Stopped, false)}, out, "", "")
-	f("first rollout stopped, is back", status{Rollout: running(Stopped, false)}, in, "own", "")
-}
-
 // A stage never has more than its percentage, keeps the agents of the stage before, and chooses the same
 // ones for the same agents in any order.
 func TestChooseProperties(t *testing.T) {
