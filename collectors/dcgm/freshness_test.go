@@ -260,7 +260,7 @@ func TestBlockStops(t *testing.T) {
 			p.set(0, watts, 0)
 		}
 		err := p.tick()
-		// 3 s later the temperature may be gone, and a read of the power later it is sure that the GPU is read.
+		// 3 s later the temperature no longer counts, and a read of the power later it is sure that the GPU is read.
 		if unsure := p.at > 8*time.Second && p.at < 9*time.Second; (err != nil) != unsure {
 			t.Errorf("at %v: %v", p.at, err)
 		}

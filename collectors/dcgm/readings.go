@@ -37,7 +37,7 @@ type judged struct {
 
 	due     bool // one of its cells is due
 	lost    bool // the engine reports it as lost
-	stalled bool // the engine reads nothing of it
+	round   int  // of the engine's reads of it: a cell that is read again begins the next one
 	blanked blanked
 }
 
@@ -162,8 +162,11 @@ func (r *readings) look(b *block, now time.Time) {
 			own, seen := b.own[e][i], &b.seen[e*nf+i]
 			read = read || c.micros != 0 || !c.status.pending()
 			d.lost = d.lost || c.status == statusLost
-			if polled(field.ID(b.fields[i])) {
-				seen.see(c.micros, &this)
+			if polled(field.ID(b.fields[i])) && seen.see(c.micros, &this) {
+				if own && seen.round == d.round {
+					d.round++
+				}
+				seen.round = d.round
 			}
 			if own {
 				s.mergeCell(seen, c.value)
@@ -186,19 +189,25 @@ func (r *readings) look(b *block, now time.Time) {
 	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
 }
 
-// copyCells copies the due cells of a block into the row. Cells that the engine no longer reads become blank, unless it
-// reads nothing of the device, as while a driver's call hangs: then their last values stay, and their age grows.
+// skippedRounds is how often the engine must have read other cells of a device since it read this one. It reads some
+// twice in one poll.
+const skippedRounds = 3
+
+// copyCells copies the due cells of a block into the row. A cell whose time stamp is frozen becomes blank if the engine
+// has read other cells of the device several times since. If it has not, as while a driver's call hangs or each takes long, the
+// last value stays, and its age grows.
 func (r *readings) copyCells(b *block, row []float64, due []bool) {
 	for at, c := range b.cells {
-		gone := b.seen[at].gone
+		seen := &b.seen[at]
+		skipped := seen.gone && r.devices[b.devices[at/len(b.fields)]].round >= seen.round+skippedRounds
 		switch {
-		case !due[b.column+at], gone && r.devices[b.devices[at/len(b.fields)]].stalled:
+		case !due[b.column+at], seen.gone && !skipped:
 			continue
-		case gone, c.micros == 0: // never read, or no longer polled, whatever the value
+		case skipped, c.micros == 0: // no longer polled or never read, whatever the value
 			c.value = math.NaN()
 		}
 		if row[b.column+at] = c.value; math.IsNaN(c.value) {
-			row[b.column+at] = r.blanks.placeholder(&c, gone)
+			row[b.column+at] = r.blanks.placeholder(&c, skipped)
 		}
 	}
 }
@@ -227,7 +236,6 @@ func (r *readings) deviceErrors(now time.Time) error {
 		case err == nil && r.node.entities[i].kind == kindGPU && d.blanked.all(patience(d.read[0].block.every)/2):
 			err = errBlanked
 		}
-		d.stalled = errors.Is(err, collector.ErrStalled)
 		if err != nil {
 			errs = append(errs, &collector.DeviceError{Device: i, Err: err})
 		}

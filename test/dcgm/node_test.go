@@ -200,12 +200,14 @@ func (p page) series() map[string]int {
 	return out
 }
 
-// of returns the values of a family, by the value of a label.
+// of returns the least value of a family, by the value of a label.
 func (p page) of(family, name string) map[string]float64 {
 	out := map[string]float64{}
 	for s, v := range p {
 		if f, _, _ := strings.Cut(s, "{"); f == family {
-			out[label(s, name)] = v
+			if least, known := out[label(s, name)]; !known || v < least {
+				out[label(s, name)] = v
+			}
 		}
 	}
 	return out
