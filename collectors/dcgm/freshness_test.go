@@ -260,11 +260,11 @@ func TestBlockStops(t *testing.T) {
 			p.set(0, watts, 0)
 		}
 		err := p.tick()
-		// 3 s later the temperature no longer counts, and a read of the power later it is sure that the GPU is read.
+		// 3 s later the temperature is gone, and a read of the power later it is sure that the GPU is read.
 		if unsure := p.at > 8*time.Second && p.at < 9*time.Second; (err != nil) != unsure {
 			t.Errorf("at %v: %v", p.at, err)
 		}
-		if gone := p.at >= 9*time.Second; gone != math.IsNaN(p.value(0, temp)) || math.IsNaN(p.value(0, watts)) {
+		if gone := p.at > 8*time.Second; gone != math.IsNaN(p.value(0, temp)) || math.IsNaN(p.value(0, watts)) {
 			t.Errorf("at %v: temperature %v, power %v", p.at, p.value(0, temp), p.value(0, watts))
 		}
 	}
