@@ -13,21 +13,29 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// flagsPage has the tables of docs/flags.md.
+// flagsPage has the tables of docs/flags.md. Flags of other exporters that change nothing here say why.
 func flagsPage() (any, error) {
 	set := flagTable()
 	var b strings.Builder
 	for _, g := range set.Groups() {
-		fmt.Fprintf(&b, "\n## %s\n\n", g)
+		head := "Meaning | Origin"
 		if g == config.GroupIdle {
-			writeIdleFlags(&b, set)
-			continue
+			head = "Origin | Why"
 		}
-		b.WriteString("| Flag | Environment | Default | Meaning | Origin |\n|---|---|---|---|---|\n")
+		fmt.Fprintf(&b, "\n## %s\n\n| Flag | Environment | Default | %s |\n|---|---|---|---|---|\n", g, head)
 		for _, f := range set.Flags() {
-			if f.Group == g {
-				writeFlag(&b, f)
+			if f.Group != g {
+				continue
 			}
+			last := fmt.Sprintf("%s | %s", meaning(f), f.Origin)
+			if g == config.GroupIdle {
+				last = fmt.Sprintf("%s | %s", f.Origin, cell(f.NoEffect))
+			}
+			variable := ""
+			if f.Env != "" {
+				variable = "`" + f.Env + "`"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", flagNames(f), variable, flagDefault(f), last)
 		}
 	}
 	return b.String(), nil
@@ -35,41 +43,22 @@ func flagsPage() (any, error) {
 
 // flagTable returns the flags of the core and of all extensions.
 func flagTable() *config.Set {
-	set := config.NewSet(noEnvironment)
+	set := config.NewSet(func(string) (string, bool) { return "", false })
 	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
 		e.Flags(set)
 	}
 	return set
 }
 
-func noEnvironment(string) (string, bool) { return "", false }
-
-func writeFlag(b *strings.Builder, f *config.Flag) {
-	meaning := f.Usage
+func meaning(f *config.Flag) string {
+	text := f.Usage
 	if f.Differs != "" {
-		meaning += " *Differs on purpose:* " + f.Differs + "."
+		text += " *Differs on purpose:* " + f.Differs + "."
 	}
 	if f.Needs != "" {
-		meaning += " Needs `" + config.Dashed(f.Needs) + "`."
+		text += " Needs `" + config.Dashed(f.Needs) + "`."
 	}
-	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", flagNames(f), flagVariable(f), flagDefault(f), cell(meaning), f.Origin)
-}
-
-// writeIdleFlags writes the flags of other exporters that change nothing here.
-func writeIdleFlags(b *strings.Builder, set *config.Set) {
-	b.WriteString("| Flag | Environment | Default | Origin | Why |\n|---|---|---|---|---|\n")
-	for _, f := range set.Flags() {
-		if f.Group == config.GroupIdle {
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", flagNames(f), flagVariable(f), flagDefault(f), f.Origin, cell(f.NoEffect))
-		}
-	}
-}
-
-func flagVariable(f *config.Flag) string {
-	if f.Env == "" {
-		return ""
-	}
-	return "`" + f.Env + "`"
+	return cell(text)
 }
 
 func flagNames(f *config.Flag) string {

@@ -31,6 +31,11 @@ func healthPage() (any, error) {
 	return b.String(), nil
 }
 
+// comparisons of a reading with a threshold.
+var comparisons = map[rules.Test]string{
+	rules.AtLeast: "%s is %s or more", rules.AtMost: "%s is %s or less", rules.Equal: "%s is %s", rules.Rises: "%s grows by %s", rules.Falls: "%s falls below %s",
+}
+
 // when is when a rule holds.
 func when(r *health.Rule) string {
 	var names []string
@@ -56,20 +61,12 @@ func when(r *health.Rule) string {
 	if r.Unit != "" {
 		threshold = "**" + threshold + "** " + r.Unit
 	}
-	var out string
-	switch r.Test {
-	case rules.OfState:
+	out, compared := comparisons[r.Test]
+	switch {
+	case compared:
+		out = fmt.Sprintf(out, reading, threshold)
+	case r.Test == rules.OfState:
 		out = "state of the device or its collector"
-	case rules.AtLeast:
-		out = reading + " is " + threshold + " or more"
-	case rules.AtMost:
-		out = reading + " is " + threshold + " or less"
-	case rules.Equal:
-		out = reading + " is " + threshold
-	case rules.Rises:
-		out = reading + " grows by " + threshold
-	case rules.Falls:
-		out = reading + " falls below " + threshold
 	default:
 		out = "an XID"
 		if !strings.HasPrefix(r.Name, "xid_") {
@@ -88,13 +85,11 @@ func when(r *health.Rule) string {
 // ends is how a condition ends.
 func ends(r *health.Rule) string {
 	back := strconv.FormatFloat(r.Clear, 'f', -1, 64)
-	switch r.End {
-	case health.AfterReset:
-		return "reset, or start of the node"
-	case health.WhenTold:
-		return "what has seen it says so"
-	}
 	switch {
+	case r.End == health.AfterReset:
+		return "reset, or start of the node"
+	case r.End == health.WhenTold:
+		return "what has seen it says so"
 	case r.Clear > 0 && r.Quiet == 0:
 		return back + " or less"
 	case r.Clear > 0:

@@ -23,12 +23,12 @@ type node struct {
 }
 
 // start returns the address of the node's exporter.
-func (n *node) start(ctx context.Context, all *processes, o *options) (string, error) {
-	exe, err := absolute(o.exporter)
+func (n *node) start(ctx context.Context, all *processes) (string, error) {
+	exe, err := filepath.Abs("bin/warpgauge")
 	if err != nil {
 		return "", err
 	}
-	fields, err := filepath.Abs(cmp.Or(n.fields, o.fields))
+	fields, err := filepath.Abs(cmp.Or(n.fields, "etc/recommended-counters.csv"))
 	if err != nil {
 		return "", err
 	}
