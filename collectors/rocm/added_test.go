@@ -396,9 +396,7 @@ func TestAMDPartitionsChange(t *testing.T) {
 			if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
 				t.Errorf("Sample = %v, want ErrColumnsChanged", err)
 			}
-			if err := errors.Join(os.Rename(before.Sys(), before.Sys()+".before"), os.Rename(after.Sys(), before.Sys())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.Rename(before.Sys(), before.Sys()+".before"), os.Rename(after.Sys(), before.Sys())))
 			if changed, err := s.Rescan(t.Context()); !changed || err != nil {
 				t.Errorf("Rescan = %v, %v, want a change", changed, err)
 			}

@@ -39,8 +39,12 @@ func TestConformanceWithLibrary(t *testing.T) {
 // Both readers give the same columns and the same values, whatever moves.
 func TestReadersAgreeOnThePage(t *testing.T) {
 	for name, o := range map[string]rocmtest.Options{
-		"MI250X": {Model: rocmtest.MI250X, Deferred: true},
-		"MI300X": {Model: rocmtest.MI300X, Metrics: "1.7"},
+		"MI250X":     {Model: rocmtest.MI250X, Deferred: true},
+		"MI300X":     {Model: rocmtest.MI300X, Metrics: "1.7"},
+		"MI300X DPX": {Model: rocmtest.MI300X, Partition: "DPX"},
+		"MI300X CPX": {Model: rocmtest.MI300X, Partition: "CPX", Memory: "NPS4"},
+		"Radeon":     {Model: rocmtest.RX7900, NoBMC: true},
+		"APU":        {Model: rocmtest.APU},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := rocmtest.NewTree(t, o)

@@ -389,9 +389,7 @@ func TestPartitionFiles(t *testing.T) {
 	other.GPUs[0].Update(t, func(s *rocmtest.State) { s.Util, s.VCN[1], s.BelowLimit, s.GfxAcc = 77, 13, 400, 12345 })
 	replace := func(i int, text string) {
 		t.Helper()
-		if err := os.WriteFile(file(i), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file(i), []byte(text), 0o600))
 	}
 	replace(2, readFile(t, other.Path("class/drm/"+other.GPUs[0].Instances[2].Render+"/device/xcp/xcp_metrics")))
 	replace(3, "")

@@ -28,9 +28,7 @@ type Tree struct {
 func NewTree(tb testing.TB, o Options) *Tree {
 	tb.Helper()
 	t, err := Build(memoryDir(tb), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return t
 }
 
@@ -82,9 +80,7 @@ func (t *Tree) Path(name string) string { return filepath.Join(t.Sys(), name) }
 // Step moves the values of every GPU by the changes of d.
 func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	tb.Helper()
-	if err := t.StepBy(d); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, t.StepBy(d))
 }
 
 // StepBy is Step for a program. Where the files of a GPU cannot be written, the
@@ -193,4 +189,12 @@ func (t *Tree) link(target, name string) error {
 		return err
 	}
 	return os.Symlink(rel, path)
+}
+
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

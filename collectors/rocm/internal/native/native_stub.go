@@ -2,7 +2,7 @@
 
 package native
 
-import "warpgauge/pkg/dl"
+import "warpgauge/collectors/internal/dl"
 
 // load returns dl.ErrUnavailable.
 func load([]string, *API) (*Library, error) { return nil, dl.ErrUnavailable }
