@@ -329,7 +329,7 @@ generate-check: ## Fail if generated files are not up to date
 pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prometheus; a quarter of an hour)
 	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || { echo "make pictures needs Chromium at /usr/bin/chromium or in CHROMIUM" >&2; exit 1; }
 	@dashboards/pictures/install
-	@$(GO) run ./dashboards/pictures/nodes -exporter $(BIN) -- dashboards/pictures/make docs/pictures
+	@$(GO) run ./dashboards/pictures/nodes dashboards/pictures/make docs/pictures
 
 .PHONY: live-pictures
 live-pictures: build ## Draw docs/pictures/live-… of the live page with simulated GPUs (Chromium; two minutes)

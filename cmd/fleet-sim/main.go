@@ -1,8 +1,7 @@
 // Fleet-sim serves many simulated GPU nodes from one process, each of them an
 // ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
 // sampler and its own page. Prometheus finds them by HTTP. It is for
-// sizing Prometheus before there are nodes; docs/scale.md has its results. With
-// --agents it is many OpAMP agents, for docs/fleet.md.
+// sizing Prometheus before there are nodes; docs/scale.md has its results.
 package main
 
 import (
@@ -40,9 +39,6 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.agents.count > 0 {
-		return runAgents(ctx, o, out)
-	}
 	f, err := newFleet(o)
 	if err != nil {
 		return err
@@ -64,7 +60,6 @@ type options struct {
 	interval, slow time.Duration
 	ownMetrics     string // none, lean or full
 	pods           podOptions
-	agents         agentOptions
 }
 
 func parse(args []string, out io.Writer) (options, error) {
@@ -84,11 +79,6 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.StringVar(&o.ownMetrics, "exporter-metrics", config.MetricsLean, "which of its own metrics each exporter has on its page: none, lean or full; process_ and go_ are those of this process")
 	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods that have each GPU or MIG instance; with several it is shared and every pod has a copy of its series")
 	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "after which a pod gives way to another; 0: never")
-	set.IntVar(&o.agents.count, "agents", 0, "in place of nodes: agents that report to an OpAMP server as exporters do, with no GPUs behind them")
-	set.StringVar(&o.agents.server, "agents-server", "http://127.0.0.1:4320", "that server: http, https, ws or wss")
-	set.StringVar(&o.agents.token, "agents-token-file", "", "bearer token for the server")
-	set.DurationVar(&o.agents.interval, "agents-interval", 30*time.Second, "between two messages of an agent")
-	set.StringVar(&o.agents.stall, "agents-stall", "", "a field: agents whose list has it report their GPUs as stalled")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -96,7 +86,7 @@ func parse(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 	o.profiles = strings.Split(*profiles, ",")
-	if err := errors.Join(o.check(), o.agents.check()); err != nil {
+	if err := o.check(); err != nil {
 		return o, err
 	}
 	if *spec != "" {

@@ -70,10 +70,9 @@ type addedRow struct {
 // startAdded loads the library and starts it. It waits for startPatience or until ctx ends. Errors:
 // collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
-	names := libraryNames(o.Library, "/opt", amdSMISonames(), "lib", "lib64", "share/amd_smi/amdsmi")
-	lib, err := amdsmi.Load(names)
+	lib, err := amdsmi.Load(o.Library)
 	if err != nil {
-		return nil, notLoaded("AMD SMI", names, err)
+		return nil, err
 	}
 	// The goroutine outlives Open.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -108,11 +107,6 @@ func (a *added) begin(ctx context.Context) {
 		}
 	default: // the start hangs
 	}
-}
-
-// amdSMISonames returns the library's sonames, newest first: 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
-func amdSMISonames() []string {
-	return []string{"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so"}
 }
 
 // run makes all library calls, on one thread, which ends with run.
@@ -268,13 +262,13 @@ func (b *binder) refusal(i int) string {
 	case b.added == nil:
 		return "only AMD SMI has it: --rocm-source=amdsmi"
 	case i >= addedMemory:
-		return b.added.lib.RefusesMemory()
+		return b.added.lib.Refuses(amdsmi.MemoryFacts)
 	case i >= addedViolation && (b.family != mi300 || b.metrics != nil):
 		return "gpu_metrics has it"
 	case i >= addedViolation:
-		return b.added.lib.RefusesViolations()
+		return b.added.lib.Refuses(amdsmi.ViolationStatus)
 	}
-	return b.added.lib.RefusesRecords()
+	return b.added.lib.Refuses(amdsmi.ErrorRecords)
 }
 
 // addedTexts returns the text facts by field.

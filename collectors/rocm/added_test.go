@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -397,9 +396,7 @@ func TestAMDPartitionsChange(t *testing.T) {
 			if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
 				t.Errorf("Sample = %v, want ErrColumnsChanged", err)
 			}
-			if err := errors.Join(os.Rename(before.Sys(), before.Sys()+".before"), os.Rename(after.Sys(), before.Sys())); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.Rename(before.Sys(), before.Sys()+".before"), os.Rename(after.Sys(), before.Sys())))
 			if changed, err := s.Rescan(t.Context()); !changed || err != nil {
 				t.Errorf("Rescan = %v, %v, want a change", changed, err)
 			}
@@ -457,23 +454,4 @@ func TestRealAMDLibrary(t *testing.T) {
 		t.Errorf("version %v; lists the second GPU: %v", v, s.added.lib.Lists(tree.GPUs[1].PCI))
 	}
 	t.Logf("libamd_smi %v: %v", s.added.lib.Version(), s.sources[0].(collector.CallMeter).Calls())
-}
-
-// Both layouts of installed releases are found, the newest first.
-func TestAMDNames(t *testing.T) {
-	dir := t.TempDir()
-	want := amdSMISonames()
-	for _, file := range []string{
-		"rocm/lib/libamd_smi.so.27", "rocm/core-10.1/lib/libamd_smi.so.27", "rocm/core-10.0/share/amd_smi/amdsmi/libamd_smi.so",
-		"rocm-6.4.1/lib/libamd_smi.so.25", "rocm-6.3.0/share/amd_smi/amdsmi/libamd_smi.so",
-	} {
-		path := filepath.Join(dir, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, path)
-	}
-	if got := libraryNames("", dir, amdSMISonames(), "lib", "lib64", "share/amd_smi/amdsmi"); !slices.Equal(got, want) {
-		t.Errorf("names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
 }

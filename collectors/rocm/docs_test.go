@@ -284,7 +284,7 @@ func (t *term) text() string {
 	all := strings.Join(in, ", ")
 	out := map[op]string{
 		opRaw: all, opMetric: all, opCount: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
-		opMax: "largest of " + all, opMean: "mean of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
+		opMax: "largest of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
 		opMask: all + ", bits " + fmt.Sprintf("%#x", t.mask), opMoved: "whether " + all + " grew", opReasons: all + ", as NVIDIA's bits",
 		opMovedReasons: "which grew of " + all + ", as NVIDIA's bits", opPart: "growth of the second as a share of that of the first: " + all, opHeld: "largest share of the later in the first, × time: " + all,
 		opAdded: addedFrom(t.first), opAge: "time since the newest of `amdsmi_get_gpu_cper_entries`", opBus: "`pcie_bw`: packets × largest payload", opFixed: "known at start",

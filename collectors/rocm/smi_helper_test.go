@@ -6,6 +6,7 @@ import (
 	"math"
 	"testing"
 
+	"warpgauge/collectors/rocm/internal/native"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -15,9 +16,7 @@ import (
 func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	t.Helper()
 	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found.GPUs
 }
 
@@ -109,9 +108,11 @@ func radeons(t *testing.T, n int) *rocmtest.Tree {
 }
 
 // fakeFor is a fake whose devices are those of the tree: index i is GPU i.
-func fakeFor(t *testing.T, tree *rocmtest.Tree, b smitest.Built, without ...string) *smitest.Fake {
+func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...string) *smitest.Fake {
 	t.Helper()
-	f := b.New(t, without...)
+	f := smitest.Compile(t, abi).New(t, without...)
 	f.SetDevices(t, tree)
 	return f
 }
+
+func smiStatus(code int32) error { return native.Status{API: &smiAPI, Code: code} }

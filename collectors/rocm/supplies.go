@@ -24,17 +24,18 @@ func supplied() map[field.ID][]string {
 	by := map[field.ID][]string{}
 	for _, specs := range everySpec() {
 		for _, s := range specs {
-			by[s.field] = append(by[s.field], s.files()...)
+			by[s.field] = distinct(append(by[s.field], s.files()...))
 		}
 	}
 	for id, file := range textFiles() {
-		by[id] = append(by[id], file)
-	}
-	for id, from := range by {
-		slices.Sort(from)
-		by[id] = slices.Compact(from)
+		by[id] = distinct(append(by[id], file))
 	}
 	return by
+}
+
+func distinct(files []string) []string {
+	slices.Sort(files)
+	return slices.Compact(files)
 }
 
 // everySpec returns all possible columns of a GPU, a partition and a link.
@@ -43,7 +44,7 @@ func everySpec() [3][]spec {
 	return [3][]spec{boardSpecs(&whole, node{count: 1}), instanceSpecs(sysfs.Instance{Units: 1}), linkSpecs(0)}
 }
 
-// files returns the files that the terms of a column need.
+// files returns the files that the terms of a column need, each once.
 func (s *spec) files() (from []string) {
 	for _, t := range s.terms {
 		for _, r := range t.raw {
@@ -56,7 +57,7 @@ func (s *spec) files() (from []string) {
 			from = append(from, "pcie_bw")
 		}
 	}
-	return from
+	return distinct(from)
 }
 
 // textFiles returns the text fields, for rows of type label.

@@ -188,15 +188,12 @@ func (n *inventory) series(f *field.Field) int {
 	return count
 }
 
-// Upper bounds for devices that a collector finds only once a list asks for them: links of a GPU with the ports at their
-// other ends; switches, CPUs, cores and network adapters of a node.
+// maxDevices bounds the devices of a node that a collector finds only once a list asks for them.
+var maxDevices = map[field.Level]int{field.Switch: 18, field.CPU: 4, field.Core: 576, field.ConnectX: 16}
+
 const (
-	linksOfGPU   = 72
-	mostSwitches = 18
-	mostCPUs     = 4
-	mostCores    = 576
-	mostAdapters = 16
-	codes        = 64 // XIDs of a device that have series
+	linksOfGPU = 72 // with the ports at their other ends
+	codes      = 64 // XIDs of a device that have series
 )
 
 // perDevice bounds the series per device of readings with further labels. The page's count finds a device that exceeds it.
@@ -211,22 +208,13 @@ var perDevice = map[field.ID]int{
 }
 
 func (n *inventory) devices(l field.Level) int {
-	if have := n.levels[l]; have > 0 || !n.knows() {
+	switch have := n.levels[l]; {
+	case have > 0 || !n.knows():
 		return have
-	}
-	switch l {
-	case field.Link:
+	case l == field.Link:
 		return linksOfGPU * n.levels[field.GPU]
-	case field.Switch:
-		return mostSwitches
-	case field.CPU:
-		return mostCPUs
-	case field.Core:
-		return mostCores
-	case field.ConnectX:
-		return mostAdapters
 	}
-	return 0
+	return maxDevices[l]
 }
 
 // costs holds the time in vendors' libraries since each session began.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
 	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/field"
@@ -31,18 +32,16 @@ type Manager struct {
 
 	// For the holder of the Desk's Turn.
 	kept    kept
-	change  uint64            // how often kept was changed
-	changed bool              // kept has to be saved
-	last    []byte            // content that was parsed last
-	end     end               // of the list in service
-	trial   trial             // of the list in service
-	back    *returning        // the list in service has to go; nil: it stays
-	changes []time.Time       // the last ones
+	last    []byte     // content that was parsed last
+	end     end        // of the list in service
+	trial   trial      // of the list in service
+	back    *returning // the list in service has to go; nil: it stays
+	changes *rate.Limiter
 	costly  map[string]string // by hash: why a list was taken back from service
 	failure failure
 
-	saving sync.Mutex // held while kept is written
-	saved  uint64     // change of kept that was written last; guarded by saving
+	saving  sync.Mutex           // held while kept is written
+	unsaved atomic.Pointer[kept] // nil: it is written
 
 	inService atomic.Pointer[List] // nil: the local list
 	mu        sync.Mutex
@@ -64,6 +63,7 @@ func newManager(o Options) *Manager {
 	m := &Manager{
 		o: o, origin: origin, guard: newGuard(o.Settings), log: o.Logger.Named("remote").With(zap.String("origin", origin)),
 		wall: time.Now, save: directory(o.Settings.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
+		changes: rate.NewLimiter(rate.Every(changesIn/maxChanges), maxChanges),
 	}
 	m.update(func(s *lists.Delivery) {
 		*s = lists.Delivery{Mode: o.Settings.Mode, Origin: origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
@@ -137,7 +137,7 @@ func (m *Manager) revive(l *List) error {
 // backward is how far the wall clock may be set back before the end of a list is unknown.
 const backward = time.Minute
 
-// left returns when a list that was applied before ends.
+// left returns when a list ends.
 func (m *Manager) left(s span) (end, error) {
 	wall := m.wall()
 	switch {
@@ -203,11 +203,9 @@ func (m *Manager) inTurn(ctx context.Context, do func(t *lists.Turn)) error {
 		return err
 	}
 	do(t)
-	k, change, changed := m.kept, m.change, m.changed
-	m.changed = false
 	t.End()
-	if changed {
-		m.keep(&k, change)
+	if m.unsaved.Load() != nil {
+		m.keep()
 	}
 	return nil
 }
@@ -304,12 +302,10 @@ func (m *Manager) timed(l *List) (end, error) {
 		return m.left(s)
 	}
 	v, _ := readValidity(l.Content) // Deliver refuses invalid ones
-	e, until := v.ends(time.Now(), m.wall())
-	l.Until, l.For = until, v.length > 0
-	if e.over(time.Now(), m.wall()) {
-		return e, fmt.Errorf("its time was over at %s: %w", until.Format(time.RFC3339), errEnded)
+	if l.Until, l.For = v.until, v.length > 0; l.For {
+		l.Until = l.Applied.Add(v.length)
 	}
-	return e, nil
+	return m.left(l.span)
 }
 
 // failure is a list that could not be put into service.
@@ -329,9 +325,7 @@ func (m *Manager) tooOften(list string) error {
 	} else if left := f.pause - now.Sub(f.at); left > 0 {
 		return fmt.Errorf("%w; it is tried again after %v", f.err, f.pause)
 	}
-	m.changes = slices.DeleteFunc(m.changes, func(t time.Time) bool { return now.Sub(t) >= changesIn })
-	if len(m.changes) < maxChanges {
-		m.changes = append(m.changes, now)
+	if m.changes.Allow() {
 		return nil
 	}
 	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", maxChanges, changesIn)
@@ -372,7 +366,10 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 		m.kept.remember(l)
 	}
 	m.setKept()
-	poke(m.wake)
+	select {
+	case m.wake <- struct{}{}:
+	default: // Run has not seen the change before
+	}
 	return nil
 }
 
@@ -394,18 +391,18 @@ func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 
 // setKept records that kept has to be saved. The caller holds the Turn.
 func (m *Manager) setKept() {
-	m.change++
-	m.changed = true
+	k := m.kept
+	m.unsaved.Store(&k)
 }
 
-// keep writes what outlives the process, unless something newer was written. A full disk leaves the list in service.
-func (m *Manager) keep(k *kept, change uint64) {
+// keep writes what outlives the process. A full disk leaves the list in service.
+func (m *Manager) keep() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
-	if change < m.saved {
-		return
+	k := m.unsaved.Swap(nil)
+	if k == nil {
+		return // another goroutine has written it
 	}
-	m.saved = change
 	err := m.save(k)
 	m.update(func(s *lists.Delivery) {
 		if s.Unkept = ""; err != nil {
@@ -413,14 +410,6 @@ func (m *Manager) keep(k *kept, change uint64) {
 			m.log.Error("the list is in service but not kept: a start without the server has an older one", zap.Error(err))
 		}
 	})
-}
-
-// poke wakes the reader of a channel that holds one value.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // difference says in words how a list differs from the list in service.

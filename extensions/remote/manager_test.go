@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -24,6 +25,8 @@ import (
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	listA = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"

@@ -64,12 +64,11 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 		return nil, err // config has checked it
 	}
 	r := &Remote{Manager: newManager(o), history: history{changed: make(chan struct{})}}
-	credentials := transport.Credentials{TokenFile: c.TokenFile, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
 	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
 		u.Scheme = scheme
-		r.source, err = r.newAgent(ctx, u, credentials)
+		r.source, err = r.newAgent(ctx, u)
 	} else {
-		r.source = newURL(u, transport.New(u, credentials), c, "warpgauge/"+o.Version, r)
+		r.source = newURL(u, transport.New(u, c.Credentials), c, "warpgauge/"+o.Version, r)
 	}
 	if err != nil {
 		return nil, err
@@ -79,24 +78,18 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 }
 
 // newAgent returns the agent of the OpAMP server at u.
-func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport.Credentials) (*opamp.Agent, error) {
+func (r *Remote) newAgent(ctx context.Context, u *url.URL) (*opamp.Agent, error) {
 	cfg := r.o.Settings
-	// A WebSocket begins with an HTTP request, and the transport sees only that.
-	request := *u
-	request.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
 	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "warpgauge_opamp_ignored_offers_total",
 		Help: "Messages of the OpAMP server with something that the agent does not take: packages, connection settings, restart command, custom message.",
 	}, []string{"offer"})
 	r.o.Registerer.MustRegister(ignored)
 	return opamp.New(opamp.Options{
-		URL: u, Transport: transport.New(&request, credentials), Interval: cfg.Interval, MaxBytes: cfg.Limits.Bytes,
+		URL: u, Transport: transport.New(u, cfg.Credentials), Interval: cfg.Interval, MaxBytes: cfg.Limits.Bytes,
 		Identity: r.identity(ctx), Node: r, Desk: r, Ignored: ignored, Logger: r.o.Logger,
 	})
 }
-
-// Name names the stage of Run.
-func (r *Remote) Name() string { return "lists of " + r.origin }
 
 // openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
 const openPatience = 30 * time.Second

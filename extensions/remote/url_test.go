@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -135,11 +132,6 @@ func TestURLWithoutETag(t *testing.T) {
 	})
 }
 
-func digest(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
-}
-
 // endless is a body of 10 GB, and counts what is read of it.
 type endless struct{ read int64 }
 
@@ -174,14 +166,6 @@ func TestURLFaults(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write(bomb.Bytes())
 		}, `encoding "gzip"`},
-		"wrong hash": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Repr-Digest", digest(listB))
-			io.WriteString(w, listA)
-		}, "is not what its Repr-Digest says"},
-		"wrong hash two": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Digest", "md5=:x:, "+digest(listB))
-			io.WriteString(w, listA)
-		}, "Content-Digest"},
 		"hangs": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "has not answered within 1m"},
 		"redirects to no TLS": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://lists.example/x", http.StatusFound)
@@ -268,16 +252,6 @@ func (s slow) Read(p []byte) (int, error) {
 	}
 }
 
-func TestURLWithAGoodDigest(t *testing.T) {
-	s := newServing(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Repr-Digest", digest(listA)+", unixsum=:aa:")
-		io.WriteString(w, listA)
-	})
-	if err := s.ask(t.Context()); err != nil || len(s.offers) != 1 {
-		t.Errorf("%v, delivered %v", err, s.offers)
-	}
-}
-
 // TestURLBacksOff: as the server asks, else twice as long each time, and at once to the
 // usual interval after an answer.
 func TestURLBacksOff(t *testing.T) {
@@ -312,12 +286,5 @@ func TestRevision(t *testing.T) {
 		if got := revision(c[0], c[1]); got != c[2] {
 			t.Errorf("revision of %q, %q = %q, want %q", c[0], c[1], got, c[2])
 		}
-	}
-}
-
-func TestPlainHidesTheURL(t *testing.T) {
-	err := plain(&url.Error{Op: "Get", URL: "https://user:secret@x", Err: errors.New("refused")})
-	if text := fmt.Sprint(err); text != "refused" {
-		t.Errorf("error %q", text)
 	}
 }

@@ -1,11 +1,11 @@
 package fleet
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/open-telemetry/opamp-go/server/types"
 	"go.uber.org/zap"
@@ -121,13 +121,7 @@ func (c *core) hangUp() {
 
 // another returns the uid for an agent whose uid another host uses. It is always the same for a host, so that an agent which
 // does not keep it gets it again.
-func another(uid UID, host string) (out UID) {
-	sum := sha256.Sum256(append(uid[:], host...))
-	copy(out[:], sum[:])
-	out[6] = out[6]&0x0f | 0x80 // version 8 of RFC 9562: of the server's own making
-	out[8] = out[8]&0x3f | 0x80
-	return out
-}
+func another(uid UID, host string) UID { return UID(uuid.NewSHA1(uuid.UUID(uid), []byte(host))) }
 
 // room makes room for another agent: the one that is silent for longest is forgotten.
 func (c *core) room(now time.Time) bool {

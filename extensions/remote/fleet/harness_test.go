@@ -46,6 +46,7 @@ type node struct {
 	list    string // hash of the one in service
 	answer  *listStatus
 	numbers Numbers
+	ticks   float64        // that it misses between two reports
 	trouble string         // of the list
 	got     map[string]int // offers by hash
 
@@ -82,10 +83,10 @@ func newSim(t *testing.T, nodes int, policy string) *sim {
 func (s *sim) add(i int) *node {
 	n := &node{
 		uid: UID{0: 1, 12: byte(i >> 16), 13: byte(i >> 8), 14: byte(i), 15: 7}, host: fmt.Sprintf("node-%05d", i), labels: map[string]string{"rack": fmt.Sprintf("r%d", i%4)},
-		got: map[string]int{}, own: newList("effective", []byte(listOwn)),
+		got: map[string]int{}, ticks: 0.03, own: newList("effective", []byte(listOwn)),
 	}
 	n.list = n.own.Hash
-	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: 0, absentFields: 3, series: 500}
+	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: float64(1000 * i), absentFields: 3, series: 500}
 	s.nodes = append(s.nodes, n)
 	return n
 }
@@ -142,6 +143,7 @@ func (s *sim) offerList(text string) {
 // poll lets a node report.
 func (s *sim) poll(n *node) {
 	n.sequence++
+	n.numbers[missedTicks] += n.ticks
 	r := &report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, status: n.answer}
 	r.health = &health{healthy: true, numbers: maps.Clone(n.numbers), listErr: n.trouble}
 	if !n.told {

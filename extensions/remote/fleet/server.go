@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,7 +39,6 @@ type Options struct {
 type Server struct {
 	o      Options
 	calls  chan func(*core)
-	pushes chan push
 	done   chan struct{} // closed when Run has ended
 	totals totals
 }
@@ -46,15 +46,14 @@ type Server struct {
 // Bounds of queues.
 const (
 	maxCalls   = 1024
-	maxPushes  = 1024
-	pushers    = 16
+	maxPushes  = 256 // lists on their way over WebSockets
 	callWithin = 10 * time.Second
 )
 
 // New returns a Server. Run must be called.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{}), totals: newTotals(o.Registry),
+		o: o, calls: make(chan func(*core), maxCalls), done: make(chan struct{}), totals: newTotals(o.Registry),
 	}
 	o.Registry.MustRegister(metrics{s})
 	return s
@@ -106,9 +105,7 @@ func (s *Server) ownState(ctx context.Context) error {
 			_ = s.do(ctx, func(c *core) { c.applyPlan(p, err, time.Now()) }) // it is read again
 		})
 	})
-	for range pushers {
-		wg.Go(func() { s.push(ctx) })
-	}
+	var pushes atomic.Int64
 	tick := time.NewTicker(min(time.Second, s.o.ReloadInterval))
 	defer tick.Stop()
 	for {
@@ -119,8 +116,15 @@ func (s *Server) ownState(ctx context.Context) error {
 			call(c)
 		case now := <-tick.C:
 			c.tick(now)
-			for _, p := range c.waiting(now, maxPushes-len(s.pushes)) {
-				s.pushes <- p // only this goroutine fills it
+			for _, p := range c.waiting(now, maxPushes-int(pushes.Load())) {
+				pushes.Add(1)
+				wg.Go(func() {
+					defer pushes.Add(-1)
+					// A connection that takes none is cut off by its write limit; its agent gets the list with its next message.
+					if p.to.Send(ctx, p.message) != nil {
+						_ = p.to.Disconnect() // it is broken
+					}
+				})
 			}
 		}
 	}
@@ -148,21 +152,6 @@ func ask[T any](ctx context.Context, s *Server, f func(*core) T) (out T, err err
 			return out, errBusy
 		case <-s.done:
 			return out, errBusy
-		}
-	}
-}
-
-// push sends lists over WebSockets. A connection that takes none is cut off by its write limit; its agent
-// gets the list with its next message.
-func (s *Server) push(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case p := <-s.pushes:
-			if p.to.Send(ctx, p.message) != nil {
-				_ = p.to.Disconnect() // it is broken
-			}
 		}
 	}
 }

@@ -269,6 +269,50 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
+// dial opens a WebSocket as an agent.
+func (s *served) dial(scheme string) *websocket.Conn {
+	s.t.Helper()
+	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
+	conn, response, err := dialer.DialContext(s.t.Context(), scheme+"://"+s.agentsAt+OpAMPPath, nil)
+	must(s.t, err)
+	_ = response.Body.Close()
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// report sends an honest agent's message, and returns the answer.
+func (s *served) report(conn *websocket.Conn) *protobufs.ServerToAgent {
+	s.t.Helper()
+	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists, AgentDescription: &protobufs.AgentDescription{}})
+	must(s.t, err)
+	must(s.t, conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, m...)))
+	return s.read(conn)
+}
+
+func (s *served) read(conn *websocket.Conn) *protobufs.ServerToAgent {
+	s.t.Helper()
+	_, body, err := conn.ReadMessage()
+	must(s.t, err)
+	answer := &protobufs.ServerToAgent{}
+	must(s.t, proto.Unmarshal(body[1:], answer))
+	return answer
+}
+
+// ended checks that the server ends a WebSocket.
+func (s *served) ended(what string, conn *websocket.Conn) {
+	s.t.Helper()
+	must(s.t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	for {
+		if _, _, err := conn.ReadMessage(); err != nil {
+			var timeout net.Error
+			if errors.As(err, &timeout) && timeout.Timeout() {
+				s.t.Errorf("%s: the server keeps the connection", what)
+			}
+			return
+		}
+	}
+}
+
 // Limits hold for WebSockets over TLS, too, and a second connection of an agent takes the place of the first.
 func TestWebSocketOverTLS(t *testing.T) {
 	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
@@ -276,34 +320,13 @@ func TestWebSocketOverTLS(t *testing.T) {
 	s := serveFleet(t, "", "", func(l net.Listener, srv *http.Server) error {
 		return srv.Serve(tls.NewListener(l, &tls.Config{Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}))
 	})
-	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
-	report, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{}})
-	must(t, err)
-	connect := func() *websocket.Conn {
-		t.Helper()
-		conn, response, err := dialer.DialContext(t.Context(), "wss://"+s.agentsAt+OpAMPPath, nil)
-		must(t, err)
-		_ = response.Body.Close()
-		must(t, conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, report...)))
-		if _, _, err := conn.ReadMessage(); err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	}
-	first := connect()
-	defer first.Close()
-	second := connect()
-	defer second.Close()
-	must(t, first.SetReadDeadline(time.Now().Add(20*time.Second)))
-	var timeout net.Error
-	if _, _, err := first.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("the first connection is still open: %v", err)
-	}
+	first := s.dial("wss")
+	s.report(first)
+	second := s.dial("wss")
+	s.report(second)
+	s.ended("the first connection", first)
 	_ = second.WriteMessage(websocket.BinaryMessage, make([]byte, 4*maxBetween)) // the server may close it meanwhile
-	must(t, second.SetReadDeadline(time.Now().Add(20*time.Second)))
-	if _, _, err := second.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("a message that is too large was taken: %v", err)
-	}
+	s.ended("a message that is too large", second)
 }
 
 // The table of metrics in docs/fleet.md has those of a server, no more and no less.
@@ -412,34 +435,12 @@ func TestHostileMessages(t *testing.T) {
 		t.Errorf("an empty message: %d", got)
 	}
 
-	dial := func() *websocket.Conn {
-		t.Helper()
-		conn, response, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+s.agentsAt+OpAMPPath, nil)
-		must(t, err)
-		_ = response.Body.Close()
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
+	for kind, message := range map[int]string{websocket.TextMessage: "x", websocket.BinaryMessage: "\x00garbage"} {
+		conn := s.dial("ws")
+		must(t, conn.WriteMessage(kind, []byte(message)))
+		s.ended(message, conn)
 	}
-	ended := func(what string, conn *websocket.Conn) {
-		t.Helper()
-		must(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
-		for {
-			if _, _, err := conn.ReadMessage(); err != nil {
-				var timeout net.Error
-				if errors.As(err, &timeout) && timeout.Timeout() {
-					t.Errorf("%s: the server keeps the connection", what)
-				}
-				return
-			}
-		}
-	}
-	text := dial()
-	must(t, text.WriteMessage(websocket.TextMessage, []byte("x")))
-	ended("text", text)
-	garbage := dial()
-	must(t, garbage.WriteMessage(websocket.BinaryMessage, []byte("\x00garbage")))
-	ended("garbage", garbage)
-	large := dial()
+	large := s.dial("ws")
 	writer, err := large.NextWriter(websocket.BinaryMessage)
 	must(t, err)
 	sent := 0
@@ -451,19 +452,14 @@ func TestHostileMessages(t *testing.T) {
 	if sent == 64 {
 		t.Error("the server took a message of 64 MiB")
 	}
-	ended("large", large)
+	s.ended("large", large)
 
 	// An honest agent is served all the same.
-	honest := dial()
-	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists, AgentDescription: &protobufs.AgentDescription{}})
-	must(t, err)
-	must(t, honest.WriteMessage(websocket.BinaryMessage, append([]byte{0}, m...)))
+	honest := s.dial("ws")
+	answer := s.report(honest)
 	eventually.OK(t, "it gets the list", func() error {
-		_, body, err := honest.ReadMessage()
-		must(t, err)
-		var answer protobufs.ServerToAgent
-		must(t, proto.Unmarshal(body[1:], &answer))
 		if got := hex.EncodeToString(answer.RemoteConfig.GetConfigHash()); got != hashOf(listA) {
+			answer = s.read(honest)
 			return fmt.Errorf("hash %q", got)
 		}
 		return nil
@@ -476,35 +472,29 @@ func TestHostileMessages(t *testing.T) {
 // Tokens change without a restart, and a file that cannot be read leaves those before.
 func TestTokenRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	write := func(text string) {
-		must(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	write("old")
-	l, err := NewLogin(path)
-	must(t, err)
-	allows := func(token string) bool {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-		r.Header.Set("Authorization", "Bearer "+token)
-		l.read = time.Time{}
-		return l.Allows(r)
-	}
-	write("old\nnew\n")
-	if !allows("old") || !allows("new") || allows("") {
-		t.Error("with both tokens")
-	}
-	write("new")
-	if allows("old") || !allows("new") {
-		t.Error("with the new token")
-	}
-	write("")
-	if !allows("new") || allows("") {
-		t.Error("with an empty file")
-	}
-	must(t, os.Remove(path))
-	if !allows("new") {
-		t.Error("without a file")
-	}
 	if _, err := NewLogin(path); err == nil {
 		t.Error("a file that is not there was taken")
 	}
+	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	l, err := NewLogin(path)
+	must(t, err)
+	check := func(text, allowed string) {
+		t.Helper()
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		if text == "gone" {
+			must(t, os.Remove(path))
+		}
+		for _, token := range []string{"", "old", "new"} {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+token)
+			l.read = time.Time{}
+			if got := l.Allows(r); got != (token != "" && strings.Contains(allowed, token)) {
+				t.Errorf("file %q, token %q: allowed %v", text, token, got)
+			}
+		}
+	}
+	check("old\nnew\n", "old new")
+	check("new", "new")
+	check("", "new")
+	check("gone", "new")
 }

@@ -17,6 +17,7 @@ import (
 
 const (
 	stateFile     = "fleet.jsonl"
+	lockFile      = "fleet.lock"
 	maxStateBytes = 512 << 20 // a larger file is not from this server
 	stateFormat   = 1
 )
@@ -24,7 +25,7 @@ const (
 // store is the file of the state, which each write replaces. A write returns when the state is on the disk.
 type store struct {
 	root *os.Root
-	lock *os.File // the directory, locked against a second server
+	lock *os.File // held against a second server
 }
 
 // line is one line of the file: one of these is set. It replaces what an earlier line says of the same thing.
@@ -51,7 +52,7 @@ type saved struct {
 
 // openStore locks a directory and reads its state.
 func openStore(root *os.Root) (*store, *saved, error) {
-	lock, err := root.Open(".")
+	lock, err := root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600) // NFS locks only files that are open for writing
 	if err != nil {
 		return nil, nil, fmt.Errorf("open state: %w", err)
 	}

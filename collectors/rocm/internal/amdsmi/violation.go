@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+
+	"warpgauge/collectors/rocm/internal/native"
 )
 
 // Violations of a GPU, in percent of a tenth of a second; NaN: unknown.
@@ -26,7 +28,7 @@ func (l *Library) Violations(pci string) (*Violations, error) {
 	}
 	known := layoutOf(l.Version())
 	if known == nil { // the library reported no version
-		return nil, unsupported
+		return nil, native.Status{API: &api, Code: native.Unsupported}
 	}
 	b, err := l.structure(fnViolation, pci, known.violation)
 	if err != nil {

@@ -18,15 +18,11 @@ func tree(t *testing.T, files map[string]string) string {
 		if strings.HasSuffix(path, "/") {
 			dir = full
 		}
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(dir, 0o750))
 		if strings.HasSuffix(path, "/") {
 			continue
 		}
-		if err := os.WriteFile(full, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(full, []byte(text), 0o600))
 	}
 	return root
 }

@@ -90,10 +90,9 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 	}
 	slices.SortStableFunc(boards, func(a, b GPU) int { return cmp.Compare(a.PCI, b.PCI) })
 	f := Found{Driver: r.driverVersion(), Hidden: r.attach(boards)}
-	if virtual := r.virtual(); virtual {
-		for i := range boards {
-			boards[i].Virtual = true
-		}
+	virtual := r.virtual()
+	for i := range boards {
+		boards[i].Virtual = virtual
 	}
 	f.GPUs, f.LeftOut = distinct(boards)
 	return f, nil
@@ -275,13 +274,14 @@ func parsePCI(name string) (location, bool) {
 	if !ok1 || !ok2 || !ok3 || len(bus) != 2 || len(device) != 2 || len(function) != 1 {
 		return location{}, false
 	}
-	var l location
-	var ok [4]bool
-	l.domain, ok[0] = ParseHex([]byte(domain))
-	l.bus, ok[1] = ParseHex([]byte(bus))
-	l.device, ok[2] = ParseHex([]byte(device))
-	l.function, ok[3] = ParseHex([]byte(function))
-	return l, !slices.Contains(ok[:], false)
+	var v [4]uint64
+	for i, digits := range []string{domain, bus, device, function} {
+		var ok bool
+		if v[i], ok = ParseHex([]byte(digits)); !ok {
+			return location{}, false
+		}
+	}
+	return location{v[0], v[1], v[2], v[3]}, true
 }
 
 func exists(path string) bool {
@@ -433,17 +433,16 @@ func properties(text string) map[string]uint64 {
 	return p
 }
 
-// frameBuffer returns the size of a node's memory in bytes.
-func frameBuffer(dir string) (uint64, bool) {
-	sum, known := uint64(0), false
+// frameBuffer returns the size of a node's memory in bytes, 0 if unknown.
+func frameBuffer(dir string) (sum uint64) {
 	for _, bank := range names(filepath.Join(dir, "mem_banks")) {
 		p := properties(text(filepath.Join(dir, "mem_banks", bank), "properties"))
 		// Heaps 1 and 2 of kfd_ioctl's topology are the frame buffer, visible to processors or not.
 		if heap := p["heap_type"]; heap == 1 || heap == 2 {
-			sum, known = sum+p["size_in_bytes"], true
+			sum += p["size_in_bytes"]
 		}
 	}
-	return sum, known
+	return sum
 }
 
 // model returns a board's market name: from its inventory memory, which only server boards have, else from libdrm's or

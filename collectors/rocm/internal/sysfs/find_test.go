@@ -20,9 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func find(t testing.TB, tree *rocmtest.Tree) []GPU {
 	t.Helper()
 	found, err := New(Options{Root: tree.Root}).Find(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found.Driver != "6.8.5" || len(found.LeftOut) > 0 {
 		t.Errorf("driver %q, left out %q", found.Driver, found.LeftOut)
 	}
@@ -94,12 +92,8 @@ func TestModelFromLists(t *testing.T) {
 	f := func(path, text, want string) {
 		t.Helper()
 		path = filepath.Join(tree.Root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 		if got := find(t, tree)[0].Model; got != want {
 			t.Errorf("model %q, want %q", got, want)
 		}
@@ -202,9 +196,7 @@ func addNode(t *testing.T, nodes string, number int, properties string) {
 	dir := filepath.Join(nodes, fmt.Sprint(number))
 	err := errors.Join(os.MkdirAll(dir, 0o750),
 		os.WriteFile(filepath.Join(dir, "gpu_id"), fmt.Appendln(nil, 7000+number), 0o600), os.WriteFile(filepath.Join(dir, "properties"), []byte(properties), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // The number of a partition is that of its location, whatever order nodes come in, and
@@ -215,9 +207,7 @@ func TestFindNumbersPartitionsByLocation(t *testing.T) {
 		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1, Partition: "DPX"})
 		dir := filepath.Dir(filepath.Dir(tree.GPUs[0].Path("kfd/properties")))
 		for _, i := range tree.GPUs[0].Instances {
-			if err := os.RemoveAll(filepath.Join(dir, fmt.Sprint(i.Node))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(filepath.Join(dir, fmt.Sprint(i.Node))))
 		}
 		for i, n := range nodes {
 			addNode(t, dir, 10+i, n+"\n")
@@ -249,9 +239,7 @@ func TestFindVirtualFunctions(t *testing.T) {
 	moved := filepath.Join(filepath.Dir(dir), address)
 	err := errors.Join(os.Rename(dir, moved), os.Remove(tree.Path("class/drm/"+b.Card)), os.MkdirAll(tree.Path("class/drm/"+b.Card), 0o750),
 		os.Symlink(moved, tree.Path("class/drm/"+b.Card+"/device")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.Remove(t, "kfd/properties")
 	addNode(t, filepath.Dir(filepath.Dir(a.Path("kfd/properties"))), b.Instances[0].Node, "location_id 16641\n")
 	for _, g := range find(t, tree) {
@@ -278,15 +266,6 @@ func TestFindHidden(t *testing.T) {
 	})
 }
 
-func TestFindEndsWithItsContext(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := New(Options{Root: tree.Root}).Find(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Find = %v, want that of ctx", err)
-	}
-}
-
 // The parent asks this before it starts anything.
 func TestPresent(t *testing.T) {
 	f := func(what, root string, want bool) {
@@ -311,15 +290,6 @@ func TestPresent(t *testing.T) {
 	g.Remove(t, "driver")
 	g.Remove(t, "uevent")
 	f("no driver", tree.Root, false)
-}
-
-// Older kernels have the partition in the bits of the PCI function.
-func TestLocate(t *testing.T) {
-	for _, id := range []uint64{0x4100, 0x4103, 0x4100 | 3<<28} {
-		if l := locate(id, 1); l.domain != 1 || l.bus != 0x41 || l.device != 0 {
-			t.Errorf("locate(%#x) = %+v", id, l)
-		}
-	}
 }
 
 func TestParsePCI(t *testing.T) {

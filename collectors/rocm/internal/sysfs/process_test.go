@@ -9,24 +9,6 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// More processes than a look takes are no number at all, rather than a wrong one.
-func TestTooManyProcesses(t *testing.T) {
-	f := open(t, rocmtest.Options{GPUs: 1}, 0)
-	dir := f.tree.Path(processDir)
-	for pid := range maxProcesses + 1 {
-		if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(pid+1)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.read()
-	f.want(Processes, Whole, nan)
-	if err := os.Remove(filepath.Join(dir, "1")); err != nil {
-		t.Fatal(err)
-	}
-	f.later()
-	f.want(Processes, Whole, 0) // they have ended, but for their directories
-}
-
 // A driver that does not show the compute units of a process leaves their sum
 // unknown, and the rest known. A queue alone makes a process count.
 func TestProcessWithoutUnits(t *testing.T) {
@@ -34,22 +16,16 @@ func TestProcessWithoutUnits(t *testing.T) {
 	f.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{VRAM: 5000, CUs: 9}}})
 	id := strconv.FormatUint(f.tree.GPUs[0].Instances[0].KFD, 10)
 	dir := filepath.Join(f.tree.Path(processDir), "7")
-	if err := os.RemoveAll(filepath.Join(dir, "stats_"+id)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "stats_"+id)))
 	f.read()
 	f.want(Processes, 0, 1)
 	f.want(ProcessMemory, 0, 5000)
 	f.want(ProcessUnits, 0, nan)
-	if err := os.WriteFile(filepath.Join(dir, "vram_"+id), []byte("0\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "vram_"+id), []byte("0\n"), 0o644))
 	f.later()
 	f.want(Processes, 0, 1)
 	f.want(ProcessMemory, 0, 0)
-	if err := os.RemoveAll(filepath.Join(dir, "queues")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "queues")))
 	f.later()
 	f.want(Processes, 0, 0)
 	f.want(ProcessUnits, 0, 0)

@@ -180,9 +180,7 @@ func TestNotDue(t *testing.T) {
 	r := New(Options{Root: f.tree.Root})
 	found, err := r.Find(context.Background())
 	gpus := found.GPUs
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	odd := []Reading{{Kind: Temperature, Index: 200}, {Kind: Clock, Index: 200}, {Kind: Kinds}, {Kind: Correctable, Index: Blocks},
 		{Kind: BadPages, Index: 9}, {Kind: Processes, Index: 7}, {Kind: InstanceTotal, Index: 1}, {Kind: MemoryUsed, Index: 3}}
 	h := r.Open(&gpus[0], odd)
@@ -191,9 +189,7 @@ func TestNotDue(t *testing.T) {
 	for i := range due {
 		due[i] = true
 	}
-	if err := h.Read(values, due); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Read(values, due))
 	for i, v := range values {
 		if !math.IsNaN(v) || h.Has()[i] {
 			t.Errorf("%v = %v", odd[i], v)
@@ -207,17 +203,13 @@ func TestMetrics(t *testing.T) {
 	g, m := f.tree.GPUs[0], new(gpumetrics.Metrics)
 	for range 3 {
 		f.tree.Step(t, time.Second)
-		if err := f.h.Metrics(m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.h.Metrics(m))
 		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != g.State.Energy {
 			t.Errorf("energy %d, want %d", got, g.State.Energy)
 		}
 	}
 	file, err := os.ReadFile(g.Path("gpu_metrics"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refuse := func(text string, want error) {
 		t.Helper()
 		g.Set(t, "gpu_metrics", text)
@@ -242,9 +234,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("logged: %v", logs.All())
 	}
 	g.Reset(t, "gpu_metrics")
-	if err := f.h.Metrics(m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.h.Metrics(m))
 	g.Remove(t, "gpu_metrics")
 	_ = f.h.Metrics(m)
 	if err := f.h.Metrics(m); !errors.Is(err, fs.ErrNotExist) {
