@@ -14,6 +14,7 @@ import (
 // Costs count what a session has done since it began. A child sends them to its parent.
 type Costs struct {
 	Collector    string
+	Began        time.Time
 	Sources      map[string]SourceCost         // by the id of a source's first device
 	Calls        map[string]collector.CallCost // by kind, if the collector counts calls
 	Implausible  map[string]uint64             // dropped values, by field
@@ -79,17 +80,17 @@ var (
 		"Time spent in them.", byCall, nil)
 )
 
-// Collect sends the costs as metrics.
+// Collect sends the costs as metrics. Each session counts from 0, so they say when it began.
 func (c *Costs) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{c.Collector}, labels...)...)
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.Began, append([]string{c.Collector}, labels...)...)
 	}
 	for name, s := range c.Sources {
 		within := make(map[float64]uint64, len(sampleBuckets))
 		for i, bound := range sampleBuckets {
 			within[bound] = s.Within[i]
 		}
-		ch <- prometheus.MustNewConstHistogram(descDuration, s.Samples, s.Time.Seconds(), within, c.Collector, name)
+		ch <- prometheus.MustNewConstHistogramWithCreatedTimestamp(descDuration, s.Samples, s.Time.Seconds(), within, c.Began, c.Collector, name)
 		count(descFailed, float64(s.Failed), name)
 		count(descMissed, float64(s.MissedTicks), name)
 	}

@@ -264,7 +264,7 @@ func (s *Session) Status() CollectorStatus {
 // Costs returns what the session has counted. It reads memory only.
 func (s *Session) Costs() *Costs {
 	c := &Costs{
-		Collector: s.name, RescanErrors: s.rescanErrors.Load(), LeftOut: s.leftOut.Load(),
+		Collector: s.name, Began: s.born, RescanErrors: s.rescanErrors.Load(), LeftOut: s.leftOut.Load(),
 		Sources: map[string]SourceCost{}, Calls: map[string]collector.CallCost{}, Implausible: map[string]uint64{},
 	}
 	b := s.bound.Load()
