@@ -298,7 +298,8 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		must(b, h.Metrics(m))
-		must(b, h.Read(values, due))
+		if err := errors.Join(h.Metrics(m), h.Read(values, due)); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
