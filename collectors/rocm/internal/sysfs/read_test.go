@@ -286,3 +286,20 @@ func TestProcessWithoutUnits(t *testing.T) {
 	f.want(Processes, 0, 0)
 	f.want(ProcessUnits, 0, 0)
 }
+
+func BenchmarkTick(b *testing.B) {
+	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
+	wanted := everything(1)
+	h := New(Options{Root: tree.Root}).Open(&find(b, tree)[0], wanted)
+	defer h.Close()
+	values, due, m := make([]float64, len(wanted)), h.Has(), new(gpumetrics.Metrics)
+	for i, w := range wanted {
+		due[i] = due[i] && w.Kind < Correctable && w.Kind != TemperatureCrit && w.Kind != TemperatureStop
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := errors.Join(h.Metrics(m), h.Read(values, due)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
