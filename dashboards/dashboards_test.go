@@ -120,9 +120,10 @@ func known(t *testing.T) func(string) bool {
 		}
 	}
 	return func(name string) bool {
-		histogram := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
-		if pages.IsField(name) || names[name] || names[histogram] {
-			return true
+		for _, family := range pages.Families(name) {
+			if _, _, is := field.ByName(family); is || names[family] {
+				return true
+			}
 		}
 		return strings.HasPrefix(name, "process_")
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -345,12 +344,6 @@ func addedShare(reason, at int) []term {
 // addedInterval returns how often the library is read: the shortest interval of a row about its values, or the interval
 // of slow fields.
 func addedInterval(fields field.List) time.Duration {
-	shortest := 30 * time.Second
 	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID, field.AMDMemoryWidth}
-	for _, r := range fields.Readings() {
-		if slices.Contains(values, r.Desc.ID) && r.Interval > 0 {
-			shortest = min(shortest, max(r.Interval, time.Second))
-		}
-	}
-	return shortest
+	return max(shortestInterval(fields, values, 30*time.Second), time.Second)
 }

@@ -47,8 +47,13 @@ func TestSupplies(t *testing.T) {
 			t.Errorf("reading %+v has no file", r)
 		}
 	}
-	from := supplied()
-	for id := range from {
+	from := map[field.ID][]string{}
+	for _, specs := range everySpec() {
+		for _, s := range specs {
+			from[s.field] = s.files()
+		}
+	}
+	for id := range known() {
 		if d, ok := field.ByID(id); !ok || !Supplies(d) {
 			t.Errorf("field %d is not in the catalogue", id)
 		}
@@ -57,7 +62,7 @@ func TestSupplies(t *testing.T) {
 		t.Error("AMD GPUs supply XIDs")
 	}
 	for id, want := range map[field.ID][]string{
-		dcgmCount: nil, dcgmGPUUtil: {"gpu_busy_percent", "gpu_metrics"}, dcgmPCIeTx: {"pcie_bw"}, dcgmSerial: {"serial_number"},
+		dcgmCount: nil, dcgmGPUUtil: {"gpu_busy_percent", "gpu_metrics"}, dcgmPCIeTx: {"pcie_bw"},
 		dcgmMemoryTemp: {"gpu_metrics", "hwmon temp*_input (label mem)"}, dcgmLink: {"gpu_metrics"},
 	} {
 		if !slices.Equal(from[id], want) {

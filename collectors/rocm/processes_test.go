@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -49,10 +50,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 }
 
 func (l *lookout) sample(gpu int) error {
-	due := make([]bool, len(l.rows[gpu]))
-	for i := range due {
-		due[i] = true
-	}
+	due := slices.Repeat([]bool{true}, len(l.rows[gpu]))
 	return l.sources[gpu].Sample(l.rows[gpu], due)
 }
 

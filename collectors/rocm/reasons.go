@@ -77,7 +77,7 @@ func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
 		detail = "XIDs are NVIDIA's"
 	case !Supplies(d):
 		detail = "the amdgpu driver does not have it"
-	case slices.Contains([]field.ID{dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB}, d.ID) && s.files.HasBus():
+	case slices.Contains(busFields, d.ID) && s.files.HasBus():
 		return collector.Explanation{Reason: collector.ReasonNotDue, Detail: "the driver sleeps for a second in each read of pcie_bw: give the field an interval in the list"}
 	}
 	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}

@@ -189,7 +189,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	}
 	s.Complete(s.devices, s.columns, fields.Readings(), s.rest)
 	if bus {
-		s.bus = startBus(s.files, busInterval(fields))
+		s.bus = startBus(s.files, shortestInterval(fields, busFields, time.Hour))
 	}
 	if c.added != nil {
 		s.added = c.added.addGPU(g, s.files, records, violations)

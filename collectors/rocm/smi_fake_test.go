@@ -364,10 +364,7 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 	fake.Set(t, "rsmi_dev_memory_busy_percent_get", "ok 7")
 	all := append(everything(), sysfs.Reading{Kind: sysfs.Busy})
 	r := mustStart(t, tree, fake.Path).reader(t, boards(t, tree)[0], all...)
-	values, due := make([]float64, len(all)), make([]bool, len(all))
-	for i := range due {
-		due[i] = true
-	}
+	values, due := make([]float64, len(all)), slices.Repeat([]bool{true}, len(all))
 	n := testing.AllocsPerRun(50, func() {
 		if err := r.Read(values, due); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ package rocm
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"warpgauge/collectors/rocm/internal/native"
@@ -70,9 +71,9 @@ func (r *smiReader) asked() []bool {
 // readAll reads everything that r was opened for.
 func readAll(r reader) ([]float64, error) {
 	n := len(r.Has())
-	values, due := make([]float64, n), make([]bool, n)
-	for i := range due {
-		values[i], due[i] = -1, true
+	values, due := make([]float64, n), slices.Repeat([]bool{true}, n)
+	for i := range values {
+		values[i] = -1
 	}
 	return values, r.Read(values, due)
 }

@@ -10,33 +10,21 @@ import (
 
 // Supplies reports whether some AMD GPU, partition or link has the field. The documentation and the reasons use it; it
 // reads nothing.
-func Supplies(d *field.Descriptor) bool {
-	_, ok := known()[d.ID]
-	return ok
-}
+func Supplies(d *field.Descriptor) bool { return known()[d.ID] }
 
-// known is supplied, built on first use and never changed.
-var known = sync.OnceValue(supplied)
-
-// supplied maps the fields that this collector can supply to their files below the GPU's directory, or below
-// /sys/class/kfd/ if they begin with kfd/. The list is empty for values that are known in Open.
-func supplied() map[field.ID][]string {
-	by := map[field.ID][]string{}
+// known holds the fields that this collector can supply; built on first use and never changed.
+var known = sync.OnceValue(func() map[field.ID]bool {
+	ids := map[field.ID]bool{}
 	for _, specs := range everySpec() {
 		for _, s := range specs {
-			by[s.field] = distinct(append(by[s.field], s.files()...))
+			ids[s.field] = true
 		}
 	}
-	for id, file := range textFiles() {
-		by[id] = distinct(append(by[id], file))
+	for id := range textFiles() {
+		ids[id] = true
 	}
-	return by
-}
-
-func distinct(files []string) []string {
-	slices.Sort(files)
-	return slices.Compact(files)
-}
+	return ids
+})
 
 // everySpec returns all possible columns of a GPU, a partition and a link.
 func everySpec() [3][]spec {
@@ -57,7 +45,8 @@ func (s *spec) files() (from []string) {
 			from = append(from, "pcie_bw")
 		}
 	}
-	return distinct(from)
+	slices.Sort(from)
+	return slices.Compact(from)
 }
 
 // textFiles returns the text fields, for rows of type label.

@@ -309,17 +309,15 @@ func (b *bound) status(f *frame) (bits uint64, ok float64) {
 
 func reasons(status uint64) float64 {
 	out := 0
-	if status&throttlePower != 0 {
-		out |= reasonPower
-	}
-	if status&throttleCurrent != 0 {
-		out |= reasonSlow
-	}
-	if status&throttleThermal != 0 {
-		out |= reasonThermal
-	}
-	if status&throttleProchot != 0 {
-		out |= reasonSlow | reasonBrake
+	for _, r := range [...]struct {
+		mask    uint64
+		reasons int
+	}{
+		{throttlePower, reasonPower}, {throttleCurrent, reasonSlow}, {throttleThermal, reasonThermal}, {throttleProchot, reasonSlow | reasonBrake},
+	} {
+		if status&r.mask != 0 {
+			out |= r.reasons
+		}
 	}
 	return float64(out)
 }
@@ -347,17 +345,13 @@ func (b *bound) moved(f *frame) (bits uint, all float64) {
 
 // movedReasons expects the residencies in the order of residencyFields.
 func movedReasons(moved uint) float64 {
-	out := 0
-	if moved&1 != 0 {
-		out |= reasonSlow | reasonBrake
+	var status uint64
+	for i, mask := range [...]uint64{throttleProchot, throttlePower, throttleThermal, throttleThermal, throttleThermal} {
+		if moved&(1<<i) != 0 {
+			status |= mask
+		}
 	}
-	if moved&2 != 0 {
-		out |= reasonPower
-	}
-	if moved&^3 != 0 {
-		out |= reasonThermal
-	}
-	return float64(out)
+	return reasons(status)
 }
 
 // held sums the time in which something throttled the GPU: of each span between two samples the residency's share of

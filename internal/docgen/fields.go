@@ -65,11 +65,10 @@ func windows() string {
 }
 
 func codes(names []string) string {
-	quoted := make([]string, len(names))
-	for i, n := range names {
-		quoted[i] = "`" + n + "`"
+	if len(names) == 0 {
+		return ""
 	}
-	return strings.Join(quoted, " ")
+	return "`" + strings.Join(names, "` `") + "`"
 }
 
 // use is the type that a row of a CSV should give to the field.

@@ -26,9 +26,9 @@ func migrationPage() (any, error) {
 	sources := []func(*field.Descriptor) bool{dcgm.Supplies, nvml.Has(), rocm.Supplies}
 	var families, names strings.Builder
 	for _, r := range rows {
-		fmt.Fprintf(&families, "| `%s` | %s | %s | %s |", r.name, r.kind, r.desc.Unit, yesNo(r.on))
+		fmt.Fprintf(&families, "| `%s` | %s | %s | %s |", r.name, r.kind, r.desc.Unit, yesNo[r.on])
 		for _, supplies := range sources {
-			fmt.Fprintf(&families, " %s |", yesNo(supplies(r.desc)))
+			fmt.Fprintf(&families, " %s |", yesNo[supplies(r.desc)])
 		}
 		fmt.Fprintf(&families, " %s |\n", otherNames(r))
 		if latest, scale := r.desc.NewName(); latest != r.desc.Name {
@@ -121,9 +121,4 @@ func otherNames(r shippedRow) string {
 	return strings.Join(out, " ")
 }
 
-func yesNo(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return "no"
-}
+var yesNo = map[bool]string{true: "yes", false: "no"}

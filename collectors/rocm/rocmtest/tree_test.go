@@ -98,3 +98,52 @@ func list(t *testing.T, dir string) []string {
 	}
 	return names
 }
+
+func TestValuesMove(t *testing.T) {
+	tr := NewTree(t, Options{})
+	g := tr.GPUs[0]
+	seen := map[string]bool{}
+	for range 10 {
+		seen[read(t, g.Path("gpu_busy_percent"))] = true
+		before := g.State
+		tr.Step(t, time.Second)
+		if g.State.Energy <= before.Energy || g.State.Nanos != before.Nanos+1e9 {
+			t.Fatalf("counters do not move: %+v", g.State)
+		}
+	}
+	if len(seen) < 8 {
+		t.Errorf("ten steps show only %v", seen)
+	}
+	g.Update(t, func(s *State) { s.JunctionC = 91 })
+	if got := read(t, g.Path("hwmon/temp2_input")); got != "91000" {
+		t.Errorf("temp2_input = %q", got)
+	}
+	g.Set(t, "gpu_busy_percent", "")
+	tr.Step(t, time.Second)
+	if got := read(t, g.Path("gpu_busy_percent")); got != "" {
+		t.Errorf("a file that the test has taken over says %q", got)
+	}
+	g.Reset(t, "gpu_busy_percent")
+	if got, want := read(t, g.Path("gpu_busy_percent")), fmt.Sprint(g.State.Util); got != want {
+		t.Errorf("after Reset %q, want %q", got, want)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	tr := NewTree(t, Options{})
+	tr.Start(t, Process{PID: 4711, Uses: []Use{{GPU: 1, VRAM: 1 << 30, CUs: 55}}})
+	dir := tr.Path("class/kfd/kfd/proc/4711")
+	used, idle := tr.GPUs[1].Instances[0].KFD, tr.GPUs[0].Instances[0].KFD
+	for name, want := range map[string]string{
+		fmt.Sprintf("vram_%d", used): "1073741824", fmt.Sprintf("stats_%d/cu_occupancy", used): "55",
+		fmt.Sprintf("vram_%d", idle): "0", fmt.Sprintf("sdma_%d", idle): "0",
+	} {
+		if got := read(t, filepath.Join(dir, name)); got != want {
+			t.Errorf("%s = %q, want %q", name, got, want)
+		}
+	}
+	tr.End(t, 4711)
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("after End: %v", err)
+	}
+}

@@ -42,7 +42,7 @@ func run(ctx context.Context, delay time.Duration, command []string) error {
 	defer func() { _ = os.RemoveAll(dir) }() // the system clears its temporary files, too
 	ctx, cancel := context.WithCancelCause(ctx)
 	all := &processes{dir: dir, failed: cancel}
-	defer all.wait()
+	defer all.wg.Wait()
 	defer cancel(nil)
 
 	var targets []target

@@ -104,7 +104,7 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 		if err != nil {
 			return fmt.Errorf("render %s: %w", r.file, err)
 		}
-		if err := write(filepath.Join(manifests, r.file), append([]byte(head), withoutHelm(b)...)); err != nil {
+		if err := write(filepath.Join(manifests, r.file), append([]byte(head), helmsLines.ReplaceAll(b, nil)...)); err != nil {
 			return err
 		}
 	}
@@ -113,5 +113,3 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 
 // helmsLines say that Helm looks after an object, or where in the chart it is from.
 var helmsLines = regexp.MustCompile(`(?m)^ *(app\.kubernetes\.io/managed-by: Helm|helm\.sh/chart: .*|# Source: .*)\n`)
-
-func withoutHelm(b []byte) []byte { return helmsLines.ReplaceAll(b, nil) }

@@ -524,7 +524,7 @@ func TestBrowserPictures(t *testing.T) {
 	const address = "127.0.0.1:19400"
 	cmd := exec.Command(exporter, "--address="+address, "--fake-spec="+spec, "--enable-only=fake",
 		"--collectors=etc/recommended-counters.csv", "--collect-interval=100", "--recorder-directory="+filepath.Join(t.TempDir(), "recordings"), "--recorder-after=5s")
-	cmd.Dir = "../.."
+	cmd.Dir = "../../.."
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

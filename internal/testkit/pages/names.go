@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"warpgauge/pkg/field"
 )
 
 // ownMetric finds the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
@@ -33,14 +31,13 @@ func Metrics(t testing.TB, root string) map[string]bool {
 	return out
 }
 
-// IsField reports whether the catalogue has the field, or the field of which a histogram is made.
-func IsField(name string) bool {
-	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-		if base, ok := strings.CutSuffix(name, suffix); ok {
-			if _, _, ok := field.ByName(base); ok {
-				return true
-			}
+// Families returns the families that a series of a name can belong to: of the same name, or a histogram.
+func Families(series string) []string {
+	out := []string{series}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(series, suffix); ok {
+			out = append(out, base)
 		}
 	}
-	return false
+	return out
 }

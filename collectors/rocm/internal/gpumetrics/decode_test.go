@@ -3,7 +3,6 @@ package gpumetrics_test
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -413,23 +412,6 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkDecode(b *testing.B) {
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
-	for _, revision := range []string{"1.3", "1.5", "1.8", "1.9"} {
-		blob := file(b, revision)
-		b.Run(revision, func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(len(blob)))
-			for b.Loop() {
-				must(b, d.Decode(blob, m))
-			}
-			if math.IsNaN(m.Float(gpumetrics.AverageGfxActivity, 0)) {
-				b.Fatal(fmt.Sprint("no value in revision ", revision))
-			}
-		})
-	}
 }
 
 // must ends the test at an error.

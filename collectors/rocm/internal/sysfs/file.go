@@ -1,7 +1,6 @@
 package sysfs
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"syscall"
@@ -30,7 +29,7 @@ type File struct {
 // NewFile returns the file at path. The first read opens it.
 func NewFile(path string) File { return File{path: path, fd: -1} }
 
-// Read reads the file into buf without trailing white space. now is the time of the tick. Errors: ErrAbsent, ErrGone,
+// Read reads the file into buf without white space around it. now is the time of the tick. Errors: ErrAbsent, ErrGone,
 // ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu answers EPERM and EBUSY during a reset and EOPNOTSUPP if the board
 // lacks the value. After ErrGone the file is closed and the next Read opens it again.
 func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
@@ -41,7 +40,7 @@ func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	if n == len(buf) {
 		return nil, ErrHuge
 	}
-	text := bytes.TrimRight(buf[:n], spaces)
+	text := trim(buf[:n])
 	if len(text) == 0 {
 		return nil, ErrEmpty
 	}

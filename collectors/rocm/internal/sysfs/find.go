@@ -454,27 +454,22 @@ func (r *Reader) model(dir string, device uint16) string {
 	revision := number(dir, "revision")
 	for _, list := range []struct {
 		path string
-		find func(io.Reader) string
+		find func(list io.Reader, device uint16, revision uint64) string
 	}{
-		{"usr/share/libdrm/amdgpu.ids", func(f io.Reader) string { return findAMDGPU(f, device, revision) }},
-		{"opt/amdgpu/share/libdrm/amdgpu.ids", func(f io.Reader) string { return findAMDGPU(f, device, revision) }},
-		{"usr/share/misc/pci.ids", func(f io.Reader) string { return findPCI(f, device) }},
-		{"usr/share/hwdata/pci.ids", func(f io.Reader) string { return findPCI(f, device) }},
+		{"usr/share/libdrm/amdgpu.ids", findAMDGPU}, {"opt/amdgpu/share/libdrm/amdgpu.ids", findAMDGPU},
+		{"usr/share/misc/pci.ids", findPCI}, {"usr/share/hwdata/pci.ids", findPCI},
 	} {
-		if name := lookUp(filepath.Join("/", r.o.Root, list.path), list.find); name != "" {
+		f, err := os.Open(filepath.Join("/", r.o.Root, list.path))
+		if err != nil {
+			continue
+		}
+		name := strings.ToValidUTF8(list.find(f, device, revision), "")
+		_ = f.Close() // read only
+		if name != "" {
 			return name
 		}
 	}
 	return fmt.Sprintf("AMD GPU 1002:%04x", device)
-}
-
-func lookUp(path string, find func(io.Reader) string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }() // read only
-	return strings.ToValidUTF8(find(f), "")
 }
 
 // findAMDGPU searches libdrm's list of lines such as "744C, C8, AMD Radeon RX 7900 XTX".
@@ -492,7 +487,7 @@ func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
 
 // findPCI searches the list of PCI IDs: the vendor's line starts with its number; the lines below it have a tab, the
 // device's number and its name.
-func findPCI(list io.Reader, device uint16) string {
+func findPCI(list io.Reader, device uint16, _ uint64) string {
 	lines := bufio.NewScanner(list)
 	ours := false
 	for lines.Scan() {

@@ -4,14 +4,20 @@ import (
 	"bytes"
 	"math"
 	"strconv"
-	"strings"
 )
 
-const spaces = " \n\t\r\x00"
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0 }
 
-func isSpace(c byte) bool { return strings.IndexByte(spaces, c) >= 0 }
-
-func trim(text []byte) []byte { return bytes.Trim(text, spaces) }
+// trim is bytes.Trim, which takes twice as long for short texts.
+func trim(text []byte) []byte {
+	for len(text) > 0 && isSpace(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && isSpace(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
 
 // ParseUint parses a decimal number, or a hexadecimal one with 0x. Only white space may follow.
 func ParseUint(text []byte) (uint64, bool) {
@@ -45,28 +51,33 @@ func ParseFloat(text []byte) float64 {
 
 // leadingUint parses the digits at the start. It fails if the number does not fit.
 func leadingUint(text []byte) (v uint64, rest []byte, ok bool) {
-	digits, rest := leading(text, "0123456789")
-	if len(digits) == 0 {
-		return 0, nil, false
+	i := 0
+	for ; i < len(text) && text[i]-'0' <= 9; i++ {
+		d := uint64(text[i] - '0')
+		if v > (math.MaxUint64-d)/10 {
+			return 0, nil, false
+		}
+		v = v*10 + d
 	}
-	v, err := strconv.ParseUint(string(digits), 10, 64)
-	return v, rest, err == nil
+	return v, text[i:], i > 0
 }
 
 // leadingDecimal parses digits with at most one decimal point.
 func leadingDecimal(text []byte) (v float64, rest []byte, ok bool) {
-	digits, rest := leading(text, "0123456789.")
-	if len(digits) == 0 || digits[0] == '.' {
+	whole, rest, ok := leadingUint(text)
+	if !ok {
 		return math.NaN(), nil, false
 	}
-	v, err := strconv.ParseFloat(string(digits), 64)
-	return v, rest, err == nil
-}
-
-// leading splits a text before the first character that is not in set.
-func leading(text []byte, set string) (head, rest []byte) {
-	rest = bytes.TrimLeft(text, set)
-	return text[:len(text)-len(rest)], rest
+	v = float64(whole)
+	if len(rest) < 2 || rest[0] != '.' {
+		return v, rest, true
+	}
+	scale := 0.1
+	for rest = rest[1:]; len(rest) > 0 && rest[0]-'0' <= 9; rest = rest[1:] {
+		v += float64(rest[0]-'0') * scale
+		scale /= 10
+	}
+	return v, rest, true
 }
 
 // cutLine returns the first line and the rest.

@@ -162,7 +162,7 @@ func FuzzText(f *testing.F) {
 				t.Errorf("count(%q) used %d bytes", text, used)
 			}
 		}
-		findPCI(bytes.NewReader(text), 0x744c)
+		findPCI(bytes.NewReader(text), 0x744c, 0)
 		findAMDGPU(bytes.NewReader(text), 0x744c, 0xc8)
 		properties(string(text))
 		parsePCI(string(text))

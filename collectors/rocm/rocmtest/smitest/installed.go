@@ -1,8 +1,10 @@
 package smitest
 
 import (
+	"crypto/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -72,7 +74,7 @@ func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string) *Real {
 	text, err := os.ReadFile(file)
 	must(tb, err)
 	dir := tb.TempDir()
-	r := &Real{Path: filepath.Join(dir, name), Dir: dir, Locks: "wg" + lockName(dir)}
+	r := &Real{Path: filepath.Join(dir, name), Dir: dir, Locks: "wg" + strings.ToLower(rand.Text()[:6])}
 	patches := []struct{ old, next string }{
 		{"/sys/class/", "fsys/class/"},
 		{"/sys/module/", "fsys/module/"},
@@ -136,21 +138,4 @@ func (r *Real) removeLocks(tb testing.TB) {
 			tb.Error(err)
 		}
 	}
-}
-
-// lockName is six letters that differ from those of any other test: a hash of a
-// directory that the system made for this test alone.
-func lockName(dir string) string {
-	const letters = "abcdefghijklmnopqrstuvwxyz"
-	h := uint64(14695981039346656037)
-	for i := range len(dir) {
-		h = (h ^ uint64(dir[i])) * 1099511628211
-	}
-	h ^= uint64(os.Getpid()) * 0x9e3779b97f4a7c15
-	b := make([]byte, 6)
-	for i := range b {
-		b[i] = letters[h%uint64(len(letters))]
-		h /= uint64(len(letters))
-	}
-	return string(b)
 }

@@ -1,0 +1,252 @@
+package sysfs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"warpgauge/collectors/rocm/internal/gpumetrics"
+	"warpgauge/collectors/rocm/rocmtest"
+	"warpgauge/collectors/rocm/rocmtest/smitest"
+	"warpgauge/internal/testkit/programtest"
+)
+
+// witness is Debian's rocm-smi, which reads a tree through a copy of its library.
+type witness struct {
+	real   *smitest.Real
+	script string
+}
+
+// newWitness copies rocm-smi, which finds its library in its own directory, and the
+// library, whose paths and the script's are made those of the tree.
+func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
+	t.Helper()
+	w := &witness{real: smitest.NewReal(t, tree)}
+	from := "/usr/libexec/rocm_smi"
+	if _, err := os.Stat(filepath.Join(from, "rocm_smi.py")); err != nil {
+		programtest.Missing(t, "rocm-smi", "rocm_smi.py (Debian: apt-get install rocm-smi): %v", err)
+	}
+	dir := t.TempDir()
+	w.script = filepath.Join(dir, "libexec/rocm_smi/rocm_smi.py")
+	if err := os.MkdirAll(filepath.Dir(w.script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"rocm_smi.py", "rsmiBindings.py"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = []byte(strings.ReplaceAll(string(text), "/sys/module/", "fsys/module/"))
+		if err := os.WriteFile(filepath.Join(filepath.Dir(w.script), name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(w.real.Path, filepath.Join(dir, "lib/librocm_smi64.so.1")); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *witness) run(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "python3", append([]string{w.script}, args...)...)
+	cmd.Dir = w.real.Dir
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 2 { // something of what was asked is not supported
+		err = nil
+	}
+	if err != nil {
+		t.Fatalf("rocm-smi: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// ask returns what rocm-smi says of each GPU, by its own index.
+func (w *witness) ask(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	out := w.run(t, "--json", "--showuse", "--showmemuse", "--showtemp", "--showpower", "--showclocks", "--showmaxpower", "--showvoltage",
+		"--showfan", "--showmeminfo", "vram", "vis_vram", "gtt", "--showbus", "--showuniqueid", "--showserial", "--showvbios",
+		"--showdriverversion", "--showreplaycount", "--showenergycounter", "--showproductname")
+	at := strings.Index(out, "{")
+	if at < 0 {
+		t.Fatalf("rocm-smi: %s", out)
+	}
+	said := map[string]map[string]string{}
+	if err := json.Unmarshal([]byte(out[at:]), &said); err != nil {
+		t.Fatalf("rocm-smi: %v\n%s", err, out)
+	}
+	return said
+}
+
+// leading is the number that a text of rocm-smi begins with: "44.0", "(860Mhz)".
+func leading(text string) float64 {
+	text = strings.TrimLeft(text, "(")
+	end := 0
+	for end < len(text) && strings.ContainsRune("0123456789.-", rune(text[end])) {
+		end++
+	}
+	v, err := strconv.ParseFloat(text[:end], 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return v
+}
+
+// keys are rocm-smi's names of readings and by what its numbers are multiplied.
+func keys() map[string]struct {
+	reading Reading
+	scale   float64
+} {
+	type key = struct {
+		reading Reading
+		scale   float64
+	}
+	r := func(k Kind, index uint8, scale float64) key {
+		return key{Reading{Kind: k, Index: index}, scale}
+	}
+	return map[string]key{
+		"GPU use (%)":                        r(Busy, 0, 1),
+		"GPU memory use (%)":                 r(MemoryBusy, 0, 1),
+		"Temperature (Sensor edge) (C)":      r(Temperature, SensorEdge, 1),
+		"Temperature (Sensor junction) (C)":  r(Temperature, SensorJunction, 1),
+		"Temperature (Sensor memory) (C)":    r(Temperature, SensorMemory, 1),
+		"sclk clock speed:":                  r(Clock, ClockGraphics, 1),
+		"mclk clock speed:":                  r(Clock, ClockMemory, 1),
+		"fclk clock speed:":                  r(Clock, ClockFabric, 1),
+		"socclk clock speed:":                r(Clock, ClockSystem, 1),
+		"Average Graphics Package Power (W)": r(PowerAverage, 0, 1),
+		"Max Graphics Package Power (W)":     r(PowerCap, 0, 1),
+		"Voltage (mV)":                       r(Voltage, 0, 1e-3),
+		"Fan speed (level)":                  r(FanDuty, 0, 1.0/255),
+		"Fan RPM":                            r(FanRPM, 0, 1),
+		"VRAM Total Memory (B)":              r(MemoryTotal, MemoryVRAM, 1),
+		"VRAM Total Used Memory (B)":         r(MemoryUsed, MemoryVRAM, 1),
+		"VIS_VRAM Total Memory (B)":          r(MemoryTotal, MemoryVisible, 1),
+		"VIS_VRAM Total Used Memory (B)":     r(MemoryUsed, MemoryVisible, 1),
+		"GTT Total Memory (B)":               r(MemoryTotal, MemoryGTT, 1),
+		"GTT Total Used Memory (B)":          r(MemoryUsed, MemoryGTT, 1),
+		"PCIe Replay Count":                  r(Replays, 0, 1),
+	}
+}
+
+// rocm-smi and this reader, which share no line of code, say the same of each
+// GPU of a node whose values move. Where rocm-smi has nothing, neither have we.
+func TestWitness(t *testing.T) {
+	for _, o := range []rocmtest.Options{{GPUs: 4}, {Model: rocmtest.RX7900, GPUs: 1}} {
+		tree := rocmtest.NewTree(t, o)
+		w := newWitness(t, tree)
+		gpus := find(t, tree)
+		r := New(Options{Root: tree.Root})
+		tree.Step(t, 1700*time.Millisecond)
+		tree.GPUs[0].Update(t, func(s *rocmtest.State) { s.Replays += 7 })
+		said := w.ask(t)
+		for i := range gpus {
+			compare(t, r, &gpus[i], i, said[fmt.Sprintf("card%d", i)])
+		}
+		if got := said["system"]["Driver version"]; got != "6.8.5" {
+			t.Errorf("driver version %q", got)
+		}
+	}
+}
+
+func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string) {
+	t.Helper()
+	for key, want := range map[string]string{
+		"PCI Bus": g.PCI, "Unique ID": fmt.Sprintf("%#x", g.UniqueID), "Serial Number": g.Serial, "VBIOS version": g.VBIOS, "Card series": g.Model,
+	} {
+		if said[key] != want {
+			t.Errorf("gpu %d: %s is %q, rocm-smi says %q", index, key, want, said[key])
+		}
+	}
+	var wanted []Reading
+	var names []string
+	for name, k := range keys() {
+		wanted, names = append(wanted, k.reading), append(names, name)
+	}
+	h := r.Open(g, wanted)
+	defer h.Close()
+	values, due := make([]float64, len(wanted)), make([]bool, len(wanted))
+	for i := range due {
+		due[i] = true
+	}
+	if err := h.Read(values, due); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range names {
+		if want := leading(said[name]) * keys()[name].scale; !same(values[i], want) {
+			t.Errorf("gpu %d: %s is %v, rocm-smi says %q", index, name, values[i], said[name])
+		}
+	}
+	var m gpumetrics.Metrics
+	if err := h.Metrics(&m); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		f gpumetrics.Field
+		i int
+	}{
+		"Energy counter": {gpumetrics.EnergyByASIC, 0}, "GFX Activity": {gpumetrics.GfxActivityAcc, 0}, "Memory Activity": {gpumetrics.MemActivityAcc, 0},
+		"Temperature (Sensor HBM 0) (C)": {gpumetrics.TemperatureHBM, 0}, "Temperature (Sensor HBM 3) (C)": {gpumetrics.TemperatureHBM, 3},
+	} {
+		if want := leading(said[name]); !same(m.Float(c.f, c.i), want) {
+			t.Errorf("gpu %d: %s is %v, rocm-smi says %q", index, name, m.Float(c.f, c.i), said[name])
+		}
+	}
+}
+
+// Processes, error counts and retired pages are printed as tables.
+func TestWitnessTables(t *testing.T) {
+	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 2})
+	w := newWitness(t, tree)
+	tree.GPUs[1].Update(t, func(s *rocmtest.State) { s.Correctable, s.Uncorrectable = 12, 3 })
+	tree.Start(t, rocmtest.Process{PID: 4711, Uses: []rocmtest.Use{{GPU: 1, VRAM: 123456789, CUs: 55}}})
+
+	gpus := find(t, tree)
+	wanted := []Reading{
+		{Kind: Correctable, Index: block("umc")}, {Kind: Uncorrectable, Index: block("umc")},
+		{Kind: BadPages, Index: PageRetired}, {Kind: Processes}, {Kind: ProcessMemory},
+	}
+	h := New(Options{Root: tree.Root}).Open(&gpus[1], wanted)
+	defer h.Close()
+	v, due := make([]float64, len(wanted)), []bool{true, true, true, true, true}
+	if err := h.Read(v, due); err != nil {
+		t.Fatal(err)
+	}
+	f := func(what, text string, want ...string) {
+		t.Helper()
+		for line := range strings.Lines(text) {
+			if fields := strings.Fields(line); len(fields) > 0 && containsInOrder(fields, want) {
+				return
+			}
+		}
+		t.Errorf("no line of rocm-smi has %s %q:\n%s", what, want, text)
+	}
+	count := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+	f("error counts", w.run(t, "-d", "1", "--showrasinfo", "umc"), "UMC", "ENABLED", count(v[0]), count(v[1]))
+	f("memory of the process", w.run(t, "--showpids"), "4711", count(v[3]), count(v[4]))
+	if got := strings.Count(w.run(t, "-d", "1", "--showretiredpages"), "0x1000"); float64(got) != v[2] {
+		t.Errorf("%v retired pages, rocm-smi shows %d", v[2], got)
+	}
+}
+
+// containsInOrder reports whether all words are among fields, in order.
+func containsInOrder(fields, words []string) bool {
+	for _, f := range fields {
+		if len(words) > 0 && f == words[0] {
+			words = words[1:]
+		}
+	}
+	return len(words) == 0
+}
