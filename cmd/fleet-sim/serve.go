@@ -65,9 +65,9 @@ func (f *fleet) handler(address string) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = fmt.Fprintf(w, "%d simulated GPU nodes. All numbers are invented.\n\n/targets\n", len(f.nodes)) //nolint:gosec // plain text
+		_, _ = fmt.Fprintf(w, "%d simulated GPU nodes. All numbers are invented.\n\n/targets\n", len(f.nodes))
 		for _, n := range f.nodes {
-			_, _ = fmt.Fprintf(w, "%s%s/metrics  %s\n", nodePath, n.host, n.profile) //nolint:gosec // as above
+			_, _ = fmt.Fprintf(w, "%s%s/metrics  %s\n", nodePath, n.host, n.profile)
 		}
 	})
 	return mux

@@ -116,4 +116,4 @@ func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...stri
 	return f
 }
 
-func smiStatus(code int32) error { return native.Status{API: &smiAPI, Code: code} }
+func smiStatus(code int32) error { return native.StatusError{API: &smiAPI, Code: code} }

@@ -21,7 +21,7 @@ type smi struct {
 }
 
 // startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock,
-// and may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, native.Status, wrapped.
+// and may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, native.StatusError, wrapped.
 func startSMI(library string) (*smi, error) {
 	caller, err := native.Open(&smiAPI, library)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *smi) start() error {
 // init calls rsmi_init, which may take seconds or hang. It explains the one status that has several causes.
 func (s *smi) init(flags uint64) error {
 	err := s.Must(smiInit, flags)
-	if !errors.Is(err, native.Status{API: &smiAPI, Code: smiInitError}) {
+	if !errors.Is(err, native.StatusError{API: &smiAPI, Code: smiInitError}) {
 		return err
 	}
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)

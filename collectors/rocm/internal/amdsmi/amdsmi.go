@@ -309,7 +309,7 @@ func (l *Library) Violations(pci string) (*Violations, error) {
 	}
 	known := layoutOf(l.Version())
 	if known == nil { // the library reported no version
-		return nil, native.Status{API: &api, Code: native.Unsupported}
+		return nil, native.StatusError{API: &api, Code: native.Unsupported}
 	}
 	b, err := l.structure(fnViolation, pci, known.violation)
 	if err != nil {

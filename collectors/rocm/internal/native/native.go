@@ -34,13 +34,13 @@ const (
 	Unsupported = 2
 )
 
-// Status is a status other than Success.
-type Status struct {
+// StatusError is a status other than Success.
+type StatusError struct {
 	API  *API
 	Code int32
 }
 
-func (s Status) Error() string {
+func (s StatusError) Error() string {
 	if name := s.API.Statuses[s.Code]; name != "" {
 		return fmt.Sprintf("%s%s [code %d]", s.API.Prefix, name, s.Code)
 	}
@@ -69,7 +69,7 @@ func (l *Library) Failed(f int, status int32) error {
 	if status == Success {
 		return nil
 	}
-	return fmt.Errorf("call %s: %w", l.api.Functions[f].Name, Status{l.api, status})
+	return fmt.Errorf("call %s: %w", l.api.Functions[f].Name, StatusError{l.api, status})
 }
 
 // Caller calls functions of a library and counts the calls.
