@@ -215,14 +215,14 @@ vulncheck: $(GOVULNCHECK) ## Known vulnerabilities in what the program calls, by
 # What make mutate changes, folders below included.
 MUTATE ?= extensions/health pkg/rows pkg/events pkg/supervisor pkg/kube extensions/remote
 
-# Not in the gate: it takes hours, and some changes make no difference. The copy has no tools and no built files, which
-# gremlins would copy for each worker. -S lct: changes that lived, lines that no test covers, time-outs.
 # ENGINE is put in front of the commands: what runs them where NVIDIA's host engine is installed.
 .PHONY: test-dcgm
 test-dcgm: ## The whole exporter, and the collector's tests, over NVIDIA's own DCGM 4 and a simulated NVML (an hour); ENGINE="sudo chroot DIR" runs them elsewhere
 	@$(ENGINE) sh -c 'command -v nv-hostengine' >/dev/null || { echo "skipped: nv-hostengine of NVIDIA's DCGM 4 is not installed"; exit 0; }; \
 	$(ENGINE) env DCGM_TEST_REAL=1 $(GO) test -count=1 -timeout=120m -v ./collectors/dcgm ./test/dcgm
 
+# Not in the gate: it takes hours, and some changes make no difference. The copy has no tools and no built files, which
+# gremlins would copy for each worker. -S lct: changes that lived, lines that no test covers, time-outs.
 .PHONY: mutate
 mutate: $(GREMLINS) ## Change one condition or sum at a time and list the changes that no test of the package notices; MUTATE="pkg/rows …" takes those folders
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; mkdir "$$dir/tree" "$$dir/tmp"; \
@@ -329,7 +329,7 @@ generate-check: ## Fail if generated files are not up to date
 pictures: build ## Draw docs/pictures with Grafana's panels (npm, Chromium, Prometheus; a quarter of an hour)
 	@test -x "$${CHROMIUM:-/usr/bin/chromium}" || { echo "make pictures needs Chromium at /usr/bin/chromium or in CHROMIUM" >&2; exit 1; }
 	@dashboards/pictures/install
-	@$(GO) run ./dashboards/pictures/nodes -exporter $(BIN) -- dashboards/pictures/make docs/pictures
+	@$(GO) run ./dashboards/pictures/nodes dashboards/pictures/make docs/pictures
 
 .PHONY: live-pictures
 live-pictures: build ## Draw docs/pictures/live-… of the live page with simulated GPUs (Chromium; two minutes)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
+	"warpgauge/internal/testkit/pages"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
@@ -94,28 +95,12 @@ func dashboards(t *testing.T) map[string]dashboard {
 // variables as Grafana fills them in for "All".
 var variables = strings.NewReplacer("$__rate_interval", "1m", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
 
-var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)`")
-
-// fleetMetric finds those of warpgauge-fleet.
-var fleetMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_[a-z_]+)` \\|")
-
 // known is every name that the exporter, warpgauge-fleet, a rule or the Go runtime has.
 func known(t *testing.T) func(string) bool {
 	t.Helper()
 	names := map[string]bool{}
-	page, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range ownMetric.FindAllSubmatch(page, -1) {
-		names[string(m[1])] = true
-	}
-	page, err = os.ReadFile("../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range fleetMetric.FindAllSubmatch(page, -1) {
-		names[string(m[1])] = true
+	for name := range pages.Metrics(t, "..") {
+		names[name] = true
 	}
 	var rules struct {
 		Groups []struct{ Rules []struct{ Record string } }
@@ -135,12 +120,8 @@ func known(t *testing.T) func(string) bool {
 		}
 	}
 	return func(name string) bool {
-		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-			base, ok := strings.CutSuffix(name, suffix)
-			if !ok {
-				continue
-			}
-			if _, _, is := field.ByName(base); is || names[base] {
+		for _, family := range pages.Families(name) {
+			if _, _, is := field.ByName(family); is || names[family] {
 				return true
 			}
 		}
@@ -164,6 +145,11 @@ func TestExpressions(t *testing.T) {
 			if p.Datasource.UID != "${datasource}" {
 				t.Errorf("%s: panel %q has the data source %q, not the one that is chosen", file, p.Title, p.Datasource.UID)
 			}
+			for _, target := range p.Targets {
+				if strings.Contains(target.Expr, "topk") && !target.Instant { // the first ten are others at each step
+					t.Errorf("%s: panel %q ranks over a range", file, p.Title)
+				}
+			}
 		}
 		for what, text := range d.expressions() {
 			expr, err := parser.ParseExpr(variables.Replace(text))
@@ -177,20 +163,6 @@ func TestExpressions(t *testing.T) {
 				}
 				return nil
 			})
-		}
-	}
-}
-
-// TestRanking: of a range the first ten are others at each step, so that graphs have more than ten
-// series that come and go.
-func TestRanking(t *testing.T) {
-	for file, d := range dashboards(t) {
-		for _, p := range d.Panels {
-			for _, target := range p.Targets {
-				if strings.Contains(target.Expr, "topk") && !target.Instant {
-					t.Errorf("%s: panel %q ranks over a range", file, p.Title)
-				}
-			}
 		}
 	}
 }
@@ -256,25 +228,19 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 			t.Errorf("%s and %s have the uid %q", file, other, d.UID)
 		}
 		uids[d.UID] = file
-		taken, ids := map[[2]int]string{}, map[int]bool{}
-		for _, p := range d.Panels {
-			if ids[p.ID] {
-				t.Errorf("%s: two panels have the id %d", file, p.ID)
+		ids := map[int]bool{}
+		for i, p := range d.Panels {
+			if ids[p.ID] || p.Title == "" {
+				t.Errorf("%s: panel %d has an id of another one, or no title: %q", file, p.ID, p.Title)
 			}
 			ids[p.ID] = true
-			if p.Title == "" {
-				t.Errorf("%s: panel %d has no title", file, p.ID)
-			}
 			g := p.GridPos
 			if g.X+g.W > 24 || g.W == 0 || g.H == 0 {
 				t.Errorf("%s: panel %q lies at %+v", file, p.Title, g)
 			}
-			for x := g.X; x < g.X+g.W; x++ {
-				for y := g.Y; y < g.Y+g.H; y++ {
-					if other, there := taken[[2]int{x, y}]; there {
-						t.Fatalf("%s: panels %q and %q overlap", file, p.Title, other)
-					}
-					taken[[2]int{x, y}] = p.Title
+			for _, other := range d.Panels[:i] {
+				if o := other.GridPos; g.X < o.X+o.W && o.X < g.X+g.W && g.Y < o.Y+o.H && o.Y < g.Y+g.H {
+					t.Errorf("%s: panels %q and %q overlap", file, p.Title, other.Title)
 				}
 			}
 		}
@@ -356,13 +322,11 @@ func TestXIDsByPromtool(t *testing.T) {
 		for name, expr := range all[file].expressions() {
 			if strings.Contains(name, what) {
 				n++
-				expr, at := variables.Replace(expr), at
+				want := samples
 				if strings.HasPrefix(expr, "count(") {
-					samples := []sample{{"{}", float64(len(samples))}}
-					tests = append(tests, expression{expr, at, samples})
-					continue
+					want = []sample{{"{}", float64(len(samples))}}
 				}
-				tests = append(tests, expression{expr, at, samples})
+				tests = append(tests, expression{variables.Replace(expr), at, want})
 			}
 		}
 		if n == 0 {

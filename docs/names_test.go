@@ -24,28 +24,38 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-var (
-	makeCommand = regexp.MustCompile("(?m)(?:^ *|`)make ([a-z][a-z0-9-]*)")
-	makeTarget  = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
-)
-
-// TestMakeTargets checks that each `make TARGET` in a page is in the Makefile.
-func TestMakeTargets(t *testing.T) {
-	known, found := map[string]bool{}, 0
-	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
-		known[m[1]] = true
-	}
+// scan calls wrong with each match of a pattern in each page, and reports its complaints. Fewer matches than least
+// show that the pattern finds nothing.
+func scan(t *testing.T, pattern *regexp.Regexp, least int, wrong func(path, text string, m []int) string) {
+	t.Helper()
+	found := 0
 	for path, text := range every(t) {
-		for _, m := range makeCommand.FindAllStringSubmatch(text, -1) {
+		for _, m := range pattern.FindAllStringSubmatchIndex(text, -1) {
 			found++
-			if !known[m[1]] {
-				t.Errorf("%s: there is no `make %s`", path, m[1])
+			if complaint := wrong(path, text, m); complaint != "" {
+				t.Errorf("%s: %s", path, complaint)
 			}
 		}
 	}
-	if found < 10 {
-		t.Errorf("found %d commands only", found)
+	if found < least {
+		t.Errorf("found %d of %v only", found, pattern)
 	}
+}
+
+var makeTarget = regexp.MustCompile(`(?m)^([a-z0-9-]+):`)
+
+// TestMakeTargets checks that each `make TARGET` in a page is in the Makefile.
+func TestMakeTargets(t *testing.T) {
+	known := map[string]bool{}
+	for _, m := range makeTarget.FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		known[m[1]] = true
+	}
+	scan(t, regexp.MustCompile("(?m)(?:^ *|`)make ([a-z][a-z0-9-]*)"), 10, func(_, text string, m []int) string {
+		if name := text[m[2]:m[3]]; !known[name] {
+			return "there is no `make " + name + "`"
+		}
+		return ""
+	})
 }
 
 // repositoryPath is a file or folder of the repository as commands name it: from the root.
@@ -54,27 +64,18 @@ var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|et
 // TestPaths checks that the files which commands and texts name are there. What stands
 // behind / is of another root: a file of the system, a URL.
 func TestPaths(t *testing.T) {
-	found := 0
-	for path, text := range every(t) {
-		for _, m := range repositoryPath.FindAllStringSubmatchIndex(text, -1) {
-			name, before := text[m[2]:m[3]], text[:m[2]]
-			if strings.HasSuffix(before, "/") && !strings.HasSuffix(before, "$PWD/") && !strings.HasSuffix(before, " ./") {
-				continue
-			}
-			found++
-			if strings.Contains(name, "NAME") {
-				continue // for the reader to fill in
-			}
-			_, err := os.Stat(filepath.Join("..", name))
-			_, near := os.Stat(filepath.Join("..", filepath.Dir(path), name))
-			if errors.Is(err, fs.ErrNotExist) && errors.Is(near, fs.ErrNotExist) {
-				t.Errorf("%s: %s is not there", path, name)
-			}
+	scan(t, repositoryPath, 50, func(path, text string, m []int) string {
+		name, before := text[m[2]:m[3]], text[:m[2]]
+		if strings.HasSuffix(before, "/") && !strings.HasSuffix(before, "$PWD/") && !strings.HasSuffix(before, " ./") || strings.Contains(name, "NAME") {
+			return "" // NAME is for the reader to fill in
 		}
-	}
-	if found < 50 {
-		t.Errorf("found %d paths only", found)
-	}
+		_, err := os.Stat(filepath.Join("..", name))
+		_, near := os.Stat(filepath.Join("..", filepath.Dir(path), name))
+		if errors.Is(err, fs.ErrNotExist) && errors.Is(near, fs.ErrNotExist) {
+			return name + " is not there"
+		}
+		return ""
+	})
 }
 
 var variable = regexp.MustCompile(`\b(?:WARPGAUGE|DCGM_EXPORTER)_[A-Z0-9_]*[A-Z0-9]\b`)
@@ -82,18 +83,16 @@ var variable = regexp.MustCompile(`\b(?:WARPGAUGE|DCGM_EXPORTER)_[A-Z0-9_]*[A-Z0
 // TestVariables checks that each environment variable of the exporter in a page is in
 // the flag table.
 func TestVariables(t *testing.T) {
-	all := every(t)
 	known := map[string]bool{}
-	for _, name := range variable.FindAllString(all["docs/flags.md"], -1) {
+	for _, name := range variable.FindAllString(read(t, "docs/flags.md"), -1) {
 		known[name] = true
 	}
-	for path, text := range all {
-		for _, name := range variable.FindAllString(text, -1) {
-			if !known[name] && !othersVariables[name] {
-				t.Errorf("%s: $%s is not in the flag table", path, name)
-			}
+	scan(t, variable, 50, func(_, text string, m []int) string {
+		if name := text[m[0]:m[1]]; !known[name] && !othersVariables[name] {
+			return "$" + name + " is not in the flag table"
 		}
-	}
+		return ""
+	})
 }
 
 // othersVariables are of scripts, units and tests.
@@ -113,29 +112,27 @@ var fieldWord = regexp.MustCompile(`\b(?:DCGM_(?:FI|EXP)|amd_gpu|nvidia_gpu)_[A-
 // TestFields checks that each field that a page names is one of the catalogue, or the
 // histogram of one, or with … or * the beginning of some.
 func TestFields(t *testing.T) {
-	for path, text := range every(t) {
-		for _, at := range fieldWord.FindAllStringIndex(text, -1) {
-			name, after := text[at[0]:at[1]], text[at[1]:]
-			if name == "nvidia_gpu_exporter" {
-				continue // a program
+	scan(t, fieldWord, 500, func(_, text string, m []int) string {
+		name, after := text[m[0]:m[1]], text[m[1]:]
+		switch {
+		case name == "nvidia_gpu_exporter": // a program
+		case strings.HasPrefix(after, "_…") || strings.HasPrefix(after, "_*"):
+			if !slices.ContainsFunc(field.All(), func(d *field.Descriptor) bool { return strings.HasPrefix(d.Name, name+"_") }) {
+				return "no field begins with " + name + "_"
 			}
-			if strings.HasPrefix(after, "_…") || strings.HasPrefix(after, "_*") {
-				if !slices.ContainsFunc(field.All(), func(d *field.Descriptor) bool { return strings.HasPrefix(d.Name, name+"_") }) {
-					t.Errorf("%s: no field begins with %s_", path, name)
-				}
-				continue
-			}
-			_, _, ok := field.ByName(name)
-			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-				if base, cut := strings.CutSuffix(name, suffix); cut && !ok {
-					_, _, ok = field.ByName(base)
-				}
-			}
-			if !ok {
-				t.Errorf("%s: %s is not in the catalogue", path, name)
-			}
+		case !isField(name):
+			return name + " is not in the catalogue"
 		}
-	}
+		return ""
+	})
+}
+
+// isField reports whether the catalogue has the field, or the field of which a histogram is made.
+func isField(name string) bool {
+	return slices.ContainsFunc(pages.Families(name), func(family string) bool {
+		_, _, ok := field.ByName(family)
+		return ok
+	})
 }
 
 // TestIndex checks that docs/README.md links to each page of docs/.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -76,36 +74,12 @@ func readCounters(name string) (field.List, error) {
 
 // run serves until ctx ends.
 func (f *fleet) run(ctx context.Context, out io.Writer) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.o.address)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	address := listener.Addr().String()
-	if f.o.targets != "" {
-		if err := f.writeTargets(f.o.targets, address); err != nil {
-			return errors.Join(err, listener.Close())
-		}
-	}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer cancel()
 	f.start(ctx, &wg)
-	defer cancel() // before the wait
-
-	srv := &http.Server{
-		Handler:           f.handler(address),
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute,
-	}
-	wg.Go(func() {
-		<-ctx.Done()
-		_ = srv.Close() // scrapes of a simulation need no drain
-	})
-	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%s/, for Prometheus' http_sd_configs http://%s/targets\n", len(f.nodes), address, address) //nolint:errcheck // nothing can be done about it
-	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve on %s: %w", address, err)
-	}
-	return nil
+	return serve(ctx, f.o.address, f.handler, out, fmt.Sprintf("%d simulated nodes on http://%%[1]s/, for Prometheus' http_sd_configs http://%%[1]s/targets", len(f.nodes)))
 }
 
 // start lets the nodes begin one after the other within an interval, as those of a

@@ -1,8 +1,7 @@
 // Fleet-sim serves many simulated GPU nodes from one process, each of them an
 // ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
-// sampler and its own page. Prometheus finds them by HTTP or by a file. It is for
-// sizing Prometheus before there are nodes; docs/scale.md has its results. With
-// --agents it is many OpAMP agents, for docs/fleet.md.
+// sampler and its own page. Prometheus finds them by HTTP. It is for
+// sizing Prometheus before there are nodes; docs/scale.md has its results.
 package main
 
 import (
@@ -40,13 +39,6 @@ func command(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.agents.count > 0 {
-		a, err := newAgents(o)
-		if err != nil {
-			return err
-		}
-		return a.run(ctx, out)
-	}
 	f, err := newFleet(o)
 	if err != nil {
 		return err
@@ -64,12 +56,10 @@ type options struct {
 	seed     uint64
 	host     string // prefix of host names
 	counters string
-	targets  string // file to write
 
 	interval, slow time.Duration
 	ownMetrics     string // none, lean or full
 	pods           podOptions
-	agents         agentOptions
 }
 
 func parse(args []string, out io.Writer) (options, error) {
@@ -84,17 +74,11 @@ func parse(args []string, out io.Writer) (options, error) {
 	set.Uint64Var(&o.seed, "seed", 1, "seed of the first node; each has the next")
 	set.StringVar(&o.host, "host-prefix", "sim-", "what host names begin with")
 	set.StringVar(&o.counters, "counters", "default-counters.csv", "counters file, or the name of one that is built in")
-	set.StringVar(&o.targets, "targets-file", "", "file for Prometheus' file_sd_configs; empty: none")
 	set.DurationVar(&o.interval, "interval", 5*time.Second, "between two samples of a GPU")
 	set.DurationVar(&o.slow, "slow-interval", 30*time.Second, "between two samples of slow fields")
 	set.StringVar(&o.ownMetrics, "exporter-metrics", config.MetricsLean, "which of its own metrics each exporter has on its page: none, lean or full; process_ and go_ are those of this process")
 	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods that have each GPU or MIG instance; with several it is shared and every pod has a copy of its series")
 	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "after which a pod gives way to another; 0: never")
-	set.IntVar(&o.agents.count, "agents", 0, "in place of nodes: agents that report to an OpAMP server as exporters do, with no GPUs behind them")
-	set.StringVar(&o.agents.server, "agents-server", "http://127.0.0.1:4320", "that server: http, https, ws or wss")
-	set.StringVar(&o.agents.token, "agents-token-file", "", "bearer token for the server")
-	set.DurationVar(&o.agents.interval, "agents-interval", 30*time.Second, "between two messages of an agent")
-	set.StringVar(&o.agents.stall, "agents-stall", "", "a field: agents whose list has it report their GPUs as stalled")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -102,7 +86,7 @@ func parse(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 	o.profiles = strings.Split(*profiles, ",")
-	if err := errors.Join(o.check(), o.agents.check()); err != nil {
+	if err := o.check(); err != nil {
 		return o, err
 	}
 	if *spec != "" {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -25,35 +24,6 @@ func divided() *view.Board {
 		}},
 	}})
 	return board
-}
-
-func (p *pods) ids() (out []string) {
-	for _, pod := range p.snapshot.Load().Pods {
-		for _, d := range pod.Containers[0].Devices {
-			out = append(out, d.Resource+" "+d.IDs[0])
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-func TestWhoHasWhat(t *testing.T) {
-	f := func(perDevice int, want ...string) {
-		t.Helper()
-		p := newPods(podOptions{perDevice: perDevice}, "node", 0, divided())
-		if !p.answer(p.start) {
-			t.Error("nothing was answered")
-		}
-		if got := p.ids(); !slices.Equal(got, want) {
-			t.Errorf("%d pods per device have %q, want %q", perDevice, got, want)
-		}
-		if p.answer(p.start.Add(time.Hour)) {
-			t.Error("the same answer was told again")
-		}
-	}
-	f(1, "nvidia.com/gpu GPU-0", "nvidia.com/mig-1g.10gb MIG-1", "nvidia.com/mig-1g.10gb MIG-2")
-	f(2, "nvidia.com/gpu GPU-0::0", "nvidia.com/gpu GPU-0::1", "nvidia.com/mig-1g.10gb MIG-1::0", "nvidia.com/mig-1g.10gb MIG-1::1",
-		"nvidia.com/mig-1g.10gb MIG-2::0", "nvidia.com/mig-1g.10gb MIG-2::1")
 }
 
 // Within a lifetime each place has another pod exactly once, at a time of its own.

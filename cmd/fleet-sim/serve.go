@@ -1,15 +1,38 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
+	"time"
 )
 
-// target is an entry of Prometheus' file_sd_configs and http_sd_configs.
+// serve serves until ctx ends. It prints a line about the address before.
+func serve(ctx context.Context, address string, handler func(address string) http.Handler, out io.Writer, about string) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	address = listener.Addr().String()
+	srv := &http.Server{
+		Handler:           handler(address),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute,
+	}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // scrapes of a simulation need no drain
+	defer stop()
+	fmt.Fprintf(out, "fleet-sim: "+about+"\n", address) //nolint:errcheck // nothing can be done about it
+	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", address, err)
+	}
+	return nil
+}
+
+// target is an entry of Prometheus' http_sd_configs.
 type target struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
@@ -32,33 +55,6 @@ func (f *fleet) list(address string) []target {
 	return out
 }
 
-// writeTargets replaces the file at once: Prometheus reads it whenever it changes.
-func (f *fleet) writeTargets(path, address string) error {
-	text, err := json.MarshalIndent(f.list(address), "", " ")
-	if err != nil {
-		return fmt.Errorf("write --targets-file: %w", err)
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".targets-*")
-	if err != nil {
-		return fmt.Errorf("write --targets-file: %w", err)
-	}
-	defer func() { _ = os.Remove(file.Name()) }() //nolint:gosec // made by us; gone by then where all went well
-	_, err = file.Write(append(text, '\n'))
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Chmod(file.Name(), 0o644) //nolint:gosec // Prometheus runs as another user
-	}
-	if err == nil {
-		err = os.Rename(file.Name(), path) //nolint:gosec // the flag names the file to write
-	}
-	if err != nil {
-		return fmt.Errorf("write --targets-file: %w", err)
-	}
-	return nil
-}
-
 func (f *fleet) handler(address string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+nodePath, f.serveNode)
@@ -69,9 +65,9 @@ func (f *fleet) handler(address string) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_, _ = fmt.Fprintf(w, "%d simulated GPU nodes. All numbers are invented.\n\n/targets\n", len(f.nodes)) //nolint:gosec // plain text
+		_, _ = fmt.Fprintf(w, "%d simulated GPU nodes. All numbers are invented.\n\n/targets\n", len(f.nodes))
 		for _, n := range f.nodes {
-			_, _ = fmt.Fprintf(w, "%s%s/metrics  %s\n", nodePath, n.host, n.profile) //nolint:gosec // as above
+			_, _ = fmt.Fprintf(w, "%s%s/metrics  %s\n", nodePath, n.host, n.profile)
 		}
 	})
 	return mux

@@ -1,5 +1,10 @@
 package main
 
+import (
+	"slices"
+	"strings"
+)
+
 // check is one of our series and where nvidia-smi tells the same.
 type check struct {
 	metric string
@@ -153,14 +158,9 @@ var checks = []check{
 	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "effective"}, of: link, how: moving, sources: []string{"Effective Errors"}},
 }
 
-// properties are those that checks and health rules ask nvidia-smi's CSV for.
+// properties are those that checks and health rules ask nvidia-smi's CSV for, without those of identity.
 func properties() (out []string) {
-	const prefix = len("csv:")
-	seen := map[string]bool{}
-	for _, p := range identity {
-		seen[p] = true
-	}
-	sources := make([]string, 0, 2*len(checks))
+	var sources []string
 	for _, c := range checks {
 		sources = append(sources, c.sources...)
 	}
@@ -168,9 +168,8 @@ func properties() (out []string) {
 		sources = append(sources, r.sources...)
 	}
 	for _, s := range sources {
-		if len(s) > prefix && s[:prefix] == "csv:" && !seen[s[prefix:]] {
-			seen[s[prefix:]] = true
-			out = append(out, s[prefix:])
+		if name, ok := strings.CutPrefix(s, "csv:"); ok && !slices.Contains(identity, name) && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ func (v verdict) bad() bool { return v == fail || v == missing }
 
 // round holds outputs of about the same moment: our page, nvidia-smi, our page.
 type round struct {
-	before, after *page
+	before, after page
 	smi           map[string]readout
 	at            time.Time // when nvidia-smi had answered
 }
@@ -40,24 +41,15 @@ type result struct {
 // compare judges a check of a part over the rounds of a phase.
 func (c check) compare(phase string, of part, rounds []round) result {
 	out := result{phase: phase, metric: c.name(), tolerance: c.tolerance()}
-	var good, bad, alone, lacking int
+	count := map[verdict]int{}
 	for _, r := range rounds {
 		theirs, said := c.theirs(r.smi[of.uuid], of)
 		ours, verdict := c.judge(r, of, theirs, said)
 		// The line shows the first round that is bad, else the last one.
-		if bad+lacking == 0 {
+		if count[fail]+count[missing] == 0 {
 			out.ours, out.theirs = ours, theirs
 		}
-		switch verdict {
-		case pass:
-			good++
-		case fail:
-			bad++
-		case missing:
-			lacking++
-		case oursAlone:
-			alone++
-		}
+		count[verdict]++
 	}
 	// A moving value may be off once in a while: the moments differ.
 	allowed := 0
@@ -65,13 +57,13 @@ func (c check) compare(phase string, of part, rounds []round) result {
 		allowed = len(rounds) / 3
 	}
 	switch {
-	case bad > allowed:
+	case count[fail] > allowed:
 		out.verdict = fail
-	case lacking > allowed:
+	case count[missing] > allowed:
 		out.verdict = missing
-	case good+bad+lacking > 0:
+	case count[pass]+count[fail]+count[missing] > 0:
 		out.verdict = pass
-	case alone > 0:
+	case count[oursAlone] > 0:
 		out.verdict = oursAlone
 	default:
 		out.verdict = notThere
@@ -231,11 +223,4 @@ func series(v float64, count int) string {
 	return number(v)
 }
 
-func sorted[V any](m map[string]V) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -87,7 +87,7 @@ func TestUnknownProperty(t *testing.T) {
 	}
 }
 
-func pageOf(t *testing.T, text string) *page {
+func pageOf(t *testing.T, text string) page {
 	t.Helper()
 	p, err := readPage(strings.NewReader(text))
 	if err != nil {

@@ -13,27 +13,22 @@ type callCost struct {
 }
 
 // costs compares two pages that were taken so long apart.
-func costs(before, after *page, apart time.Duration) []callCost {
-	count := difference(before, after, "warpgauge_library_calls_total")
-	spent := difference(before, after, "warpgauge_library_call_seconds_total")
-	var out []callCost
+func costs(before, after page, apart time.Duration) (out []callCost) {
+	const calls, seconds = "warpgauge_library_calls_total", "warpgauge_library_call_seconds_total"
+	count, spent := after.total(calls, "call"), after.total(seconds, "call")
+	for call, n := range before.total(calls, "call") {
+		count[call] -= n
+	}
+	for call, s := range before.total(seconds, "call") {
+		spent[call] -= s
+	}
 	for _, call := range sorted(count) {
 		if count[call] > 0 {
-			out = append(out, callCost{call, seconds(spent[call] / count[call]), spent[call] / apart.Hours()})
+			out = append(out, callCost{call, time.Duration(spent[call] / count[call] * float64(time.Second)), spent[call] / apart.Hours()})
 		}
 	}
 	return out
 }
-
-func difference(before, after *page, metric string) map[string]float64 {
-	out := after.total(metric, "call")
-	for call, v := range before.total(metric, "call") {
-		out[call] -= v
-	}
-	return out
-}
-
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // usage is the exporter's processor time at one interval.
 type usage struct {
@@ -44,42 +39,34 @@ type usage struct {
 
 // measureCPU runs the exporter with its default fields at an interval.
 func measureCPU(ctx context.Context, o options, every time.Duration) (usage, error) {
-	e, err := startExporter(ctx, o, every, "")
-	if err != nil {
-		return usage{}, err
-	}
-	u, err := e.measure(ctx, every, o.window)
-	if e := e.stop(); err == nil {
-		err = e
-	}
+	u := usage{every: every}
+	err := withExporter(ctx, o, every, "", func(e *exporter) error {
+		var pages [2]page
+		var at [2]time.Time
+		for i, before := range []time.Duration{time.Second, o.window} { // what starting has cost is over
+			err := wait(ctx, before)
+			if err != nil {
+				return err
+			}
+			at[i] = time.Now()
+			if pages[i], err = scrape(ctx, e.url); err != nil {
+				return err
+			}
+		}
+		u.percent = 100 * (pages[1].cpu() - pages[0].cpu()) / at[1].Sub(at[0]).Seconds()
+		u.memory = pages[1].total("process_resident_memory_bytes", "")[""]
+		return nil
+	})
 	return u, err
 }
 
-func (e *exporter) measure(ctx context.Context, every, window time.Duration) (usage, error) {
-	if err := wait(ctx, time.Second); err != nil { // what starting has cost is over
-		return usage{}, err
+// cpu returns the processor time of the exporter and its children in seconds.
+func (p page) cpu() float64 {
+	sum := p.total("process_cpu_seconds_total", "")[""]
+	for _, child := range p.total("warpgauge_collector_child_cpu_seconds_total", "collector") {
+		sum += child
 	}
-	a, err := e.cpu()
-	if err != nil {
-		return usage{}, err
-	}
-	start := time.Now()
-	if err := wait(ctx, window); err != nil {
-		return usage{}, err
-	}
-	b, err := e.cpu()
-	if err != nil {
-		return usage{}, err
-	}
-	u := usage{every: every, percent: 100 * (b - a).Seconds() / time.Since(start).Seconds()}
-	p, err := scrape(ctx, e.url)
-	if err != nil {
-		return usage{}, err
-	}
-	for _, m := range p.families["process_resident_memory_bytes"].GetMetric() {
-		u.memory = valueOf(m)
-	}
-	return u, nil
+	return sum
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -9,7 +9,7 @@ import (
 // load's last page.
 
 // least judges that a value is at least so much.
-func least(phase string, g gpu, metric string, p *page, want float64, why string) result {
+func least(phase string, g gpu, metric string, p page, want float64, why string) result {
 	v, ok := p.value(metric, g.uuid)
 	out := result{phase: phase, gpu: g.index, metric: metric, tolerance: "≥ " + number(want) + " " + why, verdict: missing}
 	if ok {
@@ -22,7 +22,7 @@ func least(phase string, g gpu, metric string, p *page, want float64, why string
 }
 
 // expectLoad judges a GPU under a multiplication.
-func expectLoad(phase string, k kernel, g gpu, idle, busy *page) []result {
+func expectLoad(phase string, k kernel, g gpu, idle, busy page) []result {
 	out := []result{least(phase, g, "DCGM_FI_DEV_GPU_UTIL", busy, 90, "under load")}
 	if limit, ok := idle.value("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", g.uuid); ok {
 		at, _ := idle.value("DCGM_FI_DEV_POWER_USAGE", g.uuid)

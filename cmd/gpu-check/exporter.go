@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -25,16 +23,15 @@ type exporter struct {
 	ended chan error
 }
 
-// startExporter starts warpgauge, NVML only, and waits for its first GPU.
-func startExporter(ctx context.Context, o options, every time.Duration, fields string) (*exporter, error) {
+// withExporter runs f next to a warpgauge, NVML only, whose page has a GPU.
+func withExporter(ctx context.Context, o options, every time.Duration, fields string, f func(*exporter) error) error {
 	port, err := loopback.Reserve()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer func() { _ = port.Close() }() // the exporter listens by now
-	address := port.Address()
+	defer func() { _ = port.Close() }()
 	args := []string{
-		"--address=" + address, "--collect-interval=" + strconv.FormatInt(every.Milliseconds(), 10), "--slow-interval=2s",
+		"--address=" + port.Address(), fmt.Sprintf("--collect-interval=%d", every.Milliseconds()), "--slow-interval=2s",
 		"--enable-nvml=true", "--enable-only=nvml", "--exporter-metrics=full",
 	}
 	if fields != "" {
@@ -43,16 +40,16 @@ func startExporter(ctx context.Context, o options, every time.Duration, fields s
 	if o.library != "" {
 		args = append(args, "--nvml-library="+o.library)
 	}
-	e := &exporter{cmd: exec.Command(o.exporter, args...), url: "http://" + address + "/metrics", log: &bytes.Buffer{}, ended: make(chan error, 1)} //nolint:noctx,gosec // it is stopped by a signal, so that it lets the driver go; the user names it
+	e := &exporter{cmd: exec.Command(o.exporter, args...), url: "http://" + port.Address() + "/metrics", log: &bytes.Buffer{}, ended: make(chan error, 1)} //nolint:noctx,gosec // it is stopped by a signal, so that it lets the driver go; the user names it
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	if err := e.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go func() { e.ended <- e.cmd.Wait() }()
-	if err := e.ready(ctx); err != nil {
-		return nil, errors.Join(err, e.stop())
+	if err = e.ready(ctx); err == nil {
+		err = f(e)
 	}
-	return e, nil
+	return errors.Join(err, e.stop())
 }
 
 // ready waits until the page has GPUs.
@@ -67,7 +64,7 @@ func (e *exporter) ready(ctx context.Context) error {
 			return ctx.Err()
 		case <-time.After(100 * time.Millisecond):
 		}
-		if p, err := scrape(ctx, e.url); err == nil && len(p.families["DCGM_FI_DEV_GPU_TEMP"].GetMetric()) > 0 {
+		if p, err := scrape(ctx, e.url); err == nil && len(p["DCGM_FI_DEV_GPU_TEMP"]) > 0 {
 			return nil
 		}
 	}
@@ -89,53 +86,6 @@ func (e *exporter) stop() error {
 	case <-time.After(15 * time.Second):
 		return errors.Join(errors.New("warpgauge does not end"), e.cmd.Process.Kill())
 	}
-}
-
-// cpu is the processor time that the exporter and its children have used.
-func (e *exporter) cpu() (time.Duration, error) { return cpuOf(e.cmd.Process.Pid) }
-
-func cpuOf(pid int) (time.Duration, error) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	// The name, in parentheses, may hold anything; then state is field 3, and utime
-	// and stime are 14 and 15, in ticks of 10 ms.
-	_, rest, ok := bytes.Cut(stat[bytes.LastIndexByte(stat, '('):], []byte(") "))
-	fields := strings.Fields(string(rest))
-	const utime, stime, tick = 14 - 3, 15 - 3, 10 * time.Millisecond
-	if !ok || len(fields) <= stime {
-		return 0, fmt.Errorf("cannot read /proc/%d/stat", pid)
-	}
-	var sum time.Duration
-	for _, i := range []int{utime, stime} {
-		n, err := strconv.ParseInt(fields[i], 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += time.Duration(n) * tick
-	}
-	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
-	if err != nil {
-		return 0, err
-	}
-	for _, list := range lists {
-		text, err := os.ReadFile(list)
-		if err != nil {
-			continue // a thread that has ended
-		}
-		for _, child := range strings.Fields(string(text)) {
-			n, err := strconv.Atoi(child)
-			if err != nil {
-				return 0, err
-			}
-			used, err := cpuOf(n)
-			if err == nil {
-				sum += used
-			}
-		}
-	}
-	return sum, nil
 }
 
 // writeFields writes a list of every field of the catalogue, so that whatever the

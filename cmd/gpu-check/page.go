@@ -9,20 +9,15 @@ import (
 	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 )
 
-// page is one answer of the exporter.
-type page struct {
-	families map[string]*dto.MetricFamily
-	took     time.Duration
-}
+// page holds one answer of the exporter: series by the name of their family.
+type page map[string]model.Vector
 
 // scrape fetches a page.
-func scrape(ctx context.Context, url string) (*page, error) {
-	start := time.Now()
+func scrape(ctx context.Context, url string) (page, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
@@ -32,48 +27,29 @@ func scrape(ctx context.Context, url string) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := readPage(resp.Body)
-	if e := resp.Body.Close(); err == nil {
-		err = e
+	defer func() { _ = resp.Body.Close() }() // it was only read
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", url, resp.Status)
 	}
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s answers %s", url, resp.Status)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p.took = time.Since(start)
-	return p, nil
+	return readPage(resp.Body)
 }
 
-func readPage(r io.Reader) (*page, error) {
+func readPage(r io.Reader) (page, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(r)
 	if err != nil {
 		return nil, fmt.Errorf("read the exporter's page: %w", err)
 	}
-	return &page{families: families}, nil
-}
-
-func label(m *dto.Metric, name string) string {
-	for _, l := range m.GetLabel() {
-		if l.GetName() == name {
-			return l.GetValue()
+	p := make(page, len(families))
+	for name, f := range families {
+		if p[name], err = expfmt.ExtractSamples(&expfmt.DecodeOptions{}, f); err != nil {
+			return nil, fmt.Errorf("read the exporter's page: %w", err)
 		}
 	}
-	return ""
+	return p, nil
 }
 
-func valueOf(m *dto.Metric) float64 {
-	switch {
-	case m.Gauge != nil:
-		return m.Gauge.GetValue()
-	case m.Counter != nil:
-		return m.Counter.GetValue()
-	default:
-		return m.Untyped.GetValue()
-	}
-}
+func label(s *model.Sample, name string) string { return string(s.Metric[model.LabelName(name)]) }
 
 // further are the labels that make several series of one field and GPU.
 var further = []string{"GPU_I_ID", "nvlink", "xid", "clock_event", "health_watch", "peer_gpu"}
@@ -86,8 +62,8 @@ type part struct {
 }
 
 // has reports whether a series is of the part, and of nothing smaller.
-func (p part) has(m *dto.Metric) bool {
-	if gpuOf(m) != p.uuid || label(m, "GPU_CI_ID") != "" {
+func (p part) has(s *model.Sample) bool {
+	if gpuOf(s) != p.uuid || label(s, "GPU_CI_ID") != "" {
 		return false
 	}
 	for _, name := range further {
@@ -95,7 +71,7 @@ func (p part) has(m *dto.Metric) bool {
 		if name == p.of.label() {
 			want = p.number
 		}
-		if label(m, name) != want {
+		if label(s, name) != want {
 			return false
 		}
 	}
@@ -103,31 +79,31 @@ func (p part) has(m *dto.Metric) bool {
 }
 
 // gpuOf is the UUID of a series' GPU. Series of links call it otherwise.
-func gpuOf(m *dto.Metric) string { return cmp.Or(label(m, "UUID"), label(m, "gpu_uuid")) }
+func gpuOf(s *model.Sample) string { return cmp.Or(label(s, "UUID"), label(s, "gpu_uuid")) }
 
 // value is a GPU's reading on the page.
-func (p *page) value(metric, uuid string) (float64, bool) {
+func (p page) value(metric, uuid string) (float64, bool) {
 	return p.valueOf(metric, part{uuid: uuid}, [2]string{})
 }
 
 // valueOf is a part's reading, of the series with a label.
-func (p *page) valueOf(metric string, of part, with [2]string) (float64, bool) {
-	for _, m := range p.families[metric].GetMetric() {
-		if of.has(m) && (with[0] == "" || label(m, with[0]) == with[1]) {
-			return valueOf(m), true
+func (p page) valueOf(metric string, of part, with [2]string) (float64, bool) {
+	for _, s := range p[metric] {
+		if of.has(s) && (with[0] == "" || label(s, with[0]) == with[1]) {
+			return float64(s.Value), true
 		}
 	}
 	return 0, false
 }
 
 // text is a label of a part's series, where the field is of type label.
-func (p *page) text(name string, of part) (string, bool) {
-	for _, f := range p.families {
-		for _, m := range f.GetMetric() {
-			if gpuOf(m) != of.uuid || label(m, instance.label()) != "" && of.of == board || of.of != board && label(m, of.of.label()) != of.number {
+func (p page) text(name string, of part) (string, bool) {
+	for _, family := range p {
+		for _, s := range family {
+			if gpuOf(s) != of.uuid || label(s, instance.label()) != "" && of.of == board || of.of != board && label(s, of.of.label()) != of.number {
 				continue
 			}
-			if v := label(m, name); v != "" {
+			if v := label(s, name); v != "" {
 				return v, true
 			}
 		}
@@ -136,22 +112,21 @@ func (p *page) text(name string, of part) (string, bool) {
 }
 
 // health is the worst result of a watch of a GPU.
-func (p *page) health(watch, uuid string) (float64, bool) {
-	worst, found := 0.0, false
-	for _, m := range p.families["DCGM_EXP_GPU_HEALTH_STATUS"].GetMetric() {
-		if gpuOf(m) == uuid && label(m, "health_watch") == watch {
-			worst, found = max(worst, valueOf(m)), true
+func (p page) health(watch, uuid string) (worst float64, found bool) {
+	for _, s := range p[healthMetric] {
+		if gpuOf(s) == uuid && label(s, "health_watch") == watch {
+			worst, found = max(worst, float64(s.Value)), true
 		}
 	}
 	return worst, found
 }
 
 // series counts the series of a GPU's families by name, of its links and instances too.
-func (p *page) series(uuid string) map[string]int {
+func (p page) series(uuid string) map[string]int {
 	out := make(map[string]int)
-	for name, f := range p.families {
-		for _, m := range f.GetMetric() {
-			if gpuOf(m) == uuid && (strings.HasPrefix(name, "DCGM_") || strings.HasPrefix(name, "nvidia_")) {
+	for name, family := range p {
+		for _, s := range family {
+			if gpuOf(s) == uuid && (strings.HasPrefix(name, "DCGM_") || strings.HasPrefix(name, "nvidia_")) {
 				out[name]++
 			}
 		}
@@ -159,22 +134,21 @@ func (p *page) series(uuid string) map[string]int {
 	return out
 }
 
-// partsOf are the series of a family that belong to parts of a scope.
-func (p *page) partsOf(metric, uuid string, of scope) int {
-	n := 0
-	for _, m := range p.families[metric].GetMetric() {
-		if gpuOf(m) == uuid && label(m, of.label()) != "" {
+// partsOf counts the series of a family that belong to parts of a scope.
+func (p page) partsOf(metric, uuid string, of scope) (n int) {
+	for _, s := range p[metric] {
+		if gpuOf(s) == uuid && label(s, of.label()) != "" {
 			n++
 		}
 	}
 	return n
 }
 
-// total sums a family of the exporter's own metrics by one of its labels.
-func (p *page) total(metric, by string) map[string]float64 {
+// total sums a family of the exporter's own metrics by one of its labels; without a label, under "".
+func (p page) total(metric, by string) map[string]float64 {
 	out := make(map[string]float64)
-	for _, m := range p.families[metric].GetMetric() {
-		out[label(m, by)] += valueOf(m)
+	for _, s := range p[metric] {
+		out[label(s, by)] += float64(s.Value)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,7 +13,31 @@ import (
 // banner says that nothing of this is a measurement.
 const banner = "SIMULATED GPUs: this shows that the check works, nothing about any GPU"
 
-// printReport writes the table for people.
+// table is a part of the report. Cells of a row end with tabs; names of the program's own things stand in backquotes.
+type table struct {
+	align, head string // of Markdown
+	rows        []string
+}
+
+// tables returns the comparisons, the calls and the processor time.
+func (r *record) tables(all bool) [3]table {
+	compared := table{align: "---|---|---|---|---|---|---", head: "Phase\tGPU\tField\twarpgauge\tnvidia-smi\tTolerance\tVerdict"}
+	for _, x := range lines(r.results, all) {
+		phase, _, _ := strings.Cut(x.phase, " ")
+		compared.rows = append(compared.rows, strings.Join([]string{phase, x.gpu, "`" + x.metric + "`", x.ours, x.theirs, x.tolerance, string(x.verdict)}, "\t"))
+	}
+	calls := table{align: "---|---:|---:", head: "Library call\tEach\tIn an hour"}
+	for _, c := range r.costs {
+		calls.rows = append(calls.rows, fmt.Sprintf("`%s`\t%s\t%.3f s", c.call, round3(c.perCall), c.perHour))
+	}
+	cpu := table{align: "---|---:|---:", head: "Interval\tCPU of one core\tMemory"}
+	for _, u := range r.cpu {
+		cpu.rows = append(cpu.rows, fmt.Sprintf("%v\t%.2f %%\t%.0f MiB", u.every, u.percent, u.memory/(1<<20)))
+	}
+	return [3]table{compared, calls, cpu}
+}
+
+// printReport writes the report for people.
 func printReport(out io.Writer, r *record, all bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush has the error
@@ -23,17 +48,11 @@ func printReport(out io.Writer, r *record, all bool) error {
 	for _, g := range r.gpus {
 		line("GPU %s: %s, %s, driver %s", g.index, g.name, g.pci, r.driver)
 	}
-	line("\nPHASE\tGPU\tFIELD\tWARPGAUGE\tNVIDIA-SMI\tTOLERANCE\tVERDICT")
-	for _, x := range lines(r.results, all) {
-		line("%s\t%s\t%s\t%s\t%s\t%s\t%s", short(x.phase), x.gpu, x.metric, x.ours, x.theirs, x.tolerance, x.verdict)
-	}
-	line("\nLIBRARY CALL\tEACH\tIN AN HOUR")
-	for _, c := range r.costs {
-		line("%s\t%s\t%.3f s", c.call, round3(c.perCall), c.perHour)
-	}
-	line("\nINTERVAL\tCPU OF ONE CORE\tMEMORY")
-	for _, u := range r.cpu {
-		line("%v\t%.2f %%\t%.0f MiB", u.every, u.percent, u.memory/(1<<20))
+	for _, t := range r.tables(all) {
+		line("\n%s", strings.ToUpper(t.head))
+		for _, row := range t.rows {
+			line("%s", strings.ReplaceAll(row, "`", ""))
+		}
 	}
 	for _, l := range r.loads {
 		line("\n%s", l.text(r.simulated))
@@ -117,12 +136,6 @@ func (r *record) notCompared() []string {
 	return out
 }
 
-// short is the first word of a phase.
-func short(phase string) string {
-	first, _, _ := strings.Cut(phase, " ")
-	return first
-}
-
 func round3(d time.Duration) time.Duration {
 	switch {
 	case d > time.Millisecond:
@@ -169,17 +182,12 @@ func writeMarkdown(out io.Writer, r *record) error {
 	for _, l := range r.notCompared() {
 		line("* Not compared, %s", l)
 	}
-	line("\n| Interval | CPU of one core | Memory |\n|---|---:|---:|")
-	for _, u := range r.cpu {
-		line("| %v | %.2f %% | %.0f MiB |", u.every, u.percent, u.memory/(1<<20))
-	}
-	line("\n| Library call | Each | In an hour |\n|---|---:|---:|")
-	for _, c := range r.costs {
-		line("| `%s` | %s | %.3f s |", c.call, round3(c.perCall), c.perHour)
-	}
-	line("\n| Phase | GPU | Field | warpgauge | nvidia-smi | Tolerance | Verdict |\n|---|---|---|---|---|---|---|")
-	for _, x := range lines(r.results, false) {
-		line("| %s | %s | `%s` | %s | %s | %s | %s |", short(x.phase), x.gpu, x.metric, x.ours, x.theirs, x.tolerance, x.verdict)
+	tables := r.tables(false)
+	for _, t := range slices.Backward(tables[:]) {
+		line("\n| %s |\n|%s|", strings.ReplaceAll(t.head, "\t", " | "), t.align)
+		for _, row := range t.rows {
+			line("| %s |", strings.ReplaceAll(row, "\t", " | "))
+		}
 	}
 	_, err := io.WriteString(out, b.String())
 	return err

@@ -72,7 +72,7 @@ type runner struct {
 	options
 	smi  *smi
 	e    *exporter
-	idle *page
+	idle page
 	rec  *record
 	say  func(format string, args ...any)
 }
@@ -127,19 +127,14 @@ func byIndex(s string) int {
 
 func (r *runner) check(ctx context.Context, dir string) error {
 	fields := filepath.Join(dir, "all.csv")
-	err := writeFields(fields)
-	if err != nil {
+	if err := writeFields(fields); err != nil {
 		return err
 	}
 	r.say("every field that NVML can supply, each second")
-	if r.e, err = startExporter(ctx, r.options, time.Second, fields); err != nil {
-		return err
-	}
-	err = r.phases(ctx)
-	if e := r.e.stop(); err == nil {
-		err = e
-	}
-	if err != nil {
+	if err := withExporter(ctx, r.options, time.Second, fields, func(e *exporter) error {
+		r.e = e
+		return r.phases(ctx)
+	}); err != nil {
 		return err
 	}
 	for _, every := range []time.Duration{time.Second, 100 * time.Millisecond, 10 * time.Millisecond} {
@@ -158,7 +153,7 @@ func (r *runner) phases(ctx context.Context) error {
 	if err := wait(ctx, r.warmup); err != nil {
 		return err
 	}
-	first, start := (*page)(nil), time.Now()
+	first, start := page(nil), time.Now()
 	err := r.phase(ctx, "idle", func(rounds []round) { first, r.idle = rounds[0].before, rounds[len(rounds)-1].after })
 	if err != nil {
 		return err

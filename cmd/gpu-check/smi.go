@@ -135,87 +135,68 @@ func (s *smi) xml(ctx context.Context) (map[string]readout, error) {
 	return parseXML(out)
 }
 
-// parseXML flattens <gpu> elements: the texts of leaves by the names on the way to
-// them. Of several of a name (processes) it keeps the first. Those of a MIG device
-// are its GPU instance's; what its compute instances share is the first's.
+// element is any element of XML.
+type element struct {
+	XMLName  xml.Name
+	Text     string    `xml:",chardata"`
+	Children []element `xml:",any"`
+}
+
+// flatten adds the texts of leaves below e by the names on the way to them. Of several of a name (processes) it keeps
+// the first.
+func (r readout) flatten(prefix string, e *element) {
+	for i := range e.Children {
+		c := &e.Children[i]
+		name := prefix + c.XMLName.Local
+		if text := strings.TrimSpace(c.Text); text != "" && len(c.Children) == 0 {
+			r.addNew(name, text)
+		}
+		if c.XMLName.Local != migDevices {
+			r.flatten(name+"/", c)
+			continue
+		}
+		// Texts of a MIG device are its GPU instance's; what its compute instances share is the first's.
+		for j := range c.Children {
+			mig := readout{}
+			mig.flatten("", &c.Children[j])
+			for name, text := range mig {
+				r.addNew("mig:"+mig["gpu_instance_id"]+":"+name, text)
+			}
+		}
+	}
+}
+
+const migDevices = "mig_devices"
+
+func (r readout) addNew(name, text string) {
+	if _, known := r[name]; !known {
+		r[name] = text
+	}
+}
+
+// parseXML reads the <gpu> elements by UUID, each with the texts of the host.
 func parseXML(text []byte) (map[string]readout, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.Strict = false // it names a DTD that is not there
-	all, host := make(map[string]readout), make(readout)
-	var path []string
-	var one, mig readout
-	var leaf strings.Builder
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read nvidia-smi's XML: %w", err)
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			path = append(path, t.Name.Local)
-			switch strings.Join(path[min(1, len(path)):], "/") {
-			case "gpu":
-				one = make(readout)
-			case migDevice:
-				mig = make(readout)
-			}
-			leaf.Reset()
-		case xml.CharData:
-			leaf.Write(t)
-		case xml.EndElement:
-			put(host, one, mig, path, strings.TrimSpace(leaf.String()))
-			leaf.Reset()
-			switch strings.Join(path[min(1, len(path)):], "/") {
-			case migDevice:
-				one.add(mig)
-				mig = nil
-			case "gpu":
-				for k, v := range host {
-					one[k] = v
-				}
-				all[one["xml:uuid"]] = one
-				one = nil
-			}
-			if len(path) > 0 {
-				path = path[:len(path)-1]
-			}
+	var root, host element
+	if err := d.Decode(&root); err != nil {
+		return nil, fmt.Errorf("read nvidia-smi's XML: %w", err)
+	}
+	all := make(map[string]readout)
+	for i := range root.Children {
+		if root.Children[i].XMLName.Local != "gpu" {
+			host.Children = append(host.Children, root.Children[i])
 		}
 	}
-}
-
-// migDevice is the element of a MIG device, below the root.
-const migDevice = "gpu/mig_devices/mig_device"
-
-// add files a MIG device with its GPU instance.
-func (r readout) add(mig readout) {
-	for k, v := range mig {
-		name := "mig:" + mig["gpu_instance_id"] + ":" + k
-		if _, known := r[name]; !known {
-			r[name] = v
+	for i := range root.Children {
+		if root.Children[i].XMLName.Local == "gpu" {
+			one := make(readout)
+			one.flatten("xml:", &host)
+			one.flatten("xml:", &root.Children[i])
+			all[one["xml:uuid"]] = one
 		}
 	}
-}
-
-// put files a leaf: below a MIG device it is that's, below gpu the GPU's, else the host's.
-func put(host, gpu, mig readout, path []string, text string) {
-	const inGPU, inMIG = 2, 4
-	if text == "" || len(path) < inGPU {
-		return
-	}
-	to, from, prefix := host, 1, "xml:"
-	switch {
-	case mig != nil:
-		to, from, prefix = mig, inMIG, ""
-	case gpu != nil:
-		to, from = gpu, inGPU
-	}
-	name := prefix + strings.Join(path[min(from, len(path)):], "/")
-	if _, known := to[name]; !known {
-		to[name] = text
-	}
+	return all, nil
 }
 
 // Lines of "nvidia-smi nvlink" and "nvidia-smi -L".

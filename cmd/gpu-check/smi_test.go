@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"warpgauge/internal/testkit/captures"
+	"warpgauge/pkg/field"
 )
 
 // TestParseLinks: states as in the captures of https://github.com/utkuozdemir/nvidia_gpu_exporter
@@ -23,7 +26,7 @@ func TestParseLinks(t *testing.T) {
 	const traffic = "GPU 3: Tesla V100-SXM3-32GB (UUID: GPU-b)\n\t Link 0: Data Tx: 19241022 KiB\n\t Link 0: Data Rx: 19255516 KiB\n"
 	f := func(text string, want map[string]readout) {
 		t.Helper()
-		if d := cmp.Diff(want, parseLinks([]byte(text))); d != "" {
+		if d := gocmp.Diff(want, parseLinks([]byte(text))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
 	}
@@ -106,7 +109,7 @@ DCGM_EXP_GPU_HEALTH_STATUS{gpu="0",UUID="GPU-a",health_watch="PCIE",health_error
 		"0 DCGM_FI_DEV_FB_TOTAL": pass, "0 link 4 DCGM_FI_DEV_NVLINK_GET_STATE": pass, `0 link 4 nvidia_nvlink_errors_total{kind="receive"}`: pass, "0 DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION": missing,
 		"0 DCGM_EXP_GPU_HEALTH_STATUS DRIVER": fail, "0 DCGM_EXP_GPU_HEALTH_STATUS PCIE": uncomparing, "0 DCGM_FI_DEV_UUID": missing,
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := gocmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -167,24 +170,36 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// TestCapturedBoardsAgree compares pages that say what nvidia-smi said on boards of others with it:
-// its words and units are read, in CSV as in XML.
-func TestCapturedBoardsAgree(t *testing.T) {
+// TestCaptures compares pages that say what nvidia-smi said on boards of others with it: its words and units are
+// read, in CSV as in XML, and each value is in the range in which the exporter takes it for plausible.
+func TestCaptures(t *testing.T) {
+	models, compared := map[string]bool{}, map[string]bool{}
 	for _, b := range captures.NVIDIA(t) {
+		models[b.First("xml:product_name", "csv:name")] = true
 		readings := readout(b.Readings)
 		var lines strings.Builder
 		values := 0
 		for _, c := range checks {
-			said, ok := c.theirs(readings, part{uuid: "U"})
-			v, isNumber := numberOf(said)
-			if !ok || !isNumber || c.of != board || c.how == text {
+			if c.of != board || c.how == text {
 				continue
 			}
-			if c.scale != 0 {
-				v *= c.scale
+			desc, scale, known := field.ByName(c.metric)
+			for _, source := range c.sources {
+				said := readings[source]
+				v, ok := numberOf(said)
+				if !known || absent(said) {
+					continue
+				}
+				compared[c.metric] = true
+				if v *= scale * cmp.Or(c.scale, 1); !ok || v < desc.Min || v > desc.Max || math.IsNaN(v) {
+					t.Errorf("%s: %s is %v by %s %q, outside of %v to %v (%s)", b.Name, c.metric, v, source, said, desc.Min, desc.Max, b.Source)
+				}
 			}
-			fmt.Fprintf(&lines, "%s{UUID=\"U\"} %v\n", c.metric, v)
-			values++
+			said, _ := c.theirs(readings, part{uuid: "U"})
+			if v, ok := numberOf(said); ok {
+				fmt.Fprintf(&lines, "%s{UUID=\"U\"} %v\n", c.metric, v*cmp.Or(c.scale, 1))
+				values++
+			}
 		}
 		p := pageOf(t, lines.String())
 		agree := 0
@@ -198,5 +213,8 @@ func TestCapturedBoardsAgree(t *testing.T) {
 		if agree != values || values < 10 {
 			t.Errorf("%s: %d of %d values agree (%s)", b.Name, agree, values, b.Source)
 		}
+	}
+	if len(models) < 20 || len(compared) < 50 {
+		t.Errorf("%d models and %d fields, want at least 20 and 50", len(models), len(compared))
 	}
 }

@@ -15,9 +15,7 @@ import (
 // directory of the example.
 func TestChart(t *testing.T) {
 	template, err := os.ReadFile("../../deploy/helm/warpgauge/templates/fleet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	known := map[string]bool{}
 	for _, f := range serveCommand(nil).Flags {
 		known["--"+f.Names()[0]] = true
@@ -35,17 +33,11 @@ func TestChart(t *testing.T) {
 		Fleet struct{ Directory map[string]string }
 	}
 	text, err := os.ReadFile("../../deploy/helm/values/fleet.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &values); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, yaml.Unmarshal(text, &values))
 	dir := t.TempDir()
 	for name, text := range values.Fleet.Directory {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if _, err := fleet.ReadDirectory(dir, parseYAML); err != nil {
 		t.Error(err)

@@ -34,9 +34,7 @@ const (
 func directory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte(cohorts), 0o600), os.WriteFile(filepath.Join(dir, "a.csv"), []byte(list), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(filepath.Join(dir, "fleet.yaml"), []byte(cohorts), 0o600), os.WriteFile(filepath.Join(dir, "a.csv"), []byte(list), 0o600)))
 	return dir
 }
 
@@ -70,9 +68,7 @@ func start(t *testing.T, args ...string) (agents, operators string) {
 
 func TestCommands(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	agents, operators := start(t, "--directory="+directory(t), "--token-file="+token)
 	command := func(args ...string) (string, error) {
 		var out bytes.Buffer
@@ -100,13 +96,9 @@ func TestCommands(t *testing.T) {
 	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{
 		IdentifyingAttributes: []*protobufs.KeyValue{{Key: "host.name", Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: "node-1"}}}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	response, err := (&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}).Post("http://"+agents+fleet.OpAMPPath, "application/x-protobuf", bytes.NewReader(m))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = response.Body.Close()
 	says(`node-1 +observed`, "status", "all")
 	says(`stopped.*an operator rolled it back`, "rollback", "all")
@@ -147,9 +139,7 @@ func TestYAML(t *testing.T) {
 // The table of flags in docs/fleet.md is that of the program.
 func TestDocumentedFlags(t *testing.T) {
 	page, err := os.ReadFile("../../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var want, got []string
 	for _, f := range serveCommand(nil).Flags {
 		want = append(want, fmt.Sprintf("| `--%s` | ", f.Names()[0]))
@@ -194,4 +184,11 @@ func TestBadFlags(t *testing.T) {
 	f("--log-level", "--log-level=loud")
 	f("the state", "--state-directory=/proc/x")
 	f("flag", "--nothing")
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

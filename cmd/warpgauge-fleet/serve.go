@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,10 +85,6 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		MaxAgents: cmd.Int("max-agents"), Warmup: cmd.Duration("warmup"), ParseYAML: parseYAML,
 		Registry: registry, Log: log, Version: version,
 	})
-	agentsHTTP, err := server.Agents(agentLogin)
-	if err != nil {
-		return err
-	}
 	agents, err := listen(ctx, cmd.String("agents-address"))
 	if err != nil {
 		return err
@@ -105,23 +100,9 @@ func serve(ctx context.Context, cmd *cli.Command, errs io.Writer) error {
 		log.Warn("agents need no token and no certificate: any process that reaches this address can report as one", zap.Stringer("address", agents.Addr()))
 	}
 	log.Info("serving", zap.Stringer("agents", agents.Addr()), zap.Stringer("operators", operators.Addr()))
-
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 3)
-	var wg sync.WaitGroup
-	stage := func(run func() error) {
-		wg.Go(func() { ended <- run(); cancel() })
-	}
-	stage(func() error { return server.Run(ctx) })
-	stage(func() error {
-		return fleet.Serve(ctx, server.LimitAgents(agents), agentsHTTP, toolkit(cmd.String("agents-web-config-file"), log))
-	})
-	stage(func() error {
-		return fleet.Serve(ctx, operators, server.Operators(login), toolkit(cmd.String("web-config-file"), log))
-	})
-	wg.Wait()
-	return errors.Join(<-ended, <-ended, <-ended)
+	return server.Run(ctx,
+		&fleet.Endpoint{Listener: agents, Login: agentLogin, Serve: toolkit(cmd.String("agents-web-config-file"), log)},
+		&fleet.Endpoint{Listener: operators, Login: login, Serve: toolkit(cmd.String("web-config-file"), log)})
 }
 
 // toolkit serves with a web configuration file, or without one.

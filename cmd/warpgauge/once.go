@@ -84,7 +84,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		return err
 	}
 	return p.Sample(ctx, cmd.Duration("timeout"), func(ctx context.Context) error {
-		found := p.Settle(ctx, samples, cmd.Duration("timeout"))
+		found := p.AwaitValues(ctx, samples, cmd.Duration("timeout"))
 		p.AddPages() // now that the own metrics know of the devices
 		if _, err := a.Out.Write(p.Renderer.Page(format, false)); err != nil {
 			return err

@@ -60,8 +60,10 @@ func newDeliveryNode(t *testing.T, args ...string) *deliveryNode {
 	must(t, err)
 	p.ServeLists(first, files)
 	c := p.Core()
-	r, err := remote.New(t.Context(), extension[*remote.Extension](a).Options(c))
+	e := extension[*remote.Extension](a)
+	_, _, err = e.Start(c)
 	must(t, err)
+	r := e.Remote()
 	p.AddPages()
 	n := &deliveryNode{r, p.NewServer(), files, c.Lists}
 	ctx, cancel := context.WithCancel(context.Background())

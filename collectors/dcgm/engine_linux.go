@@ -18,8 +18,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 )
 
 // engine is one connection to a host engine, or the engine embedded in this process, with the library's functions,

@@ -30,17 +30,18 @@ type seen struct {
 	moved  int64 // when the timestamp last changed, µs since Open
 	again  int64 // while it is gone: since when the timestamp changes again, µs since Open; 0: it does not
 	gone   bool
+	round  int // of the device when the timestamp last changed
 }
 
 // see records the timestamp of a read. A timestamp that was set back with the engine's clock counts as a change. The
 // engine read the value after our previous read, which did not return it, and before this one: the clock of an engine
-// on another machine may differ.
-func (s *seen) see(micros int64, r *reading) {
+// on another machine may differ. see reports whether the timestamp has changed.
+func (s *seen) see(micros int64, r *reading) bool {
 	if micros == s.micros || micros == 0 {
 		if still := r.now - s.moved; still > r.patience/2 {
 			s.gone, s.again = s.gone || still > r.patience, 0
 		}
-		return
+		return false
 	}
 	switch {
 	case s.micros == 0: // the first poll was slow
@@ -51,6 +52,7 @@ func (s *seen) see(micros int64, r *reading) {
 		s.gone = false
 	}
 	s.micros, s.moved, s.at = micros, r.now, min(max(micros, r.before), r.clock)
+	return true
 }
 
 // reading is one read of a block.

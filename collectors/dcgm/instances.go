@@ -23,7 +23,7 @@ func (d *discovery) addInstances(n *node) {
 		return cmp.Or(cmp.Compare(a.gpuIndex, b.gpuIndex), cmp.Compare(a.instance, b.instance), cmp.Compare(a.compute, b.compute))
 	})
 	profiles := d.textsOf(kindInstance, fieldName)
-	uuids := d.textsOf(kindCompute, fieldUUID) // by which Kubernetes identifies MIG devices
+	uuids := d.textsOf(kindCompute, fieldUUID) // Kubernetes identifies MIG devices by them
 	for _, m := range all {
 		at, known := gpus[m.parent]
 		if m.entity.kind != kindInstance || !known {

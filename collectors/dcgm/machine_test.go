@@ -18,9 +18,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 	"warpgauge/pkg/field"
 )
 

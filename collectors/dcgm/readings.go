@@ -37,6 +37,7 @@ type judged struct {
 
 	due     bool // one of its cells is due
 	lost    bool // the engine reports it as lost
+	round   int  // of the engine's reads of it: a cell that is read again begins the next one
 	blanked blanked
 }
 
@@ -130,12 +131,15 @@ func (r *readings) sample(row []float64, due []bool) error {
 			return fmt.Errorf("read %d fields of %d entities of kind %q: %w", len(b.fields), len(b.entities), b.kind, err)
 		}
 		now := r.now()
-		r.copyCells(b, row, due, now)
+		r.look(b, now)
 		starting = starting || b.awaited(now.Sub(r.opened))
 	}
 	err := r.deviceErrors(r.now())
 	if starting {
 		return errStarting
+	}
+	for _, b := range r.blocks {
+		r.copyCells(b, row, due)
 	}
 	return err
 }
@@ -143,8 +147,8 @@ func (r *readings) sample(row []float64, due []bool) error {
 // since returns a time in µs since Open, counted from 1.
 func (r *readings) since(now time.Time) int64 { return now.Sub(r.opened).Microseconds() + 1 }
 
-// copyCells copies the cells of a block into the row. Cells that are gone become blank.
-func (r *readings) copyCells(b *block, row []float64, due []bool, now time.Time) {
+// look judges by a block's time stamps and values which of its entities the engine reads.
+func (r *readings) look(b *block, now time.Time) {
 	nf := len(b.fields)
 	this := reading{now: r.since(now), clock: now.UnixMicro(), before: b.looked, patience: patience(b.every).Microseconds()}
 	b.looked = this.clock
@@ -158,25 +162,21 @@ func (r *readings) copyCells(b *block, row []float64, due []bool, now time.Time)
 			own, seen := b.own[e][i], &b.seen[e*nf+i]
 			read = read || c.micros != 0 || !c.status.pending()
 			d.lost = d.lost || c.status == statusLost
-			if polled(field.ID(b.fields[i])) {
-				seen.see(c.micros, &this)
+			if polled(field.ID(b.fields[i])) && seen.see(c.micros, &this) {
+				if own && seen.round == d.round {
+					d.round++
+				}
+				seen.round = d.round
 			}
 			if own {
 				s.mergeCell(seen, c.value)
 			}
 			switch {
-			case c.micros == 0, seen.gone:
-				c.value = math.NaN() // never read, or no longer polled, whatever the value
-			case !own || c.status != statusOK:
+			case c.micros == 0, seen.gone, !own, c.status != statusOK:
 			case math.IsNaN(c.value):
 				blanks++
 			default:
 				values++
-			}
-			if at := b.column + e*nf + i; due[at] {
-				if row[at] = c.value; math.IsNaN(c.value) {
-					row[at] = r.blanks.placeholder(&c, seen.gone)
-				}
 			}
 		}
 		if read {
@@ -187,6 +187,29 @@ func (r *readings) copyCells(b *block, row []float64, due []bool, now time.Time)
 	}
 	// A GPU with MIG has no profiling values; its instances have them.
 	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
+}
+
+// skippedRounds is how often the engine must have read other cells of a device since it read this one. It reads some
+// twice in one poll.
+const skippedRounds = 3
+
+// copyCells copies the due cells of a block into the row. A cell whose time stamp is frozen becomes blank if the engine
+// has read other cells of the device several times since. If it has not, as while a driver's call hangs or each takes long, the
+// last value stays, and its age grows.
+func (r *readings) copyCells(b *block, row []float64, due []bool) {
+	for at, c := range b.cells {
+		seen := &b.seen[at]
+		skipped := seen.gone && r.devices[b.devices[at/len(b.fields)]].round >= seen.round+skippedRounds
+		switch {
+		case !due[b.column+at], seen.gone && !skipped:
+			continue
+		case skipped, c.micros == 0: // no longer polled or never read, whatever the value
+			c.value = math.NaN()
+		}
+		if row[b.column+at] = c.value; math.IsNaN(c.value) {
+			row[b.column+at] = r.blanks.placeholder(&c, skipped)
+		}
+	}
 }
 
 // startPatience is the maximum time to wait for the first values of a block.

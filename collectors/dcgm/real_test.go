@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/loopback"
-	"warpgauge/pkg/dl"
 )
 
 // realVariable is 1 where the loader finds NVIDIA's libdcgm.so.4 and its modules,

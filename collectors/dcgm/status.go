@@ -45,7 +45,7 @@ const (
 	statusNoSymbol status = -1000 // the library lacks the function
 )
 
-// meanings holds our texts for the numbers of dcgm_structs.h, and what they mean as the answer about a field.
+// meanings holds our texts for the numbers of dcgm_structs.h, and their meaning as the answer about a field.
 var meanings = map[status]struct {
 	text   string
 	reason collector.Reason

@@ -31,7 +31,7 @@ const (
 // timestamp changes, xids fetches everything since the previous one; Open begins where the earlier session ended. XIDs
 // from before the first session are not reported.
 type xids struct {
-	partBase // its cost is that of histories
+	partBase // it costs as much as histories
 	engine   *engine
 
 	block   *block      // of all entities that can have XIDs

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"warpgauge/pkg/collector"
@@ -35,8 +36,8 @@ func (b *builder) amd(s *source, g *gpu) {
 }
 
 func labels(pairs ...string) (out []collector.Label) {
-	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, collector.Label{Name: pairs[i], Value: pairs[i+1]})
+	for pair := range slices.Chunk(pairs, 2) {
+		out = append(out, collector.Label{Name: pair[0], Value: pair[1]})
 	}
 	return out
 }

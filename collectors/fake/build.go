@@ -170,7 +170,7 @@ func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collecto
 	return out
 }
 
-// sources builds the sources of all GPUs, and of the switches and CPUs for which the list has fields.
+// sources builds the sources of all GPUs, and of switches and CPUs if the list has fields for them.
 func (b *builder) sources(ctx context.Context, processes bool) (out []collector.Source) {
 	for i := 0; i < b.count && ctx.Err() == nil; i++ {
 		if processes {

@@ -222,7 +222,7 @@ func (f *fault) sampleError() error {
 	return nil
 }
 
-// faultKeys lists the keys of each kind of fault in the spec, besides kind, at and while. A required key ends with "!".
+// faultKeys lists the keys of each kind of fault in the spec, in addition to kind, at and while. A required key ends with "!".
 var faultKeys = map[FaultKind]string{
 	Hang:      "for device switch",
 	Slow:      "for device switch delay!",

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 	"warpgauge/pkg/field"
 )
 

@@ -69,7 +69,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"warpgauge/pkg/dl"
+	"warpgauge/collectors/internal/dl"
 )
 
 // initNoGPUs is NVML_INIT_FLAG_NO_GPUS: a driver without GPUs is not an error, so that it can be told apart from a

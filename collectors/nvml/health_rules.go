@@ -25,7 +25,7 @@ const healthOK = "DCGM_FR_OK"
 type healthRule struct {
 	watch, code string // labels health_watch and health_error_code
 	inputs      []field.ID
-	judge       judge // decides; nil: condition decides on each input, and result is what it shows
+	judge       judge // decides; nil: condition decides on each input, and shows result
 	condition   rules.Condition
 	result      float64
 }

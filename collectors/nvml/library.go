@@ -14,9 +14,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"go.uber.org/zap"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/nvml/internal/driver"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 )
 
 // library is a loaded NVML.

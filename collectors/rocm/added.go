@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -70,10 +69,9 @@ type addedRow struct {
 // startAdded loads the library and starts it. It waits for startPatience or until ctx ends. Errors:
 // collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
-	names := libraryNames(o.Library, "/opt", amdSMISonames(), "lib", "lib64", "share/amd_smi/amdsmi")
-	lib, err := amdsmi.Load(names)
+	lib, err := amdsmi.Load(o.Library)
 	if err != nil {
-		return nil, notLoaded("AMD SMI", names, err)
+		return nil, err
 	}
 	// The goroutine outlives Open.
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -108,11 +106,6 @@ func (a *added) begin(ctx context.Context) {
 		}
 	default: // the start hangs
 	}
-}
-
-// amdSMISonames returns the library's sonames, newest first: 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
-func amdSMISonames() []string {
-	return []string{"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so"}
 }
 
 // run makes all library calls, on one thread, which ends with run.
@@ -268,13 +261,13 @@ func (b *binder) refusal(i int) string {
 	case b.added == nil:
 		return "only AMD SMI has it: --rocm-source=amdsmi"
 	case i >= addedMemory:
-		return b.added.lib.RefusesMemory()
+		return b.added.lib.Refuses(amdsmi.MemoryFacts)
 	case i >= addedViolation && (b.family != mi300 || b.metrics != nil):
 		return "gpu_metrics has it"
 	case i >= addedViolation:
-		return b.added.lib.RefusesViolations()
+		return b.added.lib.Refuses(amdsmi.ViolationStatus)
 	}
-	return b.added.lib.RefusesRecords()
+	return b.added.lib.Refuses(amdsmi.ErrorRecords)
 }
 
 // addedTexts returns the text facts by field.
@@ -351,12 +344,6 @@ func addedShare(reason, at int) []term {
 // addedInterval returns how often the library is read: the shortest interval of a row about its values, or the interval
 // of slow fields.
 func addedInterval(fields field.List) time.Duration {
-	shortest := 30 * time.Second
 	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID, field.AMDMemoryWidth}
-	for _, r := range fields.Readings() {
-		if slices.Contains(values, r.Desc.ID) && r.Interval > 0 {
-			shortest = min(shortest, max(r.Interval, time.Second))
-		}
-	}
-	return shortest
+	return max(shortestInterval(fields, values, 30*time.Second), time.Second)
 }

@@ -63,9 +63,7 @@ func captures(t testing.TB) []capture {
 func readCapture(t testing.TB, file string) capture {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	c := capture{name: strings.TrimSuffix(filepath.Base(file), ".txt"), sys: map[string]string{}, steps: []step{{}}}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
@@ -248,21 +246,13 @@ func (c *capture) build(t testing.TB, root string) {
 	t.Helper()
 	write := func(name, text string) {
 		path := filepath.Join(root, "sys", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	link := func(target, name string) {
 		path := filepath.Join(root, "sys", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(filepath.Join(root, "sys", target), path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o750))
+		must(t, os.Symlink(filepath.Join(root, "sys", target), path))
 	}
 	for i, b := range c.boards {
 		dir := "devices/" + b.pci
@@ -294,9 +284,7 @@ func (s *step) write(t testing.TB, root, pci string) {
 	if s.size != 0 && len(b) != s.size {
 		t.Errorf("revision %s has %d bytes, the source says %d", s.revision, len(b), s.size)
 	}
-	if err := os.WriteFile(filepath.Join(root, "sys/devices", pci, "gpu_metrics"), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(root, "sys/devices", pci, "gpu_metrics"), b, 0o600))
 }
 
 // Numbers that others published become the values that follow from them.
@@ -346,9 +334,7 @@ func (w *wanted) check(t *testing.T, o *opened, device string, before map[string
 		return
 	}
 	want, err := strconv.ParseFloat(w.value, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !(math.Abs(got-want) <= 1e-9*math.Abs(want)) {
 		t.Errorf("%s{%s} = %v, want %v", w.name, w.labels, got, want)
 	}

@@ -47,8 +47,13 @@ func TestSupplies(t *testing.T) {
 			t.Errorf("reading %+v has no file", r)
 		}
 	}
-	from := supplied()
-	for id := range from {
+	from := map[field.ID][]string{}
+	for _, specs := range everySpec() {
+		for _, s := range specs {
+			from[s.field] = s.files()
+		}
+	}
+	for id := range known() {
 		if d, ok := field.ByID(id); !ok || !Supplies(d) {
 			t.Errorf("field %d is not in the catalogue", id)
 		}
@@ -57,7 +62,7 @@ func TestSupplies(t *testing.T) {
 		t.Error("AMD GPUs supply XIDs")
 	}
 	for id, want := range map[field.ID][]string{
-		dcgmCount: nil, dcgmGPUUtil: {"gpu_busy_percent", "gpu_metrics"}, dcgmPCIeTx: {"pcie_bw"}, dcgmSerial: {"serial_number"},
+		dcgmCount: nil, dcgmGPUUtil: {"gpu_busy_percent", "gpu_metrics"}, dcgmPCIeTx: {"pcie_bw"},
 		dcgmMemoryTemp: {"gpu_metrics", "hwmon temp*_input (label mem)"}, dcgmLink: {"gpu_metrics"},
 	} {
 		if !slices.Equal(from[id], want) {
@@ -284,7 +289,7 @@ func (t *term) text() string {
 	all := strings.Join(in, ", ")
 	out := map[op]string{
 		opRaw: all, opMetric: all, opCount: all, opSum: "sum of " + all, opFree: strings.Join(in, " − "), opShare: strings.Join(in, " / "), opAny: all + " > 0",
-		opMax: "largest of " + all, opMean: "mean of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
+		opMax: "largest of " + all, opRate: "growth of " + all + " per second", opMeanRate: "mean growth of " + all + " per second",
 		opMask: all + ", bits " + fmt.Sprintf("%#x", t.mask), opMoved: "whether " + all + " grew", opReasons: all + ", as NVIDIA's bits",
 		opMovedReasons: "which grew of " + all + ", as NVIDIA's bits", opPart: "growth of the second as a share of that of the first: " + all, opHeld: "largest share of the later in the first, × time: " + all,
 		opAdded: addedFrom(t.first), opAge: "time since the newest of `amdsmi_get_gpu_cper_entries`", opBus: "`pcie_bw`: packets × largest payload", opFixed: "known at start",

@@ -25,11 +25,8 @@ const (
 // Processes lists the processes on AMD GPUs. It reads KFD's files in /sys, whatever Options.Source is, because ROCm SMI
 // has nothing else. Its devices have the same IDs as in Collector.
 type Processes struct {
-	o       Options
-	files   *sysfs.Reader
+	machine
 	sources []*processSource
-	found   []sysfs.GPU
-	leftOut int // cards
 }
 
 var (
@@ -40,11 +37,10 @@ var (
 
 // NewProcesses returns an unopened collector and touches nothing.
 func NewProcesses(o Options) *Processes {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
+	if o.Log != nil {
+		o.Log = o.Log.With(zap.String("collector", ProcessesName))
 	}
-	o.Log = o.Log.With(zap.String("collector", ProcessesName))
-	return &Processes{o: o, files: sysfs.New(sysfs.Options{Root: o.Root, Log: o.Log})}
+	return &Processes{machine: newMachine(o)}
 }
 
 // Name is "rocm-processes".
@@ -54,11 +50,10 @@ func (*Processes) Name() string { return ProcessesName }
 // collector.AppendProcessColumns whatever the list has. Errors: as Collector.Open, and collector.ErrNothingToRead if no
 // GPU has a compute side.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
-	found, err := find(ctx, c.files, c.o)
+	found, err := c.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.found, c.leftOut = found.GPUs, len(found.LeftOut)
 	gpus := found.GPUs
 	var out []collector.Source
 	columns := 0
@@ -72,12 +67,6 @@ func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source,
 	}
 	return out, nil
 }
-
-// LeftOut implements collector.Limited.
-func (c *Processes) LeftOut() int { return c.leftOut }
-
-// Rescan finds the GPUs again and reports whether they have changed.
-func (c *Processes) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
 
 // Close closes all files.
 func (c *Processes) Close() error {
@@ -137,31 +126,26 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	err := s.list.Scan()
 	s.scans.Add(1)
 	s.time.Add(int64(time.Since(begin)))
+	what := ""
 	switch {
-	case errors.Is(err, collector.ErrDeviceLost):
-		return err
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, sysfs.ErrTooMany):
-		s.logState(err.Error())
-		for i := range s.units {
-			if at := i * collector.ProcessWidth; due[at] {
-				collector.BlankProcesses(row[at : at+collector.ProcessWidth])
-			}
-		}
-		return nil
+		what = err.Error()
 	case err != nil:
 		return err
 	}
-	hidden := false
 	for i := range s.units {
-		if at := i * collector.ProcessWidth; due[at] {
-			hidden = !s.put(row[at:at+collector.ProcessWidth], i) || hidden
+		at := i * collector.ProcessWidth
+		if !due[at] {
+			continue
+		}
+		block := row[at : at+collector.ProcessWidth]
+		if err != nil {
+			collector.BlankProcesses(block)
+		} else if !s.put(block, i) {
+			what = "the kernel does not let this process see all: its control group may not use the device"
 		}
 	}
-	if hidden {
-		s.logState("the kernel does not let this process see all: its control group may not use the device")
-	} else {
-		s.logState("")
-	}
+	s.logState(what)
 	return nil
 }
 

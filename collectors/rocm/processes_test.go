@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,9 +31,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 	out := &lookout{tree: rocmtest.NewTree(t, o)}
 	c := NewProcesses(Options{Root: out.tree.Root, Source: SourceSMI, Library: "/nonexistent"})
 	sources, err := c.Open(t.Context(), field.List{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := errors.Join(c.Close(), c.Close()); err != nil {
 			t.Error(err)
@@ -40,9 +39,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 	})
 	for _, s := range sources {
 		starts, err := collector.ProcessBlocks(len(s.Devices()), s.Columns())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		row := make([]float64, len(s.Columns()))
 		for i := range row {
 			row[i] = math.NaN()
@@ -53,10 +50,7 @@ func openProcesses(t *testing.T, o rocmtest.Options) *lookout {
 }
 
 func (l *lookout) sample(gpu int) error {
-	due := make([]bool, len(l.rows[gpu]))
-	for i := range due {
-		due[i] = true
-	}
+	due := slices.Repeat([]bool{true}, len(l.rows[gpu]))
 	return l.sources[gpu].Sample(l.rows[gpu], due)
 }
 
@@ -110,13 +104,9 @@ func TestProcessesOfPartitions(t *testing.T) {
 
 	other := New(Options{Root: l.tree.Root, Source: SourceSysfs})
 	list, _, err := field.Parse(strings.NewReader("DCGM_FI_DEV_FB_USED, gauge, m\n"), field.ParseOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sources, err := other.Open(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	same := map[string]bool{}
 	for _, d := range sources[0].Devices() {
@@ -136,9 +126,7 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5, CUs: 304}, {GPU: 1, VRAM: 6, CUs: 304}}})
 	remove := func(name string) {
 		t.Helper()
-		if err := os.RemoveAll(l.tree.ProcessFile(8, 0, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(l.tree.ProcessFile(8, 0, name)))
 	}
 	remove("cu_occupancy")
 	l.want(t, "boards that do not count waves", 0, 0, 1, computes(8, 5, math.NaN()))
@@ -164,17 +152,11 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 	l.want(t, "back", 1, 0, 1, computes(8, 6, 100))
 
 	proc := l.tree.Path("class/kfd/kfd/proc")
-	if err := os.RemoveAll(proc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(proc))
 	l.want(t, "no KFD", 0, 0, -1)
-	if err := os.Mkdir(proc, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(proc, 0o750))
 	for pid := range 1025 {
-		if err := os.Mkdir(filepath.Join(proc, strconv.Itoa(pid+1)), 0o750); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(proc, strconv.Itoa(pid+1)), 0o750))
 	}
 	l.want(t, "too many", 0, 0, -1)
 }
@@ -212,22 +194,4 @@ func TestNoComputeSide(t *testing.T) {
 	if _, err := NewProcesses(Options{Root: t.TempDir()}).Open(t.Context(), field.List{}); !errors.Is(err, collector.ErrNotLoaded) {
 		t.Errorf("without a driver: %v", err)
 	}
-}
-
-func TestProcessesRescan(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
-	c := NewProcesses(Options{Root: tree.Root})
-	if _, err := c.Open(t.Context(), field.List{}); err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	f := func(what string, want bool) {
-		t.Helper()
-		if got, err := c.Rescan(t.Context()); got != want || err != nil {
-			t.Errorf("%s: %v, %v, want %v", what, got, err, want)
-		}
-	}
-	f("nothing has changed", false)
-	tree.GPUs[1].Vanish(t)
-	f("a GPU less", true)
 }

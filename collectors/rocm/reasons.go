@@ -34,7 +34,6 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 			return s.Blank(collector.ReasonPermission, "this process may not read "+wanted[slot].File()+" of the GPU in /sys")
 		}
 	}
-	files := strings.Join(sources(p), ", ")
 	switch {
 	case c.metrics && s.files.MetricsDenied():
 		return s.Blank(collector.ReasonPermission, "this process may not read gpu_metrics of the GPU in /sys")
@@ -47,14 +46,7 @@ func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool
 	case c.metrics && len(c.slots) == 0:
 		return s.Blank(collector.ReasonBlank, "the firmware has no value of it in gpu_metrics")
 	}
-	return s.Blank(collector.ReasonBlank, "the driver gives no value in "+files)
-}
-
-// sources returns the files of a spec, each once.
-func sources(p *spec) []string {
-	files := p.files()
-	slices.Sort(files)
-	return slices.Compact(files)
+	return s.Blank(collector.ReasonBlank, "the driver gives no value in "+strings.Join(p.files(), ", "))
 }
 
 // lacks returns why a board does not have a spec.
@@ -63,7 +55,7 @@ func (b *binder) lacks(p *spec) collector.Explanation {
 	if t := &p.terms[0]; t.op == opAdded || t.op == opAge {
 		return collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: b.refusal(t.first)}
 	}
-	files := sources(p)
+	files := p.files()
 	detail := "the driver has no " + strings.Join(files, ", ") + " for this GPU"
 	if slices.Contains(files, "gpu_metrics") && m != nil {
 		detail = "gpu_metrics of this GPU does not have it"
@@ -85,7 +77,7 @@ func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
 		detail = "XIDs are NVIDIA's"
 	case !Supplies(d):
 		detail = "the amdgpu driver does not have it"
-	case slices.Contains([]field.ID{dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB}, d.ID) && s.files.HasBus():
+	case slices.Contains(busFields, d.ID) && s.files.HasBus():
 		return collector.Explanation{Reason: collector.ReasonNotDue, Detail: "the driver sleeps for a second in each read of pcie_bw: give the field an interval in the list"}
 	}
 	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}

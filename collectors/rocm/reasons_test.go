@@ -41,9 +41,7 @@ func TestReasons(t *testing.T) {
 func TestReasonsWithoutPermission(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 1})
 	const key, limit = "hwmon/power1_cap", "DCGM_FI_DEV_POWER_MGMT_LIMIT"
-	if err := syscall.Chmod(tree.GPUs[0].Path(key), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Chmod(tree.GPUs[0].Path(key), 0))
 	withoutOverride(t)
 	o := mustOpen(t, Options{Root: tree.Root}, list(t, limit+", gauge, p", "DCGM_FI_DEV_GPU_TEMP, gauge, t"))
 	o.sample()
@@ -59,11 +57,7 @@ func withoutOverride(t *testing.T) {
 	runtime.LockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Capget(&header, &sets[0]))
 	sets[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
-	if err := unix.Capset(&header, &sets[0]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Capset(&header, &sets[0]))
 }

@@ -13,8 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -47,13 +45,10 @@ func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Pre
 
 // Collector reads the AMD GPUs of a node.
 type Collector struct {
-	o       Options
-	files   *sysfs.Reader
+	machine
 	smi     *smi   // nil: not used
 	added   *added // nil: not used
 	sources []*source
-	found   []sysfs.GPU
-	leftOut int // cards
 	peeks   sync.WaitGroup
 }
 
@@ -64,12 +59,7 @@ var (
 )
 
 // New returns an unopened collector and touches nothing.
-func New(o Options) *Collector {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	return &Collector{o: o, files: sysfs.New(sysfs.Options{Root: o.Root, Log: o.Log})}
-}
+func New(o Options) *Collector { return &Collector{machine: newMachine(o)} }
 
 // Name is "rocm".
 func (*Collector) Name() string { return Name }
@@ -79,7 +69,7 @@ func (*Collector) Name() string { return Name }
 // of /sys. Errors: collector.ErrNotLoaded (no driver, or no ROCm SMI with SourceSMI), collector.ErrNoDevices,
 // collector.ErrNotBuiltIn, ctx's error, all wrapped.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
-	found, err := find(ctx, c.files, c.o)
+	found, err := c.find(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +77,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		if c.smi, err = startSMI(c.o.Library); err != nil {
 			return nil, fmt.Errorf("start ROCm SMI, which --rocm-source=smi asks for: %w", err)
 		}
-		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.lib.Path()))
+		c.o.Log.Info("reading through ROCm SMI", zap.String("file", c.smi.Path()))
 	}
 	if c.o.Source == SourceAMDSMI {
 		switch c.added, err = startAdded(ctx, c.o, found.GPUs, addedInterval(fields)); {
@@ -101,7 +91,6 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		c.o.Log.Warn("compute devices are hidden: the device control group of this process may not use their render nodes; "+
 			"partitions, compute units and processes are missing", zap.Int("devices", found.Hidden))
 	}
-	c.found, c.leftOut = found.GPUs, len(found.LeftOut)
 	gpus := found.GPUs
 	out := make([]collector.Source, len(gpus))
 	for i, metrics := range c.peekAll(ctx, gpus) {
@@ -120,34 +109,6 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	return out, nil
 }
 
-// find finds the GPUs and logs the skipped cards.
-func find(ctx context.Context, files *sysfs.Reader, o Options) (sysfs.Found, error) {
-	if err := ctx.Err(); err != nil {
-		return sysfs.Found{}, fmt.Errorf("look for AMD GPUs: %w", err)
-	}
-	found, err := files.Find(ctx)
-	if err != nil {
-		return sysfs.Found{}, fmt.Errorf("look for AMD GPUs: %w", err)
-	}
-	if len(found.GPUs) == 0 {
-		return sysfs.Found{}, noGPU(files, o.Root)
-	}
-	for _, card := range found.LeftOut {
-		o.Log.Info("skipping a gpu", zap.String("card", card))
-	}
-	return found, nil
-}
-
-// noGPU returns why there is no GPU.
-func noGPU(files *sysfs.Reader, root string) error {
-	driver, loaded := files.Driver()
-	if !loaded {
-		return fmt.Errorf("look for AMD GPUs: %w: %s; on a node with AMD GPUs load the driver (modprobe amdgpu)", collector.ErrNotLoaded, driver)
-	}
-	return fmt.Errorf("look for AMD GPUs: %w: %s, but no card in %s that amdgpu serves",
-		collector.ErrNoDevices, driver, filepath.Join("/", root, "sys/class/drm"))
-}
-
 // metricsPatience is how long Open waits for all GPUs' gpu_metrics, which determine the columns. A GPU that does not
 // answer gets all possible columns.
 const metricsPatience = time.Second
@@ -163,14 +124,12 @@ func (c *Collector) peekAll(ctx context.Context, gpus []sysfs.GPU) []*gpumetrics
 	for i := range gpus {
 		c.peeks.Go(func() { answers <- answer{i, c.peek(&gpus[i])} })
 	}
-	patience := time.NewTimer(metricsPatience)
-	defer patience.Stop()
+	ctx, cancel := context.WithTimeout(ctx, metricsPatience)
+	defer cancel()
 	for range gpus {
 		select {
 		case a := <-answers:
 			out[a.i] = a.m
-		case <-patience.C:
-			return out
 		case <-ctx.Done():
 			return out
 		}
@@ -230,7 +189,7 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	}
 	s.Complete(s.devices, s.columns, fields.Readings(), s.rest)
 	if bus {
-		s.bus = startBus(s.files, busInterval(fields))
+		s.bus = startBus(s.files, shortestInterval(fields, busFields, time.Hour))
 	}
 	if c.added != nil {
 		s.added = c.added.addGPU(g, s.files, records, violations)
@@ -267,26 +226,6 @@ func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Rea
 		return files
 	}
 	return r
-}
-
-// LeftOut implements collector.Limited.
-func (c *Collector) LeftOut() int { return c.leftOut }
-
-// Rescan finds the GPUs again and reports whether they have changed.
-func (c *Collector) Rescan(ctx context.Context) (bool, error) { return rescan(ctx, c.files, c.found) }
-
-func rescan(ctx context.Context, files *sysfs.Reader, before []sysfs.GPU) (bool, error) {
-	found, err := files.Find(ctx)
-	if err != nil {
-		return false, fmt.Errorf("look for AMD GPUs: %w", err)
-	}
-	return !slices.EqualFunc(found.GPUs, before, sameGPU), nil
-}
-
-// sameGPU reports whether two GPUs have the same labels and columns.
-func sameGPU(a, b sysfs.GPU) bool {
-	return a.PCI == b.PCI && a.UniqueID == b.UniqueID && a.Card == b.Card && a.Compute == b.Compute && a.Memory == b.Memory &&
-		slices.Equal(a.Instances, b.Instances)
 }
 
 // Close ends all goroutines, closes all files and stops the library.

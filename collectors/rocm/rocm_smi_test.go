@@ -4,9 +4,7 @@ package rocm
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +39,12 @@ func TestConformanceWithLibrary(t *testing.T) {
 // Both readers give the same columns and the same values, whatever moves.
 func TestReadersAgreeOnThePage(t *testing.T) {
 	for name, o := range map[string]rocmtest.Options{
-		"MI250X": {Model: rocmtest.MI250X, Deferred: true},
-		"MI300X": {Model: rocmtest.MI300X, Metrics: "1.7"},
+		"MI250X":     {Model: rocmtest.MI250X, Deferred: true},
+		"MI300X":     {Model: rocmtest.MI300X, Metrics: "1.7"},
+		"MI300X DPX": {Model: rocmtest.MI300X, Partition: "DPX"},
+		"MI300X CPX": {Model: rocmtest.MI300X, Partition: "CPX", Memory: "NPS4"},
+		"Radeon":     {Model: rocmtest.RX7900, NoBMC: true},
+		"APU":        {Model: rocmtest.APU},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := rocmtest.NewTree(t, o)
@@ -78,56 +80,6 @@ func TestReadersAgreeOnThePage(t *testing.T) {
 				t.Errorf("the library was asked for %v only", asked)
 			}
 		})
-	}
-}
-
-// With numbers that others published the library gives what /sys does, too: a board of
-// each capture that has sensors, in one node.
-func TestReadersAgreeOnCaptures(t *testing.T) {
-	of := slices.DeleteFunc(captures(t), func(c capture) bool { return c.sys["hwmon/name"] == "" })
-	for half := range slices.Chunk(of, (len(of)+1)/2) { // a tree has 16 boards at most
-		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: len(half)})
-		for i := range half {
-			half[i].putOn(t, tree.GPUs[i])
-		}
-		t.Run(half[0].name, func(t *testing.T) {
-			installed := smitest.NewReal(t, tree).Enter(t)
-			files := mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields())
-			library := mustOpen(t, Options{Root: tree.Root, Source: SourceSMI, Library: installed.Path}, collectortest.Fields())
-			files.sample()
-			library.sample()
-			for i, s := range files.sources {
-				if diff := cmp.Diff(columnsOf(s), columnsOf(library.sources[i])); diff != "" {
-					t.Errorf("%s: columns of /sys and of the library (-sys +library):\n%s", half[i].name, diff)
-					continue
-				}
-				if _, ok := library.sources[i].(*source).reader.(*smiReader); !ok {
-					t.Errorf("%s is not read through the library", half[i].name)
-				}
-				sameRows(t, files, library, i)
-			}
-		})
-	}
-}
-
-// putOn gives a simulated board the numbers of a capture, and takes the sensors away that
-// the capture has not.
-func (c *capture) putOn(t *testing.T, g *rocmtest.GPU) {
-	t.Helper()
-	for n := 1; n <= 3; n++ {
-		if sensor := fmt.Sprintf("hwmon/temp%d_", n); c.sys[sensor+"label"] == "" {
-			for _, file := range []string{"label", "input", "crit", "emergency"} {
-				g.Remove(t, sensor+file)
-			}
-		}
-	}
-	for name, text := range c.sys {
-		if name != "unique_id" { // a node has each once
-			g.Set(t, name, text+"\n")
-		}
-	}
-	if s := &c.steps[0]; s.revision != "" {
-		g.Set(t, "gpu_metrics", string(s.file(t)))
 	}
 }
 

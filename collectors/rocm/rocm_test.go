@@ -57,13 +57,9 @@ func rigOn(tb testing.TB, tree *rocmtest.Tree, of rocmtest.Options, o Options) c
 		Hang:          func(id string) func() { return hang(tb, board(id)) },
 		FailOpen: func() func() {
 			away := tree.Sys() + ".away"
-			if err := os.Rename(tree.Sys(), away); err != nil {
-				tb.Fatal(err)
-			}
+			must(tb, os.Rename(tree.Sys(), away))
 			return func() {
-				if err := os.Rename(away, tree.Sys()); err != nil {
-					tb.Fatal(err)
-				}
+				must(tb, os.Rename(away, tree.Sys()))
 			}
 		},
 	}
@@ -101,9 +97,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 		t.Helper()
 		root := t.TempDir()
 		if file != "" {
-			if err := os.MkdirAll(filepath.Join(root, file), 0o750); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.MkdirAll(filepath.Join(root, file), 0o750))
 		}
 		c := New(Options{Root: root})
 		sources, err := c.Open(t.Context(), field.List{})
@@ -145,9 +139,7 @@ func mustOpen(t *testing.T, o Options, fields field.List) *opened {
 	t.Helper()
 	c := New(o)
 	sources, err := c.Open(t.Context(), fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -221,8 +213,14 @@ func TestRescan(t *testing.T) {
 func readFile(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
+}
+
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

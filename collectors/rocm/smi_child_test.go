@@ -4,7 +4,6 @@ package rocm
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +23,6 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/internal/testkit/programtest"
 )
 
 // What a process does that is a test only by the way it is started.
@@ -39,9 +37,7 @@ const (
 func child(t *testing.T, lib *smitest.Real, what string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, self, "-test.run=^TestChild$", "-test.v")
@@ -64,74 +60,12 @@ func TestChild(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f := strings.Fields(what)
-	lib, err := native.Load([]string{f[1]}, smiFunctions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := lib.NewCaller()
-	if s := smiStatus(c.Call(smiInit, 0)); s != smiSuccess {
-		t.Fatal(s)
-	}
+	c, err := native.Open(&smiAPI, f[1])
+	must(t, err)
+	must(t, c.Must(smiInit, 0))
 	fmt.Fprintln(os.Stdout, "asking")
 	status := smiCall(c, 0, smiAsk{function: smiTemperature, a: uint32(sysfs.SensorJunction)}, native.New[[2]uint64]())
 	fmt.Fprintln(os.Stdout, "answered", status)
-}
-
-// abortProgram calls one function of a library for device 0.
-const abortProgram = `
-#include <dlfcn.h>
-#include <stdint.h>
-#include <string.h>
-int main(int argc, char **argv) {
-	static uint64_t out[8192];
-	uint32_t pages = 0;
-	void *lib = dlopen(argv[1], RTLD_NOW);
-	int (*init)(uint64_t) = (int (*)(uint64_t))dlsym(lib, "rsmi_init");
-	void *f = dlsym(lib, argv[2]);
-	if (!init || !f || init(0))
-		return 2;
-	if (strstr(argv[2], "pages")) {
-		((int (*)(uint32_t, uint32_t *, void *))f)(0, &pages, 0);
-		return 10 + ((int (*)(uint32_t, uint32_t *, void *))f)(0, &pages, out);
-	}
-	return 10 + ((int (*)(uint32_t, uint32_t, void *))f)(0, argc > 3, out); // block 1 is UMC, clock 0 that of graphics
-}
-`
-
-// What the library is not asked for ends the process: such text is common, so a
-// child process would end again and again. A build without asserts has nothing to
-// show.
-func TestLibraryAborts(t *testing.T) {
-	cc := programtest.Find(t, "cc")
-	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
-	lib := smitest.NewReal(t, tree)
-	if text, err := os.ReadFile(lib.Path); err != nil || !bytes.Contains(text, []byte("__assert_fail")) {
-		t.Skipf("the installed library has no asserts (%v)", err)
-	}
-	dir := t.TempDir()
-	source, program := filepath.Join(dir, "abort.c"), filepath.Join(dir, "abort")
-	if err := os.WriteFile(source, []byte(abortProgram), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.CommandContext(t.Context(), cc, "-o", program, source, "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	g := tree.GPUs[0]
-	f := func(file, text string, args ...string) {
-		t.Helper()
-		g.Set(t, file, text)
-		defer g.Reset(t, file)
-		lib := smitest.NewReal(t, tree) // with locks that no process has left behind
-		c := exec.CommandContext(t.Context(), program, append([]string{lib.Path}, args...)...)
-		c.Dir = lib.Dir
-		if out, err := c.CombinedOutput(); !strings.Contains(string(out), "Assertion") {
-			t.Errorf("%v with %q: %v, want an abort\n%s", args, text, err, out)
-		}
-	}
-	f("ras/umc_err_count", "ue: 0\nce: 0\nde: 0\n", "rsmi_dev_ecc_count_get", "umc")
-	f("ras/umc_err_count", rocmtest.Inaccessible, "rsmi_dev_ecc_count_get", "umc")
-	f("ras/gpu_vram_bad_pages", "garbage\n", "rsmi_dev_memory_reserved_pages_get")
-	f("pp_dpm_sclk", "S: 19Mhz *\n0: 500Mhz\n1: 2100Mhz\n", "rsmi_dev_gpu_clk_freq_get")
 }
 
 // hold starts a process that waits in a call for GPU 0, and returns when it is
@@ -142,18 +76,12 @@ func hold(t *testing.T, lib *smitest.Real, g *rocmtest.GPU) *exec.Cmd {
 	t.Cleanup(fifo.Close)
 	c := child(t, lib, childHolds)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && lines.Text() != "asking" {
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lines.Err())
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	waitOpen(t, c.Process.Pid, g.Path("hwmon/temp2_input"))
 	return c
@@ -166,9 +94,7 @@ func waitOpen(t *testing.T, pid int, path string) {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	for t.Context().Err() == nil {
 		fds, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, fd := range fds {
 			if target, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && target == path {
 				return
@@ -185,9 +111,7 @@ func TestRealLibraryAfterAKilledProcess(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree)
 	c := hold(t, lib, tree.GPUs[0])
-	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Process.Signal(syscall.SIGKILL))
 	if err := c.Wait(); err == nil {
 		t.Fatal("a killed process ends well")
 	}
@@ -234,12 +158,10 @@ func TestRealLibraryNextToAHolder(t *testing.T) {
 	}
 	c := hold(t, lib, tree.GPUs[0])
 	lib.Enter(t)
-	if _, err := startSMI(lib.Path); !errors.Is(err, smiStatusError{smiInitError}) || !strings.Contains(err.Error(), "/dev/shm") {
+	if _, err := startSMI(lib.Path); !errors.Is(err, smiStatus(smiInitError)) || !strings.Contains(err.Error(), "/dev/shm") {
 		t.Errorf("startSMI = %v, want status 8 and /dev/shm", err)
 	}
-	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Process.Signal(syscall.SIGKILL))
 	if err := c.Wait(); err == nil {
 		t.Fatal("a killed process ends well")
 	}

@@ -33,7 +33,7 @@ func TestSMIStartSequence(t *testing.T) {
 	tree := radeons(t, 2)
 	f := func(abi smitest.ABI, want []string, flags uint64) {
 		t.Helper()
-		fake := fakeFor(t, tree, smitest.Compile(t, abi, false))
+		fake := fakeFor(t, tree, abi)
 		mustStart(t, tree, fake.Path)
 		calls := fake.Calls(t)
 		if got := functions(calls, "rsmi_init", "rsmi_shut_down"); !slices.Equal(got, want) {
@@ -58,7 +58,7 @@ func TestSMIStartSequence(t *testing.T) {
 func TestSMIStaleLocks(t *testing.T) {
 	tree := radeons(t, 2)
 	for _, abi := range []smitest.ABI{smitest.ROCm5, smitest.ROCm7} {
-		fake := fakeFor(t, tree, smitest.Compile(t, abi, false))
+		fake := fakeFor(t, tree, abi)
 		fake.Set(t, "stale", "ok 1")
 		fake.Set(t, "rsmi_dev_temp_metric_get", "ok 42000")
 		s := mustStart(t, tree, fake.Path)
@@ -76,7 +76,7 @@ func TestSMIStaleLocks(t *testing.T) {
 // next session tries again.
 func TestSMIInitFails(t *testing.T) {
 	tree := radeons(t, 1)
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm5, false))
+	fake := fakeFor(t, tree, smitest.ROCm5)
 	fake.Set(t, "rsmi_init", "status 8")
 	_, err := startSMI(fake.Path)
 	if err == nil || !strings.Contains(err.Error(), "RSMI_STATUS_INIT_ERROR [code 8]: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm") {
@@ -87,7 +87,7 @@ func TestSMIInitFails(t *testing.T) {
 	}
 	fake.Unset(t, "rsmi_init")
 	fake.Set(t, "rsmi_num_monitor_devices", "status 6")
-	if _, err = startSMI(fake.Path); !errors.Is(err, smiStatusError{6}) {
+	if _, err = startSMI(fake.Path); !errors.Is(err, smiStatus(6)) {
 		t.Errorf("startSMI = %v, want status 6", err)
 	}
 	fake.Unset(t, "rsmi_num_monitor_devices")
@@ -135,7 +135,7 @@ func TestSMIGenerations(t *testing.T) {
 	none := math.NaN()
 	for abi, name := range map[smitest.ABI]string{smitest.ROCm5: "5", smitest.ROCm6: "6", smitest.ROCm7: "7"} {
 		t.Run("ROCm"+name, func(t *testing.T) {
-			fake := fakeFor(t, tree, smitest.Compile(t, abi, false))
+			fake := fakeFor(t, tree, abi)
 			for k, v := range says {
 				fake.Set(t, k, v)
 			}
@@ -174,7 +174,7 @@ func TestSMIGenerations(t *testing.T) {
 // nothing, there is no value; never 0, never what was left from another call.
 func TestSMIStatuses(t *testing.T) {
 	tree := radeons(t, 1)
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	fake := fakeFor(t, tree, smitest.ROCm7)
 	s := mustStart(t, tree, fake.Path)
 	all := everything()
 	r := s.reader(t, boards(t, tree)[0], all...)
@@ -201,7 +201,6 @@ func TestSMIStatuses(t *testing.T) {
 // the few that all depends on there is no reader, and the error names it.
 func TestSMIMissingSymbols(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
-	built := smitest.Compile(t, smitest.ROCm7, false)
 	all := everything()
 	asked := func(t *testing.T, fake *smitest.Fake) []bool {
 		t.Helper()
@@ -209,13 +208,13 @@ func TestSMIMissingSymbols(t *testing.T) {
 		mustRead(t, r)
 		return r.asked()
 	}
-	complete := asked(t, fakeFor(t, tree, built))
+	complete := asked(t, fakeFor(t, tree, smitest.ROCm7))
 	if !slices.Contains(complete, true) {
 		t.Fatal("a complete library is asked for nothing")
 	}
 	for f, d := range smiFunctions {
 		t.Run(d.Name, func(t *testing.T) {
-			fake := fakeFor(t, tree, built, d.Name)
+			fake := fakeFor(t, tree, smitest.ROCm7, d.Name)
 			if d.Required {
 				_, err := startSMI(fake.Path)
 				if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), d.Name) {
@@ -240,7 +239,7 @@ func TestSMIMissingSymbols(t *testing.T) {
 // asked for is never called.
 func TestSMICalls(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	fake := fakeFor(t, tree, smitest.ROCm7)
 	s := mustStart(t, tree, fake.Path)
 	wanted := []sysfs.Reading{
 		{Kind: sysfs.Temperature, Index: sysfs.SensorJunction}, {Kind: sysfs.PowerCapMin}, {Kind: sysfs.Busy}, {Kind: sysfs.MemoryUsed},
@@ -250,9 +249,7 @@ func TestSMICalls(t *testing.T) {
 	mustRead(t, r)
 	due := make([]bool, len(wanted))
 	due[0] = true
-	if err := r.Read(make([]float64, len(wanted)), due); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Read(make([]float64, len(wanted)), due))
 	got := map[string]uint64{}
 	for _, c := range r.Calls() {
 		got[c.Call] = c.Count
@@ -274,7 +271,7 @@ func TestSMICalls(t *testing.T) {
 // index that the library does not have is never used: the fake ends the process.
 func TestSMIIndices(t *testing.T) {
 	tree := radeons(t, 3)
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm6, false))
+	fake := fakeFor(t, tree, smitest.ROCm6)
 	ids := []string{"0x4900", "0x4100", "0x5100"} // GPU 1, 0, 2
 	wanted := []sysfs.Reading{{Kind: sysfs.Temperature}}
 	f := func(what string, want []string, devices int, id ...string) {
@@ -285,9 +282,7 @@ func TestSMIIndices(t *testing.T) {
 		}
 		fake.Set(t, "devices", fmt.Sprintf("ok %d", devices))
 		s, err := startSMI(fake.Path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, g := range boards(t, tree) {
 			got := "none"
 			if r, ok := s.open(files(t, tree, g, wanted...), &g, wanted); ok {
@@ -314,7 +309,7 @@ func TestSMIIndices(t *testing.T) {
 func TestSMIWithoutSensors(t *testing.T) {
 	tree := radeons(t, 1)
 	tree.GPUs[0].Remove(t, "hwmon/")
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm5, false))
+	fake := fakeFor(t, tree, smitest.ROCm5)
 	s := mustStart(t, tree, fake.Path)
 	mustRead(t, s.reader(t, boards(t, tree)[0], everything()...))
 	for _, f := range []int{smiTemperature, smiPowerAverage, smiPowerCap, smiPowerCapRange, smiFanRPM, smiFanSpeed, smiVoltage} {
@@ -327,7 +322,7 @@ func TestSMIWithoutSensors(t *testing.T) {
 // A call that hangs stalls the reader of its own GPU: the others are read.
 func TestSMICallHangs(t *testing.T) {
 	tree := radeons(t, 2)
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	fake := fakeFor(t, tree, smitest.ROCm7)
 	fake.Set(t, "rsmi_dev_temp_metric_get", "ok 50000")
 	s, gpus := mustStart(t, tree, fake.Path), boards(t, tree)
 	wanted := sysfs.Reading{Kind: sysfs.Temperature}
@@ -365,14 +360,11 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	fake := fakeFor(t, tree, smitest.ROCm7)
 	fake.Set(t, "rsmi_dev_memory_busy_percent_get", "ok 7")
 	all := append(everything(), sysfs.Reading{Kind: sysfs.Busy})
 	r := mustStart(t, tree, fake.Path).reader(t, boards(t, tree)[0], all...)
-	values, due := make([]float64, len(all)), make([]bool, len(all))
-	for i := range due {
-		due[i] = true
-	}
+	values, due := make([]float64, len(all)), slices.Repeat([]bool{true}, len(all))
 	n := testing.AllocsPerRun(50, func() {
 		if err := r.Read(values, due); err != nil {
 			t.Error(err)
@@ -383,25 +375,5 @@ func TestSMIReadAllocatesNothing(t *testing.T) {
 	}
 	if at := slices.Index(all, sysfs.Reading{Kind: sysfs.MemoryBusy}); values[at] != 7 {
 		t.Errorf("memory busy = %v, want 7", values[at])
-	}
-}
-
-// What is not there is named.
-func TestSMINotLoaded(t *testing.T) {
-	_, err := startSMI("/nowhere/librocm_smi64.so.9")
-	want := "load ROCm SMI: library or driver not found: the loader finds no /nowhere/librocm_smi64.so.9"
-	if !errors.Is(err, collector.ErrNotLoaded) || err.Error() != want {
-		t.Errorf("startSMI = %v, want %s", err, want)
-	}
-}
-
-// A count of devices that no library has costs no more than the limit.
-func TestSMIAbsurdCount(t *testing.T) {
-	tree := radeons(t, 1)
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
-	fake.Set(t, "devices", "ok 64") // as many as the fake has room for
-	mustStart(t, tree, fake.Path)
-	if n := fake.Count(t, "rsmi_dev_pci_id_get"); n > maxSMIDevices {
-		t.Errorf("%d devices asked for their address", n)
 	}
 }

@@ -4,8 +4,10 @@ package rocm
 
 import (
 	"math"
+	"slices"
 	"testing"
 
+	"warpgauge/collectors/rocm/internal/native"
 	"warpgauge/collectors/rocm/internal/sysfs"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/collectors/rocm/rocmtest/smitest"
@@ -15,9 +17,7 @@ import (
 func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	t.Helper()
 	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found.GPUs
 }
 
@@ -71,9 +71,9 @@ func (r *smiReader) asked() []bool {
 // readAll reads everything that r was opened for.
 func readAll(r reader) ([]float64, error) {
 	n := len(r.Has())
-	values, due := make([]float64, n), make([]bool, n)
-	for i := range due {
-		values[i], due[i] = -1, true
+	values, due := make([]float64, n), slices.Repeat([]bool{true}, n)
+	for i := range values {
+		values[i] = -1
 	}
 	return values, r.Read(values, due)
 }
@@ -109,9 +109,11 @@ func radeons(t *testing.T, n int) *rocmtest.Tree {
 }
 
 // fakeFor is a fake whose devices are those of the tree: index i is GPU i.
-func fakeFor(t *testing.T, tree *rocmtest.Tree, b smitest.Built, without ...string) *smitest.Fake {
+func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...string) *smitest.Fake {
 	t.Helper()
-	f := b.New(t, without...)
+	f := smitest.Compile(t, abi).New(t, without...)
 	f.SetDevices(t, tree)
 	return f
 }
+
+func smiStatus(code int32) error { return native.StatusError{API: &smiAPI, Code: code} }

@@ -26,7 +26,7 @@ func TestAHostileSMI(t *testing.T) {
 	tree.GPUs[1].Set(t, "unique_id", "00000000deadbeef\n")
 	tree.GPUs[2].Set(t, "unique_id", "00000000deadbeef\n")
 	tree.GPUs[0].Set(t, "serial_number", "A\xff\x00B\n")
-	fake := fakeFor(t, tree, smitest.Compile(t, smitest.ROCm7, false))
+	fake := fakeFor(t, tree, smitest.ROCm7)
 	fake.Set(t, "rsmi_num_monitor_devices", fmt.Sprint("ok ", uint32(math.MaxUint32)))
 	fake.Set(t, "rsmi_dev_pci_id_get", fmt.Sprint("ok ", uint64(math.MaxUint64)))
 	fake.Set(t, "rsmi_dev_temp_metric_get", fmt.Sprint("ok ", uint64(1<<63+1)))

@@ -2,7 +2,6 @@ package rocm
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"os"
 
@@ -28,7 +27,26 @@ const (
 	smiVoltage
 )
 
-// smiFunctions lists the library's names. The required functions start and stop the library and map indexes to GPUs.
+// smiAPI describes the library. The required functions start and stop it and map indexes to GPUs. AMD's packages use
+// sonames 5, 6 and, from ROCm 6.1 on, 7; distributions and builds without version tags use 1. The number does not
+// determine the layouts.
+var smiAPI = native.API{ //nolint:gochecknoglobals // a constant
+	Name: "ROCm SMI", Folders: []string{"lib", "lib64"}, Prefix: "RSMI_STATUS_",
+	Sonames: []string{
+		"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
+		"librocm_smi64.so.1", "librocm_smi64.so",
+	},
+	Functions: smiFunctions,
+	Statuses: map[int32]string{
+		1: "INVALID_ARGS", 2: "NOT_SUPPORTED", 3: "FILE_ERROR", 4: "PERMISSION", 5: "OUT_OF_RESOURCES", 6: "INTERNAL_EXCEPTION",
+		7: "INPUT_OUT_OF_BOUNDS", smiInitError: "INIT_ERROR", 9: "NOT_YET_IMPLEMENTED", 10: "NOT_FOUND", 11: "INSUFFICIENT_SIZE",
+		12: "INTERRUPT", 13: "UNEXPECTED_SIZE", 14: "NO_DATA", 15: "UNEXPECTED_DATA", 16: "BUSY", 17: "REFCOUNT_OVERFLOW",
+	},
+}
+
+// smiInitError is the status of rsmi_init that has several causes.
+const smiInitError = 8
+
 var smiFunctions = []native.Function{ //nolint:gochecknoglobals // a constant
 	smiInit:          {Name: "rsmi_init", Required: true},
 	smiShutDown:      {Name: "rsmi_shut_down", Required: true},
@@ -72,69 +90,35 @@ const smiUnset = 1 << 63
 //   - used memory: newer releases open /dev/kfd if the board has no memory of its own, which makes the exporter a
 //     process on the GPU.
 func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
-	const critical, emergency = 5, 7 // RSMI_TEMP_CRITICAL, RSMI_TEMP_EMERGENCY
-	switch r.Kind {
-	// The library numbers sensors and memories as package sysfs does.
-	case sysfs.Temperature:
-		return smiAsk{function: smiTemperature, a: uint32(r.Index)}, r.Index < sysfs.Sensors
-	case sysfs.TemperatureCrit:
-		return smiAsk{function: smiTemperature, a: uint32(r.Index), b: critical}, r.Index < sysfs.Sensors
-	case sysfs.TemperatureStop:
-		return smiAsk{function: smiTemperature, a: uint32(r.Index), b: emergency}, r.Index < sysfs.Sensors
-	case sysfs.PowerAverage:
-		return smiAsk{function: smiPowerAverage}, r.Index == 0
-	case sysfs.PowerCap:
-		return smiAsk{function: smiPowerCap}, r.Index == 0
-	case sysfs.PowerCapMax:
-		return smiAsk{function: smiPowerCapRange}, r.Index == 0
-	case sysfs.PowerCapMin:
-		return smiAsk{function: smiPowerCapRange, second: true}, r.Index == 0
-	case sysfs.MemoryBusy:
-		return smiAsk{function: smiMemoryBusy}, r.Index == 0
-	case sysfs.MemoryTotal:
-		return smiAsk{function: smiMemoryTotal, a: uint32(r.Index)}, r.Index < sysfs.Memories
-	case sysfs.Replays:
-		return smiAsk{function: smiPCIReplay}, r.Index == 0
-	case sysfs.FanRPM:
-		return smiAsk{function: smiFanRPM}, r.Index == 0
-	case sysfs.FanDuty:
-		return smiAsk{function: smiFanSpeed}, r.Index == 0
-	case sysfs.Voltage:
-		return smiAsk{function: smiVoltage}, r.Index == 0
-	default:
-		return smiAsk{}, false
-	}
+	q := smiReadings[r.Kind]
+	return smiAsk{q.function, uint32(r.Index), q.metric, q.second}, q.function != 0 && r.Index <= q.last
 }
 
-// smiStatus is rsmi_status_t.
-type smiStatus int32
-
-// smiStatusError is a status other than success.
-type smiStatusError struct{ status smiStatus }
-
-func (e smiStatusError) Error() string { return e.status.String() }
-
-const (
-	smiSuccess   smiStatus = 0
-	smiInitError smiStatus = 8
-)
-
-func (s smiStatus) String() string {
-	names := [...]string{
-		"SUCCESS", "INVALID_ARGS", "NOT_SUPPORTED", "FILE_ERROR", "PERMISSION", "OUT_OF_RESOURCES",
-		"INTERNAL_EXCEPTION", "INPUT_OUT_OF_BOUNDS", "INIT_ERROR", "NOT_YET_IMPLEMENTED", "NOT_FOUND",
-		"INSUFFICIENT_SIZE", "INTERRUPT", "UNEXPECTED_SIZE", "NO_DATA", "UNEXPECTED_DATA", "BUSY",
-		"REFCOUNT_OVERFLOW",
-	}
-	if s >= 0 && int(s) < len(names) {
-		return fmt.Sprintf("RSMI_STATUS_%s [code %d]", names[s], int(s))
-	}
-	return fmt.Sprintf("ROCm SMI status %d", int(s))
+// smiReadings says how to read each kind. The library numbers sensors and memories as package sysfs does.
+var smiReadings = [sysfs.Kinds]struct { //nolint:gochecknoglobals // a constant
+	function int    // 0: from files
+	last     uint8  // highest Index
+	metric   uint32 // of the sensor
+	second   bool   // the value is the second output
+}{
+	sysfs.Temperature:     {function: smiTemperature, last: sysfs.Sensors - 1},
+	sysfs.TemperatureCrit: {function: smiTemperature, last: sysfs.Sensors - 1, metric: 5}, // RSMI_TEMP_CRITICAL
+	sysfs.TemperatureStop: {function: smiTemperature, last: sysfs.Sensors - 1, metric: 7}, // RSMI_TEMP_EMERGENCY
+	sysfs.PowerAverage:    {function: smiPowerAverage},
+	sysfs.PowerCap:        {function: smiPowerCap},
+	sysfs.PowerCapMax:     {function: smiPowerCapRange},
+	sysfs.PowerCapMin:     {function: smiPowerCapRange, second: true},
+	sysfs.MemoryBusy:      {function: smiMemoryBusy},
+	sysfs.MemoryTotal:     {function: smiMemoryTotal, last: sysfs.Memories - 1},
+	sysfs.Replays:         {function: smiPCIReplay},
+	sysfs.FanRPM:          {function: smiFanRPM},
+	sysfs.FanDuty:         {function: smiFanSpeed},
+	sysfs.Voltage:         {function: smiVoltage},
 }
 
 // smiCall makes one call for a device. out must come from native.New; it keeps smiUnset if the function writes nothing.
 // smiCall allocates nothing.
-func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) smiStatus {
+func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) (status int32) {
 	const none = math.MaxUint32
 	*out = [2]uint64{smiUnset, smiUnset}
 	if q.function == smiMemoryBusy { // the only function that writes 32 bits
@@ -143,28 +127,11 @@ func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) smiStatu
 	args := [5]uint64{uint64(device), uint64(q.a), uint64(q.b)}
 	n := 1 + smiTakes[q.function]
 	args[n], args[n+1] = native.Address(&out[0]), native.Address(&out[1])
-	status := smiStatus(c.Call(q.function, args[:n+2]...))
+	status = c.Call(q.function, args[:n+2]...)
 	if q.function == smiMemoryBusy && out[0] == none {
 		out[0] = smiUnset
 	}
 	return status
-}
-
-// smiFailed returns the error of a call's status, nil for success.
-func smiFailed(f int, s smiStatus) error {
-	if s == smiSuccess {
-		return nil
-	}
-	return fmt.Errorf("call %s: %w", smiFunctions[f].Name, smiStatusError{s})
-}
-
-// smiSonames returns the sonames in order of preference. AMD's packages use 5, 6 and, from ROCm 6.1 on, 7;
-// distributions and builds without version tags use 1. The number does not determine the layouts.
-func smiSonames() []string {
-	return []string{
-		"librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5",
-		"librocm_smi64.so.1", "librocm_smi64.so",
-	}
 }
 
 // smiThreadLocks reports whether the library supports the flag for device locks within the process (6.1.2 and later).

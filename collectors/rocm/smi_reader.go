@@ -17,19 +17,17 @@ const maxSMIDevices = 256
 // smi is a started librocm_smi64. Its indexes are fixed until the next rsmi_init.
 type smi struct {
 	*native.Caller
-	lib   *native.Library
 	index map[string]uint32 // by PCI address
 }
 
 // startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock,
-// and may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, smiStatusError, wrapped.
+// and may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, native.StatusError, wrapped.
 func startSMI(library string) (*smi, error) {
-	names := libraryNames(library, "/opt", smiSonames(), "lib", "lib64")
-	lib, err := native.Load(names, smiFunctions)
+	caller, err := native.Open(&smiAPI, library)
 	if err != nil {
-		return nil, notLoaded("ROCm SMI", names, err)
+		return nil, err
 	}
-	s := &smi{Caller: lib.NewCaller(), lib: lib}
+	s := &smi{Caller: caller}
 	started := make(chan error)
 	go func() {
 		// After an error the thread ends with this goroutine: it may own device locks, and the kernel passes the locks
@@ -54,7 +52,7 @@ func (s *smi) start() error {
 	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks within this process, so that no other process, alive or dead, can block
 	// it.
 	const threadOnly = 0x400000000000000
-	if smiThreadLocks(s.lib.Path()) {
+	if smiThreadLocks(s.Path()) {
 		if err := s.init(threadOnly); err != nil {
 			return err
 		}
@@ -74,9 +72,8 @@ func (s *smi) start() error {
 
 // init calls rsmi_init, which may take seconds or hang. It explains the one status that has several causes.
 func (s *smi) init(flags uint64) error {
-	status := smiStatus(s.Call(smiInit, flags))
-	err := smiFailed(smiInit, status)
-	if status != smiInitError {
+	err := s.Must(smiInit, flags)
+	if !errors.Is(err, native.StatusError{API: &smiAPI, Code: smiInitError}) {
 		return err
 	}
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
@@ -86,31 +83,25 @@ func (s *smi) init(flags uint64) error {
 func (s *smi) list() error {
 	out := native.New[[2]uint64]()
 	defer native.Free(out)
-	if status := smiStatus(s.Call(smiNumDevices, native.Address(out))); status != smiSuccess {
-		return errors.Join(smiFailed(smiNumDevices, status), s.close())
+	if err := s.Must(smiNumDevices, native.Address(out)); err != nil {
+		return errors.Join(err, s.close())
 	}
 	s.index = map[string]uint32{}
 	for i := range min(uint32(out[0]), maxSMIDevices) {
-		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != smiSuccess {
+		if smiCall(s.Caller, i, smiAsk{function: smiPCIID}, out) != native.Success {
 			continue // it was removed in the meantime
 		}
-		if pci, part := splitPCIID(out[0]); part == 0 {
-			if _, ok := s.index[pci]; !ok {
-				s.index[pci] = i
-			}
+		// Domain in bits 63:32, partition in 31:28, bus in 15:8, device in 7:3, function in 2:0.
+		pci, partition := native.PCI(out[0]>>32, out[0]), out[0]>>28&0xf
+		if _, ok := s.index[pci]; !ok && partition == 0 {
+			s.index[pci] = i
 		}
 	}
 	return nil
 }
 
-// splitPCIID splits the ID of rsmi_dev_pci_id_get: domain in bits 63:32, partition in 31:28, bus in 15:8, device in
-// 7:3, function in 2:0.
-func splitPCIID(id uint64) (pci string, partition int) {
-	return fmt.Sprintf("%04x:%02x:%02x.%x", id>>32, id>>8&0xff, id>>3&0x1f, id&7), int(id >> 28 & 0xf)
-}
-
 // close calls rsmi_shut_down. All readers must be closed first.
-func (s *smi) close() error { return smiFailed(smiShutDown, smiStatus(s.Call(smiShutDown))) }
+func (s *smi) close() error { return s.Must(smiShutDown) }
 
 // smiReader reads one GPU: through the library where smiAskFor allows it and the driver has a file, the rest from
 // files.
@@ -141,12 +132,12 @@ func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*
 	if !ok {
 		return nil, false
 	}
-	r := &smiReader{Caller: s.lib.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: native.New[[2]uint64]()}
+	r := &smiReader{Caller: s.NewCaller(), files: files, device: device, has: files.Has(), rest: make([]bool, len(wanted)), out: native.New[[2]uint64]()}
 	// Before ROCm 6 a function for a missing sensor dereferences a null pointer, so only readings with a file use the
 	// library.
 	r.sensors = files.Sensors()
 	for i, w := range wanted {
-		if ask, ok := smiAskFor(w); ok && r.has[i] && s.lib.Has(ask.function) {
+		if ask, ok := smiAskFor(w); ok && r.has[i] && s.Has(ask.function) {
 			r.cells = append(r.cells, smiCell{i, w, ask})
 		}
 	}
@@ -191,7 +182,7 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 			continue
 		}
 		status := smiCall(r.Caller, r.device, c.ask, r.out)
-		asked, answered = true, answered || status == smiSuccess
+		asked, answered = true, answered || status == native.Success
 		values[c.cell] = c.value(status, r.out)
 	}
 	if asked && !answered {
@@ -201,13 +192,13 @@ func (r *smiReader) ask(values []float64, due []bool) bool {
 }
 
 // value converts an output to the reading, NaN if it is missing.
-func (c *smiCell) value(status smiStatus, out *[2]uint64) float64 {
+func (c *smiCell) value(status int32, out *[2]uint64) float64 {
 	v := out[0]
 	if c.ask.second {
 		v = out[1]
 	}
 	signed := c.ask.function == smiTemperature || c.ask.function == smiVoltage
-	if status != smiSuccess || v == smiUnset || !signed && v == math.MaxUint64 {
+	if status != native.Success || v == smiUnset || !signed && v == math.MaxUint64 {
 		return math.NaN()
 	}
 	if signed {

@@ -136,7 +136,7 @@ func (s *source) readFrame(metrics bool) error {
 		}
 	}
 	if s.bus != nil {
-		f.bus = s.bus.latest()
+		f.bus = *s.bus.values.Load()
 	}
 	if s.added != nil {
 		f.wall = time.Now()
@@ -252,7 +252,7 @@ func (s *source) close() error {
 // bus reads pcie_bw on its own goroutine: the driver sleeps for a second in each read, and no tick can wait for that.
 type bus struct {
 	files  *sysfs.Handle
-	values [2]atomic.Uint64 // bits of bytes per second: sent, received
+	values atomic.Pointer[[2]float64] // bytes per second: sent, received; NaN before the first read and after a failed one
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 }
@@ -263,7 +263,7 @@ const minBusInterval = 2 * time.Second
 func startBus(files *sysfs.Handle, every time.Duration) *bus {
 	ctx, stop := context.WithCancel(context.Background())
 	b := &bus{files: files, stop: stop}
-	b.store(math.NaN(), math.NaN())
+	b.values.Store(&[2]float64{math.NaN(), math.NaN()})
 	b.ended.Go(func() { b.run(ctx, max(every, minBusInterval)) })
 	return b
 }
@@ -272,11 +272,11 @@ func (b *bus) run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		sent, received := math.NaN(), math.NaN()
+		v := [2]float64{math.NaN(), math.NaN()}
 		if !b.files.Suspended() {
-			sent, received, _ = b.files.Bus() // NaN after an error
+			v[0], v[1], _ = b.files.Bus() // NaN after an error
 		}
-		b.store(sent, received)
+		b.values.Store(&v)
 		select {
 		case <-ctx.Done():
 			return
@@ -285,32 +285,21 @@ func (b *bus) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-func (b *bus) store(sent, received float64) {
-	b.values[0].Store(math.Float64bits(sent))
-	b.values[1].Store(math.Float64bits(received))
-}
-
-// latest returns the result of the last read; NaN before the first and after a failed one.
-func (b *bus) latest() [2]float64 {
-	return [2]float64{math.Float64frombits(b.values[0].Load()), math.Float64frombits(b.values[1].Load())}
-}
-
 // close ends the goroutine. It waits for a running read, which takes a second.
 func (b *bus) close() {
 	b.stop()
 	b.ended.Wait()
 }
 
-// busInterval returns the shortest interval of a row about PCIe traffic.
-func busInterval(fields field.List) time.Duration {
-	shortest := time.Hour
+// busFields are the fields from pcie_bw.
+var busFields = []field.ID{dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB} //nolint:gochecknoglobals // a constant
+
+// shortestInterval returns the shortest interval of a row about one of some fields, at most longest.
+func shortestInterval(fields field.List, of []field.ID, longest time.Duration) time.Duration {
 	for _, r := range fields.Readings() {
-		switch r.Desc.ID {
-		case dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB:
-			if r.Interval > 0 {
-				shortest = min(shortest, r.Interval)
-			}
+		if slices.Contains(of, r.Desc.ID) && r.Interval > 0 {
+			longest = min(longest, r.Interval)
 		}
 	}
-	return shortest
+	return longest
 }

@@ -10,32 +10,21 @@ import (
 
 // Supplies reports whether some AMD GPU, partition or link has the field. The documentation and the reasons use it; it
 // reads nothing.
-func Supplies(d *field.Descriptor) bool {
-	_, ok := known()[d.ID]
-	return ok
-}
+func Supplies(d *field.Descriptor) bool { return known()[d.ID] }
 
-// known is supplied, built on first use and never changed.
-var known = sync.OnceValue(supplied)
-
-// supplied maps the fields that this collector can supply to their files below the GPU's directory, or below
-// /sys/class/kfd/ if they begin with kfd/. The list is empty for values that are known in Open.
-func supplied() map[field.ID][]string {
-	by := map[field.ID][]string{}
+// known holds the fields that this collector can supply; built on first use and never changed.
+var known = sync.OnceValue(func() map[field.ID]bool {
+	ids := map[field.ID]bool{}
 	for _, specs := range everySpec() {
 		for _, s := range specs {
-			by[s.field] = append(by[s.field], s.files()...)
+			ids[s.field] = true
 		}
 	}
-	for id, file := range textFiles() {
-		by[id] = append(by[id], file)
+	for id := range textFiles() {
+		ids[id] = true
 	}
-	for id, from := range by {
-		slices.Sort(from)
-		by[id] = slices.Compact(from)
-	}
-	return by
-}
+	return ids
+})
 
 // everySpec returns all possible columns of a GPU, a partition and a link.
 func everySpec() [3][]spec {
@@ -43,7 +32,7 @@ func everySpec() [3][]spec {
 	return [3][]spec{boardSpecs(&whole, node{count: 1}), instanceSpecs(sysfs.Instance{Units: 1}), linkSpecs(0)}
 }
 
-// files returns the files that the terms of a column need.
+// files returns the files that the terms of a column need, each once.
 func (s *spec) files() (from []string) {
 	for _, t := range s.terms {
 		for _, r := range t.raw {
@@ -56,7 +45,8 @@ func (s *spec) files() (from []string) {
 			from = append(from, "pcie_bw")
 		}
 	}
-	return from
+	slices.Sort(from)
+	return slices.Compact(from)
 }
 
 // textFiles returns the text fields, for rows of type label.

@@ -68,8 +68,8 @@ func (b *bound) compute(f *frame) float64 {
 		return oneIf(f.values[b.slots[0]], f.values[b.slots[0]] > 0)
 	case opMetric:
 		return f.metrics.Float(b.metric[0], b.first)
-	case opMax, opMean:
-		return b.elements(&f.metrics)
+	case opMax:
+		return b.largest(&f.metrics)
 	case opCount:
 		return b.counted(f)
 	case opRate, opMeanRate:
@@ -131,21 +131,15 @@ func (b *bound) known(f *frame) float64 {
 	return sum
 }
 
-// elements returns the maximum or the mean of the available elements.
-func (b *bound) elements(m *gpumetrics.Metrics) float64 {
-	largest, sum, n := math.Inf(-1), 0.0, 0
+// largest returns the maximum of the available elements.
+func (b *bound) largest(m *gpumetrics.Metrics) float64 {
+	largest := math.NaN()
 	for _, f := range b.metric {
 		for i := b.first; i < b.first+b.count; i++ {
-			if v := m.Float(f, i); !math.IsNaN(v) {
-				largest, sum, n = max(largest, v), sum+v, n+1
+			if v := m.Float(f, i); !(v <= largest) && !math.IsNaN(v) {
+				largest = v
 			}
 		}
-	}
-	switch {
-	case n == 0:
-		return math.NaN()
-	case b.op == opMean:
-		return sum / float64(n)
 	}
 	return largest
 }
@@ -153,7 +147,8 @@ func (b *bound) elements(m *gpumetrics.Metrics) float64 {
 // rate returns the growth of the term's counters, or of their mean, per second. The first sample of an era has none.
 // While the firmware's time is frozen, the last rate holds.
 func (b *bound) rate(f *frame) float64 {
-	d, seconds, ok := b.sum.grow(f, b)
+	count, of, wraps := b.counters(&f.metrics, b.metric)
+	d, seconds, ok := b.sum.advance(f, count, of, wraps)
 	switch {
 	case !ok:
 		b.sum.rate = math.NaN()
@@ -166,13 +161,8 @@ func (b *bound) rate(f *frame) float64 {
 	return b.sum.rate
 }
 
-// grow returns by how much the term's counters grew in which time; seconds is 0 if no time has passed. ok is false if
-// there is nothing to compare: the first sample, a new era, counters that went back, or other elements in the sum.
-func (c *history) grow(f *frame, t *bound) (d, seconds float64, ok bool) {
-	count, of, wraps := t.counters(&f.metrics, t.metric)
-	return c.advance(f, count, of, wraps)
-}
-
+// advance returns by how much a counter grew in which time; seconds is 0 if no time has passed. ok is false if there is
+// nothing to compare: the first sample, a new era, a counter that went back, or other elements in the sum.
 func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, seconds float64, ok bool) {
 	if of == 0 {
 		*c = history{}
@@ -319,17 +309,15 @@ func (b *bound) status(f *frame) (bits uint64, ok float64) {
 
 func reasons(status uint64) float64 {
 	out := 0
-	if status&throttlePower != 0 {
-		out |= reasonPower
-	}
-	if status&throttleCurrent != 0 {
-		out |= reasonSlow
-	}
-	if status&throttleThermal != 0 {
-		out |= reasonThermal
-	}
-	if status&throttleProchot != 0 {
-		out |= reasonSlow | reasonBrake
+	for _, r := range [...]struct {
+		mask    uint64
+		reasons int
+	}{
+		{throttlePower, reasonPower}, {throttleCurrent, reasonSlow}, {throttleThermal, reasonThermal}, {throttleProchot, reasonSlow | reasonBrake},
+	} {
+		if status&r.mask != 0 {
+			out |= r.reasons
+		}
 	}
 	return float64(out)
 }
@@ -357,17 +345,13 @@ func (b *bound) moved(f *frame) (bits uint, all float64) {
 
 // movedReasons expects the residencies in the order of residencyFields.
 func movedReasons(moved uint) float64 {
-	out := 0
-	if moved&1 != 0 {
-		out |= reasonSlow | reasonBrake
+	var status uint64
+	for i, mask := range [...]uint64{throttleProchot, throttlePower, throttleThermal, throttleThermal, throttleThermal} {
+		if moved&(1<<i) != 0 {
+			status |= mask
+		}
 	}
-	if moved&2 != 0 {
-		out |= reasonPower
-	}
-	if moved&^3 != 0 {
-		out |= reasonThermal
-	}
-	return float64(out)
+	return reasons(status)
 }
 
 // held sums the time in which something throttled the GPU: of each span between two samples the residency's share of

@@ -389,9 +389,7 @@ func TestPartitionFiles(t *testing.T) {
 	other.GPUs[0].Update(t, func(s *rocmtest.State) { s.Util, s.VCN[1], s.BelowLimit, s.GfxAcc = 77, 13, 400, 12345 })
 	replace := func(i int, text string) {
 		t.Helper()
-		if err := os.WriteFile(file(i), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file(i), []byte(text), 0o600))
 	}
 	replace(2, readFile(t, other.Path("class/drm/"+other.GPUs[0].Instances[2].Render+"/device/xcp/xcp_metrics")))
 	replace(3, "")
@@ -492,18 +490,6 @@ func TestStalled(t *testing.T) {
 	}
 	s.tree.Step(t, time.Second)
 	s.sample()
-}
-
-// A change of partitions at run time asks for another Open.
-func TestPartitionsChange(t *testing.T) {
-	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
-	s.sample()
-	other := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1, Partition: "DPX"})
-	s.tree.GPUs[0].Set(t, "gpu_metrics", readFile(t, other.GPUs[0].Path("gpu_metrics")))
-	row := slices.Clone(s.rows[0])
-	if err := s.sources[0].Sample(row, slices.Repeat([]bool{true}, len(row))); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("Sample = %v, want ErrColumnsChanged", err)
-	}
 }
 
 // pcie_bw, in which the driver sleeps, is read only for rows that name an

@@ -16,7 +16,7 @@ func newDashboard(uid, title, description string, variables ...variable) *builde
 		UID: uid, Title: title, Description: description, Tags: []string{"warpgauge", "gpu"},
 		SchemaVersion: 39, Version: 1, Editable: true, GraphTooltip: 1, Refresh: "30s",
 		Time: timeRange{From: "now-1h", To: "now"}, Timezone: "browser",
-		Templating: templating{List: all}, Annotations: annotations{List: []annotation{}},
+		Templating: list[variable]{all}, Annotations: list[annotation]{[]annotation{}},
 		Links: []link{{Title: "GPUs", Type: "dashboards", Tags: []string{"warpgauge"}, AsDropdown: true, IncludeVars: true, KeepTime: true, Icon: "external link"}},
 	}}
 }
@@ -90,7 +90,7 @@ func (b *builder) lines(title, description, unit string, queries ...query) *pane
 	// A gap is a gap: a device that does not answer has no values.
 	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "spanNulls": false, "showPoints": "never"}
 	if slices.Contains([]string{"percent", "percentunit", "watt", "mbytes", "bytes", "Bps", "MBs", "cps", "reqps", "s"}, unit) {
-		p.FieldConfig.Defaults.Min = number(0)
+		p.FieldConfig.Defaults.Min = new(0.0)
 	}
 	return p
 }
@@ -142,6 +142,4 @@ func (b *builder) heatmap(w int, title, description, unit, expr string) *panel {
 	return p
 }
 
-func number(v float64) *float64 { return &v }
-
-func from(v float64, color string) step { return step{Color: color, Value: number(v)} }
+func from(v float64, color string) step { return step{Color: color, Value: &v} }

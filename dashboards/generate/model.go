@@ -4,30 +4,26 @@ package main
 // dashboards use. Field names are Grafana's.
 
 type dashboard struct {
-	UID           string      `json:"uid"`
-	Title         string      `json:"title"`
-	Description   string      `json:"description"`
-	Tags          []string    `json:"tags"`
-	SchemaVersion int         `json:"schemaVersion"`
-	Version       int         `json:"version"`
-	Editable      bool        `json:"editable"`
-	GraphTooltip  int         `json:"graphTooltip"` // 1: a crosshair in all panels
-	Refresh       string      `json:"refresh"`
-	Time          timeRange   `json:"time"`
-	Timezone      string      `json:"timezone"`
-	Templating    templating  `json:"templating"`
-	Annotations   annotations `json:"annotations"`
-	Links         []link      `json:"links"`
-	Panels        []*panel    `json:"panels"`
+	UID           string           `json:"uid"`
+	Title         string           `json:"title"`
+	Description   string           `json:"description"`
+	Tags          []string         `json:"tags"`
+	SchemaVersion int              `json:"schemaVersion"`
+	Version       int              `json:"version"`
+	Editable      bool             `json:"editable"`
+	GraphTooltip  int              `json:"graphTooltip"` // 1: a crosshair in all panels
+	Refresh       string           `json:"refresh"`
+	Time          timeRange        `json:"time"`
+	Timezone      string           `json:"timezone"`
+	Templating    list[variable]   `json:"templating"`
+	Annotations   list[annotation] `json:"annotations"`
+	Links         []link           `json:"links"`
+	Panels        []*panel         `json:"panels"`
 }
 
 type timeRange struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-}
-
-type annotations struct {
-	List []annotation `json:"list"`
 }
 
 // annotation marks times in all graphs. The fields from expr on belong to the
@@ -46,8 +42,9 @@ type annotation struct {
 	UseValueForTime bool   `json:"useValueForTime"`
 }
 
-type templating struct {
-	List []variable `json:"list"`
+// list is what Grafana wraps in an object.
+type list[T any] struct {
+	List []T `json:"list"`
 }
 
 type variable struct {
@@ -102,7 +99,6 @@ type panel struct {
 	FieldConfig     fieldConfig      `json:"fieldConfig"`
 	Options         map[string]any   `json:"options,omitempty"`
 	Transformations []transformation `json:"transformations,omitempty"`
-	Collapsed       bool             `json:"collapsed,omitempty"`
 }
 
 type gridPos struct {
@@ -130,7 +126,6 @@ type fieldConfig struct {
 type defaults struct {
 	Unit       string         `json:"unit,omitempty"`
 	Min        *float64       `json:"min,omitempty"`
-	Max        *float64       `json:"max,omitempty"`
 	NoValue    string         `json:"noValue,omitempty"` // shown instead of "No data"
 	Links      []dataLink     `json:"links,omitempty"`
 	Thresholds *thresholds    `json:"thresholds,omitempty"`

@@ -111,15 +111,13 @@ type rendering struct {
 // objects is a rendered chart by kind, strictly decoded: a field that Kubernetes does
 // not have is an error.
 type objects struct {
-	kinds      []string // KIND or KIND/COMPONENT, sorted
-	daemonSets map[string]*appsv1.DaemonSet
-	services   []*corev1.Service
-	secrets    []*corev1.Secret
-	configMaps map[string]*corev1.ConfigMap
-	rules      []rbacv1.PolicyRule // of ClusterRoles and Roles
-	policies   []*networkingv1.NetworkPolicy
-	test       *corev1.Pod // of helm test
-	others     map[string][]map[string]any
+	kinds       []string // KIND or KIND/COMPONENT, sorted
+	daemonSets  map[string]*appsv1.DaemonSet
+	deployments []*appsv1.Deployment
+	secrets     []*corev1.Secret
+	configMaps  map[string]*corev1.ConfigMap
+	roles       []*rbacv1.Role // ClusterRoles, too
+	others      map[string][]map[string]any
 }
 
 func render(t *testing.T, variant string, sets ...string) *objects {
@@ -145,8 +143,8 @@ func decode(t *testing.T, out []byte) *objects {
 		if kind == "" {
 			continue
 		}
-		if kind == "Pod" {
-			o.test = into[corev1.Pod](t, doc)
+		if kind == "Pod" { // of helm test
+			into[corev1.Pod](t, doc)
 			continue
 		}
 		o.kinds = append(o.kinds, kind)
@@ -154,18 +152,19 @@ func decode(t *testing.T, out []byte) *objects {
 		case "DaemonSet":
 			d := into[appsv1.DaemonSet](t, doc)
 			o.daemonSets[d.Labels["app.kubernetes.io/component"]] = d
+		case "Deployment":
+			o.deployments = append(o.deployments, into[appsv1.Deployment](t, doc))
 		case "Service":
-			o.services = append(o.services, into[corev1.Service](t, doc))
+			into[corev1.Service](t, doc)
 		case "Secret":
 			o.secrets = append(o.secrets, into[corev1.Secret](t, doc))
 		case "ConfigMap":
 			c := into[corev1.ConfigMap](t, doc)
 			o.configMaps[c.Name] = c
 		case "ClusterRole", "Role":
-			o.rules = append(o.rules, into[rbacv1.Role](t, doc).Rules...)
-			o.others[kind] = append(o.others[kind], head)
+			o.roles = append(o.roles, into[rbacv1.Role](t, doc))
 		case "NetworkPolicy":
-			o.policies = append(o.policies, into[networkingv1.NetworkPolicy](t, doc))
+			into[networkingv1.NetworkPolicy](t, doc)
 		default:
 			o.others[kind] = append(o.others[kind], head)
 		}

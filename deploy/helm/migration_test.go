@@ -2,6 +2,7 @@ package helm_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -386,28 +387,17 @@ func TestListConfigMap(t *testing.T) {
 		t.Helper()
 		o := render(t, "", sets...)
 		got := ""
-		for _, r := range o.others["Role"] {
-			var role struct {
-				Metadata struct{ Namespace string }
-				Rules    []struct{ Resources, ResourceNames, Verbs []string }
-			}
-			b, err := json.Marshal(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := json.Unmarshal(b, &role); err != nil {
-				t.Fatal(err)
-			}
-			for _, rule := range role.Rules {
-				got += role.Metadata.Namespace + ":" + strings.Join(rule.ResourceNames, ",") + " " + strings.Join(rule.Resources, ",") + " " + strings.Join(rule.Verbs, ",")
+		for _, role := range o.roles {
+			for _, r := range role.Rules {
+				got += fmt.Sprintf("%s %s:%s %s %s", role.Kind, role.Namespace, strings.Join(r.ResourceNames, ","), strings.Join(r.Resources, ","), strings.Join(r.Verbs, ","))
 			}
 		}
 		token := *o.daemonSets["nvidia"].Spec.Template.Spec.AutomountServiceAccountToken
-		if got != want || len(o.others["ClusterRole"]) != 0 || token != slices.ContainsFunc(sets, func(s string) bool { return strings.Contains(s, "gpus:") }) {
-			t.Errorf("%q: role %q, want %q; %d cluster roles, token %v", sets, got, want, len(o.others["ClusterRole"]), token)
+		if got != want || token != slices.ContainsFunc(sets, func(s string) bool { return strings.Contains(s, "gpus:") }) {
+			t.Errorf("%q: role %q, want %q; token %v", sets, got, want, token)
 		}
 	}
-	const one = "gpus:fields configmaps get"
+	const one = "Role gpus:fields configmaps get"
 	f(one, `arguments=["-m","gpus:fields"]`)
 	f(one, `arguments=["--strict","--configmap-data=gpus:fields"]`)
 	f(one, `nvidia.extraEnv=[{"name":"DCGM_EXPORTER_CONFIGMAP_DATA","value":"gpus:fields"}]`)

@@ -197,8 +197,10 @@ func summary(t *testing.T, o *objects, d *appsv1.DaemonSet) pod {
 			p.Kinds = append(p.Kinds, k)
 		}
 	}
-	for _, r := range o.rules {
-		p.Rules = append(p.Rules, strings.Join(r.Resources, " ")+": "+strings.Join(r.Verbs, " "))
+	for _, role := range o.roles {
+		for _, r := range role.Rules {
+			p.Rules = append(p.Rules, strings.Join(r.Resources, " ")+": "+strings.Join(r.Verbs, " "))
+		}
 	}
 	p.Host = hosts(spec, c)
 	for _, a := range c.Args {
@@ -301,22 +303,29 @@ func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
 	}
 }
 
-// TestRestricted: without the host's things a pod is what Pod Security calls restricted.
+// TestRestricted: without the host's things a pod is what Pod Security calls restricted, and the server of lists always is.
 // https://kubernetes.io/docs/concepts/security/pod-security-standards/
 func TestRestricted(t *testing.T) {
+	pods := map[string]corev1.PodSpec{"fleet": render(t, "fleet").deployments[0].Spec.Template.Spec}
 	for component, d := range render(t, "rootless").daemonSets {
-		spec, c := d.Spec.Template.Spec, container(t, d)
-		if h := hosts(spec, c); h != nil {
-			t.Errorf("%s has %q of the host", component, h)
+		pods[component] = d.Spec.Template.Spec
+	}
+	for component, spec := range pods {
+		c := &spec.Containers[0]
+		if h := hosts(spec, c); h != nil || *spec.AutomountServiceAccountToken {
+			t.Errorf("%s has %q of the host, token %v", component, h, *spec.AutomountServiceAccountToken)
 		}
-		if !*spec.SecurityContext.RunAsNonRoot || !*c.SecurityContext.RunAsNonRoot || *c.SecurityContext.RunAsUser == 0 {
-			t.Errorf("%s may be root", component)
+		sc := c.SecurityContext
+		if !*spec.SecurityContext.RunAsNonRoot || sc.RunAsUser != nil && *sc.RunAsUser == 0 || *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem ||
+			!slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s may do more than it needs: %+v, %+v", component, spec.SecurityContext, sc)
 		}
 		for _, v := range spec.Volumes {
-			if !slices.Contains([]string{"recordings", "health"}, v.Name) || v.EmptyDir == nil {
+			if component != "fleet" && (!slices.Contains([]string{"recordings", "health"}, v.Name) || v.EmptyDir == nil) {
 				t.Errorf("%s has the volume %q", component, v.Name)
 			}
 		}
+		checkMounts(t, spec, c)
 	}
 }
 

@@ -16,36 +16,53 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"warpgauge/extensions/health"
+	"warpgauge/internal/testkit/pages"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
 
-type ruleFile struct {
-	Groups []struct {
-		Name  string
-		Rules []struct {
-			Record, Alert, Expr string
-			Annotations         map[string]string
-			Labels              map[string]string
-		}
-	}
+// rule is a rule of a file.
+type rule struct {
+	file                string
+	Record, Alert, Expr string
+	Annotations, Labels map[string]string
+	parsed              parser.Expr
 }
 
-func rules(t *testing.T) (files []string, all map[string]ruleFile) {
+func (r rule) String() string { return r.file + ": " + r.Record + r.Alert }
+
+// rules returns the rules of all files in the folder rules.
+func rules(t *testing.T) (all []rule) {
 	t.Helper()
 	files, err := filepath.Glob("rules/*.yml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("rule files: %v, %v", files, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	all = map[string]ruleFile{}
 	for _, f := range files {
-		var r ruleFile
-		if err := yaml.Unmarshal(read(t, f), &r); err != nil {
+		var content struct{ Groups []struct{ Rules []rule } }
+		if err := yaml.Unmarshal(read(t, f), &content); err != nil {
 			t.Fatalf("parse %s: %v", f, err)
 		}
-		all[f] = r
+		for _, g := range content.Groups {
+			for _, r := range g.Rules {
+				r.file = f
+				if r.parsed, err = parser.ParseExpr(r.Expr); err != nil {
+					t.Fatalf("%v: %v", r, err)
+				}
+				all = append(all, r)
+			}
+		}
 	}
-	return files, all
+	if len(all) < 20 {
+		t.Fatalf("found %d rules only", len(all))
+	}
+	return all
+}
+
+// alerts returns the rules that are alerts.
+func alerts(t *testing.T) []rule {
+	t.Helper()
+	return slices.DeleteFunc(rules(t), func(r rule) bool { return r.Alert == "" })
 }
 
 func read(t *testing.T, path string) []byte {
@@ -65,13 +82,13 @@ func TestRulesByPromtool(t *testing.T) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	files, _ := rules(t)
-	f(append([]string{"check", "rules"}, files...)...)
-	tests, err := filepath.Glob("tests/*.yml")
-	if err != nil || len(tests) == 0 {
-		t.Fatalf("tests of rules: %v, %v", tests, err)
+	for verb, pattern := range map[string]string{"check": "rules/*.yml", "test": "tests/*.yml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, files, err)
+		}
+		f(append([]string{verb, "rules"}, files...)...)
 	}
-	f(append([]string{"test", "rules"}, tests...)...)
 	f("check", "config", "scrape/static.yml")
 	f("check", "config", "scrape/files.yml")
 	f("check", "config", "scrape/laptop.yml")
@@ -87,50 +104,27 @@ var kubeStateMetrics = []string{
 	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
 }
 
-// ownMetric finds the exporter's own metrics in the generated page.
-var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z_]+)` \\| \\w+ \\| (\\w+)")
-
-// fleetMetric finds those of warpgauge-fleet.
-var fleetMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_[a-z_]+)` \\|")
-
 // TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
 func TestEveryMetricExists(t *testing.T) {
 	known := map[string]bool{"up": true, "ALERTS": true}
 	for _, name := range kubeStateMetrics {
 		known[name] = true
 	}
-	for _, m := range ownMetric.FindAllSubmatch(read(t, "../../docs/metrics.md"), -1) {
-		known[string(m[1])] = true
-		known[string(m[1])+" is lean"] = string(m[2]) == "lean"
+	lean := pages.Metrics(t, "../..")
+	for name := range lean {
+		known[name] = true
 	}
-	for _, m := range fleetMetric.FindAllSubmatch(read(t, "../../docs/fleet.md"), -1) {
-		name := string(m[1])
-		known[name], known[name+" is lean"] = true, true
+	all := rules(t)
+	for _, r := range all {
+		known[r.Record] = true
 	}
-	files, all := rules(t)
-	for _, f := range files {
-		for _, g := range all[f].Groups {
-			for _, r := range g.Rules {
-				known[r.Record] = true
+	for _, r := range all {
+		for _, name := range metricNames(r.parsed) {
+			if !known[name] && !isField(name) {
+				t.Errorf("%v asks for %s, which neither the exporter nor a rule has", r, name)
 			}
-		}
-	}
-	for _, f := range files {
-		for _, g := range all[f].Groups {
-			for _, r := range g.Rules {
-				expr, err := parser.ParseExpr(r.Expr)
-				if err != nil {
-					t.Errorf("%s: %s%s: %v", f, r.Record, r.Alert, err)
-					continue
-				}
-				for _, name := range metricNames(expr) {
-					if !known[name] && !isField(name) {
-						t.Errorf("%s: %s%s asks for %s, which neither the exporter nor a rule has", f, r.Record, r.Alert, name)
-					}
-					if strings.HasPrefix(name, "warpgauge_") && !known[name+" is lean"] {
-						t.Errorf("%s: %s%s asks for %s, which is only on the page with --exporter-metrics=full", f, r.Record, r.Alert, name)
-					}
-				}
+			if strings.HasPrefix(name, "warpgauge_") && !lean[name] {
+				t.Errorf("%v asks for %s, which is only on the page with --exporter-metrics=full", r, name)
 			}
 		}
 	}
@@ -171,17 +165,12 @@ func matched(v *parser.VectorSelector) (names []string) {
 	return names
 }
 
-// isField reports whether the catalogue has the field, or the field of which a
-// histogram is made.
+// isField reports whether the catalogue has the field, or the field of which a histogram is made.
 func isField(name string) bool {
-	for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
-		if base, ok := strings.CutSuffix(name, suffix); ok {
-			if _, _, ok := field.ByName(base); ok {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(pages.Families(name), func(family string) bool {
+		_, _, ok := field.ByName(family)
+		return ok
+	})
 }
 
 // TestJoins: what the README shows is what is tested.
@@ -236,40 +225,27 @@ func readTests(t *testing.T, path string) (tests ruleTests) {
 // TestEveryAlertHasARunbookAndATest: neither may be forgotten.
 func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	runbooks := string(read(t, "../../docs/runbooks.md"))
-	fires := firing(t)
-	_, all := rules(t)
-	seen := 0
-	for _, file := range all {
-		for _, g := range file.Groups {
-			for _, r := range g.Rules {
-				if r.Alert == "" {
-					continue
-				}
-				seen++
-				anchor := strings.ToLower(r.Alert)
-				if want := "docs/runbooks.md#" + anchor; r.Annotations["runbook"] != want {
-					t.Errorf("%s: runbook is %q, want %q", r.Alert, r.Annotations["runbook"], want)
-				}
-				if !strings.Contains(runbooks, "\n## "+r.Alert+"\n") {
-					t.Errorf("docs/runbooks.md has no chapter %q", r.Alert)
-				}
-				if !fires[r.Alert] {
-					t.Errorf("no test lets %s fire", r.Alert)
-				}
-				if !slices.Contains([]string{"page", "ticket", "info"}, r.Labels["severity"]) {
-					t.Errorf("%s: severity %q", r.Alert, r.Labels["severity"])
-				}
-				if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
-					t.Errorf("%s lacks a summary or a description", r.Alert)
-				}
-			}
+	fires, names := firing(t), map[string]bool{}
+	for _, r := range alerts(t) {
+		names[r.Alert] = true
+		if want := "docs/runbooks.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
+			t.Errorf("%s: runbook is %q, want %q", r.Alert, r.Annotations["runbook"], want)
+		}
+		if !strings.Contains(runbooks, "\n## "+r.Alert+"\n") {
+			t.Errorf("docs/runbooks.md has no chapter %q", r.Alert)
+		}
+		if !fires[r.Alert] {
+			t.Errorf("no test lets %s fire", r.Alert)
+		}
+		if !slices.Contains([]string{"page", "ticket", "info"}, r.Labels["severity"]) {
+			t.Errorf("%s: severity %q", r.Alert, r.Labels["severity"])
+		}
+		if r.Annotations["summary"] == "" || r.Annotations["description"] == "" {
+			t.Errorf("%s lacks a summary or a description", r.Alert)
 		}
 	}
-	if seen == 0 {
-		t.Fatal("no alerts")
-	}
 	for _, m := range regexp.MustCompile(`(?m)^## (\w+)$`).FindAllStringSubmatch(runbooks, -1) {
-		if !slices.ContainsFunc(alerts(all), func(a alert) bool { return a.name == m[1] }) {
+		if !names[m[1]] {
 			t.Errorf("docs/runbooks.md has a chapter %q, and there is no such alert", m[1])
 		}
 	}
@@ -323,37 +299,14 @@ func firing(t *testing.T) map[string]bool {
 	return fires
 }
 
-type alert struct {
-	name string
-	expr parser.Expr
-}
-
-func alerts(all map[string]ruleFile) (out []alert) {
-	for _, file := range all {
-		for _, g := range file.Groups {
-			for _, r := range g.Rules {
-				if expr, err := parser.ParseExpr(r.Expr); err == nil && r.Alert != "" {
-					out = append(out, alert{r.Alert, expr})
-				}
-			}
-		}
-	}
-	return out
-}
-
 // TestNoAlertWithoutAFault: silent_test.yml has what happens on nodes without being a fault.
 // Each of its tests has series that each alert asks for, and no alert fires at any time.
 func TestNoAlertWithoutAFault(t *testing.T) {
 	want := []string{"planned release", "driver reload", "MIG change", "scale-down", "exporter restart", "new Prometheus", "instance change"}
-	_, all := rules(t)
 	recorded := map[string]parser.Expr{}
-	for _, file := range all {
-		for _, g := range file.Groups {
-			for _, r := range g.Rules {
-				if expr, err := parser.ParseExpr(r.Expr); err == nil && r.Record != "" {
-					recorded[r.Record] = expr
-				}
-			}
+	for _, r := range rules(t) {
+		if r.Record != "" {
+			recorded[r.Record] = r.parsed
 		}
 	}
 	var got []string
@@ -364,9 +317,9 @@ func TestNoAlertWithoutAFault(t *testing.T) {
 			name, _, _ := strings.Cut(s.Series, "{")
 			has[name] = true
 		}
-		for _, a := range alerts(all) {
-			if name := missing(a.expr, has, recorded); name != "" {
-				t.Errorf("%q says nothing of %s: it has no series of %s", test.Name, a.name, name)
+		for _, a := range alerts(t) {
+			if name := missing(a.parsed, has, recorded); name != "" {
+				t.Errorf("%q says nothing of %s: it has no series of %s", test.Name, a.Alert, name)
 			}
 		}
 		const never = `count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[110m]))`

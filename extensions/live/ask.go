@@ -73,7 +73,7 @@ func readsHere(a *exporter.Program, cfg *config.Config) string {
 	return ""
 }
 
-// answers is what commands ask: an exporter, or the devices that are read here.
+// answers replies to commands: an exporter, or the devices that are read here.
 type answers interface {
 	Devices(context.Context) (*apiv1.Devices, error)
 	Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error)
@@ -115,7 +115,7 @@ func (h here) Devices(context.Context) (*apiv1.Devices, error) { return h.api.De
 
 // Fields implements answers. It waits for fields that take several samples.
 func (h here) Fields(ctx context.Context, devices, patterns []string) (*apiv1.Fields, error) {
-	h.Settle(ctx, 1, exporter.SettlePatience)
+	h.AwaitValues(ctx, 1, exporter.ValuesPatience)
 	h.Sync(time.Now())
 	return h.api.Fields(devices, patterns)
 }

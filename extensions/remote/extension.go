@@ -30,26 +30,21 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if !e.Wanted() {
 		return nil, nil, nil
 	}
-	r, err := New(context.Background(), e.Options(c))
+	r, err := New(context.Background(), Options{
+		Settings: &e.Settings, Config: c.Config, Version: c.Version, Hostname: c.Hostname,
+		Desk: c.Lists, Engine: c.Engine, Page: c.Page, Registerer: c.Registry, Logger: c.Log,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	e.remote = r
-	return []exporter.Stage{{Name: r.Name(), Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
-}
-
-// Options returns the options of a Remote in an exporter.
-func (e *Extension) Options(c exporter.Core) Options {
-	return Options{
-		Settings: &e.Settings, Config: c.Config, Version: c.Version, Hostname: c.Hostname,
-		Desk: c.Lists, Engine: c.Engine, Page: c.Page, Registerer: c.Registry, Logger: c.Log,
-	}
+	return []exporter.Stage{{Name: "lists of " + r.origin, Run: r.Run, Grace: exporter.ShortGrace}}, nil, nil
 }
 
 // ParseGuarded implements the door of the command check: it parses a list as one of a server. refused says what the guard
 // of this node refuses on the devices of a View.
 func (e *Extension) ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error)) {
-	guard, suffix := GuardOf(&e.Settings), filepath.Ext(in.Name)
+	guard, suffix := newGuard(&e.Settings), filepath.Ext(in.Name)
 	p = guard.Parse(&lists.Offer{Origin: in.Name, Content: in.CSV, YAML: suffix == ".yaml" || suffix == ".yml"}, files)
 	return p, func(v *view.View) (out []field.Problem, err error) {
 		all, err := guard.Examine(p, v)

@@ -3,24 +3,26 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
 
-// Guard holds the limits of a server's list. Flags set them, never a list.
+// Guard checks a server's list. Flags set its limits, never a list.
 type Guard struct {
-	Bytes          int64
-	Fields         int
-	Series         int           // on this node's page
-	Interval       time.Duration // the shortest
-	Cost           float64       // seconds in vendors' libraries per second, of all sources
-	Profiling      bool          // allowed: DCGM_FI_PROF_…
-	ChangingLabels bool          // allowed: labels whose values change all the time
+	Limits
+	Profiling      bool // allowed: DCGM_FI_PROF_…
+	ChangingLabels bool // allowed: labels whose values change all the time
+}
+
+func newGuard(s *Settings) Guard {
+	return Guard{Limits: s.Limits, Profiling: slices.Contains(s.Allow, AllowProfiling), ChangingLabels: slices.Contains(s.Allow, AllowChangingLabels)}
 }
 
 // maxRefusals bounds the refusals of one list.
@@ -186,15 +188,12 @@ func (n *inventory) series(f *field.Field) int {
 	return count
 }
 
-// Upper bounds for devices that a collector finds only once a list asks for them: links of a GPU with the ports at their
-// other ends; switches, CPUs, cores and network adapters of a node.
+// maxDevices bounds the devices of a node that a collector finds only once a list asks for them.
+var maxDevices = map[field.Level]int{field.Switch: 18, field.CPU: 4, field.Core: 576, field.ConnectX: 16}
+
 const (
-	linksOfGPU   = 72
-	mostSwitches = 18
-	mostCPUs     = 4
-	mostCores    = 576
-	mostAdapters = 16
-	codes        = 64 // XIDs of a device that have series
+	linksOfGPU = 72 // with the ports at their other ends
+	codes      = 64 // XIDs of a device that have series
 )
 
 // perDevice bounds the series per device of readings with further labels. The page's count finds a device that exceeds it.
@@ -209,41 +208,39 @@ var perDevice = map[field.ID]int{
 }
 
 func (n *inventory) devices(l field.Level) int {
-	if have := n.levels[l]; have > 0 || !n.knows() {
+	switch have := n.levels[l]; {
+	case have > 0 || !n.knows():
 		return have
-	}
-	switch l {
-	case field.Link:
+	case l == field.Link:
 		return linksOfGPU * n.levels[field.GPU]
-	case field.Switch:
-		return mostSwitches
-	case field.CPU:
-		return mostCPUs
-	case field.Core:
-		return mostCores
-	case field.ConnectX:
-		return mostAdapters
 	}
-	return 0
+	return maxDevices[l]
 }
 
-// Measured holds the series and the cost of the list in service.
-type Measured struct {
-	Series int
-	Spent  map[string]time.Duration // in the library since the session began, by source
-	Calls  map[string]time.Duration // the same by kind of call, of collectors that know it
+// costs holds the time in vendors' libraries since each session began.
+type costs struct {
+	sources, calls map[string]time.Duration // calls of collectors that know them, by kind
 }
 
-// cost returns the library time between two measurements, in seconds per second, and the calls that took most of it.
-func (m *Measured) cost(before *Measured, took time.Duration) (float64, string) {
-	total := since(m.Spent, before.Spent, nil)
+func newCosts(all []session.Costs) costs {
+	out := costs{map[string]time.Duration{}, map[string]time.Duration{}}
+	for _, c := range all {
+		for source, s := range c.Sources {
+			out.sources[c.Collector+"/"+source] = s.Time
+		}
+		for call, cost := range c.Calls {
+			out.calls[call+"/"+c.Collector] = cost.Time
+		}
+	}
+	return out
+}
+
+// since returns the library time after an earlier measurement, in seconds per second, and the calls that took most of it.
+func (c costs) since(before costs, took time.Duration) (float64, string) {
+	total := growth(c.sources, before.sources, nil)
 	by := map[string]time.Duration{}
-	since(m.Calls, before.Calls, by)
-	var names []string
-	for name := range by {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return int(by[b] - by[a]) })
+	growth(c.calls, before.calls, by)
+	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return int(by[b] - by[a]) })
 	var most []string
 	for _, name := range names[:min(3, len(names))] {
 		most = append(most, fmt.Sprintf("%s %.3f", name, by[name].Seconds()/took.Seconds()))
@@ -251,8 +248,8 @@ func (m *Measured) cost(before *Measured, took time.Duration) (float64, string) 
 	return total.Seconds() / took.Seconds(), strings.Join(most, ", ")
 }
 
-// since sums the growth of counters. A counter that went back belongs to another session, so all of it counts.
-func since(now, before, by map[string]time.Duration) (total time.Duration) {
+// growth sums the growth of counters. A counter that went back belongs to another session, so all of it counts.
+func growth(now, before, by map[string]time.Duration) (total time.Duration) {
 	for name, d := range now {
 		if was := before[name]; was <= d {
 			d -= was

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,11 +20,16 @@ import (
 // List is a server's list that is or was in service.
 type List struct {
 	lists.Offer
-	Hash    string     // SHA-256 of the content, hex
-	Applied time.Time  // first, by the wall clock
-	Until   time.Time  // zero: it stays
-	For     bool       // Until is only what the wall clock said at the beginning
-	Fields  field.List `json:"-"`
+	span
+	Fields field.List `json:"-"`
+}
+
+// span is the time in which a list may serve.
+type span struct {
+	Hash    string    // SHA-256 of the list's content, hex
+	Applied time.Time // first, by the wall clock
+	Until   time.Time // zero: it stays
+	For     bool      // Until is only what the wall clock said at the beginning
 }
 
 // service returns the list as the Desk serves it; nil, the local list, if l is nil.
@@ -39,14 +45,6 @@ type kept struct {
 	Lasting *List  // the last good one without an end
 	Passing *List  // in service until its end; nil: none
 	Timed   []span // of lists with an end: delivering one again does not prolong it
-}
-
-// span is the time in which a list may serve, by the list's hash.
-type span struct {
-	Hash    string
-	Applied time.Time
-	Until   time.Time
-	For     bool
 }
 
 // maxTimed bounds how many are remembered; the oldest are forgotten.
@@ -133,10 +131,8 @@ func InstanceID(ctx context.Context, path string, names ...string) string {
 
 // span returns the time of a list with an end that the server has delivered before.
 func (k *kept) span(hash string) (span, bool) {
-	for _, s := range k.Timed {
-		if s.Hash == hash {
-			return s, true
-		}
+	if i := slices.IndexFunc(k.Timed, func(s span) bool { return s.Hash == hash }); i >= 0 {
+		return k.Timed[i], true
 	}
 	return span{}, false
 }
@@ -146,8 +142,5 @@ func (k *kept) remember(l *List) {
 	if _, known := k.span(l.Hash); known {
 		return
 	}
-	k.Timed = append(k.Timed, span{l.Hash, l.Applied, l.Until, l.For})
-	if n := len(k.Timed) - maxTimed; n > 0 {
-		k.Timed = append([]span(nil), k.Timed[n:]...)
-	}
+	k.Timed = slices.Concat(k.Timed[max(0, len(k.Timed)-maxTimed+1):], []span{l.span}) // a copy: the former one may be on its way to the disk
 }

@@ -12,53 +12,36 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
+	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
-	"warpgauge/pkg/view"
 )
-
-// Meter measures the list in service.
-type Meter interface {
-	Measure() Measured
-}
-
-// managerOptions are the limits and the parts of the exporter that a Manager uses.
-type managerOptions struct {
-	Mode      string // of --remote-config
-	Report    bool   // lists are checked and compared, not applied
-	Directory string // where the last good list is kept; "": nowhere
-	Origin    string // of the server: lists that other servers have delivered are not used
-	Guard     Guard
-	Board     *view.Board
-	Desk      *lists.Desk
-	Meter     Meter
-	Logger    *zap.Logger
-}
 
 // Manager decides on the lists of a server and proposes the good ones to the Desk. Deliver, Answered, Unreachable and Refused
 // can be called by any goroutine.
 type Manager struct {
-	o    managerOptions
-	log  *zap.Logger
-	wall func() time.Time
-	save func(*kept) error
-	wake chan struct{} // the next time that Run waits for has changed
+	o      Options
+	origin string // of the server: lists that other servers have delivered are not used
+	guard  Guard
+	log    *zap.Logger
+	wall   func() time.Time
+	save   func(*kept) error
+	wake   chan struct{} // the next time that Run waits for has changed
 
 	// For the holder of the Desk's Turn.
 	kept    kept
-	change  uint64            // how often kept was changed
-	changed bool              // kept has to be saved
-	last    []byte            // content that was parsed last
-	end     end               // of the list in service
-	trial   trial             // of the list in service
-	back    *returning        // the list in service has to go; nil: it stays
-	changes []time.Time       // the last ones
+	last    []byte     // content that was parsed last
+	end     end        // of the list in service
+	trial   trial      // of the list in service
+	back    *returning // the list in service has to go; nil: it stays
+	changes *rate.Limiter
 	costly  map[string]string // by hash: why a list was taken back from service
 	failure failure
 
-	saving sync.Mutex // held while kept is written
-	saved  uint64     // change of kept that was written last; guarded by saving
+	saving  sync.Mutex           // held while kept is written
+	unsaved atomic.Pointer[kept] // nil: it is written
 
 	inService atomic.Pointer[List] // nil: the local list
 	mu        sync.Mutex
@@ -75,23 +58,29 @@ const (
 )
 
 // newManager returns a Manager. It serves no list before restore or Deliver.
-func newManager(o managerOptions) *Manager {
+func newManager(o Options) *Manager {
+	origin := transport.Origin(o.Settings.URL)
 	m := &Manager{
-		o: o, log: o.Logger.Named("remote").With(zap.String("origin", o.Origin)), wall: time.Now, save: directory(o.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
+		o: o, origin: origin, guard: newGuard(o.Settings), log: o.Logger.Named("remote").With(zap.String("origin", origin)),
+		wall: time.Now, save: directory(o.Settings.Directory).write, wake: make(chan struct{}, 1), costly: map[string]string{},
+		changes: rate.NewLimiter(rate.Every(changesIn/maxChanges), maxChanges),
 	}
 	m.update(func(s *lists.Delivery) {
-		*s = lists.Delivery{Mode: o.Mode, Origin: o.Origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
+		*s = lists.Delivery{Mode: o.Settings.Mode, Origin: origin, Status: lists.Waiting, Text: "no list was delivered yet", Since: time.Now()}
 	})
 	return m
 }
 
+// reports says whether lists are checked and compared, not applied.
+func (m *Manager) reports() bool { return m.o.Settings.Mode == ModeReport }
+
 // restore puts the list that was kept into service, for a start without the server. It is called once, before the engine
 // runs and before everything else.
 func (m *Manager) restore(ctx context.Context) {
-	if m.o.Report {
+	if m.reports() {
 		return
 	}
-	k, err := directory(m.o.Directory).load()
+	k, err := directory(m.o.Settings.Directory).load()
 	if err != nil {
 		m.log.Warn("no list is kept from before", zap.Error(err))
 		m.update(func(s *lists.Delivery) { s.Unkept = err.Error() })
@@ -123,18 +112,18 @@ func (m *Manager) former() *List {
 
 // revive prepares a kept list for service. The limits may have changed, and its time may be over.
 func (m *Manager) revive(l *List) error {
-	if l.Origin != m.o.Origin {
-		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.o.Origin)
+	if l.Origin != m.origin {
+		return fmt.Errorf("it came from %s, not from %s", l.Origin, m.origin)
 	}
 	if l.Hash != hashOf(l.Content) {
 		return errSum
 	}
-	e, err := m.left(span{l.Hash, l.Applied, l.Until, l.For})
+	e, err := m.left(l.span)
 	if err != nil {
 		return err
 	}
 	p := m.parse(&l.Offer)
-	refused, err := m.o.Guard.Examine(p, m.o.Board.Load())
+	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	for _, r := range refused {
 		err = errors.Join(err, errors.New(r.String()))
 	}
@@ -148,7 +137,7 @@ func (m *Manager) revive(l *List) error {
 // backward is how far the wall clock may be set back before the end of a list is unknown.
 const backward = time.Minute
 
-// left returns when a list that was applied before ends.
+// left returns when a list ends.
 func (m *Manager) left(s span) (end, error) {
 	wall := m.wall()
 	switch {
@@ -171,7 +160,7 @@ var errEnded = errors.New("deliver another list, or this one with another commen
 
 // parse parses a list and logs its warnings, unless it is the list of before: a refused list comes with each request.
 func (m *Manager) parse(o *lists.Offer) *lists.Parsed {
-	p := m.o.Guard.Parse(o, m.o.Desk)
+	p := m.guard.Parse(o, m.o.Desk)
 	if bytes.Equal(o.Content, m.last) {
 		return p
 	}
@@ -214,11 +203,9 @@ func (m *Manager) inTurn(ctx context.Context, do func(t *lists.Turn)) error {
 		return err
 	}
 	do(t)
-	k, change, changed := m.kept, m.change, m.changed
-	m.changed = false
 	t.End()
-	if changed {
-		m.keep(&k, change)
+	if m.unsaved.Load() != nil {
+		m.keep()
 	}
 	return nil
 }
@@ -248,14 +235,14 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 	if why := m.costly[tried]; why != "" {
 		return failed(lists.Refused, errors.New(why), []lists.Refusal{{Text: why}})
 	}
-	next := &List{Offer: *o, Hash: tried, Applied: m.wall().UTC().Round(0)}
-	next.Origin = m.o.Origin // what a source calls it can be more
+	next := &List{Offer: *o, span: span{Hash: tried, Applied: m.wall().UTC().Round(0)}}
+	next.Origin = m.origin // what a source calls it can be more
 	ends, err := m.timed(next)
 	if err != nil {
 		return failed(lists.Ended, err, nil)
 	}
 	p := m.parse(o)
-	refused, err := m.o.Guard.Examine(p, m.o.Board.Load())
+	refused, err := m.guard.Examine(p, m.o.Engine.Board().Load())
 	own := false
 	if err != nil {
 		// The node's own list can have what the guard takes from no server. One that ends a
@@ -266,7 +253,7 @@ func (m *Manager) decide(ctx context.Context, t *lists.Turn, o *lists.Offer, tri
 		}
 	}
 	next.Fields = p.Fields
-	if m.o.Report {
+	if m.reports() {
 		text := m.difference(p.Fields)
 		m.say(lists.Reported, text, tried, nil)
 		return &lists.Outcome{Answer: lists.Reported}
@@ -311,16 +298,14 @@ func (m *Manager) revise(ctx context.Context, t *lists.Turn, l *List, revision s
 // timed sets when a list ends. A list that was delivered before keeps its end.
 func (m *Manager) timed(l *List) (end, error) {
 	if s, known := m.kept.span(l.Hash); known {
-		l.Applied, l.Until, l.For = s.Applied, s.Until, s.For
+		l.span = s
 		return m.left(s)
 	}
 	v, _ := readValidity(l.Content) // Deliver refuses invalid ones
-	e, until := v.ends(time.Now(), m.wall())
-	l.Until, l.For = until, v.length > 0
-	if e.over(time.Now(), m.wall()) {
-		return e, fmt.Errorf("its time was over at %s: %w", until.Format(time.RFC3339), errEnded)
+	if l.Until, l.For = v.until, v.length > 0; l.For {
+		l.Until = l.Applied.Add(v.length)
 	}
-	return e, nil
+	return m.left(l.span)
 }
 
 // failure is a list that could not be put into service.
@@ -340,9 +325,7 @@ func (m *Manager) tooOften(list string) error {
 	} else if left := f.pause - now.Sub(f.at); left > 0 {
 		return fmt.Errorf("%w; it is tried again after %v", f.err, f.pause)
 	}
-	m.changes = slices.DeleteFunc(m.changes, func(t time.Time) bool { return now.Sub(t) >= changesIn })
-	if len(m.changes) < maxChanges {
-		m.changes = append(m.changes, now)
+	if m.changes.Allow() {
 		return nil
 	}
 	return fmt.Errorf("the server has changed the list %d times in %v; the next change waits", maxChanges, changesIn)
@@ -364,16 +347,16 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 	if err := t.Serve(ctx, l.service()); err != nil {
 		return err
 	}
-	measured := m.o.Meter.Measure()
-	if n := measured.Series; n > m.o.Guard.Series {
+	m.o.Page.Sync(time.Now())
+	if n := m.o.Page.Series(); n > m.guard.Series {
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), applyTimeout)
 		defer cancel()
 		err := t.Serve(back, before.service())
-		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.o.Guard.Series), err)
+		return errors.Join(fmt.Errorf("%w: in service it made %d series, which is more than %d (--remote-limit series); the former list is back", errRefused, n, m.guard.Series), err)
 	}
 	m.end = e
 	m.back = nil
-	m.trial = trial{list: l.Hash, began: time.Now(), last: measured, passing: m.kept.Passing, lasting: m.kept.Lasting}
+	m.trial = trial{list: l.Hash, began: time.Now(), last: newCosts(m.o.Engine.Costs()), passing: m.kept.Passing, lasting: m.kept.Lasting}
 	m.inService.Store(l)
 	m.kept.Passing = nil
 	if l.Until.IsZero() {
@@ -383,7 +366,10 @@ func (m *Manager) apply(ctx context.Context, t *lists.Turn, l *List, e end) erro
 		m.kept.remember(l)
 	}
 	m.setKept()
-	poke(m.wake)
+	select {
+	case m.wake <- struct{}{}:
+	default: // Run has not seen the change before
+	}
 	return nil
 }
 
@@ -405,18 +391,18 @@ func (m *Manager) withdraw(ctx context.Context, t *lists.Turn) error {
 
 // setKept records that kept has to be saved. The caller holds the Turn.
 func (m *Manager) setKept() {
-	m.change++
-	m.changed = true
+	k := m.kept
+	m.unsaved.Store(&k)
 }
 
-// keep writes what outlives the process, unless something newer was written. A full disk leaves the list in service.
-func (m *Manager) keep(k *kept, change uint64) {
+// keep writes what outlives the process. A full disk leaves the list in service.
+func (m *Manager) keep() {
 	m.saving.Lock()
 	defer m.saving.Unlock()
-	if change < m.saved {
-		return
+	k := m.unsaved.Swap(nil)
+	if k == nil {
+		return // another goroutine has written it
 	}
-	m.saved = change
 	err := m.save(k)
 	m.update(func(s *lists.Delivery) {
 		if s.Unkept = ""; err != nil {
@@ -424,14 +410,6 @@ func (m *Manager) keep(k *kept, change uint64) {
 			m.log.Error("the list is in service but not kept: a start without the server has an older one", zap.Error(err))
 		}
 	})
-}
-
-// poke wakes the reader of a channel that holds one value.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // difference says in words how a list differs from the list in service.
@@ -459,7 +437,7 @@ func (m *Manager) difference(list field.List) string {
 			removes = append(removes, name)
 		}
 	}
-	series, _ := newInventory(m.o.Board.Load()).all(list)
+	series, _ := newInventory(m.o.Engine.Board().Load()).all(list)
 	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series", some(adds), some(removes), some(changes), series)
 }
 
@@ -480,7 +458,7 @@ func some(names []string) string {
 type trial struct {
 	list             string // hash; "": there is none
 	began            time.Time
-	last             Measured
+	last             costs
 	passing, lasting *List // what was kept before
 }
 
@@ -561,13 +539,12 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 // overBudget ends the trial of the list in service. It returns why the list costs too much, or nothing.
 func (m *Manager) overBudget(now time.Time) string {
 	t := &m.trial
-	measured := m.o.Meter.Measure()
-	cost, most := measured.cost(&t.last, now.Sub(t.began))
+	cost, most := newCosts(m.o.Engine.Costs()).since(t.last, now.Sub(t.began))
 	t.list = ""
-	if cost <= m.o.Guard.Cost {
+	if cost <= m.guard.Cost {
 		return ""
 	}
-	text := fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.o.Guard.Cost)
+	text := fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
 	if most != "" {
 		text += "; most in " + most
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
@@ -21,8 +22,11 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
+	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	listA = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
@@ -34,17 +38,20 @@ const (
 type bench struct {
 	*Manager
 	t       *testing.T
-	o       managerOptions
-	local   string       // content of the local list
-	mu      sync.Mutex   // for what follows
-	service []string     // lists that were put into service: b, c or local
-	fail    error        // of the next lists
-	tried   int          // lists that the engine was given
-	m       Measured     // what Measure returns
+	o       Options
+	board   view.Board
+	local   string     // content of the local list
+	mu      sync.Mutex // for what follows
+	service []string   // lists that were put into service: b, c or local
+	fail    error      // of the next lists
+	tried   int        // lists that the engine was given
+	series  int
+	states  []session.CollectorStatus
+	costs   session.Costs
 	step    atomic.Int64 // of the wall clock
 }
 
-var usual = Guard{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5}
+var usual = Guard{Limits: Limits{Bytes: 1 << 20, Fields: 500, Series: 1000, Interval: 100 * time.Millisecond, Cost: 0.5}}
 
 // gpus is a View of so many GPUs that serve a list.
 func gpus(n int, csv string) *view.View {
@@ -64,10 +71,9 @@ func gpus(n int, csv string) *view.View {
 func files() *lists.Files { return lists.NewFiles(config.Default(), nil, nil, nil) }
 
 func newBench(t *testing.T, change ...func(*bench)) *bench {
-	b := &bench{t: t, local: listA}
-	board := &view.Board{}
-	board.Store(gpus(8, listA))
-	b.o = managerOptions{Origin: "https://lists", Guard: usual, Board: board, Meter: b, Logger: zap.NewNop()}
+	b := &bench{t: t, local: listA, costs: session.Costs{Collector: "nvml"}}
+	b.board.Store(gpus(8, listA))
+	b.o = Options{Settings: &Settings{URL: "https://lists", Mode: ModeApply, Limits: usual.Limits}, Engine: b, Page: b, Logger: zap.NewNop()}
 	for _, c := range change {
 		c(b)
 	}
@@ -78,11 +84,29 @@ func newBench(t *testing.T, change ...func(*bench)) *bench {
 	return b
 }
 
-// Measure implements Meter.
-func (b *bench) Measure() Measured {
+func (b *bench) Board() *view.Board { return &b.board }
+func (*bench) Sync(time.Time)       {}
+func (b *bench) Series() int        { return b.series }
+
+func (b *bench) Status() []session.CollectorStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.m
+	return b.states
+}
+
+func (b *bench) Costs() []session.Costs {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return []session.Costs{b.costs}
+}
+
+// spend sets how long each GPU's calls took so far.
+func (b *bench) spend(each ...time.Duration) {
+	sources := map[string]session.SourceCost{}
+	for i, d := range each {
+		sources[fmt.Sprint("GPU-", i)] = session.SourceCost{Time: d}
+	}
+	b.set(func() { b.costs.Sources = sources })
 }
 
 // Reload implements lists.Engine, as the next three do.
@@ -118,7 +142,7 @@ func (b *bench) restored() *List {
 	return b.inService.Load()
 }
 
-func in(dir string) func(*bench) { return func(b *bench) { b.o.Directory = dir } }
+func in(dir string) func(*bench) { return func(b *bench) { b.o.Settings.Directory = dir } }
 
 // private is a directory as Private wants it.
 func private(t *testing.T) string {
@@ -251,7 +275,7 @@ func TestDeliverThatEndsWaitsForNothing(t *testing.T) {
 
 func TestReportChangesNothing(t *testing.T) {
 	dir := private(t)
-	b := newBench(t, in(dir), func(b *bench) { b.o.Report = true })
+	b := newBench(t, in(dir), func(b *bench) { b.o.Settings.Mode = ModeReport })
 	b.want("b", listB, lists.Reported, lists.Reported, "")
 	if text := b.state().Text; !strings.Contains(text, "adds DCGM_FI_DEV_POWER_USAGE") || !strings.Contains(text, "removes nothing") || !strings.Contains(text, "16 series") {
 		t.Errorf("text = %q", text)
@@ -265,7 +289,7 @@ func TestReportChangesNothing(t *testing.T) {
 func TestGuardLooksAgainInService(t *testing.T) {
 	b := newBench(t)
 	b.want("b", listB, lists.Applied, lists.Applied, "b")
-	b.m.Series = 1001 // sharing, further labels: what only the page shows
+	b.series = 1001 // sharing, further labels: what only the page shows
 	out := b.want("c", listC, lists.Refused, lists.Refused, "b c b")
 	if !strings.Contains(out.Err.Error(), "1001 series") || b.inService.Load().Revision != "b" {
 		t.Errorf("outcome = %+v, in service %q", out, b.inService.Load().Revision)
@@ -313,26 +337,26 @@ func TestCostOverBudget(t *testing.T) {
 		b := newBench(t)
 		b.run()
 		b.want("b", listB, lists.Applied, lists.Applied, "b")
-		b.set(func() { b.m.Spent = map[string]time.Duration{"GPU-0": 5 * time.Second} }) // of 30
+		b.spend(5 * time.Second) // of 30
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b")
-		b.set(func() { b.m = Measured{} })
+		b.spend()
 		b.want("c", listC, lists.Applied, lists.Applied, "b c")
+		b.spend(10*time.Second, 8*time.Second)
 		b.set(func() {
-			b.m.Spent = map[string]time.Duration{"GPU-0": 10 * time.Second, "GPU-1": 8 * time.Second}
-			b.m.Calls = map[string]time.Duration{"nvmlSlow": 17 * time.Second, "nvmlFast": time.Second}
+			b.costs.Calls = map[string]collector.CallCost{"nvmlSlow": {Time: 17 * time.Second}, "nvmlFast": {Time: time.Second}}
 		})
 		time.Sleep(trialStep + time.Second)
 		synctest.Wait()
 		b.wantService("b c b")
 		s := b.state()
-		if s.Status != lists.Refused || !strings.Contains(s.Text, "0.600 seconds") || !strings.Contains(s.Text, "nvmlSlow 0.567") || len(s.Refused) != 1 {
+		if s.Status != lists.Refused || !strings.Contains(s.Text, "0.600 seconds") || !strings.Contains(s.Text, "nvmlSlow/nvml 0.567") || len(s.Refused) != 1 {
 			t.Errorf("state = %+v", s)
 		}
 		b.want("c", listC, lists.Refused, lists.Refused, "b c b") // it is known
 		b.want("b", listB, lists.Unchanged, lists.Applied, "b c b")
-		b.set(func() { b.m.Spent = map[string]time.Duration{"GPU-0": time.Hour} }) // later a GPU hangs, which is not the list's fault
+		b.spend(time.Hour) // later a GPU hangs, which is not the list's fault
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		b.wantService("b c b")
@@ -354,13 +378,13 @@ func TestKept(t *testing.T) {
 	}
 	again.want("b", listB, lists.Unchanged, lists.Applied, "")
 
-	if l := newBench(t, in(dir), func(b *bench) { b.o.Origin = "https://other" }).restored(); l != nil {
+	if l := newBench(t, in(dir), func(b *bench) { b.o.Settings.URL = "https://other" }).restored(); l != nil {
 		t.Error("a list of another server is used")
 	}
-	if l := newBench(t, in(dir), func(b *bench) { b.o.Guard.Fields = 1 }).restored(); l != nil {
+	if l := newBench(t, in(dir), func(b *bench) { b.o.Settings.Limits.Fields = 1 }).restored(); l != nil {
 		t.Error("a list is used that the guard refuses now")
 	}
-	if l := newBench(t, in(dir), func(b *bench) { b.o.Report = true }).restored(); l != nil {
+	if l := newBench(t, in(dir), func(b *bench) { b.o.Settings.Mode = ModeReport }).restored(); l != nil {
 		t.Error("report uses the kept list")
 	}
 	if newBench(t).restored() != nil {

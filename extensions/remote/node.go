@@ -15,11 +15,8 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// node says what a server may know of this node, and measures the list in service.
-type node struct {
-	o       Options
-	manager *Manager
-
+// history is what a server learns beyond the present state of this node.
+type history struct {
 	mu      sync.Mutex
 	changed chan struct{}     // closed at the next change
 	missed  map[string]uint64 // ticks by source, now; a session begins at 0
@@ -42,30 +39,15 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	}
 }
 
-// Measure implements Meter.
-func (n *node) Measure() Measured {
-	n.o.Page.Sync(time.Now())
-	out := Measured{Series: n.o.Page.Series(), Spent: map[string]time.Duration{}, Calls: map[string]time.Duration{}}
-	for _, c := range n.o.Engine.Costs() {
-		for source, s := range c.Sources {
-			out.Spent[c.Collector+"/"+source] = s.Time
-		}
-		for call, cost := range c.Calls {
-			out.Calls[call+"/"+c.Collector] = cost.Time
-		}
-	}
-	return out
-}
-
 // Changed implements opamp.Node.
-func (n *node) Changed() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
+func (r *Remote) Changed() <-chan struct{} {
+	r.history.mu.Lock()
+	defer r.history.mu.Unlock()
+	return r.history.changed
 }
 
 // watch closes changed when something has changed that a server has to know at once.
-func (n *node) watch(ctx context.Context) {
+func (r *Remote) watch(ctx context.Context) {
 	tick := time.NewTicker(changePoll)
 	defer tick.Stop()
 	last := ""
@@ -75,37 +57,37 @@ func (n *node) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		collectors, devices := components(n.o.Engine.Status())
-		list := n.o.Desk.Status()
+		collectors, devices := components(r.o.Engine.Status())
+		list := r.o.Desk.Status()
 		now := listComponent(list.Delivery).Status + list.InService.Hash
 		for _, c := range slices.Concat(collectors, devices) {
 			now += "\n" + c.Name + c.Status
 		}
 		if now != last {
 			last = now
-			n.mu.Lock()
-			close(n.changed)
-			n.changed = make(chan struct{})
-			n.mu.Unlock()
+			r.history.mu.Lock()
+			close(r.history.changed)
+			r.history.changed = make(chan struct{})
+			r.history.mu.Unlock()
 		}
 	}
 }
 
 // Effective implements opamp.Node.
-func (n *node) Effective() *lists.Offer {
-	if l := n.manager.inService.Load(); l != nil {
+func (r *Remote) Effective() *lists.Offer {
+	if l := r.inService.Load(); l != nil {
 		return &l.Offer
 	}
-	s := n.o.Desk.Status().InService
+	s := r.o.Desk.Status().InService
 	return &lists.Offer{Origin: s.Origin, Content: field.Format(s.Fields)}
 }
 
 // Facts implements opamp.Node.
-func (n *node) Facts() opamp.Facts {
-	all := n.o.Engine.Status()
-	s := n.o.Desk.Status()
+func (r *Remote) Facts() opamp.Facts {
+	all := r.o.Engine.Status()
+	s := r.o.Desk.Status()
 	out := opamp.Facts{
-		ListHash: s.InService.Hash, AppliedSeconds: s.Applied.Unix(), SampleSeconds: -1, List: listComponent(s.Delivery), Series: n.o.Page.Series(),
+		ListHash: s.InService.Hash, AppliedSeconds: s.Applied.Unix(), SampleSeconds: -1, List: listComponent(s.Delivery), Series: r.o.Page.Series(),
 	}
 	out.Collectors, out.Devices = components(all)
 	models, drivers := map[string]bool{}, map[string]bool{}
@@ -137,7 +119,7 @@ func (n *node) Facts() opamp.Facts {
 		}
 	}
 	out.Models, out.Drivers = texts(models), texts(drivers)
-	report := session.NewReport(n.o.Engine.Board().Load(), all, s.InService.Fields, session.ReportOptions{StaleAfter: n.o.Config.EffectiveStaleAfter(), Now: time.Now()})
+	report := session.NewReport(r.o.Engine.Board().Load(), all, s.InService.Fields, session.ReportOptions{StaleAfter: r.o.Config.EffectiveStaleAfter(), Now: time.Now()})
 	for i := range report.Devices {
 		for _, f := range report.Devices[i].Fields {
 			if f.Absent.Reason != "" {
@@ -145,14 +127,14 @@ func (n *node) Facts() opamp.Facts {
 			}
 		}
 	}
-	n.addCosts(&out)
+	r.addCosts(&out)
 	return out
 }
 
 // addCosts adds what sessions count. Counts of sessions that have ended are remembered.
-func (n *node) addCosts(out *opamp.Facts) {
+func (r *Remote) addCosts(out *opamp.Facts) {
 	missed := map[string]uint64{}
-	for _, c := range n.o.Engine.Costs() {
+	for _, c := range r.o.Engine.Costs() {
 		for source, s := range c.Sources {
 			missed[c.Collector+"/"+source] = s.MissedTicks
 			if s.Samples > 0 {
@@ -160,19 +142,19 @@ func (n *node) addCosts(out *opamp.Facts) {
 			}
 		}
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	r.history.mu.Lock()
+	defer r.history.mu.Unlock()
 	if len(out.Drivers) > 0 {
-		n.drivers = out.Drivers
+		r.history.drivers = out.Drivers
 	}
-	out.Drivers = n.drivers
-	for source, was := range n.missed {
+	out.Drivers = r.history.drivers
+	for source, was := range r.history.missed {
 		if missed[source] < was {
-			n.before += was
+			r.history.before += was
 		}
 	}
-	n.missed = missed
-	out.MissedTicks = n.before
+	r.history.missed = missed
+	out.MissedTicks = r.history.before
 	for _, ticks := range missed {
 		out.MissedTicks += ticks
 	}

@@ -2,8 +2,12 @@ package remote
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,52 +19,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/open-telemetry/opamp-go/protobufs"
-	"github.com/open-telemetry/opamp-go/server"
-	"github.com/open-telemetry/opamp-go/server/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/remote/opamp"
+	"warpgauge/extensions/remote/fleet"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
+	"warpgauge/pkg/file"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/view"
 )
 
-// fakeExporter is the exporter around a Remote: what the Desk and the Remote ask of it.
-type fakeExporter struct {
-	bench // the engine
-	board view.Board
-
-	mu     sync.Mutex
-	states []session.CollectorStatus
-	costs  []session.Costs
-}
-
-func (e *fakeExporter) Board() *view.Board { return &e.board }
-func (*fakeExporter) Sync(time.Time)       {}
-func (*fakeExporter) Series() int          { return 16 }
-
-func (e *fakeExporter) Status() []session.CollectorStatus {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.states
-}
-
-func (e *fakeExporter) Costs() []session.Costs {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.costs
-}
-
 // newExporter returns a node of two GPUs, and what takes lists for it.
-func newExporter(t *testing.T, change func(*Settings)) (*fakeExporter, *Remote) {
+func newExporter(t *testing.T, change func(*Settings)) (*bench, *Remote) {
 	t.Helper()
-	e := &fakeExporter{bench: bench{t: t}}
+	e := &bench{t: t, series: 16}
 	e.board.Store(gpus(2, listA))
 	gpu := func(id string) session.DeviceStatus {
 		return session.DeviceStatus{Device: collector.Device{ID: id, Level: field.GPU, Model: "H100"}, State: session.Up}
@@ -86,10 +61,10 @@ func newExporter(t *testing.T, change func(*Settings)) (*fakeExporter, *Remote) 
 func TestFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, r := newExporter(t, func(*Settings) {})
-		e.costs = []session.Costs{{Collector: "nvml", Sources: map[string]session.SourceCost{
+		e.costs = session.Costs{Collector: "nvml", Sources: map[string]session.SourceCost{
 			"GPU-0": {Samples: 10, Time: time.Second, MissedTicks: 3}, "GPU-1": {Samples: 10, Time: 5 * time.Second},
-		}}}
-		f := r.node.Facts()
+		}}
+		f := r.Facts()
 		if f.GPUs != 2 || len(f.Models) != 1 || f.Stalled+f.Lost != 0 || f.Series != 16 || f.SampleSeconds != 0.5 || f.MissedTicks != 3 ||
 			len(f.Devices) != 2 || len(f.Collectors) != 2 || !f.Collectors[0].Healthy || !f.Collectors[1].Healthy || len(f.ListHash) != 64 {
 			t.Errorf("facts = %+v", f)
@@ -98,17 +73,17 @@ func TestFacts(t *testing.T) {
 			t.Errorf("list = %+v", f.List)
 		}
 		// A session that begins counts from 0 again.
-		e.costs = []session.Costs{{Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Samples: 1, MissedTicks: 2}}}}
-		if f := r.node.Facts(); f.MissedTicks != 5 || f.SampleSeconds != 0 {
+		e.costs = session.Costs{Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Samples: 1, MissedTicks: 2}}}
+		if f := r.Facts(); f.MissedTicks != 5 || f.SampleSeconds != 0 {
 			t.Errorf("after another session facts = %+v", f)
 		}
 
 		ctx, cancel := context.WithCancel(t.Context())
 		var watch sync.WaitGroup
-		watch.Go(func() { r.node.watch(ctx) })
+		watch.Go(func() { r.watch(ctx) })
 		time.Sleep(changePoll)
 		synctest.Wait()
-		changed := r.node.Changed()
+		changed := r.Changed()
 		e.mu.Lock()
 		lost := e.states[0]
 		lost.Devices = append([]session.DeviceStatus(nil), lost.Devices...)
@@ -124,136 +99,112 @@ func TestFacts(t *testing.T) {
 		}
 		cancel()
 		watch.Wait()
-		if f := r.node.Facts(); f.Lost != 1 || f.Devices[1].Healthy || f.Devices[1].Error != "GPU is lost" {
+		if f := r.Facts(); f.Lost != 1 || f.Devices[1].Healthy || f.Devices[1].Error != "GPU is lost" {
 			t.Errorf("facts = %+v", f)
 		}
 
-		if o := r.node.Effective(); len(o.Content) == 0 || o.Origin != "counters.csv" {
+		if o := r.Effective(); len(o.Content) == 0 || o.Origin != "counters.csv" {
 			t.Errorf("effective = %+v", o)
 		}
 		r.Deliver(t.Context(), &lists.Offer{Content: []byte(listB)})
-		if o := r.node.Effective(); string(o.Content) != listB {
+		if o := r.Effective(); string(o.Content) != listB {
 			t.Errorf("effective = %q", o.Content)
 		}
 		r.Deliver(t.Context(), &lists.Offer{Content: []byte("garbage")})
-		if l := r.node.Facts().List; l.Healthy || l.Error == "" {
+		if l := r.Facts().List; l.Healthy || l.Error == "" {
 			t.Errorf("list = %+v", l)
 		}
 	})
 }
 
-// TestMeasure: what a list costs, by source and by call.
-func TestMeasure(t *testing.T) {
-	e, r := newExporter(t, func(*Settings) {})
-	e.costs = []session.Costs{{
-		Collector: "nvml", Sources: map[string]session.SourceCost{"GPU-0": {Time: time.Second}}, Calls: map[string]collector.CallCost{"read": {Time: time.Minute}},
-	}}
-	if m := r.node.Measure(); m.Series != 16 || m.Spent["nvml/GPU-0"] != time.Second || m.Calls["read/nvml"] != time.Minute {
-		t.Errorf("measured %+v", m)
-	}
+// fleetNode is a node, and warpgauge-fleet over TLS with a token, whose directory and state outlive it.
+type fleetNode struct {
+	*testing.T
+	directory, state, token string
+	address, askAt          string
+	web                     *httptest.Server // for its certificate
 }
 
-// opampServer is opamp-go's server, with a list that it offers.
-type opampServer struct {
-	mu    sync.Mutex
-	offer *protobufs.AgentRemoteConfig
-	seen  protobufs.AgentToServer // the last of each part
+// offer writes the list of all nodes.
+func (f *fleetNode) offer(list string) {
+	must(f.T, os.WriteFile(filepath.Join(f.directory, "a.csv"), []byte(list), 0o600))
 }
 
-func (s *opampServer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if m.EffectiveConfig != nil {
-		s.seen.EffectiveConfig = m.EffectiveConfig
-	}
-	if m.RemoteConfigStatus != nil {
-		s.seen.RemoteConfigStatus = m.RemoteConfigStatus
-	}
-	answer := &protobufs.ServerToAgent{}
-	if string(s.seen.RemoteConfigStatus.GetLastRemoteConfigHash()) != string(s.offer.ConfigHash) {
-		answer.RemoteConfig = s.offer
-	}
-	return answer
-}
-
-func (s *opampServer) offers(hash, list string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.offer = &protobufs.AgentRemoteConfig{ConfigHash: []byte(hash), Config: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{
-		opamp.ConfigName: {Body: []byte(list), ContentType: "text/csv"},
-	}}}
-}
-
-// wantStatus waits until the agent has reported what became of an offer, and checks it.
-func (s *opampServer) wantStatus(t *testing.T, hash string, want protobufs.RemoteConfigStatuses, words ...string) {
-	t.Helper()
-	var status protobufs.RemoteConfigStatuses
-	var text, effective string
-	eventually.True(t, "the agent reports on "+hash, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		r := s.seen.GetRemoteConfigStatus()
-		status, text = r.GetStatus(), r.GetErrorMessage()
-		effective = string(s.seen.GetEffectiveConfig().GetConfigMap().GetConfigMap()[opamp.ConfigName].GetBody())
-		return string(r.GetLastRemoteConfigHash()) == hash && status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING
+// serve starts the server, and returns what ends it.
+func (f *fleetNode) serve() (end func()) {
+	s := fleet.New(fleet.Options{
+		Directory: f.directory, ReloadInterval: 100 * time.Millisecond, State: file.Private{Path: f.state}, MaxAgents: 10, Registry: prometheus.NewRegistry(), Log: zap.NewNop(),
 	})
-	if status != want || !strings.HasPrefix(effective, "DCGM_FI_DEV_SM_CLOCK,") {
-		t.Errorf("status %v, %q; effective %q", status, text, effective)
-	}
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			t.Errorf("status %v lacks %q: %q", status, word, text)
-		}
-	}
+	login, err := fleet.NewLogin(f.token)
+	must(f.T, err)
+	secure := &tls.Config{Certificates: f.web.TLS.Certificates, MinVersion: tls.VersionTLS12}
+	agents, err := net.Listen("tcp", f.address)
+	must(f.T, err)
+	operators, err := net.Listen("tcp", "127.0.0.1:0")
+	must(f.T, err)
+	f.address, f.askAt = agents.Addr().String(), operators.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Run(ctx,
+			&fleet.Endpoint{Listener: agents, Login: login, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(tls.NewListener(l, secure)) }},
+			&fleet.Endpoint{Listener: operators, Serve: func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }})
+	}()
+	return func() { cancel(); must(f.T, <-ended) }
 }
 
-// TestOpAMPServerDelivers: a node takes lists from opamp-go's own server, over TLS with a pinned CA and a token, and keeps
-// what it runs when the next list is not one for it.
-func TestOpAMPServerDelivers(t *testing.T) {
+// await waits until the cohort's state has the words.
+func (f *fleetNode) await(words ...string) {
+	f.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	eventually.OK(f.T, strings.Join(words, " "), func() error {
+		answer, err := client.Get("http://" + f.askAt + "/api/v1/fleet")
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		for _, word := range words {
+			if !strings.Contains(string(text), word) {
+				err = fmt.Errorf("%q is not in %s", word, text)
+			}
+		}
+		return err
+	})
+}
+
+// TestFleetDelivers: a node takes lists from warpgauge-fleet over TLS with a pinned CA and a token, also from one that was
+// started again, and keeps what it runs when the next list is not one for it.
+func TestFleetDelivers(t *testing.T) {
 	for _, scheme := range []string{"opamp+https", "opamp+wss"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
-			s := &opampServer{}
-			s.offers("good", "DCGM_FI_DEV_SM_CLOCK, gauge, clock\n")
-			handler, conns, err := server.New(nil).Attach(server.Settings{Callbacks: types.Callbacks{OnConnecting: func(r *http.Request) types.ConnectionResponse {
-				if r.Header.Get("Authorization") != "Bearer secret" {
-					return types.ConnectionResponse{HTTPStatusCode: http.StatusUnauthorized}
-				}
-				return types.ConnectionResponse{Accept: true, ConnectionCallbacks: types.ConnectionCallbacks{
-					OnMessage: func(_ context.Context, _ types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
-						return s.message(m)
-					},
-				}}
-			}}})
-			must(t, err)
-			h := httptest.NewUnstartedServer(http.HandlerFunc(handler))
-			h.Config.ConnContext = conns
-			h.StartTLS()
-			defer h.Close()
-			dir := t.TempDir()
-			ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
-			must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}), 0o600))
-			must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
-
-			e, r := newExporter(t, func(c *Settings) {
-				c.URL, c.Interval = strings.Replace(h.URL, "https", scheme, 1), time.Second
-				c.CAFile, c.TokenFile, c.NodeLabels = ca, token, map[string]string{"rack": "r7"}
+			f := &fleetNode{T: t, directory: t.TempDir(), state: filepath.Join(t.TempDir(), "state"), address: "127.0.0.1:0", web: httptest.NewTLSServer(http.NotFoundHandler())}
+			defer f.web.Close()
+			f.token = filepath.Join(f.directory, "token")
+			ca := filepath.Join(f.directory, "ca.pem")
+			must(t, errors.Join(os.WriteFile(f.token, []byte("secret\n"), 0o600),
+				os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.web.Certificate().Raw}), 0o600),
+				os.WriteFile(filepath.Join(f.directory, fleet.FleetFile), []byte("version: 1\ncohorts:\n- {name: all, list: a.csv, selector: {rack: r7}, rollout: {stages: [{percent: 100}]}}\n"), 0o600)))
+			f.offer("DCGM_FI_DEV_SM_CLOCK, gauge, clock\n")
+			end := f.serve()
+			b, r := newExporter(t, func(c *Settings) {
+				c.URL, c.Interval = scheme+"://"+f.address, time.Second
+				c.CAFile, c.TokenFile, c.NodeLabels = ca, f.token, map[string]string{"rack": "r7"}
 			})
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- r.Run(ctx) }()
-			defer func() {
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}()
-
-			s.wantStatus(t, "good", protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLIED)
-			e.wantService("c")
-			s.offers("bad", "DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n")
-			s.wantStatus(t, "bad", protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED, "line 1: ", "the list in service stays, SHA-256 "+r.running())
-			e.wantService("c")
+			f.await(`"state":"done"`)
+			b.wantService("c")
+			end()
+			end = f.serve()
+			f.offer("DCGM_FI_DEV_GPU_TEMP, gauge, t, interval=50ms\n")
+			f.await(`"state":"stopped"`, "line 1: ", "the list in service stays, SHA-256 "+r.running())
+			b.wantService("c")
+			cancel()
+			must(t, <-ended)
+			end()
 		})
 	}
 }

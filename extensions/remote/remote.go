@@ -7,7 +7,6 @@ package remote
 import (
 	"context"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,9 +51,8 @@ type Options struct {
 // Remote asks a server for lists while it runs.
 type Remote struct {
 	*Manager
-	o      Options
-	node   *node
-	source interface{ Run(context.Context) error }
+	history history
+	source  interface{ Run(context.Context) error }
 }
 
 // New returns a Remote and puts the list that it has kept into service. It must be called before the engine runs. ctx
@@ -65,57 +63,33 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 	if err != nil {
 		return nil, err // config has checked it
 	}
-	n := &node{o: o, changed: make(chan struct{})}
-	m := newManager(managerOptions{
-		Mode: c.Mode, Report: c.Mode == ModeReport, Directory: c.Directory, Origin: transport.Origin(c.URL), Guard: GuardOf(c),
-		Board: o.Engine.Board(), Desk: o.Desk, Meter: n, Logger: o.Logger,
-	})
-	n.manager = m
-	r := &Remote{Manager: m, o: o, node: n}
-	credentials := transport.Credentials{TokenFile: c.TokenFile, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}
+	r := &Remote{Manager: newManager(o), history: history{changed: make(chan struct{})}}
 	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
 		u.Scheme = scheme
-		r.source, err = r.newAgent(ctx, u, credentials)
+		r.source, err = r.newAgent(ctx, u)
 	} else {
-		r.source = NewURL(URLOptions{
-			URL: u, Interval: c.Interval, MaxBytes: c.Limits.Bytes, UserAgent: "warpgauge/" + o.Version, Transport: transport.New(u, credentials), To: m,
-		})
+		r.source = newURL(u, transport.New(u, c.Credentials), c, "warpgauge/"+o.Version, r)
 	}
 	if err != nil {
 		return nil, err
 	}
-	m.restore(ctx)
+	r.restore(ctx)
 	return r, nil
 }
 
 // newAgent returns the agent of the OpAMP server at u.
-func (r *Remote) newAgent(ctx context.Context, u *url.URL, credentials transport.Credentials) (*opamp.Agent, error) {
+func (r *Remote) newAgent(ctx context.Context, u *url.URL) (*opamp.Agent, error) {
 	cfg := r.o.Settings
-	// A WebSocket begins with an HTTP request, and the transport sees only that.
-	request := *u
-	request.Scheme = strings.Replace(u.Scheme, "ws", "http", 1)
 	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "warpgauge_opamp_ignored_offers_total",
 		Help: "Messages of the OpAMP server with something that the agent does not take: packages, connection settings, restart command, custom message.",
 	}, []string{"offer"})
 	r.o.Registerer.MustRegister(ignored)
 	return opamp.New(opamp.Options{
-		URL: u, Transport: transport.New(&request, credentials), Interval: cfg.Interval, MaxBytes: cfg.Limits.Bytes,
-		Identity: r.identity(ctx), Node: r.node, Desk: r.Manager, Ignored: ignored, Logger: r.o.Logger,
+		URL: u, Transport: transport.New(u, cfg.Credentials), Interval: cfg.Interval, MaxBytes: cfg.Limits.Bytes,
+		Identity: r.identity(ctx), Node: r, Desk: r, Ignored: ignored, Logger: r.o.Logger,
 	})
 }
-
-// GuardOf returns the guard that the flags describe.
-func GuardOf(c *Settings) Guard {
-	return Guard{
-		Bytes: c.Limits.Bytes, Fields: c.Limits.Fields, Series: c.Limits.Series, Interval: c.Limits.Interval, Cost: c.Limits.Cost,
-		Profiling:      slices.Contains(c.Allow, AllowProfiling),
-		ChangingLabels: slices.Contains(c.Allow, AllowChangingLabels),
-	}
-}
-
-// Name names the stage of Run.
-func (r *Remote) Name() string { return "lists of " + transport.Origin(r.o.Settings.URL) }
 
 // openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
 const openPatience = 30 * time.Second
@@ -126,12 +100,12 @@ const openPoll = 100 * time.Millisecond
 // Run asks the server until ctx ends.
 func (r *Remote) Run(ctx context.Context) error {
 	c := r.o.Settings
-	r.o.Logger.Info("lists come from a server", zap.String("server", transport.Origin(c.URL)), zap.String("mode", c.Mode), zap.Duration("interval", c.Interval))
+	r.o.Logger.Info("lists come from a server", zap.String("server", r.origin), zap.String("mode", c.Mode), zap.Duration("interval", c.Interval))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _ = r.Manager.Run(ctx) }) // it returns no error
 	if _, web := r.source.(*URL); !web {
-		wg.Go(func() { r.node.watch(ctx) })
+		wg.Go(func() { r.watch(ctx) })
 	}
 	r.awaitDevices(ctx)
 	return r.source.Run(ctx)

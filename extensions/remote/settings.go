@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/config"
 )
 
@@ -23,20 +24,17 @@ type Settings struct {
 	Directory  string   // "": nothing is kept
 	Allow      []string // AllowProfiling, AllowChangingLabels
 	Limits     Limits
-	TokenFile  string
-	CAFile     string
-	CertFile   string
-	KeyFile    string
 	NodeLabels map[string]string
+	transport.Credentials
 }
 
 // Limits bound a list of a server.
 type Limits struct {
 	Bytes    int64
 	Fields   int
-	Series   int
-	Interval time.Duration
-	Cost     float64 // seconds in vendors' libraries per second
+	Series   int           // on this node's page
+	Interval time.Duration // the shortest
+	Cost     float64       // seconds in vendors' libraries per second, of all sources
 }
 
 const group config.Group = "Field lists from a server"
@@ -111,52 +109,36 @@ func isLoopback(host string) bool {
 
 // Flags adds the extension's rows. They stay in this process: a URL can have a password.
 func (s *Settings) Flags(set *config.Set) {
+	flag := func(name, metavar string, v config.Value, usage string) config.Flag {
+		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Needs: flagMode, Usage: usage}
+	}
+	mode := flag(flagMode, "off|report|apply", config.OneOf(&s.Mode, ModeOff, ModeReport, ModeApply),
+		"What is done with the field list of --remote-url. apply: it is checked against the guard and put into service; report: it is checked and compared, and nothing changes; off: no server is asked.")
+	mode.Needs = ""
+	ca := flag("remote-ca-file", "FILE", config.Text(&s.CAFile),
+		"PEM file of certificate authorities; one of them must have signed the server's certificate. Read again when it changes.")
+	ca.ShownDefault = "those of the system"
 	set.Add(config.Section{Origin: config.Own, ParentOnly: true, Check: s.check, Flags: []config.Flag{
-		{
-			Name: flagMode, Env: "WARPGAUGE_REMOTE_CONFIG", Group: group, Value: config.OneOf(&s.Mode, ModeOff, ModeReport, ModeApply),
-			Metavar: "off|report|apply", Usage: "What is done with the field list of --remote-url. apply: it is checked against the guard and put into service; report: it is checked and compared, and nothing changes; off: no server is asked.",
-		},
-		{
-			Name: "remote-url", Env: "WARPGAUGE_REMOTE_URL", Group: group, Value: config.Text(&s.URL),
-			Metavar: "URL", Needs: flagMode, Usage: "Where the list is: http:// or https:// for a file on a web server, opamp+http://, opamp+https://, opamp+ws:// or opamp+wss:// for an OpAMP server.",
-		},
-		{
-			Name: "remote-interval", Env: "WARPGAUGE_REMOTE_INTERVAL", Group: group, Value: config.Duration(&s.Interval),
-			Metavar: "DURATION", Needs: flagMode, Usage: "How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval.",
-		},
-		{
-			Name: "remote-directory", Env: "WARPGAUGE_REMOTE_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
-			Metavar: "DIR", Needs: flagMode, Usage: "Where the last good list of the server is kept, for a start without the server. Unset: none is kept, and the local list serves until the server answers.",
-		},
-		{
-			Name: "remote-allow", Env: "WARPGAUGE_REMOTE_ALLOW", Group: group, Value: config.List(&s.Allow),
-			Metavar: "CLASS,…", Needs: flagMode, Usage: "Fields that the server may ask for although they are refused else. profiling: DCGM_FI_PROF_…, whose hardware one program at a time can use; changing-labels: labels that make new series each time their value changes.",
-		},
-		{
-			Name: "remote-limit", Env: "WARPGAUGE_REMOTE_LIMIT", Group: group, Value: limits{&s.Limits},
-			Metavar: "NAME=VALUE,…", Needs: flagMode, Usage: "What a list of the server may not exceed. bytes: its size; fields; series: on this node's page; interval: the shortest one; cost: seconds in vendors' libraries per second, of all devices together.",
-		},
-		{
-			Name: "remote-token-file", Env: "WARPGAUGE_REMOTE_TOKEN_FILE", Group: group, Value: config.Text(&s.TokenFile),
-			Metavar: "FILE", Needs: flagMode, Usage: "A bearer token that is sent to the server, only over TLS or to this machine. The file is read again for each request.",
-		},
-		{
-			Name: "remote-ca-file", Env: "WARPGAUGE_REMOTE_CA_FILE", Group: group, Value: config.Text(&s.CAFile),
-			Metavar: "FILE", Needs: flagMode, Usage: "PEM file of certificate authorities; one of them must have signed the server's certificate. Read again when it changes.",
-			ShownDefault: "those of the system",
-		},
-		{
-			Name: "remote-cert-file", Env: "WARPGAUGE_REMOTE_CERT_FILE", Group: group, Value: config.Text(&s.CertFile),
-			Metavar: "FILE", Needs: flagMode, Usage: "This node's certificate (PEM) for the server. Read again when it changes.",
-		},
-		{
-			Name: "remote-key-file", Env: "WARPGAUGE_REMOTE_KEY_FILE", Group: group, Value: config.Text(&s.KeyFile),
-			Metavar: "FILE", Needs: flagMode, Usage: "The private key (PEM) of --remote-cert-file.",
-		},
-		{
-			Name: "node-label", Env: "WARPGAUGE_NODE_LABEL", Group: group, Value: pairs{&s.NodeLabels},
-			Metavar: "NAME=VALUE,…", Needs: flagMode, Usage: "Labels that an OpAMP server chooses this node's list by. They are not on the page.",
-		},
+		mode,
+		flag("remote-url", "URL", config.Text(&s.URL),
+			"Where the list is: http:// or https:// for a file on a web server, opamp+http://, opamp+https://, opamp+ws:// or opamp+wss:// for an OpAMP server."),
+		flag("remote-interval", "DURATION", config.Duration(&s.Interval),
+			"How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval."),
+		flag("remote-directory", "DIR", config.Text(&s.Directory),
+			"Where the last good list of the server is kept, for a start without the server. Unset: none is kept, and the local list serves until the server answers."),
+		flag("remote-allow", "CLASS,…", config.List(&s.Allow),
+			"Fields that the server may ask for although they are refused else. profiling: DCGM_FI_PROF_…, whose hardware one program at a time can use; changing-labels: labels that make new series each time their value changes."),
+		flag("remote-limit", "NAME=VALUE,…", limits{&s.Limits},
+			"What a list of the server may not exceed. bytes: its size; fields; series: on this node's page; interval: the shortest one; cost: seconds in vendors' libraries per second, of all devices together."),
+		flag("remote-token-file", "FILE", config.Text(&s.TokenFile),
+			"A bearer token that is sent to the server, only over TLS or to this machine. The file is read again for each request."),
+		ca,
+		flag("remote-cert-file", "FILE", config.Text(&s.CertFile),
+			"This node's certificate (PEM) for the server. Read again when it changes."),
+		flag("remote-key-file", "FILE", config.Text(&s.KeyFile),
+			"The private key (PEM) of --remote-cert-file."),
+		flag("node-label", "NAME=VALUE,…", pairs{&s.NodeLabels},
+			"Labels that an OpAMP server chooses this node's list by. They are not on the page."),
 	}})
 }
 
@@ -164,21 +146,14 @@ func (s *Settings) Flags(set *config.Set) {
 type limits struct{ at *Limits }
 
 func (l limits) Set(text string) error {
+	values := map[string]interface{ Set(string) error }{
+		"bytes": config.Bytes(&l.at.Bytes), "fields": config.Int(&l.at.Fields), "series": config.Int(&l.at.Series),
+		"interval": config.Duration(&l.at.Interval), "cost": config.Number(&l.at.Cost),
+	}
 	for _, item := range config.SplitList(text) {
 		name, value, _ := strings.Cut(item, "=")
-		var v interface{ Set(string) error }
-		switch name {
-		case "bytes":
-			v = config.Bytes(&l.at.Bytes)
-		case "fields":
-			v = config.Int(&l.at.Fields)
-		case "series":
-			v = config.Int(&l.at.Series)
-		case "interval":
-			v = config.Duration(&l.at.Interval)
-		case "cost":
-			v = config.Number(&l.at.Cost)
-		default:
+		v, known := values[name]
+		if !known {
 			return fmt.Errorf("%q is no limit: write bytes=, fields=, series=, interval= or cost=", name)
 		}
 		if err := v.Set(value); err != nil {

@@ -2,9 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/sha512"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -15,31 +12,19 @@ import (
 	"strings"
 	"time"
 
+	"warpgauge/extensions/remote/opamp"
 	"warpgauge/extensions/remote/transport"
 	"warpgauge/pkg/lists"
 )
 
-// URLOptions are how a list is fetched from a web server.
-type URLOptions struct {
-	URL       *url.URL // http or https
-	Transport *transport.Transport
-	Interval  time.Duration // between two requests, give or take a fifth
-	MaxBytes  int64         // of an answer
-	UserAgent string
-	To        Receiver
-}
-
-// Receiver gets what a server answers. *Manager implements it.
-type Receiver interface {
-	Deliver(ctx context.Context, o *lists.Offer) *lists.Outcome
-	Answered()             // without a list
-	Unreachable(err error) // a request has failed
-}
-
 // URL is a list on a web server. It asks the server again and again whether the list has changed.
 type URL struct {
-	o      URLOptions
-	client *http.Client
+	url       *url.URL      // http or https
+	interval  time.Duration // between two requests, give or take a fifth
+	maxBytes  int64         // of an answer
+	userAgent string
+	to        opamp.Desk
+	client    *http.Client
 
 	// Of Run: what the server has called the list that was delivered last.
 	etag, modified string
@@ -51,15 +36,15 @@ const (
 	slowest        = 5 * time.Minute // between two requests after failures, if Interval is not longer
 )
 
-// NewURL returns a URL. Only Run asks the server.
-func NewURL(o URLOptions) *URL {
-	return &URL{o: o, client: &http.Client{Transport: o.Transport, CheckRedirect: transport.Redirect}}
+// newURL returns a URL. Only Run asks the server.
+func newURL(u *url.URL, t http.RoundTripper, s *Settings, userAgent string, to opamp.Desk) *URL {
+	return &URL{url: u, interval: s.Interval, maxBytes: s.Limits.Bytes, userAgent: userAgent, to: to, client: &http.Client{Transport: t, CheckRedirect: transport.Redirect}}
 }
 
 // Run asks the server until ctx ends.
 func (u *URL) Run(ctx context.Context) error {
 	defer u.client.CloseIdleConnections()
-	wait := u.o.Interval / 10 // nodes that start together do not ask together
+	wait := u.interval / 10 // nodes that start together do not ask together
 	for {
 		timer := time.NewTimer(transport.Jitter(wait))
 		select {
@@ -74,14 +59,14 @@ func (u *URL) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			wait = u.o.Interval
+			wait = u.interval
 			continue
 		case errors.As(err, &busy) && busy.After > 0:
-			wait = max(u.o.Interval, busy.After)
+			wait = max(u.interval, busy.After)
 		default:
-			wait = min(max(wait, u.o.Interval)*2, max(slowest, u.o.Interval))
+			wait = min(max(wait, u.interval)*2, max(slowest, u.interval))
 		}
-		u.o.To.Unreachable(err)
+		u.to.Unreachable(err)
 	}
 }
 
@@ -92,10 +77,10 @@ func (u *URL) ask(ctx context.Context) error {
 		return err
 	}
 	if o == nil {
-		u.o.To.Answered()
+		u.to.Answered()
 		return nil
 	}
-	out := u.o.To.Deliver(ctx, o)
+	out := u.to.Deliver(ctx, o)
 	if u.etag, u.modified = etag, modified; out.Err != nil {
 		u.etag, u.modified = "", "" // it is tried again: the reason can be this node's
 	}
@@ -106,13 +91,13 @@ func (u *URL) ask(ctx context.Context) error {
 func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.o.URL.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.url.String(), nil)
 	if err != nil {
 		return nil, "", "", errors.New("the URL cannot be asked") // its error can have a password
 	}
 	request.Header.Set("Accept", "text/csv, application/yaml, text/plain, */*;q=0.1")
 	request.Header.Set("Accept-Encoding", "identity")
-	request.Header.Set("User-Agent", u.o.UserAgent)
+	request.Header.Set("User-Agent", u.userAgent)
 	asked := u.etag != "" || u.modified != ""
 	if u.etag != "" {
 		request.Header.Set("If-None-Match", u.etag)
@@ -131,25 +116,22 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string,
 		return nil, "", "", errors.New("the server answers that a list has not changed which was not asked for")
 	case answer.StatusCode != http.StatusOK:
 		return nil, "", "", transport.Fault(answer)
-	case answer.ContentLength > u.o.MaxBytes:
-		return nil, "", "", fmt.Errorf("the answer has %d bytes, which is more than %d (--remote-limit bytes)", answer.ContentLength, u.o.MaxBytes)
+	case answer.ContentLength > u.maxBytes:
+		return nil, "", "", fmt.Errorf("the answer has %d bytes, which is more than %d (--remote-limit bytes)", answer.ContentLength, u.maxBytes)
 	}
 	if coding := answer.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, "", "", fmt.Errorf("the answer has the encoding %.20q, which was not asked for", coding)
 	}
-	content, err := io.ReadAll(io.LimitReader(answer.Body, u.o.MaxBytes+1))
+	content, err := io.ReadAll(io.LimitReader(answer.Body, u.maxBytes+1))
 	switch {
 	case err != nil:
 		return nil, "", "", fmt.Errorf("read the answer: %w", plain(err))
-	case int64(len(content)) > u.o.MaxBytes:
-		return nil, "", "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.o.MaxBytes)
-	}
-	if err := checkDigest(answer.Header, content); err != nil {
-		return nil, "", "", err
+	case int64(len(content)) > u.maxBytes:
+		return nil, "", "", fmt.Errorf("the answer has more than %d bytes (--remote-limit bytes)", u.maxBytes)
 	}
 	etag, modified = printable(answer.Header.Get("ETag")), printable(answer.Header.Get("Last-Modified"))
 	return &lists.Offer{
-		Origin: transport.Origin(u.o.URL.String()), Revision: revision(etag, modified), Content: content, YAML: isYAML(answer),
+		Origin: transport.Origin(u.url.String()), Revision: revision(etag, modified), Content: content, YAML: isYAML(answer),
 	}, etag, modified, nil
 }
 
@@ -159,30 +141,6 @@ func plain(err error) error {
 		return fmt.Errorf("the server has not answered within %v", requestTimeout)
 	}
 	return err
-}
-
-// checkDigest compares the content with the digests in the header (RFC 9530).
-func checkDigest(h http.Header, content []byte) error {
-	for _, name := range []string{"Repr-Digest", "Content-Digest"} {
-		for _, item := range strings.Split(strings.Join(h.Values(name), ","), ",") {
-			algorithm, value, _ := strings.Cut(strings.TrimSpace(item), "=")
-			var sum []byte
-			switch algorithm {
-			case "sha-256":
-				s := sha256.Sum256(content)
-				sum = s[:]
-			case "sha-512":
-				s := sha512.Sum512(content)
-				sum = s[:]
-			default:
-				continue
-			}
-			if value != ":"+base64.StdEncoding.EncodeToString(sum)+":" {
-				return fmt.Errorf("the answer is not what its %s says: it is damaged or not whole", name)
-			}
-		}
-	}
-	return nil
 }
 
 // maxHeader bounds the header values that are kept, in bytes.

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -47,15 +44,11 @@ func (s *serving) RoundTrip(r *http.Request) (*http.Response, error) {
 func newServing(handler http.HandlerFunc) *serving {
 	u, _ := url.Parse("https://user:secret@lists.example/list.csv?token=secret")
 	s := &serving{handler: handler, outcome: lists.Applied}
-	s.URL = NewURL(URLOptions{
-		URL: u, Interval: 30 * time.Second, MaxBytes: 1000, UserAgent: "warpgauge/test",
-		To: s,
-	})
-	s.client.Transport = s
+	s.URL = newURL(u, s, &Settings{Interval: 30 * time.Second, Limits: Limits{Bytes: 1000}}, "warpgauge/test", s)
 	return s
 }
 
-// Deliver implements Receiver, as the next two do.
+// Deliver implements opamp.Desk, as the next three do.
 func (s *serving) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	s.offers = append(s.offers, o)
 	out := &lists.Outcome{Answer: s.outcome}
@@ -65,7 +58,8 @@ func (s *serving) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
 	return out
 }
 
-func (s *serving) Answered() { s.answered++ }
+func (s *serving) Answered()   { s.answered++ }
+func (*serving) Refused(error) {}
 
 func (s *serving) Unreachable(err error) {
 	s.failed = append(s.failed, err.Error())
@@ -138,11 +132,6 @@ func TestURLWithoutETag(t *testing.T) {
 	})
 }
 
-func digest(content string) string {
-	sum := sha256.Sum256([]byte(content))
-	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
-}
-
 // endless is a body of 10 GB, and counts what is read of it.
 type endless struct{ read int64 }
 
@@ -177,14 +166,6 @@ func TestURLFaults(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write(bomb.Bytes())
 		}, `encoding "gzip"`},
-		"wrong hash": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Repr-Digest", digest(listB))
-			io.WriteString(w, listA)
-		}, "is not what its Repr-Digest says"},
-		"wrong hash two": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Digest", "md5=:x:, "+digest(listB))
-			io.WriteString(w, listA)
-		}, "Content-Digest"},
 		"hangs": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "has not answered within 1m"},
 		"redirects to no TLS": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://lists.example/x", http.StatusFound)
@@ -271,16 +252,6 @@ func (s slow) Read(p []byte) (int, error) {
 	}
 }
 
-func TestURLWithAGoodDigest(t *testing.T) {
-	s := newServing(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Repr-Digest", digest(listA)+", unixsum=:aa:")
-		io.WriteString(w, listA)
-	})
-	if err := s.ask(t.Context()); err != nil || len(s.offers) != 1 {
-		t.Errorf("%v, delivered %v", err, s.offers)
-	}
-}
-
 // TestURLBacksOff: as the server asks, else twice as long each time, and at once to the
 // usual interval after an answer.
 func TestURLBacksOff(t *testing.T) {
@@ -315,12 +286,5 @@ func TestRevision(t *testing.T) {
 		if got := revision(c[0], c[1]); got != c[2] {
 			t.Errorf("revision of %q, %q = %q, want %q", c[0], c[1], got, c[2])
 		}
-	}
-}
-
-func TestPlainHidesTheURL(t *testing.T) {
-	err := plain(&url.Error{Op: "Get", URL: "https://user:secret@x", Err: errors.New("refused")})
-	if text := fmt.Sprint(err); text != "refused" {
-		t.Errorf("error %q", text)
 	}
 }

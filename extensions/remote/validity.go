@@ -84,14 +84,3 @@ type end struct {
 func (e end) over(now, wall time.Time) bool {
 	return !e.elapsed.IsZero() && (!now.Before(e.elapsed) || !e.wall.IsZero() && !wall.Before(e.wall))
 }
-
-// ends returns the end of a list that is applied now, and the same end for people and for the next start of the exporter.
-func (v validity) ends(now, wall time.Time) (e end, until time.Time) {
-	switch {
-	case v.length > 0:
-		return end{elapsed: now.Add(v.length)}, wall.Add(v.length).UTC().Round(0)
-	case v.until.IsZero():
-		return end{}, time.Time{}
-	}
-	return end{elapsed: now.Add(v.until.Sub(wall)), wall: v.until}, v.until
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,25 +11,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-const amdNamesHead = `# AMD's names
-
-What ` + "`--field-names=amd`" + ` shows of AMD's GPUs: the metrics of AMD's
-[device-metrics-exporter](https://github.com/ROCm/device-metrics-exporter) v1.5.2, all gauges, with its labels and units.
-` + "`as-written,amd`" + ` has them next to ours, from the same readings; other vendors' devices keep their names. A metric is absent if a board does not have its reading.
-
-- ` + "`gpu_id`" + ` numbers partitions, too, as AMD's exporter does. What belongs to a whole board is shown under ` + "`gpu_partition_id=\"0\"`" + `; what partitions have
-  themselves is shown for each. No value is a 0 that was not measured.
-- ` + "`gpu_uuid`" + ` is that of AMD SMI. ` + "`gpu_health`" + ` is 0 if [a rule](health.md) says that the GPU has failed, and absent if nothing is known.
-- ` + "`gpu_min_clock`" + ` and ` + "`gpu_max_clock`" + ` have each type of clock once, under its first ` + "`clock_index`" + `.
-
-| metric | unit | is | labels |
-|---|---|---|---|
-`
-
-// writeAMDNames lists the names of AMD's exporter that are served, and the others with a reason.
-func writeAMDNames(w io.Writer) error {
-	var b strings.Builder
-	b.WriteString(amdNamesHead)
+// amdPage lists the names of AMD's exporter that are served, and the others with a reason.
+func amdPage() (any, error) {
+	var b, absent strings.Builder
 	blocks, seen := []string{}, false
 	for _, n := range amd.Metrics() {
 		if len(n.Sources) == 1 && n.Sources[0].ID == field.AMDRASErrors {
@@ -47,7 +30,6 @@ func writeAMDNames(w io.Writer) error {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", n.Name(""), n.Unit, amdOf(&n), amdAdded(&n))
 		}
 	}
-	fmt.Fprintf(&b, "\nBlocks: %s.\n\n## Absent\n\n| metric | why |\n|---|---|\n", strings.Join(blocks, ", "))
 	var why []string
 	names := map[string][]string{}
 	for _, n := range amd.Metrics() {
@@ -60,11 +42,9 @@ func writeAMDNames(w io.Writer) error {
 		names[n.Absent] = append(names[n.Absent], "`"+n.Name("")+"`")
 	}
 	for _, reason := range why {
-		fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(names[reason], ", "), reason)
+		fmt.Fprintf(&absent, "| %s | %s |\n", strings.Join(names[reason], ", "), reason)
 	}
-	b.WriteString("| metrics of network cards (NIC, IFOE) | GPUs only |\n| label `kfd_process_id` | each process would make new series |\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return struct{ Names, Blocks, Absent string }{b.String(), strings.Join(blocks, ", "), absent.String()}, nil
 }
 
 // amdOf names the readings of a metric.

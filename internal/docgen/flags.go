@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"warpgauge/extensions/amd"
@@ -14,80 +13,52 @@ import (
 	"warpgauge/pkg/config"
 )
 
-const flagsHead = `# Flags and environment variables
-
-This page is generated from the flag table by ` + "`go generate ./internal/docgen`" + `; a test fails when it is out of date.
-
-A flag on the command line beats its environment variable, which beats the default. An empty variable counts as not
-set. A switch stands alone or takes true or false after an equals sign, as in ` + "`--debug=false`" + `; lists take commas or
-repetition. Flags are accepted before and after a subcommand. *Origin* says whether name, variable and meaning are
-dcgm-exporter's, AMD's exporter's or ours. The last table has flags that are accepted without effect, so that a manifest
-written for another exporter starts; the log names each once if it is set to something other than its default.
-
-In addition, ` + "`NODE_NAME`" + ` gives the value of the hostname label, and the node whose pods and ResourceSlices are asked
-for, as in dcgm-exporter. ` + "`POD_NAME` and `POD_NAMESPACE`" + ` say which pod the exporter itself is, which uses no device whatever it claims;
-` + "`KUBECONFIG`" + ` leads to the API server outside of a pod.
-`
-
-// writeFlags writes docs/flags.md.
-func writeFlags(w io.Writer) error {
+// flagsPage has the tables of docs/flags.md. Flags of other exporters that change nothing here say why.
+func flagsPage() (any, error) {
 	set := flagTable()
 	var b strings.Builder
-	b.WriteString(flagsHead)
 	for _, g := range set.Groups() {
-		fmt.Fprintf(&b, "\n## %s\n\n", g)
+		head := "Meaning | Origin"
 		if g == config.GroupIdle {
-			writeIdleFlags(&b, set)
-			continue
+			head = "Origin | Why"
 		}
-		b.WriteString("| Flag | Environment | Default | Meaning | Origin |\n|---|---|---|---|---|\n")
+		fmt.Fprintf(&b, "\n## %s\n\n| Flag | Environment | Default | %s |\n|---|---|---|---|---|\n", g, head)
 		for _, f := range set.Flags() {
-			if f.Group == g {
-				writeFlag(&b, f)
+			if f.Group != g {
+				continue
 			}
+			last := fmt.Sprintf("%s | %s", meaning(f), f.Origin)
+			if g == config.GroupIdle {
+				last = fmt.Sprintf("%s | %s", f.Origin, cell(f.NoEffect))
+			}
+			variable := ""
+			if f.Env != "" {
+				variable = "`" + f.Env + "`"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", flagNames(f), variable, flagDefault(f), last)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String(), nil
 }
 
 // flagTable returns the flags of the core and of all extensions.
 func flagTable() *config.Set {
-	set := config.NewSet(noEnvironment)
+	set := config.NewSet(func(string) (string, bool) { return "", false })
 	for _, e := range []interface{ Flags(*config.Set) }{live.New(), health.New(), remote.NewExtension(), new(amd.Extension)} {
 		e.Flags(set)
 	}
 	return set
 }
 
-func noEnvironment(string) (string, bool) { return "", false }
-
-func writeFlag(b *strings.Builder, f *config.Flag) {
-	meaning := f.Usage
+func meaning(f *config.Flag) string {
+	text := f.Usage
 	if f.Differs != "" {
-		meaning += " *Differs on purpose:* " + f.Differs + "."
+		text += " *Differs on purpose:* " + f.Differs + "."
 	}
 	if f.Needs != "" {
-		meaning += " Needs `" + config.Dashed(f.Needs) + "`."
+		text += " Needs `" + config.Dashed(f.Needs) + "`."
 	}
-	fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", flagNames(f), flagVariable(f), flagDefault(f), cell(meaning), f.Origin)
-}
-
-// writeIdleFlags writes the flags of other exporters that change nothing here.
-func writeIdleFlags(b *strings.Builder, set *config.Set) {
-	b.WriteString("| Flag | Environment | Default | Origin | Why |\n|---|---|---|---|---|\n")
-	for _, f := range set.Flags() {
-		if f.Group == config.GroupIdle {
-			fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", flagNames(f), flagVariable(f), flagDefault(f), f.Origin, cell(f.NoEffect))
-		}
-	}
-}
-
-func flagVariable(f *config.Flag) string {
-	if f.Env == "" {
-		return ""
-	}
-	return "`" + f.Env + "`"
+	return cell(text)
 }
 
 func flagNames(f *config.Flag) string {

@@ -4,7 +4,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -14,20 +13,9 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-const healthHead = `# Reasons of health
-
-This page is generated from the table of rules by ` + "`go generate ./internal/docgen`" + `; a test fails when it is out of date.
-[health.md](health.md) says what the columns mean. Of conditions that are equally bad, that of the first row is the verdict's.
-A threshold in bold can be set, as in ` + "`--health-rules=hot=90`" + `; every rule can be turned off.
-
-| Reason | State | Action | What it says | When | How it ends | Source |
-|---|---|---|---|---|---|---|
-`
-
-// writeHealthRules writes docs/health-rules.md.
-func writeHealthRules(w io.Writer) error {
+// healthPage has the rows of docs/health-rules.md.
+func healthPage() (any, error) {
 	var b strings.Builder
-	b.WriteString(healthHead)
 	rules := health.Table()
 	for i := range rules {
 		r := &rules[i]
@@ -40,8 +28,12 @@ func writeHealthRules(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n", r.Name, r.State, r.Action, cell(r.Text), cell(when(r)), cell(ends(r)), source)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String(), nil
+}
+
+// comparisons of a reading with a threshold.
+var comparisons = map[rules.Test]string{
+	rules.AtLeast: "%s is %s or more", rules.AtMost: "%s is %s or less", rules.Equal: "%s is %s", rules.Rises: "%s grows by %s", rules.Falls: "%s falls below %s",
 }
 
 // when is when a rule holds.
@@ -69,20 +61,12 @@ func when(r *health.Rule) string {
 	if r.Unit != "" {
 		threshold = "**" + threshold + "** " + r.Unit
 	}
-	var out string
-	switch r.Test {
-	case rules.OfState:
+	out, compared := comparisons[r.Test]
+	switch {
+	case compared:
+		out = fmt.Sprintf(out, reading, threshold)
+	case r.Test == rules.OfState:
 		out = "state of the device or its collector"
-	case rules.AtLeast:
-		out = reading + " is " + threshold + " or more"
-	case rules.AtMost:
-		out = reading + " is " + threshold + " or less"
-	case rules.Equal:
-		out = reading + " is " + threshold
-	case rules.Rises:
-		out = reading + " grows by " + threshold
-	case rules.Falls:
-		out = reading + " falls below " + threshold
 	default:
 		out = "an XID"
 		if !strings.HasPrefix(r.Name, "xid_") {
@@ -101,13 +85,11 @@ func when(r *health.Rule) string {
 // ends is how a condition ends.
 func ends(r *health.Rule) string {
 	back := strconv.FormatFloat(r.Clear, 'f', -1, 64)
-	switch r.End {
-	case health.AfterReset:
-		return "reset, or start of the node"
-	case health.WhenTold:
-		return "what has seen it says so"
-	}
 	switch {
+	case r.End == health.AfterReset:
+		return "reset, or start of the node"
+	case r.End == health.WhenTold:
+		return "what has seen it says so"
 	case r.Clear > 0 && r.Quiet == 0:
 		return back + " or less"
 	case r.Clear > 0:

@@ -14,26 +14,34 @@ package main
 
 import (
 	"bytes"
+	"embed"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
+	"text/template"
 )
 
-// page is a generated page.
-type page struct {
-	name  string
-	write func(io.Writer) error
+// pages have a template each, NAME.tmpl, and a function for its data.
+var pages = map[string]func() (any, error){
+	"flags.md": flagsPage, "fields.md": fieldsPage, "migration-names.md": migrationPage, "health-rules.md": healthPage, "amd-names.md": amdPage,
 }
 
-func pages() []page {
-	return []page{
-		{"flags.md", writeFlags},
-		{"fields.md", writeFields},
-		{"migration-names.md", writeMigration},
-		{"health-rules.md", writeHealthRules},
-		{"amd-names.md", writeAMDNames},
+//go:embed *.tmpl
+var files embed.FS
+
+// render returns the text of a page.
+func render(name string) ([]byte, error) {
+	data, err := pages[name]()
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", name, err)
 	}
+	t, err := template.ParseFS(files, name+".tmpl")
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	err = t.Execute(&text, data)
+	return text.Bytes(), err
 }
 
 func main() {
@@ -41,21 +49,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: docgen DIRECTORY")
 		os.Exit(2)
 	}
-	if err := writeAll(os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "docgen:", err)
-		os.Exit(1)
-	}
-}
-
-func writeAll(dir string) error {
-	for _, p := range pages() {
-		var text bytes.Buffer
-		if err := p.write(&text); err != nil {
-			return fmt.Errorf("write %s: %w", p.name, err)
+	for name := range pages {
+		text, err := render(name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(os.Args[1], name), text, 0o644) //nolint:gosec // documentation is for all to read
 		}
-		if err := os.WriteFile(filepath.Join(dir, p.name), text.Bytes(), 0o644); err != nil { //nolint:gosec // documentation is for all to read
-			return err
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "docgen:", err)
+			os.Exit(1)
 		}
 	}
-	return nil
 }

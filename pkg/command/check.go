@@ -95,9 +95,9 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 		if err != nil {
 			return err
 		}
-		p.Owners = nil // nobody asks who uses a device
+		p.Owners = nil // the command does not say who uses a device
 		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
-			r, v := p.Settle(ctx, 1, exporter.SettlePatience), p.Engine.Board().Load()
+			r, v := p.AwaitValues(ctx, 1, exporter.ValuesPatience), p.Engine.Board().Load()
 			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
 				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
 			}

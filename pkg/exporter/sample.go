@@ -37,8 +37,8 @@ func (p *Pipeline) Sample(ctx context.Context, timeout time.Duration, f func(ctx
 	return f(wctx)
 }
 
-// SettlePatience is how long commands wait for values that take several samples, unless a user asks for more.
-const SettlePatience = 3 * time.Second
+// ValuesPatience is how long commands wait for values that take several samples, unless a user asks for more.
+const ValuesPatience = 3 * time.Second
 
 // UsedBy says in words who uses the device with an ID.
 func (p *Pipeline) UsedBy(id string) []string {
@@ -56,9 +56,9 @@ func (p *Pipeline) UsedBy(id string) []string {
 // one: the second may have come before something else was ready.
 const enoughSamples = 3
 
-// Settle samples each device at least so many times, and again while a value is missing that takes several samples: with
+// AwaitValues samples each device at least so many times, and again while a value is missing that takes several samples: with
 // long intervals it is not due yet, which the Report says. Sample's function calls it.
-func (p *Pipeline) Settle(ctx context.Context, samples int, patience time.Duration) session.Report {
+func (p *Pipeline) AwaitValues(ctx context.Context, samples int, patience time.Duration) session.Report {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
 	for n := 1; ; n++ {

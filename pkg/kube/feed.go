@@ -31,7 +31,7 @@ const (
 	healthy     = 2 * time.Minute // after an attempt that lasted this long the pauses start over
 )
 
-// target is what a feed keeps up to date. It belongs to the feed's goroutine.
+// target receives a feed's objects. It belongs to the feed's goroutine.
 type target interface {
 	replace(objects iter.Seq2[runtime.Object, error]) error
 	apply(object runtime.Object, deleted bool) error

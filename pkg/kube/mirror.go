@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// mirror keeps what is needed of this node's objects of one resource. It belongs to a feed's goroutine.
+// mirror keeps the needed parts of this node's objects of one resource. It belongs to a feed's goroutine.
 type mirror[V any] struct {
 	s       *APIServer
 	kind    kind[V]
@@ -27,7 +27,7 @@ type mirrored[V any] struct {
 type kind[V any] interface {
 	// decode returns the kept part of an object; false: the object is not kept.
 	decode(object runtime.Object) (V, bool, error)
-	// size is what counts towards maxSize.
+	// size counts towards maxSize.
 	size(V) int
 	maxSize() int
 	// store puts objects into next. It returns the number of entries, and whether more than times has changed.

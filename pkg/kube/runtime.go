@@ -43,7 +43,7 @@ type Runtime struct {
 	conn     *conn // used by Run's goroutine only; nil: not connected
 }
 
-// NewRuntime returns a Runtime, which knows nothing before Run. path is that of the runtime's socket, with or without
+// NewRuntime returns a Runtime, which knows nothing before Run. path names the runtime's socket, with or without
 // "unix://". onChange is called after a new Version was published; it must not block.
 func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 	r := &Runtime{

@@ -109,7 +109,7 @@ func TestMetricsNegotiation(t *testing.T) {
 	f(protobuf, "", exposition.Protobuf, false, "")
 	f(protobuf, "gzip", exposition.Protobuf, true, "")
 
-	r := httptest.NewRequest("GET", "/metrics", nil) // with a header in two lines
+	r := httptest.NewRequest(http.MethodGet, "/metrics", nil) // with a header in two lines
 	r.Header["Accept"] = []string{"text/html", openMetrics}
 	w := httptest.NewRecorder()
 	if s.Handler().ServeHTTP(w, r); w.Header().Get("Content-Type") != exposition.OpenMetrics.ContentType() {

@@ -14,6 +14,7 @@ import (
 // Costs count what a session has done since it began. A child sends them to its parent.
 type Costs struct {
 	Collector    string
+	Began        time.Time
 	Sources      map[string]SourceCost         // by the id of a source's first device
 	Calls        map[string]collector.CallCost // by kind, if the collector counts calls
 	Implausible  map[string]uint64             // dropped values, by field
@@ -57,31 +58,6 @@ func (c *counters) cost() SourceCost {
 	return s
 }
 
-// Costs returns what the session has counted. It reads memory only.
-func (s *Session) Costs() *Costs {
-	c := &Costs{
-		Collector: s.name, RescanErrors: s.rescanErrors.Load(), LeftOut: s.leftOut.Load(),
-		Sources: map[string]SourceCost{}, Calls: map[string]collector.CallCost{}, Implausible: map[string]uint64{},
-	}
-	b := s.bound.Load()
-	if b == nil {
-		return c
-	}
-	for _, w := range b.workers {
-		c.Sources[w.view.Devices[0].ID] = w.counters.cost()
-		if m, ok := w.source.(collector.CallMeter); ok {
-			for _, cost := range m.Calls() {
-				was := c.Calls[cost.Call]
-				c.Calls[cost.Call] = collector.CallCost{Count: was.Count + cost.Count, Time: was.Time + cost.Time}
-			}
-		}
-	}
-	for name, n := range b.implausible {
-		c.Implausible[name] = n.Load()
-	}
-	return c
-}
-
 var (
 	bySource = []string{"collector", "source"}
 	byCall   = []string{"collector", "call"}
@@ -104,17 +80,17 @@ var (
 		"Time spent in them.", byCall, nil)
 )
 
-// Collect sends the costs as metrics.
+// Collect sends the costs as metrics. Each session counts from 0, so they say when it began.
 func (c *Costs) Collect(ch chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, append([]string{c.Collector}, labels...)...)
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(d, prometheus.CounterValue, v, c.Began, append([]string{c.Collector}, labels...)...)
 	}
 	for name, s := range c.Sources {
 		within := make(map[float64]uint64, len(sampleBuckets))
 		for i, bound := range sampleBuckets {
 			within[bound] = s.Within[i]
 		}
-		ch <- prometheus.MustNewConstHistogram(descDuration, s.Samples, s.Time.Seconds(), within, c.Collector, name)
+		ch <- prometheus.MustNewConstHistogramWithCreatedTimestamp(descDuration, s.Samples, s.Time.Seconds(), within, c.Began, c.Collector, name)
 		count(descFailed, float64(s.Failed), name)
 		count(descMissed, float64(s.MissedTicks), name)
 	}

@@ -21,14 +21,14 @@ type Report struct {
 	Nowhere []ReportField
 }
 
-// Device is a device with its fields, in the order of the list. Fields that such devices cannot have are omitted.
+// ReportDevice is a device with its fields, in the order of the list. Fields that such devices cannot have are omitted.
 type ReportDevice struct {
 	DeviceStatus
 	Collector string // the collector that serves it; if there are several, the first
 	Fields    []ReportField
 }
 
-// Field is a field of the list. It has Values, or it is a label with a Text, or the exporter counts it from events, or
+// ReportField is a field of the list. It has Values, or it is a label with a Text, or the exporter counts it from events, or
 // it is Absent.
 type ReportField struct {
 	*field.Field
@@ -38,7 +38,7 @@ type ReportField struct {
 	Absent  collector.Explanation // zero if there is a value
 }
 
-// Value is the newest value of one series.
+// ReportValue is the newest value of one series.
 type ReportValue struct {
 	Labels []collector.Label // distinguish several series of one device and field
 	Value  float64           // in the unit of the field instead of the reading

@@ -53,7 +53,7 @@ type Options struct {
 	Parent Parent      // nil: of this process
 }
 
-// Parent is the process for which a session runs in a child.
+// Parent is the process that reads the rows of a session in a child.
 type Parent interface {
 	// Memory returns zeroed memory with the given number of words for all rings of the session, and an owner that must
 	// stay reachable while the memory is in use.
@@ -259,4 +259,29 @@ func (s *Session) Status() CollectorStatus {
 		}
 	}
 	return st
+}
+
+// Costs returns what the session has counted. It reads memory only.
+func (s *Session) Costs() *Costs {
+	c := &Costs{
+		Collector: s.name, Began: s.born, RescanErrors: s.rescanErrors.Load(), LeftOut: s.leftOut.Load(),
+		Sources: map[string]SourceCost{}, Calls: map[string]collector.CallCost{}, Implausible: map[string]uint64{},
+	}
+	b := s.bound.Load()
+	if b == nil {
+		return c
+	}
+	for _, w := range b.workers {
+		c.Sources[w.view.Devices[0].ID] = w.counters.cost()
+		if m, ok := w.source.(collector.CallMeter); ok {
+			for _, cost := range m.Calls() {
+				was := c.Calls[cost.Call]
+				c.Calls[cost.Call] = collector.CallCost{Count: was.Count + cost.Count, Time: was.Time + cost.Time}
+			}
+		}
+	}
+	for name, n := range b.implausible {
+		c.Implausible[name] = n.Load()
+	}
+	return c
 }

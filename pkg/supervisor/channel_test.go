@@ -157,7 +157,7 @@ func TestMessages(t *testing.T) {
 // costs are what a session of a child has spent.
 func costs() *session.Costs {
 	return &session.Costs{
-		Collector: "toy", Sources: map[string]session.SourceCost{"a": {Samples: 2, Time: time.Second, Failed: 1}},
+		Collector: "toy", Began: time.Unix(1795348800, 0).UTC(), Sources: map[string]session.SourceCost{"a": {Samples: 2, Time: time.Second, Failed: 1}},
 		Calls: map[string]collector.CallCost{"x": {Count: 3}}, Implausible: map[string]uint64{}, RescanErrors: 4,
 	}
 }

@@ -74,7 +74,7 @@ type child struct {
 	cpu      time.Duration // set after the end
 }
 
-// usage is what a process takes.
+// usage is the memory and processor time of a process.
 type usage struct {
 	resident int64 // bytes, shared memory included
 	cpu      time.Duration

@@ -279,11 +279,10 @@ func (f *Failover) patience(sources []*view.Source) time.Duration {
 	return max(f.o.Patience, 2*slowest(sources))
 }
 
-// tolerance is the maximum age of advancing values: three intervals of the source, but at most half of patience or one
-// and a half intervals.
+// tolerance is the maximum age of values that advance: half of patience or one and a half intervals of the source. It
+// does not follow a fast field of the list: an engine reads in its own rhythm, so that values are often two seconds old.
 func (f *Failover) tolerance() time.Duration {
-	interval := slowest(f.primary)
-	return min(max(3*interval, time.Second), max(f.patience(f.primary)/2, interval*3/2))
+	return max(f.patience(f.primary)/2, slowest(f.primary)*3/2)
 }
 
 // slowest returns the longest interval of the sources with GPUs.

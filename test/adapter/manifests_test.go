@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	autoscaling "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,12 +136,16 @@ func testKEDA(t *testing.T, prometheus string) {
 // query is the only result of an instant query.
 func query(t *testing.T, prometheus, expr string) (float64, error) {
 	t.Helper()
-	body := get(t, prometheus+"/api/v1/query?query="+url.QueryEscape(expr))
+	response, err := (&http.Client{Timeout: 10 * time.Second}).Get(prometheus + "/api/v1/query?query=" + url.QueryEscape(expr))
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
 	var reply struct {
 		Error string
 		Data  struct{ Result []struct{ Value [2]any } }
 	}
-	if err := json.Unmarshal(body, &reply); err != nil {
+	if err := json.NewDecoder(response.Body).Decode(&reply); err != nil {
 		return 0, err
 	}
 	if len(reply.Data.Result) != 1 {

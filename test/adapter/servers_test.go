@@ -1,17 +1,14 @@
 package adapter
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,31 +28,17 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
-// log is what a program has written so far.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // start runs a program until the test ends and returns the address on loopback that
 // its log names.
-func start(t *testing.T, address *regexp.Regexp, name string, args ...string) string {
+func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (found string) {
 	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
 	cmd := exec.Command(name, args...)
-	out := new(log)
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -69,18 +52,18 @@ func start(t *testing.T, address *regexp.Regexp, name string, args ...string) st
 		_ = cmd.Process.Kill()
 		<-ended
 	})
-	var found string
 	eventually(t, name+" to listen", func() error {
-		if m := address.FindStringSubmatch(out.String()); m != nil {
-			found = m[1]
+		text, err := os.ReadFile(log.Name())
+		if m := address.FindSubmatch(text); m != nil {
+			found = string(m[1])
 			return nil
 		}
 		select {
 		case <-ended:
-			t.Fatalf("%s ended:\n%s", name, out)
+			t.Fatalf("%s ended:\n%s", name, text)
 		default:
 		}
-		return fmt.Errorf("it says:\n%s", out)
+		return errors.Join(fmt.Errorf("it says:\n%s", text), err)
 	})
 	return found
 }
@@ -203,18 +186,4 @@ scrape_configs:
 		args = append(args, "--enable-feature=native-histograms")
 	}
 	return "http://" + start(t, prometheusAddress, exe, args...)
-}
-
-func get(t *testing.T, url string) []byte {
-	t.Helper()
-	r, err := (&http.Client{Timeout: 10 * time.Second}).Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
 }

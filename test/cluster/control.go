@@ -1,68 +1,29 @@
 package main
 
 import (
-	"errors"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // startControlPlane starts what a control plane consists of and waits until it answers.
-func (n *node) startControlPlane() (string, error) {
-	if err := n.certificates(); err != nil {
-		return "", err
-	}
-	if err := n.credentials(); err != nil {
-		return "", err
-	}
+func (n *node) startControlPlane() string {
+	n.certificates()
+	n.credentials()
 	begin := time.Now()
-	if _, err := n.launch("etcd", n.tools.etcd, "--data-dir", n.path("etcd"),
+	n.launch("etcd", n.tools.etcd, "--data-dir", n.path("etcd"),
 		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
-		"--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"); err != nil {
-		return "", err
-	}
-	if err := n.startAPIServer(); err != nil {
-		return "", err
-	}
-	// Autoscaling as fast as a test wants it; with the defaults it takes minutes.
-	_, err := n.launch("kube-controller-manager", n.tools.controllerManager,
-		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1",
-		"--use-service-account-credentials", "--root-ca-file", n.path("ca.crt"),
-		"--service-account-private-key-file", n.path("service-account.key"),
-		"--horizontal-pod-autoscaler-sync-period=3s",
-		"--horizontal-pod-autoscaler-downscale-stabilization=10s",
-		"--horizontal-pod-autoscaler-initial-readiness-delay=1s",
-		"--horizontal-pod-autoscaler-cpu-initialization-period=1s")
-	if err != nil {
-		return "", err
-	}
-	if _, err = n.launch("kube-scheduler", n.tools.scheduler,
-		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1"); err != nil {
-		return "", err
-	}
-	version, err := n.client.Discovery().ServerVersion()
-	if err != nil {
-		return "", err
-	}
-	return "Kubernetes " + version.GitVersion + " answers after " + since(begin), nil
-}
-
-func (n *node) certificates() error {
-	ca, err := n.newAuthority("ca")
-	if err != nil {
-		return err
-	}
-	front, err := n.newAuthority("front-proxy-ca")
-	if err != nil {
-		return err
-	}
-	accounts := &authority{node: n}
-	_, _, err = accounts.issue("service-account", accounts.template("service-account"))
-	return errors.Join(err,
-		ca.server("apiserver", []string{"localhost", "kubernetes", "kubernetes.default.svc"}, serviceIP, nodeIP, "127.0.0.1"),
-		front.client("front-proxy-client"))
-}
-
-func (n *node) startAPIServer() error {
-	_, err := n.launch("kube-apiserver", n.tools.apiserver,
+		"--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync")
+	n.launch("kube-apiserver", n.tools.apiserver,
 		"--etcd-servers=http://127.0.0.1:2379", "--secure-port=443", "--advertise-address="+nodeIP,
 		"--service-cluster-ip-range="+serviceNet,
 		"--tls-cert-file", n.path("apiserver.crt"), "--tls-private-key-file", n.path("apiserver.key"),
@@ -78,11 +39,73 @@ func (n *node) startAPIServer() error {
 		"--proxy-client-cert-file", n.path("front-proxy-client.crt"), "--proxy-client-key-file", n.path("front-proxy-client.key"),
 		"--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true", // which older clusters serve
 		"--kubelet-preferred-address-types=InternalIP")
-	if err != nil {
-		return err
-	}
-	return n.wait(60*time.Second, func() error {
-		_, err := n.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(n.ctx)
-		return err
+	n.wait(60*time.Second, func() { get(n.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(n.ctx)) })
+	// Autoscaling as fast as a test wants it; with the defaults it takes minutes.
+	n.launch("kube-controller-manager", n.tools.controllerManager,
+		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1",
+		"--use-service-account-credentials", "--root-ca-file", n.path("ca.crt"),
+		"--service-account-private-key-file", n.path("service-account.key"),
+		"--horizontal-pod-autoscaler-sync-period=3s",
+		"--horizontal-pod-autoscaler-downscale-stabilization=10s",
+		"--horizontal-pod-autoscaler-initial-readiness-delay=1s",
+		"--horizontal-pod-autoscaler-cpu-initialization-period=1s")
+	n.launch("kube-scheduler", n.tools.scheduler,
+		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1")
+	version := get(n.client.Discovery().ServerVersion())
+	return "Kubernetes " + version.GitVersion + " answers after " + since(begin)
+}
+
+// credentials writes tokens and configurations of clients, and makes our client.
+func (n *node) credentials() {
+	// The kubelet is who the node authorizer thinks it is, and no administrator.
+	n.write("tokens.csv", "admin-token,admin,admin,\"system:masters\"\nkubelet-token,system:node:"+nodeName+",kubelet,\"system:nodes\"\n", 0o600)
+	n.kubeconfig("kubelet", "kubelet-token")
+	config := get(clientcmd.BuildConfigFromFlags("", n.kubeconfig("admin", "admin-token")))
+	config.QPS, config.Burst = 100, 100
+	n.client = get(kubernetes.NewForConfig(config))
+}
+
+// kubeconfig writes the configuration of a client with a token and returns its path.
+func (n *node) kubeconfig(name, token string) string {
+	return n.write(name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "https://%s:443", certificate-authority: %s}}]
+users: [{name: u, user: {token: %s}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+`, serviceIP, n.path("ca.crt"), token), 0o600)
+}
+
+func (n *node) certificates() {
+	authority := x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	ca, front := n.issue("ca", nil, authority), n.issue("front-proxy-ca", nil, authority)
+	n.issue("service-account", nil, x509.Certificate{}) // only its key is used
+	n.issue("apiserver", ca, x509.Certificate{
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default.svc"},
+		IPAddresses: []net.IP{net.ParseIP(serviceIP), net.ParseIP(nodeIP), net.ParseIP("127.0.0.1")},
 	})
+	n.issue("front-proxy-client", front, x509.Certificate{
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// signer is a certificate with its key.
+type signer struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// issue writes NAME.crt and NAME.key, valid for a day. The certificate is signed by another one, or if that is nil by itself.
+func (n *node) issue(name string, by *signer, c x509.Certificate) *signer {
+	key := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	c.Subject.CommonName, c.SerialNumber = name, get(rand.Int(rand.Reader, big.NewInt(1<<62)))
+	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour)
+	if by == nil {
+		by = &signer{&c, key}
+	}
+	der := get(x509.CreateCertificate(rand.Reader, &c, by.cert, &key.PublicKey, by.key))
+	n.write(name+".crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o644)
+	n.write(name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: get(x509.MarshalECPrivateKey(key))})), 0o600)
+	return &signer{get(x509.ParseCertificate(der)), key}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -17,16 +16,11 @@ type draDriver struct{ node *node }
 
 const draDriverName = "gpu.nvidia.com"
 
-func (n *node) startDRA(devices map[string]string) error {
+func (n *node) startDRA(devices map[string]string) {
 	dir := "/var/lib/kubelet/plugins/" + draDriverName
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return err
-	}
-	helper, err := kubeletplugin.Start(n.ctx, draDriver{n}, kubeletplugin.DriverName(draDriverName),
-		kubeletplugin.KubeClient(n.client), kubeletplugin.NodeName(nodeName))
-	if err != nil {
-		return fmt.Errorf("start the DRA driver: %w", err)
-	}
+	must(os.MkdirAll(dir, 0o750))
+	helper := get(kubeletplugin.Start(n.ctx, draDriver{n}, kubeletplugin.DriverName(draDriverName),
+		kubeletplugin.KubeClient(n.client), kubeletplugin.NodeName(nodeName)))
 	var slice resourceslice.Slice
 	for name, uuid := range devices {
 		kind := "gpu"
@@ -35,9 +29,9 @@ func (n *node) startDRA(devices map[string]string) error {
 			Attributes: map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{"uuid": {StringValue: &uuid}, "type": {StringValue: &kind}},
 		})
 	}
-	return helper.PublishResources(n.ctx, resourceslice.DriverResources{
+	must(helper.PublishResources(n.ctx, resourceslice.DriverResources{
 		Pools: map[string]resourceslice.Pool{nodeName: {Slices: []resourceslice.Slice{slice}}},
-	})
+	}))
 }
 
 func (d draDriver) PrepareResourceClaims(_ context.Context, claims []*resourceapi.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,34 +21,33 @@ const (
 
 // initNamespaces is process 1: it makes the mounts and the network, starts the node, and
 // collects what loses its parent (containerd's shims do on purpose).
-func initNamespaces(o options) error {
-	if err := mounts(o.dir); err != nil {
-		return err
+func initNamespaces(o options) {
+	mounts(o.dir)
+	for _, args := range [][]string{
+		{"link", "set", "lo", "up"},
+		{"address", "add", nodeIP + "/32", "dev", "lo"},
+		{"address", "add", serviceIP + "/32", "dev", "lo"},
+	} {
+		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+			fail("ip %s: %w: %s", strings.Join(args, " "), err, out)
+		}
 	}
-	if err := network(); err != nil {
-		return err
-	}
-	if err := syscall.Sethostname([]byte(nodeName)); err != nil {
-		return fmt.Errorf("set host name: %w", err)
-	}
-	node, err := os.StartProcess("/proc/self/exe", append([]string{"cluster"}, o.args(modeNode)...),
-		&os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ()})
-	if err != nil {
-		return err
-	}
+	must(syscall.Sethostname([]byte(nodeName)))
+	node := get(os.StartProcess("/proc/self/exe", append([]string{"cluster"}, o.args(modeNode)...),
+		&os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ()}))
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return fmt.Errorf("wait for the node: %w", err)
+			fail("wait for the node: %w", err)
 		case pid == node.Pid && status.Signaled():
-			return fmt.Errorf("the node was ended by %v", status.Signal())
+			fail("the node was ended by %v", status.Signal())
 		case pid == node.Pid && status.ExitStatus() != 0:
-			return errSaid
+			must(errSaid)
 		case pid == node.Pid:
-			return nil
+			return
 		}
 	}
 }
@@ -65,19 +63,14 @@ var sysctls = map[string]string{
 	"kernel/keys/root_maxbytes": "25000000",
 }
 
-func mounts(dir string) error {
-	var err error
+func mounts(dir string) {
 	mount := func(source, target, kind string, flags uintptr) {
-		if err == nil {
-			if err = syscall.Mount(source, target, kind, flags, ""); err != nil {
-				err = fmt.Errorf("mount %q on %q: %w", source, target, err)
-			}
+		if err := syscall.Mount(source, target, kind, flags, ""); err != nil {
+			fail("mount %q on %q: %w", source, target, err)
 		}
 	}
 	for _, d := range []string{"lib", "log", "cni", "sysctl", "net", "fake", "docker"} {
-		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
-			return err
-		}
+		must(os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	// Private towards the machine, shared below: what the kubelet mounts for a pod must
 	// reach the pod.
@@ -94,23 +87,7 @@ func mounts(dir string) error {
 	mount(filepath.Join(dir, "net"), "/proc/sys/net", "", syscall.MS_BIND)
 	for name, value := range sysctls {
 		file := filepath.Join(dir, "sysctl", strings.ReplaceAll(name, "/", "."))
-		if err := os.WriteFile(file, []byte(value+"\n"), 0o644); err != nil {
-			return err
-		}
+		must(os.WriteFile(file, []byte(value+"\n"), 0o644))
 		mount(file, filepath.Join("/proc/sys", name), "", syscall.MS_BIND)
 	}
-	return err
-}
-
-func network() error {
-	for _, args := range [][]string{
-		{"link", "set", "lo", "up"},
-		{"address", "add", nodeIP + "/32", "dev", "lo"},
-		{"address", "add", serviceIP + "/32", "dev", "lo"},
-	} {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, out)
-		}
-	}
-	return nil
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,131 +54,74 @@ volumePluginDir: /var/lib/kubelet/volume-plugins
 
 // startContainerd tries a container, which some machines do not allow: without the right
 // control groups or capabilities there is no node.
-func (n *node) startContainerd() (string, error) {
-	if err := missing(n.tools.node()); err != nil {
-		return "", err
+func (n *node) startContainerd() string {
+	require(n.tools.kubelet, n.tools.pause, n.tools.containerd, n.tools.ctr, n.tools.runc)
+	n.write("cni/10-pods.conflist", cniConfig, 0o644)
+	n.launch("containerd", n.tools.containerd, "--config", n.write("containerd.toml", fmt.Sprintf(containerdConfig, n.path("cni")), 0o644))
+	n.wait(30*time.Second, func() { n.ctr("version") })
+	n.importImages()
+	var out string
+	if err := try(func() { out = n.ctr("run", "--rm", exporterImage, "can-it-run", "/usr/bin/warpgauge", "version") }); err != nil {
+		panic(failure{skip(err.Error())})
 	}
-	err := errors.Join(
-		os.WriteFile(n.path("cni/10-pods.conflist"), []byte(cniConfig), 0o644),
-		os.WriteFile(n.path("containerd.toml"), fmt.Appendf(nil, containerdConfig, n.path("cni")), 0o644))
-	if err != nil {
-		return "", err
-	}
-	if _, err := n.launch("containerd", n.tools.containerd, "--config", n.path("containerd.toml")); err != nil {
-		return "", err
-	}
-	if err := n.wait(30*time.Second, func() error {
-		_, err := n.ctr("version")
-		return err
-	}); err != nil {
-		return "", err
-	}
-	if err := n.importImages(); err != nil {
-		return "", err
-	}
-	out, err := n.ctr("run", "--rm", exporterImage, "can-it-run", "/usr/bin/warpgauge", "version")
-	if err != nil {
-		return "", skip(err.Error())
-	}
-	return strings.TrimSpace(out), nil
+	return strings.TrimSpace(out)
 }
 
 // ctr works where containerd's CRI does.
-func (n *node) ctr(args ...string) (string, error) {
+func (n *node) ctr(args ...string) string {
 	return n.command("", n.dir, n.tools.ctr, append([]string{"--namespace", "k8s.io"}, args...)...)
 }
 
-func (n *node) startNode() (string, error) {
+func (n *node) startNode() string {
 	begin := time.Now()
-	err := errors.Join(
-		os.WriteFile(n.path("kubelet.yaml"), []byte(kubeletConfig), 0o644),
-		os.MkdirAll("/var/lib/kubelet", 0o750))
-	if err != nil {
-		return "", err
-	}
-	if err := errors.Join(n.startKubelet(), n.nodeReady()); err != nil {
-		return "", err
-	}
-	info, err := n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
-	i := info.Status.NodeInfo
-	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin)), nil
+	n.write("kubelet.yaml", kubeletConfig, 0o644)
+	must(os.MkdirAll("/var/lib/kubelet", 0o750))
+	n.startKubelet()
+	n.nodeReady()
+	i := n.self().Status.NodeInfo
+	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin))
 }
 
-func (n *node) startKubelet() (err error) {
-	n.kubelet, err = n.launch("kubelet", n.tools.kubelet, "--config", n.path("kubelet.yaml"),
+func (n *node) startKubelet() {
+	n.kubelet = n.launch("kubelet", n.tools.kubelet, "--config", n.path("kubelet.yaml"),
 		"--kubeconfig", n.path("kubelet.kubeconfig"), "--hostname-override", nodeName, "--node-ip", nodeIP,
 		"--node-labels=nvidia.com/gpu.present=true")
-	return err
 }
 
-func (n *node) nodeReady() error {
-	return n.wait(60*time.Second, func() error {
-		info, err := n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{})
-		if err != nil {
-			return err
+// self returns the kubelet's node.
+func (n *node) self() *corev1.Node {
+	return get(n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{}))
+}
+
+func (n *node) nodeReady() {
+	n.wait(60*time.Second, func() {
+		conditions := n.self().Status.Conditions
+		if !slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		}) {
+			fail("the node is not ready: %+v", conditions)
 		}
-		for _, c := range info.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				if c.Status == corev1.ConditionTrue {
-					return nil
-				}
-				return errors.New(c.Message)
-			}
-		}
-		return errNotYet
 	})
-}
-
-// allocatable returns how many of a resource the node offers.
-func (n *node) allocatable(resource string) (int64, error) {
-	info, err := n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{})
-	if err != nil {
-		return 0, err
-	}
-	q := info.Status.Allocatable[corev1.ResourceName(resource)]
-	return q.Value(), nil
 }
 
 // importImages imports our images into containerd, because there is no registry. The exporter's image comes
 // from the release, if there is one.
-func (n *node) importImages() error {
-	archive, err := n.released("warpgauge-image-*.tar")
-	if err != nil {
-		return err
-	}
-	if archive != "" {
-		if _, err := n.ctr("images", "import", "--index-name", exporterImage, archive); err != nil {
-			return err
-		}
+func (n *node) importImages() {
+	n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}})
+	if archive := n.released("warpgauge-image-*.tar"); archive != "" {
+		n.ctr("images", "import", "--index-name", exporterImage, archive)
 		n.report.note("the image is %s", archive)
-		return n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}})
+		return
 	}
 	binary := filepath.Join(n.repo, "bin/warpgauge")
-	files, err := sharedLibraries(binary)
-	if err != nil {
-		return err
-	}
+	files := sharedLibraries(binary)
 	files["usr/bin/warpgauge"] = binary
-	lists, err := filepath.Glob(filepath.Join(n.repo, "etc/*.csv"))
-	if err != nil {
-		return err
-	}
-	for _, f := range lists {
+	for _, f := range get(filepath.Glob(filepath.Join(n.repo, "etc/*.csv"))) {
 		files["etc/warpgauge/"+filepath.Base(f)] = f
 	}
-	return errors.Join(
-		n.importImage(image{name: exporterImage, entrypoint: "/usr/bin/warpgauge", files: files}),
-		n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}}))
+	n.importImage(image{name: exporterImage, entrypoint: "/usr/bin/warpgauge", files: files})
 }
 
-func (n *node) importImage(i image) error {
-	archive := n.path("docker/image.tar")
-	if err := i.write(archive); err != nil {
-		return fmt.Errorf("write image %s: %w", i.name, err)
-	}
-	_, err := n.ctr("images", "import", archive)
-	return err
+func (n *node) importImage(i image) {
+	n.ctr("images", "import", n.write("docker/image.tar", string(i.archive()), 0o644))
 }

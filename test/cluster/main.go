@@ -8,12 +8,17 @@
 package main
 
 import (
+	"context"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
 )
 
 // Modes in which the program starts itself; what the user starts has none.
@@ -36,37 +41,19 @@ type options struct {
 }
 
 func main() {
-	err := start(os.Args[1:])
-	if err == nil {
-		return
+	if err := try(func() { start(os.Args[1:]) }); err != nil {
+		if !errors.Is(err, errSaid) {
+			fmt.Fprintln(os.Stderr, "cluster:", err)
+		}
+		os.Exit(1)
 	}
-	if !errors.Is(err, errSaid) {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-	}
-	os.Exit(1)
 }
 
-func start(args []string) error {
+func start(args []string) {
 	var mode string
 	if len(args) > 0 && (args[0] == modeInit || args[0] == modeNode) {
 		mode, args = args[0], args[1:]
 	}
-	o, err := parse(args)
-	if err != nil {
-		return err
-	}
-	switch mode {
-	case modeInit:
-		return initNamespaces(o)
-	case modeNode:
-		return runNode(o)
-	}
-	// The kernel sends the parent's death signal when the thread that started the child ends.
-	runtime.LockOSThread()
-	return runOutside(o)
-}
-
-func parse(args []string) (options, error) {
 	var o options
 	set := flag.NewFlagSet("cluster", flag.ContinueOnError)
 	set.StringVar(&o.repo, "repo", ".", "root of the repository")
@@ -75,21 +62,110 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.release, "release", "", "folder of a release, whose chart and image are used")
 	set.StringVar(&o.logs, "logs", "dist/e2e-cluster", "folder for the servers' logs")
 	set.StringVar(&o.dir, "dir", "", "folder for everything else (made by the program itself)")
-	if err := set.Parse(args); err != nil {
-		return o, err
-	}
-	var errs []error
+	must(set.Parse(args))
 	for _, p := range []*string{&o.repo, &o.tools, &o.logs, &o.release} {
-		if *p == "" {
-			continue
+		if *p != "" {
+			*p = get(filepath.Abs(*p))
 		}
-		abs, err := filepath.Abs(*p)
-		*p = abs
-		errs = append(errs, err)
 	}
-	return o, errors.Join(errs...)
+	switch mode {
+	case modeInit:
+		initNamespaces(o)
+	case modeNode:
+		n := &node{options: o, tools: newTools(o), report: report{start: time.Now()}}
+		n.ctx, n.cancel = context.WithCancelCause(context.Background())
+		defer n.cancel(nil)
+		n.checks()
+		n.report.print()
+	default:
+		// The kernel sends the parent's death signal when the thread that started the child ends.
+		runtime.LockOSThread()
+		runOutside(o)
+	}
 }
 
 func (o options) args(mode string) []string {
 	return []string{mode, "-repo", o.repo, "-tools", o.tools, "-crds", o.crds, "-release", o.release, "-logs", o.logs, "-dir", o.dir}
+}
+
+// node is the machine of the cluster: its servers and the state that checks share.
+type node struct {
+	options
+	tools  tools
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	client kubernetes.Interface
+	report report
+
+	chart   string   // the package that is installed
+	uuids   []string // of the simulated GPUs, by index
+	kubelet *process
+	plugins []*devicePlugin
+}
+
+func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
+
+// write writes a file below the folder of the run and returns its path.
+func (n *node) write(name, text string, mode os.FileMode) string {
+	must(os.WriteFile(n.path(name), []byte(text), mode))
+	return n.path(name)
+}
+
+const (
+	monitoring  = "monitoring" // namespace of the chart
+	workloads   = "ml"         // that of the pods with GPUs, as in deploy/prometheus-adapter/hpa
+	utilization = "DCGM_FI_DEV_GPU_UTIL"
+
+	gpu       = "nvidia.com/gpu"
+	sharedGPU = "nvidia.com/gpu.shared"
+)
+
+// What each simulated GPU is offered as: 0 to 5 whole, 6 in two time slices, 7 by DRA.
+const (
+	wholeGPUs = 6
+	sliced    = 6
+	dra       = 7
+)
+
+//go:embed manifests
+var manifests embed.FS
+
+// checks are in the order in which they need each other.
+func (n *node) checks() {
+	c := n.report.check
+	if !c("control plane: etcd, API server, controller manager, scheduler", n.startControlPlane) {
+		return
+	}
+	c("a lost GPU: condition and event of the node appear and are withdrawn, with leave for nothing else", n.nodeHealth)
+	if !c("the chart as a package", n.packageChart) {
+		return
+	}
+	c("every variant of the chart passes the API server's dry run, with the Prometheus operator's CRDs", n.dryRun)
+	c("the plain manifests and the examples of HPAs pass the dry run", n.dryRunPlain)
+	c("pods are on the nodes of both vendors, on those of nodeSelector, and on none whose driver is replaced; the notes count them", n.placement)
+	c("a claim with admin access: the scheduler gives it a GPU that another pod has, and says so in each version of the API", n.adminAccess)
+	if !c("containerd and runc start a container", n.startContainerd) || !c("the kubelet makes a node", n.startNode) ||
+		!c("device plugin: "+gpu+" and time slices", n.startPlugins) {
+		return
+	}
+	c("pods that ask for GPUs run", n.startWorkloads)
+	if !c("the chart's DaemonSet is ready, without leave to read pods", n.installWithoutLeave) {
+		return
+	}
+	c("namespace, pod and container, as the kubelet tells", n.owners)
+	c("without RBAC: a message, and everything else stays", n.message)
+	c("with the chart's RBAC: labels and uid of pods", n.installWithLeave)
+	c("helm test passes", n.helmTest)
+	c("time-sliced GPU: a series for each container", n.slices)
+	c("dynamic resource allocation: the device's pod", n.dynamic)
+	c("processes on a shared GPU: each pod's own values", func() string {
+		panic(failure{skip("needs the machine's first PID namespace; this cluster has one of its own")})
+	})
+	if c("Prometheus and Prometheus Adapter", n.startMonitoring) {
+		c("load rises: the HPA scales up", n.scaleUp)
+		c("External and Object metrics", n.otherMetrics)
+		c("load falls: the HPA scales down", n.scaleDown)
+	}
+	c("the kubelet restarts while the page is scraped: labels stay", n.restartKubelet)
+	c("the release is uninstalled and leaves nothing", n.uninstall)
 }

@@ -15,23 +15,17 @@ import (
 )
 
 // runOutside makes the namespaces, waits for the run inside and tidies up.
-func runOutside(o options) error {
+func runOutside(o options) {
 	if why := cannot(o); why != "" {
 		fmt.Println("cluster: not run:", why)
 		if strings.Contains(","+os.Getenv("WARPGAUGE_REQUIRE")+",", ",cluster,") {
-			return errors.New("WARPGAUGE_REQUIRE wants it")
+			fail("WARPGAUGE_REQUIRE wants it")
 		}
-		return nil
+		return
 	}
-	dir, err := os.MkdirTemp("", "warpgauge-cluster-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	o.dir = dir
-	if err := errors.Join(os.RemoveAll(o.logs), os.MkdirAll(o.logs, 0o755)); err != nil {
-		return err
-	}
+	o.dir = get(os.MkdirTemp("", "warpgauge-cluster-"))
+	defer func() { _ = os.RemoveAll(o.dir) }()
+	must(os.RemoveAll(o.logs), os.MkdirAll(o.logs, 0o755))
 	before := containerGroups()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -42,12 +36,12 @@ func runOutside(o options) error {
 		Pdeathsig:  syscall.SIGKILL,
 		Setpgid:    true, // an interrupt of the terminal is for this process, which ends that one
 	}
-	err = cmd.Run()
+	err := cmd.Run()
 	removeGroups(before)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.Exited() {
-		return errSaid
+		err = errSaid
 	}
-	return err
+	must(err)
 }
 
 // cannot returns why the cluster cannot run here, by trying each requirement.
@@ -55,7 +49,10 @@ func cannot(o options) string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
 	}
-	if err := missing(newTools(o).controlPlane()); err != nil {
+	t := newTools(o)
+	if err := try(func() {
+		require(t.apiserver, t.controllerManager, t.scheduler, t.kubectl, t.helm, t.chartTest, t.etcd, t.ip)
+	}); err != nil {
 		return err.Error()
 	}
 	probe := exec.CommandContext(context.Background(), "/bin/true")

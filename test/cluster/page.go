@@ -1,131 +1,145 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// page holds the series of a scrape of the exporter's pod, by metric.
-type page map[string][]series
-
-type series struct{ labels map[string]string }
+// page holds the labels of each series of the utilization on a page of the exporter's pod.
+type page []map[string]string
 
 const metricsPort = "9400"
 
 // exporterAddress returns the address of the DaemonSet's pod, once it is ready.
-func (n *node) exporterAddress() (string, error) {
-	pods, err := n.client.CoreV1().Pods(monitoring).List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=nvidia"})
-	if err != nil {
-		return "", err
-	}
-	for _, p := range pods.Items {
-		if p.DeletionTimestamp == nil && ready(&p) {
-			return p.Status.PodIP + ":" + metricsPort, nil
+func (n *node) exporterAddress() string {
+	pods := n.podsOf(monitoring, "app.kubernetes.io/component=nvidia")
+	for _, p := range pods {
+		if ready(p) {
+			return p.Status.PodIP + ":" + metricsPort
 		}
 	}
-	return "", fmt.Errorf("%d exporter pods, none of them ready%s", len(pods.Items), states(pods.Items))
+	fail("%d exporter pods, none of them ready%s", len(pods), states(pods))
+	return ""
 }
 
 // scrape reads the page through the pod's own address.
-func (n *node) scrape() (page, error) {
-	address, err := n.exporterAddress()
-	if err != nil {
-		return nil, err
-	}
-	return scrape(n.ctx, address)
-}
+func (n *node) scrape() page { return n.scrapeAt(n.exporterAddress()) }
 
-func scrape(ctx context.Context, address string) (page, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
+func (n *node) scrapeAt(address string) (out page) {
+	request := get(http.NewRequestWithContext(n.ctx, http.MethodGet, "http://"+address+"/metrics", nil))
 	client := http.Client{Timeout: 5 * time.Second}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
+	answer := get(client.Do(request))
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(answer.Body)
-		return nil, fmt.Errorf("%s: %s", answer.Status, text)
+		fail("%s: %s", answer.Status, text)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(answer.Body)
-	if err != nil {
-		return nil, err
-	}
-	out := page{}
-	for name, f := range families {
-		for _, m := range f.Metric {
-			labels := map[string]string{}
-			for _, l := range m.Label {
-				labels[l.GetName()] = l.GetValue()
-			}
-			out[name] = append(out[name], series{labels})
+	for _, m := range get(parser.TextToMetricFamilies(answer.Body))[utilization].GetMetric() {
+		labels := map[string]string{}
+		for _, l := range m.Label {
+			labels[l.GetName()] = l.GetValue()
 		}
+		out = append(out, labels)
 	}
-	return out, nil
+	return out
 }
 
-// of returns the series of a device.
-func (p page) of(uuid string) (out []series) {
-	for _, s := range p[utilization] {
-		if s.labels["UUID"] == uuid {
+// with returns the series whose label has a value.
+func (p page) with(label, value string) (out page) {
+	for _, s := range p {
+		if s[label] == value {
 			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// devices returns the GPUs on the page, all of them or those that pods have.
-func (p page) devices(owned bool) map[string]bool {
-	out := map[string]bool{}
-	for _, s := range p[utilization] {
-		if !owned || s.labels["pod"] != "" {
-			out[s.labels["UUID"]] = true
-		}
-	}
-	return out
-}
+// of returns the series of a pod of the workloads.
+func (p page) of(pod string) page { return p.with("namespace", workloads).with("pod", pod) }
 
-// uuids returns the devices that a pod has, as the page says.
-func (p page) uuids(namespace, pod string) (out []string) {
-	for _, s := range p[utilization] {
-		if s.labels["namespace"] == namespace && s.labels["pod"] == pod {
-			out = append(out, s.labels["UUID"])
+// free returns how many GPUs have no pod on the page.
+func (p page) free() int {
+	all, owned := map[string]bool{}, map[string]bool{}
+	for _, s := range p {
+		all[s["UUID"]] = true
+		if s["pod"] != "" {
+			owned[s["UUID"]] = true
 		}
 	}
-	return out
+	return len(all) - len(owned)
 }
 
 // owners returns who has which device, sorted.
 func (p page) owners() (out []string) {
-	for _, s := range p[utilization] {
-		if s.labels["pod"] != "" {
-			out = append(out, s.labels["namespace"]+"/"+s.labels["pod"]+" "+s.labels["UUID"])
+	for _, s := range p {
+		if s["pod"] != "" {
+			out = append(out, s["namespace"]+"/"+s["pod"]+" "+s["UUID"])
 		}
 	}
 	slices.Sort(out)
 	return out
 }
 
-// has is an error that names the first of the owners that the page does not have.
-func (p page) has(owners []string) error {
-	have := p.owners()
-	for _, o := range owners {
-		if !slices.Contains(have, o) {
-			return fmt.Errorf("%s is not on the page, which has %q", o, have)
+// describe writes the labels that say who has a device.
+func describe(labels map[string]string) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if !slices.Contains([]string{"device", "modelName", "hostname", "pci_bus_id", "DCGM_FI_DRIVER_VERSION"}, name) {
+			out = append(out, name+"="+labels[name])
 		}
 	}
-	return nil
+	return strings.Join(out, " ")
+}
+
+// podsOf returns the pods that are not ending.
+func (n *node) podsOf(namespace, selector string) []corev1.Pod {
+	list := get(n.client.CoreV1().Pods(namespace).List(n.ctx, metav1.ListOptions{LabelSelector: selector}))
+	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+}
+
+// running waits for so many pods that run.
+func (n *node) running(selector string, want int) (pods []corev1.Pod) {
+	n.wait(60*time.Second, func() {
+		pods = n.podsOf(workloads, selector)
+		if len(pods) != want || slices.ContainsFunc(pods, func(p corev1.Pod) bool { return !ready(p) }) {
+			fail("%d pods in %s, want %d that are ready%s", len(pods), workloads, want, states(pods))
+		}
+	})
+	return pods
+}
+
+func ready(p corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// states says what pods wait for.
+func states(pods []corev1.Pod) string {
+	var out strings.Builder
+	for _, p := range pods {
+		fmt.Fprintf(&out, "; %s %s %s", p.Name, p.Status.Phase, p.Status.Message)
+		for _, c := range p.Status.Conditions {
+			if c.Status != corev1.ConditionTrue && c.Message != "" {
+				fmt.Fprintf(&out, ", %s", c.Message)
+			}
+		}
+		for _, c := range p.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil {
+				fmt.Fprintf(&out, ", %s: %s", c.Name, w.Message)
+			}
+		}
+	}
+	return out.String()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -20,148 +19,113 @@ import (
 // The controllers and the scheduler decide where pods are. They need no kubelet for that, so these nodes have none.
 
 // addNode makes a node with labels, room for pods, and the resources that its device plugin offers.
-func (n *node) addNode(name string, labels map[string]string, offers ...corev1.ResourceName) error {
+func (n *node) addNode(name string, labels map[string]string, offers ...corev1.ResourceName) {
 	nodes := n.client.CoreV1().Nodes()
-	if _, err := nodes.Create(n.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}); err != nil {
-		return err
-	}
+	get(nodes.Create(n.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}, metav1.CreateOptions{}))
 	room := corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse("16Gi"), "pods": resource.MustParse("20")}
 	for _, o := range offers {
 		room[o] = resource.MustParse("8")
 	}
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controllers write to it, too
-		made, err := nodes.Get(n.ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
+	must(retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controllers write to it, too
+		made := get(nodes.Get(n.ctx, name, metav1.GetOptions{}))
 		made.Status.Capacity, made.Status.Allocatable = room, room
 		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "NoKubelet"}}
-		_, err = nodes.UpdateStatus(n.ctx, made, metav1.UpdateOptions{})
+		_, err := nodes.UpdateStatus(n.ctx, made, metav1.UpdateOptions{})
 		return err
-	})
+	}))
 }
 
-// helm installs or upgrades a release of the package in a namespace and returns its notes.
-func (n *node) helm(namespace string, args ...string) (string, error) {
-	return n.command("", n.dir, n.tools.helm, append([]string{"upgrade", "--install", "warpgauge", n.chart, "--namespace", namespace}, args...)...)
+// upgrade installs or upgrades a release of the package in a namespace and returns its notes.
+func (n *node) upgrade(namespace string, args ...string) string {
+	return n.helm(append([]string{"upgrade", "--install", "warpgauge", n.chart, "--namespace", namespace}, args...)...)
 }
 
-// removeRelease ends what a check has made: the release, with its pods, and the nodes.
-func (n *node) removeRelease(namespace string, nodes []string) error {
-	_, err := n.command("", n.dir, n.tools.helm, "uninstall", "warpgauge", "--namespace", namespace, "--wait=false")
+// withRelease runs a check, and then removes what it has made: the release, with its pods, and the nodes.
+func (n *node) withRelease(namespace string, nodes []string, check func()) {
+	errs := []error{try(check), try(func() { n.helm("uninstall", "warpgauge", "--namespace", namespace, "--wait=false") })}
 	for _, name := range nodes {
-		err = errors.Join(err, n.client.CoreV1().Nodes().Delete(n.ctx, name, metav1.DeleteOptions{}))
+		errs = append(errs, n.client.CoreV1().Nodes().Delete(n.ctx, name, metav1.DeleteOptions{}))
 	}
 	// No kubelet confirms that the pods have ended.
-	_, e := n.kubectl("", "--namespace", namespace, "delete", "pods", "--all", "--force", "--grace-period=0")
-	return errors.Join(err, e)
+	errs = append(errs, try(func() { n.kubectl("--namespace", namespace, "delete", "pods", "--all", "--force", "--grace-period=0") }))
+	must(errs...)
 }
 
 // pods returns NODE/VENDOR of the release's pods that have a node and are not ending, sorted.
-func (n *node) pods(namespace string) ([]string, error) {
-	list, err := n.client.CoreV1().Pods(namespace).List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=warpgauge"})
-	if err != nil {
-		return nil, err
-	}
-	var out []string
-	for i := range list.Items {
-		p := &list.Items[i]
+func (n *node) pods(namespace string) (out []string) {
+	pods := n.client.CoreV1().Pods(namespace)
+	for _, p := range get(pods.List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=warpgauge"})).Items {
 		switch {
 		case p.DeletionTimestamp != nil: // a kubelet would say that it has ended
-			now := int64(0)
-			if err := n.client.CoreV1().Pods(namespace).Delete(n.ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil && !apierrors.IsNotFound(err) {
-				return nil, err
+			if err := pods.Delete(n.ctx, p.Name, *metav1.NewDeleteOptions(0)); !apierrors.IsNotFound(err) {
+				must(err)
 			}
 		case p.Spec.NodeName != "":
 			out = append(out, p.Spec.NodeName+"/"+p.Labels["app.kubernetes.io/component"])
 		}
 	}
 	slices.Sort(out)
-	return out, nil
+	return out
 }
 
-func (n *node) placement() (text string, err error) {
+func (n *node) placement() (notes string) {
 	const namespace = "placement"
-	names := []string{"nvidia", "amd", "both", "pool", "plain"}
-	for i, labels := range []map[string]string{
-		{"nvidia.com/gpu.present": "true"},
-		{"feature.node.kubernetes.io/amd-gpu": "true"},
-		{"nvidia.com/gpu.present": "true", "feature.node.kubernetes.io/amd-gpu": "true"},
-		{"pool": "gpu"}, // as labelled by hand, or by a cloud
-		nil,
-	} {
-		var offers []corev1.ResourceName
-		if names[i] == "pool" {
-			offers = append(offers, gpu)
+	nvidiaLabel, amdLabel := "nvidia.com/gpu.present", "feature.node.kubernetes.io/amd-gpu"
+	n.withRelease(namespace, []string{"nvidia", "amd", "both", "pool", "plain"}, func() {
+		n.addNode("nvidia", map[string]string{nvidiaLabel: "true"})
+		n.addNode("amd", map[string]string{amdLabel: "true"})
+		n.addNode("both", map[string]string{nvidiaLabel: "true", amdLabel: "true"})
+		n.addNode("pool", map[string]string{"pool": "gpu"}, gpu) // as labelled by hand, or by a cloud
+		n.addNode("plain", nil)
+		expect := func(why string, want ...string) {
+			n.wait(30*time.Second, func() {
+				if got := n.pods(namespace); !slices.Equal(got, want) {
+					fail("%s: pods are at %q, want %q", why, got, want)
+				}
+			})
 		}
-		if err := n.addNode(names[i], labels, offers...); err != nil {
-			return "", err
-		}
-	}
-	defer func() { err = errors.Join(err, n.removeRelease(namespace, names)) }()
-	expect := func(want ...string) error {
-		return n.wait(30*time.Second, func() error {
-			got, err := n.pods(namespace)
-			if err == nil && !slices.Equal(got, want) {
-				err = fmt.Errorf("pods are at %q, want %q", got, want)
+		_, notes, _ = strings.Cut(n.upgrade(namespace, "--create-namespace", "--set", "lookup=true"), "NOTES:")
+		notes = strings.TrimSpace(notes)
+		for _, want := range []string{
+			"nodes that get a pod for NVIDIA GPUs: 2 of 6; nodes that get a pod for AMD GPUs: 2 of 6", // the sixth node belongs to the check of health
+			"nodes that offer nvidia.com/gpu and get no pod: 1, such as pool", "helm -n placement test warpgauge",
+		} {
+			if !strings.Contains(notes, want) {
+				fail("the notes lack %q:\n%s", want, notes)
 			}
-			return err
-		})
-	}
-	notes, err := n.helm(namespace, "--create-namespace", "--set", "lookup=true")
-	if err != nil {
-		return "", err
-	}
-	_, notes, _ = strings.Cut(notes, "NOTES:")
-	for _, want := range []string{
-		"nodes that get a pod for NVIDIA GPUs: 2 of 6; nodes that get a pod for AMD GPUs: 2 of 6", // the sixth node belongs to the check of health
-		"nodes that offer nvidia.com/gpu and get no pod: 1, such as pool", "helm -n placement test warpgauge",
-	} {
-		if !strings.Contains(notes, want) {
-			return "", fmt.Errorf("the notes lack %q:\n%s", want, notes)
 		}
-	}
-	all := []string{"amd/amd", "both/amd", "both/nvidia", "nvidia/nvidia"}
-	if err := expect(all...); err != nil {
-		return "", err
-	}
-	for _, label := range []string{"gpu.deploy.client=paused-for-driver-upgrade", "gpu.deploy.dcgm-exporter=paused-for-mig-change", "gpu.deploy.dcgm-exporter-dra=paused-for-driver-upgrade"} {
-		name, _, _ := strings.Cut(label, "=")
-		if _, err := n.kubectl("", "label", "node", "nvidia", "nvidia.com/"+label); err != nil {
-			return "", err
+		all := []string{"amd/amd", "both/amd", "both/nvidia", "nvidia/nvidia"}
+		expect("installed", all...)
+		for _, label := range []string{"gpu.deploy.client=paused-for-driver-upgrade", "gpu.deploy.dcgm-exporter=paused-for-mig-change", "gpu.deploy.dcgm-exporter-dra=paused-for-driver-upgrade"} {
+			name, _, _ := strings.Cut(label, "=")
+			n.kubectl("label", "node", "nvidia", "nvidia.com/"+label)
+			expect(label, "amd/amd", "both/amd", "both/nvidia")
+			n.kubectl("label", "node", "nvidia", "nvidia.com/"+name+"-")
+			expect("after "+label, all...)
 		}
-		if err := expect("amd/amd", "both/amd", "both/nvidia"); err != nil {
-			return "", fmt.Errorf("%s: %w", label, err)
+		// Who may do everything in the namespace, and nothing else.
+		n.kubectl("--namespace", namespace, "create", "rolebinding", "installer", "--clusterrole=admin", "--user=installer")
+		if err := try(func() { n.upgrade(namespace, "--kube-as-user", "installer", "--set", "lookup=true") }); err == nil || !strings.Contains(err.Error(), `cannot list resource "nodes"`) {
+			fail("a user who may not list nodes installs with notes that list them: %v", err)
 		}
-		if _, err := n.kubectl("", "label", "node", "nvidia", "nvidia.com/"+name+"-"); err != nil {
-			return "", err
-		}
-		if err := expect(all...); err != nil {
-			return "", fmt.Errorf("after %s: %w", label, err)
-		}
-	}
-	// Who may do everything in the namespace, and nothing else.
-	if _, err := n.kubectl("", "--namespace", namespace, "create", "rolebinding", "installer", "--clusterrole=admin", "--user=installer"); err != nil {
-		return "", err
-	}
-	if _, err := n.helm(namespace, "--kube-as-user", "installer", "--set", "lookup=true"); err == nil || !strings.Contains(err.Error(), `cannot list resource "nodes"`) {
-		return "", fmt.Errorf("a user who may not list nodes installs with notes that list them: %w", err)
-	}
-	if _, err := n.helm(namespace, "--kube-as-user", "installer", "--reset-values"); err != nil {
-		return "", err
-	}
-	if _, err := n.helm(namespace, "--set", "nodeSelector.pool=gpu"); err != nil {
-		return "", err
-	}
-	return strings.TrimSpace(notes), expect("pool/nvidia")
+		n.upgrade(namespace, "--kube-as-user", "installer", "--reset-values")
+		n.upgrade(namespace, "--set", "nodeSelector.pool=gpu")
+		expect("nodeSelector", "pool/nvidia")
+	})
+	return notes
 }
 
-func (n *node) adminAccess() (text string, err error) {
+func (n *node) adminAccess() (text string) {
 	const namespace, host = "admin-access", "claims"
-	if err := n.addNode(host, map[string]string{"nvidia.com/gpu.deploy.dcgm-exporter-dra": "true"}); err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, n.removeRelease(namespace, []string{host})) }()
+	n.withRelease(namespace, []string{host}, func() {
+		n.addNode(host, map[string]string{"nvidia.com/gpu.deploy.dcgm-exporter-dra": "true"})
+		text = n.shareClaim(namespace, host)
+	})
+	return strings.TrimSpace(text)
+}
+
+// shareClaim gives a node's only GPU to a pod and to the chart's pod, and returns what the API server says of the latter.
+func (n *node) shareClaim(namespace, host string) (text string) {
 	manifest := strings.NewReplacer("NAMESPACE", namespace, "NODE", host, "DRIVER", draDriverName).Replace(`
 apiVersion: v1
 kind: Namespace
@@ -197,42 +161,23 @@ spec:
 `)
 	// Only when the namespace is there can something be made in it.
 	for part := range strings.SplitSeq(manifest, "---\n") {
-		if _, err := n.kubectl(part, "apply", "-f", "-"); err != nil {
-			return "", err
+		n.apply(part)
+	}
+	n.upgrade(namespace, "--values", filepath.Join(n.repo, "deploy/helm/values/gpu-operator-dra.yaml"))
+	var claims []resourceapi.ResourceClaim
+	n.wait(30*time.Second, func() {
+		claims = get(n.client.ResourceV1().ResourceClaims(namespace).List(n.ctx, metav1.ListOptions{})).Items
+		if len(claims) != 2 || slices.ContainsFunc(claims, func(c resourceapi.ResourceClaim) bool { return c.Status.Allocation == nil }) {
+			fail("%d claims, not all of them allocated", len(claims))
 		}
-	}
-	if _, err := n.helm(namespace, "--values", filepath.Join(n.repo, "deploy/helm/values/gpu-operator-dra.yaml")); err != nil {
-		return "", err
-	}
-	var claims *resourceapi.ResourceClaimList
-	if err := n.wait(30*time.Second, func() (err error) {
-		claims, err = n.client.ResourceV1().ResourceClaims(namespace).List(n.ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
+	})
+	for line := range strings.Lines(n.kubectl("api-versions")) {
+		version, ok := strings.CutPrefix(strings.TrimSpace(line), "resource.k8s.io/")
+		if !ok || !strings.HasPrefix(version, "v1") {
+			continue
 		}
-		if len(claims.Items) != 2 || slices.ContainsFunc(claims.Items, func(c resourceapi.ResourceClaim) bool { return c.Status.Allocation == nil }) {
-			return fmt.Errorf("%d claims, not all of them allocated", len(claims.Items))
-		}
-		return nil
-	}); err != nil {
-		return "", err
-	}
-	served, err := n.kubectl("", "api-versions")
-	if err != nil {
-		return "", err
-	}
-	var versions []string
-	for line := range strings.Lines(served) {
-		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "resource.k8s.io/v1"); ok {
-			versions = append(versions, "v1"+version)
-		}
-	}
-	for _, version := range versions {
-		for _, c := range claims.Items {
-			raw, err := n.kubectl("", "get", "--raw", "/apis/resource.k8s.io/"+version+"/namespaces/"+namespace+"/resourceclaims/"+c.Name)
-			if err != nil {
-				return "", err
-			}
+		for _, c := range claims {
+			raw := n.kubectl("get", "--raw", "/apis/resource.k8s.io/"+version+"/namespaces/"+namespace+"/resourceclaims/"+c.Name)
 			// As pkg/kube reads it.
 			var claim struct {
 				Status struct {
@@ -246,18 +191,15 @@ spec:
 					}
 				}
 			}
-			raw = raw[max(0, strings.Index(raw, "{")):] // kubectl warns of old versions
-			if err := json.Unmarshal([]byte(raw), &claim); err != nil {
-				return "", err
-			}
+			must(json.Unmarshal([]byte(raw[max(0, strings.Index(raw, "{")):]), &claim)) // kubectl warns of old versions
 			results := claim.Status.Allocation.Devices.Results
 			if len(results) != 1 || results[0].Device != "gpu-0" || results[0].AdminAccess != (c.Name != "user") {
-				return "", fmt.Errorf("%s: claim %s has %+v", version, c.Name, results)
+				fail("%s: claim %s has %+v", version, c.Name, results)
 			}
 			if c.Name != "user" {
 				text += fmt.Sprintf("%s: %+v\n", version, results[0])
 			}
 		}
 	}
-	return strings.TrimSpace(text), nil
+	return text
 }

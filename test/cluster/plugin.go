@@ -5,13 +5,56 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
 	deviceplugin "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
+
+func (n *node) startPlugins() string {
+	out := n.command("", n.dir, filepath.Join(n.repo, "bin/warpgauge"), "devices", "--enable-only=fake")
+	for _, word := range strings.Fields(out) { // UUIDs of whole GPUs in the order of their indexes
+		if word = strings.Trim(word, `",`); strings.HasPrefix(word, "GPU-") && !slices.Contains(n.uuids, word) {
+			n.uuids = append(n.uuids, word)
+		}
+	}
+	if len(n.uuids) < dra+1 {
+		fail("the exporter simulates %d GPUs: %s", len(n.uuids), out)
+	}
+	n.plugins = []*devicePlugin{
+		{resource: gpu, ids: n.uuids[:wholeGPUs]},
+		{resource: sharedGPU, ids: []string{n.uuids[sliced] + "::0", n.uuids[sliced] + "::1"}},
+	}
+	n.registerPlugins()
+	return ""
+}
+
+// registerPlugins waits until the node offers everything. The kubelet refuses a
+// registration while it starts.
+func (n *node) registerPlugins() {
+	for _, p := range n.plugins {
+		n.wait(30*time.Second, func() { must(p.start(n.ctx)) })
+		n.wait(30*time.Second, func() {
+			have := n.self().Status.Allocatable[corev1.ResourceName(p.resource)]
+			if have.Value() != int64(len(p.ids)) {
+				fail("the node offers %d of %s", have.Value(), p.resource)
+			}
+		})
+	}
+}
+
+// load makes all simulated GPUs busy or idle; what names the load.
+func (n *node) load(what string) {
+	for _, f := range []string{"busy", "idle"} {
+		must(os.RemoveAll(n.path("fake/" + f)))
+	}
+	n.write("fake/"+what, "", 0o644)
+}
 
 // devicePlugin offers simulated GPUs to the kubelet as NVIDIA's plugin offers real ones,
 // by UUID, or by "UUID::replica" where a GPU is shared in time slices.

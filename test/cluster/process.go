@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,35 +13,76 @@ import (
 	"time"
 )
 
+// tools are the programs of the cluster: our own builds, then what Debian has.
+type tools struct {
+	apiserver, controllerManager, scheduler, kubelet, kubectl string
+	adapter, helm, chartTest, pause                           string
+	etcd, containerd, ctr, runc, prometheus, ip               string
+}
+
+func newTools(o options) tools {
+	own := func(pattern, name string) string {
+		if found, _ := filepath.Glob(filepath.Join(o.tools, pattern, name)); len(found) > 0 {
+			return found[len(found)-1]
+		}
+		return name
+	}
+	k := func(name string) string { return own("kubernetes-v*", name) }
+	return tools{
+		apiserver: k("kube-apiserver"), controllerManager: k("kube-controller-manager"), scheduler: k("kube-scheduler"),
+		kubelet: k("kubelet"), kubectl: k("kubectl"),
+		adapter: own("prometheus-adapter-v*", "adapter"), helm: own("helm-v*", "helm"),
+		chartTest: filepath.Join(o.repo, "bin/chart.test"), pause: filepath.Join(o.repo, "bin/cluster-pause"),
+		etcd: own("etcd-server", "etcd"), containerd: "containerd", ctr: "ctr", runc: "runc", prometheus: "prometheus", ip: "ip",
+	}
+}
+
+// require skips a check if one of its programs is not here.
+func require(programs ...string) {
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			panic(failure{skip(err.Error())})
+		}
+	}
+}
+
+// environment has the folders of our programs first in PATH, without which they would find Debian's kubectl.
+func (n *node) environment() []string {
+	path := os.Getenv("PATH")
+	for _, p := range []string{n.tools.kubectl, n.tools.helm} {
+		if found, err := exec.LookPath(p); err == nil {
+			path = filepath.Dir(found) + ":" + path
+		}
+	}
+	return append(os.Environ(), "PATH="+path)
+}
+
 // process is a server of the cluster. Its unwanted end ends the whole run.
 type process struct {
-	name    string
 	cmd     *exec.Cmd
 	done    chan struct{}
 	stopped atomic.Bool // on purpose
 }
 
 // launch starts a server, whose output goes to a file of its name.
-func (n *node) launch(name, program string, args ...string) (*process, error) {
-	log, err := os.OpenFile(n.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return nil, err
-	}
+func (n *node) launch(name, program string, args ...string) *process {
+	log := get(os.OpenFile(n.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer func() { _ = log.Close() }() // the server has its own descriptor
-	p := &process{name: name, cmd: exec.Command(program, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), "PATH="+n.tools.path())
+	p := &process{cmd: exec.Command(program, args...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, n.environment()
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+		fail("start %s: %w", name, err)
 	}
 	go func() {
 		err := p.cmd.Wait()
 		close(p.done)
 		if !p.stopped.Load() {
-			n.cancel(fmt.Errorf("%s ended: %w: %s", name, cmp.Or(err, errors.New("exit status 0")), tail(n.log(name), 5)))
+			text, _ := os.ReadFile(n.log(name))
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			n.cancel(fmt.Errorf("%s ended: %w: %s", name, cmp.Or(err, errors.New("exit status 0")), strings.Join(lines[max(0, len(lines)-5):], "\n")))
 		}
 	}()
-	return p, nil
+	return p
 }
 
 // stop ends a server as its init system would.
@@ -59,56 +99,29 @@ func (p *process) stop() {
 
 func (n *node) log(name string) string { return filepath.Join(n.logs, name+".log") }
 
-// tail returns the last lines of a file.
-func tail(path string, lines int) string {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err.Error()
-	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
 // command runs a program to its end and returns its output.
-func (n *node) command(stdin, dir, program string, args ...string) (string, error) {
+func (n *node) command(stdin, dir, program string, args ...string) string {
 	cmd := exec.CommandContext(n.ctx, program, args...)
 	cmd.Stdin, cmd.Dir = strings.NewReader(stdin), dir
-	cmd.Env = append(os.Environ(), "PATH="+n.tools.path(), "KUBECONFIG="+n.path("admin.kubeconfig"), "WARPGAUGE_CHART_KUBECONFIG="+n.path("admin.kubeconfig"),
-		// Helm's and kubectl's caches.
-		"HOME="+n.dir)
+	config := n.path("admin.kubeconfig")
+	cmd.Env = append(n.environment(), "KUBECONFIG="+config, "WARPGAUGE_CHART_KUBECONFIG="+config, "HOME="+n.dir) // for the caches of Helm and kubectl
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return string(out), fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+		fail("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
-	return string(out), nil
+	return string(out)
 }
 
-func (n *node) kubectl(stdin string, args ...string) (string, error) {
-	return n.command(stdin, n.dir, n.tools.kubectl, args...)
+func (n *node) kubectl(args ...string) string {
+	return n.command("", n.dir, n.tools.kubectl, args...)
 }
 
-// errNotYet is why a condition does not hold, where there is nothing more to say.
-var errNotYet = errors.New("not yet")
-
-// wait repeats a check until it is content or the time is over, and then says what the
-// check said last.
-func (n *node) wait(limit time.Duration, check func() error) error {
-	ctx, cancel := context.WithTimeout(n.ctx, limit)
-	defer cancel()
-	tick := time.NewTicker(250 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			if n.ctx.Err() != nil {
-				return context.Cause(n.ctx)
-			}
-			return fmt.Errorf("after %v: %w", limit, err)
-		case <-tick.C:
-		}
-	}
+// apply creates the objects of a manifest.
+func (n *node) apply(text string) {
+	n.command(text, n.dir, n.tools.kubectl, "apply", "--validate=strict", "-f", "-")
 }
+
+// applyFile creates the objects of a file of manifests.
+func (n *node) applyFile(name string) { n.apply(string(get(manifests.ReadFile("manifests/" + name)))) }
+
+func (n *node) helm(args ...string) string { return n.command("", n.dir, n.tools.helm, args...) }

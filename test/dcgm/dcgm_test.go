@@ -49,7 +49,7 @@ func (e *exporter) watch(tb testing.TB, seen func(at time.Duration, p page) erro
 }
 
 // healthy objects to pages on which some GPU but one lacks series, is old, or has a verdict.
-func (n *node) healthy(want map[string]int, but ...string) func(time.Duration, page) error {
+func (n *node) healthy(want map[string][]string, but ...string) func(time.Duration, page) error {
 	whole := n.whole(want, but...)
 	return func(_ time.Duration, p page) error {
 		if err := whole(p); err != nil {
@@ -102,7 +102,6 @@ func TestListsStayWithDCGM(t *testing.T) {
 func TestHangs(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
 	e := n.serve(t)
-	want := n.steady(t, e)
 	_, hangs := lasts()
 	kinds := map[string]func(gpu int) (end func()){
 		"hang": func(gpu int) func() { return n.Hang(gpu, nvmltest.Every) },
@@ -112,6 +111,7 @@ func TestHangs(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			var slowest, longest time.Duration
 			for i := range hangs {
+				want := n.steady(t, e)
 				gpu := i % n.GPUs()
 				name := strconv.Itoa(gpu)
 				series := e.watch(t, func(_ time.Duration, p page) error { return missing(p, want, name) })
@@ -146,14 +146,9 @@ func TestHangs(t *testing.T) {
 }
 
 // missing objects to GPUs but one that lack series, however old their values are.
-func missing(p page, want map[string]int, but string) error {
-	for gpu, have := range p.series() {
-		if gpu != but && have < want[gpu] {
-			return fmt.Errorf("GPU %s has %d series of %d", gpu, have, want[gpu])
-		}
-	}
-	if len(p.series()) < len(want)-1 {
-		return fmt.Errorf("%d GPUs have series", len(p.series()))
+func missing(p page, want map[string][]string, but string) error {
+	if lacks := p.lacks(want, but); len(lacks) > 0 {
+		return fmt.Errorf("%d, such as %q", len(lacks), lacks[:min(8, len(lacks))])
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build linux && cgo
 
-// Package dcgm_test tries the real binary beside NVIDIA's own DCGM host engine, both above one
+// Package dcgm_test tries the real binary with NVIDIA's own DCGM host engine, both above one
 // simulated libnvidia-ml.so.1. make test-dcgm runs it where nv-hostengine is installed.
 package dcgm_test
 
@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,21 +104,13 @@ func (n *node) killEngine() {
 }
 
 var built = sync.OnceValues(func() (string, error) {
-	exe := filepath.Join(os.TempDir(), fmt.Sprintf("warpgauge-%d", os.Getpid()))
+	exe := filepath.Join(os.TempDir(), "warpgauge-test-dcgm") // go build leaves one that is up to date
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", exe, "../../cmd/warpgauge")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
 	}
 	return exe, nil
 })
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if exe, err := built(); err == nil && os.Getenv("DCGM_TEST_REAL") == "1" {
-		_ = os.Remove(exe)
-	}
-	os.Exit(code)
-}
 
 // exporter is the real binary.
 type exporter struct {
@@ -197,23 +188,42 @@ func label(series, name string) string {
 	return v
 }
 
-// series returns how many values of DCGM's names each GPU has, by its index.
-func (p page) series() map[string]int {
-	out := map[string]int{}
+// series returns the series of DCGM's names by GPU, whose index is their first label.
+func (p page) series() map[string][]string {
+	out := map[string][]string{}
 	for s := range p {
-		if strings.HasPrefix(s, "DCGM_FI_") {
-			out[label(s, "gpu")]++
+		if family, _, _ := strings.Cut(s, "{"); strings.HasPrefix(family, "DCGM_FI_") {
+			out[label(s, "gpu")] = append(out[label(s, "gpu")], family)
 		}
 	}
 	return out
 }
 
-// of returns the values of a family, by the value of a label.
+// lacks returns the families of want that a page lacks, by GPU.
+func (p page) lacks(want map[string][]string, but ...string) (out []string) {
+	have := p.series()
+	for gpu, families := range want {
+		if slices.Contains(but, gpu) {
+			continue
+		}
+		for _, f := range families {
+			if !slices.Contains(have[gpu], f) {
+				out = append(out, gpu+" "+f)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// of returns the least value of a family, by the value of a label.
 func (p page) of(family, name string) map[string]float64 {
 	out := map[string]float64{}
 	for s, v := range p {
 		if f, _, _ := strings.Cut(s, "{"); f == family {
-			out[label(s, name)] = v
+			if least, known := out[label(s, name)]; !known || v < least {
+				out[label(s, name)] = v
+			}
 		}
 	}
 	return out
@@ -248,14 +258,11 @@ func (e *exporter) await(tb testing.TB, what string, f func(page) error) time.Du
 	return time.Since(began)
 }
 
-// whole wants every GPU to have as many series as on a whole page, and values younger than two seconds.
-func (n *node) whole(want map[string]int, but ...string) func(page) error {
+// whole wants every GPU to have the series of a whole page, and values younger than two seconds.
+func (n *node) whole(want map[string][]string, but ...string) func(page) error {
 	return func(p page) error {
-		have := p.series()
-		for gpu, count := range want {
-			if !slices.Contains(but, gpu) && have[gpu] < count {
-				return fmt.Errorf("GPU %s has %d series, want %d (all: %v)", gpu, have[gpu], count, have)
-			}
+		if lacks := p.lacks(want, but...); len(lacks) > 0 {
+			return fmt.Errorf("GPUs lack %d series: %q", len(lacks), lacks[:min(8, len(lacks))])
 		}
 		for gpu, age := range p.of("warpgauge_sample_age_seconds", "gpu") {
 			if !slices.Contains(but, gpu) && age > 2.5 {
@@ -266,19 +273,19 @@ func (n *node) whole(want map[string]int, but ...string) func(page) error {
 	}
 }
 
-// steady waits until DCGM serves all GPUs, and returns the number of series of each.
-func (n *node) steady(tb testing.TB, e *exporter) map[string]int {
+// steady waits until DCGM serves all GPUs, and returns their series.
+func (n *node) steady(tb testing.TB, e *exporter) map[string][]string {
 	tb.Helper()
-	var last map[string]int
+	var last map[string][]string
 	same := 0
 	e.await(tb, "the same page of DCGM for three seconds", func(p page) error {
 		now := p.series()
-		if len(now) < n.GPUs() || p.speaker() == "nvml" || !maps.Equal(now, last) {
+		if len(now) < n.GPUs() || p.speaker() == "nvml" || len(p.verdicts()) > 0 || len(p.lacks(last)) > 0 {
 			last, same = now, 0
 		}
 		time.Sleep(100 * time.Millisecond) // a scrape each 100 ms
 		if same++; same < 30 {
-			return fmt.Errorf("%v", now)
+			return fmt.Errorf("%d GPUs of %s, %q", len(now), p.speaker(), p.verdicts())
 		}
 		return nil
 	})

@@ -88,7 +88,7 @@ func checkClock(f *Facts, out *findings) {
 	}
 }
 
-// quirks are what a vendor's row does not have: remedies, and what only its driver needs.
+// quirks hold what a vendor's row lacks: remedies, and the needs of its driver.
 type quirks struct {
 	rival               string // kernel module that takes the GPUs, and has no metrics
 	load, control, make string // remedies: no module; no control node, no node of a GPU

@@ -16,7 +16,7 @@ import (
 
 	"warpgauge/collectors/dcgm"
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/pkg/dl"
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/pkg/field"
 )
 

@@ -34,12 +34,22 @@ func Everything() Entity { return Entity{Any, Any} }
 // All is all entities of a kind.
 func All(k Kind) Entity { return Entity{k, Any} }
 
-// Entities by DCGM's numbers.
-func GPU(n int) Entity      { return Entity{KindGPU, int64(n)} }
-func Switch(n int) Entity   { return Entity{KindSwitch, int64(n)} }
+// GPU is a GPU by DCGM's number.
+func GPU(n int) Entity { return Entity{KindGPU, int64(n)} }
+
+// Switch is an NVSwitch by DCGM's number.
+func Switch(n int) Entity { return Entity{KindSwitch, int64(n)} }
+
+// Instance is a GPU instance by DCGM's number.
 func Instance(n int) Entity { return Entity{KindInstance, int64(n)} }
-func Compute(n int) Entity  { return Entity{KindCompute, int64(n)} }
-func CPU(n int) Entity      { return Entity{KindCPU, int64(n)} }
+
+// Compute is a compute instance by DCGM's number.
+func Compute(n int) Entity { return Entity{KindCompute, int64(n)} }
+
+// CPU is a CPU by DCGM's number.
+func CPU(n int) Entity { return Entity{KindCPU, int64(n)} }
+
+// ConnectX is a network adapter by DCGM's number.
 func ConnectX(n int) Entity { return Entity{KindConnectX, int64(n)} }
 
 // Link is a link of a GPU or a switch, counted from 0. It is numbered as DCGM does

@@ -1,7 +1,6 @@
 package rocmtest
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -26,17 +25,10 @@ func (g *GPU) Vanish(tb testing.TB) {
 		dirs = append(dirs, t.Path(node(i.Node)))
 	}
 	for _, l := range links {
-		if err := os.Remove(t.Path(l)); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.Remove(t.Path(l)))
 	}
 	for _, d := range dirs {
-		if err := remove(d); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	if err := t.links(); err != nil {
-		tb.Fatal(err)
+		must(tb, remove(d))
 	}
 }
 
@@ -44,9 +36,7 @@ func (g *GPU) Vanish(tb testing.TB) {
 func (g *GPU) Return(tb testing.TB) {
 	tb.Helper()
 	g.gone = false
-	if err := errors.Join(g.build(), g.tree.links()); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, g.build())
 }
 
 // Hide makes a device of the compute side unusable for control groups: a process without root's rights cannot read its
@@ -54,9 +44,7 @@ func (g *GPU) Return(tb testing.TB) {
 func (g *GPU) Hide(tb testing.TB, instance int) {
 	tb.Helper()
 	for _, name := range []string{"gpu_id", "name", "properties"} {
-		if err := os.Chmod(g.tree.Path(node(g.Instances[instance].Node, name)), 0); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.Chmod(g.tree.Path(node(g.Instances[instance].Node, name)), 0))
 	}
 }
 
@@ -65,15 +53,11 @@ func (g *GPU) Hide(tb testing.TB, instance int) {
 func (t *Tree) AsUser(tb testing.TB, f func()) {
 	tb.Helper()
 	if os.Geteuid() == 0 {
-		if err := t.publish(); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, t.publish())
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		const other = 65534
-		if err := syscall.Setfsuid(other); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, syscall.Setfsuid(other))
 		defer func() {
 			if err := syscall.Setfsuid(0); err != nil {
 				tb.Error(err)
@@ -128,14 +112,10 @@ func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
 
 func newFIFO(tb testing.TB, path string) *FIFO {
 	tb.Helper()
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, syscall.Mkfifo(path, 0o600))
 	// Read and write, so that neither side waits in open.
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	p := &FIFO{f: f}
 	tb.Cleanup(p.Close)
 	return p

@@ -1,7 +1,6 @@
 package rocmtest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -97,9 +96,7 @@ func (g *GPU) dir() string {
 func (g *GPU) Update(tb testing.TB, f func(s *State)) {
 	tb.Helper()
 	f(&g.State)
-	if err := g.write(); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, g.write())
 }
 
 // Set writes the file of a key, which then stays as it is until Reset.
@@ -111,9 +108,7 @@ func (g *GPU) Set(tb testing.TB, key, text string) {
 	if err == nil {
 		err = overwrite(path, []byte(text), false)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 }
 
 // Remove removes the file of a key, until Reset. Who has it open reads nothing
@@ -121,9 +116,7 @@ func (g *GPU) Set(tb testing.TB, key, text string) {
 func (g *GPU) Remove(tb testing.TB, key string) {
 	tb.Helper()
 	g.pinned[key] = true
-	if err := remove(g.Path(key)); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, remove(g.Path(key)))
 }
 
 // Reset gives the file of a key back: it says again what the GPU measures. Files
@@ -142,11 +135,9 @@ func (g *GPU) Reset(tb testing.TB, key string) {
 		err = nil
 	}
 	if err == nil {
-		err = errors.Join(g.build(), g.tree.links())
+		err = g.build()
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 }
 
 // remove removes a file or a directory, whose files become empty first.

@@ -31,9 +31,7 @@ func proc(pid int) string { return "devices/virtual/kfd/kfd/proc/" + itoa(pid) }
 // Start adds a process or changes its usage. As KFD does, it lists every GPU of the node, used or not.
 func (t *Tree) Start(tb testing.TB, p Process) {
 	tb.Helper()
-	if err := t.start(p); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, t.start(p))
 }
 
 func (t *Tree) start(p Process) error {
@@ -97,16 +95,12 @@ func (t *Tree) ProcessFile(pid, gpu int, name string) string {
 func (t *Tree) Occupy(tb testing.TB, pid, gpu int, name string) *FIFO {
 	tb.Helper()
 	path := t.ProcessFile(pid, gpu, name)
-	if err := os.Remove(path); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, os.Remove(path))
 	return newFIFO(tb, path)
 }
 
 // End removes a process.
 func (t *Tree) End(tb testing.TB, pid int) {
 	tb.Helper()
-	if err := os.RemoveAll(t.Path(proc(pid))); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, os.RemoveAll(t.Path(proc(pid))))
 }

@@ -28,9 +28,7 @@ type Tree struct {
 func NewTree(tb testing.TB, o Options) *Tree {
 	tb.Helper()
 	t, err := Build(memoryDir(tb), o)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return t
 }
 
@@ -82,9 +80,7 @@ func (t *Tree) Path(name string) string { return filepath.Join(t.Sys(), name) }
 // Step moves the values of every GPU by the changes of d.
 func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	tb.Helper()
-	if err := t.StepBy(d); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, t.StepBy(d))
 }
 
 // StepBy is Step for a program. Where the files of a GPU cannot be written, the
@@ -112,75 +108,44 @@ func (t *Tree) build() error {
 			return err
 		}
 	}
-	return t.links()
+	return nil
 }
 
-// host writes the files that exist without any GPU.
+// host writes the files that exist without any GPU: the driver's, the display of a BMC, and the compute side with two
+// nodes of processors.
 func (t *Tree) host() error {
-	for _, d := range []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"} {
+	dirs := []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"}
+	files := map[string][]string{"module/amdgpu/version": {"6.8.5"}, "module/amdgpu/initstate": {"live"}}
+	links := map[string]string{} // name → target
+	if !t.o.NoKFD {
+		const kfd = "devices/virtual/kfd/kfd"
+		dirs = append(dirs, kfd+"/proc", "class/kfd")
+		links["class/kfd/kfd"] = kfd
+		files[kfd+"/topology/generation_id"] = []string{"1"}
+		files[kfd+"/topology/system_properties"] = []string{"platform_oem 0", "platform_id 0", "platform_rev 0"}
+		for i := range processors {
+			dirs = append(dirs, node(i, "io_links"), node(i, "p2p_links"))
+			files[node(i, "gpu_id")], files[node(i, "name")] = []string{"0"}, []string{""}
+			files[node(i, "properties")] = []string{"cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"}
+		}
+	}
+	if !t.o.NoBMC {
+		const bmc = "devices/pci0000:c0/0000:c1:00.0"
+		files[bmc+"/vendor"], files[bmc+"/device"], files[bmc+"/drm/card0/dev"] = []string{"0x1a03"}, []string{"0x2000"}, []string{"226:0"}
+		links["bus/pci/devices/0000:c1:00.0"], links[bmc+"/drm/card0/device"], links["class/drm/card0"] = bmc, bmc, bmc+"/drm/card0"
+	}
+	for _, d := range dirs {
 		if err := os.MkdirAll(t.Path(d), 0o750); err != nil {
 			return err
 		}
 	}
-	if err := t.put("module/amdgpu/version", "6.8.5"); err != nil {
-		return err
-	}
-	if err := t.put("module/amdgpu/initstate", "live"); err != nil {
-		return err
-	}
-	if !t.o.NoKFD {
-		if err := t.kfd(); err != nil {
+	for name, lines := range files {
+		if err := t.put(name, lines...); err != nil {
 			return err
 		}
 	}
-	if t.o.NoBMC {
-		return nil
-	}
-	const bmc = "devices/pci0000:c0/0000:c1:00.0"
-	if err := t.put(bmc+"/vendor", "0x1a03"); err != nil {
-		return err
-	}
-	if err := t.put(bmc+"/device", "0x2000"); err != nil {
-		return err
-	}
-	if err := t.put(bmc+"/drm/card0/dev", "226:0"); err != nil {
-		return err
-	}
-	if err := t.link(bmc, "bus/pci/devices/0000:c1:00.0"); err != nil {
-		return err
-	}
-	if err := t.link(bmc, bmc+"/drm/card0/device"); err != nil {
-		return err
-	}
-	return t.link(bmc+"/drm/card0", "class/drm/card0")
-}
-
-// kfd is the compute side: two nodes of processors, then those of the GPUs.
-func (t *Tree) kfd() error {
-	const kfd = "devices/virtual/kfd/kfd"
-	if err := os.MkdirAll(t.Path(kfd+"/proc"), 0o750); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(t.Path("class/kfd"), 0o750); err != nil {
-		return err
-	}
-	if err := t.link(kfd, "class/kfd/kfd"); err != nil {
-		return err
-	}
-	if err := t.put(kfd+"/topology/generation_id", "1"); err != nil {
-		return err
-	}
-	if err := t.put(kfd+"/topology/system_properties", "platform_oem 0", "platform_id 0", "platform_rev 0"); err != nil {
-		return err
-	}
-	for i := range processors {
-		if err := t.put(node(i, "gpu_id"), "0"); err != nil {
-			return err
-		}
-		if err := t.put(node(i, "name"), ""); err != nil {
-			return err
-		}
-		if err := t.put(node(i, "properties"), "cpu_cores_count 96", "simd_count 0", "location_id 0", "domain 0", "drm_render_minor 0"); err != nil {
+	for name, target := range links {
+		if err := t.link(target, name); err != nil {
 			return err
 		}
 	}
@@ -224,4 +189,12 @@ func (t *Tree) link(target, name string) error {
 		return err
 	}
 	return os.Symlink(rel, path)
+}
+
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -14,29 +14,15 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 )
 
-type options struct {
-	exporter, prometheus string // binaries
-	fields, rules        string
-	wait                 time.Duration
-	command              []string
-}
-
 func main() {
-	var o options
-	flag.StringVar(&o.exporter, "exporter", "bin/warpgauge", "the exporter's binary")
-	flag.StringVar(&o.prometheus, "prometheus", "prometheus", "Prometheus' binary")
-	flag.StringVar(&o.fields, "fields", "etc/recommended-counters.csv", "list of fields")
-	flag.StringVar(&o.rules, "rules", "deploy/prometheus/rules/recording.yml", "recording rules")
-	flag.DurationVar(&o.wait, "wait", 13*time.Minute, "how long to collect data before the command runs")
+	delay := flag.Duration("wait", 13*time.Minute, "how long to collect data before the command runs")
 	flag.Parse()
-	o.command = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, &o)
+	err := run(ctx, *delay, flag.Args())
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "run simulated nodes:", err)
@@ -44,8 +30,9 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, o *options) error {
-	if len(o.command) == 0 {
+// run is started in the root of the repository, where bin/warpgauge was built.
+func run(ctx context.Context, delay time.Duration, command []string) error {
+	if len(command) == 0 {
 		return errors.New("no command is given that is to run then")
 	}
 	dir, err := os.MkdirTemp("", "warpgauge-pictures")
@@ -55,37 +42,29 @@ func run(ctx context.Context, o *options) error {
 	defer func() { _ = os.RemoveAll(dir) }() // the system clears its temporary files, too
 	ctx, cancel := context.WithCancelCause(ctx)
 	all := &processes{dir: dir, failed: cancel}
-	defer all.wait()
+	defer all.wg.Wait()
 	defer cancel(nil)
 
 	var targets []target
 	for _, n := range nodes() {
-		address, err := n.start(ctx, all, o)
+		address, err := n.start(ctx, all)
 		if err != nil {
 			return fmt.Errorf("start node %q: %w", n.name, err)
 		}
 		targets = append(targets, target{name: n.name, address: address})
 	}
-	url, err := startPrometheus(ctx, all, o, targets)
+	url, err := startPrometheus(ctx, all, targets)
 	if err != nil {
 		return fmt.Errorf("start prometheus: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "%d simulated nodes, Prometheus at %s; pictures in %s\n", len(targets), url, o.wait)
+	fmt.Fprintf(os.Stderr, "%d simulated nodes, Prometheus at %s; pictures in %s\n", len(targets), url, delay)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(o.wait):
+	case <-time.After(delay):
 	}
-	c := exec.CommandContext(ctx, o.command[0], o.command[1:]...) //nolint:gosec // what the user asks for
+	c := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // what the user asks for
 	c.Env = append(os.Environ(), "PROMETHEUS_URL="+url)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	return errors.Join(c.Run(), context.Cause(ctx))
-}
-
-// absolute lets processes have directories of their own.
-func absolute(path string) (string, error) {
-	if filepath.Base(path) == path { // found by PATH
-		return exec.LookPath(path)
-	}
-	return filepath.Abs(path)
 }

@@ -46,8 +46,6 @@ func (p *processes) start(ctx context.Context, name, exe string, environment []s
 	return nil
 }
 
-func (p *processes) wait() { p.wg.Wait() }
-
 // address is one on loopback that is kept until ctx is done.
 func address(ctx context.Context) (string, error) {
 	port, err := loopback.Reserve()

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -27,62 +28,38 @@ func main() {
 }
 
 func run(ctx context.Context, out, helm, manifests string) error {
-	root, err := repository(ctx)
-	if err != nil {
-		return err
-	}
-	if out != "" {
-		if err := chart(root, out); err != nil {
-			return err
-		}
-	}
-	if helm == "" {
-		return nil
-	}
-	return plain(ctx, root, helm, manifests)
-}
-
-// repository returns the root of the module that this is part of.
-func repository(ctx context.Context) (string, error) {
 	b, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
+		return fmt.Errorf("find the repository: %w", err)
 	}
-	return strings.TrimSpace(string(b)), nil
-}
-
-// chart writes the generated part of deploy/helm below out.
-func chart(root, out string) error {
-	// Helm reads files of the chart's own folder only.
-	for pattern, dir := range map[string]string{
-		"deploy/prometheus/rules/*.yml": "warpgauge/files/rules",
-		"dashboards/*.json":             "warpgauge/files/dashboards",
-	} {
-		if err := replaceAll(filepath.Join(root, pattern), filepath.Join(out, dir)); err != nil {
-			return err
-		}
+	root := strings.TrimSpace(string(b))
+	if out != "" {
+		// Helm reads files of the chart's own folder only.
+		err = errors.Join(
+			replaceAll(filepath.Join(root, "deploy/prometheus/rules/*.yml"), filepath.Join(out, "warpgauge/files/rules")),
+			replaceAll(filepath.Join(root, "dashboards/*.json"), filepath.Join(out, "warpgauge/files/dashboards")))
 	}
-	return nil
+	if err != nil || helm == "" {
+		return err
+	}
+	return plain(ctx, root, helm, manifests)
 }
 
 // replaceAll makes dir hold exactly the files that match pattern.
 func replaceAll(pattern, dir string) error {
 	files, err := filepath.Glob(pattern)
-	if err != nil {
-		return fmt.Errorf("find %q: %w", pattern, err)
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("no file is %q", pattern)
+	if err != nil || len(files) == 0 {
+		return errors.Join(fmt.Errorf("no file is %q", pattern), err)
 	}
 	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			return err
+		if err == nil {
+			err = write(filepath.Join(dir, filepath.Base(f)), b)
 		}
-		if err := write(filepath.Join(dir, filepath.Base(f)), b); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -127,7 +104,7 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 		if err != nil {
 			return fmt.Errorf("render %s: %w", r.file, err)
 		}
-		if err := write(filepath.Join(manifests, r.file), append([]byte(head), withoutHelm(b)...)); err != nil {
+		if err := write(filepath.Join(manifests, r.file), append([]byte(head), helmsLines.ReplaceAll(b, nil)...)); err != nil {
 			return err
 		}
 	}
@@ -136,5 +113,3 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 
 // helmsLines say that Helm looks after an object, or where in the chart it is from.
 var helmsLines = regexp.MustCompile(`(?m)^ *(app\.kubernetes\.io/managed-by: Helm|helm\.sh/chart: .*|# Source: .*)\n`)
-
-func withoutHelm(b []byte) []byte { return helmsLines.ReplaceAll(b, nil) }

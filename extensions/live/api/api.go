@@ -153,7 +153,7 @@ func New(o Options) *API {
 		return w
 	}
 	a.streams.api = a
-	a.streams.closing, a.streams.close = context.WithCancel(context.Background())
+	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // it outlives New
 	files := recordings{recorder: o.Recorder}
 	a.answer("devices", nil, func(*query) (any, error) { o.Viewed(); return a.Devices(), nil })
 	a.answer("fields", []string{"device", "field"}, func(q *query) (any, error) { return a.Fields(q.Values["device"], q.Values["field"]) })

@@ -31,7 +31,7 @@ const (
 )
 
 // streams counts the clients of /api/v1/stream. Each handler reads the rings itself, so a slow client delays
-// nobody: rows that it does not fetch are overwritten.
+// no other: rows that it does not fetch are overwritten.
 type streams struct {
 	api     *API
 	open    atomic.Int64
@@ -71,7 +71,7 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request, q *query) error 
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy that buffers would hold rows back
 	send := func(part []byte) bool {
 		_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout)) // as above
-		_, err := w.Write(part)
+		_, err := w.Write(part)                              //nolint:gosec // events with JSON, which no browser shows as a page
 		if err == nil {
 			err = rc.Flush()
 		}

@@ -318,7 +318,7 @@ func streamsOverHTTP(t *testing.T, two bool) {
 			address := h.URL + Prefix + "stream?interval=0.1" + []string{"", "&field=DCGM_FI_DEV_GPU_*", "&field=*POWER*"}[i%3]
 			rows, columns := 0, 0
 			read := func() error {
-				resp, err := c.Get(address) //nolint:noctx // it ends with the server
+				resp, err := c.Get(address)
 				if err != nil {
 					return err
 				}

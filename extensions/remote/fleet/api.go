@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Operators returns the server for operators: the page, the JSON API and the metrics.
-func (s *Server) Operators(login *Login) *http.Server {
+// operators returns the server for operators: the page, the JSON API and the metrics.
+func (s *Server) operators(login *Login) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.servePage)
 	mux.HandleFunc("GET /api/v1/fleet", s.serveFleet)

@@ -1,13 +1,11 @@
 package fleet
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/open-telemetry/opamp-go/server/types"
 	"go.uber.org/zap"
@@ -26,14 +24,15 @@ type core struct {
 	planTime time.Time // when it was taken
 	planErr  error     // of the last reading; the plan before is in use
 
-	agents  map[UID]*agent
-	cohorts map[string]*status
-	lists   map[string]*List
-	locals  map[string]*List // that agents had on their own, at most maxLocals
-	lastID  uint64
+	*saved
+	savedAt time.Time
+	unsaved bool  // something has to be written
 	saveErr error // of the last write
-	ticked  time.Time
-	totals  totals
+
+	agents map[UID]*agent
+	locals map[string]*List // that agents had on their own, at most maxLocals
+	ticked time.Time
+	totals totals
 }
 
 // Errors that an agent gets.
@@ -45,8 +44,7 @@ var (
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	return &core{
-		o: o, log: o.Log, store: st, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, cohorts: s.cohorts, lists: s.lists,
-		locals: map[string]*List{}, lastID: s.last,
+		o: o, log: o.Log, store: st, saved: s, started: now, ticked: now, plan: &Plan{}, totals: t, agents: map[UID]*agent{}, locals: map[string]*List{},
 	}
 }
 
@@ -123,13 +121,7 @@ func (c *core) hangUp() {
 
 // another returns the uid for an agent whose uid another host uses. It is always the same for a host, so that an agent which
 // does not keep it gets it again.
-func another(uid UID, host string) (out UID) {
-	sum := sha256.Sum256(append(uid[:], host...))
-	copy(out[:], sum[:])
-	out[6] = out[6]&0x0f | 0x80 // version 8 of RFC 9562: of the server's own making
-	out[8] = out[8]&0x3f | 0x80
-	return out
-}
+func another(uid UID, host string) UID { return UID(uuid.NewSHA1(uuid.UUID(uid), []byte(host))) }
 
 // room makes room for another agent: the one that is silent for longest is forgotten.
 func (c *core) room(now time.Time) bool {
@@ -194,42 +186,26 @@ func (c *core) offer(a *agent, s *status, now time.Time) *protobufs.AgentRemoteC
 	return config
 }
 
-// write appends lines to the file.
-func (c *core) write(lines ...line) error {
-	err := c.store.append(lines...)
-	if err == nil && c.store.full() {
-		err = c.store.compact(c.lines())
-	}
+// save writes the state. What was not written stays in force, and tick tries again.
+func (c *core) save(now time.Time) error {
+	c.savedAt = now
+	err := c.store.write(c.saved)
 	if err != nil && c.saveErr == nil {
 		c.log.Error("state not written, no stage begins until it is", zap.Error(err))
 	}
-	c.saveErr = err
+	c.saveErr, c.unsaved = err, err != nil
 	return err
 }
 
-// save writes the states that could not be written before.
-func (c *core) save() {
-	for _, s := range c.cohorts {
-		if s.unsaved {
-			s.unsaved = c.write(line{Cohort: s}) != nil
-		}
+// commit gives a cohort its next state if that can be written. No agent may see it before.
+func (c *core) commit(s *status, next status, now time.Time) error {
+	before := *s
+	*s = next
+	err := c.save(now)
+	if err != nil {
+		*s = before
 	}
-}
-
-// lines returns the whole state as lines of the file.
-func (c *core) lines() (out []line) {
-	out = append(out, line{Format: stateFormat})
-	for _, hash := range slices.Sorted(maps.Keys(c.lists)) {
-		out = append(out, line{List: c.lists[hash]})
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.cohorts)) {
-		s := c.cohorts[name]
-		out = append(out, line{Cohort: s})
-		if r := s.Rollout; r != nil && len(r.members) > 0 {
-			out = append(out, line{Members: &memberLine{Cohort: name, Rollout: r.ID, Agents: r.members}})
-		}
-	}
-	return out
+	return err
 }
 
 // config returns the message with a list; nil if the list is unknown.

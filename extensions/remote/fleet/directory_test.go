@@ -15,9 +15,7 @@ func writeDirectory(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	return dir
 }
@@ -39,9 +37,7 @@ cohorts:
 
 func TestReadDirectory(t *testing.T) {
 	p, err := ReadDirectory(writeDirectory(t, map[string]string{FleetFile: twoCohorts, "a.csv": listA, "b.csv": listB + "NO_SUCH_FIELD, gauge, x\n"}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, rest := p.Cohorts[0], p.Cohorts[1]
 	if first.Name != "h100" || first.Policy.Tolerance.Value != 0.05 || first.Policy.Timeout != 3*time.Minute || len(first.Policy.Stages) != 2 {
 		t.Errorf("cohort %+v", first)
@@ -113,17 +109,11 @@ func TestBadDirectories(t *testing.T) {
 func TestConfigMapDirectory(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "..2024")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(data, 0o700))
 	for name, text := range map[string]string{FleetFile: "version: 1\ncohorts:\n- name: a\n  list: a.csv\n", "a.csv": listA} {
-		if err := errors.Join(os.WriteFile(filepath.Join(data, name), []byte(text), 0o600), os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.WriteFile(filepath.Join(data, name), []byte(text), 0o600), os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name))))
 	}
-	if err := os.Symlink("..2024", filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("..2024", filepath.Join(dir, "..data")))
 	if _, err := ReadDirectory(dir, nil); err != nil {
 		t.Error(err)
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -25,9 +26,7 @@ func FuzzMessages(f *testing.F) {
 		}},
 		EffectiveConfig: &protobufs.EffectiveConfig{ConfigMap: &protobufs.AgentConfigMap{ConfigMap: map[string]*protobufs.AgentConfigFile{"": {Body: []byte(listB)}}}},
 	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(seed, seed[:20])
 	f.Add([]byte{}, seed)
 	totals := newTotals(prometheus.NewRegistry())
@@ -64,12 +63,13 @@ func FuzzState(f *testing.F) {
 	f.Add([]byte("{\"format\":1}\n{\"cohort\":{\"name\":\"a\",\"rollout\":{\"id\":1,\"stage\":0}}}\n{\"members\":{\"cohort\":\"a\",\"rollout\":1,\"agents\":{\"01000000000000000000000000000007\":{\"before\":{\"series\":1}}}}}\n"))
 	f.Add([]byte("{\"list\":{\"hash\":\"00\"}}\n{"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		_, good, err := readState(bytes.NewReader(content))
-		if err != nil {
+		state, again := newSaved(), newSaved()
+		if state.read(bytes.NewReader(content)) != nil {
 			return
 		}
-		if _, again, err := readState(bytes.NewReader(content[:good])); err != nil || again != good {
-			t.Errorf("%d good bytes are read as %d: %v", good, again, err)
+		var b bytes.Buffer
+		if err := errors.Join(state.write(&b), again.read(&b)); err != nil || len(again.cohorts) != len(state.cohorts) || len(again.lists) != len(state.lists) {
+			t.Errorf("%+v is read again as %+v: %v", state, again, err)
 		}
 	})
 }

@@ -46,6 +46,7 @@ type node struct {
 	list    string // hash of the one in service
 	answer  *listStatus
 	numbers Numbers
+	ticks   float64        // that it misses between two reports
 	trouble string         // of the list
 	got     map[string]int // offers by hash
 
@@ -82,10 +83,10 @@ func newSim(t *testing.T, nodes int, policy string) *sim {
 func (s *sim) add(i int) *node {
 	n := &node{
 		uid: UID{0: 1, 12: byte(i >> 16), 13: byte(i >> 8), 14: byte(i), 15: 7}, host: fmt.Sprintf("node-%05d", i), labels: map[string]string{"rack": fmt.Sprintf("r%d", i%4)},
-		got: map[string]int{}, own: newList("effective", []byte(listOwn)),
+		got: map[string]int{}, ticks: 0.03, own: newList("effective", []byte(listOwn)),
 	}
 	n.list = n.own.Hash
-	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: 0, absentFields: 3, series: 500}
+	n.numbers = Numbers{stalled: 0, lost: 0, sampleSeconds: 0.01, missedTicks: float64(1000 * i), absentFields: 3, series: 500}
 	s.nodes = append(s.nodes, n)
 	return n
 }
@@ -106,14 +107,10 @@ func (s *sim) open() {
 		_ = s.core.store.close()
 	}
 	root, err := file.Private{Path: s.dir, Of: "the state"}.Open()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = root.Close() })
 	st, state, err := openStore(root)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { _ = st.close() })
 	s.core = newCore(s.o, newTotals(prometheus.NewRegistry()), st, state, s.now)
 	s.take()
@@ -123,22 +120,16 @@ func (s *sim) open() {
 func (s *sim) write() string {
 	dir := s.t.TempDir()
 	for name, text := range s.lists {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	if err := os.WriteFile(filepath.Join(dir, FleetFile), []byte(s.yaml), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(filepath.Join(dir, FleetFile), []byte(s.yaml), 0o600))
 	return dir
 }
 
 func (s *sim) take() {
 	s.t.Helper()
 	p, err := ReadDirectory(s.write(), nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.core.applyPlan(p, nil, s.now)
 }
 
@@ -152,6 +143,7 @@ func (s *sim) offerList(text string) {
 // poll lets a node report.
 func (s *sim) poll(n *node) {
 	n.sequence++
+	n.numbers[missedTicks] += n.ticks
 	r := &report{uid: n.uid, sequence: n.sequence, capabilities: takesLists, status: n.answer}
 	r.health = &health{healthy: true, numbers: maps.Clone(n.numbers), listErr: n.trouble}
 	if !n.told {
@@ -270,5 +262,12 @@ func stall(n *node) {
 		n.numbers[stalled] = 8
 	} else {
 		n.numbers[stalled] = 0
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -41,8 +41,8 @@ const (
 
 func (s *Server) refuse(reason string) { s.totals.refused.WithLabelValues(reason).Inc() }
 
-// Agents returns the server for agents. Its listener must be wrapped by LimitAgents.
-func (s *Server) Agents(login *Login) (*http.Server, error) {
+// agents returns the server for agents, on a listener of limit.
+func (s *Server) agents(login *Login) (*http.Server, error) {
 	library := server.New(nil)
 	handler, connContext, err := library.Attach(server.Settings{Callbacks: types.Callbacks{OnConnecting: func(r *http.Request) types.ConnectionResponse {
 		return types.ConnectionResponse{Accept: true, ConnectionCallbacks: s.callbacks(r)}
@@ -163,8 +163,8 @@ func unable(err error) *protobufs.ServerToAgent {
 	}}
 }
 
-// LimitAgents wraps a listener: the library sets no limits for WebSockets, so their connections do.
-func (s *Server) LimitAgents(l net.Listener) net.Listener {
+// limit wraps a listener: the library sets no limits for WebSockets, so their connections do.
+func (s *Server) limit(l net.Listener) net.Listener {
 	return limitedListener{netutil.LimitListener(l, s.o.MaxAgents+maxHTTPRequests)}
 }
 

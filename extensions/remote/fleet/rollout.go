@@ -63,10 +63,8 @@ type status struct {
 	Rejected string   `json:"rejected_hash,omitempty"` // is not tried again by itself
 	Rollout  *Rollout `json:"rollout,omitempty"`
 
-	unsaved bool      // it is not on the disk
-	saved   float64   // soaked seconds that are on the disk
-	begun   time.Time // when the stage began, as far as this process has seen it; zero: before
-	counts  *Counts
+	begun  time.Time // when the stage began, as far as this process has seen it; zero: before
+	counts *Counts
 }
 
 // wanted returns the hash of the list that an agent should have, empty if the server has none for it.

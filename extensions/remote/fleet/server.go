@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +26,7 @@ import (
 type Options struct {
 	Directory      string        // with fleet.yaml and lists
 	ReloadInterval time.Duration // between two readings of it
-	State          file.Private  // directory of the append-only file
+	State          file.Private  // directory of the state file
 	MaxAgents      int
 	Warmup         time.Duration // after a start, before stages begin and are judged
 	ParseYAML      ParseYAML
@@ -34,11 +35,10 @@ type Options struct {
 	Version        string
 }
 
-// Server is the server without its listeners.
+// Server serves agents and operators.
 type Server struct {
 	o      Options
 	calls  chan func(*core)
-	pushes chan push
 	done   chan struct{} // closed when Run has ended
 	totals totals
 }
@@ -46,22 +46,41 @@ type Server struct {
 // Bounds of queues.
 const (
 	maxCalls   = 1024
-	maxPushes  = 1024
-	pushers    = 16
+	maxPushes  = 256 // lists on their way over WebSockets
 	callWithin = 10 * time.Second
 )
 
 // New returns a Server. Run must be called.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, calls: make(chan func(*core), maxCalls), pushes: make(chan push, maxPushes), done: make(chan struct{}), totals: newTotals(o.Registry),
+		o: o, calls: make(chan func(*core), maxCalls), done: make(chan struct{}), totals: newTotals(o.Registry),
 	}
 	o.Registry.MustRegister(metrics{s})
 	return s
 }
 
-// Run owns the state until ctx ends.
-func (s *Server) Run(ctx context.Context) error {
+// Run serves agents and operators until ctx ends or one of them fails.
+func (s *Server) Run(ctx context.Context, agents, operators *Endpoint) error {
+	srv, err := s.agents(agents.Login)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 3)
+	var wg sync.WaitGroup
+	start := func(run func() error) {
+		wg.Go(func() { ended <- run(); cancel() })
+	}
+	start(func() error { return s.ownState(ctx) })
+	start(func() error { return agents.serve(ctx, s.limit(agents.Listener), srv) })
+	start(func() error { return operators.serve(ctx, operators.Listener, s.operators(operators.Login)) })
+	wg.Wait()
+	return errors.Join(<-ended, <-ended, <-ended)
+}
+
+// ownState owns the state until ctx ends.
+func (s *Server) ownState(ctx context.Context) error {
 	defer close(s.done)
 	root, err := s.o.State.Open()
 	if err != nil {
@@ -86,9 +105,7 @@ func (s *Server) Run(ctx context.Context) error {
 			_ = s.do(ctx, func(c *core) { c.applyPlan(p, err, time.Now()) }) // it is read again
 		})
 	})
-	for range pushers {
-		wg.Go(func() { s.push(ctx) })
-	}
+	var pushes atomic.Int64
 	tick := time.NewTicker(min(time.Second, s.o.ReloadInterval))
 	defer tick.Stop()
 	for {
@@ -99,8 +116,15 @@ func (s *Server) Run(ctx context.Context) error {
 			call(c)
 		case now := <-tick.C:
 			c.tick(now)
-			for _, p := range c.waiting(now, maxPushes-len(s.pushes)) {
-				s.pushes <- p // only this goroutine fills it
+			for _, p := range c.waiting(now, maxPushes-int(pushes.Load())) {
+				pushes.Add(1)
+				wg.Go(func() {
+					defer pushes.Add(-1)
+					// A connection that takes none is cut off by its write limit; its agent gets the list with its next message.
+					if p.to.Send(ctx, p.message) != nil {
+						_ = p.to.Disconnect() // it is broken
+					}
+				})
 			}
 		}
 	}
@@ -132,23 +156,15 @@ func ask[T any](ctx context.Context, s *Server, f func(*core) T) (out T, err err
 	}
 }
 
-// push sends lists over WebSockets. A connection that takes none is cut off by its write limit; its agent
-// gets the list with its next message.
-func (s *Server) push(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case p := <-s.pushes:
-			if p.to.Send(ctx, p.message) != nil {
-				_ = p.to.Disconnect() // it is broken
-			}
-		}
-	}
+// Endpoint is where agents or operators connect.
+type Endpoint struct {
+	Listener net.Listener
+	Login    *Login
+	Serve    func(net.Listener, *http.Server) error // with TLS, where wanted
 }
 
-// Serve serves handler on a listener until ctx ends.
-func Serve(ctx context.Context, l net.Listener, srv *http.Server, serve func(net.Listener, *http.Server) error) error {
+// serve serves until ctx ends.
+func (e *Endpoint) serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -158,7 +174,7 @@ func Serve(ctx context.Context, l net.Listener, srv *http.Server, serve func(net
 			_ = srv.Close() // it closes connections whatever it answers
 		}
 	})
-	err := serve(l, srv)
+	err := e.Serve(l, srv)
 	if !stop() {
 		<-stopped
 	}

@@ -41,15 +41,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // served is a server on loopback.
 type served struct {
 	*Server
-	t                 *testing.T
-	agents, operators string // addresses
-	directory         string
+	t               *testing.T
+	agentsAt, askAt string
+	directory       string
 }
 
 const allAtOnce = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout: {stages: [{percent: 100}]}\n"
 
+func serveHTTP(l net.Listener, srv *http.Server) error { return srv.Serve(l) }
+
 // serveFleet starts a server; tokens are those of agents and operators, empty: none.
-func serveFleet(t *testing.T, agentToken, token string) *served {
+func serveFleet(t *testing.T, agentToken, token string, agents func(net.Listener, *http.Server) error) *served {
 	t.Helper()
 	s := &served{t: t, directory: writeDirectory(t, map[string]string{FleetFile: allAtOnce, "a.csv": listA})}
 	registry := prometheus.NewRegistry()
@@ -62,50 +64,30 @@ func serveFleet(t *testing.T, agentToken, token string) *served {
 			return nil
 		}
 		path := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(path, []byte("\n"+text+"\nanother\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte("\n"+text+"\nanother\n"), 0o600))
 		l, err := NewLogin(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return l
 	}
-	agents, err := s.Agents(login(agentToken))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	listen := func(srv *http.Server, wrap func(net.Listener) net.Listener) string {
+	endpoint := func(token string, serve func(net.Listener, *http.Server) error) (*Endpoint, string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		wg.Go(func() {
-			if err := Serve(ctx, wrap(l), srv, func(l net.Listener, srv *http.Server) error { return srv.Serve(l) }); err != nil {
-				t.Error(err)
-			}
-		})
-		return l.Addr().String()
+		must(t, err)
+		return &Endpoint{Listener: l, Login: login(token), Serve: serve}, l.Addr().String()
 	}
-	s.agents = listen(agents, s.LimitAgents)
-	s.operators = listen(s.Operators(login(token)), func(l net.Listener) net.Listener { return l })
-	wg.Go(func() {
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Cleanup(func() { cancel(); wg.Wait() })
+	a, agentsAt := endpoint(agentToken, agents)
+	o, askAt := endpoint(token, serveHTTP)
+	s.agentsAt, s.askAt = agentsAt, askAt
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, a, o) }()
+	t.Cleanup(func() { cancel(); must(t, <-ended) })
 	return s
 }
 
 func (s *served) request(method, path, token string) answered {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.operators+path, http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.askAt+path, http.NoBody)
+	must(s.t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -123,14 +105,10 @@ func (s *served) send(r *http.Request) answered {
 	s.t.Helper()
 	c := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := c.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return answered{string(body), response.StatusCode, response.Header}
 }
 
@@ -188,9 +166,7 @@ func startForeign(t *testing.T, c client.OpAMPClient, url string, uid byte, head
 			}
 		}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -207,10 +183,10 @@ func (f *foreign) got() string {
 
 // opamp-go's own clients report, get a list and say what became of it.
 func TestForeignClients(t *testing.T) {
-	s := serveFleet(t, "secret", "")
+	s := serveFleet(t, "secret", "", serveHTTP)
 	header := http.Header{"Authorization": {"Bearer secret"}}
-	ws := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agents+OpAMPPath, 1, header, false)
-	plain := startForeign(t, client.NewHTTP(nil), "http://"+s.agents+OpAMPPath, 2, header, false)
+	ws := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agentsAt+OpAMPPath, 1, header, false)
+	plain := startForeign(t, client.NewHTTP(nil), "http://"+s.agentsAt+OpAMPPath, 2, header, false)
 	changes := 0
 	nudge := func() { // the client polls every 30 s, and when there is something new
 		changes++
@@ -255,9 +231,7 @@ func TestForeignClients(t *testing.T) {
 	}
 	current(listA)
 	done(listA)
-	if err := os.WriteFile(filepath.Join(s.directory, "a.csv"), []byte(listB), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.directory, "a.csv"), []byte(listB), 0o600))
 	current(listB)
 	a := s.agentStates().Agents
 	if !a[0].WebSocket || a[1].WebSocket || a[0].Host != "host-1" || a[0].Version != "9" || a[0].Labels["rack"] != "r1" || a[0].Numbers[series] != 12 || len(a[0].Troubles) != 1 {
@@ -265,7 +239,7 @@ func TestForeignClients(t *testing.T) {
 	}
 
 	done(listB)
-	refuses := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agents+OpAMPPath, 3, header, true)
+	refuses := startForeign(t, client.NewWebSocket(nil), "ws://"+s.agentsAt+OpAMPPath, 3, header, true)
 	eventually.OK(t, "the third refuses", func() error {
 		for _, state := range s.agentStates().Agents {
 			if state.Condition == Refused && state.Error == "line 1: not here" {
@@ -295,87 +269,77 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
+// dial opens a WebSocket as an agent.
+func (s *served) dial(scheme string) *websocket.Conn {
+	s.t.Helper()
+	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
+	conn, response, err := dialer.DialContext(s.t.Context(), scheme+"://"+s.agentsAt+OpAMPPath, nil)
+	must(s.t, err)
+	_ = response.Body.Close()
+	s.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// report sends an honest agent's message, and returns the answer.
+func (s *served) report(conn *websocket.Conn) *protobufs.ServerToAgent {
+	s.t.Helper()
+	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists, AgentDescription: &protobufs.AgentDescription{}})
+	must(s.t, err)
+	must(s.t, conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, m...)))
+	return s.read(conn)
+}
+
+func (s *served) read(conn *websocket.Conn) *protobufs.ServerToAgent {
+	s.t.Helper()
+	_, body, err := conn.ReadMessage()
+	must(s.t, err)
+	answer := &protobufs.ServerToAgent{}
+	must(s.t, proto.Unmarshal(body[1:], answer))
+	return answer
+}
+
+// ended checks that the server ends a WebSocket.
+func (s *served) ended(what string, conn *websocket.Conn) {
+	s.t.Helper()
+	must(s.t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+	for {
+		if _, _, err := conn.ReadMessage(); err != nil {
+			var timeout net.Error
+			if errors.As(err, &timeout) && timeout.Timeout() {
+				s.t.Errorf("%s: the server keeps the connection", what)
+			}
+			return
+		}
+	}
+}
+
 // Limits hold for WebSockets over TLS, too, and a second connection of an agent takes the place of the first.
 func TestWebSocketOverTLS(t *testing.T) {
-	s := serveFleet(t, "", "")
 	other := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
 	defer other.Close()
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	agents, err := s.Agents(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- Serve(ctx, s.LimitAgents(plain), agents, func(l net.Listener, srv *http.Server) error {
-			return srv.Serve(tls.NewListener(l, &tls.Config{Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}))
-		})
-	}()
-	defer func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
-	dialer := websocket.Dialer{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, HandshakeTimeout: 10 * time.Second}
-	report, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), AgentDescription: &protobufs.AgentDescription{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	connect := func() *websocket.Conn {
-		t.Helper()
-		conn, response, err := dialer.DialContext(t.Context(), "wss://"+plain.Addr().String()+OpAMPPath, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if err := conn.WriteMessage(websocket.BinaryMessage, append([]byte{0}, report...)); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := conn.ReadMessage(); err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	}
-	first := connect()
-	defer first.Close()
-	second := connect()
-	defer second.Close()
-	if err := first.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	var timeout net.Error
-	if _, _, err := first.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("the first connection is still open: %v", err)
-	}
+	s := serveFleet(t, "", "", func(l net.Listener, srv *http.Server) error {
+		return srv.Serve(tls.NewListener(l, &tls.Config{Certificates: other.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}))
+	})
+	first := s.dial("wss")
+	s.report(first)
+	second := s.dial("wss")
+	s.report(second)
+	s.ended("the first connection", first)
 	_ = second.WriteMessage(websocket.BinaryMessage, make([]byte, 4*maxBetween)) // the server may close it meanwhile
-	if err := second.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := second.ReadMessage(); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
-		t.Errorf("a message that is too large was taken: %v", err)
-	}
+	s.ended("a message that is too large", second)
 }
 
 // The table of metrics in docs/fleet.md has those of a server, no more and no less.
 func TestDocumentedMetrics(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/fleet.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	documented := map[string]bool{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(warpgauge_fleet_\\w+)` \\| (gauge|counter) ").FindAllStringSubmatch(string(page), -1) {
 		documented[m[1]+" "+m[2]] = true
 	}
-	s := serveFleet(t, "", "")
+	s := serveFleet(t, "", "", serveHTTP)
 	source, err := os.ReadFile("metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.refuse(refusedLogin)
 	s.totals.messages.WithLabelValues("http")
 	s.totals.results.WithLabelValues("all", "done")
@@ -397,7 +361,7 @@ func TestDocumentedMetrics(t *testing.T) {
 }
 
 func TestLogins(t *testing.T) {
-	s := serveFleet(t, "agents' own", "operators' own")
+	s := serveFleet(t, "agents' own", "operators' own", serveHTTP)
 	code := func(method, path, token string) int {
 		return s.request(method, path, token).code
 	}
@@ -417,7 +381,7 @@ func TestLogins(t *testing.T) {
 	if got := code(http.MethodGet, "/healthz", ""); got != http.StatusOK {
 		t.Errorf("/healthz: %d", got)
 	}
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.operators+"/api/v1/cohorts/all/pause", http.NoBody)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.askAt+"/api/v1/cohorts/all/pause", http.NoBody)
 	r.SetBasicAuth("me", "operators' own")
 	if got := s.send(r).code; got != http.StatusConflict {
 		t.Errorf("as a password: %d", got)
@@ -439,10 +403,8 @@ func TestLogins(t *testing.T) {
 // post sends bytes as an agent.
 func (s *served) post(body []byte, encoding, token string) int {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agents+OpAMPPath, bytes.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.agentsAt+OpAMPPath, bytes.NewReader(body))
+	must(s.t, err)
 	r.Header.Set("Content-Type", "application/x-protobuf")
 	r.Header.Set("Content-Encoding", encoding)
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -451,7 +413,7 @@ func (s *served) post(body []byte, encoding, token string) int {
 
 // What is no message, or too large, packed or not, is refused without memory for all of it.
 func TestHostileMessages(t *testing.T) {
-	s := serveFleet(t, "", "")
+	s := serveFleet(t, "", "", serveHTTP)
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
@@ -460,9 +422,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	for name, got := range map[string]int{
 		"garbage": s.post([]byte("garbage"), "", ""), "bomb": s.post(bomb.Bytes(), "gzip", ""), "no gzip": s.post([]byte("x"), "gzip", ""),
 		"large": s.post(make([]byte, maxMessage+1), "", ""),
@@ -475,46 +435,14 @@ func TestHostileMessages(t *testing.T) {
 		t.Errorf("an empty message: %d", got)
 	}
 
-	dial := func() *websocket.Conn {
-		t.Helper()
-		conn, response, err := websocket.DefaultDialer.DialContext(t.Context(), "ws://"+s.agents+OpAMPPath, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
+	for kind, message := range map[int]string{websocket.TextMessage: "x", websocket.BinaryMessage: "\x00garbage"} {
+		conn := s.dial("ws")
+		must(t, conn.WriteMessage(kind, []byte(message)))
+		s.ended(message, conn)
 	}
-	ended := func(what string, conn *websocket.Conn) {
-		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		for {
-			if _, _, err := conn.ReadMessage(); err != nil {
-				var timeout net.Error
-				if errors.As(err, &timeout) && timeout.Timeout() {
-					t.Errorf("%s: the server keeps the connection", what)
-				}
-				return
-			}
-		}
-	}
-	text := dial()
-	if err := text.WriteMessage(websocket.TextMessage, []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	ended("text", text)
-	garbage := dial()
-	if err := garbage.WriteMessage(websocket.BinaryMessage, []byte("\x00garbage")); err != nil {
-		t.Fatal(err)
-	}
-	ended("garbage", garbage)
-	large := dial()
+	large := s.dial("ws")
 	writer, err := large.NextWriter(websocket.BinaryMessage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sent := 0
 	for ; sent < 64; sent++ {
 		if _, err := writer.Write(zeros); err != nil {
@@ -524,27 +452,14 @@ func TestHostileMessages(t *testing.T) {
 	if sent == 64 {
 		t.Error("the server took a message of 64 MiB")
 	}
-	ended("large", large)
+	s.ended("large", large)
 
 	// An honest agent is served all the same.
-	honest := dial()
-	m, err := proto.Marshal(&protobufs.AgentToServer{InstanceUid: bytes.Repeat([]byte{1}, 16), Capabilities: takesLists, AgentDescription: &protobufs.AgentDescription{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := honest.WriteMessage(websocket.BinaryMessage, append([]byte{0}, m...)); err != nil {
-		t.Fatal(err)
-	}
+	honest := s.dial("ws")
+	answer := s.report(honest)
 	eventually.OK(t, "it gets the list", func() error {
-		_, body, err := honest.ReadMessage()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var answer protobufs.ServerToAgent
-		if err := proto.Unmarshal(body[1:], &answer); err != nil {
-			t.Fatal(err)
-		}
 		if got := hex.EncodeToString(answer.RemoteConfig.GetConfigHash()); got != hashOf(listA) {
+			answer = s.read(honest)
 			return fmt.Errorf("hash %q", got)
 		}
 		return nil
@@ -557,41 +472,29 @@ func TestHostileMessages(t *testing.T) {
 // Tokens change without a restart, and a file that cannot be read leaves those before.
 func TestTokenRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	write := func(text string) {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("old")
-	l, err := NewLogin(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	allows := func(token string) bool {
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-		r.Header.Set("Authorization", "Bearer "+token)
-		l.read = time.Time{}
-		return l.Allows(r)
-	}
-	write("old\nnew\n")
-	if !allows("old") || !allows("new") || allows("") {
-		t.Error("with both tokens")
-	}
-	write("new")
-	if allows("old") || !allows("new") {
-		t.Error("with the new token")
-	}
-	write("")
-	if !allows("new") || allows("") {
-		t.Error("with an empty file")
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if !allows("new") {
-		t.Error("without a file")
-	}
 	if _, err := NewLogin(path); err == nil {
 		t.Error("a file that is not there was taken")
 	}
+	must(t, os.WriteFile(path, []byte("old"), 0o600))
+	l, err := NewLogin(path)
+	must(t, err)
+	check := func(text, allowed string) {
+		t.Helper()
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		if text == "gone" {
+			must(t, os.Remove(path))
+		}
+		for _, token := range []string{"", "old", "new"} {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+token)
+			l.read = time.Time{}
+			if got := l.Allows(r); got != (token != "" && strings.Contains(allowed, token)) {
+				t.Errorf("file %q, token %q: allowed %v", text, token, got)
+			}
+		}
+	}
+	check("old\nnew\n", "old new")
+	check("new", "new")
+	check("", "new")
+	check("gone", "new")
 }

@@ -60,10 +60,12 @@ func (c *core) tick(now time.Time) {
 	// A process that slept has not watched its agents.
 	passed := min(now.Sub(c.ticked).Seconds(), 5)
 	c.ticked = now
-	c.save()
+	if c.unsaved {
+		_ = c.save(now) // it is in saveErr
+	}
 	for _, cohort := range c.plan.Cohorts {
 		s := c.cohorts[cohort.Name]
-		c.follow(cohort, s)
+		c.follow(cohort, s, now)
 		if s.Rollout.active() {
 			c.step(cohort, s, passed, now)
 		}
@@ -71,32 +73,31 @@ func (c *core) tick(now time.Time) {
 }
 
 // follow begins a rollout if the directory has another list than the cohort.
-func (c *core) follow(cohort *Cohort, s *status) {
+func (c *core) follow(cohort *Cohort, s *status, now time.Time) {
 	r, to := s.Rollout, cohort.List.Hash
 	if r.active() && (r.State == Paused || r.To == to) {
 		return
 	}
 	if r.active() {
-		c.stop(s, "the directory has another list", false)
+		c.stop(s, "the directory has another list", false, now)
 	}
 	if to != s.Stable && to != s.Rejected {
-		c.begin(cohort, s)
+		c.begin(cohort, s, now)
 	}
 }
 
 // begin makes a rollout of the list in the directory. Its first stage begins when there are agents.
-func (c *core) begin(cohort *Cohort, s *status) {
+func (c *core) begin(cohort *Cohort, s *status, now time.Time) {
 	next := *s
 	next.Rejected = ""
 	next.Rollout = &Rollout{
 		ID: c.lastID + 1, From: s.Stable, To: cohort.List.Hash, State: Running,
 		Started: time.Now().UTC().Truncate(time.Second), members: map[UID]member{},
 	}
-	if c.write(line{List: cohort.List}, line{Cohort: &next}) != nil {
+	if c.commit(s, next, now) != nil {
 		return // it is tried again
 	}
 	c.lastID++
-	*s = next
 	c.log.Info("rollout made", zap.String("cohort", s.Name), zap.Uint64("rollout", c.lastID), zap.String("to", s.Rollout.To))
 }
 
@@ -127,7 +128,7 @@ func (c *core) step(cohort *Cohort, s *status, passed float64, now time.Time) {
 		return
 	}
 	if why := s.counts.verdict(cohort.Policy.Tolerance.Value); why != "" {
-		c.stop(s, why, true)
+		c.stop(s, why, true, now)
 		return
 	}
 	if s.counts.Pending > 0 {
@@ -138,8 +139,8 @@ func (c *core) step(cohort *Cohort, s *status, passed float64, now time.Time) {
 		c.enter(cohort, s, now)
 		return
 	}
-	if r.Soaked-s.saved >= 60 && c.write(line{Cohort: s}) == nil {
-		s.saved = r.Soaked
+	if now.Sub(c.savedAt) >= time.Minute {
+		_ = c.save(now) // it is in saveErr
 	}
 }
 
@@ -154,8 +155,7 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	if r.Final {
 		r.State, r.members = Done, map[UID]member{}
 		next.Previous, next.Stable = s.Stable, r.To
-		if c.write(line{Cohort: &next}) == nil {
-			*s = next
+		if c.commit(s, next, now) == nil {
 			c.ended(s, "done")
 		}
 		return
@@ -166,26 +166,17 @@ func (c *core) enter(cohort *Cohort, s *status, now time.Time) {
 	if len(added) == 0 && (len(r.members) == 0 || len(stage.Labels) != 0) {
 		return // the stage waits for agents
 	}
-	r.Soaked, r.Final = 0, stage.Percent == 100
-	lines := []line{{Cohort: &next}}
-	members, former := map[UID]member{}, map[string]*List{}
+	r.Soaked, r.Final, r.members, next.begun = 0, stage.Percent == 100, maps.Clone(r.members), now
 	for _, a := range added {
 		m := member{Before: a.window.numbers(now)}
 		if own := c.locals[a.effective]; own != nil && s.Stable == "" {
-			m.Former, former[own.Hash] = own.Hash, own
+			m.Former, c.lists[own.Hash] = own.Hash, own
 		}
-		members[a.uid] = m
+		r.members[a.uid] = m
 	}
-	for _, own := range former {
-		lines = append(lines, line{List: own})
-	}
-	if c.write(append(lines, line{Members: &memberLine{Cohort: s.Name, Rollout: r.ID, Agents: members}})...) != nil {
+	if c.commit(s, next, now) != nil {
 		return
 	}
-	maps.Copy(c.lists, former)
-	maps.Copy(r.members, members)
-	next.saved, next.begun = 0, now
-	*s = next
 	c.forgive(&r)
 	c.log.Info("stage begun", zap.String("cohort", s.Name), zap.Uint64("rollout", r.ID), zap.Int("stage", r.Stage), zap.Int("agents", len(r.members)))
 }
@@ -250,17 +241,17 @@ func (c *core) count(cohort *Cohort, s *status, now time.Time) *Counts {
 const rolledBack = "an operator rolled it back"
 
 // stop ends a rollout: its agents get the former list back. That happens even if the disk is full.
-func (c *core) stop(s *status, why string, reject bool) {
+func (c *core) stop(s *status, why string, reject bool, now time.Time) {
 	r := *s.Rollout
 	r.State, r.Reason = Stopped, why
 	if r.From != "" {
 		r.members = map[UID]member{} // all have the same list before
 	}
-	s.Rollout, s.unsaved = &r, true
+	s.Rollout = &r
 	if reject {
 		s.Rejected = r.To
 	}
-	c.save()
+	_ = c.save(now) // it is in saveErr
 	c.ended(s, "stopped")
 }
 
@@ -317,44 +308,39 @@ func (c *core) command(name, verb, who string, now time.Time) error {
 		case cohort.List.Hash == s.Stable:
 			return errors.New("the cohort has the list of the directory")
 		}
-		c.begin(cohort, s)
+		c.begin(cohort, s, now)
 		return c.saveErr
 	case "pause":
 		if r == nil || r.State != Running {
 			return errors.New("no rollout is running")
 		}
-		return c.change(s, Paused)
+		return c.change(s, Paused, now)
 	case "resume":
 		if r == nil || r.State != Paused {
 			return errors.New("no rollout is paused")
 		}
 		s.begun = now // what was not offered meanwhile is not late, and the operator has seen what fails
 		c.forgive(r)
-		return c.change(s, Running)
+		return c.change(s, Running, now)
 	case "rollback":
 		if r.active() {
-			c.stop(s, rolledBack, true)
+			c.stop(s, rolledBack, true, now)
 			return c.saveErr
 		}
 		if r == nil || r.State != Done || s.Previous == "" {
 			return errors.New("there is no rollout in progress, and no list before the present one")
 		}
 		s.Rejected, s.Stable, s.Previous = s.Stable, s.Previous, ""
-		r.State, r.Reason, s.unsaved = Stopped, rolledBack, true
-		c.save()
+		r.State, r.Reason = Stopped, rolledBack
 		c.totals.results.WithLabelValues(name, "rolled back").Inc()
-		return c.saveErr
+		return c.save(now)
 	}
 	return fmt.Errorf("there is no command %q", verb)
 }
 
-func (c *core) change(s *status, to State) error {
+func (c *core) change(s *status, to State, now time.Time) error {
 	next, r := *s, *s.Rollout
 	next.Rollout = &r
 	r.State = to
-	err := c.write(line{Cohort: &next})
-	if err == nil {
-		*s = next
-	}
-	return err
+	return c.commit(s, next, now)
 }

@@ -2,13 +2,14 @@ package fleet
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"slices"
 	"syscall"
 
 	"warpgauge/pkg/file"
@@ -16,21 +17,18 @@ import (
 
 const (
 	stateFile     = "fleet.jsonl"
+	lockFile      = "fleet.lock"
 	maxStateBytes = 512 << 20 // a larger file is not from this server
-	compactBytes  = 16 << 20  // and twice the needed size: the file is written again
 	stateFormat   = 1
 )
 
-// store is the append-only file. Each line is whole in itself and replaces what an earlier one says of the
-// same thing. A call returns when the line is on the disk.
+// store is the file of the state, which each write replaces. A write returns when the state is on the disk.
 type store struct {
 	root *os.Root
-	f    *os.File
-	good int64 // length of the file that is known to be whole
-	live int64 // length after the last compaction
+	lock *os.File // held against a second server
 }
 
-// line is one line of the file: one of these is set.
+// line is one line of the file: one of these is set. It replaces what an earlier line says of the same thing.
 type line struct {
 	Format  int         `json:"format,omitempty"`
 	List    *List       `json:"list,omitempty"`
@@ -45,76 +43,69 @@ type memberLine struct {
 	Agents  map[UID]member `json:"agents"`
 }
 
-// saved is the content of the file.
+// saved is the state that outlives the process.
 type saved struct {
 	lists   map[string]*List
 	cohorts map[string]*status
-	last    uint64 // ID of a rollout
+	lastID  uint64 // of a rollout
 }
 
-// openStore opens the file in a directory and reads it. What a killed process has left unfinished at the end is
-// cut off; a line before it that cannot be read is an error.
+// openStore locks a directory and reads its state.
 func openStore(root *os.Root) (*store, *saved, error) {
-	f, err := root.OpenFile(stateFile, os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := root.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600) // NFS locks only files that are open for writing
 	if err != nil {
 		return nil, nil, fmt.Errorf("open state: %w", err)
 	}
-	s := &store{root: root, f: f}
-	state, err := s.load()
+	state := newSaved()
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("read state %q: %w", f.Name(), err), f.Close())
+		err = fmt.Errorf("another server has it: %w", err)
+	} else {
+		err = state.load(root)
 	}
-	return s, state, nil
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read state %q: %w", stateFile, err), lock.Close())
+	}
+	return &store{root: root, lock: lock}, state, nil
 }
 
-func (s *store) load() (*saved, error) {
-	if err := s.lock(); err != nil {
-		return nil, err
+func newSaved() *saved { return &saved{lists: map[string]*List{}, cohorts: map[string]*status{}} }
+
+func (a *saved) load(root *os.Root) error {
+	f, err := root.Open(stateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
 	}
-	info, err := s.f.Stat()
-	if err == nil && info.Size() > maxStateBytes {
-		err = fmt.Errorf("%w: %d bytes", file.ErrTooLarge, info.Size())
+	defer f.Close() //nolint:errcheck // it is only read
+	if info, err := f.Stat(); err != nil {
+		return err
+	} else if info.Size() > maxStateBytes {
+		return fmt.Errorf("%w: %d bytes", file.ErrTooLarge, info.Size())
 	}
-	if err != nil {
-		return nil, err
-	}
-	state, good, err := readState(s.f)
-	s.good, s.live = good, good
-	if err != nil {
-		return nil, err
-	}
-	return state, s.f.Truncate(good)
+	return a.read(f)
 }
 
-// readState reads lines up to the last whole one, and returns how many bytes those have.
-func readState(r io.Reader) (state *saved, good int64, err error) {
-	state = &saved{lists: map[string]*List{}, cohorts: map[string]*status{}}
+// read reads lines up to the last whole one. Version 0.1.0 appended to the file, so its last line may lack the end.
+func (a *saved) read(r io.Reader) error {
 	in := bufio.NewReaderSize(r, 1<<16)
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return state, good, nil // a line without an end was not finished
-		}
-		if err != nil {
-			return nil, good, err
+			return nil
 		}
 		var l line
-		if err = json.Unmarshal(text, &l); err == nil {
-			err = state.addLine(&l)
+		if err == nil {
+			err = json.Unmarshal(text, &l)
+		}
+		if err == nil {
+			err = a.addLine(&l)
 		}
 		if err != nil {
-			return nil, good, fmt.Errorf("line %d: %w", n, err)
+			return fmt.Errorf("line %d: %w", n, err)
 		}
-		good += int64(len(text))
 	}
-}
-
-// lock keeps two servers from one file.
-func (s *store) lock() error {
-	if err := syscall.Flock(int(s.f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another server has it: %w", err)
-	}
-	return nil
 }
 
 func (a *saved) addLine(l *line) error {
@@ -130,7 +121,7 @@ func (a *saved) addLine(l *line) error {
 		c := l.Cohort
 		if c.Rollout != nil {
 			c.Rollout.members = map[UID]member{}
-			a.last = max(a.last, c.Rollout.ID)
+			a.lastID = max(a.lastID, c.Rollout.ID)
 			if old := a.cohorts[c.Name]; old != nil && old.Rollout != nil && old.Rollout.ID == c.Rollout.ID {
 				c.Rollout.members = old.Rollout.members
 			}
@@ -145,58 +136,35 @@ func (a *saved) addLine(l *line) error {
 	return nil
 }
 
-// append writes lines, all or none.
-func (s *store) append(lines ...line) error {
-	var b bytes.Buffer
-	err := encode(&b, lines)
-	if err == nil {
-		_, err = s.f.WriteAt(b.Bytes(), s.good)
+// write writes the lines of the whole state.
+func (a *saved) write(w io.Writer) error {
+	lines := []line{{Format: stateFormat}}
+	for _, hash := range slices.Sorted(maps.Keys(a.lists)) {
+		lines = append(lines, line{List: a.lists[hash]})
 	}
-	if err == nil {
-		err = s.f.Sync()
+	for _, name := range slices.Sorted(maps.Keys(a.cohorts)) {
+		s := a.cohorts[name]
+		lines = append(lines, line{Cohort: s})
+		if r := s.Rollout; r != nil && len(r.members) > 0 {
+			lines = append(lines, line{Members: &memberLine{Cohort: name, Rollout: r.ID, Agents: r.members}})
+		}
 	}
-	if err != nil {
-		_ = s.f.Truncate(s.good) // else the next line overwrites it, and a start cuts it off
-		return fmt.Errorf("write state: %w", err)
-	}
-	s.good += int64(b.Len())
-	return nil
-}
-
-func encode(w io.Writer, lines []line) error {
-	e := json.NewEncoder(w)
+	b := bufio.NewWriter(w)
+	e := json.NewEncoder(b)
 	for i := range lines {
 		if err := e.Encode(&lines[i]); err != nil {
 			return err
 		}
 	}
+	return b.Flush()
+}
+
+func (s *store) write(state *saved) error {
+	_ = s.root.Remove("." + stateFile) // of a process that was killed while it wrote
+	if err := file.WriteWhole(s.root, stateFile, state.write); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
 	return nil
 }
 
-// full says whether the file has grown so much that it should be written again.
-func (s *store) full() bool { return s.good > compactBytes && s.good > 2*s.live }
-
-// compact writes the file again, with the needed lines only.
-func (s *store) compact(lines []line) error {
-	_ = s.root.Remove("." + stateFile) // of a process that was killed here
-	err := file.WriteWhole(s.root, stateFile, func(w io.Writer) error {
-		b := bufio.NewWriter(w)
-		return errors.Join(encode(b, lines), b.Flush())
-	})
-	if err != nil {
-		return fmt.Errorf("compact state: %w", err)
-	}
-	f, err := s.root.OpenFile(stateFile, os.O_RDWR, 0o600)
-	if err != nil {
-		return fmt.Errorf("compact state: %w", err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return errors.Join(fmt.Errorf("compact state: %w", err), f.Close())
-	}
-	_ = s.f.Close() // it has no name any more
-	s.f, s.good, s.live = f, info.Size(), info.Size()
-	return s.lock()
-}
-
-func (s *store) close() error { return s.f.Close() }
+func (s *store) close() error { return s.lock.Close() }

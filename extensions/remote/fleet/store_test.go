@@ -9,72 +9,42 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"warpgauge/pkg/file"
 )
 
-// openIn opens a store in a directory whose file has that content.
-func openIn(t *testing.T, content []byte) (*store, *saved, error) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, stateFile), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	root, err := file.Private{Path: dir, Of: "the state"}.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = root.Close() })
-	st, state, err := openStore(root)
-	if err == nil {
-		t.Cleanup(func() { _ = st.close() })
-	}
-	return st, state, err
-}
-
-// A state that was cut off anywhere is read up to its last whole line, and can be continued.
+// A file of version 0.1.0 can end anywhere, as that appended to it: what whole lines say counts.
 func TestStateTruncatedAnywhere(t *testing.T) {
 	s := newSim(t, 8, "    stages: [{percent: 10, soak: 1m}, {percent: 50, soak: 1m}, {percent: 100, soak: 1m}]\n")
 	s.stable()
 	s.offerList(listB)
 	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 2 })
 	whole, err := os.ReadFile(filepath.Join(s.dir, stateFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range whole {
-		state, good, err := readState(bytes.NewReader(whole[:n]))
-		if want := int64(bytes.LastIndexByte(whole[:n], '\n') + 1); err != nil || good != want {
-			t.Fatalf("%d of %d bytes: %d are good, want %d; error %v", n, len(whole), good, want, err)
+	must(t, err)
+	for n := range len(whole) + 1 {
+		state := newSaved()
+		must(t, state.read(bytes.NewReader(whole[:n])))
+		c := state.cohorts["all"]
+		if n == len(whole) && (len(c.Rollout.members) != 4 || state.lists[hashOf(listA)] == nil || state.lastID != 2) {
+			t.Errorf("of the whole file: %+v, rollout %+v", state, c.Rollout)
 		}
-		// No stage that whole lines speak of has more than it may.
-		if c := state.cohorts["all"]; c != nil && c.Rollout != nil && c.Rollout.To == hashOf(listB) && len(c.Rollout.members) > 4 {
+		if c != nil && c.Rollout != nil && len(c.Rollout.members) > 4 {
 			t.Fatalf("%d bytes: %d members", n, len(c.Rollout.members))
 		}
 	}
-	for _, n := range []int{0, 1, len(whole) / 2, len(whole) - 1} {
-		st, before, err := openIn(t, whole[:n])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := st.append(line{Cohort: &status{Name: "x"}}); err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(st.f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, after, err := openIn(t, content); err != nil || len(after.cohorts) != len(before.cohorts)+1 {
-			t.Errorf("%d bytes, continued: %v", n, err)
-		}
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, "."+stateFile), whole[:9], 0o600)) // killed while it wrote
+	s.open()
+	s.until("done", 20*time.Minute, func() bool { return s.state() == Done })
 }
 
 // What is damaged before the end is an error that names the line: no guess about who has which list.
 func TestStateDamaged(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
-		if _, _, err := openIn(t, []byte(content)); err == nil || !strings.Contains(err.Error(), want) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, stateFile), []byte(content), 0o600))
+		root, err := os.OpenRoot(dir)
+		must(t, err)
+		defer root.Close()
+		if _, _, err := openStore(root); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", content, err, want)
 		}
 	}
@@ -89,13 +59,12 @@ func TestDiskFull(t *testing.T) {
 	s := newSim(t, 100, "")
 	s.stable()
 	broken := func() (mend func()) {
-		whole := s.core.store.f
-		f, err := os.Open(whole.Name()) // a file that takes no bytes
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.core.store.f = f
-		return func() { s.core.store.f = whole; _ = f.Close() }
+		whole := s.core.store.root
+		closed, err := os.OpenRoot(t.TempDir()) // no file can be made in it
+		must(t, err)
+		must(t, closed.Close())
+		s.core.store.root = closed
+		return func() { s.core.store.root = whole }
 	}
 	mend := broken()
 	s.offerList(listB)
@@ -126,36 +95,11 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// Compaction keeps all that is needed, and the file is bounded.
-func TestCompaction(t *testing.T) {
-	s := newSim(t, 100, "")
-	s.stable()
-	s.offerList(listB)
-	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 2 })
-	if err := s.core.store.compact(s.core.lines()); err != nil {
-		t.Fatal(err)
-	}
-	size := s.core.store.good
-	s.run(65 * time.Second)
-	s.open()
-	if r := s.rollout(); r.Stage != 2 || len(r.members) != 10 || s.core.cohorts["all"].Stable != hashOf(listA) || s.core.lists[hashOf(listA)] == nil {
-		t.Errorf("after compaction: stage %d, %d members", r.Stage, len(r.members))
-	}
-	s.core.store.good = compactBytes + 1
-	s.core.store.live = 1
-	_ = s.core.write(line{Cohort: s.core.cohorts["all"]})
-	if s.core.store.good > 2*size {
-		t.Errorf("the file has %d bytes, %d before", s.core.store.good, size)
-	}
-}
-
 // Two servers never use one file.
 func TestStateLocked(t *testing.T) {
 	s := newSim(t, 1, "")
-	root, err := file.Private{Path: s.dir, Of: "the state"}.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root, err := os.OpenRoot(s.dir)
+	must(t, err)
 	defer root.Close()
 	if _, _, err := openStore(root); err == nil || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a second server opened the state: %v", err)
@@ -176,7 +120,7 @@ func TestCohortGone(t *testing.T) {
 	s.yaml = former
 	s.take()
 	s.until("done", 10*time.Minute, func() bool { return s.state() == Done })
-	if got := newCore(Options{Log: zap.NewNop()}, s.core.totals, nil, &saved{cohorts: map[string]*status{}}, s.now).fleet(s.now); got.Directory.Taken != nil {
+	if got := newCore(Options{Log: zap.NewNop()}, s.core.totals, nil, newSaved(), s.now).fleet(s.now); got.Directory.Taken != nil {
 		t.Error("a server without a directory says that it has one")
 	}
 }

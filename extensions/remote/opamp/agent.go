@@ -119,13 +119,10 @@ func New(o Options) (*Agent, error) {
 	}
 	limit := max(minMessage, o.MaxBytes+minMessage/4)
 	client := direct(o.Transport)
-	switch u.Scheme {
-	case "http", "https":
+	if strings.HasPrefix(u.Scheme, "ws") {
+		a.link = &socket{url: u.String(), client: client, limit: limit, in: make(chan reception)}
+	} else {
 		a.link = &plain{url: u.String(), client: client, limit: limit}
-	case "ws", "wss":
-		a.link = newSocket(u.String(), client, limit)
-	default:
-		return nil, fmt.Errorf("scheme %q is not one of http, https, ws, wss", u.Scheme)
 	}
 	return a, nil
 }
@@ -133,11 +130,7 @@ func New(o Options) (*Agent, error) {
 // Run asks the server until ctx ends. In addition to its own there is a goroutine while a list is delivered,
 // and one that reads a WebSocket.
 func (a *Agent) Run(ctx context.Context) error {
-	type result struct {
-		of  *offer
-		out *lists.Outcome
-	}
-	results := make(chan result, 1)
+	results := make(chan func(), 1) // what became of a list
 	defer func() {
 		if a.busy {
 			<-results // deliver ends with ctx
@@ -166,10 +159,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-a.due:
 			o := a.waiting
 			a.due, a.waiting, a.busy, a.tried = nil, nil, true, time.Now()
-			go func() { results <- result{o, a.o.Desk.Deliver(ctx, o.list)} }()
-		case r := <-results:
+			go func() {
+				out := a.o.Desk.Deliver(ctx, o.list)
+				results <- func() { a.delivered(o, out) }
+			}()
+		case report := <-results:
 			a.busy = false
-			a.delivered(r.of, r.out)
+			report()
 			a.schedule()
 		}
 		next := a.poll
@@ -233,14 +229,12 @@ func (a *Agent) tick(ctx context.Context) {
 		if e := (*transport.ServerError)(nil); errors.As(err, &e) && e.Code == http.StatusRequestEntityTooLarge {
 			a.known = sums // the same message must not be sent again
 		}
-	case answer == nil:
-		a.sequence++
-		a.known = sums
-		a.unanswered++
 	default:
 		a.sequence++
 		a.known = sums
-		a.receive(answer)
+		if a.unanswered++; answer != nil {
+			a.receive(answer)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/protobuf/proto"
 
 	"warpgauge/pkg/lists"
 )
@@ -110,7 +111,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 			t.Errorf("%d messages in an hour, want about %d", n, want)
 		}
 		p.mu.Lock()
-		first, last := p.sizes[0], p.sizes[n-1]
+		first, last := proto.Size(p.got[0]), proto.Size(p.got[n-1])
 		p.mu.Unlock()
 		t.Logf("messages: %d, bytes of the first one: %d, of the last one: %d", n, first, last)
 		if last > 32 {

@@ -27,9 +27,7 @@ import (
 func answer(t *testing.T, m *protobufs.ServerToAgent) http.HandlerFunc {
 	t.Helper()
 	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = w.Write(b)
@@ -303,9 +301,7 @@ func TestFloodOfOffers(t *testing.T) {
 		b := startPeer(t, scheme, p, nil)
 		elapse(spread)
 		for i := 0; scheme == "ws" && i < many; i++ { // as fast as the agent takes them
-			if err := p.conn.Send(t.Context(), one(i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.conn.Send(t.Context(), one(i)))
 		}
 		p.mu.Lock()
 		p.silent = false
@@ -366,9 +362,7 @@ func TestSocketIsOpenedAgain(t *testing.T) {
 		p.mu.Lock()
 		conn, before := p.conn, len(p.got)
 		p.mu.Unlock()
-		if err := conn.Disconnect(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, conn.Disconnect())
 		elapse(spread)
 		p.mu.Lock()
 		if len(p.got) != before+1 || p.got[before].AgentDescription == nil {
@@ -440,9 +434,7 @@ func TestOtherPartsTakeNoMemory(t *testing.T) {
 		m.PackagesAvailable.Packages[fmt.Sprint(i)] = nil
 	}
 	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, others, err := decode(b)
@@ -465,9 +457,7 @@ func FuzzReceive(f *testing.F) {
 		{Command: &protobufs.ServerToAgentCommand{}, CustomMessage: &protobufs.CustomMessage{Data: []byte("x")}},
 	} {
 		b, err := proto.Marshal(m)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		f.Add(b, b)
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {

@@ -3,7 +3,6 @@ package opamp
 import (
 	"context"
 	"errors"
-
 	"io"
 	"net"
 	"net/http"
@@ -74,10 +73,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 type peer struct {
 	mu       sync.Mutex
 	got      []*protobufs.AgentToServer
-	sizes    []int
 	model    *protobufs.AgentToServer
 	conn     types.Connection
-	closed   int // connections
 	fullAsks int
 	silent   bool                                                             // does not answer on a WebSocket
 	reply    func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent // n from 1; nil: an empty answer
@@ -90,16 +87,13 @@ func (p *peer) handler(t *testing.T) (http.Handler, func(context.Context, net.Co
 		OnMessage: func(_ context.Context, _ types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			return p.message(m)
 		},
-		OnConnectionClose: func(types.Connection) { p.mu.Lock(); p.closed++; p.mu.Unlock() },
 	}
 	handle, conn, err := server.New(nil).Attach(server.Settings{Callbacks: types.Callbacks{
 		OnConnecting: func(*http.Request) types.ConnectionResponse {
 			return types.ConnectionResponse{Accept: true, ConnectionCallbacks: on}
 		},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return http.HandlerFunc(handle), conn
 }
 
@@ -107,7 +101,6 @@ func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.got = append(p.got, m)
-	p.sizes = append(p.sizes, proto.Size(m))
 	var answer *protobufs.ServerToAgent
 	if p.reply != nil {
 		answer = p.reply(len(p.got), m)
@@ -240,11 +233,9 @@ func (n *node) heard() (failures, refusals []string, answers int) {
 	return slices.Clone(n.failures), slices.Clone(n.refusals), n.answers
 }
 
-func (n *node) lists() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var all []string
-	for _, o := range n.delivered {
+// lists returns the contents of the offers so far.
+func (n *node) lists() (all []string) {
+	for _, o := range n.offers() {
 		all = append(all, string(o.Content))
 	}
 	return all
@@ -259,7 +250,6 @@ func (n *node) offers() []*lists.Offer {
 // bench is an agent that runs in a bubble, and what it says.
 type bench struct {
 	*node
-	agent   *Agent
 	logs    *observer.ObservedLogs
 	ignored *prometheus.CounterVec
 	stop    func()
@@ -283,9 +273,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 		changed:   make(chan struct{}),
 	}
 	u, err := url.Parse(scheme + "://fleet.example/v1/opamp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	core, logs := observer.New(zap.InfoLevel)
 	o := Options{
 		URL: u, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
@@ -299,14 +287,12 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 		edit(&o)
 	}
 	a, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
 	var once sync.Once
-	b := &bench{node: n, agent: a, logs: logs, ignored: o.Ignored, stop: func() {
+	b := &bench{node: n, logs: logs, ignored: o.Ignored, stop: func() {
 		once.Do(func() {
 			cancel()
 			if err := <-done; err != nil {
@@ -401,8 +387,13 @@ func quietAgent(t testing.TB) *Agent {
 		Identity: Identity{InstanceID: uid}, Node: n, Desk: n,
 		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	})
+	must(t, err)
+	return a
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
 }

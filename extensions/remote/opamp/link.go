@@ -109,10 +109,6 @@ const (
 	socketBurst = 50
 )
 
-func newSocket(url string, client *http.Client, limit int64) *socket {
-	return &socket{url: url, client: client, limit: limit, in: make(chan reception)}
-}
-
 func (s *socket) up() bool                   { return s.conn != nil }
 func (s *socket) received() <-chan reception { return s.in }
 

@@ -89,13 +89,13 @@ func (a *Agent) description(f *Facts) *protobufs.AgentDescription {
 	}
 	// Without a GPU and with a collector that is not up, there may be GPUs.
 	if f.GPUs > 0 || !slices.ContainsFunc(f.Collectors, func(c Component) bool { return !c.Healthy }) {
-		add(number(AttributeGPUs, int64(f.GPUs)))
+		add(attribute(AttributeGPUs, int64(f.GPUs)))
 	}
 	if len(f.Models) > 0 {
-		add(texts(AttributeModels, f.Models))
+		add(attribute(AttributeModels, f.Models))
 	}
 	if len(f.Drivers) > 0 {
-		add(texts(AttributeDrivers, f.Drivers))
+		add(attribute(AttributeDrivers, f.Drivers))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.o.Identity.Labels)) {
 		add(attribute(LabelPrefix+name, a.o.Identity.Labels[name]))
@@ -246,24 +246,22 @@ func reason(out *lists.Outcome) string {
 	return strings.Join(parts, "; ")
 }
 
-func attribute(name, value string) *protobufs.KeyValue {
-	return &protobufs.KeyValue{Key: name, Value: textValue(value)}
-}
-
-func number(name string, value int64) *protobufs.KeyValue {
-	return &protobufs.KeyValue{Key: name, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_IntValue{IntValue: value}}}
-}
-
-func texts(name string, values []string) *protobufs.KeyValue {
-	a := &protobufs.ArrayValue{}
-	for _, v := range values {
-		a.Values = append(a.Values, textValue(v))
+// attribute returns an attribute whose value is a text, a list of texts, or a number.
+func attribute[T string | []string | int64](name string, value T) *protobufs.KeyValue {
+	v := &protobufs.AnyValue{}
+	switch value := any(value).(type) {
+	case string:
+		v.Value = &protobufs.AnyValue_StringValue{StringValue: text(value, maxText)}
+	case int64:
+		v.Value = &protobufs.AnyValue_IntValue{IntValue: value}
+	case []string:
+		a := &protobufs.ArrayValue{}
+		for _, s := range value {
+			a.Values = append(a.Values, attribute("", s).Value)
+		}
+		v.Value = &protobufs.AnyValue_ArrayValue{ArrayValue: a}
 	}
-	return &protobufs.KeyValue{Key: name, Value: &protobufs.AnyValue{Value: &protobufs.AnyValue_ArrayValue{ArrayValue: a}}}
-}
-
-func textValue(s string) *protobufs.AnyValue {
-	return &protobufs.AnyValue{Value: &protobufs.AnyValue_StringValue{StringValue: text(s, maxText)}}
+	return &protobufs.KeyValue{Key: name, Value: v}
 }
 
 // text makes a string that protobuf takes: valid UTF-8, and of at most n bytes.

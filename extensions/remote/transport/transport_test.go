@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"io"
 	"log"
 	"math/big"
@@ -20,59 +21,34 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newAuthority(t *testing.T) *authority {
-	a := &authority{t: t}
+// certify writes a certificate, which is its own authority, and its key into files, and returns both.
+func certify(t *testing.T, dir, name string, until time.Time) (certFile, keyFile string, pair tls.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must(t, err)
-	a.key = key
-	a.cert, err = x509.ParseCertificate(der)
-	must(t, err)
-	return a
-}
-
-// sign writes a certificate and its key into files, and returns both.
-func (a *authority) sign(dir, name string, until time.Time) (certFile, keyFile string, pair tls.Certificate) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(a.t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	must(a.t, err)
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
 	encoded, err := x509.MarshalECPrivateKey(key)
-	must(a.t, err)
-	secret := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded})
+	must(t, err)
 	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	must(a.t, os.WriteFile(certFile, text, 0o600))
-	must(a.t, os.WriteFile(keyFile, secret, 0o600))
-	pair, err = tls.X509KeyPair(text, secret)
-	must(a.t, err)
+	must(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), 0o600))
+	pair, err = tls.LoadX509KeyPair(certFile, keyFile)
+	must(t, err)
 	return certFile, keyFile, pair
 }
 
-func (a *authority) write(path string) {
-	must(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600))
-}
-
 // secure is a server with TLS that says who asks.
-func secure(t *testing.T, pair tls.Certificate, clients *authority) *url.URL {
+func secure(t *testing.T, pair tls.Certificate, clients tls.ClientAuthType) *url.URL {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := "no client"
 		if len(r.TLS.PeerCertificates) > 0 {
@@ -80,11 +56,7 @@ func secure(t *testing.T, pair tls.Certificate, clients *authority) *url.URL {
 		}
 		io.WriteString(w, name+" "+r.Header.Get("Authorization"))
 	}))
-	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
-	if clients != nil {
-		s.TLS.ClientAuth, s.TLS.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
-		s.TLS.ClientCAs.AddCert(clients.cert)
-	}
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: clients}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.StartTLS()
 	t.Cleanup(s.Close)
@@ -119,57 +91,51 @@ func wantIn(t *testing.T, got, want string) {
 func TestCredentialsRotate(t *testing.T) {
 	dir := t.TempDir()
 	later := time.Now().Add(time.Hour)
-	first := newAuthority(t)
-	_, _, server := first.sign(dir, "server", later)
-	cert, key, _ := first.sign(dir, "node1", later)
+	pinned, _, server := certify(t, dir, "server", later)
+	cert, key, _ := certify(t, dir, "node1", later)
 	ca, token := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "token")
-	first.write(ca)
+	link := func(to, path string) { must(t, errors.Join(os.RemoveAll(path), os.Symlink(to, path))) }
+	replace := func(name string, until time.Time) { // as cert-manager does: other content under the same names
+		c, k, _ := certify(t, dir, name, until)
+		must(t, errors.Join(os.Rename(c, cert), os.Rename(k, key)))
+	}
+	link(pinned, ca)
 	must(t, os.WriteFile(token, []byte("one\n"), 0o600))
-	u := secure(t, server, first)
+	u := secure(t, server, tls.RequireAnyClientCert)
 	tr := New(u, Credentials{TokenFile: token, CAFile: ca, CertFile: cert, KeyFile: key})
 	wantIn(t, get(t, tr, u), "node1 Bearer one")
 
 	must(t, os.WriteFile(token, []byte("two"), 0o600))
 	wantIn(t, get(t, tr, u), "node1 Bearer two")
 
-	for _, name := range []string{"node2"} { // as cert-manager does: other content under the same names
-		c, k, _ := first.sign(dir, name, later)
-		must(t, os.Rename(c, cert))
-		must(t, os.Rename(k, key))
-	}
+	replace("node2", later)
 	wantIn(t, get(t, tr, u), "node2 Bearer two")
 
-	newAuthority(t).write(ca) // the pinned CA is another's: the server is none to trust
+	link(cert, ca) // the pinned CA is another's: the server is none to trust
 	wantIn(t, get(t, tr, u), "certificate")
-	first.write(ca)
+	link(pinned, ca)
 	wantIn(t, get(t, tr, u), "node2 Bearer two")
 
-	c, k, _ := first.sign(dir, "old", time.Now().Add(-time.Minute))
-	must(t, os.Rename(c, cert))
-	must(t, os.Rename(k, key))
+	replace("old", time.Now().Add(-time.Minute))
 	wantIn(t, get(t, tr, u), "has expired on")
 	must(t, os.WriteFile(cert, []byte("garbage"), 0o600))
 	wantIn(t, get(t, tr, u), "PEM")
 	must(t, os.Remove(cert))
 	wantIn(t, get(t, tr, u), "no such file")
 	must(t, os.WriteFile(token, nil, 0o600))
-	c, k, _ = first.sign(dir, "node3", later)
-	must(t, os.Rename(c, cert))
-	must(t, os.Rename(k, key))
+	replace("node3", later)
 	wantIn(t, get(t, tr, u), "has no token")
 	must(t, os.WriteFile(token, []byte("two\nlines"), 0o600))
 	wantIn(t, get(t, tr, u), "has no token")
+	must(t, os.Remove(ca))
 	must(t, os.WriteFile(ca, []byte("garbage"), 0o600))
 	wantIn(t, get(t, tr, u), "no certificate in PEM")
 }
 
 func TestServerCertificateThatHasExpired(t *testing.T) {
 	dir := t.TempDir()
-	a := newAuthority(t)
-	_, _, server := a.sign(dir, "server", time.Now().Add(-time.Minute))
-	ca := filepath.Join(dir, "ca.pem")
-	a.write(ca)
-	u := secure(t, server, nil)
+	ca, _, server := certify(t, dir, "server", time.Now().Add(-time.Minute))
+	u := secure(t, server, tls.NoClientCert)
 	wantIn(t, get(t, New(u, Credentials{CAFile: ca}), u), "expired")
 	wantIn(t, get(t, New(u, Credentials{}), u), "certificate")
 }

@@ -12,6 +12,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io"
 	"maps"
 	"os"
@@ -257,16 +258,8 @@ func neighbours(a, b string) bool {
 	return (x[0] == "collectors" || x[0] == "extensions") && x[0] == y[0] && len(y) > 1 && x[1] != y[1] && y[1] != "internal"
 }
 
+// receiver returns the name of a receiver's type, without its parameters.
 func receiver(t ast.Expr) string {
-	switch t := t.(type) {
-	case *ast.StarExpr:
-		return receiver(t.X)
-	case *ast.IndexExpr:
-		return receiver(t.X)
-	case *ast.IndexListExpr:
-		return receiver(t.X)
-	case *ast.Ident:
-		return t.Name
-	}
-	return ""
+	name, _, _ := strings.Cut(strings.TrimPrefix(types.ExprString(t), "*"), "[")
+	return name
 }

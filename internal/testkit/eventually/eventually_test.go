@@ -3,39 +3,21 @@ package eventually
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"warpgauge/internal/testkit/failing"
 )
 
-// recorder is a test that fails without ending the one that runs it.
-type recorder struct {
-	testing.TB
-	failed string
-}
-
-func (r *recorder) Helper() {}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.failed = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-func run(t *testing.T, f func(testing.TB)) (failed string, took time.Duration) {
+func run(t *testing.T, f func(testing.TB)) (message string, took time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r, begin := &recorder{TB: t}, time.Now()
-		ended := make(chan struct{})
-		go func() { // Goexit ends this one
-			defer close(ended)
-			f(r)
-		}()
-		<-ended
-		failed, took = r.failed, time.Since(begin)
+		begin := time.Now()
+		message, took = failing.Run(t, f).Message, time.Since(begin)
 	})
-	return failed, took
+	return message, took
 }
 
 func TestWaits(t *testing.T) {

@@ -4,41 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit/failing"
 )
-
-// recorder is a test that ends without ending the one that runs it.
-type recorder struct {
-	testing.TB
-	skipped, failed, log string
-	cleanups             []func()
-}
-
-func (r *recorder) Helper() {}
-
-func (r *recorder) Skipf(format string, args ...any) {
-	r.skipped = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.failed = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-// record runs f in a goroutine of its own, which Goexit ends.
-func record(t *testing.T, f func(testing.TB)) *recorder {
-	t.Helper()
-	r, ended := &recorder{TB: t}, make(chan struct{})
-	go func() {
-		defer close(ended)
-		f(r)
-	}()
-	<-ended
-	return r
-}
 
 func TestFind(t *testing.T) {
 	dir := t.TempDir()
@@ -51,9 +21,9 @@ func TestFind(t *testing.T) {
 		t.Helper()
 		t.Setenv("WARPGAUGE_REQUIRE", required)
 		var got string
-		r := record(t, func(tb testing.TB) { got = Find(tb, name) })
-		if got != path || !begins(r.skipped, skipped) || !begins(r.failed, failed) {
-			t.Errorf("%s, required %q: path %q, skipped %q, failed %q", name, required, got, r.skipped, r.failed)
+		r := failing.Run(t, func(tb testing.TB) { got = Find(tb, name) })
+		if got != path || !begins(r.Reason, skipped) || !begins(r.Message, failed) {
+			t.Errorf("%s, required %q: path %q, skipped %q, failed %q", name, required, got, r.Reason, r.Message)
 		}
 	}
 	f("there", "", there, "", "")
@@ -74,12 +44,12 @@ func TestMissing(t *testing.T) {
 		Missing(tb, "a cluster", "%v\n%s", fmt.Errorf("exit status %d", 1), "no right\r\nto mount\n")
 	}
 	t.Setenv("WARPGAUGE_REQUIRE", "")
-	if r := record(t, missing); r.skipped != "needs a cluster: exit status 1; no right; to mount" || r.failed != "" {
-		t.Errorf("skipped %q, failed %q", r.skipped, r.failed)
+	if r := failing.Run(t, missing); r.Reason != "needs a cluster: exit status 1; no right; to mount" || r.Message != "" {
+		t.Errorf("skipped %q, failed %q", r.Reason, r.Message)
 	}
 	t.Setenv("WARPGAUGE_REQUIRE", "prometheus,a cluster")
 	want := "a cluster is required by WARPGAUGE_REQUIRE but missing: exit status 1\nno right\r\nto mount\n"
-	if r := record(t, missing); r.failed != want || r.skipped != "" {
-		t.Errorf("skipped %q, failed %q, want %q", r.skipped, r.failed, want)
+	if r := failing.Run(t, missing); r.Message != want || r.Reason != "" {
+		t.Errorf("skipped %q, failed %q, want %q", r.Reason, r.Message, want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/failing"
 )
 
 // What the test binary is in a process of its own.
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 	case asServer:
 		fmt.Fprintln(os.Stderr, serve())
 	case asTest:
-		p := sh(&recorder{}, "exec sleep 1000")
+		p := sh(&failing.Test{}, "exec sleep 1000")
 		fmt.Fprintf(os.Stderr, "started %d.\n", p.PID())
 		<-p.Ended()
 	default:
@@ -62,29 +63,18 @@ func serve() error {
 	}))
 }
 
-func (r *recorder) Failed() bool            { return r.failed != "" }
-func (r *recorder) Cleanup(f func())        { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Logf(f string, a ...any) { r.log += fmt.Sprintf(f, a...) }
-
-// end is the end of a recorded test.
-func (r *recorder) end() {
-	for _, f := range r.cleanups {
-		f()
-	}
-}
-
 func sh(tb testing.TB, script string) *Process {
 	return Start(tb, "sh", []string{"-c", script}, Options{})
 }
 
 func TestEndsWithTheTest(t *testing.T) {
 	var p *Process
-	r := record(t, func(tb testing.TB) { p = sh(tb, "echo out; echo err >&2; exec sleep 1000") })
+	r := failing.Run(t, func(tb testing.TB) { p = sh(tb, "echo out; echo err >&2; exec sleep 1000") })
 	eventually.True(t, "the output", func() bool { return p.Output() == "out\nerr\n" })
 	if err := syscall.Kill(p.PID(), 0); err != nil {
 		t.Errorf("process %d while the test runs: %v", p.PID(), err)
 	}
-	r.end()
+	r.End()
 	select {
 	case <-p.Ended():
 	default:
@@ -93,8 +83,8 @@ func TestEndsWithTheTest(t *testing.T) {
 	if err := syscall.Kill(p.PID(), 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d after the test: %v, want none", p.PID(), err)
 	}
-	if r.failed != "" || r.log != "" {
-		t.Errorf("failed %q, logged %q", r.failed, r.log)
+	if r.Message != "" || r.Logged != "" {
+		t.Errorf("failed %q, logged %q", r.Message, r.Logged)
 	}
 }
 
@@ -118,34 +108,22 @@ func TestEndsWithAKilledTest(t *testing.T) {
 
 func TestEndsBefore(t *testing.T) {
 	looks := 0
-	r := record(t, func(tb testing.TB) {
+	r := failing.Run(t, func(tb testing.TB) {
 		sh(tb, "echo no such file; exit 7").Await(tb, "the port", func() error { looks++; return errors.New("none") })
 	})
-	r.end()
-	if want := "the port: sh has ended (exit status 7), its output:\nno such file\n"; r.failed != want {
-		t.Errorf("failed %q, want %q", r.failed, want)
+	r.End()
+	if want := "the port: sh has ended (exit status 7), its output:\nno such file\n"; r.Message != want {
+		t.Errorf("failed %q, want %q", r.Message, want)
 	}
-	if want := "output of sh [\"-c\" \"echo no such file; exit 7\"]:\nno such file\n"; r.log != want {
-		t.Errorf("logged %q, want %q", r.log, want)
-	}
-}
-
-func TestShowsTheEndOfALongOutput(t *testing.T) {
-	r := record(t, func(tb testing.TB) {
-		p := sh(tb, "echo begin; head -c 100000 /dev/zero; echo end")
-		<-p.Ended()
-		tb.Fatalf("x")
-	})
-	r.end()
-	if _, text, _ := strings.Cut(r.log, ":\n"); len(text) != shown || !strings.HasSuffix(text, "\x00end\n") {
-		t.Errorf("shown are %d bytes that end with %q", len(text), text[max(0, len(text)-10):])
+	if want := "output of sh [\"-c\" \"echo no such file; exit 7\"]:\nno such file\n"; r.Logged != want {
+		t.Errorf("logged %q, want %q", r.Logged, want)
 	}
 }
 
 func TestDoesNotStart(t *testing.T) {
-	r := record(t, func(tb testing.TB) { Start(tb, "/nowhere/prometheus", nil, Options{}) })
-	if want := `start "/nowhere/prometheus": fork/exec /nowhere/prometheus: no such file or directory`; r.failed != want || len(r.cleanups) > 0 {
-		t.Errorf("failed %q, want %q", r.failed, want)
+	r := failing.Run(t, func(tb testing.TB) { Start(tb, "/nowhere/prometheus", nil, Options{}) })
+	if want := `start "/nowhere/prometheus": fork/exec /nowhere/prometheus: no such file or directory`; r.Message != want || len(r.Cleanups) > 0 {
+		t.Errorf("failed %q, want %q", r.Message, want)
 	}
 }
 
@@ -169,20 +147,6 @@ func TestBusyFile(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
-	t.Setenv("WARPGAUGE_TEST_WORD", "test's")
-	f := func(o Options, want string) {
-		t.Helper()
-		p := Start(t, "/bin/sh", []string{"-c", `echo "$WARPGAUGE_TEST_WORD"`}, o)
-		if code := p.ExitCode(t); code != 0 || p.Output() != want+"\n" {
-			t.Errorf("code %d, output %q, want %q", code, p.Output(), want)
-		}
-	}
-	f(Options{}, "test's")
-	f(Options{Env: []string{"WARPGAUGE_TEST_WORD=own"}}, "own")
-	f(Options{Env: []string{}}, "")
-}
-
 func TestSignalAndExitCode(t *testing.T) {
 	f := func(script string, s os.Signal, want int) {
 		t.Helper()
@@ -197,9 +161,9 @@ func TestSignalAndExitCode(t *testing.T) {
 		if code := p.ExitCode(t); code != want {
 			t.Errorf("%s, %v: code %d, want %d", script, s, code, want)
 		}
-		r := record(t, func(tb testing.TB) { p.Signal(tb, s) })
-		if want := fmt.Sprintf("send %v to sh: os: process already finished", s); r.failed != want {
-			t.Errorf("a signal to no process: failed %q, want %q", r.failed, want)
+		r := failing.Run(t, func(tb testing.TB) { p.Signal(tb, s) })
+		if want := fmt.Sprintf("send %v to sh: os: process already finished", s); r.Message != want {
+			t.Errorf("a signal to no process: failed %q, want %q", r.Message, want)
 		}
 	}
 	f("trap 'exit 3' TERM; echo; while :; do sleep 0.01; done", syscall.SIGTERM, 3)

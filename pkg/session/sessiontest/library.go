@@ -1,4 +1,4 @@
-// Package sessiontest is a scripted vendor library, for tests of sessions and of what runs them.
+// Package sessiontest is a scripted vendor library, for tests of sessions and of supervisors.
 package sessiontest
 
 import (

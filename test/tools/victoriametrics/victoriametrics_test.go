@@ -3,8 +3,8 @@
 package victoriametrics
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -130,17 +129,6 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// TestDryRun: vmalert takes each file of rules but the one for native histograms.
-func TestDryRun(t *testing.T) {
-	vmalert := program(t, "vmalert")
-	for _, path := range files(t, deploy+"/rules/*.yml") {
-		out, err := exec.Command(vmalert, "-dryRun", "-rule="+path).CombinedOutput()
-		if native := filepath.Base(path) == nativeRules; native != (err != nil) {
-			t.Errorf("vmalert -dryRun -rule=%s: %v\n%s", path, err, out)
-		}
-	}
-}
-
 // TestNumbers runs promtool's tests of the rules with VictoriaMetrics' engine.
 func TestNumbers(t *testing.T) {
 	tool, dir := program(t, "vmalert-tool"), t.TempDir()
@@ -165,29 +153,16 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// log is what a program has written so far.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // start runs a program until the test ends and returns the URL on loopback that it logs.
 func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (url string) {
 	t.Helper()
-	cmd, out := exec.Command(name, args...), new(log)
-	cmd.Stdout, cmd.Stderr = out, out
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(name, args...)
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -201,16 +176,17 @@ func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (u
 		<-ended
 	})
 	eventually(t, name+" to listen", func() error {
+		text, err := os.ReadFile(log.Name())
 		select {
 		case <-ended:
-			t.Fatalf("%s has ended:\n%s", name, out)
+			t.Fatalf("%s has ended:\n%s", name, text)
 		default:
 		}
-		if m := address.FindStringSubmatch(out.String()); m != nil {
-			url = m[1]
+		if m := address.FindSubmatch(text); m != nil {
+			url = string(m[1])
 			return nil
 		}
-		return fmt.Errorf("its log:\n%s", out)
+		return errors.Join(fmt.Errorf("its log:\n%s", text), err)
 	})
 	return url
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 )
 
 // UnusableError is a file that this process cannot use as NVML.

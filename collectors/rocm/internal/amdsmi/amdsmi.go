@@ -38,7 +38,21 @@ const (
 	functionCount
 )
 
-// functions lists the library's names.
+// api describes the library. Soname 27 is ROCm 10, 26 is 7, 25 is 6.4, 24 is 6.1 to 6.3.
+var api = native.API{
+	Name: "AMD SMI", Folders: []string{"lib", "lib64", "share/amd_smi/amdsmi"}, Prefix: "AMDSMI_STATUS_",
+	Sonames:   []string{"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so"},
+	Functions: functions,
+	Statuses: map[int32]string{
+		1: "INVAL", 2: "NOT_SUPPORTED", 3: "NOT_YET_IMPLEMENTED", 4: "FAIL_LOAD_MODULE", 5: "FAIL_LOAD_SYMBOL", 6: "DRM_ERROR", 7: "API_FAILED",
+		8: "TIMEOUT", 9: "RETRY", 10: "NO_PERM", 12: "IO", 14: "FILE_ERROR", 15: "OUT_OF_RESOURCES", 16: "INTERNAL_EXCEPTION",
+		18: "INIT_ERROR", 30: "BUSY", 31: "NOT_FOUND", 32: "NOT_INIT", 34: "DRIVER_NOT_LOADED", moreData: "MORE_DATA", 40: "NO_DATA", 43: "UNEXPECTED_DATA",
+	},
+}
+
+// moreData is the status of an answer that is not the last.
+const moreData = 39
+
 var functions = []native.Function{
 	fnInit:       {Name: "amdsmi_init", Required: true},
 	fnShutDown:   {Name: "amdsmi_shut_down", Required: true},
@@ -54,27 +68,6 @@ var functions = []native.Function{
 	fnVBIOS:      {Name: "amdsmi_get_gpu_vbios_info"},
 	fnVRAM:       {Name: "amdsmi_get_gpu_vram_info"},
 	fnViolation:  {Name: "amdsmi_get_violation_status"},
-}
-
-// status is amdsmi_status_t.
-type status int32
-
-const (
-	success     status = 0
-	unsupported status = 2
-	moreData    status = 39 //nolint:errname // an answer, as in the header
-)
-
-func (s status) Error() string {
-	name, known := map[status]string{
-		1: "INVAL", unsupported: "NOT_SUPPORTED", 3: "NOT_YET_IMPLEMENTED", 4: "FAIL_LOAD_MODULE", 5: "FAIL_LOAD_SYMBOL", 6: "DRM_ERROR", 7: "API_FAILED",
-		8: "TIMEOUT", 9: "RETRY", 10: "NO_PERM", 12: "IO", 14: "FILE_ERROR", 15: "OUT_OF_RESOURCES", 16: "INTERNAL_EXCEPTION",
-		18: "INIT_ERROR", 30: "BUSY", 31: "NOT_FOUND", 32: "NOT_INIT", 34: "DRIVER_NOT_LOADED", moreData: "MORE_DATA", 40: "NO_DATA", 43: "UNEXPECTED_DATA",
-	}[s]
-	if known {
-		return fmt.Sprintf("AMDSMI_STATUS_%s [code %d]", name, int(s))
-	}
-	return fmt.Sprintf("AMD SMI status %d", int(s))
 }
 
 // Limits on what the library may claim.
@@ -104,24 +97,20 @@ type memory struct {
 // Library is a loaded libamd_smi. One goroutine uses it; Calls and Version are safe for any goroutine.
 type Library struct {
 	*native.Caller
-	lib     *native.Library
 	memory  *memory
 	gpus    map[string]uintptr // by PCI address
 	started bool
 	version atomic.Pointer[Version]
 }
 
-// Load loads the first of names that exists and looks its functions up. It calls none. Errors: as native.Load.
-func Load(names []string) (*Library, error) {
-	n, err := native.Load(names, functions)
+// Load loads the library; see native.Open.
+func Load(named string) (*Library, error) {
+	c, err := native.Open(&api, named)
 	if err != nil {
 		return nil, err
 	}
-	return &Library{Caller: n.NewCaller(), lib: n, memory: native.New[memory]()}, nil
+	return &Library{Caller: c, memory: native.New[memory]()}, nil
 }
-
-// Path returns the loaded file.
-func (l *Library) Path() string { return l.lib.Path() }
 
 // Version returns the version, the zero Version before Start and if the library does not report one.
 func (l *Library) Version() Version {
@@ -131,44 +120,28 @@ func (l *Library) Version() Version {
 	return Version{}
 }
 
-// call makes one call. It returns unsupported if the library lacks the function.
-func (l *Library) call(f int, a ...uint64) status {
-	if !l.lib.Has(f) {
-		return unsupported
-	}
-	return status(l.Call(f, a...))
-}
-
-// must is call with an error result.
-func (l *Library) must(f int, a ...uint64) error {
-	if s := l.call(f, a...); s != success {
-		return fmt.Errorf("call %s: %w", functions[f].Name, s)
-	}
-	return nil
-}
-
 // Start starts the library and lists its GPUs. It may take seconds or hang.
 func (l *Library) Start() error {
 	const amdGPUs = 1 << 1 // AMDSMI_INIT_AMD_GPUS
-	if err := l.must(fnInit, amdGPUs); err != nil {
+	if err := l.Must(fnInit, amdGPUs); err != nil {
 		return err
 	}
 	l.started = true
 	m := l.memory
 	clear(m.number[:])
-	if l.call(fnVersion, native.Address(&m.number)) == success {
+	if l.Call(fnVersion, native.Address(&m.number)) == native.Success {
 		a, b := m.number[0], m.number[1] // two words each
 		v := versionOf(&[4]uint32{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)})
 		l.version.Store(&v)
 	}
 	l.gpus = map[string]uintptr{}
 	m.number[0] = maxHandles
-	if err := l.must(fnSockets, native.Address(&m.number), native.Address(&m.sockets)); err != nil {
+	if err := l.Must(fnSockets, native.Address(&m.number), native.Address(&m.sockets)); err != nil {
 		return errors.Join(err, l.Stop())
 	}
 	for _, socket := range m.sockets[:min(uint32(m.number[0]), maxHandles)] {
 		m.number[0] = maxHandles
-		if l.call(fnProcessors, uint64(socket), native.Address(&m.number), native.Address(&m.handles)) != success {
+		if l.Call(fnProcessors, uint64(socket), native.Address(&m.number), native.Address(&m.handles)) != native.Success {
 			continue
 		}
 		for _, h := range m.handles[:min(uint32(m.number[0]), maxHandles)] {
@@ -184,19 +157,19 @@ func (l *Library) list(h uintptr) {
 	const gpu = 1
 	m := l.memory
 	clear(m.number[:])
-	if h == 0 || l.call(fnKind, uint64(h), native.Address(&m.number)) != success || uint32(m.number[0]) != gpu {
+	if h == 0 || l.Call(fnKind, uint64(h), native.Address(&m.number)) != native.Success || uint32(m.number[0]) != gpu {
 		return
 	}
 	m.number[0] = 0
-	s := l.call(fnAddress, uint64(h), native.Address(&m.number))
+	s := l.Call(fnAddress, uint64(h), native.Address(&m.number))
 	id, domain := m.number[0], m.number[0]>>16
-	if s != success || id == 0 { // as without /dev/dri: use the address from /sys
-		if s = l.call(fnAddressID, uint64(h), native.Address(&m.number)); s != success || m.number[0]>>28&0xf != 0 { // a partition
+	if s != native.Success || id == 0 { // as without /dev/dri: use the address from /sys
+		if s = l.Call(fnAddressID, uint64(h), native.Address(&m.number)); s != native.Success || m.number[0]>>28&0xf != 0 { // a partition
 			return
 		}
 		id, domain = m.number[0], m.number[0]>>32
 	}
-	pci := fmt.Sprintf("%04x:%02x:%02x.%x", domain, id>>8&0xff, id>>3&0x1f, id&7)
+	pci := native.PCI(domain, id)
 	if _, twice := l.gpus[pci]; !twice {
 		l.gpus[pci] = h
 	}
@@ -207,7 +180,7 @@ func (l *Library) Stop() error {
 	var err error
 	if l.started {
 		l.started, l.gpus = false, nil
-		err = l.must(fnShutDown)
+		err = l.Must(fnShutDown)
 	}
 	return err
 }
@@ -218,20 +191,26 @@ func (l *Library) Free() { native.Free(l.memory) }
 // Lists reports whether the library lists the GPU.
 func (l *Library) Lists(pci string) bool { return l.gpus[pci] != 0 }
 
-// RefusesRecords returns why Records cannot be called, "" if it can. If the library reports no version, every existing
-// function may be called: Start may still report one.
-func (l *Library) RefusesRecords() string { return l.refusal(fnRecords) }
+// Refuses returns why values of a kind cannot be read, "" if they can. If the library reports no version, every
+// existing function may be called: Start may still report one.
+func (l *Library) Refuses(k Kind) string {
+	return l.refusal([...]int{fnRecords, fnViolation, fnVRAM}[k])
+}
 
-// RefusesViolations is RefusesRecords for Violations.
-func (l *Library) RefusesViolations() string { return l.refusal(fnViolation) }
+// Kind is a kind of values.
+type Kind int
 
-// RefusesMemory is RefusesRecords for Facts.MemoryWidth and MemoryBandwidth.
-func (l *Library) RefusesMemory() string { return l.refusal(fnVRAM) }
+// Kinds: Records, Violations, and the memory's width and bandwidth in Facts.
+const (
+	ErrorRecords Kind = iota
+	ViolationStatus
+	MemoryFacts
+)
 
 func (l *Library) refusal(f int) string {
 	v := l.version.Load()
 	switch {
-	case !l.lib.Has(f):
+	case !l.Has(f):
 		return "this libamd_smi has no " + functions[f].Name
 	case v == nil:
 		return ""
@@ -249,7 +228,7 @@ func (l *Library) refusal(f int) string {
 func (l *Library) structure(f int, pci string, size int) ([]byte, error) {
 	m := l.memory
 	clear(m.info[:])
-	if err := l.must(f, uint64(l.gpus[pci]), native.Address(&m.info)); err != nil {
+	if err := l.Must(f, uint64(l.gpus[pci]), native.Address(&m.info)); err != nil {
 		return nil, err
 	}
 	return m.info[:size], nil
@@ -308,4 +287,58 @@ func (t text) decode(b []byte) string {
 		return ""
 	}
 	return out
+}
+
+// Violations of a GPU, in percent of a tenth of a second; NaN: unknown.
+type Violations struct {
+	Board [5]float64                               // PROCHOT, PPT, socket, voltage regulators, HBM
+	XCC   [XCCViolations][Partitions][XCCs]float64 // power, thermal, low utilisation, any
+}
+
+// Dimensions of Violations.
+const (
+	XCCViolations = 4
+	Partitions    = 8
+	XCCs          = 8
+)
+
+// Violations reads the violation status of a GPU. The library waits a tenth of a second for it.
+func (l *Library) Violations(pci string) (*Violations, error) {
+	if why := l.refusal(fnViolation); why != "" {
+		return nil, errors.New(why)
+	}
+	known := layoutOf(l.Version())
+	if known == nil { // the library reported no version
+		return nil, native.StatusError{API: &api, Code: native.Unsupported}
+	}
+	b, err := l.structure(fnViolation, pci, known.violation)
+	if err != nil {
+		return nil, err
+	}
+	v := new(Violations)
+	for i := range v.Board {
+		v.Board[i] = percent(b[known.percent+8*i:])
+	}
+	next := known.xccPercent
+	for i := range v.XCC {
+		for p := range v.XCC[i] {
+			for x := range v.XCC[i][p] {
+				v.XCC[i][p][x] = math.NaN()
+				if known.xccPercent > 0 {
+					v.XCC[i][p][x] = percent(b[next:])
+					next += 8
+				}
+			}
+		}
+	}
+	return v, nil
+}
+
+// percent returns NaN for values above 1000; all bits set means "not available".
+func percent(b []byte) float64 {
+	v := binary.NativeEndian.Uint64(b)
+	if v > 1000 { // a share of 100 is expected
+		return math.NaN()
+	}
+	return float64(v)
 }

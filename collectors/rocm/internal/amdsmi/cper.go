@@ -126,10 +126,10 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 	for cursor, answer := uint64(0), 0; answer < maxAnswers; answer++ {
 		m := l.memory
 		m.number = [8]uint64{ringSize, maxHeaders, cursor}
-		s := l.call(fnRecords, uint64(l.gpus[pci]), 1<<Uncorrected|1<<Fatal|1<<Corrected,
+		s := l.Call(fnRecords, uint64(l.gpus[pci]), 1<<Uncorrected|1<<Fatal|1<<Corrected,
 			native.Address(&m.records), native.Address(&m.number[0]), native.Address(&m.headers), native.Address(&m.number[1]), native.Address(&m.number[2]))
-		if s != success && s != moreData {
-			return nil, fmt.Errorf("call %s: %w", functions[fnRecords].Name, s)
+		if s != native.Success && s != moreData {
+			return nil, l.Failed(fnRecords, s)
 		}
 		found, bad := split(m.records[:min(m.number[0], ringSize)])
 		for i := range found {
@@ -144,7 +144,7 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 				newest[r.severity] = r
 			}
 		}
-		if err = errors.Join(err, bad); s == success || bad != nil || m.number[2] <= cursor {
+		if err = errors.Join(err, bad); s == native.Success || bad != nil || m.number[2] <= cursor {
 			break
 		}
 		cursor = m.number[2]
@@ -163,12 +163,12 @@ const maxAhead = time.Minute
 // afids returns AMD's field IDs of a record; nil if the record is not sound.
 func (l *Library) afids(r *record) []uint64 {
 	m := l.memory
-	if !r.sound() || !l.lib.Has(fnAFIDs) {
+	if !r.sound() || !l.Has(fnAFIDs) {
 		return nil
 	}
 	clear(m.record[copy(m.record[:], r.bytes):])
 	m.number[0] = uint64(len(m.afids)) / 2
-	if l.call(fnAFIDs, native.Address(&m.record), uint64(len(r.bytes)), native.Address(&m.afids), native.Address(&m.number[0])) != success {
+	if l.Call(fnAFIDs, native.Address(&m.record), uint64(len(r.bytes)), native.Address(&m.afids), native.Address(&m.number[0])) != native.Success {
 		return nil
 	}
 	n := min(uint32(m.number[0]), MaxAFIDs) // some releases report more than they write

@@ -106,9 +106,7 @@ func TestDecodePartition(t *testing.T) {
 		m.ClearPartitions()
 	}
 	begin()
-	if err := d.DecodePartition(part, 2, m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.DecodePartition(part, 2, m))
 	for i, want := range map[int]float64{0: math.NaN(), 16: 77, 17: 78, 18: math.NaN()} {
 		if got := m.Float(gpumetrics.XCPGfxBusy, i); got != want && !math.IsNaN(want) || math.IsNaN(got) != math.IsNaN(want) {
 			t.Errorf("busy[%d] = %v, want %v", i, got, want)
@@ -131,9 +129,7 @@ func TestDecodePartition(t *testing.T) {
 			t.Errorf("%s: %v, busy %v", what, err, m.Float(gpumetrics.XCPGfxBusy, 0))
 		}
 	}
-	if err := d.Decode(file(t, "1.8"), m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Decode(file(t, "1.8"), m))
 	if err := d.DecodePartition(part, 0, m); !errors.Is(err, gpumetrics.ErrRevision) {
 		t.Errorf("next to revision 1.8: %v, want %v", err, gpumetrics.ErrRevision)
 	}
@@ -147,9 +143,7 @@ func FuzzDecodePartition(f *testing.F) {
 	board := listOf(9, 1, attr(2, 2, 0, 1, 42, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := new(gpumetrics.Metrics)
-		if err := d.Decode(board, m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Decode(board, m))
 		_ = d.DecodePartition(b, 7, m)
 		for field := range gpumetrics.XCPGfxBusy {
 			if got := m.Raw(field, 0); got != gpumetrics.NA && (field != gpumetrics.TemperatureHotspot || got != 42) {
@@ -166,9 +160,7 @@ func TestClean(t *testing.T) {
 	f := func(cycles, ppt uint32, want uint64) {
 		t.Helper()
 		b := listOf(9, 3, attr(0, 4, 9, 1, u32(cycles)...), attr(0, 4, 11, 1, u32(ppt)...), attr(0, 2, 31, 3, 0, 0, 1, 0, 2, 0))
-		if err := gpumetrics.New().Decode(b, m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, gpumetrics.New().Decode(b, m))
 		if got := m.Raw(gpumetrics.PPTResidency, 0); got != want {
 			t.Errorf("%d of %d cycles is read as %d, want %d", ppt, cycles, got, want)
 		}

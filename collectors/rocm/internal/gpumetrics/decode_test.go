@@ -3,7 +3,6 @@ package gpumetrics_test
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -50,9 +49,7 @@ func file(t testing.TB, revision string) []byte {
 	tree := rocmtest.NewTree(t, o)
 	tree.GPUs[0].Update(t, odd)
 	b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -304,9 +301,7 @@ func TestEarly16(t *testing.T) {
 	binary.LittleEndian.PutUint64(b[160:], 800000) // pcie_bandwidth_inst, Mb/s
 	put16(376, 1002)                               // current_uclk
 	m := new(gpumetrics.Metrics)
-	if err := gpumetrics.New().Decode(b, m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gpumetrics.New().Decode(b, m))
 	for f, want := range map[gpumetrics.Field]float64{
 		gpumetrics.TemperatureHotspot: 62, gpumetrics.VCNActivity: 21, gpumetrics.AccumulationCounter: 6101,
 		gpumetrics.PCIeBandwidthInst: 100, gpumetrics.CurrentUclk: 1002,
@@ -324,12 +319,8 @@ func TestNoEnergy(t *testing.T) {
 	for energy, want := range map[uint64]uint64{math.MaxUint32: gpumetrics.NA, math.MaxUint64: gpumetrics.NA, math.MaxUint32 + 1: math.MaxUint32 + 1, 0: 0} {
 		tree.GPUs[0].Update(t, func(s *rocmtest.State) { s.Energy = energy })
 		b, err := os.ReadFile(tree.GPUs[0].Path("gpu_metrics"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Decode(b, m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, d.Decode(b, m))
 		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != want {
 			t.Errorf("energy %#x is read as %#x", energy, got)
 		}
@@ -341,9 +332,7 @@ func TestRefused(t *testing.T) {
 	good := file(t, "1.3")
 	f := func(name string, b []byte, want error) {
 		t.Helper()
-		if err := d.Decode(good, m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Decode(good, m))
 		if err := d.Decode(b, m); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
 		}
@@ -371,9 +360,7 @@ func TestWraps(t *testing.T) {
 	if m.Wraps(gpumetrics.GfxActivityAcc) || m.Raw(gpumetrics.GfxActivityAcc, 0) != gpumetrics.NA {
 		t.Error("the zero value has something")
 	}
-	if err := d.Decode(file(t, "1.5"), m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Decode(file(t, "1.5"), m))
 	if !m.Wraps(gpumetrics.GfxActivityAcc) || m.Wraps(gpumetrics.EnergyAccumulator) || m.Wraps(gpumetrics.TemperatureHBM) {
 		t.Error("Wraps is not that of revision 1.5")
 	}
@@ -427,21 +414,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-func BenchmarkDecode(b *testing.B) {
-	d, m := gpumetrics.New(), new(gpumetrics.Metrics)
-	for _, revision := range []string{"1.3", "1.5", "1.8", "1.9"} {
-		blob := file(b, revision)
-		b.Run(revision, func(b *testing.B) {
-			b.ReportAllocs()
-			b.SetBytes(int64(len(blob)))
-			for b.Loop() {
-				if err := d.Decode(blob, m); err != nil {
-					b.Fatal(err)
-				}
-			}
-			if math.IsNaN(m.Float(gpumetrics.AverageGfxActivity, 0)) {
-				b.Fatal(fmt.Sprint("no value in revision ", revision))
-			}
-		})
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -21,26 +21,18 @@ import (
 	"errors"
 	"unsafe"
 
-	"warpgauge/pkg/dl"
+	"warpgauge/collectors/internal/dl"
 )
 
-// Library is a loaded library with its functions. It is never unloaded: loading the same file again returns the same
-// copy, and C++ libraries do not survive dlclose reliably.
-type Library struct {
-	path      string
-	functions []Function
-	address   []unsafe.Pointer // by function; nil: missing in the library
-}
-
-// Load loads the first of names that exists and looks up all functions. It calls none. Errors: as dl.Open, or a
+// load loads the first of names that exists and looks up all functions. It calls none. Errors: as dl.Open, or a
 // required function is missing.
-func Load(names []string, functions []Function) (*Library, error) {
+func load(names []string, api *API) (*Library, error) {
 	l, err := dl.Open(names)
 	if err != nil {
 		return nil, err
 	}
-	out := &Library{l.Path(), functions, make([]unsafe.Pointer, len(functions))}
-	for i, f := range functions {
+	out := &Library{api, l.Path(), make([]unsafe.Pointer, len(api.Functions))}
+	for i, f := range api.Functions {
 		p, err := l.Lookup(f.Name)
 		if err == nil {
 			out.address[i] = p
@@ -50,9 +42,6 @@ func Load(names []string, functions []Function) (*Library, error) {
 	}
 	return out, nil
 }
-
-// Has reports whether the library has the function.
-func (l *Library) Has(f int) bool { return l.address[f] != nil }
 
 func (l *Library) call(f int, a *[maxArgs]uint64) int32 {
 	return int32(C.native_call(l.address[f], C.uint64_t(a[0]), C.uint64_t(a[1]), C.uint64_t(a[2]), C.uint64_t(a[3]),

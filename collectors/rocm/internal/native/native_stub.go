@@ -2,19 +2,10 @@
 
 package native
 
-import "warpgauge/pkg/dl"
+import "warpgauge/collectors/internal/dl"
 
-// Library cannot be loaded in this build.
-type Library struct {
-	path      string
-	functions []Function
-}
-
-// Load returns dl.ErrUnavailable.
-func Load([]string, []Function) (*Library, error) { return nil, dl.ErrUnavailable }
-
-// Has returns false.
-func (*Library) Has(int) bool { return false }
+// load returns dl.ErrUnavailable.
+func load([]string, *API) (*Library, error) { return nil, dl.ErrUnavailable }
 
 func (*Library) call(int, *[maxArgs]uint64) int32 { panic("no library can be loaded") }
 

@@ -19,12 +19,8 @@ import (
 // A container may have the devices but not the links of their bus.
 func TestWithoutBus(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
-	if err := os.RemoveAll(tree.Path("bus")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(tree.Path("bus/pci/drivers/amdgpu"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(tree.Path("bus")))
+	must(t, os.MkdirAll(tree.Path("bus/pci/drivers/amdgpu"), 0o755))
 	r := New(Options{Root: tree.Root})
 	found, err := r.Find(context.Background())
 	gpus := found.GPUs
@@ -156,9 +152,7 @@ func TestVanishAndReturn(t *testing.T) {
 	g.Return(t)
 	f.read()
 	f.common(g)
-	if err := f.h.Metrics(m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.h.Metrics(m))
 
 	// Metrics finds out alone, too.
 	f.clock.t = f.clock.t.Add(time.Minute)
@@ -194,13 +188,9 @@ func TestHwmonMoves(t *testing.T) {
 	f.read()
 	old := filepath.Dir(g.Path("hwmon/name"))
 	moved := filepath.Join(filepath.Dir(old), "hwmon99")
-	if err := os.MkdirAll(moved, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(moved, 0o755))
 	for name, text := range map[string]string{"name": "amdgpu", "temp1_label": "junction", "temp1_input": "66000", "power1_input": "400000000"} {
-		if err := os.WriteFile(filepath.Join(moved, name), []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(moved, name), []byte(text+"\n"), 0o644))
 	}
 	for _, name := range names(old) {
 		if !strings.HasPrefix(name, "device") {
@@ -223,9 +213,7 @@ func TestHang(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- f.h.Read(f.values, f.due) }()
 	pipe.Feed(t, "77000\n")
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	f.want(Temperature, SensorJunction, 77)
 	f.common(g)
 
@@ -239,8 +227,6 @@ func TestHang(t *testing.T) {
 	default:
 	}
 	pipe.Close()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 	f.want(Temperature, SensorJunction, nan)
 }

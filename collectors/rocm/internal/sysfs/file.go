@@ -29,10 +29,7 @@ type File struct {
 // NewFile returns the file at path. The first read opens it.
 func NewFile(path string) File { return File{path: path, fd: -1} }
 
-// Path returns the file's path.
-func (f *File) Path() string { return f.path }
-
-// Read reads the file into buf without trailing white space. now is the time of the tick. Errors: ErrAbsent, ErrGone,
+// Read reads the file into buf without white space around it. now is the time of the tick. Errors: ErrAbsent, ErrGone,
 // ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu answers EPERM and EBUSY during a reset and EOPNOTSUPP if the board
 // lacks the value. After ErrGone the file is closed and the next Read opens it again.
 func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
@@ -43,10 +40,7 @@ func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	if n == len(buf) {
 		return nil, ErrHuge
 	}
-	text := buf[:n]
-	for len(text) > 0 && isSpace(text[len(text)-1]) {
-		text = text[:len(text)-1]
-	}
+	text := trim(buf[:n])
 	if len(text) == 0 {
 		return nil, ErrEmpty
 	}
@@ -119,25 +113,18 @@ func (f *File) removed() bool {
 // removedBy reports whether an error means that the device is gone: the kernel answers ENODEV for every file of a
 // removed device.
 func removedBy(err error) bool {
-	switch {
-	case errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ESTALE):
-		return true
-	default:
-		return false
-	}
+	return errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.ESTALE)
 }
 
 // pread reads at an offset. A pipe, with which tests block a reader, has no offsets.
 func pread(fd int, buf []byte, offset int64) (int, error) {
-	for {
+	return retry(func() (int, error) {
 		n, err := syscall.Pread(fd, buf, offset)
 		if errors.Is(err, syscall.ESPIPE) {
 			n, err = syscall.Read(fd, buf)
 		}
-		if !errors.Is(err, syscall.EINTR) {
-			return n, err
-		}
-	}
+		return n, err
+	})
 }
 
 func retry(f func() (int, error)) (int, error) {

@@ -15,9 +15,7 @@ func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "value")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	now := time.Unix(1_800_000_000, 0)
 	file := NewFile(path)
@@ -45,12 +43,8 @@ func TestFile(t *testing.T) {
 	f(strings.Repeat("7", 15), nil)
 	write(strings.Repeat("7", 16))
 	f("", ErrHuge) // there may be more
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(path, 0))
+	must(t, os.Remove(path))
 	f("", ErrGone)
 	f("", ErrAbsent)
 	write("44")
@@ -65,9 +59,7 @@ func TestFile(t *testing.T) {
 func TestFileErrors(t *testing.T) {
 	dir := t.TempDir()
 	socket, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer socket.Close()
 	for name, want := range map[string]error{
 		dir:                                  syscall.EISDIR,

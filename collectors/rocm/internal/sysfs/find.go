@@ -90,10 +90,9 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 	}
 	slices.SortStableFunc(boards, func(a, b GPU) int { return cmp.Compare(a.PCI, b.PCI) })
 	f := Found{Driver: r.driverVersion(), Hidden: r.attach(boards)}
-	if virtual := r.virtual(); virtual {
-		for i := range boards {
-			boards[i].Virtual = true
-		}
+	virtual := r.virtual()
+	for i := range boards {
+		boards[i].Virtual = virtual
 	}
 	f.GPUs, f.LeftOut = distinct(boards)
 	return f, nil
@@ -275,13 +274,14 @@ func parsePCI(name string) (location, bool) {
 	if !ok1 || !ok2 || !ok3 || len(bus) != 2 || len(device) != 2 || len(function) != 1 {
 		return location{}, false
 	}
-	var l location
-	var ok [4]bool
-	l.domain, ok[0] = ParseHex([]byte(domain))
-	l.bus, ok[1] = ParseHex([]byte(bus))
-	l.device, ok[2] = ParseHex([]byte(device))
-	l.function, ok[3] = ParseHex([]byte(function))
-	return l, !slices.Contains(ok[:], false)
+	var v [4]uint64
+	for i, digits := range []string{domain, bus, device, function} {
+		var ok bool
+		if v[i], ok = ParseHex([]byte(digits)); !ok {
+			return location{}, false
+		}
+	}
+	return location{v[0], v[1], v[2], v[3]}, true
 }
 
 func exists(path string) bool {
@@ -433,17 +433,16 @@ func properties(text string) map[string]uint64 {
 	return p
 }
 
-// frameBuffer returns the size of a node's memory in bytes.
-func frameBuffer(dir string) (uint64, bool) {
-	sum, known := uint64(0), false
+// frameBuffer returns the size of a node's memory in bytes, 0 if unknown.
+func frameBuffer(dir string) (sum uint64) {
 	for _, bank := range names(filepath.Join(dir, "mem_banks")) {
 		p := properties(text(filepath.Join(dir, "mem_banks", bank), "properties"))
 		// Heaps 1 and 2 of kfd_ioctl's topology are the frame buffer, visible to processors or not.
 		if heap := p["heap_type"]; heap == 1 || heap == 2 {
-			sum, known = sum+p["size_in_bytes"], true
+			sum += p["size_in_bytes"]
 		}
 	}
-	return sum, known
+	return sum
 }
 
 // model returns a board's market name: from its inventory memory, which only server boards have, else from libdrm's or
@@ -455,27 +454,22 @@ func (r *Reader) model(dir string, device uint16) string {
 	revision := number(dir, "revision")
 	for _, list := range []struct {
 		path string
-		find func(io.Reader) string
+		find func(list io.Reader, device uint16, revision uint64) string
 	}{
-		{"usr/share/libdrm/amdgpu.ids", func(f io.Reader) string { return findAMDGPU(f, device, revision) }},
-		{"opt/amdgpu/share/libdrm/amdgpu.ids", func(f io.Reader) string { return findAMDGPU(f, device, revision) }},
-		{"usr/share/misc/pci.ids", func(f io.Reader) string { return findPCI(f, device) }},
-		{"usr/share/hwdata/pci.ids", func(f io.Reader) string { return findPCI(f, device) }},
+		{"usr/share/libdrm/amdgpu.ids", findAMDGPU}, {"opt/amdgpu/share/libdrm/amdgpu.ids", findAMDGPU},
+		{"usr/share/misc/pci.ids", findPCI}, {"usr/share/hwdata/pci.ids", findPCI},
 	} {
-		if name := lookUp(filepath.Join("/", r.o.Root, list.path), list.find); name != "" {
+		f, err := os.Open(filepath.Join("/", r.o.Root, list.path))
+		if err != nil {
+			continue
+		}
+		name := strings.ToValidUTF8(list.find(f, device, revision), "")
+		_ = f.Close() // read only
+		if name != "" {
 			return name
 		}
 	}
 	return fmt.Sprintf("AMD GPU 1002:%04x", device)
-}
-
-func lookUp(path string, find func(io.Reader) string) string {
-	f, err := os.Open(path)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = f.Close() }() // read only
-	return strings.ToValidUTF8(find(f), "")
 }
 
 // findAMDGPU searches libdrm's list of lines such as "744C, C8, AMD Radeon RX 7900 XTX".
@@ -493,7 +487,7 @@ func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
 
 // findPCI searches the list of PCI IDs: the vendor's line starts with its number; the lines below it have a tab, the
 // device's number and its name.
-func findPCI(list io.Reader, device uint16) string {
+func findPCI(list io.Reader, device uint16, _ uint64) string {
 	lines := bufio.NewScanner(list)
 	ours := false
 	for lines.Scan() {

@@ -20,9 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func find(t testing.TB, tree *rocmtest.Tree) []GPU {
 	t.Helper()
 	found, err := New(Options{Root: tree.Root}).Find(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if found.Driver != "6.8.5" || len(found.LeftOut) > 0 {
 		t.Errorf("driver %q, left out %q", found.Driver, found.LeftOut)
 	}
@@ -94,12 +92,8 @@ func TestModelFromLists(t *testing.T) {
 	f := func(path, text, want string) {
 		t.Helper()
 		path = filepath.Join(tree.Root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 		if got := find(t, tree)[0].Model; got != want {
 			t.Errorf("model %q, want %q", got, want)
 		}
@@ -202,9 +196,7 @@ func addNode(t *testing.T, nodes string, number int, properties string) {
 	dir := filepath.Join(nodes, fmt.Sprint(number))
 	err := errors.Join(os.MkdirAll(dir, 0o750),
 		os.WriteFile(filepath.Join(dir, "gpu_id"), fmt.Appendln(nil, 7000+number), 0o600), os.WriteFile(filepath.Join(dir, "properties"), []byte(properties), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // The number of a partition is that of its location, whatever order nodes come in, and
@@ -215,9 +207,7 @@ func TestFindNumbersPartitionsByLocation(t *testing.T) {
 		tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1, Partition: "DPX"})
 		dir := filepath.Dir(filepath.Dir(tree.GPUs[0].Path("kfd/properties")))
 		for _, i := range tree.GPUs[0].Instances {
-			if err := os.RemoveAll(filepath.Join(dir, fmt.Sprint(i.Node))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(filepath.Join(dir, fmt.Sprint(i.Node))))
 		}
 		for i, n := range nodes {
 			addNode(t, dir, 10+i, n+"\n")
@@ -249,9 +239,7 @@ func TestFindVirtualFunctions(t *testing.T) {
 	moved := filepath.Join(filepath.Dir(dir), address)
 	err := errors.Join(os.Rename(dir, moved), os.Remove(tree.Path("class/drm/"+b.Card)), os.MkdirAll(tree.Path("class/drm/"+b.Card), 0o750),
 		os.Symlink(moved, tree.Path("class/drm/"+b.Card+"/device")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.Remove(t, "kfd/properties")
 	addNode(t, filepath.Dir(filepath.Dir(a.Path("kfd/properties"))), b.Instances[0].Node, "location_id 16641\n")
 	for _, g := range find(t, tree) {
@@ -276,15 +264,6 @@ func TestFindHidden(t *testing.T) {
 			t.Errorf("instances %+v, want 1 and 3", i)
 		}
 	})
-}
-
-func TestFindEndsWithItsContext(t *testing.T) {
-	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := New(Options{Root: tree.Root}).Find(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("Find = %v, want that of ctx", err)
-	}
 }
 
 // The parent asks this before it starts anything.
@@ -313,15 +292,6 @@ func TestPresent(t *testing.T) {
 	f("no driver", tree.Root, false)
 }
 
-// Older kernels have the partition in the bits of the PCI function.
-func TestLocate(t *testing.T) {
-	for _, id := range []uint64{0x4100, 0x4103, 0x4100 | 3<<28} {
-		if l := locate(id, 1); l.domain != 1 || l.bus != 0x41 || l.device != 0 {
-			t.Errorf("locate(%#x) = %+v", id, l)
-		}
-	}
-}
-
 func TestParsePCI(t *testing.T) {
 	f := func(name string, want location, ok bool) {
 		t.Helper()
@@ -334,4 +304,43 @@ func TestParsePCI(t *testing.T) {
 	for _, name := range []string{"", "amdgpu_xcp_1", "0000:41:00", "0000:4g:00.0", ":41:00.0", "0000:041:00.0"} {
 		f(name, location{}, false)
 	}
+}
+
+// tree writes files (path → text) below a new directory and returns it. A path
+// that ends in a slash becomes a directory.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for path, text := range files {
+		full := filepath.Join(root, path)
+		dir := filepath.Dir(full)
+		if strings.HasSuffix(path, "/") {
+			dir = full
+		}
+		must(t, os.MkdirAll(dir, 0o750))
+		if strings.HasSuffix(path, "/") {
+			continue
+		}
+		must(t, os.WriteFile(full, []byte(text), 0o600))
+	}
+	return root
+}
+
+func TestDriver(t *testing.T) {
+	f := func(files map[string]string, loaded bool, want string) {
+		t.Helper()
+		root := tree(t, files)
+		what, got := New(Options{Root: root}).Driver()
+		what = strings.ReplaceAll(what, root, "")
+		if got != loaded || what != want {
+			t.Errorf("got  %v, %s\nwant %v, %s", got, what, loaded, want)
+		}
+	}
+	f(nil, false, "no amdgpu driver (neither /sys/class/kfd/kfd/topology nor /sys/module/amdgpu)")
+	f(map[string]string{"sys/class/kfd/kfd/topology/": ""}, true,
+		"amdgpu driver with /sys/class/kfd/kfd/topology")
+	f(map[string]string{"sys/module/amdgpu/": "", "sys/class/drm/card1/device/vendor": "0x1002\n"}, true,
+		"amdgpu driver with cards in /sys/class/drm but no /sys/class/kfd/kfd/topology")
+	f(map[string]string{"sys/module/amdgpu/": "", "sys/class/drm/card0/device/vendor": "0x10de\n"}, false,
+		"amdgpu driver in /sys/module/amdgpu but neither /sys/class/kfd/kfd/topology nor an AMD card in /sys/class/drm")
 }

@@ -86,9 +86,7 @@ func openLogged(t *testing.T, o rocmtest.Options, gpu int, log *zap.Logger) *fix
 // read reads all and fails at an error.
 func (f *fixture) read() {
 	f.Helper()
-	if err := f.h.Read(f.values, f.due); err != nil {
-		f.Fatal(err)
-	}
+	must(f, f.h.Read(f.values, f.due))
 }
 
 // later reads again after the next scan of processes.
@@ -144,5 +142,13 @@ func perProcess(w Reading) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }

@@ -36,7 +36,6 @@ type Handle struct {
 	dir    string
 
 	values    []valueFile
-	ras       []rasFile
 	pages     pageCells
 	processes processCells
 	instances []instanceCell
@@ -79,8 +78,6 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	h.status.file = NewFile(filepath.Join(h.dir, "power/runtime_status"))
 	for i, w := range wanted {
 		switch w.Kind {
-		case Correctable, Uncorrectable, Deferred:
-			h.addRAS(w, i)
 		case BadPages:
 			h.pages.addCell(w, i)
 		case Processes, ProcessMemory, ProcessUnits:
@@ -102,49 +99,35 @@ func (h *Handle) Has() []bool {
 	if h.locate() != nil {
 		return has
 	}
-	for _, f := range h.values {
-		for _, c := range f.cells {
-			has[c.cell] = f.file.path != "" && exists(f.file.path)
-		}
+	h.each(func(path string, cell int) { has[cell] = exists(path) })
+	h.processes.has(h.r, has)
+	for _, c := range h.instances {
+		has[c.cell] = true
 	}
-	for _, f := range h.ras {
-		for _, i := range f.cells {
-			if i >= 0 {
-				has[i] = exists(f.file.path)
+	return has
+}
+
+// each calls f for each cell whose value is in a file with a path.
+func (h *Handle) each(f func(path string, cell int)) {
+	for _, file := range h.values {
+		for _, c := range file.cells {
+			if file.file.path != "" {
+				f(file.file.path, c.cell)
 			}
 		}
 	}
-	h.pages.has(has)
-	h.processes.has(h.r, has)
-	for _, c := range h.instances {
-		_, has[c.cell] = frameBuffer(h.r.nodeDir(c.node))
+	for _, c := range h.pages.cells {
+		if c > 0 {
+			f(h.pages.file.path, c-1)
+		}
 	}
-	return has
 }
 
 // Denied returns for each wanted reading whether its file exists and this process may not read it. Has must be called
 // first.
 func (h *Handle) Denied() []bool {
 	denied := make([]bool, len(h.wanted))
-	for _, f := range h.values {
-		d := f.file.path != "" && isDenied(f.file.path)
-		for _, c := range f.cells {
-			denied[c.cell] = d
-		}
-	}
-	for _, f := range h.ras {
-		d := isDenied(f.file.path)
-		for _, i := range f.cells {
-			if i >= 0 {
-				denied[i] = d
-			}
-		}
-	}
-	for _, c := range h.pages.cells {
-		if c > 0 {
-			denied[c-1] = isDenied(h.pages.file.path)
-		}
-	}
+	h.each(func(path string, cell int) { denied[cell] = isDenied(path) })
 	return denied
 }
 
@@ -166,10 +149,13 @@ func (h *Handle) Read(values []float64, due []bool) error {
 		return err
 	}
 	h.readValues(values, due)
-	h.readRAS(values, due)
 	h.readPages(values, due)
 	h.readProcesses(values, due)
-	h.readInstances(values, due)
+	for _, c := range h.instances {
+		if due[c.cell] {
+			values[c.cell] = c.bytes
+		}
+	}
 	if !h.gone {
 		return nil
 	}
@@ -242,11 +228,8 @@ func (h *Handle) name() {
 	for i := range h.values {
 		h.values[i].file = NewFile(h.values[i].path(h.dir, h.sensors, numbers))
 	}
-	for i := range h.ras {
-		h.ras[i].file = NewFile(filepath.Join(h.dir, "ras", h.ras[i].block+"_err_count"))
-	}
 	h.metrics = NewFile(filepath.Join(h.dir, "gpu_metrics"))
-	h.pages.file = NewFile(filepath.Join(h.dir, "ras/gpu_vram_bad_pages"))
+	h.pages.file = NewFile(filepath.Join(h.dir, pagesFile))
 }
 
 // Sensors returns the hwmon directory as of the last naming of paths, "" if the GPU has none.
@@ -389,9 +372,6 @@ func (h *Handle) HasBus() bool { return exists(filepath.Join(h.dir, "pcie_bw")) 
 func (h *Handle) Close() error {
 	for i := range h.values {
 		h.values[i].file.Forget()
-	}
-	for i := range h.ras {
-		h.ras[i].file.Forget()
 	}
 	h.status.close()
 	h.metrics.Forget()

@@ -23,9 +23,7 @@ type watch struct {
 func newWatch(t *testing.T, root string) *watch {
 	t.Helper()
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { syscall.Close(fd) })
 	w := &watch{t: t, fd: fd, dirs: map[int32]string{}}
 	err = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -36,9 +34,7 @@ func newWatch(t *testing.T, root string) *watch {
 		w.dirs[int32(wd)] = path
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 

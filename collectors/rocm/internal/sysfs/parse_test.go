@@ -81,20 +81,21 @@ func TestParseLinkSpeed(t *testing.T) {
 	f("16.", nan)
 }
 
-func TestParseErrors(t *testing.T) {
-	f := func(text string, want Errors) {
+func TestErrorCount(t *testing.T) {
+	f := func(text string, ue, ce, de float64) {
 		t.Helper()
-		got := ParseErrors([]byte(text))
-		if !same(got.Uncorrectable, want.Uncorrectable) || !same(got.Correctable, want.Correctable) || !same(got.Deferred, want.Deferred) {
-			t.Errorf("ParseErrors(%q) = %+v, want %+v", text, got, want)
+		for name, want := range map[string]float64{"ue:": ue, "ce:": ce, "de:": de} {
+			if got := errorCount(name)([]byte(text)); !same(got, want) {
+				t.Errorf("%s of %q is %v, want %v", name, text, got, want)
+			}
 		}
 	}
-	f("ue: 1\nce: 2\n", Errors{1, 2, nan})
-	f("ue: 1\nce: 2\nde: 3\n", Errors{1, 2, 3})
-	f("ce: 2", Errors{nan, 2, nan})
-	f("Query currently inaccessible\n", Errors{nan, nan, nan})
-	f("ue:\nce: x\nde: -1\n", Errors{nan, nan, nan})
-	f("", Errors{nan, nan, nan})
+	f("ue: 1\nce: 2\n", 1, 2, nan)
+	f("ue: 1\nce: 2\nde: 3\n", 1, 2, 3)
+	f("ce: 2", nan, 2, nan)
+	f("Query currently inaccessible\n", nan, nan, nan)
+	f("ue:\nce: x\nde: -1\n", nan, nan, nan)
+	f("", nan, nan, nan)
 }
 
 func TestParseThroughput(t *testing.T) {
@@ -141,7 +142,7 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for i, v := range []float64{ParseDPM(text), ParseDPMMax(text), ParseLinkSpeed(text), count(text)} {
+		for i, v := range []float64{ParseDPM(text), ParseDPMMax(text), ParseLinkSpeed(text), count(text), errorCount("ce:")(text)} {
 			if v < 0 || math.IsInf(v, 0) {
 				t.Errorf("parser %d of %q: %v", i, text, v)
 			}
@@ -152,12 +153,6 @@ func FuzzText(f *testing.F) {
 		if m, c := ParseDPMMax(text), ParseDPM(text); !math.IsNaN(c) && !(m >= c) {
 			t.Errorf("%q: highest %v, present %v", text, m, c)
 		}
-		e := ParseErrors(text)
-		for _, v := range []float64{e.Correctable, e.Uncorrectable, e.Deferred} {
-			if v < 0 || math.IsInf(v, 0) {
-				t.Errorf("ParseErrors(%q) = %+v", text, e)
-			}
-		}
 		if s, r, ok := ParseThroughput(text); ok && (s < 0 || r < 0 || math.IsInf(s, 0) || math.IsInf(r, 0)) {
 			t.Errorf("ParseThroughput(%q) = %v, %v", text, s, r)
 		}
@@ -167,7 +162,7 @@ func FuzzText(f *testing.F) {
 				t.Errorf("count(%q) used %d bytes", text, used)
 			}
 		}
-		findPCI(bytes.NewReader(text), 0x744c)
+		findPCI(bytes.NewReader(text), 0x744c, 0)
 		findAMDGPU(bytes.NewReader(text), 0x744c, 0xc8)
 		properties(string(text))
 		parsePCI(string(text))

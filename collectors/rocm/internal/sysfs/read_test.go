@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,20 +182,13 @@ func TestNotDue(t *testing.T) {
 	r := New(Options{Root: f.tree.Root})
 	found, err := r.Find(context.Background())
 	gpus := found.GPUs
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	odd := []Reading{{Kind: Temperature, Index: 200}, {Kind: Clock, Index: 200}, {Kind: Kinds}, {Kind: Correctable, Index: Blocks},
 		{Kind: BadPages, Index: 9}, {Kind: Processes, Index: 7}, {Kind: InstanceTotal, Index: 1}, {Kind: MemoryUsed, Index: 3}}
 	h := r.Open(&gpus[0], odd)
 	defer h.Close()
-	values, due := make([]float64, len(odd)), make([]bool, len(odd))
-	for i := range due {
-		due[i] = true
-	}
-	if err := h.Read(values, due); err != nil {
-		t.Fatal(err)
-	}
+	values, due := make([]float64, len(odd)), slices.Repeat([]bool{true}, len(odd))
+	must(t, h.Read(values, due))
 	for i, v := range values {
 		if !math.IsNaN(v) || h.Has()[i] {
 			t.Errorf("%v = %v", odd[i], v)
@@ -207,17 +202,13 @@ func TestMetrics(t *testing.T) {
 	g, m := f.tree.GPUs[0], new(gpumetrics.Metrics)
 	for range 3 {
 		f.tree.Step(t, time.Second)
-		if err := f.h.Metrics(m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.h.Metrics(m))
 		if got := m.Raw(gpumetrics.EnergyByASIC, 0); got != g.State.Energy {
 			t.Errorf("energy %d, want %d", got, g.State.Energy)
 		}
 	}
 	file, err := os.ReadFile(g.Path("gpu_metrics"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refuse := func(text string, want error) {
 		t.Helper()
 		g.Set(t, "gpu_metrics", text)
@@ -242,9 +233,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("logged: %v", logs.All())
 	}
 	g.Reset(t, "gpu_metrics")
-	if err := f.h.Metrics(m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.h.Metrics(m))
 	g.Remove(t, "gpu_metrics")
 	_ = f.h.Metrics(m)
 	if err := f.h.Metrics(m); !errors.Is(err, fs.ErrNotExist) {
@@ -254,3 +243,63 @@ func TestMetrics(t *testing.T) {
 
 // block is the index of a block of RAS.
 func block(name string) uint8 { return uint8(slices.Index(blockNames[:], name)) }
+
+func TestReadAllocatesNothing(t *testing.T) {
+	for _, o := range []rocmtest.Options{{GPUs: 1, Deferred: true}, {Model: rocmtest.RX7900, GPUs: 1}} {
+		f := open(t, o, 0)
+		f.tree.GPUs[0].Set(t, "ras/sdma_err_count", rocmtest.Inaccessible)
+		f.tree.GPUs[0].Set(t, "mem_busy_percent", "")
+		m := new(gpumetrics.Metrics)
+		for i, w := range f.wanted {
+			f.due[i] = !perProcess(w)
+		}
+		tick := func() {
+			if f.h.Suspended() || f.h.Metrics(m) != nil || f.h.Read(f.values, f.due) != nil {
+				panic("not read")
+			}
+		}
+		tick()
+		if n := testing.AllocsPerRun(100, tick); n != 0 {
+			t.Errorf("%v allocations in a tick", n)
+		}
+	}
+}
+
+// A driver that does not show the compute units of a process leaves their sum
+// unknown, and the rest known. A queue alone makes a process count.
+func TestProcessWithoutUnits(t *testing.T) {
+	f := open(t, rocmtest.Options{GPUs: 1}, 0)
+	f.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{VRAM: 5000, CUs: 9}}})
+	id := strconv.FormatUint(f.tree.GPUs[0].Instances[0].KFD, 10)
+	dir := filepath.Join(f.tree.Path(processDir), "7")
+	must(t, os.RemoveAll(filepath.Join(dir, "stats_"+id)))
+	f.read()
+	f.want(Processes, 0, 1)
+	f.want(ProcessMemory, 0, 5000)
+	f.want(ProcessUnits, 0, nan)
+	must(t, os.WriteFile(filepath.Join(dir, "vram_"+id), []byte("0\n"), 0o644))
+	f.later()
+	f.want(Processes, 0, 1)
+	f.want(ProcessMemory, 0, 0)
+	must(t, os.RemoveAll(filepath.Join(dir, "queues")))
+	f.later()
+	f.want(Processes, 0, 0)
+	f.want(ProcessUnits, 0, 0)
+}
+
+func BenchmarkTick(b *testing.B) {
+	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
+	wanted := everything(1)
+	h := New(Options{Root: tree.Root}).Open(&find(b, tree)[0], wanted)
+	defer h.Close()
+	values, due, m := make([]float64, len(wanted)), h.Has(), new(gpumetrics.Metrics)
+	for i, w := range wanted {
+		due[i] = due[i] && w.Kind < Correctable && w.Kind != TemperatureCrit && w.Kind != TemperatureStop
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := errors.Join(h.Metrics(m), h.Read(values, due)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

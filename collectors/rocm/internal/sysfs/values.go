@@ -63,7 +63,7 @@ func (h *Handle) readValues(values []float64, due []bool) {
 		}
 		for k := range f.cells {
 			if c := &f.cells[k]; due[c.cell] {
-				values[c.cell] = c.value(text)
+				values[c.cell] = c.convert(c.parse(text))
 			}
 		}
 	}
@@ -74,86 +74,78 @@ const (
 	micro = 1e-6
 )
 
+// quantity is what the readings of a kind have in common.
+type quantity struct {
+	files   []string // by Index
+	hwmon   bool     // the files are below hwmon's directory
+	sensors bool     // Index is a sensor, whose number replaces N in the file
+	meaning
+	others string // describes the files of a kind that is not one number of a file
+}
+
+// quantities are the kinds' files and meanings. The second die of a package reports a power and a limit of 0 W, because
+// the first reports the package's.
+var quantities = [Kinds]quantity{ //nolint:gochecknoglobals // a constant
+	Busy:            {files: []string{"gpu_busy_percent"}, meaning: meaning{parse: count}},
+	MemoryBusy:      {files: []string{"mem_busy_percent"}, meaning: meaning{parse: count}},
+	Clock:           {files: clockFiles, meaning: meaning{parse: ParseDPM}},
+	ClockMax:        {files: clockFiles, meaning: meaning{parse: ParseDPMMax}},
+	ClockMin:        {files: clockFiles, meaning: meaning{parse: ParseDPMMin}},
+	Temperature:     {files: []string{"tempN_input"}, hwmon: true, sensors: true, meaning: meaning{parse: ParseFloat, scale: milli}},
+	TemperatureCrit: {files: []string{"tempN_crit"}, hwmon: true, sensors: true, meaning: meaning{parse: ParseFloat, scale: milli}},
+	TemperatureStop: {files: []string{"tempN_emergency"}, hwmon: true, sensors: true, meaning: meaning{parse: ParseFloat, scale: milli}},
+	PowerAverage:    {files: []string{"power1_average"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
+	PowerInput:      {files: []string{"power1_input"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
+	PowerCap:        {files: []string{"power1_cap"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
+	PowerCapMin:     {files: []string{"power1_cap_min"}, hwmon: true, meaning: meaning{parse: count, scale: micro}},
+	PowerCapMax:     {files: []string{"power1_cap_max"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
+	PowerCapDefault: {files: []string{"power1_cap_default"}, hwmon: true, meaning: meaning{parse: count, scale: micro, blank0: true}},
+	Voltage:         {files: []string{"in0_input"}, hwmon: true, meaning: meaning{parse: ParseFloat, scale: milli}},
+	FanRPM:          {files: []string{"fan1_input"}, hwmon: true, meaning: meaning{parse: count}},
+	FanDuty:         {files: []string{"pwm1"}, hwmon: true, meaning: meaning{parse: count, scale: 1.0 / 255}},
+	MemoryTotal:     {files: []string{"mem_info_vram_total", "mem_info_vis_vram_total", "mem_info_gtt_total"}, meaning: meaning{parse: count, blank0: true}},
+	MemoryUsed:      {files: []string{"mem_info_vram_used", "mem_info_vis_vram_used", "mem_info_gtt_used"}, meaning: meaning{parse: count}},
+	Replays:         {files: []string{"pcie_replay_count"}, meaning: meaning{parse: count}},
+	LinkSpeed:       {files: []string{"current_link_speed"}, meaning: meaning{parse: ParseLinkSpeed}},
+	LinkWidth:       {files: []string{"current_link_width"}, meaning: meaning{parse: count, blank0: true}},
+	LinkSpeedMax:    {files: []string{"max_link_speed"}, meaning: meaning{parse: ParseLinkSpeed}},
+	LinkWidthMax:    {files: []string{"max_link_width"}, meaning: meaning{parse: count, blank0: true}},
+	Correctable:     {files: rasFiles(), meaning: meaning{parse: errorCount("ce:")}, others: "ras/*_err_count"},
+	Uncorrectable:   {files: rasFiles(), meaning: meaning{parse: errorCount("ue:")}, others: "ras/*_err_count"},
+	Deferred:        {files: rasFiles(), meaning: meaning{parse: errorCount("de:")}, others: "ras/*_err_count"},
+	BadPages:        {others: pagesFile},
+	Processes:       {others: "kfd/proc/*"},
+	ProcessMemory:   {others: "kfd/proc/*/vram_ID"},
+	ProcessUnits:    {others: "kfd/proc/*/stats_ID/cu_occupancy"},
+	InstanceTotal:   {others: "kfd/topology/nodes/*/mem_banks"},
+}
+
+var clockFiles = []string{"pp_dpm_sclk", "pp_dpm_mclk", "pp_dpm_fclk", "pp_dpm_socclk", "pp_dpm_vclk", "pp_dpm_dclk"} //nolint:gochecknoglobals // a constant
+
+func rasFiles() (files []string) {
+	for _, block := range blockNames {
+		files = append(files, "ras/"+block+"_err_count")
+	}
+	return files
+}
+
 // originOf returns a reading's origin and meaning; the origin is empty if the reading has no file of its own.
 func originOf(r Reading) (origin, meaning) {
-	switch r.Kind {
-	case Busy:
-		return origin{file: "gpu_busy_percent"}, meaning{parse: count}
-	case MemoryBusy:
-		return origin{file: "mem_busy_percent"}, meaning{parse: count}
-	case Clock:
-		return clock(r.Index), meaning{parse: ParseDPM}
-	case ClockMax:
-		return clock(r.Index), meaning{parse: ParseDPMMax}
-	case ClockMin:
-		return clock(r.Index), meaning{parse: ParseDPMMin}
-	case Temperature: // boards whose memory has no sensor report 0
-		return sensor(r.Index, "tempN_input"), meaning{parse: ParseFloat, scale: milli, blank0: r.Index == SensorMemory}
-	case TemperatureCrit:
-		return sensor(r.Index, "tempN_crit"), meaning{parse: ParseFloat, scale: milli}
-	case TemperatureStop:
-		return sensor(r.Index, "tempN_emergency"), meaning{parse: ParseFloat, scale: milli}
-	case PowerAverage: // the second die of a package reports 0 W, because the first reports the package's power
-		return hwmon("power1_average"), meaning{parse: count, scale: micro, blank0: true}
-	case PowerInput:
-		return hwmon("power1_input"), meaning{parse: count, scale: micro, blank0: true}
-	case PowerCap: // the second die also has a limit of 0 W
-		return hwmon("power1_cap"), meaning{parse: count, scale: micro, blank0: true}
-	case PowerCapMin:
-		return hwmon("power1_cap_min"), meaning{parse: count, scale: micro}
-	case PowerCapMax:
-		return hwmon("power1_cap_max"), meaning{parse: count, scale: micro, blank0: true}
-	case PowerCapDefault:
-		return hwmon("power1_cap_default"), meaning{parse: count, scale: micro, blank0: true}
-	case Voltage:
-		return hwmon("in0_input"), meaning{parse: ParseFloat, scale: milli}
-	case FanRPM:
-		return hwmon("fan1_input"), meaning{parse: count}
-	case FanDuty:
-		return hwmon("pwm1"), meaning{parse: count, scale: 1.0 / 255}
-	case MemoryTotal:
-		return oneOf(r.Index, "mem_info_vram_total", "mem_info_vis_vram_total", "mem_info_gtt_total"), meaning{parse: count, blank0: true}
-	case MemoryUsed:
-		return oneOf(r.Index, "mem_info_vram_used", "mem_info_vis_vram_used", "mem_info_gtt_used"), meaning{parse: count}
-	case Replays:
-		return origin{file: "pcie_replay_count"}, meaning{parse: count}
-	case LinkSpeed:
-		return origin{file: "current_link_speed"}, meaning{parse: ParseLinkSpeed}
-	case LinkWidth:
-		return origin{file: "current_link_width"}, meaning{parse: count, blank0: true}
-	case LinkSpeedMax:
-		return origin{file: "max_link_speed"}, meaning{parse: ParseLinkSpeed}
-	case LinkWidthMax:
-		return origin{file: "max_link_width"}, meaning{parse: count, blank0: true}
-	default:
+	if r.Kind >= Kinds {
 		return origin{}, meaning{}
 	}
-}
-
-func hwmon(file string) origin { return origin{file: file, hwmon: true} }
-
-func clock(index uint8) origin {
-	return oneOf(index, "pp_dpm_sclk", "pp_dpm_mclk", "pp_dpm_fclk", "pp_dpm_socclk", "pp_dpm_vclk", "pp_dpm_dclk")
-}
-
-// oneOf returns one of several files by index, in the order of the constants.
-func oneOf(index uint8, files ...string) origin {
-	if int(index) >= len(files) {
-		return origin{}
+	q := &quantities[r.Kind]
+	switch {
+	case q.sensors && r.Index < Sensors:
+		m := q.meaning
+		m.blank0 = r.Kind == Temperature && r.Index == SensorMemory // boards whose memory has no sensor report 0
+		label := [Sensors]string{SensorEdge: "edge", SensorJunction: "junction", SensorMemory: "mem"}[r.Index]
+		return origin{file: q.files[0], hwmon: true, sensor: label}, m
+	case !q.sensors && int(r.Index) < len(q.files):
+		return origin{file: q.files[r.Index], hwmon: q.hwmon}, q.meaning
 	}
-	return origin{file: files[index]}
+	return origin{}, meaning{}
 }
-
-func sensor(index uint8, file string) origin {
-	if index >= Sensors {
-		return origin{}
-	}
-	label := [Sensors]string{SensorEdge: "edge", SensorJunction: "junction", SensorMemory: "mem"}[index]
-	return origin{file: file, hwmon: true, sensor: label}
-}
-
-// value returns the value of a text in the reading's unit.
-func (m *meaning) value(text []byte) float64 { return m.convert(m.parse(text)) }
 
 func (m *meaning) convert(v float64) float64 {
 	if m.blank0 && v == 0 {
@@ -165,65 +157,8 @@ func (m *meaning) convert(v float64) float64 {
 	return v
 }
 
-// rasFile is the file of one RAS block, with the cells of its counts.
-type rasFile struct {
-	block string
-	file  File
-	cells [3]int // correctable, uncorrectable, deferred; -1: not needed
-}
-
-func (h *Handle) addRAS(w Reading, cell int) {
-	if w.Index >= Blocks {
-		return
-	}
-	block := BlockName(w.Index)
-	at := -1
-	for i := range h.ras {
-		if h.ras[i].block == block {
-			at = i
-		}
-	}
-	if at < 0 {
-		at = len(h.ras)
-		h.ras = append(h.ras, rasFile{block: block, file: NewFile(""), cells: [3]int{-1, -1, -1}})
-	}
-	switch w.Kind {
-	case Correctable:
-		h.ras[at].cells[0] = cell
-	case Uncorrectable:
-		h.ras[at].cells[1] = cell
-	default:
-		h.ras[at].cells[2] = cell
-	}
-}
-
-func (h *Handle) readRAS(values []float64, due []bool) {
-	for i := range h.ras {
-		f := &h.ras[i]
-		if !anyDue(f.cells[:], due) {
-			continue
-		}
-		text, err := h.readFile(&f.file)
-		if err != nil {
-			continue
-		}
-		counts := ParseErrors(text)
-		for k, v := range [3]float64{counts.Correctable, counts.Uncorrectable, counts.Deferred} {
-			if cell := f.cells[k]; cell >= 0 && due[cell] {
-				values[cell] = v
-			}
-		}
-	}
-}
-
-func anyDue(cells []int, due []bool) bool {
-	for _, c := range cells {
-		if c >= 0 && due[c] {
-			return true
-		}
-	}
-	return false
-}
+// pagesFile lists the bad pages.
+const pagesFile = "ras/gpu_vram_bad_pages"
 
 // maxPages bounds the size of a list of bad pages, at 28 bytes per page: many times what a board keeps before its maker
 // replaces it.
@@ -238,14 +173,6 @@ type pageCells struct {
 func (p *pageCells) addCell(w Reading, cell int) {
 	if w.Index < Pages {
 		p.cells[w.Index] = cell + 1
-	}
-}
-
-func (p *pageCells) has(has []bool) {
-	for _, c := range p.cells {
-		if c > 0 {
-			has[c-1] = exists(p.file.path)
-		}
 	}
 }
 
@@ -325,34 +252,20 @@ func (p *badPages) countLine(line []byte) bool {
 	return true
 }
 
-// instanceCell is the cell of an instance's memory size.
+// instanceCell is the cell of an instance's memory size, which is fixed while the partitioning stays the same. Open reads
+// it from KFD's topology, which no GPU delays.
 type instanceCell struct {
 	cell  int
-	node  int
-	bytes float64 // 0: not read yet
+	bytes float64
 }
 
 func (h *Handle) addInstance(w Reading, cell int) {
-	if at := h.gpu.instance(int(w.Index)); at >= 0 {
-		h.instances = append(h.instances, instanceCell{cell: cell, node: h.gpu.Instances[at].Node})
+	at := h.gpu.instance(int(w.Index))
+	if at < 0 {
+		return
 	}
-}
-
-// readInstances reads values that are fixed while the partitioning stays the same, so it reads each once, from the
-// topology.
-func (h *Handle) readInstances(values []float64, due []bool) {
-	for i := range h.instances {
-		c := &h.instances[i]
-		if !due[c.cell] {
-			continue
-		}
-		if c.bytes == 0 {
-			bytes, _ := frameBuffer(h.r.nodeDir(c.node))
-			c.bytes = float64(bytes)
-		}
-		if c.bytes > 0 {
-			values[c.cell] = c.bytes
-		}
+	if bytes := frameBuffer(h.r.nodeDir(h.gpu.Instances[at].Node)); bytes > 0 {
+		h.instances = append(h.instances, instanceCell{cell, float64(bytes)})
 	}
 }
 
@@ -364,19 +277,8 @@ func (r Reading) Convert(v float64) float64 {
 
 // File describes the file of a reading, below the GPU's directory unless it begins with kfd/.
 func (r Reading) File() string {
-	switch r.Kind {
-	case Correctable, Uncorrectable, Deferred:
-		return "ras/*_err_count"
-	case BadPages:
-		return "ras/gpu_vram_bad_pages"
-	case Processes:
-		return "kfd/proc/*"
-	case ProcessMemory:
-		return "kfd/proc/*/vram_ID"
-	case ProcessUnits:
-		return "kfd/proc/*/stats_ID/cu_occupancy"
-	case InstanceTotal:
-		return "kfd/topology/nodes/*/mem_banks"
+	if others := quantities[r.Kind].others; others != "" {
+		return others
 	}
 	at, _ := originOf(r)
 	file := at.file

@@ -41,33 +41,23 @@ func CompileAMD(tb testing.TB, release AMDSMI) Built {
 	})
 }
 
-// Compile builds the fake with the C compiler, which it needs. With asserts it
-// imports what aborts a process, as Debian's build of the real one does.
-func Compile(tb testing.TB, abi ABI, asserts bool) Built {
+// Compile builds the fake with the C compiler, which it needs.
+func Compile(tb testing.TB, abi ABI) Built {
 	tb.Helper()
-	lib := simulated.Library{
-		Name: "ROCm SMI", File: "librocm_smi64.so.1",
-		Compile: []string{"-DABI=" + strconv.Itoa(int(abi))},
+	return build(tb, &simulated.Library{
+		Name: "ROCm SMI", File: "librocm_smi64.so.1", Compile: []string{"-DABI=" + strconv.Itoa(int(abi))},
 		// Who asks for the installed one by its soname must not get a fake that is loaded.
 		Link: []string{"-Wl,-soname,librocm_smi64-simulated.so"},
-	}
-	if asserts {
-		lib.Compile = append(lib.Compile, "-DASSERTS")
-	}
-	return build(tb, &lib)
+	})
 }
 
 func build(tb testing.TB, lib *simulated.Library) Built {
 	tb.Helper()
 	programtest.Find(tb, "cc")
 	sources, err := fs.Sub(source, "fake")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	lib.Sources = sources
 	file, err := lib.Build(nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return Built{file: file}
 }

@@ -40,9 +40,7 @@ func (b Built) New(tb testing.TB, without ...string) *Fake {
 	if err == nil {
 		err = os.WriteFile(f.Path, text, 0o600) //nolint:gosec // in a directory of the test
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { f.Release(tb) })
 	return f
 }
@@ -93,9 +91,7 @@ func (f *Fake) file(tb testing.TB, name string, text []byte) {
 	if err == nil {
 		err = os.Rename(next, filepath.Join(f.dir, name))
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 }
 
 // Call is one call of the library.
@@ -153,4 +149,12 @@ func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
 		n++
 	}
 	f.Set(tb, "devices", fmt.Sprintf("ok %d", n))
+}
+
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -1,14 +1,16 @@
 package smitest
 
 import (
+	"crypto/rand"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/rocm/rocmtest"
 	"warpgauge/internal/testkit/programtest"
-	"warpgauge/pkg/dl"
 )
 
 // Installed returns the file of the installed librocm_smi64. Where there is none
@@ -56,25 +58,23 @@ type Real struct {
 // NewReal makes a copy of the installed library and a working directory for it.
 // The paths in the copy are relative, so the process that loads it must be in
 // Dir: Enter does that for a test.
-func NewReal(tb testing.TB, tree *rocmtest.Tree, without ...string) *Real {
+func NewReal(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
-	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1", without)
+	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1")
 }
 
 // NewRealAMD is NewReal of libamd_smi.
 func NewRealAMD(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
-	return newReal(tb, tree, InstalledAMD(tb), "libamd_smi.so.1", nil)
+	return newReal(tb, tree, InstalledAMD(tb), "libamd_smi.so.1")
 }
 
-func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string, without []string) *Real {
+func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string) *Real {
 	tb.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	dir := tb.TempDir()
-	r := &Real{Path: filepath.Join(dir, name), Dir: dir, Locks: "wg" + lockName(dir)}
+	r := &Real{Path: filepath.Join(dir, name), Dir: dir, Locks: "wg" + strings.ToLower(rand.Text()[:6])}
 	patches := []struct{ old, next string }{
 		{"/sys/class/", "fsys/class/"},
 		{"/sys/module/", "fsys/module/"},
@@ -86,23 +86,12 @@ func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string, without []st
 			tb.Fatal(err)
 		}
 	}
-	for _, s := range without {
-		if text, err = hide(text, s); err != nil {
-			tb.Fatal(err)
-		}
-	}
 	if err := os.WriteFile(r.Path, text, 0o600); err != nil { //nolint:gosec // in a directory of the test
 		tb.Fatal(err)
 	}
-	if err := os.Symlink(tree.Sys(), filepath.Join(dir, "fsys")); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "fdev"), 0o700); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.WriteFile(r.KFD(), nil, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, os.Symlink(tree.Sys(), filepath.Join(dir, "fsys")))
+	must(tb, os.Mkdir(filepath.Join(dir, "fdev"), 0o700))
+	must(tb, os.WriteFile(r.KFD(), nil, 0o600))
 	tb.Cleanup(func() { r.removeLocks(tb) })
 	return r
 }
@@ -122,9 +111,7 @@ func (r *Real) Enter(t *testing.T) *Real {
 func (r *Real) BreakLocks(tb testing.TB) *Real {
 	tb.Helper()
 	text, err := os.ReadFile(r.Path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	// Names of shared memory must not have a second slash.
 	next := r.Locks[:len(r.Locks)-1] + "/"
 	if text, err = replace(text, []byte("/"+r.Locks+"_"), []byte("/"+next+"_")); err != nil {
@@ -140,9 +127,7 @@ func (r *Real) BreakLocks(tb testing.TB) *Real {
 func (r *Real) LockFiles(tb testing.TB) []string {
 	tb.Helper()
 	files, err := filepath.Glob("/dev/shm/" + r.Locks + "_*")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return files
 }
 
@@ -153,21 +138,4 @@ func (r *Real) removeLocks(tb testing.TB) {
 			tb.Error(err)
 		}
 	}
-}
-
-// lockName is six letters that differ from those of any other test: a hash of a
-// directory that the system made for this test alone.
-func lockName(dir string) string {
-	const letters = "abcdefghijklmnopqrstuvwxyz"
-	h := uint64(14695981039346656037)
-	for i := range len(dir) {
-		h = (h ^ uint64(dir[i])) * 1099511628211
-	}
-	h ^= uint64(os.Getpid()) * 0x9e3779b97f4a7c15
-	b := make([]byte, 6)
-	for i := range b {
-		b[i] = letters[h%uint64(len(letters))]
-		h /= uint64(len(letters))
-	}
-	return string(b)
 }

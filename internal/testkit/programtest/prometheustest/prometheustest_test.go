@@ -3,40 +3,21 @@ package prometheustest
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"warpgauge/internal/testkit/failing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a test that fails without ending the one that runs it.
-type recorder struct {
-	testing.TB
-	failed string
-}
-
-func (r *recorder) Helper()           {}
-func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
-
-func (r *recorder) Fatalf(format string, args ...any) {
-	r.failed = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
-// fails returns with what f ends a test.
+// fails returns the message with which f fails a test.
 func fails(t *testing.T, f func(testing.TB)) string {
 	t.Helper()
-	r, ended := &recorder{TB: t}, make(chan struct{})
-	go func() { // Goexit ends this one
-		defer close(ended)
-		f(r)
-	}()
-	<-ended
-	return r.failed
+	return failing.Run(t, f).Message
 }
 
 func TestQueries(t *testing.T) {

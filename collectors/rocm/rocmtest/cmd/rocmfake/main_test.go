@@ -19,9 +19,7 @@ import (
 func TestWrites(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
-	if err := run([]string{"--dir", dir, "--model", "mi300x", "--gpus", "2", "--partition", "CPX", "--memory", "NPS4", "--suspended", "1"}, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, run([]string{"--dir", dir, "--model", "mi300x", "--gpus", "2", "--partition", "CPX", "--memory", "NPS4", "--suspended", "1"}, &out))
 	sys := strings.TrimSpace(out.String())
 	if sys != filepath.Join(dir, "sys") {
 		t.Errorf("it says %q", sys)
@@ -43,9 +41,7 @@ func TestWrites(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	o, err := parse([]string{"--dir", "d", "--process", "7:1.3:1024:5", "--process", "8:0:0:0", "--process", "7:0:2048:6"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []rocmtest.Process{
 		{PID: 7, Uses: []rocmtest.Use{{GPU: 1, Instance: 3, VRAM: 1024, SDMA: copied, CUs: 5}, {VRAM: 2048, SDMA: copied, CUs: 6}}},
 		{PID: 8, Uses: []rocmtest.Use{{SDMA: copied}}},
@@ -72,17 +68,11 @@ func TestParse(t *testing.T) {
 // is left alone, and a GPU that is taken away holds up no other.
 func TestMoves(t *testing.T) {
 	tree, err := rocmtest.Build(t.TempDir(), rocmtest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, second := tree.GPUs[0], tree.GPUs[1]
 	pipe := second.Path("hwmon/temp2_input")
-	if err := os.Remove(pipe); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(pipe))
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	end, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		done <- move(tree, time.Millisecond, func() bool {
@@ -101,13 +91,9 @@ func TestMoves(t *testing.T) {
 	}
 	moves("the GPU with a pipe", second)
 	away := filepath.Join(t.TempDir(), "away")
-	if err := os.Rename(first.Path(""), away); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(first.Path(""), away))
 	moves("the other GPU", second)
-	if err := os.Rename(away, filepath.Clean(first.Path(""))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(away, filepath.Clean(first.Path(""))))
 	moves("the GPU that is back", first)
 	close(end)
 	if err := <-done; err != nil {
@@ -125,4 +111,12 @@ func clock(g *rocmtest.GPU) string {
 		return ""
 	}
 	return string(b)
+}
+
+// must ends the test at an error.
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
 }

@@ -6,7 +6,6 @@
 //
 // Build options:
 //   ABI=52|62|78   which ROCm's symbols and layouts (5.2, 6.2, 7.8)
-//   ASSERTS        imports __assert_fail, as builds without NDEBUG do
 //
 // Its keys and actions are described in answer.h.
 // Keys that are no functions: "devices ok N", "stale ok 1" (the last holder of the
@@ -284,7 +283,4 @@ int rsmi_dev_power_get(uint32_t device, uint64_t *power, uint32_t *type) {
 }
 #endif
 
-#ifdef ASSERTS
-void rsmi_fake_check(int value) { assert(value >= 0); }
-#endif
 #endif

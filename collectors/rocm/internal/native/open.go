@@ -1,4 +1,4 @@
-package rocm
+package native
 
 import (
 	"cmp"
@@ -9,33 +9,37 @@ import (
 	"strconv"
 	"strings"
 
+	"warpgauge/collectors/internal/dl"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/dl"
 )
 
-// notLoaded returns the error for a library that cannot be loaded or used.
-func notLoaded(what string, names []string, err error) error {
+// Open loads a library: the file or soname named, or, if named is "", the first that exists. It calls no function.
+// Errors: collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
+func Open(api *API, named string) (*Caller, error) {
+	names := api.names(named, "/opt")
+	l, err := load(names, api)
 	var oe *dl.OpenError
 	switch {
+	case err == nil:
+		return l.NewCaller(), nil
 	case errors.As(err, &oe) && oe.Absent():
-		return fmt.Errorf("load %s: %w: the loader finds no %s", what, collector.ErrNotLoaded, strings.Join(names, ", "))
+		return nil, fmt.Errorf("load %s: %w: the loader finds no %s", api.Name, collector.ErrNotLoaded, strings.Join(names, ", "))
 	case errors.Is(err, dl.ErrUnavailable):
-		return fmt.Errorf("load %s: %w: %w", what, collector.ErrNotBuiltIn, err)
+		return nil, fmt.Errorf("load %s: %w: %w", api.Name, collector.ErrNotBuiltIn, err)
 	}
-	return fmt.Errorf("load %s: %w: unusable library: %w", what, collector.ErrNotLoaded, err)
+	return nil, fmt.Errorf("load %s: %w: unusable library: %w", api.Name, collector.ErrNotLoaded, err)
 }
 
-// libraryNames returns the names to try: only named if it is set; else the sonames, then the files in AMD's
-// directories, which the loader often does not search. dir is the parent of the releases ("/opt"), folders are
-// subdirectories of a release.
-func libraryNames(named, dir string, sonames []string, folders ...string) []string {
+// names returns the names to try: only named if it is set; else the sonames, then the files in AMD's directories, which
+// the loader often does not search. dir is the parent of the releases.
+func (a *API) names(named, dir string) []string {
 	if named != "" {
 		return []string{named}
 	}
-	names := slices.Clone(sonames)
+	names := slices.Clone(a.Sonames)
 	for _, release := range releases(dir) {
-		for _, folder := range folders {
-			for _, s := range sonames {
+		for _, folder := range a.Folders {
+			for _, s := range a.Sonames {
 				// Trying every absent name would bury the important loader error.
 				if found, err := filepath.Glob(filepath.Join(release, folder, s)); err == nil {
 					names = append(names, found...)

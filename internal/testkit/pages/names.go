@@ -1,0 +1,43 @@
+package pages
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// ownMetric finds the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
+var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\|(?: \\w+ \\| (\\w+))?")
+
+// Metrics returns the metrics that docs/metrics.md and docs/fleet.md below root list, and whether each is served
+// without --exporter-metrics=full.
+func Metrics(t testing.TB, root string) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for _, page := range []string{"metrics.md", "fleet.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range ownMetric.FindAllStringSubmatch(string(text), -1) {
+			out[m[1]] = page == "fleet.md" || m[2] == "lean"
+		}
+	}
+	if len(out) < 10 {
+		t.Fatalf("found %d metrics only", len(out))
+	}
+	return out
+}
+
+// Families returns the families that a series of a name can belong to: of the same name, or a histogram.
+func Families(series string) []string {
+	out := []string{series}
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(series, suffix); ok {
+			out = append(out, base)
+		}
+	}
+	return out
+}
