@@ -8,12 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"warpgauge/pkg/cmdline"
 
 	"github.com/urfave/cli/v3"
-	"go.uber.org/zap/zapcore"
 )
 
 type environment map[string]string
@@ -357,51 +355,6 @@ func TestNotices(t *testing.T) {
 		if !ok {
 			t.Errorf("%v with %v: notices are %q, want %q", c.args, c.env, got, c.want)
 		}
-	}
-}
-
-func TestProcessValuesWanted(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		want bool
-	}{
-		{"", false},
-		{"-k", false},
-		{"-k --kubernetes-virtual-gpus", true},
-		{"-k --kubernetes-virtual-gpus --process-values=false", false},
-		{"-k --process-values", true},
-		{"-k --process-values=TRUE", true},
-		{"-k --kubernetes-virtual-gpus --process-values=0", false},
-		{"-k --process-values --process-values=auto", false},
-		{"--kubernetes-virtual-gpus --process-values", false},
-	} {
-		s, err := parse(t, nil, strings.Fields(c.args)...)
-		must(t, err)
-		if got := s.config.Kubernetes.ProcessValuesWanted(); got != c.want {
-			t.Errorf("process values with %q: %v, want %v", c.args, got, c.want)
-		}
-	}
-}
-
-func TestEffectiveValues(t *testing.T) {
-	c := Default()
-	if got := c.EffectiveStaleAfter(); got != 30*time.Second {
-		t.Errorf("stale after %v, want 30s", got)
-	}
-	c.Interval = 20 * time.Second
-	if got := c.EffectiveStaleAfter(); got != time.Minute {
-		t.Errorf("stale after %v at 20 s ticks, want 1m", got)
-	}
-	c.StaleAfter = 45 * time.Second
-	if got := c.EffectiveStaleAfter(); got != 45*time.Second {
-		t.Errorf("stale after %v, want the 45s asked for", got)
-	}
-	c.Log = Log{Level: zapcore.WarnLevel}
-	if c.LogLevel() != zapcore.WarnLevel {
-		t.Error("log level is not the one asked for")
-	}
-	if c.Log.Debug = true; c.LogLevel() != zapcore.DebugLevel {
-		t.Error("--debug does not win over --log-level")
 	}
 }
 

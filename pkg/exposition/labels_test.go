@@ -62,46 +62,6 @@ func labelsOn(t *testing.T, d collector.Device, o Options) string {
 	return strings.TrimSuffix(got, " 1\n")
 }
 
-func TestLevels(t *testing.T) {
-	all := collector.Device{
-		GPU: "1", UUID: "U", PCIBusID: "P", Node: "N", Model: "A  B ", Instance: collector.Instance{Profile: "R", ID: "I", ComputeID: "C"}, Facts: labelsFrom("FACT", "v"),
-	}
-	f := func(level field.Level, d collector.Device, want string) {
-		t.Helper()
-		d.Level = level
-		if got := labelsOn(t, d, Options{Hostname: "h"}); got != want {
-			t.Errorf("level %d:\ngot  %s\nwant %s", level, got, want)
-		}
-	}
-	gpu := `{gpu="1",UUID="U",pci_bus_id="P",device="N",modelName="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",GPU_CI_ID="C",hostname="h",FACT="v"}`
-	f(field.GPU, all, gpu)
-	f(field.Instance, all, gpu)
-	f(field.ComputeInstance, all, gpu)
-	own := all
-	own.Labels = labelsFrom("nvlink", "L", "nvswitch", "S")
-	f(field.Link, own, `{nvlink="L",nvswitch="S",gpu="1",gpu_uuid="U",pci_bus_id="P",device="N",model_name="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",hostname="h",FACT="v"}`)
-	own.Labels = labelsFrom("cpucore", "Y", "cpu", "")
-	for _, level := range []field.Level{field.Switch, field.CPU, field.Core, field.ConnectX} {
-		f(level, own, `{cpucore="Y",cpu="",hostname="h",FACT="v"}`)
-	}
-	f(field.Global, all, gpu)
-
-	none := collector.Device{}
-	f(field.GPU, none, `{gpu="",UUID="",pci_bus_id="",device="",modelName="",hostname="h"}`)
-	f(field.Link, none, `{hostname="h"}`)
-	f(field.Switch, none, `{hostname="h"}`)
-	f(field.Global, none, `{hostname="h"}`)
-
-	if got := labelsOn(t, none, Options{}); got != "" {
-		t.Errorf("a device without anything has labels %s", got)
-	}
-	all.Level = field.GPU
-	want := `{gpu="1",uuid="U",pci_bus_id="P",device="N",modelName="A-B",GPU_I_PROFILE="R",GPU_I_ID="I",GPU_CI_ID="C",Hostname="h",FACT="v"}`
-	if got := labelsOn(t, all, Options{Hostname: "h", HostnameLabel: "Hostname", OldNamespace: true, ReplaceBlanksInModel: true}); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 func TestOwnersByLevel(t *testing.T) {
 	table := &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
 	f := func(level field.Level, id, parent, want string) {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -77,24 +76,6 @@ func TestShares(t *testing.T) {
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
 }
 
-// TestSplitHistogram: what is accumulated of a reading that is split per user is
-// the device's only; of another it is the owners'.
-func TestSplitHistogram(t *testing.T) {
-	f, owners := shared()
-	one := 1.0
-	value := func(d *field.Descriptor, name string) accumulate.Series {
-		return accumulate.Series{Source: f.Source, Field: &field.Field{Desc: d, Name: name}, Value: &one}
-	}
-	r := New(boardOf(f), Options{Owners: owners})
-	r.store = &testStore{series: []accumulate.Series{value(descTemp, "OF_A"), value(descPower, "OF_B")}}
-	got := pageOf(t, r, Text)
-	for _, want := range []string{"\nOF_A 1\n", "\n" + `OF_B{pod="x"} 1` + "\n" + `OF_B{pod="y"} 1` + "\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-}
-
 // TestSharesNeverRepeatTheDevice: a user without labels would be the device itself.
 func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	f, owners := shared()
@@ -105,16 +86,6 @@ func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	}
 	if n := r.layout.stats.duplicates; n != 2 { // in both families
 		t.Errorf("%d series were left out, want 2", n)
-	}
-}
-
-// TestWhatNobodyCanHave has no users, whatever a table says.
-func TestWhatNobodyCanHave(t *testing.T) {
-	f, owners := shared()
-	f.Devices[0].Level, f.Devices[0].Labels = field.Switch, labelsFrom("nvswitch", "0")
-	r := New(boardOf(f), Options{Owners: owners})
-	if got := pageOf(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch="0"} 70`) {
-		t.Errorf("got\n%s", got)
 	}
 }
 
