@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"warpgauge/pkg/cmdline"
-
 	"github.com/urfave/cli/v3"
 )
 
@@ -468,26 +466,6 @@ func TestCounters(t *testing.T) {
 	}
 	if _, _, err := read(parse(t, nil, "-f", dir)); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory gives %v, want an error that says so", err)
-	}
-}
-
-func TestHelp(t *testing.T) {
-	help := NewSet(environment{}.lookup).Help()
-	for _, line := range strings.Split(help, "\n") {
-		if len([]rune(line)) > cmdline.HelpWidth {
-			t.Errorf("line of %d columns: %q", len([]rune(line)), line)
-		}
-	}
-	for _, want := range []string{
-		"What is read:\n", "Needs --kubernetes.", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
-		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
-	} {
-		if !strings.Contains(help, want) {
-			t.Errorf("help lacks %q:\n%s", want, help)
-		}
-	}
-	if strings.Contains(help, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
-		t.Error("help explains a flag without effect")
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/accumulate"
@@ -63,7 +65,7 @@ func labelsOn(t *testing.T, d collector.Device, o Options) string {
 }
 
 func TestOwnersByLevel(t *testing.T) {
-	table := &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
+	table := &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
 	f := func(level field.Level, id, parent, want string) {
 		t.Helper()
 		got := labelsOn(t, collector.Device{ID: id, Parent: parent, Level: level, Labels: labelsFrom("cpu", "c")}, Options{Owners: table})
@@ -101,7 +103,7 @@ func FuzzLabels(f *testing.F) {
 		feed := newFeed(fields, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}, {Field: descXID.ID}})
 		feed.row[0], feed.row[1] = 1, 79
 		feed.tick(time.Now())
-		r := New(boardOf(feed), Options{Owners: &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", pod)}}}})
+		r := New(boardOf(feed), Options{Owners: &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", pod)}}}})
 		r.store = &testStore{series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
 			Histogram: &accumulate.Histogram{Count: 1, Bounds: []float64{1}, Counts: []uint64{1, 0}}}}}
 

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"warpgauge/pkg/ring"
 )
 
@@ -55,7 +57,7 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 func TestEveryPartChangesThePage(t *testing.T) {
 	f := gpus(1, 1)
 	f.tick(time.Now())
-	owners := &testOwners{version: 1, by: map[string][]Owner{}}
+	owners := &testOwners{version: 1, by: map[string][]view.Owner{}}
 	self := &testSelf{version: 1, text: []byte("self 1\n")}
 	accumulated := &testStore{version: 1}
 	board := boardOf(f)
@@ -76,12 +78,12 @@ func TestEveryPartChangesThePage(t *testing.T) {
 	}
 	step("a row", false, func() { f.row[0]++; f.tick(time.Now()); age(r) })
 	step("ourselves", false, func() { self.version++; self.text = []byte("self 2\n") })
-	step("an owner", true, func() { owners.version++; owners.by[f.Devices[0].ID] = []Owner{ownerOf("pod", "p")} })
+	step("an owner", true, func() { owners.version++; owners.by[f.Devices[0].ID] = []view.Owner{ownerOf("pod", "p")} })
 	step("who takes what", true, func() {
-		owners.shares = &Shares{Set: 1, Series: []Share{share(f.Devices[0].ID, f.Columns[0].Field, "p")}, Values: []float64{1}}
+		owners.shares = &view.Shares{Set: 1, Series: []view.Share{share(f.Devices[0].ID, f.Columns[0].Field, "p")}, Values: []float64{1}}
 	})
 	step("how much it is", false, func() {
-		owners.shares = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{2}}
+		owners.shares = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{2}}
 	})
 	step("a view", true, func() {
 		g := gpus(2, 1)

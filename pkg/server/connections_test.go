@@ -15,8 +15,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 	"golang.org/x/crypto/bcrypt"
-
-	"warpgauge/pkg/exposition"
 )
 
 // sock is a connection that only knows whether it was closed or cut off.
@@ -247,7 +245,9 @@ func TestOnePageForAllCountsOnce(t *testing.T) {
 // numberedPages returns another page each time.
 type numberedPages struct{ size int }
 
-func (p *numberedPages) Page(exposition.Format, bool) []byte { return make([]byte, p.size) }
+func (p *numberedPages) Negotiated(string, string) ([]byte, string, bool) {
+	return make([]byte, p.size), "text/plain", false
+}
 
 func pageSize(t *testing.T, s *Server) int {
 	t.Helper()

@@ -135,10 +135,10 @@ type blockingPages struct {
 	entered, release chan struct{}
 }
 
-func (p *blockingPages) Page(f exposition.Format, gzip bool) []byte {
+func (p *blockingPages) Negotiated(accept, encoding string) ([]byte, string, bool) {
 	p.entered <- struct{}{}
 	<-p.release
-	return p.Pages.Page(f, gzip)
+	return p.Pages.Negotiated(accept, encoding)
 }
 
 func TestMaxConcurrentScrapes(t *testing.T) {

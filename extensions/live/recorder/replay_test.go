@@ -19,7 +19,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
@@ -91,7 +90,8 @@ func TestReplayAdvancesAndBeginsAgain(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			page := string(p.Page(exposition.Text, false))
+			text, _, _ := p.Negotiated("", "")
+			page := string(text)
 			d := p.api.Devices()
 			if len(d.Devices) != 1 || d.Devices[0].State != state || d.Recording != "x.om.zst" || !d.Time.Equal(p.now().UTC().Truncate(time.Millisecond)) {
 				t.Errorf("at %v: %+v", p.now().Sub(r.From), d)
