@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/collectors/nvml/nvmltest"
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -312,7 +313,7 @@ func TestProcessesOfAGPUThatHangs(t *testing.T) {
 	release := n.Hang(0, nvmltest.Every)
 	done := make(chan error)
 	go func() { done <- s[0].Sample(s[0].row, s[0].due) }()
-	n.WaitHanging(1)
+	eventually.True(t, "a call that hangs", func() bool { return n.Hanging() == 1 })
 	s[1].sample(t)
 	s[1].want(t, "the other", 0, all())
 	release()

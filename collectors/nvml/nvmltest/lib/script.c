@@ -37,13 +37,12 @@ void free_state(struct state *s) {
 	}
 	for (int g = 0; g < s->gpu_count; g++) {
 		struct gpu *gpu = &s->gpus[g];
-		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes, gpu->samples, gpu->vgpus};
+		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes, gpu->vgpus};
 		for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 			free(lists[i]);
 	}
 	free(s->gpus);
 	free(s->events);
-	free(s->peers);
 	for (int i = 0; i <= MAX_GPUS; i++)
 		free(s->faults[i]);
 	free(s);
@@ -88,23 +87,14 @@ static bool cell_of(struct line *r, const char *text, bool is_text, struct cell 
 		out->kind = CODE;
 		return code_of(text + 1, &out->code) || fail(r, "\"%s\" is no return code", text);
 	}
-	if (is_text) {
-		out->kind = STRING;
-		out->text = strcpy(keep(r->s, strlen(text) + 1), text);
-		return true;
-	}
-	bool constant;
+	bool constant = false;
 	double v = 0;
-	const struct expression *e = compile_expression(r->s, text, &constant, &v, r->problem, sizeof r->problem);
-	if (!e)
+	if (!is_text && !check_expression(text, &constant, &v, r->problem, sizeof r->problem))
 		return false;
-	if (constant) {
-		out->kind = CONSTANT;
-		out->number = v;
-	} else {
-		out->kind = EXPRESSION;
-		out->expression = e;
-	}
+	if (constant)
+		*out = (struct cell){.kind = CONSTANT, .number = v};
+	else
+		*out = (struct cell){.kind = is_text ? STRING : EXPRESSION, .text = strcpy(keep(r->s, strlen(text) + 1), text)};
 	return true;
 }
 
@@ -202,7 +192,7 @@ static bool line_time(struct line *r) {
 }
 
 // load 0-3 12.5 0.5 0.3 60 0: from second 12.5 on, 0.5 ± 0.3 with a period of 60 s and
-// no phase. "load 0-3 12.5 0.5" is constant; one more number is the duty of a square.
+// no phase. "load 0-3 12.5 0.5" is constant.
 static bool line_load(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
@@ -212,7 +202,6 @@ static bool line_load(struct line *r) {
 		l.amplitude = number(r);
 		l.period = number(r);
 		l.phase = number(r);
-		l.duty = more(r) ? number(r) : 0;
 	}
 	if (!(l.period > 0))
 		return fail(r, "%s", "the period must be above 0");
@@ -262,13 +251,6 @@ static const struct attribute process_attributes[] = {
 	ATTRIBUTE("sm", CELL, process, sm),
 	{0},
 };
-static const struct attribute busy_attributes[] = {
-	ATTRIBUTE("pid", UNSIGNED, busy_sample, pid),
-	ATTRIBUTE("at", REAL, busy_sample, at),
-	ATTRIBUTE("stamp", LONG, busy_sample, stamp),
-	ATTRIBUTE("sm", UNSIGNED, busy_sample, sm),
-	{0},
-};
 static const struct attribute vgpu_attributes[] = {
 	ATTRIBUTE("id", UNSIGNED, vgpu, id),
 	ATTRIBUTE("uuid", NAME, vgpu, uuid),
@@ -282,7 +264,6 @@ union element {
 	struct profile profile;
 	struct instance instance;
 	struct process process;
-	struct busy_sample sample;
 	struct vgpu vgpu;
 };
 
@@ -293,11 +274,10 @@ static const struct {
 	union element initial;
 } elements[] = {
 #define ELEMENTS(type, list, counted) offsetof(struct gpu, list), offsetof(struct gpu, counted), sizeof(struct type)
-	{"profile", profile_attributes, ELEMENTS(profile, profiles, profile_count), {.sample = {0}}},
-	{"mig", mig_attributes, ELEMENTS(instance, instances, instance_count), {.sample = {0}}},
+	{"profile", profile_attributes, ELEMENTS(profile, profiles, profile_count), {.vgpu = {0}}},
+	{"mig", mig_attributes, ELEMENTS(instance, instances, instance_count), {.vgpu = {0}}},
 	{"process", process_attributes, ELEMENTS(process, processes, process_count), {.process = {.type = "C", .gi = ~0u, .ci = ~0u}}},
-	{"busy", busy_attributes, ELEMENTS(busy_sample, samples, sample_count), {.sample = {0}}},
-	{"vgpu", vgpu_attributes, ELEMENTS(vgpu, vgpus, vgpu_count), {.sample = {0}}},
+	{"vgpu", vgpu_attributes, ELEMENTS(vgpu, vgpus, vgpu_count), {.vgpu = {0}}},
 };
 
 // read_attribute reads the next word, key=value, into an element.
@@ -366,16 +346,6 @@ static bool line_fault(struct line *r) {
 	return true;
 }
 
-// peer 0 3 2 5
-static bool line_peer(struct line *r) {
-	struct peer *p = append(&r->s->peers, &r->s->peer_count, sizeof *p);
-	p->from = (int)integer(r);
-	p->to = (int)integer(r);
-	p->index = (int)integer(r);
-	p->status = (int)integer(r);
-	return !r->problem[0];
-}
-
 // event 17 0 8 79 4294967295 4294967295
 static bool line_event(struct line *r) {
 	struct event *e = append(&r->s->events, &r->s->event_count, sizeof *e);
@@ -395,7 +365,7 @@ static const struct {
 	bool (*read)(struct line *r);
 } lines[] = {
 	{"gpu", line_gpu},       {"node", line_node},   {"gpus", line_gpus},   {"time", line_time}, {"load", line_load},
-	{"absent", line_absent}, {"fault", line_fault}, {"event", line_event}, {"peer", line_peer},
+	{"absent", line_absent}, {"fault", line_fault}, {"event", line_event},
 };
 
 bool read_line(struct line *r) {
