@@ -77,28 +77,6 @@ func TestNothingToRead(t *testing.T) {
 	}
 }
 
-// On the machine of the test, whatever it has: one line, and no source without
-// devices.
-func TestOpenHere(t *testing.T) {
-	c := New(Options{})
-	if c.Name() != "nvml" {
-		t.Errorf("Name() = %q", c.Name())
-	}
-	sources, err := c.Open(t.Context(), temperature(t))
-	if (err == nil) != (len(sources) > 0) {
-		t.Errorf("Open = %d sources, %v", len(sources), err)
-	}
-	if err != nil && strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %q", err)
-	}
-	for range 2 {
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	}
-	t.Log(err)
-}
-
 func TestOpenSaysWhatThereIs(t *testing.T) {
 	if nvmltest.OwnProcess(t) { // that is bound to no library yet
 		return

@@ -204,33 +204,14 @@ func TestLostWhenBound(t *testing.T) {
 	}
 }
 
-// fixedPart is a part with one column.
-type fixedPart struct {
-	value  float64
-	err    error
-	closed *int
-}
-
-func (fixedPart) columns() []collector.Column { return []collector.Column{{Field: 150}} }
-
-func (p fixedPart) sample(row []float64, _ []bool) error {
-	row[0] = p.value
-	return p.err
-}
-
-func (fixedPart) calls() []collector.CallCost {
-	return []collector.CallCost{{Call: "a", Count: 2, Time: 3}, {Call: "b", Count: 1, Time: 1}}
-}
-
-func (p fixedPart) close() { *p.closed++ }
-
 // TestSourceOfParts: a part's error costs its own cells, unless it concerns all.
 func TestSourceOfParts(t *testing.T) {
-	closed := 0
 	plain := errors.New("a part's own")
 	f := func(err error, rest bool) {
 		t.Helper()
-		s := newSource([]collector.Device{{GPU: "3"}}, nil, fixedPart{1, nil, &closed}, nil, fixedPart{2, err, &closed}, fixedPart{3, nil, &closed})
+		first, failing, last := newStub(map[field.ID]float64{150: 1}), newStub(map[field.ID]float64{150: 2}), newStub(map[field.ID]float64{150: 3})
+		failing.err = err
+		s := newSource([]collector.Device{{GPU: "3"}}, nil, first, nil, failing, last)
 		row := []float64{nan, nan, nan}
 		if got := s.Sample(row, []bool{true, true, true}); !errors.Is(got, err) {
 			t.Errorf("got %v, want %v", got, err)
@@ -238,11 +219,10 @@ func TestSourceOfParts(t *testing.T) {
 		if row[0] != 1 || (row[2] == 3) != rest {
 			t.Errorf("%v: row %v", err, row)
 		}
-		closed = 0
-		if s.close(); closed != 3 {
-			t.Errorf("%d parts of 3 are closed", closed)
+		if s.close(); first.closed+failing.closed+last.closed != 3 {
+			t.Error("not every part is closed")
 		}
-		if got := s.Calls(); len(got) != 2 || got[0].Count != 6 || got[0].Time != 9 {
+		if got := s.Calls(); len(got) != 1 || got[0].Count != 6 || got[0].Time != 9 {
 			t.Errorf("costs: %+v", got)
 		}
 	}
