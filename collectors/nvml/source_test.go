@@ -4,12 +4,8 @@ package nvml
 
 import (
 	"errors"
-	"math"
-	"slices"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
@@ -129,46 +125,6 @@ func TestAllocations(t *testing.T) {
 	}); got > 3*float64(calls) {
 		t.Errorf("%v allocations a sample of %d columns in %d calls", got, len(s.Columns()), calls)
 	}
-}
-
-// TestThroughput: where there is no counter of PCIe traffic, a slow call measures
-// it, in the background.
-func TestThroughput(t *testing.T) {
-	there := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, there) }) // after the collector is closed
-	n := nvmltest.New(t, nvmltest.Config{Preset: "gtx1080", Lines: []string{"gpu * pcie.tx 1000 * (1 + 0 * t)", "gpu * pcie.rx 700"}})
-	s := openReadings(t, n, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "DCGM_FI_DEV_GPU_TEMP")[0]
-	want := func(when string, tx, rx float64) {
-		t.Helper()
-		s.want(t, when, 0, map[string]float64{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT": tx, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": rx})
-	}
-	want("first", 1000, 700)
-
-	release := n.Hang(0, "nvmlDeviceGetPcieThroughput")
-	defer release()
-	eventually.True(t, "a call that hangs", func() bool {
-		if err := s.sample(); err != nil { // samples continue
-			t.Fatal(err)
-		}
-		return n.Hanging() > 0
-	})
-	n.Set(0, "pcie.tx", "2000")
-	want("during a call that hangs", 1000, 700)
-	if v := s.value("DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
-		t.Error("the temperature waits for the call that hangs")
-	}
-	release()
-	eventually.True(t, "the next measurement", func() bool {
-		must(t, s.sample())
-		return s.value("DCGM_FI_DEV_PCIE_TX_THROUGHPUT") == 2000
-	})
-	calls := s.Source.(collector.CallMeter).Calls()
-	if i := slices.IndexFunc(calls, func(c collector.CallCost) bool { return c.Call == "nvmlDeviceGetPcieThroughput" }); i < 0 || calls[i].Count == 0 {
-		t.Errorf("the cost is missing: %v", calls)
-	}
-
-	n.Return(0, "nvmlDeviceGetPcieThroughput", "GPU_IS_LOST")
-	eventually.True(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
 }
 
 // TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
