@@ -166,7 +166,6 @@ nvmlReturn_t get_int(const struct call *c, int key, int *out);
 nvmlReturn_t get_ull(const struct call *c, int key, unsigned long long *out);
 nvmlReturn_t get_text(const struct call *c, int key, char *out, unsigned length);
 nvmlReturn_t put_text(const char *text, char *out, unsigned length);
-bool supported(const struct call *c, int key);
 double load_until(const struct load *l, double t); // the integral of a piece from its begin to t
 
 // script.c

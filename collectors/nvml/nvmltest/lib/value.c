@@ -77,8 +77,6 @@ nvmlReturn_t value(const struct call *c, int key, double *out) {
 	return value_of(c, cell, key - first(key), load_at(c), work_until(c), out);
 }
 
-bool supported(const struct call *c, int key) { return c->g->cells[key].kind != UNSUPPORTED; }
-
 nvmlReturn_t get_uint(const struct call *c, int key, unsigned *out) {
 	unsigned long long v;
 	nvmlReturn_t r = out ? get_ull(c, key, &v) : NVML_ERROR_INVALID_ARGUMENT;
