@@ -29,11 +29,8 @@ func TestLibrary(t *testing.T) {
 	if p, err := l.Lookup("cos"); err != nil || p == nil || !l.Has("sin") {
 		t.Errorf("Lookup(cos) = %v, %v, want an address", p, err)
 	}
-	for _, symbol := range []string{"nvmlInit_v2", "", "cos\x00"} {
-		p, err := l.Lookup(symbol)
-		if p != nil || !errors.Is(err, ErrNoSymbol) || l.Has(symbol) {
-			t.Errorf("Lookup(%q) = %v, %v, want nil, ErrNoSymbol", symbol, p, err)
-		}
+	if p, err := l.Lookup("nvmlInit_v2"); p != nil || !errors.Is(err, ErrNoSymbol) || l.Has("nvmlInit_v2") {
+		t.Errorf("Lookup(nvmlInit_v2) = %v, %v, want nil, ErrNoSymbol", p, err)
 	}
 	for range 2 {
 		if err := l.Close(); err != nil {
@@ -42,11 +39,6 @@ func TestLibrary(t *testing.T) {
 	}
 	if _, err := l.Lookup("cos"); !errors.Is(err, ErrClosed) {
 		t.Errorf("Lookup after Close = %v, want ErrClosed", err)
-	}
-	for _, names := range [][]string{nil, {""}, {libm, ""}, {libm + "\x00.bak"}} {
-		if l, err := Open(names); l != nil || err == nil {
-			t.Errorf("Open(%q) = %v, %v, want an error", names, l, err)
-		}
 	}
 }
 
