@@ -42,7 +42,7 @@ struct load {
 
 struct process {
 	unsigned pid, gi, ci;
-	char type[4]; // C, G, M
+	char type; // C, G, M
 	unsigned long long memory;
 	struct cell sm;
 };

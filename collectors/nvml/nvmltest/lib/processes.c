@@ -22,7 +22,7 @@ static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void 
 		return NVML_ERROR_INVALID_ARGUMENT;
 	for (int i = 0; i < c->g->process_count; i++) {
 		const struct process *p = &c->g->processes[i];
-		if (p->type[0] != type || (c->m && (p->gi != c->m->gi || p->ci != c->m->ci)))
+		if (p->type != type || (c->m && (p->gi != c->m->gi || p->ci != c->m->ci)))
 			continue;
 		if (out && have < *count) {
 			struct long_info info = {{p->pid, p->memory, p->gi, p->ci}, 0};
