@@ -82,7 +82,7 @@ func TestLeakAndScribble(t *testing.T) {
 	n := openNode(t, w, list(t, temperature))
 	for second, want := range []int{0, 0, 8, 16, 24} {
 		n.read(0, 0)
-		if got := len(w.process.leaked[w.timeline.Load().faults[0]]); got != want {
+		if got := len(w.process.leaked); got != want {
 			t.Errorf("second %d: %d MiB leaked, want %d", second, got, want)
 		}
 		now = now.Add(time.Second)
