@@ -262,8 +262,8 @@ chart: tools-chart ## Check the Helm chart: lint, render, unit tests, manifests
 	WARPGAUGE_REQUIRE=helm,helm-unittest $(GO) test -count=1 ./deploy/helm/...
 
 .PHONY: victoriametrics-test
-victoriametrics-test: build $(VICTORIA)/vmalert ## Run rules, their tests and all panels with the real VictoriaMetrics (2 minutes, once built)
-	cd $(VICTORIA_TOOLS) && VICTORIAMETRICS_PROGRAMS=$(abspath $(VICTORIA)) WARPGAUGE_BINARY=$(abspath $(BIN)) $(GO) test -count=1 -v .
+victoriametrics-test: $(VICTORIA)/vmalert-tool ## Parse rules and panels as VictoriaMetrics does, and run the tests of rules with its engine
+	cd $(VICTORIA_TOOLS) && VMALERT_TOOL=$(abspath $(VICTORIA)/vmalert-tool) $(GO) test -count=1 -v .
 
 .PHONY: chart-server
 chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes each variant of the chart
@@ -420,10 +420,9 @@ $(KUBE) &: $(CLUSTER)/go.sum
 $(ADAPTER): $(ADAPTER_TOOLS)/go.sum
 	@CGO_ENABLED=0 $(GO) build -C $(ADAPTER_TOOLS) -ldflags "-s -w" -o $(abspath $@) sigs.k8s.io/prometheus-adapter/cmd/adapter && touch $@
 
-$(VICTORIA)/vmalert: $(VICTORIA_TOOLS)/go.sum
-	@echo "build VictoriaMetrics into .tools (some 30 s of CPU time, once)"
+$(VICTORIA)/vmalert-tool: $(VICTORIA_TOOLS)/go.sum
 	@mkdir -p $(VICTORIA) && CGO_ENABLED=0 $(GO) build -C $(VICTORIA_TOOLS) -ldflags "-s -w" -o $(abspath $(VICTORIA))/ \
-		$(addprefix github.com/VictoriaMetrics/VictoriaMetrics/app/,victoria-metrics vmalert vmalert-tool) && touch $@
+		github.com/VictoriaMetrics/VictoriaMetrics/app/vmalert-tool && touch $@
 
 # Debian's, from its package without installing it; otherwise the one on PATH.
 $(ETCD):
