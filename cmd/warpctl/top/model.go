@@ -40,16 +40,12 @@ type source interface {
 
 // model is the state of the terminal. Update and View do nothing but change and show it.
 type model struct {
-	from     source
-	glyphs   *glyphs
-	color    bool
-	interval time.Duration // of polls
+	from  source
+	color bool
 
 	now           time.Time
 	states        []*state
 	rows          []row // of all nodes; without values if their node is silent
-	seen          []int // polls of each node that are in histories
-	histories     map[key]*history
 	looking       *look
 	width, height int
 
@@ -69,8 +65,8 @@ type model struct {
 	span    int
 }
 
-func newModel(from source, g *glyphs, color bool, interval time.Duration) *model {
-	m := &model{from: from, glyphs: g, color: color, interval: interval, only: -1, histories: map[key]*history{}, width: 80, height: 24}
+func newModel(from source, color bool) *model {
+	m := &model{from: from, color: color, only: -1, width: 80, height: 24}
 	m.take(time.Now())
 	if len(m.states) == 1 {
 		m.screen = devicesScreen
@@ -111,10 +107,6 @@ func (m *model) take(now time.Time) {
 		return
 	}
 	m.now, m.states, m.rows = now, m.from.states(), m.rows[:0]
-	if m.seen == nil {
-		m.seen = make([]int, len(m.states))
-	}
-	present := map[key]bool{}
 	for i, s := range m.states {
 		for j := range s.rows {
 			r := s.rows[j]
@@ -123,22 +115,8 @@ func (m *model) take(now time.Time) {
 				r.reset()
 			}
 			m.rows = append(m.rows, r)
-			if r.part() {
-				continue
-			}
-			present[r.key()] = true
-			if s.polls != m.seen[i] {
-				h := m.histories[r.key()]
-				if h == nil {
-					h = &history{}
-					m.histories[r.key()] = h
-				}
-				h.add(s.answered, &r.values)
-			}
 		}
-		m.seen[i] = s.polls
 	}
-	maps.DeleteFunc(m.histories, func(k key, _ *history) bool { return !present[k] })
 	m.lookAgain()
 }
 
@@ -387,10 +365,7 @@ func (m *model) list() listing {
 			items = append(items, *r)
 		}
 	}
-	recent := column[row]{title: "UTIL, LAST MINUTE", width: 20, rank: 11, text: func(r *row) string {
-		return m.glyphs.plot(m.histories[r.key()].points(util, m.now, time.Minute, m.gap(), 20), 0, 100, 1)[0]
-	}}
-	l := listOf(m, append(deviceColumns(m.states), recent), items, func(r *row) (string, key) { return r.ID, r.key() })
+	l := listOf(m, deviceColumns(m.states), items, func(r *row) (string, key) { return r.ID, r.key() })
 	if len(items) > 0 {
 		l.about = m.about(m.row(l.keys[m.cursor(l.ids)]))
 	}
@@ -418,9 +393,6 @@ func (m *model) about(r *row) string {
 	return join(": ", out, r.Reason)
 }
 
-// gap is how long a value is valid if no other follows.
-func (m *model) gap() time.Duration { return 2*m.interval + time.Second }
-
 // details returns the details of the device that is shown, nil until they have come.
 func (m *model) details() *details {
 	if d := m.states[m.device.node].details; d != nil && d.key == m.device {
@@ -437,12 +409,12 @@ func listOf[T any](m *model, columns []column[T], items []T, id func(*T) (string
 			l.titles = append(l.titles, columns[i].title)
 		}
 	}
-	l.head = "  " + line(m.glyphs, columns, w, func(c *column[T]) string { return c.title })
+	l.head = "  " + line(columns, w, func(c *column[T]) string { return c.title })
 	for i := range items {
 		text, k := id(&items[i])
 		l.ids = append(l.ids, exact(float64(k.node))+" "+text)
 		l.keys = append(l.keys, k)
-		l.lines = append(l.lines, line(m.glyphs, columns, w, func(c *column[T]) string { return c.text(&items[i]) }))
+		l.lines = append(l.lines, line(columns, w, func(c *column[T]) string { return c.text(&items[i]) }))
 	}
 	return l
 }

@@ -56,9 +56,9 @@ func Once(ctx context.Context, targets []Target) *Report {
 	f.once(ctx)
 	r := &Report{Time: time.Now(), Nodes: []NodeReport{}, Devices: []DeviceReport{}, states: f.states()}
 	for i, s := range r.states {
-		n := NodeReport{Node: s.name, Simulated: s.simulated() != "", Error: s.err}
+		n := NodeReport{Node: clean(s.name), Simulated: s.simulated() != "", Error: s.err}
 		if s.err == "" {
-			n.Reason = s.trouble()
+			n.Reason = clean(s.trouble())
 			if s.health != nil {
 				n.State = s.health.State
 			}
@@ -68,7 +68,7 @@ func Once(ctx context.Context, targets []Target) *Report {
 			if row := s.rows[j]; !row.part() {
 				row.node = i
 				r.rows = append(r.rows, row)
-				r.Devices = append(r.Devices, deviceReport(s.name, &row))
+				r.Devices = append(r.Devices, deviceReport(n.Node, &row))
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (r *Report) Table(w io.Writer) error {
 	}
 	for j := range r.rows {
 		for i := range columns {
-			fmt.Fprint(t, columns[i].text(&r.rows[j]), tab(i, len(columns))) //nolint:errcheck // as above
+			fmt.Fprint(t, clean(columns[i].text(&r.rows[j])), tab(i, len(columns))) //nolint:errcheck // as above
 		}
 	}
 	err := t.Flush()
@@ -142,7 +142,7 @@ func (r *Report) Rows() [][]string {
 	out := [][]string{{"node", "gpu", "id", "model", "simulated", "state", "reason", "utilization_percent", "tensor_active_percent",
 		"memory_used_bytes", "memory_total_bytes", "power_watts", "power_limit_watts", "temperature_celsius", "clock_mhz", "users"}}
 	for _, d := range r.Devices {
-		text := []string{d.Node, d.GPU, d.ID, d.Model, strconv.FormatBool(d.Simulated), d.State, d.Reason}
+		text := []string{d.Node, clean(d.GPU), clean(d.ID), clean(d.Model), strconv.FormatBool(d.Simulated), clean(d.State), clean(d.Reason)}
 		for _, v := range []*float64{d.Utilization, d.Tensor, d.MemoryUsed, d.MemoryTotal, d.Power, d.PowerLimit, d.Temperature, d.Clock} {
 			if v == nil {
 				text = append(text, "")
@@ -150,7 +150,7 @@ func (r *Report) Rows() [][]string {
 			}
 			text = append(text, exact(*v))
 		}
-		out = append(out, append(text, join("; ", d.Users...)))
+		out = append(out, append(text, clean(join("; ", d.Users...))))
 	}
 	return out
 }

@@ -62,7 +62,7 @@ func widths[T any](columns []column[T], width int) []int {
 }
 
 // line writes the cells of a row; text gives that of a column.
-func line[T any](g *glyphs, columns []column[T], w []int, text func(*column[T]) string) string {
+func line[T any](columns []column[T], w []int, text func(*column[T]) string) string {
 	var b strings.Builder
 	for i := range columns {
 		if w[i] == 0 {
@@ -71,7 +71,7 @@ func line[T any](g *glyphs, columns []column[T], w []int, text func(*column[T]) 
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(g.fit(text(&columns[i]), w[i], columns[i].right))
+		b.WriteString(fit(text(&columns[i]), w[i], columns[i].right))
 	}
 	return b.String()
 }
