@@ -387,23 +387,6 @@ func TestNVIDIANodes(t *testing.T) {
 	})
 }
 
-func TestClockCheck(t *testing.T) {
-	no, yes := false, true
-	f := func(facts Facts, s Severity, text string) {
-		t.Helper()
-		out := findings{check: "clock"}
-		checkClock(&facts, &out)
-		if len(out.all) != 1 || out.all[0].Severity != s || !strings.Contains(out.all[0].Finding, text) {
-			t.Errorf("findings %+v, want %s with %q", out.all, s, text)
-		}
-	}
-	now := firstDay.AddDate(1, 0, 0)
-	f(Facts{Time: time.Unix(0, 0).UTC()}, Problem, "1970-01-01, which is in the past")
-	f(Facts{Time: now}, Unknown, "whether")
-	f(Facts{Time: now, Host: Host{Synchronized: &no}}, Note, "not synchronized")
-	f(Facts{Time: now, Host: Host{Synchronized: &yes}}, OK, "synchronized")
-}
-
 // Without an exporter doctor says how to start one, and how to read the devices without.
 func TestNoExporter(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) { o.Exporter = &fakeExporter{err: apiv1.ErrNoAnswer} })

@@ -52,7 +52,6 @@ type Host struct {
 	Capabilities string   `json:"capabilities,omitempty"`
 	Container    string   `json:"container,omitempty"`    // kind of container: Kubernetes, Docker …
 	DeviceRules  string   `json:"device_rules,omitempty"` // of cgroup v1
-	Synchronized *bool    `json:"clock_synchronized,omitempty"`
 }
 
 // Driver has the facts about a vendor's GPUs and driver.
@@ -210,7 +209,7 @@ func (s *system) host(context.Context) (func(*Facts), error) {
 	}
 	h.Container = s.container()
 	h.DeviceRules = s.text("/sys/fs/cgroup/devices/devices.list")
-	return func(f *Facts) { h.Synchronized = f.Host.Synchronized; f.Host = h }, nil
+	return func(f *Facts) { f.Host = h }, nil
 }
 
 func (s *system) container() string {

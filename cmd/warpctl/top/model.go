@@ -388,7 +388,7 @@ func (m *model) about(r *row) string {
 	}
 	out += " is " + r.State
 	if r.State != "up" && r.LastSample != nil {
-		out += ", last sampled " + short(m.now.Sub(*r.LastSample)) + " ago"
+		out += ", last sampled " + short(m.now.Sub(*r.LastSample).Seconds()) + " ago"
 	}
 	return join(": ", out, r.Reason)
 }

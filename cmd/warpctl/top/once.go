@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -105,15 +106,18 @@ func (r *Report) Silent() bool {
 func (r *Report) Table(w io.Writer) error {
 	columns := deviceColumns(r.states)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	if len(r.rows) > 0 {
+	write := func(text func(*column[row]) string) {
+		var cells []string
 		for i := range columns {
-			fmt.Fprint(t, columns[i].title, tab(i, len(columns))) //nolint:errcheck // Flush reports it
+			cells = append(cells, clean(text(&columns[i])))
 		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
-	for j := range r.rows {
-		for i := range columns {
-			fmt.Fprint(t, clean(columns[i].text(&r.rows[j])), tab(i, len(columns))) //nolint:errcheck // as above
-		}
+	if len(r.rows) > 0 {
+		write(func(c *column[row]) string { return c.title })
+	}
+	for i := range r.rows {
+		write(func(c *column[row]) string { return c.text(&r.rows[i]) })
 	}
 	err := t.Flush()
 	for i, n := range r.Nodes {
@@ -130,13 +134,6 @@ func (r *Report) Table(w io.Writer) error {
 	return err
 }
 
-func tab(i, of int) string {
-	if i == of-1 {
-		return "\n"
-	}
-	return "\t"
-}
-
 // Rows are the devices as CSV.
 func (r *Report) Rows() [][]string {
 	out := [][]string{{"node", "gpu", "id", "model", "simulated", "state", "reason", "utilization_percent", "tensor_active_percent",
@@ -144,11 +141,11 @@ func (r *Report) Rows() [][]string {
 	for _, d := range r.Devices {
 		text := []string{d.Node, clean(d.GPU), clean(d.ID), clean(d.Model), strconv.FormatBool(d.Simulated), clean(d.State), clean(d.Reason)}
 		for _, v := range []*float64{d.Utilization, d.Tensor, d.MemoryUsed, d.MemoryTotal, d.Power, d.PowerLimit, d.Temperature, d.Clock} {
-			if v == nil {
-				text = append(text, "")
-				continue
+			value := ""
+			if v != nil {
+				value = exact(*v)
 			}
-			text = append(text, exact(*v))
+			text = append(text, value)
 		}
 		out = append(out, append(text, clean(join("; ", d.Users...))))
 	}

@@ -4,7 +4,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"warpgauge/pkg/cmdline"
 
@@ -68,37 +67,38 @@ func number(v float64, digits int, unit string) string {
 
 // gigabytes writes bytes in GiB with three digits.
 func gigabytes(v float64) string {
-	v /= 1 << 30
-	if math.IsNaN(v) {
-		return "-"
-	}
-	if v < 99.95 {
+	if v /= 1 << 30; v < 99.95 {
 		return number(v, 1, "")
 	}
 	return number(v, 0, "")
 }
 
-// exact writes a value of any size in few characters.
+// exact writes a value of any size in few characters, "-" if it is not known.
 func exact(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// short writes a duration with one unit.
-func short(d time.Duration) string {
+// short writes seconds with one unit, "-" if they are not known.
+func short(s float64) string {
 	switch {
-	case d < 0:
+	case math.IsNaN(s):
+		return "-"
+	case s < 0:
 		return "0s"
-	case d < 10*time.Second:
-		return strconv.FormatFloat(math.Floor(d.Seconds()*10)/10, 'f', -1, 64) + "s"
-	case d < 2*time.Minute:
-		return strconv.Itoa(int(d/time.Second)) + "s"
-	case d < 2*time.Hour:
-		return strconv.Itoa(int(d/time.Minute)) + "min"
-	case d < 48*time.Hour:
-		return strconv.Itoa(int(d/time.Hour)) + "h"
+	case s < 10:
+		return strconv.FormatFloat(math.Floor(s*10)/10, 'f', -1, 64) + "s"
+	case s < 120:
+		return number(math.Floor(s), 0, "s")
+	case s < 7200:
+		return number(math.Floor(s/60), 0, "min")
+	case s < 48*3600:
+		return number(math.Floor(s/3600), 0, "h")
 	}
-	return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+	return number(math.Floor(s/86400), 0, "d")
 }

@@ -311,7 +311,7 @@ func (m *model) detail(height int) (out []string) {
 		name += " (simulated)"
 	}
 	add(name)
-	state := m.about(r) + "   (plots: the last " + short(spans[m.span]) + ")"
+	state := m.about(r) + "   (plots: the last " + short(spans[m.span].Seconds()) + ")"
 	if m.bad(r.key()) {
 		out = append(out, m.style(alarm, fit(state, m.width, false)))
 	} else {
