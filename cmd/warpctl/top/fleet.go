@@ -48,7 +48,7 @@ type fleet struct {
 func newFleet(targets []Target, interval time.Duration) *fleet {
 	f := &fleet{interval: interval}
 	for _, t := range targets {
-		p := &poller{target: t, wake: make(chan struct{}, 1)}
+		p := &poller{target: t}
 		p.last.Store(&state{name: clean(t.Name)})
 		f.nodes = append(f.nodes, p)
 	}
@@ -85,15 +85,10 @@ func (f *fleet) states() []*state {
 // look has the details of a device asked for in addition, and of no other. Nil: of none.
 func (f *fleet) look(at *look) {
 	for i, p := range f.nodes {
-		l := at
-		if at != nil && at.node != i {
-			l = nil
-		}
-		if p.look.Swap(l) != l && l != nil {
-			select {
-			case p.wake <- struct{}{}:
-			default: // it will be seen
-			}
+		if at != nil && at.node == i {
+			p.look.Store(at)
+		} else {
+			p.look.Store(nil)
 		}
 	}
 }
@@ -132,7 +127,6 @@ type poller struct {
 	target Target
 	last   atomic.Pointer[state]
 	look   atomic.Pointer[look]
-	wake   chan struct{}
 }
 
 func (p *poller) run(ctx context.Context, interval time.Duration) {
@@ -150,8 +144,6 @@ func (p *poller) run(ctx context.Context, interval time.Duration) {
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-p.wake:
-			timer.Stop()
 		}
 	}
 }
@@ -260,45 +252,23 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 	return d
 }
 
-// pointsOf returns the largest values of samples in n equal parts of the span until now, NaN where there are none.
-func pointsOf(s *apiv1.Samples, factor float64, now time.Time, span time.Duration, n int) []float64 {
-	out := gaps(n)
-	if len(s.Series) == 0 {
-		return out
-	}
-	from := s.Series[0].Max
-	if from == nil {
-		from = s.Series[0].Values
-	}
-	for i, ms := range s.Series[0].Times {
-		if i < len(from) && from[i] != nil {
-			age := now.Sub(time.UnixMilli(ms))
-			place(out, age, age-time.Duration(s.Step)*time.Millisecond, span, *from[i]*factor)
-		}
-	}
-	return out
-}
-
-// gaps are n points without a value.
-func gaps(n int) []float64 {
-	out := make([]float64, max(n, 0))
+// pointsOf returns the largest values of samples in n equal parts of the span that was asked for, NaN where there are none.
+func pointsOf(s *apiv1.Samples, factor float64, span time.Duration, n int) []float64 {
+	out := make([]float64, n)
 	for i := range out {
 		out[i] = math.NaN()
 	}
-	return out
-}
-
-// place puts a value of that age, which lasts until another age, into its points.
-func place(points []float64, age, until, span time.Duration, v float64) {
-	if math.IsNaN(v) {
-		return
+	if s == nil || len(s.Series) == 0 {
+		return out
 	}
-	n := len(points)
-	at := func(age time.Duration) float64 { return float64(n) * (1 - float64(age)/float64(span)) }
-	first := min(int(math.Floor(at(age))), n-1)
-	for i := first; i == first || i < min(int(math.Ceil(at(until))), n); i++ {
-		if i >= 0 && !(points[i] > v) {
-			points[i] = v
+	at := func(ms int64) int { return int((ms - s.Until + span.Milliseconds()) * int64(n) / span.Milliseconds()) }
+	for i, ms := range s.Series[0].Times {
+		first, max := at(ms), s.Series[0].Max
+		for k := first; i < len(max) && max[i] != nil && k < n && (k == first || k < at(ms+s.Step)); k++ {
+			if k >= 0 && !(out[k] > *max[i]*factor) {
+				out[k] = *max[i] * factor
+			}
 		}
 	}
+	return out
 }

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -46,7 +45,6 @@ type model struct {
 	now           time.Time
 	states        []*state
 	rows          []row // of all nodes; without values if their node is silent
-	looking       *look
 	width, height int
 
 	screen  screen
@@ -122,23 +120,17 @@ func (m *model) take(now time.Time) {
 
 // lookAgain has the details of the device asked for that is shown.
 func (m *model) lookAgain() {
-	var l *look
-	if r := m.row(m.device); m.screen == detailScreen && r != nil {
-		l = &look{key: m.device, span: spans[m.span], points: m.plotWidth(), plots: map[quantity]string{}}
-		for _, p := range plots {
-			if r.field[p.quantity] != "" {
-				l.plots[p.quantity] = r.field[p.quantity]
-			}
-		}
-		if old := m.looking; old != nil && old.key == l.key && old.span == l.span && old.points == l.points {
-			if len(l.plots) == 0 || maps.Equal(old.plots, l.plots) {
-				return
-			}
-		}
-	} else if m.looking == nil {
+	r := m.row(m.device)
+	if m.screen != detailScreen || r == nil {
+		m.from.look(nil)
 		return
 	}
-	m.looking = l
+	l := &look{key: m.device, span: spans[m.span], points: m.plotWidth(), plots: map[quantity]string{}}
+	for _, p := range plots {
+		if r.field[p.quantity] != "" {
+			l.plots[p.quantity] = r.field[p.quantity]
+		}
+	}
 	m.from.look(l)
 }
 

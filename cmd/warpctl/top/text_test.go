@@ -134,8 +134,8 @@ func TestPlot(t *testing.T) {
 
 // Plots have the largest value of each point, and a gap stays a gap.
 func TestPoints(t *testing.T) {
-	s := &apiv1.Samples{Step: 2000, Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
-	if got := pointsOf(s, 100, noon, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
+	s := &apiv1.Samples{Step: 2000, Until: noon.UnixMilli(), Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
+	if got := pointsOf(s, 100, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
 		t.Errorf("kept samples: %v", got)
 	}
 }

@@ -370,11 +370,11 @@ func event(e *apiv1.Event) string {
 // plot draws one quantity of a device over the span, from the node's history.
 func (m *model) plot(r *row, q quantity, name string, top quantity, unit float64, text string, lines int) []string {
 	n, span := m.plotWidth(), spans[m.span]
-	points := gaps(n)
-	if d := m.details(); d != nil && d.samples[q] != nil {
-		s := d.samples[q]
-		points = pointsOf(s, r.factor[q], time.UnixMilli(s.Until), span, n)
+	var kept *apiv1.Samples
+	if d := m.details(); d != nil {
+		kept = d.samples[q]
 	}
+	points := pointsOf(kept, r.factor[q], span, n)
 	high := 100.0
 	if top != quantities {
 		high = r.of[top]
