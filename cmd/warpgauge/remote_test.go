@@ -22,7 +22,6 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/remote"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/server"
@@ -32,14 +31,6 @@ const (
 	csvA = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
 	csvB = csvA + "DCGM_FI_DEV_POWER_USAGE, gauge, p\n"
 )
-
-// parseCSV returns the list of a CSV as the exporter parses it.
-func parseCSV(t *testing.T, cfg *config.Config, csv string) field.List {
-	t.Helper()
-	p := new(exporter.Program).NewFiles(cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
-	must(t, p.Err)
-	return p.Fields
-}
 
 // deliveryNode is an exporter of simulated GPUs to which a test delivers lists. It runs until the test ends.
 type deliveryNode struct {
