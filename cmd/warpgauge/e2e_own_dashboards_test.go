@@ -280,7 +280,7 @@ warpgauge_fleet_rollout_agents{cohort="h100",condition="pending"} 3
 warpgauge_fleet_agents{cohort="h100",condition="current"} 100
 warpgauge_fleet_agents{cohort="h100",condition="silent"} 4
 warpgauge_fleet_agents_limit 1000
-warpgauge_fleet_messages_total{transport="websocket"} %d
+warpgauge_fleet_messages_total %d
 warpgauge_fleet_messages_refused_total{reason="login"} %d
 process_resident_memory_bytes 5e+07
 `, 20*seconds, seconds)
