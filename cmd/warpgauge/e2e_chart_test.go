@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -100,10 +102,8 @@ func TestE2EChart(t *testing.T) {
 			d := daemonSet(t, c.manifest, c.component)
 			container := ofDaemonSet(t, d, k)
 			container.env["WARPGAUGE_EXPORTER_METRICS"] = "full"
-			container.env["WARPGAUGE_ENABLE_FAKE"], container.env["WARPGAUGE_FAKE_PROFILE"] = "true", c.profile
-			for _, vendor := range []string{"NVML", "DCGM", "ROCM"} {
-				container.env["WARPGAUGE_ENABLE_"+vendor] = "false"
-			}
+			container.env["WARPGAUGE_FAKE_PROFILE"] = c.profile
+			container.args = append(slices.DeleteFunc(container.args, func(arg string) bool { return strings.HasPrefix(arg, "--enable-only=") }), "--enable-only=fake")
 			if c.user != 0 {
 				container.user = c.user
 			}

@@ -40,16 +40,13 @@ func TestE2EShared(t *testing.T) {
 	chat := container(t, mount, uidChat, 'c')
 	stranger := waiting(t)
 
-	flags := t.TempDir()
-	ghost := filepath.Join(flags, "ghost")
 	spec := file(t, "spec.yaml", fmt.Sprintf(`processes:
 - {device: 0, pid: %d, memory: %d, busy: 30}
 - {device: 0, pid: %d, memory: %d, busy: 4}
 - {device: 0, pid: %d, memory: %d, busy: 20.5}
 - {device: 0, pid: %d, memory: %d, busy: 1}
-- {device: 0, pid: 4194303, memory: 1, busy: 1, while: %s}
 - {device: 1, pid: %d, memory: %d, busy: 50}
-`, train, 3000*mebibyte, side, 200*mebibyte, chat, 1000*mebibyte, stranger, 50*mebibyte, ghost, chat, 7*mebibyte))
+`, train, 3000*mebibyte, side, 200*mebibyte, chat, 1000*mebibyte, stranger, 50*mebibyte, chat, 7*mebibyte))
 
 	k, api := kubelet.Start(t), apitest.Start(t, "node-1")
 	api.Pods(apitest.Pod("ml", "train", uidTrain, nil), apitest.Pod("web", "chat", uidChat, nil), apitest.Pod("web", "idle", uidIdle, nil))
@@ -58,17 +55,6 @@ func TestE2EShared(t *testing.T) {
 	gpus := e.uuids(t)
 	k.Set(sharers(gpus["0"], gpus["1"])...)
 	checkShared(t, e.await(t, "values of the pods", shared))
-
-	// A process that cannot be found may be any pod's: one that has none is not known any more.
-	write(t, ghost, "")
-	e.await(t, "the value of a pod without processes to be unknown", func(p page) error {
-		if _, err := p.one("DCGM_FI_DEV_FB_USED", "pod", "idle"); err == nil {
-			return errors.New("it is told still")
-		}
-		return nil
-	})
-	must(t, os.Remove(ghost))
-	e.await(t, "it to be known again", shared)
 }
 
 // sharers are three pods on GPU 0, one of them with two containers, and one that

@@ -12,30 +12,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
 )
-
-// TestE2EStandardError: nothing that the exporter does waits for the program that reads
-// its log, which here reads nothing, reads again, or has ended.
-func TestE2EStandardError(t *testing.T) {
-	t.Parallel()
-	exe := build(t)
-	for name, test := range map[string]func(*testing.T, string){
-		"Full":         testFullPipe,
-		"SecondSignal": testFullPipeSecondSignal,
-		"Closed":       testClosedPipe,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, exe)
-		})
-	}
-}
 
 // fullPipe is a pipe into which nothing more fits.
 func fullPipe(t *testing.T) (r, w *os.File) {
@@ -51,27 +32,14 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// serveInto is serve with that standard error.
-func serveInto(t *testing.T, exe string, stderr *os.File, args ...string) *exporter {
-	t.Helper()
-	args = append([]string{
-		"--address=127.0.0.1:0", "--collect-interval=100",
-		"--enable-only=fake",
-	}, args...)
-	e := &exporter{Process: programtest.Start(t, exe, args, programtest.Options{Env: cleanEnvironment(), Stderr: stderr})}
-	e.Await(t, "the exporter listens", func() error {
-		address, err := e.Address()
-		e.url = "http://" + address
-		return err
-	})
-	return e
-}
-
 var missingLine = regexp.MustCompile(`lines are left out.*"lines": (\d+)`)
 
-// testFullPipe starts, samples in a child process, reloads and stops. When the pipe is read again, the lines that
-// waited come, then how many did not, and then new ones.
-func testFullPipe(t *testing.T, exe string) {
+// TestE2EStandardError: nothing that the exporter does waits for the program that reads its log, which here reads
+// nothing: it starts, samples in a child process, reloads and stops. When the pipe is read again, the lines that waited
+// come, then how many did not, and then new ones.
+func TestE2EStandardError(t *testing.T) {
+	t.Parallel()
+	exe := build(t)
 	_, full := fullPipe(t)
 	bad := programtest.Start(t, exe, []string{"--address=nonsense", "--enable-fake"}, programtest.Options{Env: cleanEnvironment(), Stderr: full})
 	if code := bad.ExitCode(t); code != 1 {
@@ -79,8 +47,11 @@ func testFullPipe(t *testing.T, exe string) {
 	}
 	r, w := fullPipe(t)
 	path := file(t, "counters.csv", listA)
-	e := serveInto(t, exe, w, "--isolation=process", "--enable-reload-endpoint", "-f", path)
+	e := &exporter{Process: programtest.Start(t, exe, []string{
+		"--address=127.0.0.1:0", "--collect-interval=100", "--enable-only=fake", "--isolation=process", "--enable-reload-endpoint", "-f", path,
+	}, programtest.Options{Env: cleanEnvironment(), Stderr: w})}
 	w.Close()
+	e.url = e.AwaitReady(t, "/livez")
 	e.awaitList(t, markerA)
 	write(t, path, listB) // the file watch reloads
 	e.awaitList(t, markerB)
@@ -136,46 +107,4 @@ func droppedLines(p page) error {
 		err = errors.New("none yet")
 	}
 	return err
-}
-
-// testFullPipeSecondSignal ends at once although a GPU hangs.
-func testFullPipeSecondSignal(t *testing.T, exe string) {
-	_, w := fullPipe(t)
-	fault, spec := hang(t)
-	fault.begin(t)
-	e := serveInto(t, exe, w, "--sample-deadline=500ms", spec)
-	e.await(t, "the hang", is(1, "warpgauge_device_state", "gpu", hungGPU, "state", "stalled"))
-	e.Signal(t, syscall.SIGTERM)
-	eventually.OK(t, "the first signal is taken: nothing is served any more", func() error {
-		if _, err := e.Address(); err == nil {
-			return errors.New("it still listens")
-		}
-		return nil
-	})
-	// One that comes within 500 ms is taken for the first again. By itself it would take two
-	// seconds to end.
-	select {
-	case <-time.After(700 * time.Millisecond):
-	case <-e.Ended():
-		t.Fatal("it ended while a GPU hangs, sooner than it gives up")
-	}
-	e.Signal(t, syscall.SIGTERM)
-	if code := e.ExitCode(t); code != 1 {
-		t.Errorf("exit code %d after two signals, want 1", code)
-	}
-}
-
-// testClosedPipe: the program that read the log has ended. Lines are counted, and after
-// that nothing is different.
-func testClosedPipe(t *testing.T, exe string) {
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer w.Close()
-	path := file(t, "counters.csv", listA)
-	e := serveInto(t, exe, w, "-f", path)
-	e.awaitList(t, markerA)
-	r.Close()
-	write(t, path, listB)
-	e.await(t, "lines are counted", count(8, markerB), droppedLines)
-	e.ends(t, syscall.SIGTERM)
 }

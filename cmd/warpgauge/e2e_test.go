@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 )
 
@@ -29,9 +28,7 @@ func TestE2E(t *testing.T) {
 		"ReloadIsolated": func(t *testing.T, exe string) { testReload(t, exe, "--isolation=process") },
 		"NoLeaks":        testNoLeaks,
 		"Stop":           testStop,
-		"NothingFound":   testNothingFound,
 		"Completion":     testCompletion,
-		"AMDRoles":       testAMDRoles,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,6 +118,10 @@ func testFaults(t *testing.T, exe string) {
 	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusServiceUnavailable {
 		t.Errorf("GET /readyz while nothing can be opened: status %d, want 503", a.code)
 	}
+	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK { // not ready is not dead
+		t.Errorf("GET /health: status %d, want 200", a.code)
+	}
+	e.awaitLog(t, "no such library")
 	absent.end(t)
 	e.await(t, "8 GPUs once it can", eightGPUs)
 	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusOK {
@@ -260,21 +261,6 @@ func breakConnection(t *testing.T, address string) {
 	c.Close()
 }
 
-// testNothingFound starts without any collector that finds devices: not ready
-// is not dead.
-func testNothingFound(t *testing.T, exe string) {
-	e := serve(t, exe, "--enable-only=nvml", "--enable-nvml=true")
-	e.await(t, "the reason in the metrics", count(1, "warpgauge_collector_problem"), is(0, "warpgauge_collector_up", "collector", "nvml"))
-	client := newClient(t)
-	if a := get(t, client, e.url+"/readyz"); a.code != http.StatusServiceUnavailable || len(a.body) == 0 {
-		t.Errorf("GET /readyz: status %d, %q; want 503 and a reason", a.code, a.body)
-	}
-	if a := get(t, client, e.url+"/health"); a.code != http.StatusOK {
-		t.Errorf("GET /health: status %d, want 200", a.code)
-	}
-	e.awaitLog(t, "open NVML")
-}
-
 // testCompletion asks as the scripts of warpgauge completion do.
 func testCompletion(t *testing.T, exe string) {
 	for want, args := range map[string][]string{
@@ -286,50 +272,6 @@ func testCompletion(t *testing.T, exe string) {
 			t.Errorf("completion of %q: exit code %d, output %q; want %q", args, code, out, want)
 		}
 	}
-}
-
-// testAMDRoles has only AMD's own names in the list and on the page: every quantity that the page for browsers and top
-// show has its role and a value, as on a node of any other vendor.
-func testAMDRoles(t *testing.T, exe string) {
-	const list = `amd_gpu_temperature_celsius, gauge, t
-amd_gpu_memory_used_bytes, gauge, m
-amd_gpu_memory_size_bytes, gauge, m
-amd_gpu_clock_hertz, gauge, c
-DCGM_FI_DEV_GPU_UTIL, gauge, u
-DCGM_FI_DEV_MEM_COPY_UTIL, gauge, u
-DCGM_FI_DEV_POWER_USAGE, gauge, p
-DCGM_FI_DEV_POWER_MGMT_LIMIT, gauge, p
-`
-	e := serve(t, exe, "--fake-profile=mi300x", "--field-names=amd", "-f", file(t, "amd.csv", list))
-	c, err := apiv1.NewClient(e.url, apiv1.ClientOptions{})
-	must(t, err)
-	eventually.OK(t, "a value of each role of each GPU", func() error {
-		found, err := c.Fields(t.Context(), nil, nil)
-		if err != nil {
-			return err
-		}
-		gpus := 0
-		for _, d := range found.Devices {
-			missing := []string{"activity", "memory_activity", "power", "power_limit", "temperature", "memory_temperature", "clock", "memory_clock", "memory_used", "memory_total"}
-			for _, f := range d.Fields {
-				if f.Value != nil {
-					missing = slices.DeleteFunc(missing, func(role string) bool { return role == f.Role })
-				}
-			}
-			if strings.Contains(d.ID, "/") {
-				continue // a link
-			}
-			if gpus++; len(missing) > 0 {
-				return fmt.Errorf("device %s has no value of %q", d.ID, missing)
-			}
-		}
-		if gpus != 8 {
-			return fmt.Errorf("%d GPUs, want 8", gpus)
-		}
-		return nil
-	})
-	e.await(t, "AMD's names alone", count(8, "gpu_junction_temperature"), count(8, "gpu_used_vram"), count(8, "gpu_package_power"),
-		count(8, "gpu_gfx_activity"), count(0, "DCGM_FI_DEV_GPU_UTIL"))
 }
 
 const faultsCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
