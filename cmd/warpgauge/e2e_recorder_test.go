@@ -74,10 +74,10 @@ func TestE2ERecorder(t *testing.T) {
 		t.Errorf("the XID is not in the recording")
 	}
 
-	e = &exporter{Process: programtest.Start(t, buildControl(t), []string{"replay", "--listen=127.0.0.1:0", "--at=1s", recording}, programtest.Options{})}
+	e = &exporter{Process: programtest.Start(t, buildControl(t), []string{"replay", "--listen=127.0.0.1:0", recording}, programtest.Options{})}
 	e.url = e.AwaitReady(t, "/readyz")
 	answerOf(e.url+"/api/v1/devices", &devices)
-	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || devices.Time.Before(r.From.Add(time.Second)) || devices.Time.After(r.Until) {
+	if devices.Recording != r.Name || len(devices.Devices) != 2 || devices.Devices[0].State != "up" || !devices.Time.Equal(r.Until) {
 		t.Errorf("devices of the replay: %+v", devices)
 	}
 	for _, d := range devices.Devices {
@@ -93,11 +93,9 @@ func TestE2ERecorder(t *testing.T) {
 		}
 	}
 	// Each power on the page is one that GPU had.
-	for range 20 {
-		for gpu, v := range e.scrape(t, acceptText).values("DCGM_FI_DEV_POWER_USAGE") {
-			if !strings.Contains(string(recorded), fmt.Sprintf(" %v ", v)) {
-				t.Errorf("the replay shows a power of %v for GPU %s, which it never had", v, gpu)
-			}
+	for gpu, v := range e.scrape(t, acceptText).values("DCGM_FI_DEV_POWER_USAGE") {
+		if !strings.Contains(string(recorded), fmt.Sprintf(" %v ", v)) {
+			t.Errorf("the replay shows a power of %v for GPU %s, which it never had", v, gpu)
 		}
 	}
 	e.await(t, "the XID on the page", is(1, "DCGM_EXP_XID_ERRORS_COUNT", "gpu", "1", "xid", "79"), count(2, "DCGM_FI_DEV_GPU_TEMP_count"))

@@ -288,11 +288,11 @@ type recorder struct{}
 
 const recorded = "20261122T165000Z-xid.wgr"
 
-func (recorder) Recordings() ([]apiv1.Recording, error) {
+func (recorder) Recordings() []apiv1.Recording {
 	return []apiv1.Recording{
-		{Name: "older", Time: start.Add(-time.Hour), Cause: "operator", From: start, Until: start, Bytes: 1},
 		{Name: recorded, Time: start, Cause: "xid", Device: "GPU-0", From: start.Add(-time.Minute), Until: start.Add(30 * time.Second), Bytes: 7},
-	}, nil
+		{Name: "older", Time: start.Add(-time.Hour), Cause: "operator", From: start, Until: start, Bytes: 1},
+	}
 }
 
 func (recorder) Open(name string) (io.ReadSeekCloser, error) {
