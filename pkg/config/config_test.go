@@ -154,6 +154,12 @@ func TestTableIsConsistent(t *testing.T) {
 		if f.IsBoolFlag() != (f.Metavar == "" || strings.HasPrefix(f.Metavar, "auto|")) {
 			t.Errorf("--%s: a switch has no Metavar, everything else has one", f.Name)
 		}
+		if text := f.Text(); !strings.HasPrefix(text, f.Usage) || !strings.HasSuffix(text, "$"+f.Env) {
+			t.Errorf("--%s: help %q", f.Name, text)
+		}
+		if f.Get() != f.Default() || f.String() != f.Spelling()+"\t"+f.Usage {
+			t.Errorf("--%s is %v, as text %q", f.Name, f.Get(), f)
+		}
 		if f.initial == "" {
 			continue
 		}
