@@ -231,8 +231,8 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
 	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
 	reg := prometheus.NewRegistry()
-	reader, engine := rows.New(board, nil), &costs{}
-	early := signs.New(signs.Options{Rows: reader, Engine: engine})
+	reader := rows.New(board, nil)
+	early := signs.New(reader, nil)
 	w := health.New(health.Options{
 		Rows: reader, Rules: health.Table(), Logger: zap.NewNop(), Derived: early,
 		Status: func() []session.CollectorStatus {
@@ -254,18 +254,10 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 			copy(row[8*i:], []float64{1500, 60, 500, 99, float64(calls) * 1e4, 1, float64(calls), 1 << 6})
 		}
 		src.Ring.Append(now.UnixNano(), stamps, row)
-		engine.samples = calls
 		w.Sync(now)
 	}
 	all, err := reg.Gather()
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_sign_") }), err
-}
-
-// costs is an engine with one source, which takes a second for a sample.
-type costs struct{ samples uint64 }
-
-func (c *costs) Costs() []session.Costs {
-	return []session.Costs{{Collector: "fake", Sources: map[string]session.SourceCost{"GPU-0": {Samples: c.samples, Time: time.Duration(c.samples) * time.Second}}}}
 }
 
 // metering makes a factory whose sources report what their library calls cost,

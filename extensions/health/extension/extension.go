@@ -53,11 +53,11 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
 		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
 	}
-	o := signs.Options{Rows: c.Rows, Engine: c.Engine}
+	var owners signs.Owners
 	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
-		o.Owners = c.Owners
+		owners = c.Owners
 	}
-	early := signs.New(o)
+	early := signs.New(c.Rows, owners)
 	w := health.New(health.Options{
 		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
 		Directory: directory, BootID: health.BootID(),
