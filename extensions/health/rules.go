@@ -76,7 +76,6 @@ const backFor = time.Minute
 
 // Rules of the states of devices, which Watch applies.
 const (
-	ruleMissing   = ReasonMissing
 	ruleLost      = "lost"
 	ruleHung      = "hung"
 	ruleStalled   = "stalled"
@@ -139,7 +138,7 @@ var table = []Rule{
 		Text: "a health watch reports a failure", Source: linkDCGM},
 	xid(54, verdict.Failed, verdict.ActionDrain, "auxiliary power is not connected"),
 
-	{Name: ruleMissing, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, End: WhenTold, For: MissingFor,
+	{Name: ReasonMissing, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, End: WhenTold, For: MissingFor,
 		Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
 	{Name: ruleLost, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, Quiet: backFor, Text: "the library says that the device is lost", Source: linkStates},
 	{Name: ruleHung, Condition: ofState, State: verdict.Degraded, Action: verdict.ActionDrain, For: 5 * time.Minute, Quiet: backFor,

@@ -27,7 +27,7 @@ type Extension struct {
 }
 
 // New returns the extension with the defaults of its flags.
-func New() *Extension { return &Extension{Settings: defaults()} }
+func New() *Extension { return &Extension{Settings: Settings{Mode: ModeOn, KernelLog: KernelLogAuto}} }
 
 var _ interface {
 	exporter.Extension
@@ -81,9 +81,6 @@ func stage(name string, run func(context.Context) error) exporter.Stage {
 // directory returns where conditions are kept: the flag's value, even if it is empty; else a place in the directory
 // that systemd has made for this service.
 func (s *Settings) directory(cfg *config.Config, lookup func(string) (string, bool)) string {
-	if s.inMemory {
-		return ""
-	}
 	if cfg.Source(flagDirectory) != config.FromDefault {
 		return s.Directory
 	}

@@ -160,32 +160,23 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 }
 
 // detail returns a line's information about an XID, without its code.
-func detail(e *kernellog.Event, unknown bool) string {
-	var b strings.Builder
+func detail(e *kernellog.Event, unknown bool) (out string) {
 	if unknown {
-		fmt.Fprintf(&b, ", of the GPU at %s, which no collector serves", e.Address)
+		out += fmt.Sprintf(", of the GPU at %s, which no collector serves", e.Address)
 	}
 	if e.Process != "" || e.PID > 0 {
-		fmt.Fprintf(&b, ", process %s (%d)", e.Process, e.PID)
-	}
-	for _, p := range [][2]string{{"channel ", e.Channel}, {"", e.Unit}, {"link ", e.Link}} {
-		if p[1] != "" {
-			b.WriteString(", " + p[0] + p[1])
-		}
+		out += fmt.Sprintf(", process %s (%d)", e.Process, e.PID)
 	}
 	if e.Cause > 0 {
-		fmt.Fprintf(&b, ", caused by XID %d", e.Cause)
+		out += fmt.Sprintf(", caused by XID %d", e.Cause)
 	}
-	return b.String()
+	return out
 }
-
-// lookAgain is for how long it is known which device has an address.
-const lookAgain = 5 * time.Second
 
 // find returns the device of an event, and reports whether it is of a GPU or switch of this
 // node. An error that the port reports which a board is connected to is the board's.
 func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
-	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > lookAgain {
+	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > 5*time.Second {
 		w.asOf = now
 		w.refresh()
 	}

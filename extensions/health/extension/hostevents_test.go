@@ -117,7 +117,7 @@ func TestWitnesses(t *testing.T) {
 		}
 		slices.Sort(events)
 		wantEvents := []string{
-			" kernel log XID 45: Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda, of the GPU at 00000000:AA:00.0, which no collector serves, process train (7), channel 00000008",
+			" kernel log XID 45: Preemptive cleanup, due to previous errors -- Most likely to see when running multiple cuda, of the GPU at 00000000:AA:00.0, which no collector serves, process train (7)",
 			"0 kernel log XID 79: GPU has fallen off the bus, process train (7)",
 			"1 fake XID 63: Row remapper: New row marked for remapping, reset gpu to activate.",
 			"1 kernel log XID 94: Contained memory error, process train (7)",

@@ -67,7 +67,7 @@ type gpu struct {
 	low, none, ber                 float64
 	heat, capped                   float64 // ns of thermal and power violation
 	links                          [][4]float64
-	hot                            bool // air is warm: slows down now and then
+	hot                            bool                 // air is warm: slows down now and then
 	values                         map[field.ID]float64 // what a fault sets
 	instance                       []collector.Device
 	replayed, crc, heated, limited time.Time // when that happened to a link, or to the GPU, last
