@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,12 +121,7 @@ func known(t *testing.T) func(string) bool {
 		}
 	}
 	return func(name string) bool {
-		for _, family := range pages.Families(name) {
-			if _, _, is := field.ByName(family); is || names[family] {
-				return true
-			}
-		}
-		return strings.HasPrefix(name, "process_")
+		return pages.IsField(name) || strings.HasPrefix(name, "process_") || slices.ContainsFunc(pages.Families(name), func(family string) bool { return names[family] })
 	}
 }
 
