@@ -81,14 +81,8 @@ func (n *node) dryRunPlain() string {
 // installWithoutLeave installs the chart with features that need permissions, and without
 // the objects that grant them.
 func (n *node) installWithoutLeave() string {
-	faults := "faults:\n" // which load switches
-	for file, percent := range map[string]int{"busy": 97, "idle": 5} {
-		faults += fmt.Sprintf("  - {device: 0-%d, kind: value, field: %s, value: %d, while: /fake/%s}\n", dra, utilization, percent, file)
-	}
-	n.write("fake/spec.yaml", faults, 0o644)
-	n.load("idle")
 	values := string(get(manifests.ReadFile("manifests/values.yaml")))
-	n.write("values.yaml", fmt.Sprintf(values, imageTag, sharedGPU, n.path("fake")), 0o644)
+	n.write("values.yaml", fmt.Sprintf(values, imageTag, sharedGPU), 0o644)
 	n.install("kubernetes.rbac.create=false")
 	return "at " + n.exporterAddress()
 }

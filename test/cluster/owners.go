@@ -76,20 +76,6 @@ func (n *node) slices() string {
 	return strings.Join(text, "\n")
 }
 
-func (n *node) dynamic() (text string) {
-	n.startDRA(map[string]string{fmt.Sprintf("gpu-%d", dra): n.uuids[dra]})
-	n.applyFile("dra.yaml")
-	n.running("gpu=dra", 1)
-	n.wait(60*time.Second, func() {
-		series := n.scrape().with("UUID", n.uuids[dra])
-		if len(series) != 1 || len(series.of("claimed")) != 1 {
-			fail("series: %v", series)
-		}
-		text = describe(series[0])
-	})
-	return text
-}
-
 // The kubelet is away for longer than the exporter's interval of asking it, 5 s.
 const kubeletAway = 7 * time.Second
 

@@ -23,7 +23,7 @@ func (n *node) startPlugins() string {
 			n.uuids = append(n.uuids, word)
 		}
 	}
-	if len(n.uuids) < dra+1 {
+	if len(n.uuids) <= sliced {
 		fail("the exporter simulates %d GPUs: %s", len(n.uuids), out)
 	}
 	n.plugins = []*devicePlugin{
@@ -46,14 +46,6 @@ func (n *node) registerPlugins() {
 			}
 		})
 	}
-}
-
-// load makes all simulated GPUs busy or idle; what names the load.
-func (n *node) load(what string) {
-	for _, f := range []string{"busy", "idle"} {
-		must(os.RemoveAll(n.path("fake/" + f)))
-	}
-	n.write("fake/"+what, "", 0o644)
 }
 
 // devicePlugin offers simulated GPUs to the kubelet as NVIDIA's plugin offers real ones,
