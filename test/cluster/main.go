@@ -97,10 +97,8 @@ type node struct {
 	client kubernetes.Interface
 	report report
 
-	chart   string   // the package that is installed
-	uuids   []string // of the simulated GPUs, by index
-	kubelet *process
-	plugins []*devicePlugin
+	chart string   // the package that is installed
+	uuids []string // of the simulated GPUs, by index
 }
 
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
@@ -155,6 +153,5 @@ func (n *node) checks() {
 	c("with the chart's RBAC: labels and uid of pods", n.installWithLeave)
 	c("helm test passes", n.helmTest)
 	c("time-sliced GPU: a series for each container", n.slices)
-	c("the kubelet restarts while the page is scraped: labels stay", n.restartKubelet)
 	c("the release is uninstalled and leaves nothing", n.uninstall)
 }

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func (n *node) startWorkloads() string {
@@ -74,72 +70,4 @@ func (n *node) slices() string {
 		}
 	})
 	return strings.Join(text, "\n")
-}
-
-// The kubelet is away for longer than the exporter's interval of asking it, 5 s.
-const kubeletAway = 7 * time.Second
-
-// restartKubelet scrapes without a pause from before the kubelet ends until the page has a
-// pod that was made after it came back.
-func (n *node) restartKubelet() string {
-	address, want := n.exporterAddress(), n.steady()
-	ctx, stop := context.WithCancel(n.ctx)
-	defer stop()
-	scrapes, failed := 0, make(chan error, 1)
-	go func() {
-		failed <- try(func() {
-			for ; ctx.Err() == nil; scrapes++ {
-				have := n.scrapeAt(address).owners()
-				for _, o := range want {
-					if !slices.Contains(have, o) {
-						fail("scrape %d: %s is not on the page, which has %q", scrapes, o, have)
-					}
-				}
-			}
-		})
-	}()
-	var back, fresh string
-	err := try(func() {
-		n.kubelet.stop()
-		for _, p := range n.plugins {
-			p.close()
-		}
-		time.Sleep(kubeletAway)
-		begin := time.Now()
-		n.startKubelet()
-		n.registerPlugins()
-		n.wait(60*time.Second, func() {
-			lease := get(n.client.CoordinationV1().Leases("kube-node-lease").Get(n.ctx, nodeName, metav1.GetOptions{}))
-			if lease.Spec.RenewTime.Time.Before(begin) {
-				fail("the kubelet has not renewed its lease")
-			}
-		})
-		n.nodeReady()
-		back = since(begin)
-		n.applyFile("fresh.yaml")
-		n.running("gpu=fresh", 1)
-		begin = time.Now()
-		n.wait(60*time.Second, func() {
-			if n.scrape().of("fresh") == nil {
-				fail("a pod made after the restart is not on the page")
-			}
-		})
-		fresh = since(begin)
-	})
-	stop()
-	must(err, <-failed)
-	return fmt.Sprintf("%d scrapes with all %d pods; the kubelet was away for %v and took %s to come back; a new pod was on the page %s after it ran",
-		scrapes, len(want), kubeletAway, back, fresh)
-}
-
-// steady waits until the page has the pods that run, and no others, and returns them
-// with their devices.
-func (n *node) steady() (out []string) {
-	n.wait(30*time.Second, func() {
-		pods := n.podsOf(workloads, "gpu")
-		if out = n.scrape().owners(); len(out) != len(pods) {
-			fail("%d pods have GPUs, on the page are %q", len(pods), out)
-		}
-	})
-	return out
 }

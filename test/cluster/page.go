@@ -33,10 +33,8 @@ func (n *node) exporterAddress() string {
 }
 
 // scrape reads the page through the pod's own address.
-func (n *node) scrape() page { return n.scrapeAt(n.exporterAddress()) }
-
-func (n *node) scrapeAt(address string) (out page) {
-	request := get(http.NewRequestWithContext(n.ctx, http.MethodGet, "http://"+address+"/metrics", nil))
+func (n *node) scrape() (out page) {
+	request := get(http.NewRequestWithContext(n.ctx, http.MethodGet, "http://"+n.exporterAddress()+"/metrics", nil))
 	client := http.Client{Timeout: 5 * time.Second}
 	answer := get(client.Do(request))
 	defer func() { _ = answer.Body.Close() }()
@@ -67,17 +65,6 @@ func (p page) with(label, value string) (out page) {
 
 // of returns the series of a pod of the workloads.
 func (p page) of(pod string) page { return p.with("namespace", workloads).with("pod", pod) }
-
-// owners returns who has which device, sorted.
-func (p page) owners() (out []string) {
-	for _, s := range p {
-		if s["pod"] != "" {
-			out = append(out, s["namespace"]+"/"+s["pod"]+" "+s["UUID"])
-		}
-	}
-	slices.Sort(out)
-	return out
-}
 
 // describe writes the labels that say who has a device.
 func describe(labels map[string]string) string {
