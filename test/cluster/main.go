@@ -110,9 +110,8 @@ func (n *node) write(name, text string, mode os.FileMode) string {
 }
 
 const (
-	monitoring  = "monitoring" // namespace of the chart
-	workloads   = "ml"         // that of the pods with GPUs
-	utilization = "DCGM_FI_DEV_GPU_UTIL"
+	monitoring = "monitoring" // namespace of the chart
+	workloads  = "ml"         // that of the pods with GPUs
 
 	gpu       = "nvidia.com/gpu"
 	sharedGPU = "nvidia.com/gpu.shared"
@@ -148,10 +147,7 @@ func (n *node) checks() {
 	if !c("the chart's DaemonSet is ready, without leave to read pods", n.installWithoutLeave) {
 		return
 	}
-	c("namespace, pod and container, as the kubelet tells", n.owners)
-	c("without RBAC: a message, and everything else stays", n.message)
-	c("with the chart's RBAC: labels and uid of pods", n.installWithLeave)
+	c("namespace, pod and container, a series for each container on a shared GPU, and with the chart's RBAC labels and uid of pods", n.owners)
 	c("helm test passes", n.helmTest)
-	c("time-sliced GPU: a series for each container", n.slices)
 	c("the release is uninstalled and leaves nothing", n.uninstall)
 }

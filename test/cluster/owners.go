@@ -1,73 +1,100 @@
 package main
 
 import (
-	"slices"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// startWorkloads starts pods that ask for GPUs.
 func (n *node) startWorkloads() string {
 	n.applyFile("workloads.yaml")
-	var names []string
-	for _, p := range n.running("", 3) {
-		names = append(names, p.Namespace+"/"+p.Name)
-	}
-	return strings.Join(names, "\n")
+	n.kubectl("--namespace", workloads, "rollout", "status", "deployment/inference", "--timeout=60s")
+	return n.kubectl("--namespace", workloads, "wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")
 }
 
-// owners compares the page with the API server's pods.
-func (n *node) owners() (text string) {
-	p := n.running("gpu=whole", 1)[0]
-	n.wait(30*time.Second, func() {
-		page := n.scrape()
-		found := page.of(p.Name)
-		if len(found) != 1 || len(page.with("UUID", found[0]["UUID"])) != 1 || found[0]["container"] != p.Spec.Containers[0].Name {
-			fail("series of %s/%s on the page: %v", p.Namespace, p.Name, found)
-		}
-		if len(page.with("pod", "")) == 0 {
-			fail("every GPU has a pod")
-		}
-		text = describe(found[0])
-	})
-	return text
+// install installs or upgrades the release and waits for its pod.
+func (n *node) install(rbac string) string {
+	values := strings.NewReplacer("TAG", imageTag, "SHARED", sharedGPU).Replace(string(get(manifests.ReadFile("manifests/values.yaml"))))
+	n.helm("upgrade", "--install", "warpgauge", n.chart, "--namespace", monitoring, "--create-namespace",
+		"--values", n.write("values.yaml", values, 0o644), "--set", "kubernetes.rbac.create="+rbac)
+	return n.kubectl("--namespace", monitoring, "rollout", "status", "daemonset/warpgauge-nvidia", "--timeout=120s")
 }
 
-func (n *node) message() (text string) {
-	for _, s := range n.scrape() {
-		if s["pod_uid"] != "" || s["team"] != "" {
-			fail("labels of a pod without leave to read it: %s", describe(s))
-		}
+// installWithoutLeave installs the chart with features that need permissions, and without the objects that grant them.
+func (n *node) installWithoutLeave() string { return n.install("false") }
+
+var utilization = regexp.MustCompile(`(?m)^DCGM_FI_DEV_GPU_UTIL\{.*$`)
+
+// scrape reads the series of the utilization through the pod's own address.
+func (n *node) scrape() []string {
+	pods := get(n.client.CoreV1().Pods(monitoring).List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=nvidia"})).Items
+	if len(pods) != 1 {
+		fail("%d exporter pods", len(pods))
 	}
-	n.wait(60*time.Second, func() {
-		lines := strings.Split(n.exporterLog(), "\n")
-		text = ""
-		for _, what := range []string{"pods", "resourceslices"} {
-			i := slices.IndexFunc(lines, func(l string) bool {
-				return strings.Contains(l, "forbidden") && strings.Contains(l, "list "+what+": ")
-			})
-			if i < 0 {
-				fail("no message about %s in the log: %s", what, strings.Join(lines, "\n"))
+	request := get(http.NewRequestWithContext(n.ctx, http.MethodGet, "http://"+pods[0].Status.PodIP+":9400/metrics", nil))
+	client := http.Client{Timeout: 5 * time.Second}
+	answer := get(client.Do(request))
+	defer func() { _ = answer.Body.Close() }()
+	return utilization.FindAllString(string(get(io.ReadAll(answer.Body))), -1)
+}
+
+// expect waits until so many series have all of some labels.
+func (n *node) expect(want int, labels ...string) {
+	n.wait(90*time.Second, func() {
+		found, page := 0, n.scrape()
+		for _, s := range page {
+			missing := false
+			for _, l := range labels {
+				missing = missing || !strings.Contains(s, l)
 			}
-			text += lines[i] + "\n"
+			if !missing {
+				found++
+			}
+		}
+		if found != want {
+			fail("%d series have %q, want %d, in:\n%s", found, labels, want, strings.Join(page, "\n"))
 		}
 	})
-	return text
 }
 
-func (n *node) slices() string {
-	var text []string
+// owners compares the page with the API server's pods: labels and uid come with the RBAC objects, which the running
+// pod notices.
+func (n *node) owners() string {
+	whole := get(n.client.CoreV1().Pods(workloads).List(n.ctx, metav1.ListOptions{LabelSelector: "gpu=whole"})).Items
+	pod := []string{`namespace="` + workloads + `"`, `pod="` + whole[0].Name + `"`, `container="server"`}
+	n.expect(1, pod...)
+	n.expect(0, `pod_uid=`)
+	for i, name := range []string{"shared-a", "shared-b"} {
+		n.expect(1, `UUID="`+n.uuids[sliced]+`"`, `pod="`+name+`"`)
+		n.expect(1, `UUID="`+n.uuids[sliced]+`"`, `vgpu="`+string(rune('0'+i))+`"`)
+	}
+	n.expect(3, `,pod="`)
+	n.install("true")
+	n.expect(1, append(pod, `pod_uid="`+string(whole[0].UID)+`"`, `team="vision"`, `app_kubernetes_io_name="inference"`)...)
+	return ""
+}
+
+// helmTest runs the test of the installed release.
+func (n *node) helmTest() string {
+	return n.helm("test", "warpgauge", "--namespace", monitoring, "--logs", "--timeout", "90s")
+}
+
+// uninstall checks that Helm leaves nothing behind.
+func (n *node) uninstall() string {
+	log := n.kubectl("--namespace", monitoring, "logs", "--selector", "app.kubernetes.io/component=nvidia", "--tail", "-1")
+	must(os.WriteFile(n.log("exporter"), []byte(log), 0o644))
+	n.helm("uninstall", "warpgauge", "--namespace", monitoring, "--wait", "--timeout", "60s")
 	n.wait(30*time.Second, func() {
-		text = nil
-		var who []string
-		for _, s := range n.scrape().with("UUID", n.uuids[sliced]) {
-			text = append(text, describe(s))
-			who = append(who, s["pod"]+" "+s["vgpu"])
-		}
-		slices.Sort(who)
-		if len(who) != 2 || !strings.HasPrefix(who[0], "shared-a ") || !strings.HasPrefix(who[1], "shared-b ") ||
-			strings.TrimPrefix(who[0], "shared-a ") == strings.TrimPrefix(who[1], "shared-b ") {
-			fail("series: %q", text)
+		if out := n.kubectl("get", "all,serviceaccounts,configmaps,secrets,clusterroles,clusterrolebindings", "-A",
+			"-l", "app.kubernetes.io/instance=warpgauge", "-o", "name"); strings.Contains(out, "/") {
+			fail("%s", out)
 		}
 	})
-	return strings.Join(text, "\n")
+	return ""
 }
