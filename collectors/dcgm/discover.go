@@ -171,79 +171,43 @@ func present(s string) string {
 	return s
 }
 
-// facts reads the label fields of entities: texts unchanged, numbers scaled as in the list. It omits missing values. It
-// reads a field with several names once.
+// facts reads the label fields of entities, each by a call of its own, because a field that is unknown to the engine, or
+// that only other kinds of entities have, fails the whole call: texts unchanged, numbers scaled as in the list. It omits
+// missing values.
 func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
-	var words, numbers []field.Field
-	named := map[field.ID][]field.Field{}
-	for _, f := range d.fields.Labels() {
-		named[f.Desc.ID] = append(named[f.Desc.ID], f)
-		switch {
-		case f.Desc.ID >= field.FirstExporter, len(named[f.Desc.ID]) > 1:
-		case f.Desc.Kind == field.String:
-			words = append(words, f)
-		case f.Desc.Kind == field.Int64 || f.Desc.Kind == field.Double:
-			numbers = append(numbers, f)
-		}
-	}
 	out := make([][]collector.Label, len(entities))
-	texts, err := apart(d.engine.texts, entities, numbersOf(words), "")
-	if err != nil {
-		return nil, err
-	}
-	values, err := apart(d.engine.live, entities, numbersOf(numbers), cell{value: math.NaN()})
-	if err != nil {
-		return nil, err
-	}
-	for e := range entities {
-		for i, f := range words {
-			text := present(texts[e*len(words)+i])
-			if text == "" {
-				continue
-			}
-			for _, f := range named[f.Desc.ID] {
-				out[e] = append(out[e], collector.Label{Name: f.Name, Value: text})
-			}
+	for _, f := range d.fields.Labels() {
+		id := []uint16{uint16(f.Desc.ID)}
+		var texts []string
+		var values []cell
+		var err error
+		switch {
+		case f.Desc.ID >= field.FirstExporter:
+		case f.Desc.Kind == field.String:
+			texts, err = d.engine.texts(entities, id)
+		case f.Desc.Kind == field.Int64 || f.Desc.Kind == field.Double:
+			values, err = d.engine.live(entities, id)
 		}
-		for i, f := range numbers {
-			v := values[e*len(numbers)+i].value
-			if math.IsNaN(v) {
+		if err != nil {
+			if ofAField(err) {
 				continue
 			}
-			for _, f := range named[f.Desc.ID] {
-				out[e] = append(out[e], collector.Label{Name: f.Name, Value: strconv.FormatFloat(v*f.Scale, 'f', -1, 64)})
+			return nil, err
+		}
+		for e := range entities {
+			text := ""
+			switch {
+			case texts != nil:
+				text = present(texts[e])
+			case values != nil && !math.IsNaN(values[e].value):
+				text = strconv.FormatFloat(values[e].value*f.Scale, 'f', -1, 64)
+			}
+			if text != "" {
+				out[e] = append(out[e], collector.Label{Name: f.Name, Value: text})
 			}
 		}
 	}
 	return out, nil
-}
-
-// apart reads fields in one call, and one by one if that fails: a field that is unknown to the engine, or that only
-// other kinds of entities have, fails the whole call. Such a field is blank.
-func apart[T any](read func([]entity, []uint16) ([]T, error), entities []entity, fields []uint16, blank T) ([]T, error) {
-	all, err := read(entities, fields)
-	if !ofAField(err) {
-		return all, err
-	}
-	all = slices.Repeat([]T{blank}, len(entities)*len(fields))
-	for f := 0; len(fields) > 1 && f < len(fields); f++ {
-		one, err := apart(read, entities, fields[f:f+1], blank)
-		if err != nil {
-			return nil, err
-		}
-		for e := range entities {
-			all[e*len(fields)+f] = one[e]
-		}
-	}
-	return all, nil
-}
-
-func numbersOf(fields []field.Field) []uint16 {
-	out := make([]uint16, len(fields))
-	for i, f := range fields {
-		out[i] = uint16(f.Desc.ID)
-	}
-	return out
 }
 
 // globalFacts returns the facts of the whole node, for devices without their own.

@@ -24,8 +24,8 @@ type link struct {
 	number int
 }
 
-// linksUp lists the links of all GPUs and switches that are up.
-func linksUp(e *engine, o Options) (up []link, err error) {
+// linksUp lists the links that are up and that can be told apart.
+func linksUp(e *engine, o Options) ([]link, error) {
 	version, err := e.version()
 	minor := 0
 	if n, _ := fmt.Sscanf(shortVersion(version), "4.%d.", &minor); err == nil && n == 1 && minor < 3 { // whose link IDs lack the owner
@@ -33,15 +33,7 @@ func linksUp(e *engine, o Options) (up []link, err error) {
 			zap.String("version", shortVersion(version)))
 		return nil, nil
 	}
-	all, err := e.linkStates()
-	for _, l := range all {
-		for number, state := range l.states {
-			if state == linkUp {
-				up = append(up, link{l.owner, number})
-			}
-		}
-	}
-	return up, err
+	return e.linksUp()
 }
 
 // addLinks adds the links of a node's devices, as dcgm-exporter does. A rescan notices links that go up or down later.

@@ -94,31 +94,29 @@ func (e *engine) cpus() ([]cpu, error) {
 	return out, nil
 }
 
-// linkStates lists the links of all GPUs and switches.
-func (e *engine) linkStates() ([]links, error) {
+// linksUp lists the links of all GPUs and switches that are up.
+func (e *engine) linksUp() (up []link, err error) {
 	l := (*C.wg_links5)(C.malloc(C.sizeof_wg_links5))
 	defer C.free(unsafe.Pointer(l))
 	if r := C.wg_links(e.table, e.handle, l); r != 0 {
 		return nil, fmt.Errorf("list NVLinks: %w", status(r))
 	}
-	var out []links
+	add := func(owner entity, states []C.int32_t) {
+		for number, state := range states {
+			if state == linkUp {
+				up = append(up, link{owner, number})
+			}
+		}
+	}
 	for i := range int(l.gpu_count) {
 		g := &l.gpus[i]
-		out = append(out, links{entity{kindGPU, uint32(g.id)}, states(g.state[:])})
+		add(entity{kindGPU, uint32(g.id)}, g.state[:])
 	}
 	for i := range int(l.switch_count) {
 		s := &l.switches[i]
-		out = append(out, links{entity{kindSwitch, uint32(s.id)}, states(s.state[:])})
+		add(entity{kindSwitch, uint32(s.id)}, s.state[:])
 	}
-	return out, nil
-}
-
-func states(in []C.int32_t) []int32 {
-	out := make([]int32, len(in))
-	for i, s := range in {
-		out[i] = int32(s)
-	}
-	return out
+	return up, nil
 }
 
 // profilingFields lists the profiling fields in a GPU's metric groups.
