@@ -26,7 +26,7 @@ func TestOnce(t *testing.T) {
 		{Fault{Kind: Crash, At: 2 * time.Minute}, false},
 	} {
 		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{tt.fault}}, Isolated: true, Start: start})
-		if got := w.process.hit(w.timeline.Load().faults[0], w.elapsed()); got != tt.hit {
+		if got := w.process.hit((*w.faults.Load())[0], w.elapsed()); got != tt.hit {
 			t.Errorf("%+v in a child started after a minute: hit %v, want %v", tt.fault, got, tt.hit)
 		}
 	}
