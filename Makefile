@@ -293,11 +293,11 @@ bin/gpu-check:
 	@$(GO) build -trimpath -o $@ ./cmd/gpu-check
 
 .PHONY: gpu-check-simulated
-gpu-check-simulated: build bin/gpu-check ## The same on a simulated node, to see that the check works
+gpu-check-simulated: build bin/gpu-check ## The same on a simulated node without load, to see that the check works
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 --cuda >/dev/null; \
+	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 >/dev/null; \
 	$(GO) build -o "$$dir/nvidia-smi" ./collectors/nvml/nvmltest/cmd/nvidia-smi; \
-	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" --warmup=3s $(ARGS)
+	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" --cuda= --warmup=3s $(ARGS)
 
 GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
 
