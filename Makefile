@@ -144,7 +144,7 @@ race-packages:
 	$(GO) test -race -skip '^Test(E2E|Browser)' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./extensions/... ./pkg/...
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
-	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
+	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Slurm)' ./cmd/warpgauge
 
 .PHONY: attack
 attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
