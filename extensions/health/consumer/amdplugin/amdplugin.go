@@ -27,7 +27,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-//go:generate go run -C ../../../../test/tools/proto . ../../../extensions/health/consumer/amdplugin/gpumetricssvc/gpumetricssvc.proto gpumetricssvc.proto
+// The Go code next to gpumetricssvc.proto, which is AMD's contract and does not change, is from
+//
+//	protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. gpumetricssvc.proto
 
 // olderName is the service's name in the device plugin. The messages are the same.
 const olderName = "metricssvc.MetricsService"
