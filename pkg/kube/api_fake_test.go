@@ -16,11 +16,6 @@ type (
 	object    = apitest.Object
 )
 
-func podObject(namespace, name, uid string, labels object) object {
-	return object{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
-		"metadata": object{"namespace": namespace, "name": name, "uid": uid, "labels": labels}}
-}
-
 // sliceObject is one of version v1; devices are attributes by name.
 func sliceObject(name, driver, pool string, generation, count int, devices ...object) object {
 	list := []any{}

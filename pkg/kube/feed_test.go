@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,10 +14,6 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 )
 
@@ -62,8 +57,8 @@ func TestPodsComeAndGo(t *testing.T) {
 		if first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0 {
 			t.Errorf("an empty node is %+v, want version 1 with a time", first)
 		}
-		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
-		static := podObject("kube-system", "proxy-node-1", "uid-2", nil)
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train", "secret": "x"}))
+		static := apitest.Pod("kube-system", "proxy-node-1", "uid-2", nil)
 		static["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "hash-2"}
 		s.Pods(static)
 		synctest.Wait()
@@ -85,7 +80,7 @@ func TestPodsComeAndGo(t *testing.T) {
 
 		// An event without a change of what is kept confirms, and so do bookmarks, about once a minute.
 		time.Sleep(time.Second)
-		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "y"}))
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train", "secret": "y"}))
 		synctest.Wait()
 		if again := c.Snapshot(); again.Version != got.Version || !again.PodsTime.After(got.PodsTime) {
 			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", got.Version, got.PodsTime, again.Version, again.PodsTime)
@@ -100,8 +95,8 @@ func TestPodsComeAndGo(t *testing.T) {
 		s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
 		s.Compact()
 		time.Sleep(30 * time.Minute)
-		s.RemovePod(podObject("ml", "train-0", "uid-1", nil))
-		s.Pods(podObject("ml", "train-0", "uid-3", nil))
+		s.RemovePod(apitest.Pod("ml", "train-0", "uid-1", nil))
+		s.Pods(apitest.Pod("ml", "train-0", "uid-3", nil))
 		s.RemovePod(static)
 		synctest.Wait()
 		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
@@ -130,20 +125,19 @@ func TestRefusals(t *testing.T) {
 		{"all of the group forbidden", sliceOptions, 403, "Forbidden", "/apis/resource.k8s.io", ReasonForbidden, `grant the verbs list and watch on resource "resourceslices"`},
 		{"no longer who we were", podOptions, 401, "Unauthorized", "/", ReasonUnauthorized, "does not accept the token"},
 		{"gateway", podOptions, 502, "", "/", ReasonUnreachable, " pods: "},
-		{"server error", podOptions, 500, "InternalError", "/", ReasonUnreachable, " pods: "},
 		{"too many requests", podOptions, 429, "TooManyRequests", "/", ReasonUnreachable, " pods: "},
 		{"no pods here", podOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup ""`},
 		{"no slices here", sliceOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup "resource.k8s.io"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 				synctest.Wait()
 				good := c.Snapshot()
 				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					what := r.URL.Path
-					if r.URL.Query().Get("watch") != "" {
+					if watches(r) {
 						what = "watch " + what
 					}
 					if !strings.HasPrefix(what, test.on) && !strings.HasPrefix(r.URL.Path, test.on) {
@@ -185,13 +179,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
 // Each kind of silence must end by itself.
 func TestSilence(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done()
 		return true
 	}
-	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 	for name, test := range map[string]struct {
 		pods   int
 		answer func(w http.ResponseWriter, r *http.Request) bool
@@ -214,7 +209,7 @@ func TestSilence(t *testing.T) {
 				s.AnswerFirst(test.answer)
 				s.SetDown(true) // the connections that are open
 				s.SetDown(false)
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Compact()
 				time.Sleep(8 * time.Minute)
 				synctest.Wait()
@@ -236,7 +231,7 @@ func TestSilence(t *testing.T) {
 			mute.Store(true)
 			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
 			time.Sleep(time.Minute)
-			s.Pods(podObject("ml", "train-0", "uid-1", nil))
+			s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 			mute.Store(false)
 			time.Sleep(maxWatch + watchSlack + 2*lastDelay)
 			synctest.Wait()
@@ -270,11 +265,11 @@ func TestBrokenAnswers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
 				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					body := test.watch
-					if r.URL.Query().Get("watch") == "" {
+					if !watches(r) {
 						if body = test.list; body == "" {
 							return false
 						}
@@ -284,7 +279,7 @@ func TestBrokenAnswers(t *testing.T) {
 					return true
 				})
 				time.Sleep(30 * time.Minute)
-				s.Pods(podObject("ml", "train-1", "uid-2", nil))
+				s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				want, told := 2, 1 // lists continue
@@ -311,135 +306,42 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		sent := 0
-		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Query().Get("watch") != "" {
-				return true
-			}
-			w.Header().Set("Content-Type", "application/json")
-			chunk := []byte(strings.Repeat(" ", 1<<20))
-			for sent = 0; sent < 10*maxAnswer; sent += len(chunk) {
-				if _, err := w.Write(chunk); err != nil {
-					break
-				}
-			}
-			return true
-		})
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if got := c.health.State().Failing; got != ReasonTooLarge {
-			t.Errorf("failing for %q: %s", got, c.lastError())
-		}
-		if sent > 2*maxAnswer {
-			t.Errorf("read %d bytes", sent)
-		}
-	})
-}
-
-// fill gives the node that many pods.
-func fill(s *apiServer, pods int) {
-	for i := range pods {
-		s.Pods(podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"}))
-	}
-}
-
-// A list of many objects is read in pages, even from an API server that gives what it has
-// in memory as a whole, if that is too large.
-func TestListsComeInPages(t *testing.T) {
-	for _, old := range []bool{false, true} {
+func TestAnswersWithoutEndAreNotReadWhole(t *testing.T) {
+	for _, watch := range []bool{false, true} {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.Old = old
-			fill(s, 2*pageSize+1)
-			whole := 0
+			sent := 0
 			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				if !old || r.URL.Query().Get("resourceVersion") == "" || r.URL.Query().Get("watch") != "" {
-					return false
+				if watches(r) != watch {
+					return watches(r)
 				}
-				whole++
-				apitest.Reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
+				w.Header().Set("Content-Type", "application/json")
+				chunk := []byte(strings.Repeat(" ", 1<<20))
+				for sent = 0; sent < 10*maxAnswer; sent += len(chunk) {
+					if _, err := w.Write(chunk); err != nil {
+						break
+					}
+				}
 				return true
 			})
-			s.SetDown(true) // so that the list is read again
-			time.Sleep(time.Second)
-			s.SetDown(false)
-			s.Asked()
-			time.Sleep(2 * lastDelay)
+			time.Sleep(20 * time.Second)
 			synctest.Wait()
-			if got := len(c.Snapshot().Pods); got != 2*pageSize+1 {
-				t.Errorf("old server %v: %d pods, want %d", old, got, 2*pageSize+1)
+			if got := c.health.State().Failing; got != ReasonTooLarge || !strings.Contains(c.lastError(), "delete pods") && watch {
+				t.Errorf("watch %v: failing for %q: %s", watch, got, c.lastError())
 			}
-			if old && whole == 0 {
-				t.Error("the old server was not asked for the whole list first")
-			}
-			lists := slices.DeleteFunc(s.Asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
-			if len(lists) < 3 {
-				t.Errorf("old server %v: lists %q, want 3 pages", old, lists)
+			if sent > 2*maxAnswer {
+				t.Errorf("watch %v: read %d bytes", watch, sent)
 			}
 		})
 	}
 }
 
-// More than is read into memory costs what is new, not the process; the message says what to do.
-func TestListsAreBounded(t *testing.T) {
-	s, _ := newAPI(podOptions(nil), nil)
-	f, pages := s.feeds[0], 0
-	endless := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: fmt.Sprint(pages)}}
-		for i := range o.Limit {
-			list.Items = append(list.Items, *podNamed(fmt.Sprint(pages, "-", i), "u", ""))
-		}
-		pages++
-		return list, nil
-	}}
-	must(t, f.target.apply(podNamed("before", "u", ""), false))
-	err := f.replace(t.Context(), endless)
-	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 || f.target.count() != 1 || f.at != "" {
-		t.Errorf("a list without an end: %v after %d pages; %d pods of version %q, want the one that was known", err, pages, f.target.count(), f.at)
-	}
-	f.failed(&callError{"list", err})
-	if st := f.health.State(); st.Failing != ReasonTooLarge || !strings.Contains(st.Problem.Error(), "list pods") || !strings.Contains(st.Problem.Error(), "delete pods") {
-		t.Errorf("state %+v", st)
-	}
-
-	slices := newMirror(s, resourceSlices{})
-	many := func(yield func(runtime.Object, error) bool) {
-		for i := 0; ; i++ {
-			var devices []object
-			for j := range 100 {
-				devices = append(devices, gpuObject(fmt.Sprintf("gpu-%d-%d", i, j), "GPU-x"))
-			}
-			if !yield(&unstructured.Unstructured{Object: apitest.Clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
-				return
-			}
-		}
-	}
-	if err := slices.replace(many); !errors.Is(err, errTooMany) || len(slices.objects) != 0 {
-		t.Errorf("slices without an end: %v, %d are kept", err, len(slices.objects))
-	}
-}
-
-// podNamed is a pod of namespace ml with a label.
-func podNamed(name string, uid types.UID, label string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: uid, Labels: map[string]string{"app": label}}}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// Labels and events of a watch are bounded, too.
-func TestLabelsAndEventsAreBounded(t *testing.T) {
-	s, _ := newAPI(podOptions(nil), nil)
-	m := newMirror(s, pods{s.o.KeepLabel})
+// What is kept is bounded, and after a list or an event that is too large the former objects stay.
+func TestObjectsAreBounded(t *testing.T) {
+	m := mirror{kind: pods{func(name string) bool { return name == "app" }}, objects: map[PodName]*apiObject{}}
 	for i := range maxObjects {
-		m.objects[PodName{"ml", fmt.Sprint(i)}] = mirrored[podEntry]{uid: "u"}
+		m.objects[PodName{"ml", fmt.Sprint(i)}] = podNamed(fmt.Sprint(i), "u", "")
 	}
-	last, long := fmt.Sprint(maxObjects), strings.Repeat("x", maxLabelText/2)
+	last, long := fmt.Sprint(maxObjects), strings.Repeat("x", maxSize/2)
 	for i, step := range []struct {
 		name, label string
 		deleted     bool
@@ -448,39 +350,60 @@ func TestLabelsAndEventsAreBounded(t *testing.T) {
 		{last, "", false, errTooMany}, {"0", "", true, nil}, {last, "", false, nil},
 		{"1", long, false, nil}, {"2", long, false, errTooMany}, {"1", "", false, nil}, {"2", long, false, nil}, {"2", "", true, nil}, {"3", long, false, nil},
 	} {
-		if err := m.apply(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
+		if err := m.put(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
-	list := func(yield func(runtime.Object, error) bool) {
-		_ = yield(podNamed("1", "u", long), nil) && yield(podNamed("2", "u", long), nil)
-	}
-	if err := m.replace(list); !errors.Is(err, errTooMany) || len(m.objects) < maxObjects/2 {
-		t.Errorf("a list with labels beyond the limit: %v, %d pods are left", err, len(m.objects))
-	}
+
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
+		synctest.Wait()
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			list := object{"metadata": object{"resourceVersion": "7"}, "items": make([]object, maxObjects+1)}
+			for i := range list["items"].([]object) {
+				list["items"].([]object)[i] = object{"metadata": object{"name": fmt.Sprint(i)}}
+			}
+			apitest.Reply(w, http.StatusOK, list)
+			return true
+		})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := c.health.State(); got.Failing != ReasonTooLarge || !strings.Contains(got.Problem.Error(), "delete pods") || len(c.Snapshot().Pods) != 1 {
+			t.Errorf("failing for %q, %d pods: %v", got.Failing, len(c.Snapshot().Pods), got.Problem)
+		}
+	})
+}
+
+// podNamed is a pod of namespace ml with a label.
+func podNamed(name, uid, label string) *apiObject {
+	o := &apiObject{}
+	o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.Labels = "ml", name, uid, map[string]string{"app": label}
+	return o
 }
 
 // The API server may report a pod's end after its successor of the same name: the successor stays.
 func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
-	s, _ := newAPI(podOptions(nil), nil)
-	m := newMirror(s, pods{})
-	event := func(uid types.UID, deleted bool, want string) {
-		t.Helper()
-		must(t, m.apply(podNamed("train-0", uid, ""), deleted))
-		if got := s.Snapshot().Pods[PodName{"ml", "train-0"}].UID; got != want {
-			t.Errorf("after an event of pod %s (deleted: %v) the snapshot has pod %q, want %q", uid, deleted, got, want)
+	m := mirror{kind: pods{}, objects: map[PodName]*apiObject{}}
+	for _, e := range []struct {
+		uid     string
+		deleted bool
+		want    string
+	}{{"first", false, "first"}, {"second", false, "second"}, {"first", true, "second"}, {"second", true, ""}} {
+		var next Metadata
+		if err := m.put(podNamed("train-0", e.uid, ""), e.deleted); err != nil {
+			t.Error(err)
+		}
+		m.kind.store(m.objects, &next)
+		if got := next.Pods[PodName{"ml", "train-0"}].UID; got != e.want {
+			t.Errorf("after an event of pod %s (deleted: %v) there is pod %q, want %q", e.uid, e.deleted, got, e.want)
 		}
 	}
-	event("first", false, "first")
-	event("second", false, "second")
-	event("first", true, "second")
-	event("second", true, "")
 }
 
 func TestLifeOfASlice(t *testing.T) {
 	both := func(*apiServer) APIOptions { return APIOptions{Node: "node-1", Pods: true, Slices: true} }
 	in(t, both, func(t *testing.T, s *apiServer, c *running) {
-		s.Pods(podObject("ml", "a", "uid-a", nil))
+		s.Pods(apitest.Pod("ml", "a", "uid-a", nil))
 		see := func(want map[string]string) {
 			t.Helper()
 			synctest.Wait()
@@ -528,7 +451,7 @@ func TestLifeOfASlice(t *testing.T) {
 // An API server that starts says "forbidden" until it has read its roles.
 func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.Pods(podObject("ml", "train-0", "uid-1", nil))
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 		time.Sleep(watchWorks)
 		synctest.Wait()
 		c.said()
@@ -538,42 +461,12 @@ func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 			return true
 		})
 		time.Sleep(time.Minute)
-		s.Pods(podObject("ml", "train-1", "uid-2", nil))
+		s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
 		synctest.Wait()
 		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
 			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
 		}
 	})
-}
-
-// A version may be served without slices in it, and discovery may be hidden.
-func TestVersionsAreTried(t *testing.T) {
-	for _, hidden := range []bool{false, true} {
-		in(t, func(s *apiServer) APIOptions {
-			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				switch {
-				case hidden && r.URL.Path == "/apis/resource.k8s.io":
-					apitest.Refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
-				case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"), strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1beta2/"):
-					apitest.Refuse(w, http.StatusNotFound, "NotFound", "no such resource")
-				default:
-					return false
-				}
-				return true
-			})
-			s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
-			return sliceOptions(s)
-		}, func(t *testing.T, s *apiServer, c *running) {
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			if len(c.Snapshot().Slices) != 1 || c.health.State().Failing != "" {
-				t.Errorf("hidden %v: %d devices, failing for %q", hidden, len(c.Snapshot().Slices), c.health.State().Failing)
-			}
-			if c.logs.FilterMessageSnippet("fails").Len() != 0 {
-				t.Errorf("said %q", c.said())
-			}
-		})
-	}
 }
 
 func TestUpgradesOfTheCluster(t *testing.T) {

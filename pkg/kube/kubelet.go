@@ -306,8 +306,5 @@ func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
 
 func (c kubeletConn) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
 	list, err := c.calls.List(ctx, &v1.ListPodResourcesRequest{})
-	if err != nil {
-		return nil, c.failure(err)
-	}
-	return list, nil
+	return list, c.failure(err)
 }

@@ -21,9 +21,9 @@ func part(generation, count int64, devices map[string]string) slice {
 
 // joinSlices joins slices by the names of their objects.
 func joinSlices(all map[string]slice, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
-	objects := map[PodName]mirrored[slice]{}
+	objects := map[PodName]*apiObject{}
 	for name, s := range all {
-		objects[PodName{Name: name}] = mirrored[slice]{value: s}
+		objects[PodName{Name: name}] = &apiObject{slice: s}
 	}
 	return join(objects, before)
 }

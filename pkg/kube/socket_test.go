@@ -80,18 +80,15 @@ func TestOneConnectionAndNeverAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	if err := callHealth(c); err != nil {
-		t.Fatalf("call: %v", err)
+	if f := c.failure(callHealth(c)); f != nil {
+		t.Fatalf("call: %v", f)
 	}
 	stop()
 	serveHealth(t, path)
 	for range 3 {
-		if err := callHealth(c); status.Code(err) != codes.Unavailable {
-			t.Errorf("after the server ended and another came: %v, want Unavailable", err)
+		if f := c.failure(callHealth(c)); f == nil || f.reason != ReasonClosed {
+			t.Errorf("after the server ended and another came: %v, want %s", f, ReasonClosed)
 		}
-	}
-	if c.wire.foreign() {
-		t.Error("a gRPC server passes for something else")
 	}
 	again, err := connect(t, path, 1<<20)
 	if err != nil {
@@ -128,32 +125,28 @@ func answerAll(t testing.TB, path string, with func(net.Conn)) {
 	})
 }
 
-// TestForeign: a web server is known as none of gRPC's, also where it hangs up
-// before grpc has said all that it wanted to.
+// TestForeign: a web server is known as none of gRPC's, also where it hangs up before gRPC has said all that it wanted to.
 func TestForeign(t *testing.T) {
 	const refusal = "HTTP/1.1 400 Bad Request\r\n\r\n"
 	for name, with := range map[string]func(net.Conn){
-		"waits":                     func(c net.Conn) { _, _ = c.Write([]byte(refusal)); _, _ = io.Copy(io.Discard, c) },
-		"reads some and closes":     func(c net.Conn) { _, _ = c.Read(make([]byte, 16)); _, _ = c.Write([]byte(refusal)) },
-		"closes without reading":    func(c net.Conn) { _, _ = c.Write([]byte(refusal)) },
-		"answers byte after byte":   func(c net.Conn) { _, _ = io.Copy(c, iotest.OneByteReader(strings.NewReader(refusal))) },
-		"says too little to be any": func(c net.Conn) { _, _ = c.Write([]byte("220")) },
+		"waits":                   func(c net.Conn) { _, _ = c.Write([]byte(refusal)); _, _ = io.Copy(io.Discard, c) },
+		"reads some and closes":   func(c net.Conn) { _, _ = c.Read(make([]byte, 16)); _, _ = c.Write([]byte(refusal)) },
+		"closes without reading":  func(c net.Conn) { _, _ = c.Write([]byte(refusal)) },
+		"answers byte after byte": func(c net.Conn) { _, _ = io.Copy(c, iotest.OneByteReader(strings.NewReader(refusal))) },
+		"says too little":         func(c net.Conn) { _, _ = c.Write([]byte("220")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := shortPath(t)
-			answerAll(t, path, with)
-			for range 50 {
-				c, err := connect(t, path, 1<<20)
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = callHealth(c)
-				if foreign := name != "says too little to be any"; err == nil || c.wire.foreign() != foreign {
-					t.Errorf("call of a web server: %v, foreign %v, want %v", err, c.wire.foreign(), foreign)
-				}
-				c.close()
+		path := shortPath(t)
+		answerAll(t, path, with)
+		for range 50 {
+			c, err := connect(t, path, 1<<20)
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			if f := c.failure(callHealth(c)); f == nil || f.reason != ReasonNotGRPC {
+				t.Errorf("%s: %+v, want %s", name, f, ReasonNotGRPC)
+			}
+			c.close()
+		}
 	}
 }
 
@@ -175,29 +168,23 @@ func TestClip(t *testing.T) {
 }
 
 func TestReasonsOfCalls(t *testing.T) {
-	path := shortPath(t)
-	serveHealth(t, path)
-	c, err := connect(t, path, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
 	for code, want := range map[codes.Code]string{
 		codes.DeadlineExceeded: ReasonTimeout, codes.Canceled: ReasonTimeout, codes.Unimplemented: ReasonUnimplemented, codes.Unavailable: ReasonClosed,
 		codes.PermissionDenied: ReasonDenied, codes.Unauthenticated: ReasonDenied, codes.ResourceExhausted: ReasonRateLimited, codes.Internal: ReasonError,
 	} {
-		err := status.Error(code, "text")
-		if got := c.reason(err); got != want {
+		if got := callReason(status.New(code, "text")); got != want {
 			t.Errorf("%v: %q, want %q", code, got, want)
 		}
 	}
 	// grpc's own words for what is beyond our limit.
+	path := shortPath(t)
+	serveHealth(t, path)
 	small, err := connect(t, path, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer small.close()
-	if err := callHealth(small); small.reason(err) != ReasonTooLarge {
-		t.Errorf("an answer beyond the limit: %v is %q, want %q", err, small.reason(err), ReasonTooLarge)
+	if f := small.failure(callHealth(small)); f == nil || f.reason != ReasonTooLarge {
+		t.Errorf("an answer beyond the limit: %+v, want %q", f, ReasonTooLarge)
 	}
 }

@@ -1,5 +1,5 @@
 // Package apitest is an API server with the pods and ResourceSlices of one node, for tests. It keeps a log of events as
-// etcd does, and serves lists in pages and watches.
+// etcd does, and serves lists and watches.
 //
 //	api := apitest.Start(t, "node-1")
 //	api.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train"}))
@@ -34,8 +34,6 @@ type Object = map[string]any
 
 // Server is the API server.
 type Server struct {
-	Old bool // ignores limits of lists that it has in memory, as before 1.34; set before the first request
-
 	tb         testing.TB
 	node       string
 	kubeconfig string
@@ -66,7 +64,7 @@ type event struct {
 func New(tb testing.TB, node string) *Server {
 	return &Server{
 		tb: tb, node: node, accept: make(chan net.Conn), closed: make(chan struct{}), changed: make(chan struct{}),
-		versions: []string{"v1", "v1beta2", "v1beta1"}, objects: map[string]map[string]Object{"pods": {}, "resourceslices": {}},
+		versions: []string{"v1"}, objects: map[string]map[string]Object{"pods": {}, "resourceslices": {}},
 	}
 }
 
@@ -157,7 +155,7 @@ func (s *Server) set(change func()) {
 // SetDown ends all watches; while the server is down, there are no connections.
 func (s *Server) SetDown(down bool) { s.set(func() { s.down = down }) }
 
-// Versions sets the served versions of resource.k8s.io, the preferred one first.
+// Versions sets the served versions of resource.k8s.io.
 func (s *Server) Versions(versions ...string) { s.set(func() { s.versions = versions }) }
 
 // Compact forgets all events, so that a watch from before gets 410.
@@ -253,14 +251,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/api/v1/pods":
 		s.resource(w, r, "pods")
-	case r.URL.Path == "/apis/resource.k8s.io" && len(versions) > 0:
-		group := Object{"kind": "APIGroup", "apiVersion": "v1", "name": "resource.k8s.io"}
-		list := []any{}
-		for _, v := range versions {
-			list = append(list, Object{"groupVersion": "resource.k8s.io/" + v, "version": v})
-		}
-		group["versions"] = list
-		Reply(w, http.StatusOK, group)
 	case len(parts) == 4 && parts[1] == "resource.k8s.io" && parts[3] == "resourceslices" && slices.Contains(versions, parts[2]):
 		s.resource(w, r, "resourceslices")
 	default:
@@ -270,15 +260,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource string) {
 	q := r.URL.Query()
-	if q.Get("fieldSelector") != "spec.nodeName="+s.node {
-		s.tb.Errorf("%s: field selector %q: not of this node only", r.URL, q.Get("fieldSelector"))
+	selector := "spec.nodeName=" + s.node
+	if resource == "pods" {
+		selector += ",status.phase!=Succeeded,status.phase!=Failed"
+	}
+	if got := q.Get("fieldSelector"); got != selector && got != "spec.nodeName="+s.node+",status.phase!=Failed,status.phase!=Succeeded" {
+		s.tb.Errorf("%s: field selector %q: not what runs on this node only", r.URL, got)
 	}
 	if resource == "pods" && !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		s.tb.Errorf("%s accepts %q: more than metadata", r.URL, r.Header.Get("Accept"))
-	}
-	if q.Get("sendInitialEvents") != "" {
-		Refuse(w, http.StatusUnprocessableEntity, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
-		return
 	}
 	if q.Get("watch") != "" {
 		s.watch(w, r, resource)
@@ -286,23 +276,11 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource strin
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.Get("continue") != "" && (q.Get("resourceVersion") != "" || q.Get("resourceVersionMatch") != "") {
-		Refuse(w, http.StatusBadRequest, "BadRequest", "resourceVersion and resourceVersionMatch are forbidden with continue")
-		return
-	}
-	keys := slices.Sorted(maps.Keys(s.objects[resource]))
-	m := Object{"resourceVersion": strconv.Itoa(s.version())}
-	if limit, _ := strconv.Atoi(q.Get("limit")); limit > 0 && (q.Get("resourceVersion") != "0" || !s.Old) {
-		from, _ := strconv.Atoi(q.Get("continue"))
-		if keys = keys[from:]; len(keys) > limit {
-			keys, m["continue"] = keys[:limit], strconv.Itoa(from+limit)
-		}
-	}
 	items := []any{}
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(s.objects[resource])) {
 		items = append(items, s.objects[resource][key])
 	}
-	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": m, "items": items})
+	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": Object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
 }
 
 var (

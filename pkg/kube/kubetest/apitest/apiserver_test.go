@@ -22,12 +22,13 @@ func TestClientGoReadsIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := metav1.ListOptions{FieldSelector: "spec.nodeName=node-1"}
+	of := metav1.ListOptions{FieldSelector: "spec.nodeName=node-1,status.phase!=Succeeded,status.phase!=Failed"}
 	pods, err := metadata.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).List(context.Background(), of)
 	if err != nil || len(pods.Items) != 1 || pods.Items[0].UID != "uid-1" || pods.Items[0].Labels["app"] != "train" {
 		t.Errorf("pods %+v, %v", pods, err)
 	}
 	slices := dynamic.NewForConfigOrDie(config).Resource(schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceslices"})
+	of = metav1.ListOptions{FieldSelector: "spec.nodeName=node-1"}
 	list, err := slices.List(context.Background(), of)
 	if err != nil || len(list.Items) != 1 {
 		t.Fatalf("slices %+v, %v", list, err)
