@@ -89,7 +89,7 @@ func (a *Annotations) patch(ctx context.Context, want map[string]string) error {
 	pod := a.pod
 	c, err := a.api.dial(qps, burst)
 	if err != nil {
-		return fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("annotate pod %s/%s: %w: %w", pod.Namespace, pod.Name, errNoConfig, err)
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)

@@ -180,18 +180,18 @@ func configFromEnvironment() (*rest.Config, error) {
 func (s *APIServer) dial(qps float32, burst int) (*client, error) {
 	found, err := s.config()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
+		return nil, err
 	}
 	config := prepared(found, s.o.UserAgent, qps, burst)
 	config.Timeout = 0                                                    // it would end watches, too; each call has its own limit
 	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion() // for refusals
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
+		return nil, err
 	}
 	c, err := rest.UnversionedRESTClientForConfigAndClient(config, hc)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
+		return nil, err
 	}
 	return &client{c, func() { utilnet.CloseIdleConnectionsFor(hc.Transport) }}, nil
 }

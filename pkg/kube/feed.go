@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"strconv"
@@ -84,7 +85,7 @@ func (f *feed) listAndWatch(ctx context.Context) error {
 	f.verb = "read"
 	c, err := f.s.dial(qps, burst)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errNoConfig, err)
 	}
 	defer c.close()
 	f.verb = "list"

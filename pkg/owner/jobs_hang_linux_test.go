@@ -3,7 +3,6 @@ package owner
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +30,5 @@ func TestHang(t *testing.T) {
 
 	fail, _ = hungfs.Mount(t, dir)
 	eventually.True(t, "the next hang is reported", func() bool { return r.Health.State().Failing == ReasonTimeout })
-	r.stop()
-	if lines := strings.Join(r.logged(), "\n"); !strings.Contains(lines, "abandoning") {
-		t.Errorf("log %q does not say what was abandoned", lines)
-	}
-	fail() // so that the goroutine that was left behind ends, too
+	fail()
 }

@@ -94,7 +94,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("99\n"), 0o644))
 	}
 	for name, text := range map[string]string{
-		"0": "17\n", "00": "99\n", "07.1": "99\n", "1.00": "99\n", "99999999999999999999": "99\n", "65536": "99\n",
+		"0": "17\n", "00": "99\n", "07.1": "99\n", "1.00": "99\n", "99999999999999999999": "99\n", "123456": "99\n",
 		"2": strings.Repeat("x", maxJobID+1) + "\n18\n",
 		"3": "\x7fELF\x02\x01\x01\x00\n99\n", "4": "caf\xe9\n", "5": "a\x1b[31mb\n19\n",
 	} {
@@ -207,7 +207,7 @@ func TestIOErrorIsNoAnswer(t *testing.T) {
 		f := jobFile{jobs: []string{"17"}}
 		c := content{reason: reason, whole: true}
 		f.update(c, now)
-		f.update(c, now.Add(jobGrace-1))
+		f.update(c, now.Add(jobPatience-1))
 		if !slices.Equal(f.jobs, []string{"17"}) {
 			t.Errorf("%s: jobs %q at once, want 17", reason, f.jobs)
 		}
