@@ -91,7 +91,7 @@ func NewAPIServer(o APIOptions) *APIServer {
 		s.addFeed(MappingResourceSlices, resource{resourceGroup, "resourceslices"}, resourceSlices{})
 	}
 	if o.Allocations != nil {
-		s.claims = newClaimReader(s)
+		s.claims = &claimReader{s: s, known: map[ClaimName][]DeviceName{}}
 		s.newest.Load().Claims = map[ClaimName][]DeviceName{}
 	}
 	return s

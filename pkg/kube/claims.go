@@ -29,24 +29,32 @@ const (
 // change, so each claim is read once.
 type claimReader struct {
 	s        *APIServer
-	poll     poller
 	seen     uint64                     // version of the allocations
+	next     time.Time                  // when claims are read again even if the allocations stay
 	known    map[ClaimName][]DeviceName // claims already read, with the devices that each has admin access to
 	failures int                        // consecutive failures
 	reported bool
 }
 
-func newClaimReader(s *APIServer) *claimReader {
-	return &claimReader{s: s, poll: newPoller(), known: map[ClaimName][]DeviceName{}}
-}
+const claimCheck = time.Second // how often the allocations are compared
 
 func (r *claimReader) run(ctx context.Context) {
-	r.poll.run(ctx, r.fetchClaims, func() bool { return r.s.o.Allocations().Version != r.seen })
+	ticker := time.NewTicker(claimCheck)
+	defer ticker.Stop()
+	for {
+		if a := r.s.o.Allocations(); a.Version != r.seen || !time.Now().Before(r.next) {
+			r.next = time.Now().Add(r.fetchClaims(ctx, a))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
-// fetchClaims reads the unknown claims and publishes. A claim that cannot be read counts as one that uses its devices.
-func (r *claimReader) fetchClaims(ctx context.Context) time.Duration {
-	a := r.s.o.Allocations()
+// fetchClaims reads the unknown claims and publishes. It returns the time to wait for failed ones. A claim that cannot be read counts as one that uses its devices.
+func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Duration {
 	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
 		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)

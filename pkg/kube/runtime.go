@@ -70,7 +70,7 @@ func (r *Runtime) Snapshot() *Containers { return r.snapshot.Load() }
 // Run polls until ctx ends, and returns nil. It may be called once.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer r.hangUp()
-	r.run(ctx, r.poll, nil)
+	r.run(ctx, r.poll)
 	return nil
 }
 
