@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 	f("17\n18", "18", true, "17")
 	f("17\n\n18\n", "", false, "17", "18")
 	f("17\n17", "17", true, "17")
-	f("# no comment\n", "", false, "# no comment") // as in dcgm-exporter
+	f("# no comment\n \t17 \r\n17\n", "", false, "# no comment", "17") // as in dcgm-exporter
 	f("123_4\n123.batch\nléa-7\n", "", false, "123_4", "123.batch", "léa-7")
 	f(strings.Repeat("x", maxJobID)+"\n", "", false, strings.Repeat("x", maxJobID))
 }

@@ -16,7 +16,6 @@ func TestListing(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0", "GPU-1"})
 	l := NewListing(&w.board)
 	l.locations = newLocations(w.root)
-	l.locations.uptime = func() time.Duration { return uptimeThere }
 	f := func(device string, want ...Process) {
 		t.Helper()
 		if diff := cmp.Diff(want, l.Of(device, w.now), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {

@@ -16,7 +16,7 @@ import (
 
 // TestRealControlGroups puts a process into control groups of this machine and reads the real /proc.
 func TestRealControlGroups(t *testing.T) {
-	if own, _, err := newProcfs("/proc").self(); err != nil || own != firstPIDNamespace {
+	if own, _, err := procfs("/proc").self(); err != nil || own != firstPIDNamespace {
 		t.Skipf("this takes the machine's PID namespace; ours is %q (%v)", own, err)
 	}
 	mount, own := writableHierarchy(t)
