@@ -42,9 +42,7 @@ RESULTS := $(GO) run ./internal/gate/results
 CHART_TOOLS    := test/tools/chart
 tool_version    = $(shell awk '$$1 == "$(1)" && $$2 ~ /^v/ { print $$2; exit }' $(CHART_TOOLS)/go.mod)
 HELM           := .tools/helm-$(call tool_version,helm.sh/helm/v3)/helm
-KUBECONFORM    := .tools/kubeconform-$(call tool_version,github.com/yannh/kubeconform)/kubeconform
 HELM_UNITTEST  := .tools/helm-unittest-$(call tool_version,github.com/helm-unittest/helm-unittest)/helm-unittest
-CHART_SCHEMAS  := .tools/kubernetes-schemas-$(shell sed -n 's|.*{"k8s.io/kubernetes", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)
 
 # The cluster of make e2e-cluster: Kubernetes, Prometheus Adapter, etcd.
 CLUSTER       := test/cluster
@@ -57,7 +55,7 @@ ETCD          := .tools/etcd-server/etcd
 
 VICTORIA_TOOLS := test/tools/victoriametrics
 VICTORIA       := .tools/victoriametrics-$(shell awk '$$1 == "github.com/VictoriaMetrics/VictoriaMetrics" { print $$2; exit }' $(VICTORIA_TOOLS)/go.mod)
-OPERATOR_CRDS := prometheus-operator/prometheus-operator@$(shell sed -n 's|.*/prometheus-operator", "\(v[^"]*\)".*|\1|p' $(CHART_TOOLS)/schemas/main.go)/example/prometheus-operator-crd
+OPERATOR      := github.com/prometheus-operator/prometheus-operator@$(shell awk '$$1 == "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring" { print $$2 }' go.mod)
 
 SUPPLY        := test/tools/supply
 GOVULNCHECK   := .tools/govulncheck-$(shell awk '$$1 == "golang.org/x/vuln" { print $$2 }' $(SUPPLY)/go.mod)/govulncheck
@@ -146,7 +144,7 @@ race-packages:
 	$(GO) test -race -skip '^Test(E2E|Browser)' ./benchmarks/... ./cmd/... ./collectors/... ./internal/... ./extensions/... ./pkg/...
 # Left out is what tests rules, dashboards and manifests: the binary only serves there.
 race-e2e:
-	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Promtool|Slurm)' ./cmd/warpgauge
+	$(GO) test -race -count=1 -v -run '^TestE2E' -skip '^TestE2E(Alerts|AMDGPUOperator|Attack|Chart|Dashboards|GPUOperator|Slurm)' ./cmd/warpgauge
 
 .PHONY: attack
 attack: ## Attack the real binary over loopback, ATTACK_SECONDS each way, and measure an honest scraper
@@ -260,12 +258,12 @@ bench-full: ## Every benchmark for BENCHTIME (default 1s), with allocations
 	$(GO) test -run='^$$' -bench=. -benchtime=$(BENCHTIME) -benchmem -timeout=60m ./...
 
 .PHONY: chart
-chart: tools-chart ## Check the Helm chart: lint, render, schemas, unit tests, manifests
-	WARPGAUGE_REQUIRE=helm,kubeconform,helm-unittest $(GO) test -count=1 ./deploy/helm/...
+chart: tools-chart ## Check the Helm chart: lint, render, unit tests, manifests
+	WARPGAUGE_REQUIRE=helm,helm-unittest $(GO) test -count=1 ./deploy/helm/...
 
 .PHONY: victoriametrics-test
-victoriametrics-test: build $(VICTORIA)/vmalert ## Run rules, their tests and all panels with the real VictoriaMetrics (2 minutes, once built)
-	cd $(VICTORIA_TOOLS) && VICTORIAMETRICS_PROGRAMS=$(abspath $(VICTORIA)) WARPGAUGE_BINARY=$(abspath $(BIN)) $(GO) test -count=1 -v .
+victoriametrics-test: $(VICTORIA)/vmalert-tool ## Parse rules and panels as VictoriaMetrics does, and run the tests of rules with its engine
+	cd $(VICTORIA_TOOLS) && VMALERT_TOOL=$(abspath $(VICTORIA)/vmalert-tool) $(GO) test -count=1 -v .
 
 .PHONY: chart-server
 chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes each variant of the chart
@@ -277,7 +275,8 @@ e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
-	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/github.com/$(OPERATOR_CRDS)" $(if $(RELEASE),-release $(RELEASE))
+	@cd / && $(GO) mod download $(OPERATOR)
+	@bin/cluster -crds "$$($(GO) env GOMODCACHE)/$(OPERATOR)/example/prometheus-operator-crd" $(if $(RELEASE),-release $(RELEASE))
 
 .PHONY: dashboards-types
 dashboards-types: ## Check the dashboards against Grafana's own types (npm)
@@ -294,11 +293,11 @@ bin/gpu-check:
 	@$(GO) build -trimpath -o $@ ./cmd/gpu-check
 
 .PHONY: gpu-check-simulated
-gpu-check-simulated: build bin/gpu-check ## The same on a simulated node, to see that the check works
+gpu-check-simulated: build bin/gpu-check ## The same on a simulated node without load, to see that the check works
 	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 --cuda >/dev/null; \
+	$(GO) run ./collectors/nvml/nvmltest/cmd/nvmlfake --dir="$$dir" --gpus=2 >/dev/null; \
 	$(GO) build -o "$$dir/nvidia-smi" ./collectors/nvml/nvmltest/cmd/nvidia-smi; \
-	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" --warmup=3s $(ARGS)
+	LD_LIBRARY_PATH="$$dir" bin/gpu-check --nvidia-smi="$$dir/nvidia-smi" --cuda= --warmup=3s $(ARGS)
 
 GPU_CHECK_BUNDLE = dist/warpgauge-gpu-check-$(VERSION)-$(shell $(GO) env GOARCH)
 
@@ -385,7 +384,7 @@ $(GOVULNCHECK): $(SUPPLY)/go.sum
 	@cd $(SUPPLY) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install golang.org/x/vuln/cmd/govulncheck && touch $(abspath $@)
 
 .PHONY: tools-chart
-tools-chart: $(HELM) $(KUBECONFORM) $(HELM_UNITTEST) $(CHART_SCHEMAS) ## Build what checks the Helm chart (one to two minutes, once)
+tools-chart: $(HELM) $(HELM_UNITTEST) ## Build what checks the Helm chart (one to two minutes, once)
 
 # Helm tells charts and linters that it is the Kubernetes of its libraries, by variables
 # that its own Makefile sets as well.
@@ -399,12 +398,6 @@ $(HELM): $(CHART_TOOLS)/go.sum
 
 $(HELM_UNITTEST): $(CHART_TOOLS)/go.sum
 	@$(chart_tool) github.com/helm-unittest/helm-unittest/cmd/helm-unittest && touch $(abspath $@)
-
-$(KUBECONFORM): $(CHART_TOOLS)/go.sum
-	@$(chart_tool) github.com/yannh/kubeconform/cmd/kubeconform && touch $(abspath $@)
-
-$(CHART_SCHEMAS): $(CHART_TOOLS)/schemas/main.go
-	@cd $(CHART_TOOLS) && $(GO) run ./schemas -o $(abspath $@) && touch $(abspath $@)
 
 .PHONY: tools-packages
 tools-packages: $(NFPM) ## Build what makes the packages (half a minute, once)
@@ -427,10 +420,9 @@ $(KUBE) &: $(CLUSTER)/go.sum
 $(ADAPTER): $(ADAPTER_TOOLS)/go.sum
 	@CGO_ENABLED=0 $(GO) build -C $(ADAPTER_TOOLS) -ldflags "-s -w" -o $(abspath $@) sigs.k8s.io/prometheus-adapter/cmd/adapter && touch $@
 
-$(VICTORIA)/vmalert: $(VICTORIA_TOOLS)/go.sum
-	@echo "build VictoriaMetrics into .tools (some 30 s of CPU time, once)"
+$(VICTORIA)/vmalert-tool: $(VICTORIA_TOOLS)/go.sum
 	@mkdir -p $(VICTORIA) && CGO_ENABLED=0 $(GO) build -C $(VICTORIA_TOOLS) -ldflags "-s -w" -o $(abspath $(VICTORIA))/ \
-		$(addprefix github.com/VictoriaMetrics/VictoriaMetrics/app/,victoria-metrics vmalert vmalert-tool) && touch $@
+		github.com/VictoriaMetrics/VictoriaMetrics/app/vmalert-tool && touch $@
 
 # Debian's, from its package without installing it; otherwise the one on PATH.
 $(ETCD):

@@ -33,7 +33,7 @@ func newFleet(o options) (*fleet, error) {
 	f := &fleet{o: o, named: make(map[string]*node, o.nodes)}
 	var loads [loadSets]*fake.Curves
 	for i := range loads {
-		loads[i] = fake.NewCurves(o.seed + uint64(i))
+		loads[i] = fake.NewCurves(uint64(i) + 1)
 	}
 	for i := range o.nodes {
 		n, err := newNode(o, i, loads[i%loadSets], list)
@@ -79,7 +79,7 @@ func (f *fleet) run(ctx context.Context, out io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	f.start(ctx, &wg)
-	return serve(ctx, f.o.address, f.handler, out, fmt.Sprintf("%d simulated nodes on http://%%[1]s/, for Prometheus' http_sd_configs http://%%[1]s/targets", len(f.nodes)))
+	return f.serve(ctx, out)
 }
 
 // start lets the nodes begin one after the other within an interval, as those of a

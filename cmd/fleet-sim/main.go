@@ -12,13 +12,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"warpgauge/collectors/fake"
-	"warpgauge/pkg/config"
 )
 
 func main() {
@@ -53,13 +51,9 @@ type options struct {
 	profiles []string
 	devices  int
 	spec     *fake.Spec
-	seed     uint64
-	host     string // prefix of host names
 	counters string
-
-	interval, slow time.Duration
-	ownMetrics     string // none, lean or full
-	pods           podOptions
+	interval time.Duration
+	pods     podOptions
 }
 
 func parse(args []string, out io.Writer) (options, error) {
@@ -71,12 +65,8 @@ func parse(args []string, out io.Writer) (options, error) {
 	profiles := set.String("profiles", fake.DefaultProfile, "what the nodes are, in turns: "+strings.Join(fake.Profiles(), ","))
 	set.IntVar(&o.devices, "devices", 0, "GPUs of a node; 0: the profile's")
 	spec := set.String("spec", "", "script for each node's GPUs, as --fake-spec takes it")
-	set.Uint64Var(&o.seed, "seed", 1, "seed of the first node; each has the next")
-	set.StringVar(&o.host, "host-prefix", "sim-", "what host names begin with")
 	set.StringVar(&o.counters, "counters", "default-counters.csv", "counters file, or the name of one that is built in")
 	set.DurationVar(&o.interval, "interval", 5*time.Second, "between two samples of a GPU")
-	set.DurationVar(&o.slow, "slow-interval", 30*time.Second, "between two samples of slow fields")
-	set.StringVar(&o.ownMetrics, "exporter-metrics", config.MetricsLean, "which of its own metrics each exporter has on its page: none, lean or full; process_ and go_ are those of this process")
 	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods that have each GPU or MIG instance; with several it is shared and every pod has a copy of its series")
 	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "after which a pod gives way to another; 0: never")
 	if err := set.Parse(args); err != nil {
@@ -86,17 +76,13 @@ func parse(args []string, out io.Writer) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 	o.profiles = strings.Split(*profiles, ",")
-	if err := o.check(); err != nil {
-		return o, err
-	}
 	if *spec != "" {
-		s, err := fake.LoadSpec(*spec)
-		if err != nil {
+		var err error
+		if o.spec, err = fake.LoadSpec(*spec); err != nil {
 			return o, fmt.Errorf("read --spec: %w", err)
 		}
-		o.spec = s
 	}
-	return o, nil
+	return o, o.check()
 }
 
 // mostNodes bounds what a slip can ask for.
@@ -106,18 +92,12 @@ func (o *options) check() error {
 	switch {
 	case o.nodes < 1 || o.nodes > mostNodes:
 		return fmt.Errorf("--nodes is %d: write a number from 1 to %d", o.nodes, mostNodes)
-	case o.seed == 0:
-		return errors.New("--seed must be greater than 0")
 	case o.pods.perDevice < 0 || o.pods.perDevice > mostPods:
 		return fmt.Errorf("--pods-per-gpu is %d: write a number from 0 to %d", o.pods.perDevice, mostPods)
 	case o.pods.lifetime != 0 && o.pods.lifetime < time.Second:
 		return fmt.Errorf("--pod-lifetime is %v: write at least 1s, or 0", o.pods.lifetime)
 	case o.interval < 10*time.Millisecond:
 		return fmt.Errorf("--interval is %v: write at least 10ms", o.interval)
-	case !slices.Contains([]string{config.MetricsNone, config.MetricsLean, config.MetricsFull}, o.ownMetrics):
-		return fmt.Errorf("--exporter-metrics is %q: write none, lean or full", o.ownMetrics)
-	case o.slow < o.interval:
-		return fmt.Errorf("--slow-interval is %v: it must not be shorter than --interval", o.slow)
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/extensions/live/page"
 	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/owner"
@@ -29,7 +28,7 @@ type node struct {
 	sampler  *supervisor.Supervisor
 	owners   *owner.Keeper // nil where there are no pods
 	pods     *pods
-	self     *selfmetrics.Page // nil where it is not wanted
+	self     *selfmetrics.Page
 	renderer *exposition.Renderer
 	handler  http.Handler
 }
@@ -39,9 +38,9 @@ type node struct {
 const selfInterval = 15 * time.Second
 
 func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, error) {
-	n := &node{host: fmt.Sprintf("%s%05d", o.host, i), profile: o.profiles[i%len(o.profiles)]}
+	n := &node{host: fmt.Sprintf("sim-%05d", i), profile: o.profiles[i%len(o.profiles)]}
 	gpus, err := fake.Factory(fake.Options{
-		Profile: n.profile, Devices: o.devices, Spec: o.spec, Seed: o.seed + uint64(i), Curves: loads,
+		Profile: n.profile, Devices: o.devices, Spec: o.spec, Seed: uint64(i) + 1, Curves: loads,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate node %d: %w", i, err)
@@ -50,7 +49,7 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 	store := accumulate.New(accumulate.Options{})
 	registry.MustRegister(store)
 	n.sampler = supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
-		Name: fake.Name, Open: gpus, Session: session.Options{Interval: o.interval, SlowInterval: o.slow},
+		Name: fake.Name, Open: gpus, Session: session.Options{Interval: o.interval, SlowInterval: max(o.interval, 30*time.Second)},
 	})
 	registry.MustRegister(n.sampler)
 	stale := max(3*o.interval, 30*time.Second)
@@ -59,10 +58,8 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 		n.addOwners(o.pods, i, stale, registry)
 		pages.Owners = n.owners
 	}
-	if o.ownMetrics != config.MetricsNone {
-		n.self = selfmetrics.New(registry, selfmetrics.Options{Lean: o.ownMetrics == config.MetricsLean, Interval: selfInterval, Registerer: registry})
-		pages.Self = n.self
-	}
+	n.self = selfmetrics.New(registry, selfmetrics.Options{Lean: true, Interval: selfInterval, Registerer: registry})
+	pages.Self = n.self
 	n.renderer = exposition.New(n.sampler.Board(), pages)
 	n.handler = server.New(n.renderer, server.Options{Routes: server.Page(page.Handler(page.Options{Version: "simulated"})), Registerer: registry, Status: n.status}).Handler()
 	return n, nil
@@ -97,7 +94,5 @@ func (n *node) run(ctx context.Context) {
 		stage(n.owners.Run)
 		wg.Go(func() { n.pods.run(ctx, n.owners.Notify) })
 	}
-	if n.self != nil {
-		stage(n.self.Run)
-	}
+	stage(n.self.Run)
 }

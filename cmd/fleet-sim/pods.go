@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -69,7 +71,7 @@ func (p *pods) answer(now time.Time) (changed bool) {
 	}
 	slices.SortFunc(all, func(a, b kube.Pod) int { return a.PodName.Compare(b.PodName) })
 	last := p.snapshot.Load()
-	if len(all) == 0 || slices.EqualFunc(all, last.Pods, same) {
+	if len(all) == 0 || reflect.DeepEqual(all, last.Pods) {
 		return false
 	}
 	p.snapshot.Store(&kube.Allocations{Version: last.Version + 1, Time: now, Pods: all})
@@ -121,15 +123,7 @@ func (p *pods) generation(place string, age time.Duration) int64 {
 	if p.o.lifetime == 0 {
 		return 0
 	}
-	var sum uint64 = 14695981039346656037 // FNV-1a
-	for _, c := range []byte(place) {
-		sum = (sum ^ uint64(c)) * 1099511628211
-	}
-	return int64((age + time.Duration(sum%uint64(p.o.lifetime))) / p.o.lifetime)
-}
-
-// same compares what names a pod and its device; the rest follows from the script.
-func same(a, b kube.Pod) bool {
-	return a.Name == b.Name && a.Namespace == b.Namespace &&
-		a.Containers[0].Devices[0].IDs[0] == b.Containers[0].Devices[0].IDs[0]
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(place)) // it never fails
+	return int64((age + time.Duration(sum.Sum64()%uint64(p.o.lifetime))) / p.o.lifetime)
 }

@@ -13,19 +13,19 @@ import (
 )
 
 // serve serves until ctx ends. It prints a line about the address before.
-func serve(ctx context.Context, address string, handler func(address string) http.Handler, out io.Writer, about string) error {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+func (f *fleet) serve(ctx context.Context, out io.Writer) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.o.address)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	address = listener.Addr().String()
+	address := listener.Addr().String()
 	srv := &http.Server{
-		Handler:           handler(address),
+		Handler:           f.handler(address),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 5 * time.Minute,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // scrapes of a simulation need no drain
 	defer stop()
-	fmt.Fprintf(out, "fleet-sim: "+about+"\n", address) //nolint:errcheck // nothing can be done about it
+	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%[2]s/, for Prometheus' http_sd_configs http://%[2]s/targets\n", len(f.nodes), address) //nolint:errcheck // nothing can be done about it
 	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", address, err)
 	}
@@ -63,12 +63,7 @@ func (f *fleet) handler(address string) http.Handler {
 		_ = json.NewEncoder(w).Encode(f.list(address)) // the client went away
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = fmt.Fprintf(w, "%d simulated GPU nodes. All numbers are invented.\n\n/targets\n", len(f.nodes))
-		for _, n := range f.nodes {
-			_, _ = fmt.Fprintf(w, "%s%s/metrics  %s\n", nodePath, n.host, n.profile)
-		}
 	})
 	return mux
 }

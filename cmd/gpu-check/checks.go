@@ -7,9 +7,8 @@ import (
 
 // check is one of our series and where nvidia-smi tells the same.
 type check struct {
-	metric string
-	of     scope
-	with   [2]string // a label and its value, where it makes several series of a field
+	metric   string
+	instance bool // each MIG instance has a series, not the GPU
 	// sources are tried in order; versions of nvidia-smi differ in names.
 	sources []string
 	how     how
@@ -18,21 +17,6 @@ type check struct {
 	abs, rel float64
 	scale    float64 // from nvidia-smi's unit to ours; 0 means 1
 }
-
-// scope says which part has a series: the GPU, or each of its MIG instances or NVLinks.
-type scope int
-
-const (
-	board scope = iota
-	instance
-	link
-)
-
-// label is the label that tells series of a scope apart.
-func (s scope) label() string { return [...]string{board: "", instance: "GPU_I_ID", link: "nvlink"}[s] }
-
-// prefix is how names of a scope begin in a readout; its number follows.
-func (s scope) prefix() string { return [...]string{board: "", instance: "mig:", link: "link:"}[s] }
 
 type how int
 
@@ -57,8 +41,7 @@ var checks = []check{
 	{metric: "DCGM_FI_DEV_OEM_INFOROM_VER", how: text, sources: []string{"csv:inforom.oem", "xml:inforom_version/oem_object"}},
 	{metric: "DCGM_FI_DEV_ECC_INFOROM_VER", how: text, sources: []string{"csv:inforom.ecc", "xml:inforom_version/ecc_object"}},
 
-	{metric: "DCGM_FI_DEV_COUNT", sources: []string{"csv:count", "xml:attached_gpus"}},
-	{metric: "DCGM_FI_CUDA_DRIVER_VERSION", sources: []string{"cuda"}},
+	{metric: "DCGM_FI_DEV_COUNT", sources: []string{"csv:count"}},
 	{metric: "DCGM_FI_DEV_NVML_INDEX", sources: []string{"csv:index"}},
 	{metric: "DCGM_FI_DEV_MINOR_NUMBER", sources: []string{"xml:minor_number"}},
 	{metric: "DCGM_FI_DEV_COMPUTE_MODE", sources: []string{"csv:compute_mode", "xml:compute_mode"}},
@@ -138,38 +121,20 @@ var checks = []check{
 	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.hw_thermal_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_hw_therm_slowdown"}, scale: 1000, abs: 2e9},
 	{metric: "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", how: moving, sources: []string{"csv:clocks_event_reasons_counters.hw_power_brake_slowdown", "xml:clocks_event_reasons_counters/clocks_event_reasons_counters_hw_power_brake"}, scale: 1000, abs: 2e9},
 
-	{metric: "DCGM_FI_DEV_FB_RESERVED", of: instance, sources: []string{"fb_memory_usage/reserved"}, abs: 1},
-	{metric: "DCGM_FI_DEV_FB_USED", of: instance, how: moving, sources: []string{"fb_memory_usage/used"}, abs: 64, rel: 0.02},
-	{metric: "DCGM_FI_DEV_FB_FREE", of: instance, how: moving, sources: []string{"fb_memory_usage/free"}, abs: 64, rel: 0.02},
-	{metric: "DCGM_FI_DEV_BAR1_USED", of: instance, how: moving, sources: []string{"bar1_memory_usage/used"}, abs: 16},
-	{metric: "GPU_I_PROFILE", of: instance, how: text, sources: []string{"profile"}},
-
-	{metric: "DCGM_FI_DEV_NVLINK_GET_STATE", of: link, how: moving, sources: []string{"state"}},
-	{metric: "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"Replay Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"Recovery Errors"}},
-	{metric: "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", of: link, how: moving, sources: []string{"CRC Errors"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "malformed_packet"}, of: link, how: moving, sources: []string{"Malformed packet Errors"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "buffer_overrun"}, of: link, how: moving, sources: []string{"Buffer overrun Errors"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "receive"}, of: link, how: moving, sources: []string{"Rx Errors"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "remote"}, of: link, how: moving, sources: []string{"Rx remote Errors"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "general"}, of: link, how: moving, sources: []string{"Rx General Errors"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "integrity"}, of: link, how: moving, sources: []string{"Local link integrity Errors"}},
-	{metric: "nvidia_nvlink_recoveries_total", with: [2]string{"result", "failed"}, of: link, how: moving, sources: []string{"Link recovery failed events"}},
-	{metric: "nvidia_nvlink_errors_total", with: [2]string{"kind", "effective"}, of: link, how: moving, sources: []string{"Effective Errors"}},
+	{metric: "DCGM_FI_DEV_FB_RESERVED", instance: true, sources: []string{"fb_memory_usage/reserved"}, abs: 1},
+	{metric: "DCGM_FI_DEV_FB_USED", instance: true, how: moving, sources: []string{"fb_memory_usage/used"}, abs: 64, rel: 0.02},
+	{metric: "DCGM_FI_DEV_FB_FREE", instance: true, how: moving, sources: []string{"fb_memory_usage/free"}, abs: 64, rel: 0.02},
+	{metric: "DCGM_FI_DEV_BAR1_USED", instance: true, how: moving, sources: []string{"bar1_memory_usage/used"}, abs: 16},
 }
 
-// properties are those that checks and health rules ask nvidia-smi's CSV for, without those of identity.
-func properties() (out []string) {
-	var sources []string
+// properties are what nvidia-smi's CSV is asked for.
+func properties() []string {
+	out := []string{"index", "uuid", "name", "pci.bus_id", "driver_version", "mig.mode.current"} // a GPU's identity
 	for _, c := range checks {
-		sources = append(sources, c.sources...)
-	}
-	for _, r := range healthRules {
-		sources = append(sources, r.sources...)
-	}
-	for _, s := range sources {
-		if name, ok := strings.CutPrefix(s, "csv:"); ok && !slices.Contains(identity, name) && !slices.Contains(out, name) {
-			out = append(out, name)
+		for _, s := range c.sources {
+			if name, ok := strings.CutPrefix(s, "csv:"); ok && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
 		}
 	}
 	return out

@@ -2,23 +2,19 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strings"
-	"time"
 )
 
 // verdict of one comparison.
 type verdict string
 
 const (
-	pass        verdict = "ok"
-	fail        verdict = "FAIL"
-	notThere    verdict = "n/a"       // neither has it
-	oursAlone   verdict = "ours only" // nvidia-smi of this version does not say
-	missing     verdict = "NOT THERE" // nvidia-smi has it, we do not
-	uncomparing verdict = "no counterpart"
+	pass      verdict = "ok"
+	fail      verdict = "FAIL"
+	notThere  verdict = "n/a"       // neither has it
+	oursAlone verdict = "ours only" // nvidia-smi of this version does not say
+	missing   verdict = "NOT THERE" // nvidia-smi has it, we do not
 )
 
 func (v verdict) bad() bool { return v == fail || v == missing }
@@ -27,24 +23,40 @@ func (v verdict) bad() bool { return v == fail || v == missing }
 type round struct {
 	before, after page
 	smi           map[string]readout
-	at            time.Time // when nvidia-smi had answered
 }
 
 // result is one line of the table.
 type result struct {
-	phase, gpu, metric string
-	ours, theirs       string
-	tolerance          string
-	verdict            verdict
+	phase, gpu, metric      string
+	ours, theirs, tolerance string
+	verdict                 verdict
+}
+
+// compareAll judges every check on a GPU and its MIG instances.
+func compareAll(g gpu, rounds []round) (out []result) {
+	for _, instance := range append([]string{""}, rounds[0].smi[g.uuid].instances()...) {
+		for _, c := range checks {
+			if c.instance != (instance != "") {
+				continue
+			}
+			if r := c.compare(part{g.uuid, instance}, rounds); r.verdict != notThere {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
 }
 
 // compare judges a check of a part over the rounds of a phase.
-func (c check) compare(phase string, of part, rounds []round) result {
-	out := result{phase: phase, metric: c.name(), tolerance: c.tolerance()}
+func (c check) compare(of part, rounds []round) result {
+	out := result{metric: c.metric, tolerance: c.tolerance(), verdict: notThere}
+	if of.instance != "" {
+		out.metric += " of instance " + of.instance
+	}
 	count := map[verdict]int{}
 	for _, r := range rounds {
-		theirs, said := c.theirs(r.smi[of.uuid], of)
-		ours, verdict := c.judge(r, of, theirs, said)
+		theirs := c.theirs(r.smi[of.uuid], of.instance)
+		ours, verdict := c.judge(r, of, theirs)
 		// The line shows the first round that is bad, else the last one.
 		if count[fail]+count[missing] == 0 {
 			out.ours, out.theirs = ours, theirs
@@ -65,69 +77,45 @@ func (c check) compare(phase string, of part, rounds []round) result {
 		out.verdict = pass
 	case count[oursAlone] > 0:
 		out.verdict = oursAlone
-	default:
-		out.verdict = notThere
 	}
 	return out
 }
 
-// name is the field's with the label that tells its series apart.
-func (c check) name() string {
-	if c.with[0] == "" {
-		return c.metric
-	}
-	return fmt.Sprintf("%s{%s=%q}", c.metric, c.with[0], c.with[1])
-}
-
 // theirs returns nvidia-smi's value, from the first source that has one.
-func (c check) theirs(r readout, of part) (string, bool) {
+func (c check) theirs(r readout, instance string) string {
 	for _, s := range c.sources {
-		if of.of != board {
-			s = of.of.prefix() + of.number + ":" + s
+		if instance != "" {
+			s = "mig:" + instance + ":" + s
 		}
-		v, ok := r[s]
-		if s == "cuda" {
-			v, ok = cudaVersion(r["xml:cuda_version"])
-		}
-		if ok && !absent(v) {
-			return v, true
+		if v := r[s]; !absent(v) {
+			return v
 		}
 	}
-	return "", false
+	return ""
 }
 
-// cudaVersion turns "12.4" into "12040".
-func cudaVersion(text string) (string, bool) {
-	var major, minor int
-	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
-		return "", false
-	}
-	return fmt.Sprint(major*1000 + minor*10), true
-}
-
-func (c check) judge(r round, of part, theirs string, said bool) (string, verdict) {
+func (c check) judge(r round, of part, theirs string) (string, verdict) {
 	if c.how == text {
-		ours, ok := r.after.text(c.metric, of)
-		return ours, presence(ok, said, func() bool { return strings.EqualFold(ours, theirs) })
+		ours := r.after.text(c.metric, of.uuid)
+		return ours, presence(ours != "", theirs != "", strings.EqualFold(ours, theirs))
 	}
-	a, before := r.before.valueOf(c.metric, of, c.with)
-	b, after := r.after.valueOf(c.metric, of, c.with)
-	want, number := numberOf(theirs)
+	a, before := r.before.value(c.metric, of)
+	b, after := r.after.value(c.metric, of)
+	want, said := numberOf(theirs)
 	if c.scale != 0 {
 		want *= c.scale
 	}
-	ok := before && after
-	ours := ""
-	if ok {
-		ours = span(a, b)
+	ours, slack := "", c.abs+c.rel*math.Abs(want)
+	if before && after {
+		ours = number(min(a, b))
+		if a != b {
+			ours += " … " + number(max(a, b))
+		}
 	}
-	return ours, presence(ok, said && number, func() bool {
-		slack := c.abs + c.rel*math.Abs(want)
-		return want >= min(a, b)-slack && want <= max(a, b)+slack
-	})
+	return ours, presence(ours != "", said, want >= min(a, b)-slack && want <= max(a, b)+slack)
 }
 
-func presence(ours, theirs bool, equal func() bool) verdict {
+func presence(ours, theirs, equal bool) verdict {
 	switch {
 	case !ours && !theirs:
 		return notThere
@@ -135,21 +123,13 @@ func presence(ours, theirs bool, equal func() bool) verdict {
 		return oursAlone
 	case !ours:
 		return missing
-	case equal():
+	case equal:
 		return pass
 	}
 	return fail
 }
 
-func span(a, b float64) string {
-	if a == b {
-		return number(a)
-	}
-	return number(min(a, b)) + " … " + number(max(a, b))
-}
-
-// number writes whole numbers in full and others with three digits behind the
-// point.
+// number writes whole numbers in full and others with three digits behind the point.
 func number(v float64) string {
 	if v == math.Trunc(v) {
 		return fmt.Sprintf("%.0f", v)
@@ -158,69 +138,54 @@ func number(v float64) string {
 }
 
 func (c check) tolerance() string {
-	switch {
-	case c.how == text:
+	if c.how == text {
 		return "same text"
-	case c.abs == 0 && c.rel == 0:
-		return "equal"
-	case c.rel == 0:
-		return "± " + number(c.abs)
 	}
 	return fmt.Sprintf("± %s ± %g %%", number(c.abs), 100*c.rel)
 }
 
-// compareAll judges every check on every GPU and its parts, and names the series that
-// have no counterpart.
-func compareAll(phase string, gpus []gpu, rounds []round) []result {
-	var out []result
-	for _, g := range gpus {
-		last := rounds[len(rounds)-1]
-		parts := []part{{uuid: g.uuid}}
-		for _, of := range []scope{instance, link} {
-			for _, number := range last.smi[g.uuid].parts(of) {
-				parts = append(parts, part{g.uuid, of, number})
-			}
-		}
-		known := make(map[string]bool)
-		for _, of := range parts {
-			for _, c := range checks {
-				if c.of != of.of {
-					continue
-				}
-				known[c.metric] = true
-				r := c.compare(phase, of, rounds)
-				r.gpu = of.name(g)
-				if r.verdict != notThere {
-					out = append(out, r)
-				}
-			}
-		}
-		names := last.after.series(g.uuid)
-		for _, name := range sorted(names) {
-			if !known[name] && name != healthMetric {
-				v, _ := last.after.value(name, g.uuid)
-				out = append(out, result{phase: phase, gpu: g.index, metric: name, ours: series(v, names[name]), verdict: uncomparing})
-			}
-			for _, of := range []scope{instance, link} {
-				if n := last.after.partsOf(name, g.uuid, of); n > 0 && known[name] && len(last.smi[g.uuid].parts(of)) == 0 {
-					out = append(out, result{phase: phase, gpu: g.index, metric: name + " by " + of.label(), ours: series(0, n), verdict: uncomparing})
-				}
-			}
-		}
+// expectLoad judges what a multiplication must change between the idle page and the load's last page.
+func expectLoad(k kernel, g gpu, idle, busy page) (out []result) {
+	of := part{uuid: g.uuid}
+	least := func(metric string, want float64) {
+		v, ok := busy.value(metric, of)
+		out = append(out, result{metric: metric, ours: number(v), tolerance: "≥ " + number(want), verdict: presence(ok, true, v >= want)})
+	}
+	least("DCGM_FI_DEV_GPU_UTIL", 90)
+	if limit, ok := idle.value("DCGM_FI_DEV_ENFORCED_POWER_LIMIT", of); ok {
+		at, _ := idle.value("DCGM_FI_DEV_POWER_USAGE", of)
+		least("DCGM_FI_DEV_POWER_USAGE", at+0.15*limit)
+	}
+	if top, ok := idle.value("DCGM_FI_DEV_MAX_SM_CLOCK", of); ok {
+		least("DCGM_FI_DEV_SM_CLOCK", top/2)
+	}
+	if gpm, _ := busy.value("DCGM_FI_DEV_GPM_SUPPORT", of); gpm != 0 { // no profiling before Hopper
+		least("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9)
+		least("DCGM_FI_PROF_SM_ACTIVE", 0.9)
+		least(k.pipe, k.active)
 	}
 	return out
 }
 
-// name says which part of a GPU it is.
-func (p part) name(g gpu) string {
-	return strings.TrimSpace(g.index + " " + [...]string{board: "", instance: "GI ", link: "link "}[p.of] + p.number)
-}
-
-func series(v float64, count int) string {
-	if count > 1 {
-		return fmt.Sprintf("%d series", count)
+// expectEnergy judges that the energy counter has grown by the mean power, between the first and the last page of a
+// phase that took so long.
+func expectEnergy(g gpu, rounds []round, seconds float64) []result {
+	const metric = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+	of := part{uuid: g.uuid}
+	a, ok := rounds[0].before.value(metric, of)
+	b, also := rounds[len(rounds)-1].after.value(metric, of)
+	if !ok || !also {
+		return nil
 	}
-	return number(v)
+	var sum float64
+	for _, r := range rounds {
+		p, _ := r.after.value("DCGM_FI_DEV_POWER_USAGE", of)
+		sum += p
+	}
+	mean, grown := sum/float64(len(rounds)), (b-a)/1000/seconds
+	rel := 0.2 + 1.5/seconds // the samples may be a tick away from the scrapes
+	return []result{{
+		metric: metric, ours: fmt.Sprintf("%.1f W by its growth", grown), theirs: fmt.Sprintf("%.1f W mean power", mean),
+		tolerance: fmt.Sprintf("± 20 W ± %.0f %%", 100*rel), verdict: presence(true, true, math.Abs(grown-mean) <= 20+rel*mean),
+	}}
 }
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -2,88 +2,30 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"warpgauge/internal/testkit/captures"
+	"warpgauge/pkg/field"
 )
 
 func TestNumberOf(t *testing.T) {
-	f := func(text string, want float64, ok bool) {
-		t.Helper()
-		if got, is := numberOf(text); got != want || is != ok {
-			t.Errorf("numberOf(%q) = %v, %t, want %v, %t", text, got, is, want, ok)
+	for text, want := range map[string]float64{
+		"70.12 W": 70.12, " 640 bank(s)": 640, "0x0000000000000104": 0x104, "P8": 8, "16x": 16, "Enabled": 1, "Not Active": 0, "Exclusive_Process": 2, "Pass-Through": 1,
+	} {
+		if got, ok := numberOf(text); got != want || !ok {
+			t.Errorf("numberOf(%q) = %v, %t, want %v", text, got, ok, want)
 		}
 	}
-	f("70.12 W", 70.12, true)
-	f(" 640 bank(s)", 640, true)
-	f("0x0000000000000104", 0x104, true)
-	f("P8", 8, true)
-	f("16x", 16, true)
-	f("Enabled", 1, true)
-	f("Not Active", 0, true)
-	f("Exclusive_Process", 2, true)
-	f("Prohibited", 1, true)
-	f("Pass-Through", 1, true)
-	f("[N/A]", 0, false)
-	f("Pascal", 0, false)
-	f("", 0, false)
-}
-
-func TestParseCSV(t *testing.T) {
-	got, err := parseCSV([]byte("GPU-1, NVIDIA H100 80GB HBM3, 70.12 W\nGPU-2, NVIDIA H100 80GB HBM3, [N/A]\n"), []string{"uuid", "name", "power.draw"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]readout{
-		"GPU-1": {"csv:uuid": "GPU-1", "csv:name": "NVIDIA H100 80GB HBM3", "csv:power.draw": "70.12 W"},
-		"GPU-2": {"csv:uuid": "GPU-2", "csv:name": "NVIDIA H100 80GB HBM3", "csv:power.draw": "[N/A]"},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	if _, err := parseCSV([]byte("GPU-1, x\n"), []string{"uuid"}); err == nil {
-		t.Error("a line with too many values is taken")
-	}
-}
-
-func TestParseXML(t *testing.T) {
-	const text = `<?xml version="1.0" ?>
-<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
-<nvidia_smi_log>
-	<driver_version>550.54.15</driver_version>
-	<cuda_version>12.4</cuda_version>
-	<gpu id="00000000:1B:00.0">
-		<uuid>GPU-1</uuid>
-		<temperature><gpu_temp>31 C</gpu_temp><memory_temp>N/A</memory_temp></temperature>
-		<processes><process_info><pid>7</pid></process_info><process_info><pid>8</pid></process_info></processes>
-	</gpu>
-	<gpu id="00000000:43:00.0"><uuid>GPU-2</uuid></gpu>
-</nvidia_smi_log>`
-	got, err := parseXML([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]readout{
-		"GPU-1": {
-			"xml:driver_version": "550.54.15", "xml:cuda_version": "12.4", "xml:uuid": "GPU-1", "xml:temperature/gpu_temp": "31 C",
-			"xml:temperature/memory_temp": "N/A", "xml:processes/process_info/pid": "7",
-		},
-		"GPU-2": {"xml:driver_version": "550.54.15", "xml:cuda_version": "12.4", "xml:uuid": "GPU-2"},
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-}
-
-func TestUnknownProperty(t *testing.T) {
-	err := &smiError{errors.New("exit status 2"), "Field \"clocks_event_reasons.active\" is not a valid field to query.\n\n"}
-	if got := unknownProperty(err); got != "clocks_event_reasons.active" {
-		t.Errorf("got %q", got)
-	}
-	if got := unknownProperty(errors.New("something else")); got != "" {
-		t.Errorf("got %q", got)
+	for _, text := range []string{"[N/A]", "Pascal", ""} {
+		if got, ok := numberOf(text); ok {
+			t.Errorf("numberOf(%q) = %v, want none", text, got)
+		}
 	}
 }
 
@@ -97,109 +39,164 @@ func pageOf(t *testing.T, text string) page {
 }
 
 func TestCompare(t *testing.T) {
-	rounds := func(says string, values ...string) (out []round) {
+	f := func(c check, want verdict, says string, values ...string) {
+		t.Helper()
+		c.sources, c.metric = []string{"csv:none", "csv:x"}, cmp.Or(c.metric, "m")
+		var rounds []round
 		for _, v := range values {
 			text := ""
 			if v != "" {
 				text = `m{gpu="0",UUID="U",NAME="A Board"} ` + v + "\n" + `m{gpu="0",UUID="U",GPU_I_ID="1"} 999` + "\n"
 			}
 			p := pageOf(t, text)
-			out = append(out, round{before: p, after: p, smi: map[string]readout{"U": {"csv:x": says}}})
+			rounds = append(rounds, round{before: p, after: p, smi: map[string]readout{"U": {"csv:x": says}}})
 		}
-		return out
-	}
-	f := func(c check, rounds []round, want verdict) {
-		t.Helper()
-		c.sources = []string{"csv:none", "csv:x"}
-		if c.metric == "" {
-			c.metric = "m"
-		}
-		if got := c.compare("idle", part{uuid: "U"}, rounds); got.verdict != want {
+		if got := c.compare(part{uuid: "U"}, rounds); got.verdict != want {
 			t.Errorf("%+v: %+v, want %q", c, got, want)
 		}
 	}
-	f(check{}, rounds("70.00 W", "70", "70", "70"), pass)
-	f(check{}, rounds("70.01 W", "70", "70", "70"), fail)
-	f(check{abs: 0.01}, rounds("70.01 W", "70", "70", "70"), pass)
-	f(check{rel: 0.1}, rounds("77", "70", "70", "70"), pass)
-	f(check{}, rounds("70", "70", "71", "70"), fail)
-	f(check{how: moving}, rounds("70", "70", "99", "70"), pass) // one of three
-	f(check{how: moving}, rounds("70", "99", "99", "70"), fail)
-	f(check{how: moving}, rounds("70", "70", "99"), fail) // one of two
-	f(check{}, rounds("70", "", ""), missing)
-	f(check{}, rounds("[N/A]", "70"), oursAlone)
-	f(check{}, rounds("[N/A]", ""), notThere)
-	f(check{scale: 1000}, rounds("7", "7000"), pass)
-	f(check{metric: "NAME", how: text}, rounds("A Board", "1"), pass)
-	f(check{metric: "NAME", how: text}, rounds("Another", "1"), fail)
+	f(check{}, pass, "70.00 W", "70", "70", "70")
+	f(check{}, fail, "70.01 W", "70", "70", "70")
+	f(check{abs: 0.01}, pass, "70.01 W", "70", "70", "70")
+	f(check{rel: 0.1}, pass, "77", "70", "70", "70")
+	f(check{}, fail, "70", "70", "71", "70")
+	f(check{how: moving}, pass, "70", "70", "99", "70") // one of three
+	f(check{how: moving}, fail, "70", "99", "99", "70")
+	f(check{how: moving}, fail, "70", "70", "99") // one of two
+	f(check{}, missing, "70", "", "")
+	f(check{}, oursAlone, "[N/A]", "70")
+	f(check{}, notThere, "[N/A]", "")
+	f(check{scale: 1000}, pass, "7", "7000")
+	f(check{metric: "NAME", how: text}, pass, "A Board", "1")
+	f(check{metric: "NAME", how: text}, fail, "Another", "1")
+
+	between := round{before: pageOf(t, `m{UUID="U"} 100`+"\n"), after: pageOf(t, `m{UUID="U"} 50`+"\n"), smi: map[string]readout{"U": {"csv:x": "75"}}}
+	if got := (check{metric: "m", sources: []string{"csv:x"}}).compare(part{uuid: "U"}, []round{between}); got.verdict != pass || got.ours != "50 … 100" {
+		t.Errorf("between two pages: %+v", got)
+	}
 }
 
-func TestValueBetweenPages(t *testing.T) {
-	c := check{metric: "m", sources: []string{"csv:x"}, abs: 1}
-	r := round{before: pageOf(t, `m{UUID="U"} 100`+"\n"), after: pageOf(t, `m{UUID="U"} 50`+"\n"), smi: map[string]readout{"U": {"csv:x": "75"}}}
-	got := c.compare("idle", part{uuid: "U"}, []round{r})
-	if got.verdict != pass || got.ours != "50 … 100" {
-		t.Errorf("%+v", got)
+// TestInstances compares MIG instances: in the capture of an H200 (https://github.com/utkuozdemir/nvidia_gpu_exporter)
+// two compute instances in one GPU instance share its memory.
+func TestInstances(t *testing.T) {
+	device := func(gi, ci, used int) string {
+		return fmt.Sprintf("<mig_device><gpu_instance_id>%d</gpu_instance_id><compute_instance_id>%d</compute_instance_id><fb_memory_usage><used>%d MiB</used></fb_memory_usage></mig_device>", gi, ci, used)
+	}
+	all, err := parseXML([]byte(`<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log><gpu><uuid>U</uuid><mig_devices>` +
+		device(2, 0, 22) + device(2, 1, 22) + device(3, 0, 17) + `</mig_devices><processes><process_info><pid>7</pid></process_info><process_info><pid>8</pid></process_info></processes>` +
+		`<fb_memory_usage><total>143771 MiB</total></fb_memory_usage></gpu></nvidia_smi_log>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := all["U"]["xml:processes/process_info/pid"]; got != "7" {
+		t.Errorf("of several processes %q is read, want the first", got)
+	}
+	p := pageOf(t, `DCGM_FI_DEV_FB_USED{UUID="U",GPU_I_ID="2"} 22
+DCGM_FI_DEV_FB_USED{UUID="U",GPU_I_ID="3"} 900
+DCGM_FI_DEV_FB_TOTAL{UUID="U"} 143771
+DCGM_FI_DEV_NVLINK_GET_STATE{nvlink="4",gpu_uuid="U"} 1
+`)
+	got := map[string]verdict{}
+	for _, r := range compareAll(gpu{uuid: "U"}, []round{{p, p, all}}) {
+		got[r.metric] = r.verdict
+	}
+	want := map[string]verdict{
+		"DCGM_FI_DEV_FB_USED of instance 2": pass, "DCGM_FI_DEV_FB_USED of instance 3": fail, "DCGM_FI_DEV_FB_TOTAL": pass,
+	}
+	if d := gocmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if d := gocmp.Diff(map[string]bool{"DCGM_FI_DEV_NVLINK_GET_STATE": true}, p.uncompared("U")); d != "" {
+		t.Errorf("without counterpart (-want +got):\n%s", d)
 	}
 }
 
 func TestExpectLoadFails(t *testing.T) {
-	g := gpu{index: "0", uuid: "U"}
 	const head = `DCGM_FI_DEV_ENFORCED_POWER_LIMIT{UUID="U"} 700
 DCGM_FI_DEV_MAX_SM_CLOCK{UUID="U"} 1980
 DCGM_FI_DEV_GPM_SUPPORT{UUID="U"} 1
 DCGM_FI_DEV_POWER_USAGE{UUID="U"} `
 	idle, busy := pageOf(t, head+"70\n"), pageOf(t, head+"120\n"+`DCGM_FI_PROF_GR_ENGINE_ACTIVE{UUID="U"} 0.5`+"\n")
 	got := make(map[string]verdict)
-	for _, r := range expectLoad("load", halfKernel, g, idle, busy) {
+	for _, r := range expectLoad(kernels[0], gpu{uuid: "U"}, idle, busy) {
 		got[r.metric] = r.verdict
 	}
 	want := map[string]verdict{
 		"DCGM_FI_DEV_GPU_UTIL": missing, "DCGM_FI_DEV_POWER_USAGE": fail, "DCGM_FI_DEV_SM_CLOCK": missing, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": fail,
 		"DCGM_FI_PROF_SM_ACTIVE": missing, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": missing,
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := gocmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 }
 
-func TestLines(t *testing.T) {
-	in := []result{
-		{phase: "idle", gpu: "0", metric: "a", verdict: pass}, {phase: "idle", gpu: "0", metric: "b", verdict: pass}, {phase: "idle", gpu: "0", metric: "c", verdict: uncomparing},
-		{phase: "idle", gpu: "1", metric: "a", verdict: pass}, {phase: "idle", gpu: "1", metric: "b", verdict: fail},
-		{phase: "idle", gpu: "2", metric: "a", verdict: pass},
+// TestReport: each bad result has a line, and good ones of a field share one.
+func TestReport(t *testing.T) {
+	r := &report{gpus: []gpu{{name: "Board"}}}
+	for i, v := range []verdict{pass, fail, pass, missing} {
+		r.add("idle", gpu{index: i}, result{metric: "m", verdict: v})
 	}
-	var got []string
-	for _, x := range lines(in, false) {
-		got = append(got, x.gpu+x.metric+string(x.verdict))
-	}
-	if d := cmp.Diff([]string{"0…2aok", "0bok", "1bFAIL"}, got); d != "" {
-		t.Error(d)
-	}
-	if n := len(lines(in, true)); n != len(in) {
-		t.Errorf("all: %d lines", n)
-	}
-}
-
-func TestReportOfFailure(t *testing.T) {
-	r := &record{gpus: []gpu{{index: "0", name: "Board"}}, results: []result{{phase: "idle", gpu: "0", metric: "m", verdict: fail}}, loads: []loadResult{{err: errors.New("no")}}}
 	var b bytes.Buffer
-	if err := printReport(&b, r, false); err != nil {
+	if err := r.print(&b); err != nil {
 		t.Fatal(err)
 	}
-	if r.failed() != 2 || !strings.Contains(b.String(), "FAIL (2): 0 agree, 1 differ") || strings.Contains(b.String(), banner) {
-		t.Errorf("%d, %s", r.failed(), &b)
+	if text := b.String(); strings.Count(text, "| m ") != 3 || !strings.Contains(text, "FAIL (2): 2 agree, 1 differ, 1 not there") || strings.Contains(text, banner) {
+		t.Errorf("report:\n%s", text)
 	}
 }
 
 func TestSamePCI(t *testing.T) {
-	f := func(a, b string, want bool) {
-		t.Helper()
-		if got := samePCI(a, b); got != want {
-			t.Errorf("samePCI(%q, %q) = %t", a, b, got)
+	for b, want := range map[string]bool{"0000:1b:00.0": true, "0001:1b:00.0": false, "0000:1c:00.0": false} {
+		if got := samePCI("00000000:1B:00.0", b); got != want {
+			t.Errorf("samePCI(%q) = %t", b, got)
 		}
 	}
-	f("00000000:1B:00.0", "0000:1b:00.0", true)
-	f("00000001:1B:00.0", "0000:1b:00.0", false)
-	f("00000000:1B:00.0", "0000:1c:00.0", false)
+}
+
+// TestCaptures compares pages that say what nvidia-smi said on boards of others with it: its words and units are
+// read, in CSV as in XML, and each value is in the range in which the exporter takes it for plausible.
+func TestCaptures(t *testing.T) {
+	models, compared := map[string]bool{}, map[string]bool{}
+	for _, b := range captures.NVIDIA(t) {
+		models[b.First("xml:product_name", "csv:name")] = true
+		readings := readout(b.Readings)
+		var lines strings.Builder
+		values := 0
+		for _, c := range checks {
+			if c.instance || c.how == text {
+				continue
+			}
+			desc, scale, known := field.ByName(c.metric)
+			for _, source := range c.sources {
+				said := readings[source]
+				v, ok := numberOf(said)
+				if !known || absent(said) {
+					continue
+				}
+				compared[c.metric] = true
+				if v *= scale * cmp.Or(c.scale, 1); !ok || v < desc.Min || v > desc.Max || math.IsNaN(v) {
+					t.Errorf("%s: %s is %v by %s %q, outside of %v to %v (%s)", b.Name, c.metric, v, source, said, desc.Min, desc.Max, b.Source)
+				}
+			}
+			if v, ok := numberOf(c.theirs(readings, "")); ok {
+				fmt.Fprintf(&lines, "%s{UUID=\"U\"} %v\n", c.metric, v*cmp.Or(c.scale, 1))
+				values++
+			}
+		}
+		p := pageOf(t, lines.String())
+		agree := 0
+		for _, r := range compareAll(gpu{uuid: "U"}, []round{{p, p, map[string]readout{"U": readings}}}) {
+			if r.verdict == pass {
+				agree++
+			} else if r.tolerance != "same text" {
+				t.Errorf("%s: %+v (%s)", b.Name, r, b.Source)
+			}
+		}
+		if agree != values || values < 10 {
+			t.Errorf("%s: %d of %d values agree (%s)", b.Name, agree, values, b.Source)
+		}
+	}
+	if len(models) < 20 || len(compared) < 50 {
+		t.Errorf("%d models and %d fields, want at least 20 and 50", len(models), len(compared))
+	}
 }

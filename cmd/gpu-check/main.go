@@ -1,7 +1,6 @@
 // Gpu-check compares warpgauge's page with nvidia-smi's output of the same moment,
 // on a machine with NVIDIA GPUs: idle, and while it multiplies matrices on them. It
-// measures the cost of the library calls and of the exporter, prints a table with
-// verdicts, and ends with 1 if one of them is bad.
+// prints a table with verdicts, and ends with 1 if one of them is bad.
 //
 // It needs the driver, nvidia-smi, and the binary warpgauge next to it.
 package main
@@ -12,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -31,11 +29,20 @@ func main() {
 
 // Exit codes.
 const (
-	allGood  = 0
-	someBad  = 1
-	notMade  = 2 // the check could not be made
-	badUsage = 2
+	allGood = 0
+	someBad = 1
+	notMade = 2 // the check could not be made
 )
+
+// options of a run.
+type options struct {
+	exporter string        // the binary
+	library  string        // NVML; "" as the exporter finds it
+	smi      string        // nvidia-smi
+	cuda     string        // libcuda; "" for no load
+	rounds   int           // comparisons in each phase
+	warmup   time.Duration // from a change of the load to the first comparison
+}
 
 func command(ctx context.Context, args []string) (int, error) {
 	set := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
@@ -45,36 +52,21 @@ func command(ctx context.Context, args []string) (int, error) {
 	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "the program nvidia-smi")
 	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
 	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
-	set.DurationVar(&o.pause, "pause", time.Second, "pause between them")
 	set.DurationVar(&o.warmup, "warmup", 8*time.Second, "wait from a change of the load to the first comparison")
-	set.DurationVar(&o.window, "window", 10*time.Second, "how long processor time is measured at each interval")
-	markdown := set.String("markdown", "", "also write a section for docs/verified.md to this file")
-	all := set.Bool("all", false, "also list series that nvidia-smi has no counterpart of")
-	if err := set.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return allGood, nil
-		}
-		return badUsage, nil // Parse has printed the error
+	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return allGood, nil
+	} else if err != nil {
+		return notMade, nil // Parse has printed the error
 	}
 	if o.rounds < 1 {
-		return badUsage, errors.New("--rounds must be at least 1")
+		return notMade, errors.New("--rounds must be at least 1")
 	}
-	var err error
-	if o.smi, err = exec.LookPath(o.smi); err != nil {
-		return notMade, err
-	}
-	say := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "gpu-check: "+format+"\n", args...) }
-	r, err := run(ctx, o, say)
+	r, err := run(ctx, o)
 	if err != nil {
 		return notMade, err
 	}
-	if err := printReport(os.Stdout, r, *all); err != nil {
+	if err := r.print(os.Stdout); err != nil {
 		return notMade, err
-	}
-	if *markdown != "" {
-		if err := saveMarkdown(*markdown, r); err != nil {
-			return notMade, err
-		}
 	}
 	if r.failed() > 0 {
 		return someBad, nil
@@ -89,12 +81,4 @@ func neighbour(name string) string {
 		return name
 	}
 	return filepath.Join(filepath.Dir(self), name)
-}
-
-func saveMarkdown(path string, r *record) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(writeMarkdown(f, r), f.Close())
 }

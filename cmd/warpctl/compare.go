@@ -105,21 +105,13 @@ const (
 	labelMissing  findingKind = "label missing"
 	familyRenamed findingKind = "family renamed"
 	labelRenamed  findingKind = "label renamed"
-	familyAdded   findingKind = "family added"
-	seriesAdded   findingKind = "series added"
-	labelAdded    findingKind = "label added"
 )
 
-var findingOrder = []findingKind{
-	familyMissing, seriesMissing, valueDiffers, typeDiffers, labelMissing,
-	familyRenamed, labelRenamed, familyAdded, seriesAdded, labelAdded,
-}
+var findingOrder = []findingKind{familyMissing, seriesMissing, valueDiffers, typeDiffers, labelMissing, familyRenamed, labelRenamed}
 
 // bad reports whether dashboards and alerts of the old page would miss something.
 func (c *comparison) bad() bool {
-	return c.Series == 0 || slices.ContainsFunc(c.Findings, func(f finding) bool {
-		return slices.Index(findingOrder, f.Kind) <= slices.Index(findingOrder, labelMissing)
-	})
+	return c.Series == 0 || slices.ContainsFunc(c.Findings, func(f finding) bool { return f.Kind != familyRenamed && f.Kind != labelRenamed })
 }
 
 // quantity is a family of a page with the unit of its values.
@@ -194,9 +186,8 @@ func seriesKey(m *dto.Metric) string {
 func comparePages(oldPage, newPage map[string]*dto.MetricFamily, tolerance float64) *comparison {
 	c := &comparison{Findings: []finding{}}
 	olds, news := quantities(oldPage), quantities(newPage)
-	oldNames, newNames := slices.Sorted(maps.Keys(olds)), slices.Sorted(maps.Keys(news))
-	matched := map[string]bool{} // of newNames
-	for _, name := range oldNames {
+	newNames := slices.Sorted(maps.Keys(news))
+	for _, name := range slices.Sorted(maps.Keys(olds)) {
 		o, n := olds[name], news[name]
 		if n == nil {
 			n = news[renamed(name, newNames)]
@@ -206,13 +197,7 @@ func comparePages(oldPage, newPage map[string]*dto.MetricFamily, tolerance float
 			c.add(finding{Kind: familyMissing, Old: name, Meaning: whyMissing(o)})
 			continue
 		}
-		matched[n.family.GetName()] = true
 		c.compareFamilies(o, n, tolerance)
-	}
-	for _, name := range newNames {
-		if !matched[name] {
-			c.add(finding{Kind: familyAdded, New: name, Meaning: "only on the new page"})
-		}
 	}
 	c.compareLabels(labelNames(olds), labelNames(news))
 	slices.SortStableFunc(c.Findings, func(a, b finding) int {
@@ -246,11 +231,6 @@ func (c *comparison) compareFamilies(o, n *quantity, tolerance float64) {
 			continue
 		}
 		c.compareSeries(o, n, id, tolerance)
-	}
-	for _, id := range slices.Sorted(maps.Keys(n.series)) {
-		if o.series[id] == nil {
-			c.add(finding{Kind: seriesAdded, New: newName + id, Meaning: "only on the new page"})
-		}
 	}
 }
 
@@ -365,30 +345,21 @@ var otherLabels = map[string]string{"Hostname": "hostname", "uuid": "UUID", "gpu
 
 func (c *comparison) compareLabels(olds, news map[string]bool) {
 	meaning := func(name string) string { return cmp.Or(otherLabels[name], readingOf(name)) }
-	added := map[string][]string{} // by meaning
-	for _, name := range slices.Sorted(maps.Keys(news)) {
-		if !olds[name] {
-			added[meaning(name)] = append(added[meaning(name)], name)
-		}
-	}
+	all, used := slices.Sorted(maps.Keys(news)), map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(olds)) {
-		is := added[meaning(name)]
-		if also := renamed(name, slices.Sorted(maps.Keys(news))); also != "" && len(is) == 0 {
-			is = []string{also} // which both pages have
+		if news[name] {
+			continue
 		}
-		switch {
-		case news[name]:
-		case len(is) > 0:
-			c.add(finding{Kind: labelRenamed, Old: name, New: is[0], Meaning: "joins and by() clauses need the new name"})
-			added[meaning(name)] = is[1:]
-		default:
+		is := renamed(name, all) // which both pages can have
+		if i := slices.IndexFunc(all, func(n string) bool { return !olds[n] && !used[n] && meaning(n) == meaning(name) }); i >= 0 {
+			is = all[i]
+		}
+		used[is] = true
+		if is == "" {
 			c.add(finding{Kind: labelMissing, Old: name, Meaning: "by() clauses and selectors that use it match nothing: add a row of type label, or the option that supplies it"})
+			continue
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(news)) {
-		if slices.Contains(added[meaning(name)], name) {
-			c.add(finding{Kind: labelAdded, New: name, Meaning: "only on the new page"})
-		}
+		c.add(finding{Kind: labelRenamed, Old: name, New: is, Meaning: "joins and by() clauses need the new name"})
 	}
 }
 

@@ -31,15 +31,11 @@ func doctorCommand(a *app) *cli.Command {
 			&cli.StringFlag{Name: "url", Value: a.local, Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT."},
 			&cli.StringFlag{Name: "bundle", Usage: "Support bundle to write: FILE.tar.gz; - is standard output, in place of the findings."},
 			&cli.BoolFlag{Name: "no-redact", Usage: "Leave names of pods, jobs, users and hosts, addresses and secrets in the bundle."},
-			&cli.BoolFlag{Name: "recordings", Usage: "Add the newest recordings of the flight recorder. They cannot be redacted: needs --no-redact."},
 			cmdline.OutputFlag(), cmdline.TimeoutFlag(10*time.Second, "Longest time to wait for the exporter."),
 		}, cmdline.TrustFlags()...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			if err := cmp.Or(cmdline.NoArguments(cmd), cmdline.CheckOutput(cmd.String("output"))); err != nil {
 				return err
-			}
-			if cmd.Bool("recordings") && (!cmd.Bool("no-redact") || cmd.String("bundle") == "") {
-				return errors.New("--recordings needs --bundle, and --no-redact: recordings cannot be redacted")
 			}
 			return a.examine(ctx, cmd)
 		},
@@ -57,11 +53,7 @@ func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
 			return err
 		}
 	}
-	b := doctor.BundleOptions{NoRedact: cmd.Bool("no-redact")}
-	if cmd.Bool("recordings") {
-		b.Recordings = c
-	}
-	if err := a.writeBundle(ctx, cmd.String("bundle"), r, b); err != nil {
+	if err := a.writeBundle(cmd.String("bundle"), r, !cmd.Bool("no-redact")); err != nil {
 		return fmt.Errorf("write the bundle: %w", err)
 	}
 	if r.Wrong() {
@@ -71,21 +63,21 @@ func (a *app) examine(ctx context.Context, cmd *cli.Command) error {
 }
 
 // writeBundle writes a support bundle, if one is asked for.
-func (a *app) writeBundle(ctx context.Context, path string, r *doctor.Result, o doctor.BundleOptions) error {
+func (a *app) writeBundle(path string, r *doctor.Result, redacted bool) error {
 	switch {
 	case path == "":
 		return nil
 	case path == "-" && top.Terminal(a.out):
 		return errors.New("standard output is a terminal: redirect it, or name a file")
 	case path == "-":
-		return r.Bundle(ctx, a.out, o)
+		return r.Bundle(a.out, redacted)
 	}
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dir.Close() }() // what was written in it is whole by now
-	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(ctx, w, o) })
+	err = file.WriteWhole(dir, filepath.Base(path), func(w io.Writer) error { return r.Bundle(w, redacted) })
 	if err == nil {
 		cmdline.Notice(a.err, "warpctl", "wrote %s; look through it before you send it", path)
 	}

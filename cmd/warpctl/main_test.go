@@ -63,7 +63,6 @@ func answering(t *testing.T) http.Handler {
 		}},
 		"fields": apiv1.Fields{Devices: []apiv1.DeviceFields{{ID: "GPU-1", Fields: fields}}},
 		"health": apiv1.Health{State: "failed", Ready: true}, "list": apiv1.List{Source: "built in"}, "events": apiv1.Events{},
-		"recordings": apiv1.Recordings{},
 	} {
 		mux.HandleFunc("/api/v1/"+path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -150,8 +149,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("the bundle on standard output begins with %.20q", o.out)
 	}
 	execute(t, "doctor", "--url="+s.URL, "--bundle="+filepath.Join(path, "x")).want(t, 1, "write the bundle")
-	execute(t, "doctor", "--url="+s.URL, "--recordings", "--no-redact", "--bundle="+path).want(t, 1, "wrote "+path)
-	execute(t, "doctor", "--recordings").want(t, 1, "--no-redact")
+	execute(t, "doctor", "--url="+s.URL, "--no-redact", "--bundle="+path).want(t, 1, "wrote "+path)
 	execute(t, "doctor", "--timeout=0s").want(t, 1, "write a duration above 0")
 	execute(t, "doctor").want(t, 1, "no exporter answers at http://127.0.0.1:1")
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,21 +32,22 @@ func replayCommand(a *app) *cli.Command {
 		Usage:     "Serve page, API and /metrics of a recording",
 		ArgsUsage: "FILE",
 		Description: `FILE is one of the flight recorder's (--recorder-directory of warpgauge, /api/v1/recordings).
-The time that is shown begins with the recording, or at --at after that, advances as
-time does, and begins again at the end.
-The history has all of the recording from the start.`,
+It is shown as of its end, or of --at after its beginning. The page's slider shows any time of it.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9401", Usage: "Address to serve on."},
-			&cli.DurationFlag{Name: "at", Usage: "Where to begin, from the beginning of the recording."},
+			&cli.DurationFlag{Name: "at", Usage: "Time to show, from the beginning of the recording; default: its end."},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			r, err := openRecording(cmd)
 			if err != nil {
 				return err
 			}
-			at := cmd.Duration("at")
-			if span := r.Until.Sub(r.From); at < 0 || at >= span {
-				return fmt.Errorf("--at is %v: the recording is %v long", at, span)
+			at := r.Until
+			if cmd.IsSet("at") {
+				at = r.From.Add(cmd.Duration("at"))
+			}
+			if span := r.Until.Sub(r.From); at.Before(r.From) || at.After(r.Until) {
+				return fmt.Errorf("--at is %v: the recording is %v long", cmd.Duration("at"), span)
 			}
 			if _, _, err := net.SplitHostPort(cmd.String("listen")); err != nil {
 				return fmt.Errorf("--listen is %q: write HOST:PORT or [IPV6]:PORT", cmd.String("listen"))
@@ -79,28 +79,23 @@ func openRecording(cmd *cli.Command) (*recorder.Recording, error) {
 }
 
 // replay serves the recording until ctx ends.
-func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Duration) error {
+func replay(ctx context.Context, a *app, r *recorder.Recording, listen string, at time.Time) error {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime, encoding.EncodeLevel = zapcore.ISO8601TimeEncoder, zapcore.CapitalLevelEncoder
 	log := zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.Lock(zapcore.AddSync(a.err)), zap.InfoLevel))
-	p, err := recorder.NewReplay(r, a.build.Version, judge, at)
+	metrics, answers, err := recorder.NewReplay(r, a.build.Version, judge, at)
 	if err != nil {
 		return err
 	}
-	srv := server.New(p, server.Options{
+	srv := server.New(metrics, server.Options{
 		Addresses: []string{listen}, Logger: log, Registerer: prometheus.NewRegistry(), DrainTimeout: drainTimeout,
 		Routes: append(server.Page(page.Handler(page.Options{Version: a.build.Version, Live: true})),
-			server.Route{Pattern: api.Prefix, Handler: p.API(), Labels: p.API().Paths(), Close: p.API().Close}),
+			server.Route{Pattern: api.Prefix, Handler: answers, Labels: answers.Paths(), Close: answers.Close}),
 	})
 	if err := srv.Listen(ctx); err != nil {
 		return err
 	}
 	log.Info("replaying", zap.String("file", r.Name), zap.String("cause", r.Cause), zap.Time("from", r.From), zap.Time("until", r.Until))
-	ctx, cancel := context.WithCancel(ctx)
-	var feeding sync.WaitGroup
-	feeding.Go(func() { _ = p.Run(ctx) }) // it ends with its context
-	defer feeding.Wait()
-	defer cancel()
 	return srv.Run(ctx)
 }
 

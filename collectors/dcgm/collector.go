@@ -111,11 +111,10 @@ func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source,
 	}
 	x, err1 := newXIDs(e, n, list, refused, c.until, c.o)
 	h, err2 := newHealth(e, n, list, c.o)
-	past, err3 := newHistories(e, n, list, r.columns(), c.o)
-	if err := cmp.Or(err1, err2, err3); err != nil {
+	if err := cmp.Or(err1, err2); err != nil {
 		return nil, err
 	}
-	parts := slices.DeleteFunc([]part{x, h, newPeers(e, n, list, c.o), past}, func(p part) bool { return p == nil })
+	parts := slices.DeleteFunc([]part{x, h, newPeers(e, n, list, c.o)}, func(p part) bool { return p == nil })
 	s := newSource(n.devices, r, parts...)
 	switch {
 	case len(s.columns) > 0:

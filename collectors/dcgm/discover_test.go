@@ -32,51 +32,72 @@ func find(tb testing.TB, c *opened, id string) collector.Device {
 	return c.sources[s].Devices()[d]
 }
 
-// TestDGX: switches and their links, named as the contract says; of links those that are up.
-func TestDGX(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{})
-	e.SetLink(dcgmtest.GPU(1), 4, dcgmtest.LinkDown)
-	c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "label DCGM_FI_DRIVER_VERSION")
-	if diff := cmp.Diff(map[field.Level]int{field.GPU: 8, field.Link: 8*18 - 1 + 4*32, field.Switch: 4}, levels(devices(c))); diff != "" {
-		t.Errorf("devices by level (-want +got):\n%s", diff)
-	}
-	driver := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}
-	for _, want := range []collector.Device{
-		{ID: "nvswitch2", Level: field.Switch, Labels: []collector.Label{{Name: "nvswitch", Value: "nvswitch2"}}, Facts: driver},
-		{ID: "nvswitch2/link31", Parent: "nvswitch2", Level: field.Link, Labels: []collector.Label{{Name: "nvlink", Value: "31"}, {Name: "nvswitch", Value: "nvswitch2"}}, Facts: driver},
-	} {
-		if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+// TestEntities: what the engine has, each named as the contract says, if the list asks for it: of links those that are up, cores
+// numbered through the node, and injected GPUs for --fake-gpus alone.
+func TestEntities(t *testing.T) {
+	const (
+		linkState, switchTemp, cpuPower, coreUtil = "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT", "DCGM_FI_DEV_CPU_UTIL_TOTAL"
+		hot, licence, memory, driver              = "DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS", "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_VGPU_MEMORY_USAGE", "label DCGM_FI_DRIVER_VERSION"
+	)
+	facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}
+	label := func(pairs ...string) (out []collector.Label) {
+		for i := 0; i < len(pairs); i += 2 {
+			out = append(out, collector.Label{Name: pairs[i], Value: pairs[i+1]})
 		}
+		return out
 	}
-}
-
-// TestGrace: CPUs and cores, numbered through the node, cores only if asked for.
-func TestGrace(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "gb200"})
-	counted := func(names ...string) map[field.Level]int {
-		t.Helper()
-		c := open1(t, remote(e), names...)
-		c.mustSample(t)
-		return levels(devices(c))
-	}
-	if diff := cmp.Diff(map[field.Level]int{field.GPU: 4, field.CPU: 2}, counted("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT")); diff != "" {
-		t.Errorf("CPUs (-want +got):\n%s", diff)
-	}
-	names := []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT", "DCGM_FI_DEV_CPU_UTIL_TOTAL"}
-	if diff := cmp.Diff(map[field.Level]int{field.GPU: 4, field.CPU: 2, field.Core: 144}, counted(names...)); diff != "" {
-		t.Errorf("CPUs and cores (-want +got):\n%s", diff)
-	}
-	c := open1(t, remote(e), names...)
-	for _, want := range []collector.Device{
-		{ID: "CPU-1", Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: "1"}}},
-		{ID: "CPU-1/core143", Parent: "CPU-1", Level: field.Core, Labels: []collector.Label{{Name: "cpucore", Value: "143"}, {Name: "cpu", Value: "1"}}},
-		{ID: "CPU-0/core71", Parent: "CPU-0", Level: field.Core, Labels: []collector.Label{{Name: "cpucore", Value: "71"}, {Name: "cpu", Value: "0"}}},
+	for _, tt := range []struct {
+		preset  string
+		prepare func(e *dcgmtest.Engine, o *Options)
+		names   []string
+		levels  map[field.Level]int
+		devices []collector.Device
+		values  map[string]float64 // by device and field
+	}{
+		{"dgx-h100", func(e *dcgmtest.Engine, _ *Options) { e.SetLink(dcgmtest.GPU(1), 4, dcgmtest.LinkDown) }, []string{temperature, linkState, switchTemp, driver},
+			map[field.Level]int{field.GPU: 8, field.Link: 8*18 - 1 + 4*32, field.Switch: 4}, []collector.Device{
+				{ID: "nvswitch2", Level: field.Switch, Labels: label("nvswitch", "nvswitch2"), Facts: facts},
+				{ID: "nvswitch2/link31", Parent: "nvswitch2", Level: field.Link, Labels: label("nvlink", "31", "nvswitch", "nvswitch2"), Facts: facts},
+			}, nil},
+		{"gb200", nil, []string{temperature, cpuPower}, map[field.Level]int{field.GPU: 4, field.CPU: 2}, []collector.Device{{ID: "CPU-1", Level: field.CPU, Labels: label("cpu", "1")}}, nil},
+		{"gb200", nil, []string{temperature, cpuPower, coreUtil}, map[field.Level]int{field.GPU: 4, field.CPU: 2, field.Core: 144}, []collector.Device{
+			{ID: "CPU-1/core143", Parent: "CPU-1", Level: field.Core, Labels: label("cpucore", "143", "cpu", "1")},
+			{ID: "CPU-0/core71", Parent: "CPU-0", Level: field.Core, Labels: label("cpucore", "71", "cpu", "0")},
+		}, nil},
+		{"pcie", func(e *dcgmtest.Engine, _ *Options) { e.Add(dcgmtest.ConnectX(3), true) }, []string{temperature}, map[field.Level]int{field.GPU: 8}, nil, nil},
+		{"pcie", func(e *dcgmtest.Engine, _ *Options) {
+			e.Add(dcgmtest.ConnectX(3), true)
+			e.Set(dcgmtest.ConnectX(3), 1310, dcgmtest.Number(54.5))
+		}, []string{temperature, hot, driver}, map[field.Level]int{field.GPU: 8, field.ConnectX: 1},
+			[]collector.Device{{ID: "connectx3", Level: field.ConnectX, Labels: label("connectx", "3"), Facts: facts}}, map[string]float64{"connectx3 " + hot: 54.5}},
+		{"pcie", func(e *dcgmtest.Engine, _ *Options) { e.Add(dcgmtest.GPU(8), false) }, []string{temperature}, map[field.Level]int{field.GPU: 8}, nil, nil},
+		{"pcie", func(e *dcgmtest.Engine, o *Options) { e.Add(dcgmtest.GPU(8), false); o.FakeGPUs = true }, []string{temperature}, map[field.Level]int{field.GPU: 9}, nil, nil},
+		// The engine has the licence under a GPU, though it counts the field among those of virtual GPUs, whose others it is not asked for.
+		{"pcie", func(e *dcgmtest.Engine, _ *Options) {
+			e.Set(dcgmtest.GPU(0), int(field.VGPULicence), dcgmtest.Number(1))
+		}, []string{licence, memory},
+			map[field.Level]int{field.GPU: 8}, nil, map[string]float64{nvmltest.UUID(0) + " " + licence: 1, nvmltest.UUID(0) + " " + memory: math.NaN()}},
 	} {
-		got := find(t, c, want.ID)
-		got.Facts = nil
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+		e := simulate(t, dcgmtest.Config{Preset: tt.preset})
+		o := remote(e)
+		if tt.prepare != nil {
+			tt.prepare(e, &o)
+		}
+		c := open1(t, o, tt.names...)
+		c.mustSample(t)
+		if diff := cmp.Diff(tt.levels, levels(devices(c))); diff != "" {
+			t.Errorf("%s, %q: devices by level (-want +got):\n%s", tt.preset, tt.names, diff)
+		}
+		for _, want := range tt.devices {
+			if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+			}
+		}
+		for of, want := range tt.values {
+			id, name, _ := strings.Cut(of, " ")
+			if got, _ := c.value(t, id, name); !same(got, want) {
+				t.Errorf("%s is %v, want %v", of, got, want)
+			}
 		}
 	}
 }
@@ -117,61 +138,6 @@ func TestBlankIdentity(t *testing.T) {
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
-		}
-	}
-}
-
-// TestUnsupportedGPUs: injected GPUs are there for --fake-gpus
-// alone.
-func TestUnsupportedGPUs(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	e.Add(dcgmtest.GPU(1), false)
-	for fake, want := range map[bool]int{false: 1, true: 2} {
-		o := remote(e)
-		o.FakeGPUs = fake
-		if got := len(devices(open1(t, o, "DCGM_FI_DEV_GPU_TEMP"))); got != want {
-			t.Errorf("fake GPUs %v: %d devices, want %d", fake, got, want)
-		}
-	}
-}
-
-// TestAdapters: network adapters are looked for if the list asks for them, and
-// one more or less is noticed.
-func TestAdapters(t *testing.T) {
-	const health, width, hot = "DCGM_FI_DEV_CONNECTX_HEALTH", "DCGM_FI_DEV_CONNECTX_ACTIVE_PCIE_LINK_WIDTH", "DCGM_FI_DEV_CONNECTX_TEMP_CELSIUS"
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	e.Add(dcgmtest.ConnectX(0), true)
-	e.Add(dcgmtest.ConnectX(3), true)
-	if got := len(devices(open1(t, remote(e), temperature))); got != 1 {
-		t.Errorf("%d devices for a list of GPUs' fields, want the GPU", got)
-	}
-	c := open1(t, remote(e), temperature, health, width, hot, "label DCGM_FI_DRIVER_VERSION")
-	want := collector.Device{ID: "connectx3", Level: field.ConnectX, Labels: []collector.Label{{Name: "connectx", Value: "3"}}, Facts: []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}}}
-	if diff := cmp.Diff(want, find(t, c, "connectx3")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	e.Set(dcgmtest.ConnectX(0), 1300, dcgmtest.Number(1))
-	e.Set(dcgmtest.ConnectX(0), 1301, dcgmtest.Number(16))
-	e.Set(dcgmtest.ConnectX(0), 1310, dcgmtest.Number(54.5))
-	e.Set(dcgmtest.ConnectX(3), 1300, dcgmtest.Number(4))
-	e.Set(dcgmtest.ConnectX(3), 1301, dcgmtest.Number(8))
-	e.Set(dcgmtest.ConnectX(3), 1310, dcgmtest.Status(-6))
-	c.mustSample(t)
-	for id, values := range map[string][]float64{"connectx0": {1, 16, 54.5}, "connectx3": {4, 8, math.NaN()}} {
-		for i, name := range []string{health, width, hot} {
-			if got, ok := c.value(t, id, name); !ok || !same(got, values[i]) {
-				t.Errorf("%s of %s: %v, want %v", name, id, got, values[i])
-			}
-		}
-	}
-	for _, change := range []func(){func() { e.Remove(dcgmtest.ConnectX(0)) }, func() { e.Add(dcgmtest.ConnectX(1), true) }} {
-		c := open1(t, remote(e), temperature, hot)
-		if changed, err := c.Rescan(t.Context()); changed || err != nil {
-			t.Errorf("rescan of what is as before: %v, %v", changed, err)
-		}
-		change()
-		if changed, err := c.Rescan(t.Context()); !changed || err != nil {
-			t.Errorf("rescan of what has changed: %v, %v", changed, err)
 		}
 	}
 }

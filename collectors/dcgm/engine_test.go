@@ -3,7 +3,6 @@
 package dcgm
 
 import (
-	"debug/elf"
 	"errors"
 	"os"
 	"path/filepath"
@@ -21,7 +20,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestConnect: each way to name an engine takes the call that knows it.
+// TestConnect: each way to name an engine takes the call that knows it. An embedded engine logs where the options say,
+// never to standard output by itself.
 func TestConnect(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	for address, call := range map[string]string{
@@ -50,24 +50,12 @@ func TestConnect(t *testing.T) {
 			t.Errorf("engine %q: left over (-want +got):\n%s", address, diff)
 		}
 	}
-}
-
-// TestEmbeddedLog: an embedded engine logs where the options say, never to standard
-// output by itself.
-func TestEmbeddedLog(t *testing.T) {
-	for _, c := range []struct {
-		o        Options
-		file     string
-		severity int
-	}{
-		{Options{}, "", 0},
-		{Options{LogFile: "/var/log/dcgm.log", LogLevel: "DEBUG"}, "/var/log/dcgm.log", 5},
-	} {
-		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-		c.o.Library = e.Library()
-		open1(t, c.o, "DCGM_FI_DEV_GPU_TEMP")
-		if file, severity, ok := e.Log(); !ok || file != c.file || severity != c.severity {
-			t.Errorf("%+v: log %q at severity %d (%v), want %q at %d", c.o, file, severity, ok, c.file, c.severity)
+	for file, level := range map[string]string{"": "", "/var/log/dcgm.log": "DEBUG"} {
+		if err := open1(t, Options{Library: e.Library(), LogFile: file, LogLevel: level}, temperature).Close(); err != nil {
+			t.Error(err)
+		}
+		if got, severity, ok := e.Log(); !ok || got != file || severity != severities[level] {
+			t.Errorf("log %q at severity %d (%v), want %q at %s", got, severity, ok, file, level)
 		}
 	}
 }
@@ -218,30 +206,6 @@ func TestLibraryOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// TestNothingIsLinked: no call of DCGM is left to the dynamic linker, which would
-// end the process if a library lacks the function.
-func TestNothingIsLinked(t *testing.T) {
-	f, err := elf.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	symbols, err := f.ImportedSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for _, s := range symbols {
-		found = found || s.Name == "dlsym"
-		if strings.HasPrefix(s.Name, "dcgm") {
-			t.Errorf("%s is linked", s.Name)
-		}
-	}
-	if !found {
-		t.Error("not even dlsym is linked: these are not the symbols of this binary")
-	}
-}
-
 // gpuKinds ask for something of each part of the source of GPUs.
 var gpuKinds = []string{
 	temperature, power, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
@@ -333,38 +297,16 @@ func TestNothingToRead(t *testing.T) {
 	})
 }
 
-// TestEmbeddedFails: an engine in this process that fails can be started again once
-// the collector that has it is closed.
-func TestEmbeddedFails(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, embedded(e), temperature)
-	e.Restart()
-	if err := c.sample(0); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("sample: %v", err)
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	open1(t, embedded(e), temperature).mustSample(t)
-}
-
-// TestTimeout: a call that the library gives up is an error of the source, which
+// TestCalls: what the library's calls cost is reported. One that the library gives up is an error of the source, which
 // continues when the engine does.
-func TestTimeout(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), temperature)
+func TestCalls(t *testing.T) {
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
+	c := open1(t, remote(e), temperature, xidCount)
 	e.Return("dcgmEntitiesGetLatestValues", -11)
 	if err := c.sample(0); err == nil || errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("got %v, want an error that asks for no new Open", err)
 	}
 	e.Return("dcgmEntitiesGetLatestValues", 0)
-	c.mustSample(t)
-}
-
-// TestCalls: what the library's calls cost is reported.
-func TestCalls(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
-	c := open1(t, remote(e), temperature, xidCount)
 	e.XID(0, 13)
 	for range 3 {
 		c.mustSample(t)
@@ -376,7 +318,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s took %v", cost.Call, cost.Time)
 		}
 	}
-	if got["dcgmEntitiesGetLatestValues"] != 7 || got["dcgmGetValuesSince_v2"] != 1 { // of values, of XIDs, and once of what shows that the engine lives
+	if got["dcgmEntitiesGetLatestValues"] != 9 || got["dcgmGetValuesSince_v2"] != 1 { // of values and of XIDs, one of each in vain, and once of what shows that the engine lives
 		t.Errorf("calls: %v", got)
 	}
 }

@@ -57,47 +57,14 @@ func TestBlanked(t *testing.T) {
 	want("GPU 1 is back", false)
 }
 
-// TestBlankedOverBlocks: a block that is read seldom keeps the values of before while the
-// others are blank already, and what was not read for that long says nothing.
-func TestBlankedOverBlocks(t *testing.T) {
-	const second = int64(time.Second / time.Microsecond)
-	fast := &block{fields: []uint16{150, 155, 252}, maxValues: []int{0}}
-	slow := &block{fields: []uint16{230, 391}, maxValues: []int{0}}
-	read := func(fastValues int, fastAt int64, slowValues int, slowAt int64) bool {
-		var h blanked
-		h.addBlock(fast, 0, fastValues, 3-fastValues, fastAt)
-		h.addBlock(slow, 0, slowValues, 2-slowValues, slowAt)
-		return h.all(2 * time.Second)
-	}
-	const begin = int64(1000) * 1_000_000
-	for _, tt := range []struct {
-		what       string
-		fast       int
-		fastAt     int64
-		slow       int
-		slowAt     int64
-		wantSilent bool
-	}{
-		{"all there", 3, begin, 2, begin, false},
-		{"one blank", 2, begin + 1*second, 2, begin, false},
-		{"the fast ones blank, the slow ones as old", 0, begin + 2*second, 2, begin, false},
-		{"the fast ones blank, the slow ones older than that", 0, begin + 3*second, 2, begin, true},
-		{"the fast ones back", 1, begin + 4*second, 2, begin, false},
-		{"the fast ones blank, the slow ones read since", 0, begin + 5*second, 2, begin + 5*second, false},
-		{"all blank", 0, begin + 6*second, 0, begin + 6*second, true},
-	} {
-		if got := read(tt.fast, tt.fastAt, tt.slow, tt.slowAt); got != tt.wantSilent {
-			t.Errorf("%s: fell silent = %v, want %v", tt.what, got, tt.wantSilent)
-		}
-	}
-}
-
 // polls is a model of a host engine that reads blocks of GPUs: cells get a time stamp when
 // the engine reads them, by its own clock.
 type polls struct {
 	*readings
 	begin time.Time
 	at    time.Duration // since begin
+	late  time.Duration // of a sample after the engine's read
+	skew  time.Duration // of the engine's clock
 	row   []float64
 	due   []bool
 }
@@ -121,12 +88,22 @@ func newPolls(gpus int, blocks map[time.Duration][]uint16) *polls {
 	return p
 }
 
-// set is the engine's read of a field of a GPU, by a clock that is ahead by skew.
-func (p *polls) set(gpu int, id uint16, skew time.Duration) {
-	for _, b := range p.blocks {
-		if i := slices.Index(b.fields, id); i >= 0 {
-			b.cells[gpu*len(b.fields)+i] = cell{value: float64(id), micros: p.now().Add(skew).UnixMicro()}
+// reads are the engine's values of a GPU's fields; false: it does not read one now.
+type reads func(gpu int, id uint16) (value float64, read bool)
+
+// run lets time pass in steps: the engine reads, and then a sample is taken and checked.
+func (p *polls) run(step, end time.Duration, read reads, check func(err error)) {
+	for ; p.at < end; p.at += step {
+		for _, b := range p.blocks {
+			for i := range b.cells {
+				if v, is := read(i/len(b.fields), b.fields[i%len(b.fields)]); is {
+					b.cells[i] = cell{value: v, micros: p.now().Add(p.skew).UnixMicro()}
+				}
+			}
 		}
+		p.at += p.late
+		check(p.tick())
+		p.at -= p.late
 	}
 }
 
@@ -145,14 +122,14 @@ func (p *polls) tick() error {
 	return err
 }
 
-// value is the cell of a field of a GPU in the row.
-func (p *polls) value(gpu int, id uint16) float64 {
+// blank reports whether a field of a GPU has no value in the row.
+func (p *polls) blank(gpu int, id uint16) bool {
 	for _, b := range p.blocks {
 		if i := slices.Index(b.fields, id); i >= 0 {
-			return p.row[b.column+gpu*len(b.fields)+i]
+			return math.IsNaN(p.row[b.column+gpu*len(b.fields)+i])
 		}
 	}
-	return math.NaN()
+	return true
 }
 
 // age is that of the values of a GPU.
@@ -160,147 +137,111 @@ func (p *polls) age(gpu int) time.Duration { return p.now().Sub(time.UnixMicro(p
 
 const (
 	temp, watts, joules, ecc, count = 150, 155, 156, 311, 4 // count is the node's
+	sec                             = time.Second
 )
+
+// TestBlankedOverBlocks: a block that is read seldom keeps the values of before while the
+// others are blank already, and what was not read for that long says nothing.
+func TestBlankedOverBlocks(t *testing.T) {
+	p := newPolls(1, map[time.Duration][]uint16{sec: {temp, watts, joules}, 30 * sec: {ecc}})
+	p.run(sec, 90*sec, func(_ int, id uint16) (float64, bool) {
+		if p.at > 30*sec && p.at < 70*sec {
+			return math.NaN(), id != ecc || p.at%(30*sec) == 0
+		}
+		return 1, id != ecc || p.at%(30*sec) == 0
+	}, func(err error) {
+		if lost := p.at > 32*sec && p.at < 70*sec; errors.Is(err, collector.ErrDeviceLost) != lost || !lost && err != nil {
+			t.Errorf("at %v: %v, want lost: %v", p.at, err, lost)
+		}
+	})
+}
 
 // TestSomeCallsFail: of a GPU of which only some calls of the driver fail, what those would
 // have read leaves the page after its patience, and the rest stays; the age is that of the
 // oldest value that is shown. The other GPU has everything.
 func TestSomeCallsFail(t *testing.T) {
-	p := newPolls(2, map[time.Duration][]uint16{time.Second: {temp, watts, joules}, 30 * time.Second: {ecc}})
-	for second := range 130 {
-		p.at = time.Duration(second) * time.Second
-		for gpu := range 2 {
-			for _, id := range []uint16{temp, watts, joules} {
-				if gpu == 1 && id == joules && second > 10 {
-					continue // nvmlDeviceGetFieldValues fails
-				}
-				p.set(gpu, id, 0)
-			}
-			if second%30 == 0 {
-				p.set(gpu, ecc, 0)
-			}
+	p := newPolls(2, map[time.Duration][]uint16{sec: {temp, watts, joules}, 30 * sec: {ecc}})
+	p.late = 300 * time.Millisecond // between two polls
+	p.run(sec, 130*sec, func(gpu int, id uint16) (float64, bool) {
+		fails := gpu == 1 && id == joules && p.at > 10*sec // nvmlDeviceGetFieldValues
+		return float64(id), !fails && (id != ecc || p.at%(30*sec) == 0)
+	}, func(err error) {
+		at := p.at - p.late
+		if gone := at > 14*sec; err != nil || p.blank(1, joules) != gone || p.blank(0, joules) {
+			t.Errorf("at %v: energy is blank: %v and %v; %v", at, p.blank(0, joules), p.blank(1, joules), err)
 		}
-		p.at += 300 * time.Millisecond // between two polls
-		if err := p.tick(); err != nil {
-			t.Fatalf("second %d: %v", second, err)
-		}
-		gone := second > 14
-		for gpu := range 2 {
-			if got := math.IsNaN(p.value(gpu, joules)); got != (gone && gpu == 1) {
-				t.Errorf("second %d: energy of GPU %d is blank: %v", second, gpu, got)
-			}
-			for _, id := range []uint16{temp, watts, ecc} {
-				if math.IsNaN(p.value(gpu, id)) {
-					t.Errorf("second %d: field %d of GPU %d is blank", second, id, gpu)
-				}
+		for i := range 2 * 3 {
+			if gpu, id := i%2, []uint16{temp, watts, ecc}[i/2]; p.blank(gpu, id) {
+				t.Errorf("at %v: field %d of GPU %d is blank", at, id, gpu)
 			}
 		}
-		want := 300 * time.Millisecond
-		if second > 10 && !gone {
-			want += time.Duration(second-10) * time.Second
+		want := p.late
+		if at > 10*sec && at <= 14*sec {
+			want += at - 10*sec
 		}
-		if got := p.age(1); got != want {
-			t.Errorf("second %d: age of GPU 1 is %v, want %v", second, got, want)
+		if a, b := p.age(0), p.age(1); a != p.late || b != want {
+			t.Errorf("at %v: ages are %v and %v, want %v and %v", at, a, b, p.late, want)
 		}
-		if got := p.age(0); got != 300*time.Millisecond {
-			t.Errorf("second %d: age of GPU 0 is %v", second, got)
-		}
-	}
+	})
 }
 
 // TestSlowCalls: a GPU whose calls take 200 ms makes a poll of all eight take 7.4 s. None is
 // shown as fresh: the values stay while their age grows, and one poll does not bring the GPUs back.
 func TestSlowCalls(t *testing.T) {
-	p := newPolls(8, map[time.Duration][]uint16{time.Second: {temp, watts}})
-	const poll = 7400 * time.Millisecond
-	next, last := time.Duration(0), time.Duration(0)
-	for p.at = 0; p.at < time.Minute; p.at += 100 * time.Millisecond {
-		if p.at >= next {
-			for gpu := range 8 {
-				p.set(gpu, temp, 0)
-				p.set(gpu, watts, 0)
-			}
-			next, last = p.at+poll, p.at
-		}
-		err := p.tick()
-		stale := p.at > 4*time.Second
+	p := newPolls(8, map[time.Duration][]uint16{sec: {temp, watts}})
+	const poll, step = 7400 * time.Millisecond, 100 * time.Millisecond
+	p.run(step, 60*sec, func(_ int, id uint16) (float64, bool) { return float64(id), p.at%poll == 0 }, func(err error) {
+		stale := p.at > 4*sec
 		for gpu := range 8 {
 			switch {
 			case stale != errors.Is(deviceError(err, gpu), collector.ErrStalled):
 				t.Fatalf("at %v: GPU %d: %v, want stalled: %v", p.at, gpu, err, stale)
-			case math.IsNaN(p.value(gpu, temp)):
+			case p.blank(gpu, temp):
 				t.Fatalf("at %v: GPU %d has no temperature", p.at, gpu)
-			case !stale && p.age(gpu) != p.at-last:
-				t.Fatalf("at %v: age of GPU %d is %v, want %v", p.at, gpu, p.age(gpu), p.at-last)
+			case !stale && p.age(gpu) != p.at%poll:
+				t.Fatalf("at %v: age of GPU %d is %v, want %v", p.at, gpu, p.age(gpu), p.at%poll)
 			}
 		}
+	})
+	var last error
+	p.run(step, 63*sec, func(_ int, id uint16) (float64, bool) { return float64(id), true }, func(err error) { last = err })
+	if last != nil || p.blank(3, temp) {
+		t.Errorf("still stalled after 3 s of fast polls: %v", last)
 	}
-	for range 30 { // polls are fast again
-		p.at += 100 * time.Millisecond
-		for gpu := range 8 {
-			p.set(gpu, temp, 0)
-			p.set(gpu, watts, 0)
-		}
-		if err := p.tick(); err == nil && !math.IsNaN(p.value(3, temp)) {
-			return
-		}
-	}
-	t.Error("still stalled after 3 s of fast polls")
 }
 
 // TestBlockStops: a field group that the engine reads no more leaves the page, and the
 // others stay, also if it is the one that is read most often.
 func TestBlockStops(t *testing.T) {
-	p := newPolls(1, map[time.Duration][]uint16{100 * time.Millisecond: {temp}, time.Second: {watts}})
-	for p.at = 0; p.at < 20*time.Second; p.at += 100 * time.Millisecond {
-		if p.at <= 5*time.Second {
-			p.set(0, temp, 0)
-		}
-		if p.at%time.Second == 0 {
-			p.set(0, watts, 0)
-		}
-		err := p.tick()
+	p := newPolls(1, map[time.Duration][]uint16{100 * time.Millisecond: {temp}, sec: {watts}})
+	p.run(100*time.Millisecond, 20*sec, func(_ int, id uint16) (float64, bool) {
+		return float64(id), id == temp && p.at <= 5*sec || id == watts && p.at%sec == 0
+	}, func(err error) {
 		// 3 s later the temperature is gone, and a read of the power later it is sure that the GPU is read.
-		if unsure := p.at > 8*time.Second && p.at < 9*time.Second; (err != nil) != unsure {
+		if unsure := p.at > 8*sec && p.at < 9*sec; (err != nil) != unsure {
 			t.Errorf("at %v: %v", p.at, err)
 		}
-		if gone := p.at > 8*time.Second; gone != math.IsNaN(p.value(0, temp)) || math.IsNaN(p.value(0, watts)) {
-			t.Errorf("at %v: temperature %v, power %v", p.at, p.value(0, temp), p.value(0, watts))
+		if gone := p.at > 8*sec; gone != p.blank(0, temp) || p.blank(0, watts) {
+			t.Errorf("at %v: blank temperature %v, power %v", p.at, p.blank(0, temp), p.blank(0, watts))
 		}
-	}
+	})
 }
 
-// TestNodeFieldIsNoLife: time stamps of a field of the node do not keep a GPU fresh.
+// TestNodeFieldIsNoLife: time stamps of a field of the node do not keep a GPU fresh, unless nothing else is read of it.
+// The clock of an engine on another machine says nothing of the age.
 func TestNodeFieldIsNoLife(t *testing.T) {
-	p := newPolls(1, map[time.Duration][]uint16{time.Second: {temp, count}})
-	for p.at = 0; p.at < 10*time.Second; p.at += time.Second {
-		p.set(0, count, 0)
-		if p.at < 2*time.Second {
-			p.set(0, temp, 0)
-		}
-		if err := p.tick(); (err != nil) != (p.at > 5*time.Second) {
-			t.Errorf("at %v: %v", p.at, err)
-		}
-	}
-	p = newPolls(1, map[time.Duration][]uint16{time.Second: {count}}) // and of a GPU of which nothing else is read
-	for p.at = 0; p.at < 10*time.Second; p.at += time.Second {
-		p.set(0, count, 0)
-		if err := p.tick(); err != nil {
-			t.Errorf("at %v: %v", p.at, err)
-		}
-	}
-}
-
-// TestClockOfEngine: the clock of an engine on another machine says nothing of the age.
-func TestClockOfEngine(t *testing.T) {
-	for _, skew := range []time.Duration{-time.Hour, time.Hour} {
-		p := newPolls(1, map[time.Duration][]uint16{time.Second: {temp}})
-		for p.at = time.Second; p.at < 10*time.Second; p.at += time.Second {
-			p.set(0, temp, skew)
-			err := p.tick()
-			if got := p.age(0); err != nil || p.at > time.Second && got > time.Second {
-				t.Errorf("clock off by %v, at %v: age %v, %v", skew, p.at, got, err)
-			}
+	for _, fields := range [][]uint16{{temp, count}, {count}} {
+		for _, skew := range []time.Duration{-time.Hour, time.Hour} {
+			p := newPolls(1, map[time.Duration][]uint16{sec: fields})
+			p.skew, p.at = skew, sec
+			p.run(sec, 10*sec, func(_ int, id uint16) (float64, bool) { return 1, id == count || p.at < 3*sec }, func(err error) {
+				if stalled := p.at > 6*sec && len(fields) > 1; (err != nil) != stalled {
+					t.Errorf("fields %v, at %v: %v", fields, p.at, err)
+				}
+				if p.at > sec && p.at < 3*sec && p.age(0) > sec {
+					t.Errorf("clock off by %v, at %v: age %v", skew, p.at, p.age(0))
+				}
+			})
 		}
 	}
 }

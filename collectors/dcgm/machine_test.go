@@ -269,7 +269,7 @@ func simulate(tb testing.TB, c dcgmtest.Config) *dcgmtest.Engine {
 	return dcgmtest.New(tb, c)
 }
 
-// list is a CSV of names: gauges, and labels after "label ", histograms after "histogram ".
+// list is a CSV of names: gauges, and labels after "label ".
 func list(tb testing.TB, names ...string) field.List {
 	tb.Helper()
 	var b strings.Builder
@@ -278,9 +278,6 @@ func list(tb testing.TB, names ...string) field.List {
 		kind := "gauge"
 		if isLabel {
 			kind = "label"
-		}
-		if h, is := strings.CutPrefix(n, "histogram "); is {
-			name, kind = h, "histogram"
 		}
 		b.WriteString(name + ", " + kind + ", text\n")
 	}

@@ -5,6 +5,7 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -15,7 +16,6 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
@@ -93,57 +93,52 @@ func everything() (names []string) {
 	return names
 }
 
-// TestRefusedFields: what the engine refuses costs nothing but itself, is said once
-// and leaves nothing behind.
+// TestRefusedFields: what the engine refuses costs nothing but itself, has a reason and leaves nothing behind.
 func TestRefusedFields(t *testing.T) {
 	names, ids := gpuFields(40)
-	f := func(name string, prepare func(*dcgmtest.Engine), gone ...string) {
+	profiling := []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"}
+	names = append(names, profiling...)
+	f := func(prepare func(*dcgmtest.Engine), gone ...string) {
 		t.Helper()
 		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
 		prepare(e)
-		c := open1(t, remote(e), append(slices.Clone(names), "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")...)
+		c := open1(t, remote(e), names...)
 		c.mustSample(t)
-		for _, n := range append(slices.Clone(names), "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE") {
+		for _, n := range names {
 			if v, ok := c.value(t, nvmltest.UUID(1), n); ok == slices.Contains(gone, n) || ok && math.IsNaN(v) {
-				t.Errorf("%s: %s is %v (%v)", name, n, v, ok)
+				t.Errorf("without %q: %s is %v (%v)", gone, n, v, ok)
 			}
 		}
 		want := 2 // one of the profiling fields
-		if slices.Contains(gone, "DCGM_FI_PROF_GR_ENGINE_ACTIVE") {
+		if slices.Contains(gone, profiling[0]) {
 			want = 1
 		}
 		if n := e.Counts(); n.Groups != want || n.FieldGroups != want || n.Watches != want {
-			t.Errorf("%s: %+v, want %d watches", name, n, want)
+			t.Errorf("without %q: %+v, want %d watches", gone, n, want)
 		}
-		for _, src := range c.sources {
-			var explained []string
-			for _, a := range src.(collector.Explainer).Absent() {
-				if d, ok := field.ByID(a.Field); ok && !slices.Contains(explained, d.Name) {
-					explained = append(explained, d.Name)
-				}
-			}
-			slices.Sort(explained)
-			if want := slices.Sorted(slices.Values(gone)); !slices.Equal(explained, want) {
-				t.Errorf("%s: the reasons are of %q, want %q", name, explained, want)
-			}
+		explained := map[string]bool{}
+		for _, a := range c.sources[0].(collector.Explainer).Absent() {
+			d, _ := field.ByID(a.Field)
+			explained[d.Name] = true
+		}
+		if want, got := slices.Sorted(slices.Values(gone)), slices.Sorted(maps.Keys(explained)); !slices.Equal(got, want) {
+			t.Errorf("the reasons are of %q, want %q", got, want)
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(dcgmtest.Counts{Inits: 1}, e.Counts()); diff != "" {
-			t.Errorf("%s: left over (-want +got):\n%s", name, diff)
+			t.Errorf("without %q: left over (-want +got):\n%s", gone, diff)
 		}
 	}
-	f("none", func(*dcgmtest.Engine) {})
-	f("one", func(e *dcgmtest.Engine) { e.Refuse(dcgmtest.All(dcgmtest.KindGPU), int(ids[7]), -6) }, names[7])
-	f("three", func(e *dcgmtest.Engine) {
+	f(func(*dcgmtest.Engine) {})
+	f(func(e *dcgmtest.Engine) {
 		for _, i := range []int{0, 20, 39} {
 			e.Refuse(dcgmtest.All(dcgmtest.KindGPU), int(ids[i]), -6)
 		}
 	}, names[0], names[20], names[39])
-	f("unknown", func(e *dcgmtest.Engine) { e.Forget(int(ids[3])) }, names[3])
-	f("profiling without its module", func(e *dcgmtest.Engine) { e.RefuseProfiling(-33) }, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
-	f("profiling on a GPU without", func(e *dcgmtest.Engine) { e.RefuseProfiling(-36) }, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE")
+	f(func(e *dcgmtest.Engine) { e.Forget(int(ids[3])) }, names[3])
+	f(func(e *dcgmtest.Engine) { e.RefuseProfiling(-33) }, profiling...)
 }
 
 // deviceError is what an error of Sample says of a device.
@@ -164,62 +159,6 @@ func deviceError(err error, device int) error {
 	return nil
 }
 
-// TestFirstValue: until the engine has read something there is no value, never 0.
-func TestFirstValue(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	e.FirstValue(time.Hour)
-	c := open1(t, remote(e), temperature)
-	r := c.readings(0)
-	clock := time.Now()
-	r.now = func() time.Time { return clock }
-	err := c.sample(0)
-	if v, _ := c.value(t, nvmltest.UUID(0), temperature); !math.IsNaN(v) || !errors.Is(err, errStarting) {
-		t.Errorf("before the first value: %v, %v", v, err)
-	}
-	clock = clock.Add(time.Minute)
-	if err := c.sample(0); errors.Is(err, errStarting) || !errors.Is(err, collector.ErrStalled) {
-		t.Errorf("a minute without any value: %v", err)
-	}
-}
-
-// TestLicence: the engine has the licence under a GPU, though it counts the field
-// among those of virtual GPUs, whose others it is not asked for.
-func TestLicence(t *testing.T) {
-	const status, others = "DCGM_FI_DEV_VGPU_LICENSE_STATUS", "DCGM_FI_DEV_VGPU_MEMORY_USAGE"
-	e := simulate(t, dcgmtest.Config{GPUs: 1})
-	e.Set(dcgmtest.GPU(0), int(field.VGPULicence), dcgmtest.Number(1))
-	c := open1(t, remote(e), status, others)
-	c.mustSample(t)
-	if v, ok := c.value(t, nvmltest.UUID(0), status); !ok || v != 1 {
-		t.Errorf("%s is %v (%v), want 1", status, v, ok)
-	}
-	if v, ok := c.value(t, nvmltest.UUID(0), others); ok {
-		t.Errorf("%s of a GPU is %v", others, v)
-	}
-}
-
-// TestValuesOfEach: each value comes where it belongs, by each way to an engine.
-func TestValuesOfEach(t *testing.T) {
-	for name, h := range map[string]hardware{"host engine": {gpus: 8}, "TCP": {gpus: 8, tcp: true}, "embedded": {gpus: 8, embedded: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				value := func(gpu, i int) float64 { return float64(1 + 10*i + gpu) }
-				for gpu := range 8 {
-					for i, name := range settableNames {
-						m.set(gpu, name, value(gpu, i))
-					}
-				}
-				c := started(t, m, settableNames...)
-				for gpu := range 8 {
-					for i, name := range settableNames {
-						c.untilValue(t, nvmltest.UUID(gpu), name, value(gpu, i))
-					}
-				}
-			})
-		})
-	}
-}
-
 // TestValuesChange: a number is what it is, none of it a blank, and what the driver
 // does not have is absent, for whatever reason; the others stay.
 func TestValuesChange(t *testing.T) {
@@ -231,76 +170,37 @@ func TestValuesChange(t *testing.T) {
 		}
 		c := started(t, m, settableNames...)
 		id := nvmltest.UUID(1)
-		others := func(but, when string) {
-			t.Helper()
-			for _, name := range settableNames {
-				if v, _ := c.value(t, id, name); name != but && v != 40 {
-					t.Errorf("%s: %s is %v, want 40", when, name, v)
-				}
-			}
-			if v, _ := c.value(t, nvmltest.UUID(0), temperature); v != 40 {
-				t.Errorf("%s: the temperature of the other GPU is %v, want 40", when, v)
-			}
-		}
 		for _, name := range settableNames {
 			c.untilValue(t, id, name, 40)
 		}
-		f := func(name string, v float64) {
+		f := func(name string, want float64, change func()) {
 			t.Helper()
-			m.set(1, name, v)
-			c.untilValue(t, id, name, v)
-			others(name, name)
+			change()
+			c.untilValue(t, id, name, want)
+			for _, other := range settableNames {
+				if v, _ := c.value(t, id, other); other != name && v != 40 {
+					t.Errorf("%s is %v: %s is %v, want 40", name, want, other, v)
+				}
+			}
+			if v, _ := c.value(t, nvmltest.UUID(0), temperature); v != 40 {
+				t.Errorf("%s is %v: the temperature of the other GPU is %v, want 40", name, want, v)
+			}
 			m.set(1, name, 40)
 			c.untilValue(t, id, name, 40)
 		}
-		f(temperature, 0)
-		f(power, 0)
-		f(power, 351.25)
-		f(energy, 1<<52)
-		f(energy, 0x7ffffff0) // what is a blank in 32 bits
+		for _, v := range []float64{0, 1 << 52, 0x7ffffff0} { // the last is a blank in 32 bits
+			f(energy, v, func() { m.set(1, energy, v) })
+		}
+		f(power, 351.25, func() { m.set(1, power, 351.25) })
 		names := []string{temperature, power, energy}
 		for _, name := range names {
 			for _, why := range []int{dcgmtest.Null, dcgmtest.NotFound, dcgmtest.NotPermitted} {
-				m.blank(1, name, why)
-				c.untilValue(t, id, name, math.NaN())
-				others(name, fmt.Sprintf("blank %d", why))
-				m.set(1, name, 40)
-				c.untilValue(t, id, name, 40)
+				f(name, math.NaN(), func() { m.blank(1, name, why) })
 			}
 		}
 		for _, name := range names { // an engine may never ask for it again
 			m.blank(1, name, dcgmtest.NotSupported)
 			c.untilValue(t, id, name, math.NaN())
-		}
-		if v, _ := c.value(t, nvmltest.UUID(0), temperature); v != 40 {
-			t.Errorf("the temperature of the other GPU is %v, want 40", v)
-		}
-	})
-}
-
-// TestNotDueStays: a cell that is not due keeps what it has, and what is due seldom is
-// asked for seldom.
-func TestNotDueStays(t *testing.T) {
-	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		c := started(t, m, temperature, power, energy, "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL")
-		const kept = -7
-		columns := c.sources[0].Columns()
-		for i, col := range columns {
-			c.due[0][i], c.row[0][i] = col.Field == 150, kept
-		}
-		if e := m.simulation(); e != nil {
-			e.ResetCalls()
-		}
-		if err := c.sources[0].Sample(c.row[0], c.due[0]); err != nil {
-			t.Fatal(err)
-		}
-		for i, col := range columns {
-			if due := col.Field == 150; due == (c.row[0][i] == kept) {
-				t.Errorf("field %d, due %v, became %v", col.Field, due, c.row[0][i])
-			}
-		}
-		if e := m.simulation(); e != nil && e.MostValues() != 2*3 {
-			t.Errorf("asked for %d values in one call, want the 3 fields of 2 GPUs that are read as often as the due one", e.MostValues())
 		}
 	})
 }
@@ -362,31 +262,6 @@ func TestDriverHangs(t *testing.T) {
 		})
 		release()
 		c.until(t, 0, "values again", func(err error) bool { return err == nil })
-	})
-}
-
-// TestLossAndReturn: a GPU that is gone is lost, also for a rescan if the engine
-// lists it no longer; the others stay, and it comes back.
-func TestLossAndReturn(t *testing.T) {
-	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
-		c := started(t, m, settableNames...)
-		m.lose(2)
-		c.until(t, 0, "GPU 2 lost, and no other", func(err error) bool {
-			for d := range 4 {
-				if errors.Is(deviceError(err, d), collector.ErrDeviceLost) != (d == 2) {
-					return false
-				}
-			}
-			return true
-		})
-		if !c.has(t, nvmltest.UUID(3), temperature) {
-			t.Error("GPU 3 has no temperature")
-		}
-		if changed, err := c.Rescan(t.Context()); err != nil || changed != (m.simulation() == nil) {
-			t.Errorf("rescan without GPU 2: %v, %v", changed, err)
-		}
-		m.restore(2)
-		c.until(t, 0, "GPU 2 again", func(err error) bool { return err == nil && c.has(t, nvmltest.UUID(2), temperature) })
 	})
 }
 
@@ -465,74 +340,6 @@ func TestReasons(t *testing.T) {
 	} {
 		if got := collectortest.ReasonOf(t, c.sources[s], c.row[s], device, name); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-}
-
-// TestProfilingManyFields: the engine takes 64 profiling fields and 127 others in a
-// group, and refuses more as a whole.
-func TestProfilingManyFields(t *testing.T) {
-	var all []uint16
-	for id := range uint16(300) {
-		all = append(all, 1000+id)
-	}
-	seen := 0
-	for _, g := range fieldGroups(all) {
-		seen += len(g)
-		profiling := 0
-		for _, id := range g {
-			if profiles(field.ID(id)) {
-				profiling++
-			}
-		}
-		if profiling != 0 && profiling != len(g) || profiling > 64 || len(g) > 127 {
-			t.Errorf("a group of %d fields, %d of profiling", len(g), profiling)
-		}
-	}
-	if seen != len(all) {
-		t.Errorf("%d fields in groups, want %d", seen, len(all))
-	}
-}
-
-// TestHistoriesHaveEachValueOnce: however the rows fall, their blocks stand for the time up
-// to the newest value that was fetched, and no more.
-func TestHistoriesHaveEachValueOnce(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
-	o := remote(e)
-	o.Interval = 10 * time.Millisecond
-	c := open1(t, o, temperature, "histogram DCGM_FI_DEV_POWER_USAGE")
-	src := c.sources[0].(*source)
-	h := src.parts[len(src.parts)-1].(*histories)
-	began := h.all[0].buffers[0].Last()
-	got := make([]float64, 2) // ms, by GPU
-	eventually.OK(t, "values of a tenth of a second", func() error {
-		c.mustSample(t)
-		for i, col := range src.Columns() {
-			if v := c.row[0][i]; col.Buffer > 0 && col.Buffer%2 == 0 && !math.IsNaN(v) {
-				got[col.Device] += v
-			}
-		}
-		for gpu, b := range h.all[0].buffers {
-			if want := float64(b.Last()-began) / 1000; math.Abs(got[gpu]-want) > 1e-6 {
-				t.Fatalf("GPU %d: values stand for %v ms of %v", gpu, got[gpu], want)
-			}
-			if got[gpu] < 100 {
-				return fmt.Errorf("GPU %d: %v ms", gpu, got[gpu])
-			}
-		}
-		return nil
-	})
-}
-
-// TestHistoriesRefused: an engine that refuses histories costs only them.
-func TestHistoriesRefused(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-	c := open1(t, remote(e), "histogram DCGM_FI_DEV_POWER_USAGE")
-	e.Return("dcgmGetValuesSince_v2", -3)
-	c.mustSample(t)
-	for i, col := range c.sources[0].Columns() {
-		if v := c.row[0][i]; math.IsNaN(v) != (col.Buffer > 0) {
-			t.Errorf("column %+v has %v", col, v)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -164,39 +163,6 @@ func TestXIDsOverRestarts(t *testing.T) {
 			eventually.True(t, "the second XID", func() bool { s.sync(); return s.counted()[nvmltest.UUID(1)+" 48"] == 2 })
 		})
 	}
-}
-
-// TestXIDsOfInstances: the last XID of each device, 0 where there was none and the engine
-// watches.
-func TestXIDsOfInstances(t *testing.T) {
-	const last = "DCGM_FI_DEV_XID_ERRORS"
-	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
-	c := open1(t, remote(e), temperature, last)
-	gpu := nvmltest.UUID(0)
-	ids := []string{gpu, gpu + "/1", gpu + "/2", gpu + "/3", gpu + "/3/0", gpu + "/3/1", nvmltest.UUID(1)}
-	want := map[string]float64{}
-	check := func(when string) {
-		t.Helper()
-		c.mustSample(t)
-		for _, id := range ids {
-			if got, ok := c.value(t, id, last); !ok || got != want[id] {
-				t.Errorf("%s: XID of %s is %v (%v), want %v", when, strings.TrimPrefix(id, gpu), got, ok, want[id])
-			}
-		}
-	}
-	check("none")
-	e.XIDOf(dcgmtest.Compute(0), 13)
-	want[gpu+"/1"] = 13
-	check("a compute instance that is its GPU instance")
-	e.XIDOf(dcgmtest.Instance(0), 31)
-	want[gpu+"/1"] = 31
-	check("its GPU instance")
-	e.XIDOf(dcgmtest.Compute(16), 43)
-	want[gpu+"/3/0"] = 43
-	check("one of two compute instances")
-	e.XID(0, 79)
-	want[gpu] = 79
-	check("the GPU")
 }
 
 // TestNextSession: a collector that is opened after another one was closed has all its

@@ -31,8 +31,8 @@ const (
 // timestamp changes, xids fetches everything since the previous one; Open begins where the earlier session ended. XIDs
 // from before the first session are not reported.
 type xids struct {
-	partBase // it costs as much as histories
-	engine   *engine
+	partBase
+	engine *engine
 
 	block   *block      // of all entities that can have XIDs
 	of      []int       // by entity: index in devices

@@ -108,20 +108,6 @@ func TestEachXIDOnce(t *testing.T) {
 	})
 }
 
-// TestManyXIDs: more of them than a row can hold come with the next samples.
-// NVIDIA's engine takes one from the driver each second.
-func TestManyXIDs(t *testing.T) {
-	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
-		c := started(t, m, temperature, xidCount)
-		got, want, gpu := ledger{}, ledger{}, nvmltest.UUID(0)
-		for i := range 2*slotsOfGPU + 1 {
-			m.xid(0, 100+i)
-			want[gpu] = append(want[gpu], float64(100+i))
-		}
-		got.await(t, want, c)
-	})
-}
-
 // TestHealthJudged: every watch has a value from the first sample on, and shows the
 // reason as soon as the engine has one.
 func TestHealthJudged(t *testing.T) {

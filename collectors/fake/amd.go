@@ -2,7 +2,6 @@ package fake
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"warpgauge/pkg/collector"
@@ -33,13 +32,6 @@ func (b *builder) amd(s *source, g *gpu) {
 			s.addColumn(r.Desc, 0, 0, c.cell, c.labels...)
 		}
 	}
-}
-
-func labels(pairs ...string) (out []collector.Label) {
-	for pair := range slices.Chunk(pairs, 2) {
-		out = append(out, collector.Label{Name: pair[0], Value: pair[1]})
-	}
-	return out
 }
 
 // one returns a column without labels.

@@ -81,7 +81,6 @@ func (b *builder) gpu(i int) *source {
 	for _, part := range w.slices(i) {
 		b.instance(s, g, part)
 	}
-	b.buffers(s, g)
 	for n := range g.board.links {
 		b.link(s, collector.LinkOf(s.devices[0], n), link{g, n})
 	}

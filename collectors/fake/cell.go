@@ -2,6 +2,7 @@ package fake
 
 import (
 	"math"
+	"time"
 
 	"warpgauge/pkg/field"
 )
@@ -24,7 +25,6 @@ const (
 	capped              // 1 at the power limit, else 0
 	lastXID             // computed by the source
 	xidEvent            // computed by the source
-	buffered            // computed by the source's buffers
 
 	firstCounter
 	worked  // a + b × seconds of full load + c × seconds up
@@ -166,4 +166,89 @@ func finish(c cell, d *field.Descriptor, unit int) cell {
 		c.a = min(max(c.a, d.Min), d.Max)
 	}
 	return c
+}
+
+// window is how a driver averages a reading that follows the load: the mean over span µs, updated each period. The zero
+// window is momentary.
+type window struct {
+	span   int64 // sinceRead: the time since the reading was read last
+	period int64 // 0: at any time
+	read   int64 // time of the last read, for sinceRead
+}
+
+const (
+	sinceRead = -1
+	ms        = int64(time.Millisecond / time.Microsecond)
+
+	utilisationPeriod = 1000 * ms / 6 // of NVIDIA's drivers, from pkg/field/window.go
+)
+
+// windowOf returns how the board's driver averages a reading.
+func (g *gpu) windowOf(id field.ID) window {
+	switch {
+	case g.vendor == field.VendorAMD && id == 155:
+		return window{span: 100 * ms}
+	case id >= 1001 && id <= 1083: // profiling
+		return window{span: sinceRead}
+	case g.vendor == field.VendorAMD:
+		return window{}
+	case id == 155 && g.averagesPower():
+		return window{span: 1000 * ms}
+	case id == 200 || id == 201:
+		return window{span: 20 * ms}
+	case id >= 203 && id <= 207:
+		return window{span: utilisationPeriod, period: utilisationPeriod}
+	}
+	return window{}
+}
+
+// averagesPower reports whether the driver averages power: Ampere and newer except GA100, by compute capability.
+func (g *gpu) averagesPower() bool {
+	return g.capability[0] > 8 || g.capability[0] == 8 && g.capability[1] > 0
+}
+
+// bounds returns the times between which a reading is averaged that is read at now.
+func (w *window) bounds(now int64) (from, to int64) {
+	if w.span == sinceRead {
+		if w.read == 0 {
+			w.read = now
+		}
+		from, to = min(w.read, now-100*ms), now
+		w.read = now
+		return from, to
+	}
+	if w.period > 0 {
+		now -= now % w.period
+	}
+	return now - w.span, now
+}
+
+// averaged returns a cell's point: the source's point, with the mean load and power over the cell's window if it has
+// one. The result is valid until the next call.
+func (s *source) averaged(c *cell, now int64) *point {
+	p := &s.points[c.unit]
+	if c.span == 0 {
+		return p
+	}
+	from, to := c.bounds(now)
+	s.mean = *p
+	s.mean.load, s.mean.power = s.means(int(c.unit), from, to)
+	return &s.mean
+}
+
+// means returns the mean load and power of a unit.
+func (s *source) means(unit int, from, to int64) (load, power float64) {
+	if unit == 0 && s.shares != nil {
+		for i, share := range s.shares {
+			l, p := s.means(i+1, from, to)
+			load, power = load+share*l, power+share*p
+		}
+		return load, power
+	}
+	l := &s.loads[unit]
+	from, to = max(from+l.offset, 0), to+l.offset
+	loadBefore, powerBefore := l.curve.sums(from)
+	loadAfter, powerAfter := l.curve.sums(to)
+	span := float64(to-from) * full
+	return float64(loadAfter-loadBefore) / span, float64(powerAfter-powerBefore) / span
 }

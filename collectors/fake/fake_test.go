@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 func rig(tb testing.TB, o Options) collectortest.Rig {
 	tb.Helper()
 	w := newWorld(tb, o)
-	board := func(id string) []Span {
+	board := func(id string) Spans {
 		for i := range w.gpus {
 			if gpuDevice(w, i).ID == id {
 				return index(i)
@@ -103,20 +103,21 @@ func list(tb testing.TB, names ...string) field.List {
 
 // node is an open collector that tests read by device and field.
 type node struct {
-	tb      testing.TB
-	world   *World
-	sources []collector.Source
+	tb        testing.TB
+	world     *World
+	collector *Collector
+	sources   []collector.Source
 }
 
 func openNode(tb testing.TB, w *World, l field.List) *node {
 	tb.Helper()
-	c := w.Collector()
+	c := w.Collector().(*Collector)
 	sources, err := c.Open(context.Background(), l)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = c.Close() })
-	return &node{tb, w, sources}
+	return &node{tb, w, c, sources}
 }
 
 // read samples a source and returns the cells of one of its devices by field.

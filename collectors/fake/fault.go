@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -19,10 +20,8 @@ type FaultKind string
 // The kinds of faults. README.md describes them.
 const (
 	Hang      FaultKind = "hang"       // Sample does not return
-	Slow      FaultKind = "slow"       // Sample takes Delay longer
 	Lost      FaultKind = "lost"       // Sample returns ErrDeviceLost
 	Stalled   FaultKind = "stalled"    // Sample returns ErrStalled
-	Failing   FaultKind = "error"      // Sample returns some other error
 	Absurd    FaultKind = "value"      // a field reads Value
 	Blank     FaultKind = "blank"      // a field, or all fields, read nothing
 	XID       FaultKind = "xid"        // one XID event
@@ -43,33 +42,27 @@ const (
 	Scribble FaultKind = "scribble" // junk over all shared memory
 )
 
-// Span is a range of indices, both ends inclusive.
-type Span struct{ First, Last int }
-
-// All is the span of every index.
-func All() []Span { return []Span{{0, maxDevices - 1}} }
-
 // Fault is a fault with its time and targets.
 type Fault struct {
-	Kind FaultKind
+	Kind FaultKind     // nothing but this and what the kind needs is set
 	At   time.Duration // since the world was made
 	For  time.Duration // 0 means for ever; an XID takes no time
 	// While replaces At and For by a file: the fault begins when the file is created and lasts until it is removed. So
 	// an observer does not have to meet a deadline.
 	While string
 
-	GPUs, Switches []Span // affected devices; not for OpenFails and Devices
+	GPUs     Spans `yaml:"device"` // affected devices; not for OpenFails and Devices
+	Switches Spans `yaml:"switch"`
 
-	Delay   time.Duration     // Slow
-	Field   *field.Descriptor // Absurd, Blank; nil with Blank means every field
+	Field   *field.Descriptor `yaml:"-"` // Absurd, Blank; nil with Blank means every field
 	Value   float64           // Absurd
-	Label   collector.Label   // Absurd, Blank: only columns with this label; zero: the whole field
+	Label   collector.Label   `yaml:"-"` // Absurd, Blank: only columns with this label; zero: the whole field
 	XID     int               // XID
 	Watch   string            // Health: NVLINK, MEM …
-	Fail    bool              // Health: fails; otherwise warns
+	Fail    bool              `yaml:"-"` // Health: fails; otherwise warns
 	Code    string            // Health: health_error_code; empty means a suitable code for Watch
-	Message string            // Failing, OpenFails
-	Count   int               // Devices: number of GPUs
+	Message string            // OpenFails, Abort
+	Count   int               `yaml:"devices"` // Devices: number of GPUs
 
 	Once   bool // kinds that ruin processes: spares processes started after At
 	Status int  // Exit
@@ -86,16 +79,10 @@ func (f *Fault) validate() error {
 	switch {
 	case faultKeys[f.Kind] == "":
 		return fmt.Errorf("unknown kind of fault %q: there are %s", f.Kind, strings.Join(faultKinds(), ", "))
-	case f.At < 0 || f.For < 0 || f.Delay < 0:
-		return fmt.Errorf("fault %q: times must not be negative", f.Kind)
-	case f.While != "" && (f.At != 0 || f.For != 0):
-		return fmt.Errorf("fault %q: while replaces at and for", f.Kind)
 	case f.Kind.has("device") && len(f.GPUs)+len(f.Switches) == 0:
 		return fmt.Errorf("fault %q: which device? say device: 3, device: 0-7 or device: all", f.Kind)
-	case f.Kind == Slow && f.Delay == 0:
-		return fmt.Errorf("fault %q: needs a delay such as 30s", f.Kind)
-	case f.Kind == Absurd && f.Field == nil:
-		return fmt.Errorf("fault %q: needs a field", f.Kind)
+	case f.Kind == Absurd && (f.Field == nil || math.IsNaN(f.Value)):
+		return fmt.Errorf("fault %q: needs a field and a number; for no value, use blank", f.Kind)
 	case f.Kind == XID && (f.XID < 1 || f.XID > 999):
 		return fmt.Errorf("fault %q: XIDs are 1 to 999, not %d", f.Kind, f.XID)
 	case f.Kind == Health && !slices.Contains(healthWatches(), f.Watch):
@@ -110,11 +97,17 @@ func (f *Fault) validate() error {
 			return fmt.Errorf("fault %q: devices are 0 to %d, not %d-%d", f.Kind, maxDevices-1, s.First, s.Last)
 		}
 	}
-	return nil
+	return f.validateTimes()
 }
 
-func contains(spans []Span, i int) bool {
-	return slices.ContainsFunc(spans, func(s Span) bool { return s.First <= i && i <= s.Last })
+func (f *Fault) validateTimes() error {
+	switch {
+	case f.At < 0 || f.For < 0:
+		return errors.New("times must not be negative")
+	case f.While != "" && (f.At != 0 || f.For != 0):
+		return errors.New("while replaces at and for")
+	}
+	return nil
 }
 
 // fault is a Fault on the timeline of a world.
@@ -122,7 +115,7 @@ type fault struct {
 	Fault
 	seq    int           // position in the order of addition
 	healed chan struct{} // closed when the fault is healed
-	err    error         // of Lost, Stalled, Failing: created once, returned often
+	err    error         // of Lost, Stalled, OpenFails: created once, returned often
 	start  time.Time     // of the world
 }
 
@@ -198,7 +191,7 @@ func (t *timeline) gpus(elapsed time.Duration, otherwise int) int {
 func (t *timeline) forSource(gpu, nvswitch int) []*fault {
 	var out []*fault
 	for _, f := range t.faults {
-		if gpu >= 0 && (contains(f.GPUs, gpu) || f.Kind == Devices) || nvswitch >= 0 && contains(f.Switches, nvswitch) {
+		if gpu >= 0 && (f.GPUs.contain(gpu) || f.Kind == Devices) || nvswitch >= 0 && f.Switches.contain(nvswitch) {
 			out = append(out, f)
 		}
 	}
@@ -214,8 +207,6 @@ func (f *fault) sampleError() error {
 		return fmt.Errorf("simulated fault: %w", collector.ErrDeviceLost)
 	case Stalled:
 		return fmt.Errorf("simulated fault: %w", collector.ErrStalled)
-	case Failing:
-		return fmt.Errorf("simulated fault: %s", cmp.Or(f.Message, "unknown error [code 999]"))
 	case OpenFails:
 		return fmt.Errorf("open simulated node: %s: %w", cmp.Or(f.Message, "no driver"), collector.ErrNotLoaded)
 	}
@@ -225,10 +216,8 @@ func (f *fault) sampleError() error {
 // faultKeys lists the keys of each kind of fault in the spec, in addition to kind, at and while. A required key ends with "!".
 var faultKeys = map[FaultKind]string{
 	Hang:      "for device switch",
-	Slow:      "for device switch delay!",
 	Lost:      "for device switch",
 	Stalled:   "for device switch",
-	Failing:   "for device switch message",
 	Absurd:    "for device switch field! value! label",
 	Blank:     "for device switch field label",
 	XID:       "device switch xid!",

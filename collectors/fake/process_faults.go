@@ -18,8 +18,8 @@ type process struct {
 
 	mu     sync.Mutex
 	random *rand.Rand
-	leaked map[*fault][][]byte
-	held   map[*fault][]int // descriptors
+	leaked [][]byte
+	held   []int // descriptors
 }
 
 // Limits on what a fault may use up.
@@ -29,10 +29,7 @@ const (
 )
 
 func newProcess(born time.Duration, seed uint64) *process {
-	return &process{
-		born: born, random: rand.New(rand.NewPCG(seed, uint64(born))), //nolint:gosec // junk, not a secret
-		leaked: map[*fault][][]byte{}, held: map[*fault][]int{},
-	}
+	return &process{born: born, random: rand.New(rand.NewPCG(seed, uint64(born)))} //nolint:gosec // junk, not a secret
 }
 
 // hit reports whether f begins in this process now.
@@ -52,10 +49,10 @@ func (p *process) suffer(t *timeline, elapsed time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, f := range t.faults {
-		if f.Kind == FDs && !p.hit(f, elapsed) {
-			p.closeAll(f)
-		}
 		if !p.hit(f, elapsed) {
+			if f.Kind == FDs {
+				p.closeAll()
+			}
 			continue
 		}
 		switch f.Kind {
@@ -70,7 +67,7 @@ func (p *process) suffer(t *timeline, elapsed time.Duration) {
 		case Leak:
 			p.leak(f, elapsed)
 		case FDs:
-			p.exhaust(f)
+			p.exhaust()
 		case Garbage:
 			p.babble()
 		case Scribble:
@@ -91,17 +88,17 @@ func (p *process) leak(f *fault, elapsed time.Duration) {
 	at, _ := f.begin()
 	lasted := elapsed - max(at, p.born)
 	due := min(int(lasted.Seconds()*float64(f.Rate)), maxLeakMiB)
-	for len(p.leaked[f]) < due {
+	for len(p.leaked) < due {
 		b := make([]byte, chunk)
 		for i := 0; i < len(b); i += 4096 {
 			b[i] = 1 // resident from now on
 		}
-		p.leaked[f] = append(p.leaked[f], b)
+		p.leaked = append(p.leaked, b)
 	}
 }
 
 // exhaust opens descriptors until none is left. It lowers the limit first, which may be a million.
-func (p *process) exhaust(f *fault) {
+func (p *process) exhaust() {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur > maxDescriptors {
 		limit.Cur = maxDescriptors
@@ -112,15 +109,15 @@ func (p *process) exhaust(f *fault) {
 		if err != nil {
 			return
 		}
-		p.held[f] = append(p.held[f], fd)
+		p.held = append(p.held, fd)
 	}
 }
 
-func (p *process) closeAll(f *fault) {
-	for _, fd := range p.held[f] {
+func (p *process) closeAll() {
+	for _, fd := range p.held {
 		_ = syscall.Close(fd)
 	}
-	delete(p.held, f)
+	p.held = nil
 }
 
 // spin keeps a core busy while f lasts.

@@ -28,7 +28,7 @@ func openProcesses(t *testing.T, w *World) *node {
 			t.Fatal(err)
 		}
 	}
-	return &node{t, w, sources}
+	return &node{t, w, nil, sources}
 }
 
 func (n *node) wantProcesses(what string, gpu, device, count int, list ...collector.Process) {
@@ -49,8 +49,8 @@ func TestProcesses(t *testing.T) {
 profile: dgx-a100-mig
 processes:
   - {device: 0, instance: 13, pid: 4711, memory: 100}
-  - {device: 0, pid: 4712, kind: graphics, busy: 7}
-  - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, kind: mps, at: 10s, for: 10s}
+  - {device: 0, pid: 4712, busy: 7}
+  - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, at: 10s, for: 10s}
   - {device: 4, pid: 4714, while: ` + file + `}
 `))
 	if err != nil {
@@ -74,12 +74,12 @@ processes:
 		}
 	}
 	nan := math.NaN()
-	l.wantProcesses("on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessGraphics})
+	l.wantProcesses("on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessCompute})
 	l.wantProcesses("in no instance but its own", 0, 2, 0)
 	l.wantProcesses("in its instance", 0, 3, 1, collector.Process{PID: 4711, Memory: 100, Busy: nan, Flags: collector.ProcessCompute})
 	l.wantProcesses("not there yet", 4, 0, 0)
 	now = now.Add(10 * time.Second)
-	l.wantProcesses("there", 5, 0, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessMPS})
+	l.wantProcesses("there", 5, 0, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessCompute})
 	now = now.Add(10 * time.Second)
 	l.wantProcesses("gone", 5, 0, 0)
 	on()
@@ -99,35 +99,7 @@ processes:
 	if err := sampleError(l, 4); !errors.Is(err, collector.ErrColumnsChanged) {
 		t.Errorf("with 2 GPUs: %v", err)
 	}
-}
-
-// TestNoProcesses: without a script there are none, and AMD's busy is
-// another quantity.
-func TestNoProcesses(t *testing.T) {
-	l := openProcesses(t, newWorld(t, Options{}))
-	l.wantProcesses("no process", 0, 0, 0)
-	l = openProcesses(t, newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}}))
-	l.wantProcesses("AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
-}
-
-func TestBadProcesses(t *testing.T) {
-	f := func(process, want string) {
-		t.Helper()
-		spec, err := ParseSpec(strings.NewReader("processes: [" + process + "]"))
-		if err == nil {
-			_, err = NewWorld(Options{Spec: spec, Profile: "dgx-a100-mig"})
-		}
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", process, err, want)
-		}
-	}
-	f("{device: 0}", `a process needs the key "pid"`)
-	f("{pid: 1}", `a process needs the key "device"`)
-	f("{device: 0, pid: 0}", "from 1 to 4194304")
-	f("{device: 0, pid: 1, busy: 101}", "percentage")
-	f("{device: 0, pid: 1, kind: other}", "want one of compute, graphics, mps")
-	f("{device: 8, pid: 1}", "device 8: the node has 8")
-	f("{device: 0, instance: 2, pid: 1}", "GPU 0 has no instance 2")
-	f("{device: 4, instance: 1, pid: 1}", "GPU 4 has no instance 1")
-	f("{device: 0, pid: 1, at: 1s, while: /x}", "while replaces")
+	// AMD's busy is another quantity.
+	amd := newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}})
+	openProcesses(t, amd).wantProcesses("AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
 }

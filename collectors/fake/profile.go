@@ -10,7 +10,6 @@ import (
 // profile is a model of node.
 type profile struct {
 	name     string
-	summary  string
 	board    *board
 	gpus     int
 	switches int // NVSwitches
@@ -36,28 +35,28 @@ const DefaultProfile = "dgx-h100"
 func profiles() []*profile {
 	return []*profile{
 		{
-			name: DefaultProfile, summary: "8 H100 with 18 NVLinks each, 4 NVSwitches",
+			name:  DefaultProfile,
 			board: h100(), gpus: 8, switches: 4, ports: 36,
 			shapes: []Shape{Training, Training, Training, Training, Inference, Inference, Bursts, Idle},
 		},
 		{
-			name: "dgx-a100-mig", summary: "8 A100, 4 of them cut into MIG instances, 6 NVSwitches",
+			name:  "dgx-a100-mig",
 			board: a100(), gpus: 8, switches: 6, ports: 16,
 			shapes:    []Shape{Inference, Inference, Inference, Inference, Training, Training, Bursts, Idle},
 			partition: a100Slices,
 		},
 		{
-			name: "gb200", summary: "a compute tray: 4 GB200 with 18 NVLinks each, 2 Grace CPUs",
+			name:  "gb200",
 			board: gb200(), gpus: 4, cpus: 2, cores: 72,
 			shapes: []Shape{Training, Training, Inference, Bursts},
 		},
 		{
-			name: "mi300x", summary: "8 AMD MI300X with 7 XGMI links each",
+			name:  "mi300x",
 			board: mi300x(), gpus: 8,
 			shapes: []Shape{Training, Training, Training, Training, Inference, Inference, Bursts, Idle},
 		},
 		{
-			name: "rtx4090", summary: "2 consumer boards: fan, no ECC, no profiling, no NVLink",
+			name:  "rtx4090",
 			board: rtx4090(), gpus: 2,
 			shapes: []Shape{Inference, Bursts},
 		},

@@ -35,7 +35,7 @@ const hour = 3600.0
 // fieldVGPULicense is the only field of virtual GPUs that DCGM reports for every board.
 const fieldVGPULicense field.ID = 526
 
-// models returns the readings that are more than a plausible value of their unit, by the IDs of dcgm_fields.h: first
+// models returns the readings that are more than 0, by the IDs of dcgm_fields.h: first
 // those of every vendor, and those of NVIDIA's boards if g is one.
 func (g *gpu) models() map[field.ID]cell {
 	m, watts, available := g.mix, g.limitWatts-g.idleWatts, g.memory-g.reserved
@@ -143,7 +143,7 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 		}
 		return g.traffic(d, 1, lane == 0), lane < g.board.links
 	}
-	return g.generic(d), true
+	return fixed(max(d.Min, 0)), true
 }
 
 // needs lists what boards must have for fields, by ID. No simulated board has the fields of nothing.
@@ -188,39 +188,6 @@ func boolean(b bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// generic returns a plausible value for any other field from its unit; the value changes if its kind does. A field
-// without a unit is a flag or an error count and reads 0.
-func (g *gpu) generic(d *field.Descriptor) cell {
-	c := g.byUnit(d)
-	low, high := c.a, c.a+c.b
-	if c.op < firstCounter && c.op != clock && (min(low, high) < d.Min || max(low, high) > d.Max) {
-		return fixed(max(d.Min, 0))
-	}
-	return c
-}
-
-func (g *gpu) byUnit(d *field.Descriptor) cell {
-	switch unit := d.Unit; {
-	case unit == "%":
-		return linear(byLoad, 0, 100*g.mix.smActive)
-	case unit == "ratio":
-		return linear(byLoad, 0, g.mix.smActive)
-	case unit == "MHz":
-		return g.clock()
-	case unit == "celsius":
-		return linear(byWarmth, g.idleCelsius, g.hotCelsius-g.idleCelsius)
-	case unit == "W":
-		return linear(byPower, g.idleWatts, g.limitWatts-g.idleWatts)
-	case unit == "mJ" || unit == "J":
-		return g.energy()
-	case strings.HasSuffix(unit, "/s"):
-		return linear(byLoad, 0, 1e9).scaled()
-	case strings.HasSuffix(unit, "B") || unit == "bytes":
-		return linear(worked, 0, 1e9).scaled()
-	}
-	return fixed(0)
 }
 
 func (g *gpu) clock() cell { return cell{op: clock, a: g.idleMHz, b: g.maxMHz, c: g.cappedMHz} }

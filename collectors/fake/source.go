@@ -36,7 +36,6 @@ type source struct {
 	shares []float64 // shares of units 1… in unit 0; nil if unit 0 has its own load
 	points []point   // by unit; of the current sample
 	mean   point     // see averaged
-	kept   []*buffer
 
 	timeline *timeline
 	faults   []*fault // the timeline's faults for this source
@@ -62,7 +61,7 @@ var (
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample computes the due cells at the world's time. It blocks during a fault of kind Hang or Slow.
+// Sample computes the due cells at the world's time. It blocks during a fault of kind Hang.
 func (s *source) Sample(row []float64, due []bool) error {
 	elapsed, err := s.begin(row, due)
 	if err != nil {
@@ -145,15 +144,10 @@ func (s *source) wait() error {
 		if f.Kind == Spin {
 			s.world.spin(f)
 		}
-		if f.Kind != Hang && f.Kind != Slow {
-			continue
-		}
-		elapsed := s.world.elapsed()
-		if !f.active(elapsed) {
-			continue
-		}
-		if err := s.world.suspend(f, elapsed); err != nil {
-			return err
+		if elapsed := s.world.elapsed(); f.Kind == Hang && f.active(elapsed) {
+			if err := s.world.suspend(f, elapsed); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -166,7 +160,7 @@ func (s *source) broken(elapsed time.Duration) error {
 	}
 	for _, f := range s.faults {
 		switch f.Kind {
-		case Lost, Stalled, Failing:
+		case Lost, Stalled:
 			if f.active(elapsed) {
 				return f.err
 			}
@@ -202,12 +196,10 @@ func (s *source) fill(row []float64, due []bool, elapsed time.Duration) {
 			row[i] = s.lastXID(up, elapsed)
 		case xidEvent:
 			row[i] = s.nextXID(up, elapsed)
-		case buffered:
 		default:
 			row[i] = c.eval(s.averaged(c, micros), up)
 		}
 	}
-	s.fillBuffers(row, due, micros, up)
 }
 
 // twist applies the faults that falsify readings.
@@ -221,9 +213,8 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 			v = s.blank
 		}
 		for i := range row {
-			value := s.columns[i].Buffer == 0 || s.columns[i].Buffer%2 == 1 // and no time
 			labelled := f.Label.Name == "" || slices.Contains(s.columns[i].Labels, f.Label)
-			if due[i] && value && labelled && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
+			if due[i] && labelled && (f.Field == nil || s.columns[i].Field == f.Field.ID) {
 				row[i] = v
 			}
 		}

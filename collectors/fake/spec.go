@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -33,7 +31,7 @@ type Spec struct {
 
 // Load gives GPUs a shape. The last Load of a GPU counts.
 type Load struct {
-	GPUs  []Span
+	GPUs  Spans `yaml:"device"`
 	Shape Shape
 }
 
@@ -53,293 +51,158 @@ func LoadSpec(path string) (*Spec, error) {
 	return s, nil
 }
 
-// ParseSpec reads a spec. Errors name line and column; all of them are reported
-// at once. An empty file is an empty Spec.
+// ParseSpec reads a spec. Errors name their lines. An empty file is an empty Spec.
 func ParseSpec(r io.Reader) (*Spec, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxSpec+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(text) > maxSpec:
-		return nil, fmt.Errorf("larger than %d bytes", maxSpec)
-	}
-	dec := yaml.NewDecoder(strings.NewReader(string(text)))
-	var doc, more yaml.Node
-	if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
-		return &Spec{}, nil
-	} else if err != nil {
-		return nil, err
-	}
-	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("line %d: want one YAML document", more.Line)
-	}
-	p := &parser{}
-	s := p.spec(doc.Content[0])
-	if err := p.err(); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func (p *parser) spec(n *yaml.Node) *Spec {
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
 	s := &Spec{}
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" { // only comments
-		return s
+	if err := dec.Decode(s); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
 	}
-	p.mapping(n, "the spec", map[string]func(*yaml.Node){
-		"profile": func(n *yaml.Node) {
-			s.Profile = p.text(n)
-			if _, err := findProfile(s.Profile); err != nil {
-				p.problem(n, "%v", err)
-			}
-		},
-		"devices": func(n *yaml.Node) { s.Devices = p.integer(n, 1, maxDevices) },
-		"seed":    func(n *yaml.Node) { s.Seed = uint64(p.integer(n, 0, 1<<53)) },
-		"loads": func(n *yaml.Node) {
-			p.sequence(n, "loads", func(n *yaml.Node) { s.Loads = append(s.Loads, p.load(n)) })
-		},
-		"processes": func(n *yaml.Node) {
-			p.sequence(n, "processes", func(n *yaml.Node) { s.Processes = append(s.Processes, p.process(n)) })
-		},
-		"faults": func(n *yaml.Node) {
-			p.sequence(n, "faults", func(n *yaml.Node) { s.Faults = append(s.Faults, p.fault(n)) })
-		},
-	})
-	return s
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, errors.New("want one YAML document")
+	}
+	_, err := findProfile(s.Profile)
+	return s, err
 }
 
-func (p *parser) load(n *yaml.Node) Load {
-	var l Load
-	p.mapping(n, "a load", map[string]func(*yaml.Node){
-		"device": func(n *yaml.Node) { l.GPUs = p.spans(n) },
-		"shape": func(n *yaml.Node) {
-			l.Shape = Shape(p.text(n))
-			if !slices.Contains(Shapes(), string(l.Shape)) {
-				p.problem(n, "unknown shape %q: there are %s", l.Shape, strings.Join(Shapes(), ", "))
-			}
-		},
-	}, "device", "shape")
-	return l
+// problem is an error of a spec at a node. The decoder reports all of this type at once.
+func problem(n *yaml.Node, format string, args ...any) error {
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: ", n.Line) + fmt.Sprintf(format, args...)}}
 }
 
-// fault parses one fault. Its kind says which keys it has.
-func (p *parser) fault(n *yaml.Node) Fault {
-	f := Fault{line: n.Line}
-	before := len(p.problems)
-	kind := p.kind(n)
-	if faultKeys[kind] == "" {
-		return f
-	}
-	f.Kind = kind
-	setters := map[string]func(*yaml.Node){
-		"kind":    func(*yaml.Node) {},
-		"at":      func(n *yaml.Node) { f.At = p.duration(n) },
-		"for":     func(n *yaml.Node) { f.For = p.duration(n) },
-		"while":   func(n *yaml.Node) { f.While = p.text(n) },
-		"device":  func(n *yaml.Node) { f.GPUs = p.spans(n) },
-		"switch":  func(n *yaml.Node) { f.Switches = p.spans(n) },
-		"delay":   func(n *yaml.Node) { f.Delay = p.duration(n) },
-		"field":   func(n *yaml.Node) { f.Field = p.field(n) },
-		"value":   func(n *yaml.Node) { f.Value = p.number(n) },
-		"label":   func(n *yaml.Node) { f.Label = p.label(n) },
-		"xid":     func(n *yaml.Node) { f.XID = p.integer(n, 1, 999) },
-		"devices": func(n *yaml.Node) { f.Count = p.integer(n, 0, maxDevices) },
-		"watch":   func(n *yaml.Node) { f.Watch = p.text(n) },
-		"state":   func(n *yaml.Node) { f.Fail = p.choice(n, "warn", "fail") == "fail" },
-		"code":    func(n *yaml.Node) { f.Code = p.text(n) },
-		"message": func(n *yaml.Node) { f.Message = p.text(n) },
-		"once":    func(n *yaml.Node) { f.Once = p.choice(n, "true", "false") == "true" },
-		"status":  func(n *yaml.Node) { f.Status = p.integer(n, 0, 255) },
-		"rate":    func(n *yaml.Node) { f.Rate = p.integer(n, 1, maxLeakMiB) },
-	}
-	allowed := []string{"kind", "at", "while"}
-	var required []string
-	for _, key := range strings.Fields(faultKeys[kind]) {
-		key, must := strings.CutSuffix(key, "!")
-		if must {
-			required = append(required, key)
-		}
-		allowed = append(allowed, key)
-	}
-	maps.DeleteFunc(setters, func(key string, _ func(*yaml.Node)) bool { return !slices.Contains(allowed, key) })
-	p.mapping(n, fmt.Sprintf("a fault of kind %s", kind), setters, required...)
-	if len(p.problems) == before {
-		if err := f.validate(); err != nil {
-			p.problem(n, "%v", err)
-		}
-	}
-	return f
-}
-
-// kind finds a fault's kind before its other keys, which depend on it.
-func (p *parser) kind(n *yaml.Node) FaultKind {
+// decode decodes a mapping with some of the keys, those with "!" in any case, and checks the result.
+func decode(n *yaml.Node, into any, what, keys string, check func() error) error {
 	if n.Kind != yaml.MappingNode {
-		p.problem(n, "want a fault such as {at: 10s, device: 3, kind: hang}")
-		return ""
+		return problem(n, "%s: want a mapping", what)
 	}
+	missing := map[string]bool{}
+	for _, k := range strings.Fields(keys) {
+		key, required := strings.CutSuffix(k, "!")
+		missing[key] = required
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if _, known := missing[key.Value]; !known {
+			return problem(key, "unknown key %q: %s has %s", key.Value, what, strings.ReplaceAll(keys, "!", ""))
+		}
+		missing[key.Value] = false
+	}
+	for key, is := range missing {
+		if is {
+			return problem(n, "%s needs the key %q", what, key)
+		}
+	}
+	if err := n.Decode(into); err != nil {
+		return err
+	}
+	if err := check(); err != nil {
+		return problem(n, "%v", err)
+	}
+	return nil
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (l *Load) UnmarshalYAML(n *yaml.Node) error {
+	type plain Load
+	return decode(n, (*plain)(l), "a load", "device! shape!", func() error {
+		if !slices.Contains(Shapes(), string(l.Shape)) {
+			return fmt.Errorf("unknown shape %q: there are %s", l.Shape, strings.Join(Shapes(), ", "))
+		}
+		return nil
+	})
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler. The kind of a fault says which keys it has.
+func (f *Fault) UnmarshalYAML(n *yaml.Node) error {
+	type plain Fault
+	in := struct {
+		*plain `yaml:",inline"`
+		Name   string `yaml:"field"`
+		Label  string
+		State  string
+	}{plain: (*plain)(f)}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == "kind" {
-			return FaultKind(p.choice(n.Content[i+1], faultKinds()...))
+			f.Kind = FaultKind(n.Content[i+1].Value)
 		}
 	}
-	p.problem(n, "a fault needs a kind: %s", strings.Join(faultKinds(), ", "))
-	return ""
-}
-
-func (p *parser) field(n *yaml.Node) *field.Descriptor {
-	d, _, ok := field.ByName(p.text(n))
-	if !ok {
-		p.problem(n, "unknown field %q", n.Value)
+	if n.Kind == yaml.MappingNode && faultKeys[f.Kind] == "" {
+		return problem(n, "%v", f.validate())
 	}
-	return d
-}
-
-// label parses name=value.
-func (p *parser) label(n *yaml.Node) collector.Label {
-	name, value, ok := strings.Cut(p.text(n), "=")
-	if !ok || name == "" {
-		p.problem(n, "want a label such as state=pending, not %q", n.Value)
-	}
-	return collector.Label{Name: name, Value: value}
-}
-
-// spans parses 3, 0-3, all, or a list of such.
-func (p *parser) spans(n *yaml.Node) []Span {
-	if n.Kind == yaml.SequenceNode {
-		var out []Span
-		for _, item := range n.Content {
-			if item.Kind == yaml.SequenceNode {
-				p.problem(item, "want a device, not a list in a list")
-				return nil
-			}
-			out = append(out, p.spans(item)...)
+	f.line = n.Line
+	return decode(n, &in, fmt.Sprintf("a fault of kind %s", f.Kind), "kind at while "+faultKeys[f.Kind], func() error {
+		var known, labelled bool
+		if f.Field, _, known = field.ByName(in.Name); in.Name != "" && !known {
+			return fmt.Errorf("unknown field %q", in.Name)
 		}
-		if len(out) == 0 {
-			p.problem(n, "want at least one device")
+		if f.Label.Name, f.Label.Value, labelled = strings.Cut(in.Label, "="); in.Label != "" && !labelled {
+			return fmt.Errorf("want a label such as state=pending, not %q", in.Label)
 		}
-		return out
-	}
-	text := p.text(n)
-	if text == "all" {
-		return All()
-	}
-	first, last, isRange := strings.Cut(text, "-")
-	if !isRange {
-		last = first
-	}
-	a, errA := strconv.Atoi(strings.TrimSpace(first))
-	b, errB := strconv.Atoi(strings.TrimSpace(last))
-	if errA != nil || errB != nil || a < 0 || b < a || b >= maxDevices {
-		p.problem(n, "want a device such as 3, 0-3 or all, below %d; not %q", maxDevices, text)
-		return nil
-	}
-	return []Span{{a, b}}
+		if f.Fail = in.State == "fail"; f.Kind == Health && !f.Fail && in.State != "warn" {
+			return fmt.Errorf("want the state warn or fail, not %q", in.State)
+		}
+		return f.validate()
+	})
 }
 
-// parser walks a YAML tree and collects all problems with their lines. (Decoding into structs stops at the first
-// problem of a kind and reports Go types, which the author of a spec does not know.)
-type parser struct{ problems []error }
-
-// maxProblems bounds the reported problems.
-const maxProblems = 20
-
-func (p *parser) problem(n *yaml.Node, format string, args ...any) {
-	p.problems = append(p.problems, fmt.Errorf("line %d, column %d: %s", n.Line, n.Column, fmt.Sprintf(format, args...)))
-}
-
-func (p *parser) err() error {
-	if more := len(p.problems) - maxProblems; more > 0 {
-		return errors.Join(append(p.problems[:maxProblems:maxProblems], fmt.Errorf("and %d more", more))...)
-	}
-	return errors.Join(p.problems...)
-}
-
-// mapping calls the setter of each key, at most once each, and checks that required keys are present.
-func (p *parser) mapping(n *yaml.Node, what string, setters map[string]func(*yaml.Node), required ...string) {
-	if n.Kind != yaml.MappingNode {
-		p.problem(n, "%s: want a mapping of %s", what, names(setters))
-		return
-	}
-	seen := map[string]bool{}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		set, ok := setters[key.Value]
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (p *Process) UnmarshalYAML(n *yaml.Node) error {
+	type plain Process
+	*p = Process{Instance: -1, Memory: math.NaN(), Busy: math.NaN()}
+	return decode(n, (*plain)(p), "a process", "device! pid! instance memory busy at for while", func() error {
 		switch {
-		case !ok:
-			p.problem(key, "unknown key %q: %s has %s", key.Value, what, names(setters))
-		case seen[key.Value]:
-			p.problem(key, "key %q occurs twice", key.Value)
-		default:
-			seen[key.Value] = true
-			set(value)
+		case p.PID < 1 || p.PID > maxPID:
+			return fmt.Errorf("PIDs are 1 to %d, not %d", maxPID, p.PID)
+		case p.Busy < 0 || p.Busy > 100:
+			return fmt.Errorf("want a percentage, not %v", p.Busy)
 		}
+		return (&Fault{At: p.At, For: p.For, While: p.While}).validateTimes()
+	})
+}
+
+// Span is a range of indices, both ends inclusive.
+type Span struct{ First, Last int }
+
+// Spans are the devices of a load, a fault or a process.
+type Spans []Span
+
+// All is every device.
+func All() Spans { return Spans{{0, maxDevices - 1}} }
+
+func (s Spans) contain(i int) bool {
+	return slices.ContainsFunc(s, func(s Span) bool { return s.First <= i && i <= s.Last })
+}
+
+// UnmarshalYAML parses 3, 0-3, all, or a list of such.
+func (s *Spans) UnmarshalYAML(n *yaml.Node) error {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = n.Content
 	}
-	for _, key := range required {
-		if !seen[key] {
-			p.problem(n, "%s needs the key %q", what, key)
+	for _, item := range items {
+		if item.Value == "all" {
+			*s = append(*s, All()...)
+			continue
 		}
+		first, last, isRange := strings.Cut(item.Value, "-")
+		if !isRange {
+			last = first
+		}
+		a, err := strconv.Atoi(first)
+		b, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || a < 0 || b < a || b >= maxDevices {
+			return problem(item, "want a device such as 3, 0-3 or all, below %d; not %q", maxDevices, item.Value)
+		}
+		*s = append(*s, Span{a, b})
 	}
+	return nil
 }
 
-func names(setters map[string]func(*yaml.Node)) string {
-	return strings.Join(slices.Sorted(maps.Keys(setters)), ", ")
-}
-
-func (p *parser) sequence(n *yaml.Node, what string, item func(*yaml.Node)) {
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" { // a key with nothing under it
-		return
+// labels returns labels of names and values in turn.
+func labels(pairs ...string) (out []collector.Label) {
+	for pair := range slices.Chunk(pairs, 2) {
+		out = append(out, collector.Label{Name: pair[0], Value: pair[1]})
 	}
-	if n.Kind != yaml.SequenceNode {
-		p.problem(n, "%s: want a list", what)
-		return
-	}
-	for _, c := range n.Content {
-		item(c)
-	}
-}
-
-// text returns a scalar. Aliases are refused: a spec does not need them, and they can make a small file large.
-func (p *parser) text(n *yaml.Node) string {
-	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-		p.problem(n, "want a value")
-		return ""
-	}
-	return n.Value
-}
-
-func (p *parser) choice(n *yaml.Node, of ...string) string {
-	text := p.text(n)
-	if !slices.Contains(of, text) {
-		p.problem(n, "want one of %s, not %q", strings.Join(of, ", "), text)
-	}
-	return text
-}
-
-func (p *parser) integer(n *yaml.Node, low, high int) int {
-	text := p.text(n)
-	v, err := strconv.Atoi(text)
-	if err != nil || v < low || v > high {
-		p.problem(n, "want a whole number from %d to %d, not %q", low, high, text)
-		return low
-	}
-	return v
-}
-
-func (p *parser) number(n *yaml.Node) float64 {
-	var v float64
-	if err := n.Decode(&v); err != nil || math.IsNaN(v) {
-		p.problem(n, "want a number, not %q (for no value, use kind: blank)", n.Value)
-		return 0
-	}
-	return v
-}
-
-func (p *parser) duration(n *yaml.Node) time.Duration {
-	text := p.text(n)
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		p.problem(n, "want a duration such as 10s or 1m30s, not %q", text)
-		return 0
-	}
-	return d
+	return out
 }

@@ -137,7 +137,7 @@ func (w *World) permits(kind FaultKind) error {
 }
 
 // beyond returns an error if a span has only devices that never exist.
-func beyond(spans []Span, n int, what string) error {
+func beyond(spans Spans, n int, what string) error {
 	for _, s := range spans {
 		if s.First >= n {
 			return fmt.Errorf("%s %d: the node has %d", what, s.First, n)
@@ -176,7 +176,7 @@ func (w *World) sleep(d time.Duration, forEver bool, healed <-chan struct{}) err
 // override returns the shape that the spec gives GPU i.
 func (w *World) override(i int) (shape Shape, ok bool) {
 	for _, l := range w.loads {
-		if contains(l.GPUs, i) {
+		if l.GPUs.contain(i) {
 			shape, ok = l.Shape, true
 		}
 	}
@@ -249,17 +249,14 @@ func (w *World) nodeTexts() map[field.ID]string {
 
 // suspend blocks a call during f, which is active.
 func (w *World) suspend(f *fault, elapsed time.Duration) error {
-	switch {
-	case f.Kind == Slow:
-		return w.sleep(f.Delay, false, f.healed)
-	case f.While != "":
-		const look = 20 * time.Millisecond
-		for f.active(w.elapsed()) {
-			if err := w.sleep(look, false, f.healed); err != nil {
-				return err
-			}
-		}
-		return nil
+	if f.While == "" {
+		return w.sleep(f.For-(elapsed-f.At), f.For == 0, f.healed)
 	}
-	return w.sleep(f.For-(elapsed-f.At), f.For == 0, f.healed)
+	const look = 20 * time.Millisecond
+	for f.active(w.elapsed()) {
+		if err := w.sleep(look, false, f.healed); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -33,7 +33,7 @@ func lists() *builder {
 	b.table(24, "Which node runs which list", "", "short", `warpgauge_list_info`+nodes, nodeColumn, column{"origin", "Origin", 0}, column{"revision", "Revision", 0}, column{"hash", "SHA-256", 0})
 
 	b.row("Server")
-	b.lines("Messages of agents", "", "reqps", query{"{{transport}}", `rate(warpgauge_fleet_messages_total` + server + `[$__rate_interval])`},
+	b.lines("Messages of agents", "", "reqps", query{"messages", `rate(warpgauge_fleet_messages_total` + server + `[$__rate_interval])`},
 		query{"refused: {{reason}}", `rate(warpgauge_fleet_messages_refused_total` + server + `[$__rate_interval])`}).empty(fleet)
 	b.lines("Memory", "", "bytes", query{"{{instance}}", `process_resident_memory_bytes` + server + ` and on (cluster, job, instance) warpgauge_fleet_agents_limit`}).empty(fleet)
 	return b

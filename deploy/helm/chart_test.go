@@ -5,14 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
-
-	"warpgauge/internal/testkit/programtest"
 )
 
 func TestLint(t *testing.T) {
@@ -27,56 +24,18 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestSchemas asks kubeconform, with the schemas of Kubernetes' own OpenAPI document and
-// of the Prometheus operator's CRDs. OpenShift's SCC is in no module that can be had.
-func TestSchemas(t *testing.T) {
-	kubeconform := tool(t, "kubeconform", "github.com/yannh/kubeconform")
-	location := filepath.Join(schemas(t), "{{.ResourceKind}}-{{.Group}}-{{.ResourceAPIVersion}}.json")
-	check := func(files ...string) (string, error) {
-		args := append([]string{"-strict", "-summary", "-schema-location", location, "-skip", "SecurityContextConstraints"}, files...)
-		out, err := exec.Command(kubeconform, args...).CombinedOutput()
-		return string(out), err
-	}
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name+".yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	if out, err := check(write("misspelt", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: []}\n")); err == nil {
-		t.Fatalf("a misspelt field passes: %s", out)
+// TestManifests decodes the plain manifests; all other tests do so with the chart.
+func TestManifests(t *testing.T) {
+	if v, err := strictly("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: []}\n"); err == nil {
+		t.Fatalf("a misspelt field passes: %v", v)
 	}
 	all, err := filepath.Glob("../*/warpgauge*.yaml")
 	if err != nil || len(all) < 5 {
 		t.Fatalf("plain manifests: %d, %v", len(all), err)
 	}
-	for _, v := range variants(t) {
-		rendered, err := template(t, v)
-		if err != nil {
-			t.Errorf("render %q: %v\n%s", v, err, rendered)
-			continue
-		}
-		all = append(all, write("values-"+v, string(rendered)))
+	for _, path := range all {
+		decode(t, read(t, path))
 	}
-	if out, err := check(all...); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// schemas returns the directory that make tools-chart has made.
-func schemas(t *testing.T) string {
-	t.Helper()
-	m := regexp.MustCompile(`"k8s.io/kubernetes", "(v[^"]+)"`).FindSubmatch(read(t, "../../test/tools/chart/schemas/main.go"))
-	if m == nil {
-		t.Fatal("the program that makes schemas does not say of which Kubernetes")
-	}
-	dir := "../../.tools/kubernetes-schemas-" + string(m[1])
-	if _, err := os.Stat(dir); err != nil {
-		programtest.Missing(t, "kubeconform", "its schemas: %v: make tools-chart makes them", err)
-	}
-	return dir
 }
 
 // TestUnittest runs the suites of warpgauge/tests, which say the same things in the words

@@ -184,7 +184,7 @@ func TestPods(t *testing.T) {
 }
 
 // everyPod are flags that say nothing of the variant.
-var everyPod = []string{"--enable-rocm=false", "--enable-nvml=false", "--enable-dcgm=false", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB", recordings, "--recorder-bytes=256MiB", "--health-directory=/var/lib/warpgauge-health"}
+var everyPod = []string{"--enable-only=dcgm,nvml", "--enable-only=rocm", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB", recordings, "--recorder-bytes=256MiB", "--health-directory=/var/lib/warpgauge-health"}
 
 const recordings = "--recorder-directory=/var/lib/warpgauge/recordings"
 
@@ -243,24 +243,34 @@ func hosts(spec corev1.PodSpec, c *corev1.Container) (out []string) {
 	return out
 }
 
-// TestEveryPod: what holds for whatever variant.
+// TestEveryPod: what holds for whatever variant, for the server of lists too.
 func TestEveryPod(t *testing.T) {
 	for _, v := range variants(t) {
-		for component, d := range render(t, v).daemonSets {
+		o := render(t, v)
+		pods := map[string]corev1.PodSpec{}
+		for component, d := range o.daemonSets {
+			pods[component] = d.Spec.Template.Spec
+		}
+		for _, d := range o.deployments {
+			pods["fleet"] = d.Spec.Template.Spec
+			if h := hosts(pods["fleet"], &pods["fleet"].Containers[0]); h != nil || *pods["fleet"].AutomountServiceAccountToken || !*pods["fleet"].SecurityContext.RunAsNonRoot {
+				t.Errorf("%s: the server of lists has %q of the host, a token, or may be root", v, h)
+			}
+		}
+		for component, spec := range pods {
 			t.Run(v+"/"+component, func(t *testing.T) {
-				spec, c := d.Spec.Template.Spec, container(t, d)
+				c := &spec.Containers[0]
 				sc := c.SecurityContext
-				if sc.Privileged == nil {
-					if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) {
-						t.Errorf("may grow: %+v", sc)
-					}
+				// https://kubernetes.io/docs/concepts/security/pod-security-standards/
+				if sc.Privileged == nil && (sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"})) {
+					t.Errorf("may grow: %+v", sc)
 				}
 				if !*sc.ReadOnlyRootFilesystem || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 					t.Error("the root file system is writable, or there is no seccomp profile")
 				}
 				checkMounts(t, spec, c)
 				for name, p := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
-					if p.HTTPGet != nil && !slices.Contains([]string{"/livez", "/readyz"}, p.HTTPGet.Path) {
+					if p.HTTPGet != nil && !slices.Contains([]string{"/livez", "/readyz", "/healthz"}, p.HTTPGet.Path) {
 						t.Errorf("%s probe asks %s", name, p.HTTPGet.Path)
 					}
 				}
@@ -303,54 +313,27 @@ func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
 	}
 }
 
-// TestRestricted: without the host's things a pod is what Pod Security calls restricted, and the server of lists always is.
-// https://kubernetes.io/docs/concepts/security/pod-security-standards/
-func TestRestricted(t *testing.T) {
-	pods := map[string]corev1.PodSpec{"fleet": render(t, "fleet").deployments[0].Spec.Template.Spec}
-	for component, d := range render(t, "rootless").daemonSets {
-		pods[component] = d.Spec.Template.Spec
-	}
-	for component, spec := range pods {
-		c := &spec.Containers[0]
-		if h := hosts(spec, c); h != nil || *spec.AutomountServiceAccountToken {
-			t.Errorf("%s has %q of the host, token %v", component, h, *spec.AutomountServiceAccountToken)
-		}
-		sc := c.SecurityContext
-		if !*spec.SecurityContext.RunAsNonRoot || sc.RunAsUser != nil && *sc.RunAsUser == 0 || *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem ||
-			!slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
-			t.Errorf("%s may do more than it needs: %+v, %+v", component, spec.SecurityContext, sc)
-		}
-		for _, v := range spec.Volumes {
-			if component != "fleet" && (!slices.Contains([]string{"recordings", "health"}, v.Name) || v.EmptyDir == nil) {
-				t.Errorf("%s has the volume %q", component, v.Name)
-			}
-		}
-		checkMounts(t, spec, c)
-	}
-}
-
-// TestRecordings: they are on, in an emptyDir, on the node, or off.
+// TestRecordings: they are in an emptyDir, on the node, or off.
 func TestRecordings(t *testing.T) {
-	f := func(value string, on bool, host string) {
-		t.Helper()
+	for value, want := range map[string]*corev1.VolumeSource{
+		"recorder.enabled=true":                  {EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		"recorder.enabled=false":                 nil,
+		`recorder.hostPath="/var/lib/warpgauge"`: {HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/warpgauge"}},
+	} {
 		for component, d := range render(t, "", value).daemonSets {
 			spec, c := d.Spec.Template.Spec, container(t, d)
-			if slices.Contains(c.Args, recordings) != on {
-				t.Errorf("%s, %s: arguments %q", value, component, c.Args)
-			}
 			at := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "recordings" })
-			mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == "recordings" })
-			if at >= 0 != on || mounted != on {
-				t.Fatalf("%s, %s: volumes %v", value, component, spec.Volumes)
+			if on := slices.Contains(c.Args, recordings); on != (want != nil) || (at >= 0) != on {
+				t.Fatalf("%s, %s: arguments %q, volumes %v", value, component, c.Args, spec.Volumes)
 			}
-			if on && (host == "") != (spec.Volumes[at].EmptyDir != nil) || host != "" && spec.Volumes[at].HostPath.Path != host {
-				t.Errorf("%s, %s: volume %v", value, component, spec.Volumes[at])
+			if want == nil {
+				continue
+			}
+			if got := spec.Volumes[at]; (got.EmptyDir == nil) != (want.EmptyDir == nil) || want.HostPath != nil && got.HostPath.Path != want.HostPath.Path {
+				t.Errorf("%s, %s: volume %v", value, component, got)
 			}
 		}
 	}
-	f("recorder.enabled=true", true, "")
-	f("recorder.enabled=false", false, "")
-	f(`recorder.hostPath="/var/lib/warpgauge"`, true, "/var/lib/warpgauge")
 }
 
 // TestTheExporterTakesTheFlags: each is in its table, has an effect, and its file is in

@@ -35,31 +35,32 @@ func Client(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *con
 // has answered. If it has not, and no exporter was named, the command reads the devices
 // itself. Standard error says which it was.
 func Ask(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, f func(context.Context, *apiv1.Client) error) (bool, error) {
-	named := cmd.String("url") != ""
+	url := cmd.String("url")
 	switch here := readsHere(a, cfg); {
-	case cmd.String("url") == NoURL:
+	case url == NoURL:
 		return false, nil
-	case !named && here != "":
+	case url == "" && here != "":
 		cmdline.Notice(a.Log, "warpgauge", "%s is set, so the devices are read here", here)
 		return false, nil
-	case !named && cmdline.LocalURL(cfg.Web.Address) == "":
+	case url == "" && cmdline.LocalURL(cfg.Web.Address) == "":
 		return false, nil
 	}
 	c, err := Client(ctx, a, cmd, cfg)
-	if err == nil {
-		within, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
-		defer cancel()
-		err = f(within, c)
+	if err != nil {
+		return false, err
 	}
-	switch {
+	within, cancel := context.WithTimeout(ctx, cmd.Duration("timeout"))
+	defer cancel()
+	switch err := f(within, c); {
 	case err == nil:
 		cmdline.Notice(a.Log, "warpgauge", "asked the exporter at %s", c.URL())
 		return true, nil
-	case named || c == nil || errors.Is(ctx.Err(), context.Canceled):
+	case url != "" || errors.Is(ctx.Err(), context.Canceled):
 		return false, err
+	default:
+		cmdline.Notice(a.Log, "warpgauge", "%v, so the devices are read here", err)
+		return false, nil
 	}
-	cmdline.Notice(a.Log, "warpgauge", "%v, so the devices are read here", err)
-	return false, nil
 }
 
 // readsHere names a flag of the command line that says what to read, which a running

@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -14,6 +17,7 @@ import (
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
+	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
@@ -21,11 +25,7 @@ import (
 
 // Commands implements exporter.Commander.
 func (e *Extension) Commands(a *exporter.Program) []*cli.Command {
-	return []*cli.Command{devicesCommand(a)}
-}
-
-func devicesCommand(a *exporter.Program) *cli.Command {
-	return &cli.Command{
+	return []*cli.Command{{
 		Name:      "devices",
 		Usage:     "List the devices of this machine and their state, or the fields of one GPU",
 		ArgsUsage: "[GPU [FIELD...]]",
@@ -49,25 +49,33 @@ func devicesCommand(a *exporter.Program) *cli.Command {
 			}
 			return showDevices(ctx, a, cmd)
 		},
-	}
+	}}
 }
 
 func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {
 	var found deviceList
-	var problems strings.Builder
-	mapped := false // it was asked who uses the devices
 	err := askOrRead(ctx, a, cmd, func(ctx context.Context, n answers, p *exporter.Pipeline) error {
 		all, err := n.Devices(ctx)
 		if err != nil {
 			return err
 		}
-		found = newDeviceList(all)
-		if p != nil && p.Owners != nil {
-			mapped = true
-			for i := range found.Devices { // more than the API tells
-				found.Devices[i].UsedBy = p.UsedBy(found.Devices[i].ID)
+		found = deviceList{Devices: []deviceRow{}, Collectors: all.Collectors}
+		for i := range all.Devices {
+			row := deviceRow{Device: &all.Devices[i]}
+			for _, u := range row.Users {
+				text := "job " + u.Job
+				if u.Job == "" {
+					text = "pod " + u.Namespace + "/" + u.Pod + ", container " + u.Container
+				}
+				row.UsedBy = append(row.UsedBy, text)
 			}
-			p.Owners.WriteProblems(&problems, cmd.Duration("timeout"))
+			if found.mapped = p != nil && p.Owners != nil; found.mapped {
+				row.UsedBy = p.UsedBy(row.ID) // more than the API tells
+			}
+			found.Devices = append(found.Devices, row)
+		}
+		if p != nil && p.Owners != nil {
+			p.Owners.WriteProblems(&found.problems, cmd.Duration("timeout"))
 		}
 		return nil
 	})
@@ -75,14 +83,7 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 		return err
 	}
 	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
-		Table: func(w io.Writer) error {
-			if err := found.writeTable(w, cmd.Bool("all"), mapped); err != nil {
-				return err
-			}
-			_, err := io.WriteString(w, problems.String())
-			return err
-		},
-		JSON: found, CSV: found.rows(),
+		Table: func(w io.Writer) error { return found.writeTable(w, cmd.Bool("all")) }, JSON: &found, CSV: found.rows(),
 	})
 	if err == nil && len(found.Devices) == 0 {
 		err = cmdline.ErrReported
@@ -90,57 +91,24 @@ func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) err
 	return err
 }
 
-// deviceList is the result of the command devices, for scripts.
+// deviceList is the result of the command devices.
 type deviceList struct {
-	Devices    []deviceRow    `json:"devices"`
-	Collectors []collectorRow `json:"collectors"`
+	Devices    []deviceRow       `json:"devices"`
+	Collectors []apiv1.Collector `json:"collectors"`
+
+	mapped   bool // it was asked who uses the devices
+	problems strings.Builder
 }
 
 type deviceRow struct {
-	Collector  string   `json:"collector"`
-	State      string   `json:"state"`
-	Reason     string   `json:"reason,omitempty"` // in words, unless it is up
-	Kind       string   `json:"kind"`
-	GPU        string   `json:"gpu,omitempty"`
-	ID         string   `json:"id"`
-	Model      string   `json:"model,omitempty"`
-	PCIAddress string   `json:"pci_bus_id,omitempty"`
-	UsedBy     []string `json:"used_by,omitempty"`
-}
-
-type collectorRow struct {
-	Name   string `json:"name"`
-	Up     bool   `json:"up"`
-	Reason string `json:"reason,omitempty"` // why it is not in use
-}
-
-func newDeviceList(d *apiv1.Devices) deviceList {
-	out := deviceList{Devices: []deviceRow{}, Collectors: []collectorRow{}}
-	for _, c := range d.Collectors {
-		out.Collectors = append(out.Collectors, collectorRow{c.Name, c.Up, c.Reason})
-	}
-	for i := range d.Devices {
-		dev := &d.Devices[i]
-		row := deviceRow{
-			Collector: dev.Collector, State: dev.State, Reason: dev.Reason, Kind: dev.Kind,
-			GPU: dev.GPU, ID: dev.ID, Model: dev.Model, PCIAddress: dev.PCIBusID,
-		}
-		for _, u := range dev.Users {
-			text := "job " + u.Job
-			if u.Job == "" {
-				text = "pod " + u.Namespace + "/" + u.Pod + ", container " + u.Container
-			}
-			row.UsedBy = append(row.UsedBy, text)
-		}
-		out.Devices = append(out.Devices, row)
-	}
-	return out
+	*apiv1.Device
+	UsedBy []string `json:"used_by,omitempty"`
 }
 
 func (l *deviceList) rows() [][]string {
 	out := [][]string{{"collector", "state", "reason", "kind", "gpu", "id", "model", "pci_bus_id", "used_by"}}
 	for _, d := range l.Devices {
-		out = append(out, []string{d.Collector, d.State, d.Reason, d.Kind, d.GPU, d.ID, d.Model, d.PCIAddress, strings.Join(d.UsedBy, "; ")})
+		out = append(out, []string{d.Collector, d.State, d.Reason, d.Kind, d.GPU, d.ID, d.Model, d.PCIBusID, strings.Join(d.UsedBy, "; ")})
 	}
 	return out
 }
@@ -149,12 +117,11 @@ func (l *deviceList) rows() [][]string {
 const mostUsers = 4
 
 // writeTable prints the table of devices, each with its users, then the collectors
-// without any. mapped says that it was asked who uses the devices.
-func (l *deviceList) writeTable(w io.Writer, all, mapped bool) error {
+// without any.
+func (l *deviceList) writeTable(w io.Writer, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	mapped = mapped || slices.ContainsFunc(l.Devices, func(d deviceRow) bool { return len(d.UsedBy) > 0 })
 	head, none := "", ""
-	if mapped {
+	if l.mapped || slices.ContainsFunc(l.Devices, func(d deviceRow) bool { return len(d.UsedBy) > 0 }) {
 		head, none = "\tUSED BY", "\t-"
 	}
 	shown, hidden := 0, 0
@@ -172,27 +139,196 @@ func (l *deviceList) writeTable(w io.Writer, all, mapped bool) error {
 		}
 		first := none
 		if len(users) > 0 {
-			first, users = "\t"+users[0], users[1:]
+			first = "\t" + strings.Join(users, "\n\t\t\t\t\t\t\t\t")
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", d.Collector, d.State, d.Kind,
-			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIAddress, "-"), d.Reason, first)
-		for _, user := range users {
-			fmt.Fprintf(t, "\t\t\t\t\t\t\t\t%s\n", user)
-		}
+			cmp.Or(d.GPU, "-"), d.ID, cmp.Or(d.Model, "-"), cmp.Or(d.PCIBusID, "-"), d.Reason, first)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	var end strings.Builder
 	if hidden > 0 {
-		fmt.Fprintf(w, "%s more: links and cores (--all lists them)\n", lists.Count(hidden, "device")) //nolint:errcheck // as above
+		fmt.Fprintf(&end, "%s more: links and cores (--all lists them)\n", lists.Count(hidden, "device"))
 	}
 	if shown+hidden == 0 {
-		fmt.Fprintln(w, "no device found") //nolint:errcheck // as above
+		end.WriteString("no device found\n")
 	}
 	for _, c := range l.Collectors {
 		if !c.Up {
-			fmt.Fprintf(w, "%s is not in use: %s\n", c.Name, c.Reason) //nolint:errcheck // as above
+			fmt.Fprintf(&end, "%s is not in use: %s\n", c.Name, c.Reason)
+		}
+	}
+	err := t.Flush()
+	if err == nil {
+		_, err = io.WriteString(w, end.String()+l.problems.String())
+	}
+	return err
+}
+
+// allDevices stands for every device in devices GPU.
+const allDevices = "all"
+
+// showFields prints the fields of one GPU and its parts, or of all devices: values, and
+// reasons where there are none. patterns choose fields.
+func showFields(ctx context.Context, a *exporter.Program, cmd *cli.Command, which string, patterns []string) error {
+	var found []deviceFields
+	err := askOrRead(ctx, a, cmd, func(ctx context.Context, n answers, _ *exporter.Pipeline) (err error) {
+		found, err = fieldsOf(ctx, n, which, patterns)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("no device is %q: write a GPU's index, UUID or PCI address, or all; warpgauge devices lists them", which)
+	}
+	addUnlisted(found, patterns)
+	err = cmdline.WriteOutput(a.Out, cmd.String("output"), cmdline.Output{
+		Table: func(w io.Writer) error { return writeFields(w, found) }, JSON: map[string]any{"devices": found}, CSV: fieldRows(found),
+	})
+	if err == nil && !slices.ContainsFunc(found, func(d deviceFields) bool {
+		return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
+			return f.Absent == nil || f.Absent.Reason != string(collector.ReasonNotListed)
+		})
+	}) {
+		err = cmdline.ErrReported
+	}
+	return err
+}
+
+// deviceFields are the fields of a device.
+type deviceFields struct {
+	Kind string `json:"kind"`
+	GPU  string `json:"gpu,omitempty"`
+	apiv1.DeviceFields
+}
+
+// shortAddress is a PCI address without the domain if that is 0, which Linux writes
+// with four digits and NVIDIA with eight.
+func shortAddress(text string) string {
+	if domain, rest, ok := strings.Cut(text, ":"); ok && strings.Contains(rest, ":") {
+		if n, err := strconv.ParseUint(domain, 16, 32); err == nil {
+			return strconv.FormatUint(n, 16) + ":" + strings.TrimSuffix(rest, ".0")
+		}
+	}
+	return "0:" + strings.TrimSuffix(text, ".0")
+}
+
+// fieldsOf asks for the fields of the devices that a user means by which: index, UUID or PCI address of a device, or of the
+// one that it is part of.
+func fieldsOf(ctx context.Context, n answers, which string, patterns []string) (out []deviceFields, err error) {
+	all, err := n.Devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := map[string]*apiv1.Device{}
+	for i := range all.Devices {
+		d := &all.Devices[i]
+		if which == allDevices || which == d.GPU || which == d.UUID || which == d.ID || d.PCIBusID != "" && strings.EqualFold(shortAddress(which), shortAddress(d.PCIBusID)) {
+			of[d.ID] = d
+		}
+	}
+	if len(of) == 0 {
+		return nil, nil
+	}
+	var ids []string
+	if which != allDevices {
+		ids = slices.Sorted(maps.Keys(of))
+	}
+	answer, err := n.Fields(ctx, ids, patterns)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range answer.Devices {
+		if dev := of[d.ID]; dev != nil && (len(d.Fields) > 0 || dev.Parent == "") {
+			out = append(out, deviceFields{Kind: dev.Kind, GPU: dev.GPU, DeviceFields: d})
+		}
+	}
+	return out, nil
+}
+
+// addUnlisted adds the patterns that name a field of the catalogue and that no device is
+// asked for, as fields that the list does not have.
+func addUnlisted(found []deviceFields, patterns []string) {
+	for _, p := range patterns {
+		has := func(d deviceFields) bool {
+			return slices.ContainsFunc(d.Fields, func(f apiv1.Field) bool {
+				ok, _ := path.Match(p, f.Name) // a name has none of the characters that could make it a bad one
+				return ok || p == f.Name
+			})
+		}
+		if strings.Contains(p, "*") || slices.ContainsFunc(found, has) {
+			continue
+		}
+		detail := "the field list does not have it: add it, see warpgauge fields " + p
+		if _, _, ok := field.ByName(p); !ok {
+			detail = "there is no such field"
+			if near, ok := field.Suggest(p); ok {
+				detail += ": did you mean " + near + "?"
+			}
+		}
+		for i := range found {
+			if found[i].Kind == field.GPU.String() {
+				found[i].Fields = append(found[i].Fields, apiv1.Field{Name: p, Absent: &apiv1.Absence{Reason: string(collector.ReasonNotListed), Detail: detail}})
+			}
+		}
+	}
+}
+
+// writeFields prints a table for each device.
+func writeFields(w io.Writer, found []deviceFields) error {
+	for i, d := range found {
+		title := d.Kind + " " + d.ID
+		if d.GPU != "" && d.Kind == field.GPU.String() {
+			title = d.Kind + " " + d.GPU + ", " + d.ID
+		}
+		if len(d.Fields) > 0 && d.Fields[0].Collector != "" {
+			title += ", by " + d.Fields[0].Collector
+		}
+		if i > 0 {
+			title = "\n" + title
+		}
+		fmt.Fprintln(w, title) //nolint:errcheck // the last one shows
+		t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+		fmt.Fprintln(t, "FIELD\tVALUE\tUNIT\tWHY NOT")
+		for _, row := range fieldRows(found[i : i+1])[1:] {
+			name, labels, value, unit, reason, detail := row[4], row[5], row[6], row[7], row[8], row[9]
+			if reason != "" {
+				value = "-"
+			}
+			if detail != "" {
+				reason += ": " + detail
+			}
+			fmt.Fprintf(t, "%s%s\t%s\t%s\t%s\n", name, labels, value, cmp.Or(unit, "-"), reason)
+		}
+		if err := t.Flush(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func fieldRows(found []deviceFields) [][]string {
+	out := [][]string{{"kind", "gpu", "id", "collector", "field", "labels", "value", "unit", "reason", "detail"}}
+	for _, d := range found {
+		for i := range d.Fields {
+			f := &d.Fields[i]
+			value, labels, why := "", []string{}, apiv1.Absence{}
+			switch {
+			case f.Absent != nil:
+				why = *f.Absent
+			case f.Value != nil:
+				value = strconv.FormatFloat(*f.Value, 'f', -1, 64)
+			case f.Type == field.Label.String():
+				value = f.Text
+			}
+			for _, name := range slices.Sorted(maps.Keys(f.Labels)) {
+				labels = append(labels, fmt.Sprintf("%s=%q", name, f.Labels[name]))
+			}
+			text := ""
+			if f.Type != field.Label.String() && len(labels) > 0 {
+				text = "{" + strings.Join(labels, ",") + "}"
+			}
+			out = append(out, []string{d.Kind, d.GPU, d.ID, f.Collector, f.Name, text, value, f.Unit, why.Reason, why.Detail})
+		}
+	}
+	return out
 }

@@ -3,7 +3,6 @@ package remote
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -143,7 +142,7 @@ func newInventory(v *view.View) *inventory {
 
 func (n *inventory) knows() bool { return len(n.levels) > 0 }
 
-// all returns how many series a list makes at most, and which field makes most of them.
+// all returns how many series a list makes, and which field makes most of them.
 func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	most := -1
 	for i := range list.Fields {
@@ -155,8 +154,8 @@ func (n *inventory) all(list field.List) (series int, widest *field.Field) {
 	return series, widest
 }
 
-// series returns how many series a field makes at most. It counts the columns of readings in service; for other readings
-// it counts every device that can have them.
+// series returns how many series a field makes. It counts the columns of readings in service; for other readings it counts
+// every device that can have them, and the page's count finds those with several series per device.
 func (n *inventory) series(f *field.Field) int {
 	if f.Type == field.Label {
 		return 0
@@ -172,10 +171,6 @@ func (n *inventory) series(f *field.Field) int {
 				count += n.devices(level)
 			}
 		}
-		if reading.ID == field.P2PStatus {
-			count *= max(1, n.levels[field.GPU]-1) // peers
-		}
-		count *= max(1, perDevice[reading.ID])
 	}
 	switch {
 	case f.Desc.ID == field.XIDErrorsCount, f.Desc.ID == field.XIDErrorsTotal:
@@ -196,17 +191,6 @@ const (
 	codes      = 64 // XIDs of a device that have series
 )
 
-// perDevice bounds the series per device of readings with further labels. The page's count finds a device that exceeds it.
-var perDevice = map[field.ID]int{
-	field.GPUHealth:   12,
-	field.NVLinkBytes: 2, field.NVLinkPackets: 2, field.NVLinkErrors: 9, field.NVLinkRecoveries: 2, field.NVLinkBER: 2, field.NVLinkFEC: 16,
-	field.AMDTemperature: 16, field.AMDBusySeconds: 4, field.AMDVCNBusy: 8, field.AMDJPEGBusy: 40, field.AMDXCCBusy: 8, field.AMDXCCBusySeconds: 8,
-	field.AMDClock: 16, field.AMDXCCClock: 8, field.AMDVoltage: 4, field.AMDMemoryUsed: 3, field.AMDMemorySize: 3, field.AMDXGMIBytes: 16, field.AMDXGMILinkUp: 8,
-	field.AMDPCIeNAKs: 2, field.AMDThrottleResidency: 8, field.AMDThrottleActive: 16, field.AMDBelowLimit: 64, field.AMDRASErrors: 60, field.AMDBadPages: 3, field.AMDUnread: 8,
-	field.AMDMemoryFree: 3, field.AMDEngineClock: 8, field.AMDClockMin: 8, field.AMDClockMax: 8, field.AMDThrottleShare: 8, field.AMDBelowLimitShare: 64,
-	field.AMDRecords: 3, field.AMDRecordTime: 3, field.AMDRecordAge: 3, field.AMDAFID: 36,
-}
-
 func (n *inventory) devices(l field.Level) int {
 	switch have := n.levels[l]; {
 	case have > 0 || !n.knows():
@@ -217,47 +201,26 @@ func (n *inventory) devices(l field.Level) int {
 	return maxDevices[l]
 }
 
-// costs holds the time in vendors' libraries since each session began.
-type costs struct {
-	sources, calls map[string]time.Duration // calls of collectors that know them, by kind
-}
+// costs holds the time in vendors' libraries by source, since its session began.
+type costs map[string]time.Duration
 
 func newCosts(all []session.Costs) costs {
-	out := costs{map[string]time.Duration{}, map[string]time.Duration{}}
+	out := costs{}
 	for _, c := range all {
 		for source, s := range c.Sources {
-			out.sources[c.Collector+"/"+source] = s.Time
-		}
-		for call, cost := range c.Calls {
-			out.calls[call+"/"+c.Collector] = cost.Time
+			out[c.Collector+"/"+source] = s.Time
 		}
 	}
 	return out
 }
 
-// since returns the library time after an earlier measurement, in seconds per second, and the calls that took most of it.
-func (c costs) since(before costs, took time.Duration) (float64, string) {
-	total := growth(c.sources, before.sources, nil)
-	by := map[string]time.Duration{}
-	growth(c.calls, before.calls, by)
-	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return int(by[b] - by[a]) })
-	var most []string
-	for _, name := range names[:min(3, len(names))] {
-		most = append(most, fmt.Sprintf("%s %.3f", name, by[name].Seconds()/took.Seconds()))
-	}
-	return total.Seconds() / took.Seconds(), strings.Join(most, ", ")
-}
-
-// growth sums the growth of counters. A counter that went back belongs to another session, so all of it counts.
-func growth(now, before, by map[string]time.Duration) (total time.Duration) {
-	for name, d := range now {
-		if was := before[name]; was <= d {
+// since returns the time after an earlier measurement. A sum that went back belongs to another session, so all of it counts.
+func (c costs) since(before costs) (total time.Duration) {
+	for source, d := range c {
+		if was := before[source]; was <= d {
 			d -= was
 		}
 		total += d
-		if by != nil {
-			by[name] = d
-		}
 	}
 	return total
 }

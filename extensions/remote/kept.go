@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 	"warpgauge/pkg/lists"
@@ -110,22 +112,22 @@ func (d directory) write(k *kept) error {
 // maxID is the length of an identifier as text.
 const maxID = 64
 
-// InstanceID returns the identifier of this node's exporter, a UUID. It is the one in the directory; without one it is made
+// InstanceID returns the identifier of this node's exporter. It is the one in the directory; without one it is made
 // of the machine's id and of names that tell this exporter from others.
-func InstanceID(ctx context.Context, path string, names ...string) string {
+func InstanceID(ctx context.Context, path string, names ...string) uuid.UUID {
 	d := directory(path)
 	machine, _ := file.NewReader(maxID).Read(ctx, "/etc/machine-id") // there may be none
 	sum := sha256.Sum256([]byte("warpgauge\n" + strings.Join(names, "\n") + "\n" + strings.TrimSpace(string(machine))))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: version 8, made by us
-	made := fmt.Sprintf("%x-%x-%x-%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
+	made := uuid.UUID(sum[:16])
 	if d == "" {
 		return made
 	}
-	text, err := d.private().Read(idName, maxID)
-	if id := strings.TrimSpace(string(text)); err == nil && len(id) == len(made) {
+	text, _ := d.private().Read(idName, maxID) // an error is reported when the lists are read
+	if id, err := uuid.Parse(strings.TrimSpace(string(text))); err == nil {
 		return id
 	}
-	_ = d.private().Write(idName, []byte(made+"\n")) // the same is made again; the manager reports it
+	_ = d.private().Write(idName, []byte(made.String()+"\n")) // the same is made again; the manager reports it
 	return made
 }
 

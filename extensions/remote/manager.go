@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -424,27 +425,21 @@ func (m *Manager) difference(list field.List) string {
 		return out
 	}
 	was, is := lines(now), lines(list)
-	var adds, removes, changes []string
-	for name, line := range is {
-		if before, had := was[name]; !had {
-			adds = append(adds, name)
-		} else if before != line {
-			changes = append(changes, name)
-		}
-	}
-	for name := range was {
-		if _, has := is[name]; !has {
-			removes = append(removes, name)
-		}
-	}
 	series, _ := newInventory(m.o.Engine.Board().Load()).all(list)
-	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series", some(adds), some(removes), some(changes), series)
+	return fmt.Sprintf("it would be applied: adds %s; removes %s; changes %s; up to %d series",
+		some(is, func(name string) bool { return was[name] == "" }), some(was, func(name string) bool { return is[name] == "" }),
+		some(is, func(name string) bool { return was[name] != "" && was[name] != is[name] }), series)
 }
 
-// some names the first few.
-func some(names []string) string {
+// some names the first few of the fields that a function chooses.
+func some(lines map[string]string, chosen func(name string) bool) string {
 	const most = 10
-	slices.Sort(names)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if chosen(name) {
+			names = append(names, name)
+		}
+	}
 	switch {
 	case len(names) == 0:
 		return "nothing"
@@ -539,16 +534,12 @@ func (m *Manager) check(ctx context.Context, t *lists.Turn) (next time.Duration)
 // overBudget ends the trial of the list in service. It returns why the list costs too much, or nothing.
 func (m *Manager) overBudget(now time.Time) string {
 	t := &m.trial
-	cost, most := newCosts(m.o.Engine.Costs()).since(t.last, now.Sub(t.began))
+	cost := newCosts(m.o.Engine.Costs()).since(t.last).Seconds() / now.Sub(t.began).Seconds()
 	t.list = ""
 	if cost <= m.guard.Cost {
 		return ""
 	}
-	text := fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
-	if most != "" {
-		text += "; most in " + most
-	}
-	return text
+	return fmt.Sprintf("in service the list took %.3f seconds in vendors' libraries per second, which is more than %v (--remote-limit cost)", cost, m.guard.Cost)
 }
 
 // serveFormer puts the former list, or the local one, into service in place of l. It reports whether that was possible.

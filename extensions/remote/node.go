@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"warpgauge/extensions/remote/opamp"
@@ -14,18 +13,6 @@ import (
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/session"
 )
-
-// history is what a server learns beyond the present state of this node.
-type history struct {
-	mu      sync.Mutex
-	changed chan struct{}     // closed at the next change
-	missed  map[string]uint64 // ticks by source, now; a session begins at 0
-	before  uint64            // ticks of former sessions
-	drivers []string          // the last that a list with their label has shown
-}
-
-// changePoll is how often watch looks whether the facts have changed.
-const changePoll = 2 * time.Second
 
 func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	cfg := r.o.Config
@@ -36,40 +23,6 @@ func (r *Remote) identity(ctx context.Context) opamp.Identity {
 	vendors := fmt.Sprint(cfg.DCGM, cfg.NVML, cfg.ROCm, cfg.Only) // in Kubernetes two vendors on a node have a pod each
 	return opamp.Identity{
 		InstanceID: InstanceID(ctx, r.o.Settings.Directory, hostname, cfg.Web.Address, vendors), Version: r.o.Version, Hostname: hostname, Labels: r.o.Settings.NodeLabels,
-	}
-}
-
-// Changed implements opamp.Node.
-func (r *Remote) Changed() <-chan struct{} {
-	r.history.mu.Lock()
-	defer r.history.mu.Unlock()
-	return r.history.changed
-}
-
-// watch closes changed when something has changed that a server has to know at once.
-func (r *Remote) watch(ctx context.Context) {
-	tick := time.NewTicker(changePoll)
-	defer tick.Stop()
-	last := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		collectors, devices := components(r.o.Engine.Status())
-		list := r.o.Desk.Status()
-		now := listComponent(list.Delivery).Status + list.InService.Hash
-		for _, c := range slices.Concat(collectors, devices) {
-			now += "\n" + c.Name + c.Status
-		}
-		if now != last {
-			last = now
-			r.history.mu.Lock()
-			close(r.history.changed)
-			r.history.changed = make(chan struct{})
-			r.history.mu.Unlock()
-		}
 	}
 }
 
@@ -127,37 +80,19 @@ func (r *Remote) Facts() opamp.Facts {
 			}
 		}
 	}
-	r.addCosts(&out)
-	return out
-}
-
-// addCosts adds what sessions count. Counts of sessions that have ended are remembered.
-func (r *Remote) addCosts(out *opamp.Facts) {
-	missed := map[string]uint64{}
 	for _, c := range r.o.Engine.Costs() {
-		for source, s := range c.Sources {
-			missed[c.Collector+"/"+source] = s.MissedTicks
-			if s.Samples > 0 {
-				out.SampleSeconds = max(out.SampleSeconds, s.Time.Seconds()/float64(s.Samples))
+		for _, cost := range c.Sources {
+			out.MissedTicks += cost.MissedTicks
+			if cost.Samples > 0 {
+				out.SampleSeconds = max(out.SampleSeconds, cost.Time.Seconds()/float64(cost.Samples))
 			}
 		}
 	}
-	r.history.mu.Lock()
-	defer r.history.mu.Unlock()
 	if len(out.Drivers) > 0 {
-		r.history.drivers = out.Drivers
+		r.drivers = out.Drivers
 	}
-	out.Drivers = r.history.drivers
-	for source, was := range r.history.missed {
-		if missed[source] < was {
-			r.history.before += was
-		}
-	}
-	r.history.missed = missed
-	out.MissedTicks = r.history.before
-	for _, ticks := range missed {
-		out.MissedTicks += ticks
-	}
+	out.Drivers = r.drivers
+	return out
 }
 
 // texts returns the keys of a set, sorted, without the empty one.

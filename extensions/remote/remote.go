@@ -27,6 +27,8 @@ type Engine interface {
 	Board() *view.Board
 	Status() []session.CollectorStatus
 	Costs() []session.Costs
+	// AwaitOpened returns when every collector has been opened and its devices have been sampled, or reports why not.
+	AwaitOpened(context.Context)
 }
 
 // Page is the page of metrics.
@@ -51,7 +53,7 @@ type Options struct {
 // Remote asks a server for lists while it runs.
 type Remote struct {
 	*Manager
-	history history
+	drivers []string // the last that a list with their label has shown
 	source  interface{ Run(context.Context) error }
 }
 
@@ -63,39 +65,27 @@ func New(ctx context.Context, o Options) (*Remote, error) {
 	if err != nil {
 		return nil, err // config has checked it
 	}
-	r := &Remote{Manager: newManager(o), history: history{changed: make(chan struct{})}}
+	r := &Remote{Manager: newManager(o)}
 	if scheme, ok := strings.CutPrefix(u.Scheme, "opamp+"); ok {
 		u.Scheme = scheme
-		r.source, err = r.newAgent(ctx, u)
+		ignored := prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "warpgauge_opamp_ignored_offers_total",
+			Help: "Messages of the OpAMP server with something that the agent does not take: packages, connection settings, restart command, custom message.",
+		}, []string{"offer"})
+		o.Registerer.MustRegister(ignored)
+		r.source = opamp.New(opamp.Options{
+			URL: u, Transport: transport.New(u, c.Credentials), Interval: c.Interval, MaxBytes: c.Limits.Bytes,
+			Identity: r.identity(ctx), Node: r, Desk: r, Ignored: ignored, Logger: o.Logger,
+		})
 	} else {
 		r.source = newURL(u, transport.New(u, c.Credentials), c, "warpgauge/"+o.Version, r)
-	}
-	if err != nil {
-		return nil, err
 	}
 	r.restore(ctx)
 	return r, nil
 }
 
-// newAgent returns the agent of the OpAMP server at u.
-func (r *Remote) newAgent(ctx context.Context, u *url.URL) (*opamp.Agent, error) {
-	cfg := r.o.Settings
-	ignored := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "warpgauge_opamp_ignored_offers_total",
-		Help: "Messages of the OpAMP server with something that the agent does not take: packages, connection settings, restart command, custom message.",
-	}, []string{"offer"})
-	r.o.Registerer.MustRegister(ignored)
-	return opamp.New(opamp.Options{
-		URL: u, Transport: transport.New(u, cfg.Credentials), Interval: cfg.Interval, MaxBytes: cfg.Limits.Bytes,
-		Identity: r.identity(ctx), Node: r, Desk: r, Ignored: ignored, Logger: r.o.Logger,
-	})
-}
-
 // openPatience is how long the server is not asked while collectors are being opened: the guard counts devices.
 const openPatience = 30 * time.Second
-
-// openPoll is how often Run looks whether collectors have been opened.
-const openPoll = 100 * time.Millisecond
 
 // Run asks the server until ctx ends.
 func (r *Remote) Run(ctx context.Context) error {
@@ -104,22 +94,8 @@ func (r *Remote) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _ = r.Manager.Run(ctx) }) // it returns no error
-	if _, web := r.source.(*URL); !web {
-		wg.Go(func() { r.watch(ctx) })
-	}
-	r.awaitDevices(ctx)
+	opening, cancel := context.WithTimeout(ctx, openPatience)
+	r.o.Engine.AwaitOpened(opening)
+	cancel()
 	return r.source.Run(ctx)
-}
-
-// awaitDevices returns when every collector has been opened and every device sampled, or reports why not.
-func (r *Remote) awaitDevices(ctx context.Context) {
-	tick := time.NewTicker(openPoll)
-	defer tick.Stop()
-	for end := time.Now().Add(openPatience); time.Now().Before(end) && !session.Opened(r.o.Engine.Status()); {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }

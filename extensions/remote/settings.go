@@ -85,7 +85,7 @@ func (s *Settings) check(*config.Config) error {
 	return errors.Join(errs...)
 }
 
-var schemes = []string{"http", "https", "opamp+http", "opamp+https", "opamp+ws", "opamp+wss"}
+var schemes = []string{"http", "https", "opamp+http", "opamp+https"}
 
 func (s *Settings) validateURL() error {
 	u, err := url.Parse(s.URL)
@@ -96,7 +96,7 @@ func (s *Settings) validateURL() error {
 		return errors.New("--remote-url cannot be read: write https://HOST/PATH") // the URL can have a password, and url.Error has the URL
 	case !slices.Contains(schemes, u.Scheme) || u.Host == "":
 		return fmt.Errorf("--remote-url is %q: write a host and one of the schemes %s", u.Redacted(), strings.Join(schemes, ", "))
-	case s.TokenFile != "" && (u.Scheme == "http" || u.Scheme == "opamp+http" || u.Scheme == "opamp+ws") && !isLoopback(u.Hostname()):
+	case s.TokenFile != "" && strings.HasSuffix(u.Scheme, "http") && !isLoopback(u.Hostname()):
 		return fmt.Errorf("--remote-token-file with a %s URL: everyone on the way could read the token; use TLS", u.Scheme)
 	}
 	return nil
@@ -121,7 +121,7 @@ func (s *Settings) Flags(set *config.Set) {
 	set.Add(config.Section{Origin: config.Own, ParentOnly: true, Check: s.check, Flags: []config.Flag{
 		mode,
 		flag("remote-url", "URL", config.Text(&s.URL),
-			"Where the list is: http:// or https:// for a file on a web server, opamp+http://, opamp+https://, opamp+ws:// or opamp+wss:// for an OpAMP server."),
+			"Where the list is: http:// or https:// for a file on a web server, opamp+http:// or opamp+https:// for an OpAMP server."),
 		flag("remote-interval", "DURATION", config.Duration(&s.Interval),
 			"How often the server is asked, give or take a fifth. After failures it is asked less often, at least every 5 minutes or at this interval."),
 		flag("remote-directory", "DIR", config.Text(&s.Directory),

@@ -22,7 +22,7 @@ func TestRemoteFlags(t *testing.T) {
 		{args: []string{"--remote-config=report", "--remote-url=ftp://user:secret@x/y"}, want: "one of the schemes"},
 		{args: []string{"--remote-config=report", "--remote-url=https:///y"}, want: "write a host"},
 		{args: []string{"--remote-config=report", "--remote-url=https://user:secret@%zz/"}, want: "cannot be read"},
-		{args: []string{"--remote-config=report", "--remote-url=opamp+wss://x/v1/opamp"}},
+		{args: []string{"--remote-config=report", "--remote-url=opamp+https://x/v1/opamp"}},
 		{args: on("--remote-interval=100ms"), want: "--remote-interval is 100ms"},
 		{args: on("--remote-cert-file=/x"), want: "belong together"},
 		{args: on("--remote-cert-file=/x", "--remote-key-file=/y")},
@@ -31,7 +31,8 @@ func TestRemoteFlags(t *testing.T) {
 		{args: on("--remote-allow=everything"), want: `--remote-allow has "everything"`},
 		{args: on("--remote-token-file=/t")},
 		{args: []string{"--remote-config=apply", "--remote-url=http://x/", "--remote-token-file=/t"}, want: "use TLS"},
-		{args: []string{"--remote-config=apply", "--remote-url=opamp+ws://x/", "--remote-token-file=/t"}, want: "use TLS"},
+		{args: []string{"--remote-config=apply", "--remote-url=opamp+http://x/", "--remote-token-file=/t"}, want: "use TLS"},
+		{args: []string{"--remote-config=apply", "--remote-url=opamp+wss://x/"}, want: "one of the schemes"},
 		{args: []string{"--remote-config=apply", "--remote-url=http://127.0.0.1:8500/v1/kv/x?raw", "--remote-token-file=/t"}},
 		{args: []string{"--remote-config=apply", "--remote-url=opamp+http://[::1]/", "--remote-token-file=/t"}},
 	} {

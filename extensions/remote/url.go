@@ -112,12 +112,8 @@ func (u *URL) fetch(ctx context.Context) (o *lists.Offer, etag, modified string,
 	switch {
 	case answer.StatusCode == http.StatusNotModified && asked:
 		return nil, "", "", nil
-	case answer.StatusCode == http.StatusNotModified:
-		return nil, "", "", errors.New("the server answers that a list has not changed which was not asked for")
 	case answer.StatusCode != http.StatusOK:
 		return nil, "", "", transport.Fault(answer)
-	case answer.ContentLength > u.maxBytes:
-		return nil, "", "", fmt.Errorf("the answer has %d bytes, which is more than %d (--remote-limit bytes)", answer.ContentLength, u.maxBytes)
 	}
 	if coding := answer.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
 		return nil, "", "", fmt.Errorf("the answer has the encoding %.20q, which was not asked for", coding)

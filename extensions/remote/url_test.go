@@ -157,11 +157,8 @@ func TestURLFaults(t *testing.T) {
 		"denied":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, `401 Unauthorized`},
 		"no content": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }, `204 No Content`},
 		"partial":    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `206 Partial Content`},
-		"not asked":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "not asked for"},
-		"says that it is large": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "10000000000")
-		}, "10000000000 bytes, which is more than 1000"},
-		"is large": {func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1001)) }, "more than 1000 bytes"},
+		"not asked":  {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) }, "304 Not Modified"},
+		"is large":   {func(w http.ResponseWriter, _ *http.Request) { w.Write(make([]byte, 1001)) }, "more than 1000 bytes"},
 		"gzip": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write(bomb.Bytes())

@@ -254,7 +254,7 @@ func (r *rig) owners(tb testing.TB, id string) (out []string) {
 	return out
 }
 
-func labelText(o exposition.Owner) string {
+func labelText(o view.Owner) string {
 	var out []string
 	for _, l := range o.PodLabels {
 		out = append(out, l.Name+"="+l.Value)

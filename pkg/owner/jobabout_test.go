@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 )
 
 // TestAMDJobFiles: what AMD's prolog writes (example/slurm of ROCm/device-metrics-exporter):
@@ -56,7 +57,7 @@ func TestAMDJobFiles(t *testing.T) {
 
 	// Names of AMD's exporter have what is known; ours what is asked for.
 	r := &renderer{about: said.About, jobLabels: []string{"user"}}
-	want2 := []exposition.Owner{
+	want2 := []view.Owner{
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
 	}

@@ -8,6 +8,7 @@
 package rules
 
 import (
+	"math/bits"
 	"time"
 
 	"warpgauge/pkg/field"
@@ -156,6 +157,16 @@ var (
 // sw_thermal, hw_thermal and hw_power_brake. The others are idleness and settings, or a limit
 // at which a busy GPU always runs.
 const ThrottlingReasons = 1<<3 | 1<<5 | 1<<6 | 1<<7
+
+// Throttles reports whether a clock event reason is one of ThrottlingReasons.
+func Throttles(reason string) bool {
+	for mask := uint(ThrottlingReasons); mask != 0; mask &= mask - 1 {
+		if name, _ := field.ClockReason(bits.TrailingZeros(mask)); name == reason {
+			return true
+		}
+	}
+	return false
+}
 
 // Budgets of early signs: what a healthy device may use within a time. docs/health.md says how
 // each is computed, and when a healthy device exceeds it.

@@ -16,7 +16,6 @@ const (
 	prometheusAddress = "127.0.0.1:9090"
 	adapterPort       = "6443"
 	metricsAPI        = "/apis/custom.metrics.k8s.io/v1beta1/namespaces/" + workloads + "/"
-	externalAPI       = "/apis/external.metrics.k8s.io/v1beta1/namespaces/" + workloads + "/"
 )
 
 // Debian's Prometheus cannot ask the API server for targets, so its file of targets says
@@ -66,27 +65,16 @@ func (n *node) metric(path string) (out []string) {
 	return out
 }
 
-// autoscaler applies an example of deploy/prometheus-adapter/hpa with short windows and few
-// replicas, because the check must be quick and the node has few GPUs.
-func (n *node) autoscaler(file, name string, replicas int32) {
-	text := get(os.ReadFile(filepath.Join(n.repo, "deploy/prometheus-adapter/hpa", file)))
-	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var hpa autoscaling.HorizontalPodAutoscaler
-		must(yaml.UnmarshalStrict([]byte(document), &hpa))
-		if hpa.Name == name {
-			hpa.Spec.MinReplicas, hpa.Spec.MaxReplicas, hpa.Spec.Behavior = new(int32(1)), replicas, nil
-			n.apply(string(get(yaml.Marshal(hpa))))
-			return
-		}
-	}
-	fail("%s has no %s", file, name)
-}
-
 const mostReplicas = 4
 
 // scaleUp makes the GPUs busy; the autoscaler's new pods have GPUs, which are busy, too.
 func (n *node) scaleUp() string {
-	n.autoscaler("pods.yml", "inference-by-utilization", mostReplicas)
+	// An example with a short window and few replicas, because the check must be quick and the node has few GPUs.
+	var hpa autoscaling.HorizontalPodAutoscaler
+	text, _, _ := strings.Cut(string(get(os.ReadFile(filepath.Join(n.repo, "deploy/prometheus-adapter/hpa/pods.yml")))), "\n---\n")
+	must(yaml.UnmarshalStrict([]byte(text), &hpa))
+	hpa.Spec.MinReplicas, hpa.Spec.MaxReplicas, hpa.Spec.Behavior = new(int32(1)), mostReplicas, nil
+	n.apply(string(get(yaml.Marshal(hpa))))
 	// As long as the GPUs idle nothing may happen.
 	n.wait(60*time.Second, func() {
 		if status := n.conditions("inference-by-utilization"); !strings.Contains(status, "ScalingActive=True") {
@@ -97,7 +85,7 @@ func (n *node) scaleUp() string {
 	n.load("busy")
 	begin := time.Now()
 	n.replicas(mostReplicas)
-	text := fmt.Sprintf("1 to %d replicas in %s after the load", mostReplicas, since(begin))
+	took := since(begin)
 	n.wait(30*time.Second, func() {
 		have := map[string]bool{}
 		for _, s := range n.scrape().with("namespace", workloads) {
@@ -109,7 +97,7 @@ func (n *node) scaleUp() string {
 			fail("%d pods of the Deployment are on the page", len(have))
 		}
 	})
-	return text + "; each has a GPU of its own on the page"
+	return fmt.Sprintf("1 to %d replicas in %s after the load; each has a GPU of its own on the page", mostReplicas, took)
 }
 
 func (n *node) scaleDown() string {
@@ -123,7 +111,7 @@ func (n *node) scaleDown() string {
 func (n *node) replicas(want int) {
 	n.wait(120*time.Second, func() {
 		status := n.conditions("inference-by-utilization")
-		if scale := n.scaleOf("inference"); scale != fmt.Sprint(want) {
+		if scale := n.kubectl("--namespace", workloads, "get", "deployment", "inference", "-o", "jsonpath={.spec.replicas}"); scale != fmt.Sprint(want) {
 			fail("%s replicas, want %d; the autoscaler says: %s", scale, want, status)
 		}
 	})
@@ -133,32 +121,4 @@ func (n *node) replicas(want int) {
 // conditions returns the conditions of an autoscaler with their messages, and its metrics.
 func (n *node) conditions(name string) string {
 	return n.kubectl("--namespace", workloads, "get", "hpa", name, "-o", `jsonpath={range .status.conditions[*]}{.type}={.status} {.message};{end} {.status.currentMetrics}`)
-}
-
-func (n *node) scaleOf(deployment string) string {
-	return n.kubectl("--namespace", workloads, "get", "deployment", deployment, "-o", "jsonpath={.spec.replicas}")
-}
-
-// otherMetrics checks an External and an Object metric, both made from the histogram.
-func (n *node) otherMetrics() string {
-	n.autoscaler("external.yml", "feeder-by-saturation", 3)
-	n.autoscaler("object.yml", "gateway-by-namespace", 3)
-	var text []string
-	for _, hpa := range []struct{ name, deployment string }{{"feeder-by-saturation", "feeder"}, {"gateway-by-namespace", "gateway"}} {
-		n.wait(90*time.Second, func() {
-			status, scale := n.conditions(hpa.name), n.scaleOf(hpa.deployment)
-			if scale == "1" {
-				fail("%s stays: %s", hpa.deployment, status)
-			}
-			text = append(text, fmt.Sprintf("%s: %s replicas", hpa.name, scale))
-		})
-	}
-	// What the recording rules count must be what the page shows.
-	n.wait(30*time.Second, func() {
-		want, free := n.scrape().free(), strings.Join(n.metric(externalAPI+"gpus_free"), ", ")
-		if free != fmt.Sprint(want) {
-			fail("gpus_free is %s, %d GPUs have no pod on the page", free, want)
-		}
-	})
-	return strings.Join(append(text, "gpus_free is what the page shows"), "\n")
 }

@@ -37,7 +37,6 @@ func (n *node) startControlPlane() string {
 		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file", n.path("front-proxy-client.crt"), "--proxy-client-key-file", n.path("front-proxy-client.key"),
-		"--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true", // which older clusters serve
 		"--kubelet-preferred-address-types=InternalIP")
 	n.wait(60*time.Second, func() { get(n.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(n.ctx)) })
 	// Autoscaling as fast as a test wants it; with the defaults it takes minutes.

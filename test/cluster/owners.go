@@ -28,7 +28,7 @@ func (n *node) owners() (text string) {
 		if len(found) != 1 || len(page.with("UUID", found[0]["UUID"])) != 1 || found[0]["container"] != p.Spec.Containers[0].Name {
 			fail("series of %s/%s on the page: %v", p.Namespace, p.Name, found)
 		}
-		if page.free() == 0 {
+		if len(page.with("pod", "")) == 0 {
 			fail("every GPU has a pod")
 		}
 		text = describe(found[0])

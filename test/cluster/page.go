@@ -68,18 +68,6 @@ func (p page) with(label, value string) (out page) {
 // of returns the series of a pod of the workloads.
 func (p page) of(pod string) page { return p.with("namespace", workloads).with("pod", pod) }
 
-// free returns how many GPUs have no pod on the page.
-func (p page) free() int {
-	all, owned := map[string]bool{}, map[string]bool{}
-	for _, s := range p {
-		all[s["UUID"]] = true
-		if s["pod"] != "" {
-			owned[s["UUID"]] = true
-		}
-	}
-	return len(all) - len(owned)
-}
-
 // owners returns who has which device, sorted.
 func (p page) owners() (out []string) {
 	for _, s := range p {

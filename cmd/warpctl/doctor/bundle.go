@@ -3,36 +3,13 @@ package doctor
 import (
 	"archive/tar"
 	"compress/gzip"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"path"
 	"strings"
-	"time"
-
-	"warpgauge/extensions/live/apiv1"
 )
 
-// Bounds of a bundle.
-const (
-	maxFile       = 8 << 20   // bytes of a file
-	maxRecordings = 128 << 20 // bytes of all recordings
-	mostRecorded  = 8         // files, the newest
-)
-
-// Recorder is an exporter with a flight recorder, as an *api.Client is.
-type Recorder interface {
-	Recordings(ctx context.Context) (*apiv1.Recordings, error)
-	Recording(ctx context.Context, name string, w io.Writer) error
-}
-
-// BundleOptions select the contents of a bundle.
-type BundleOptions struct {
-	NoRedact   bool
-	Recordings Recorder // nil: none. They cannot be redacted
-}
+const maxFile = 8 << 20 // bytes of a file in a bundle
 
 const bundleReadme = `What warpctl doctor has found, for those who help.
 
@@ -52,13 +29,10 @@ ids of pods are replaced, each by the same word everywhere (pod-1). Secrets are 
 no place of their own in any source cannot be known: look through the files before you send them.
 `
 
-// Bundle writes a support bundle, a tar file compressed by gzip.
-func (r *Result) Bundle(ctx context.Context, w io.Writer, o BundleOptions) error {
-	if o.Recordings != nil && !o.NoRedact {
-		return errors.New("recordings cannot be redacted: add --no-redact, or leave them out")
-	}
+// Bundle writes a support bundle, a tar file compressed by gzip, with names replaced or as they are.
+func (r *Result) Bundle(w io.Writer, redacted bool) error {
 	redact := r.redactor.text
-	if o.NoRedact {
+	if !redacted {
 		redact = func(s string) string { return s }
 	}
 	z := gzip.NewWriter(w)
@@ -75,23 +49,15 @@ func (r *Result) Bundle(ctx context.Context, w io.Writer, o BundleOptions) error
 		_, err := io.WriteString(t, content)
 		return err
 	}
-	files, err := r.files(o)
+	files, err := r.files(redacted)
 	if err != nil {
 		return err
 	}
-	// Each text can have names that others need: all are learned before any is written.
-	if !o.NoRedact {
-		for _, f := range files {
-			redact(f[1])
-		}
+	for _, f := range files { // each text can have names that others need: all are learned before any is written
+		redact(f[1])
 	}
 	for _, f := range files {
 		if err := add(f[0], f[1]); err != nil {
-			return err
-		}
-	}
-	if o.Recordings != nil {
-		if err := record(ctx, t, o.Recordings, r.facts.Time); err != nil {
 			return err
 		}
 	}
@@ -101,14 +67,14 @@ func (r *Result) Bundle(ctx context.Context, w io.Writer, o BundleOptions) error
 	return z.Close()
 }
 
-// files returns the names and contents of a bundle's files, except recordings.
-func (r *Result) files(o BundleOptions) ([][2]string, error) {
+// files returns the names and contents of a bundle's files.
+func (r *Result) files(redacted bool) ([][2]string, error) {
 	var table strings.Builder
 	if err := r.Table(&table); err != nil {
 		return nil, err
 	}
 	readme := bundleReadme
-	if !o.NoRedact {
+	if redacted {
 		readme += redactedReadme
 	}
 	e := &r.facts.exporter
@@ -151,27 +117,4 @@ func tail(s string, most int) string {
 	}
 	_, s, _ = strings.Cut(s[len(s)-most:], "\n")
 	return s
-}
-
-// record adds the newest recordings as they are, as many as there is room for.
-func record(ctx context.Context, t *tar.Writer, from Recorder, now time.Time) error {
-	list, err := from.Recordings(ctx)
-	if err != nil {
-		return fmt.Errorf("list the recordings: %w", err)
-	}
-	left := maxRecordings
-	for _, r := range list.Recordings[:min(len(list.Recordings), mostRecorded)] {
-		file := limitedBuffer{limit: left}
-		if err := from.Recording(ctx, r.Name, &file); err != nil {
-			return err
-		}
-		left -= file.Len()
-		if err := t.WriteHeader(&tar.Header{Name: "warpgauge-doctor/recordings/" + path.Base(r.Name), Mode: 0o600, Size: int64(file.Len()), ModTime: now}); err != nil {
-			return err
-		}
-		if _, err := file.WriteTo(t); err != nil {
-			return err
-		}
-	}
-	return nil
 }

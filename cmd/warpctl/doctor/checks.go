@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
@@ -51,7 +50,7 @@ var checks = []struct {
 	name string
 	make func(*Facts, *findings)
 }{
-	{"clock", checkClock},
+	{"system", checkSystem},
 	{"driver", ofVendors(checkDriver)},
 	{"device nodes", ofVendors(checkNodes)},
 	{"library", ofVendors(checkLibrary)},
@@ -68,23 +67,9 @@ var checks = []struct {
 	{"probes", checkUnread},
 }
 
-// firstDay is before this program was written.
-var firstDay = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-func checkClock(f *Facts, out *findings) {
+func checkSystem(_ *Facts, out *findings) {
 	if runtime.GOOS != "linux" {
 		out.add(Note, "run warpctl doctor on the node", "this machine is not examined: doctor examines Linux nodes only, this is %s", runtime.GOOS)
-		return
-	}
-	switch set := f.Host.Synchronized; {
-	case f.Time.Before(firstDay):
-		out.add(Problem, "set the clock, and see that chronyd or systemd-timesyncd runs", "the system's clock says %s, which is in the past", f.Time.Format(time.DateOnly))
-	case set == nil:
-		out.add(Unknown, "", "whether the clock is synchronized")
-	case !*set:
-		out.add(Note, "see that chronyd or systemd-timesyncd runs: time stamps of samples and events are this clock's", "the kernel says that the clock is not synchronized")
-	default:
-		out.add(OK, "", "the clock is synchronized")
 	}
 }
 
@@ -269,14 +254,8 @@ func checkPersistence(f *Facts, out *findings, v *field.Vendor, d *Driver) {
 }
 
 func checkContainer(f *Facts, out *findings) {
-	h := &f.Host
-	switch {
-	case h.Container == "":
-		return
-	case h.DeviceRules != "" && !strings.Contains(h.DeviceRules, "a *:*") && !strings.Contains(h.DeviceRules, "c 195:") && f.driver(field.VendorNVIDIA).Module != "":
-		out.add(Problem, "give the container the GPUs (see NVIDIA device nodes)", "the device control group of this container does not allow NVIDIA's devices (195)")
-	default:
-		out.add(OK, "", "doctor runs in a container (%s), and sees what that shows", h.Container)
+	if c := f.Host.Container; c != "" {
+		out.add(OK, "", "doctor runs in a container (%s), and sees what that shows", c)
 	}
 }
 

@@ -125,7 +125,6 @@ func Run(ctx context.Context, o Options) *Result {
 func (o *Options) machine(s *system, settings *Settings) []probe {
 	out := []probe{
 		{"system", probeLimit, s.host},
-		{"clock", probeLimit, clock},
 		{"log", probeLimit, o.log(s)},
 	}
 	for _, v := range field.Vendors() {
@@ -225,10 +224,6 @@ func other(ctx context.Context, x Exporter) string {
 		return ""
 	case strings.Contains(text, "DCGM_FI_"):
 		return "dcgm-exporter"
-	case strings.Contains(text, "amd_gpu") || strings.Contains(text, "gpu_gfx_activity"):
-		return "AMD's device-metrics-exporter"
-	case strings.Contains(text, "node_exporter") || strings.Contains(text, "node_cpu_"):
-		return "node_exporter"
 	}
 	return "another program"
 }

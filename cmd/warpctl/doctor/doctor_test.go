@@ -253,7 +253,6 @@ func TestFaults(t *testing.T) {
 	f("no GPU's node", with(healthy, "-dev/nvidia0"), nil, "NVIDIA device nodes", Problem, "no /dev/nvidia0")
 	f("no permission", healthy, denied(unix.EACCES, "nvidia0"), "NVIDIA device nodes", Problem, "user 1000 cannot open /dev/nvidia0: permission denied", "SupplementaryGroups=")
 	f("device control group", healthy, denied(unix.EPERM, "nvidiactl"), "NVIDIA device nodes", Problem, "cannot open /dev/nvidiactl: operation not permitted", "device control group")
-	f("device control group of version 1", with(healthy, "sys/fs/cgroup/devices/devices.list", "c 1:3 rwm\n", ".dockerenv", ""), nil, "container", Problem, "does not allow NVIDIA's devices")
 	f("no library", with(healthy, "-usr/lib"), nil, "NVIDIA library", Problem, "libnvidia-ml.so.1 is not in any", "NVIDIA_DRIVER_CAPABILITIES")
 	f("other library", with(healthy, "sys/module/nvidia/version", "535.104.05\n"), nil, "NVIDIA library", Problem, "the kernel module is 535.104.05 and the library another", "libnvidia-ml.so.550.54.15", "restart the machine")
 	f("library of a driver container", with(healthy, "-usr/lib", "run/nvidia/driver/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15", ""), nil, "NVIDIA library", OK, "/run/nvidia/driver/usr/lib")
@@ -385,23 +384,6 @@ func TestNVIDIANodes(t *testing.T) {
 		d.Nodes[0].Access = "operation not permitted"
 		d.Nodes[1].Access, d.Nodes[2].Access = "permission denied", "permission denied"
 	})
-}
-
-func TestClockCheck(t *testing.T) {
-	no, yes := false, true
-	f := func(facts Facts, s Severity, text string) {
-		t.Helper()
-		out := findings{check: "clock"}
-		checkClock(&facts, &out)
-		if len(out.all) != 1 || out.all[0].Severity != s || !strings.Contains(out.all[0].Finding, text) {
-			t.Errorf("findings %+v, want %s with %q", out.all, s, text)
-		}
-	}
-	now := firstDay.AddDate(1, 0, 0)
-	f(Facts{Time: time.Unix(0, 0).UTC()}, Problem, "1970-01-01, which is in the past")
-	f(Facts{Time: now}, Unknown, "whether")
-	f(Facts{Time: now, Host: Host{Synchronized: &no}}, Note, "not synchronized")
-	f(Facts{Time: now, Host: Host{Synchronized: &yes}}, OK, "synchronized")
 }
 
 // Without an exporter doctor says how to start one, and how to read the devices without.

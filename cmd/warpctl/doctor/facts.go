@@ -50,9 +50,7 @@ type Host struct {
 	User         string   `json:"user_id,omitempty"` // number
 	Groups       []string `json:"groups,omitempty"`  // numbers
 	Capabilities string   `json:"capabilities,omitempty"`
-	Container    string   `json:"container,omitempty"`    // kind of container: Kubernetes, Docker …
-	DeviceRules  string   `json:"device_rules,omitempty"` // of cgroup v1
-	Synchronized *bool    `json:"clock_synchronized,omitempty"`
+	Container    string   `json:"container,omitempty"` // kind of container: Kubernetes, Docker …
 }
 
 // Driver has the facts about a vendor's GPUs and driver.
@@ -209,8 +207,7 @@ func (s *system) host(context.Context) (func(*Facts), error) {
 		}
 	}
 	h.Container = s.container()
-	h.DeviceRules = s.text("/sys/fs/cgroup/devices/devices.list")
-	return func(f *Facts) { h.Synchronized = f.Host.Synchronized; f.Host = h }, nil
+	return func(f *Facts) { f.Host = h }, nil
 }
 
 func (s *system) container() string {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"syscall"
@@ -27,15 +26,4 @@ func ownerOf(info fs.FileInfo) string {
 		return fmt.Sprintf("%d:%d", st.Uid, st.Gid)
 	}
 	return ""
-}
-
-// clock finds out whether the system's clock is set.
-func clock(context.Context) (func(*Facts), error) {
-	var t unix.Timex
-	state, err := unix.Adjtimex(&t)
-	if err != nil {
-		return nil, err
-	}
-	set := state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
-	return func(f *Facts) { f.Host.Synchronized = &set }, nil
 }

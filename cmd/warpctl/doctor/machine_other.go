@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 )
@@ -13,5 +12,3 @@ import (
 func access(string, bool) error { return errors.ErrUnsupported }
 
 func ownerOf(fs.FileInfo) string { return "" }
-
-func clock(context.Context) (func(*Facts), error) { return nil, errors.ErrUnsupported }

@@ -46,7 +46,7 @@ func (r *redactor) name(kind, name string) string {
 	r.counts[kind]++
 	out := fmt.Sprintf("%s-%d", kind, r.counts[kind])
 	r.names[key] = out
-	if strings.IndexFunc(key, func(c rune) bool { return !inWord(c) }) >= 0 {
+	if words.FindString(key) != key {
 		r.others = append(r.others, strings.TrimSpace(name))
 		if text, err := json.Marshal(name); err == nil && string(text) != `"`+name+`"` {
 			escaped := strings.Trim(string(text), `"`) // as files in JSON have it
@@ -147,28 +147,24 @@ func (r *redactor) labels(labels map[string]string) {
 	}
 }
 
+// kinds are the kinds of names by the keys that have them.
+var kinds = func() map[string]string {
+	out := map[string]string{}
+	for kind, keys := range map[string]string{
+		"pod": "pod pod_name podname", "namespace": "namespace pod_namespace", "container": "container container_name", "uid": "container_id pod_uid poduid",
+		"job": "job hpc_job job_id jobid slurm_job_id slurm_jobid", "user": "user username user_name login",
+		"host": "host hostname node nodename node_name", "process": "process process_name comm command exe",
+	} {
+		for _, key := range strings.Fields(keys) {
+			out[key] = kind
+		}
+	}
+	return out
+}()
+
 // kindOf is the kind of name that a key of that name has; "" if it is another.
 func kindOf(key string) string {
-	key = strings.TrimPrefix(strings.ToLower(strings.ReplaceAll(key, "-", "_")), "exported_")
-	switch key {
-	case "pod", "pod_name", "podname":
-		return "pod"
-	case "namespace", "pod_namespace":
-		return "namespace"
-	case "container", "container_name":
-		return "container"
-	case "container_id", "pod_uid", "poduid":
-		return "uid"
-	case "job", "hpc_job", "job_id", "jobid", "slurm_job_id", "slurm_jobid":
-		return "job"
-	case "user", "username", "user_name", "login":
-		return "user"
-	case "host", "hostname", "node", "nodename", "node_name":
-		return "host"
-	case "process", "process_name", "comm", "command", "exe":
-		return "process"
-	}
-	return ""
+	return kinds[strings.TrimPrefix(strings.ToLower(strings.ReplaceAll(key, "-", "_")), "exported_")]
 }
 
 const gone = "[redacted]"
@@ -209,37 +205,33 @@ func (r *redactor) text(s string) string {
 		s = p.pattern.ReplaceAllString(s, p.with)
 	}
 	s = email.ReplaceAllStringFunc(s, func(m string) string { return r.name("email", m) })
-	s = home.ReplaceAllStringFunc(s, func(m string) string {
-		p := home.FindStringSubmatch(m)
-		return p[1] + r.name("user", p[2])
-	})
-	s = keyed.ReplaceAllStringFunc(s, func(m string) string {
-		p := keyed.FindStringSubmatch(m)
-		kind := kindOf(p[1])
-		value := strings.Trim(p[3], `\"`)
+	// replace replaces what a pattern matches; f gets the groups.
+	replace := func(pattern *regexp.Regexp, f func([]string) string) {
+		s = pattern.ReplaceAllStringFunc(s, func(m string) string { return f(pattern.FindStringSubmatch(m)) })
+	}
+	replace(home, func(p []string) string { return p[1] + r.name("user", p[2]) })
+	replace(keyed, func(p []string) string {
+		kind, value := kindOf(p[1]), strings.Trim(p[3], `\"`)
 		if kind == "" || value == "" || strings.Contains(value, gone) {
-			return m
+			return p[0]
 		}
 		return p[1] + p[2] + strings.Replace(p[3], value, r.parts(kind, value), 1)
 	})
-	s = spoken.ReplaceAllStringFunc(s, func(m string) string {
-		p := spoken.FindStringSubmatch(m)
+	replace(spoken, func(p []string) string {
 		kind, value := kindOf(p[1]), strings.Trim(p[3], `\"`)
 		if kind != "job" && kind != "pod" && strings.Trim(value, "0123456789") == "" {
-			return m // the number of a user
+			return p[0] // the number of a user
 		}
 		return p[1] + p[2] + strings.Replace(p[3], value, r.parts(kind, value), 1)
 	})
-	s = slurm.ReplaceAllStringFunc(s, func(m string) string {
-		p := slurm.FindStringSubmatch(m)
+	replace(slurm, func(p []string) string {
 		return p[1] + "_" + r.name(map[bool]string{true: "job", false: "user"}[!strings.EqualFold(p[1], "uid")], p[2])
 	})
-	s = lookup.ReplaceAllStringFunc(s, func(m string) string {
-		p := lookup.FindStringSubmatch(m)
+	replace(lookup, func(p []string) string {
 		if _, err := netip.ParseAddr(p[2]); err != nil && !known(p[2]) {
 			r.host(p[2])
 		}
-		return m // the words are replaced below
+		return p[0] // the words are replaced below
 	})
 	s = mac.ReplaceAllStringFunc(s, func(m string) string { return r.name("mac", m) })
 	s = uuid.ReplaceAllStringFunc(s, func(m string) string {
@@ -285,35 +277,17 @@ func (r *redactor) parts(kind, value string) string {
 	return strings.Join(p, "/")
 }
 
-func inWord(c rune) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '.' || c == '_'
-}
-
 // words replaces names where they stand as a word, or as the part of one that -, . or _
 // separate. Short numbers are jobs only next to a key.
-func (r *redactor) words(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		end := strings.IndexFunc(s, func(c rune) bool { return !inWord(c) })
-		if end < 0 {
-			end = len(s)
-		}
-		r.word(&b, s[:end])
-		s = s[end:]
-		next := strings.IndexFunc(s, inWord)
-		if next < 0 {
-			next = len(s)
-		}
-		b.WriteString(s[:next])
-		s = s[next:]
-	}
-	return b.String()
-}
+func (r *redactor) words(s string) string { return words.ReplaceAllStringFunc(s, r.word) }
+
+var words = regexp.MustCompile(`[0-9A-Za-z._-]+`)
 
 // maxParts is how many parts of a word, separated by -, . or _, a name can have that is looked for in it.
 const maxParts = 64
 
-func (r *redactor) word(b *strings.Builder, w string) {
+func (r *redactor) word(w string) string {
+	var b strings.Builder
 	low := strings.ToLower(w) // of the same length: it is ASCII
 	for len(w) > 0 {
 		var ends [maxParts]int // of the first parts
@@ -336,6 +310,7 @@ func (r *redactor) word(b *strings.Builder, w string) {
 		b.WriteString(w[:used])
 		w, low = w[used:], low[used:]
 	}
+	return b.String()
 }
 
 func isAlnum(c byte) bool {

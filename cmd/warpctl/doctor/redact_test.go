@@ -100,10 +100,10 @@ func unpack(t *testing.T, bundle []byte) map[string]string {
 	}
 }
 
-func bundle(t *testing.T, r *Result, o BundleOptions) map[string]string {
+func bundle(t *testing.T, r *Result, redacted bool) map[string]string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.Bundle(t.Context(), &b, o); err != nil {
+	if err := r.Bundle(&b, redacted); err != nil {
 		t.Fatal(err)
 	}
 	return unpack(t, b.Bytes())
@@ -115,13 +115,13 @@ func TestRedactedBundle(t *testing.T) {
 		files := plant(o)
 		o.Root = tree(t, files)
 	})
-	files := bundle(t, r, BundleOptions{})
+	files := bundle(t, r, true)
 	for _, name := range []string{"README.txt", "report.txt", "report.json", "facts.json", "settings.txt", "log.txt", "exporter/devices.json", "exporter/fields.json", "exporter/health.json", "exporter/list.json", "exporter/events.json", "exporter/own-metrics.txt"} {
 		if len(files[name]) < 3 {
 			t.Errorf("the bundle has no %s", name)
 		}
 	}
-	all := bundle(t, r, BundleOptions{NoRedact: true})
+	all := bundle(t, r, false)
 	for kind, secret := range planted {
 		found := false
 		for name, text := range files {
@@ -157,32 +157,6 @@ func TestRedactedBundle(t *testing.T) {
 	}
 }
 
-func TestRecordings(t *testing.T) {
-	r := examine(t, healthy, nil)
-	if err := r.Bundle(t.Context(), io.Discard, BundleOptions{Recordings: recorder{}}); err == nil || !strings.Contains(err.Error(), "--no-redact") {
-		t.Errorf("recordings with redaction: error %v", err)
-	}
-	files := bundle(t, r, BundleOptions{Recordings: recorder{"a.zst": "content"}, NoRedact: true})
-	if files["recordings/a.zst"] != "content" || strings.Contains(files["README.txt"], "are replaced") {
-		t.Errorf("files: %v", files)
-	}
-}
-
-type recorder map[string]string
-
-func (r recorder) Recordings(context.Context) (*apiv1.Recordings, error) {
-	out := &apiv1.Recordings{}
-	for name := range r {
-		out.Recordings = append(out.Recordings, apiv1.Recording{Name: name})
-	}
-	return out, nil
-}
-
-func (r recorder) Recording(_ context.Context, name string, w io.Writer) error {
-	_, err := io.WriteString(w, r[name])
-	return err
-}
-
 // However much a source has, the bundle is bounded.
 func TestBundleIsBounded(t *testing.T) {
 	r := examine(t, healthy, func(o *Options) {
@@ -190,7 +164,7 @@ func TestBundleIsBounded(t *testing.T) {
 			return bytes.Repeat([]byte(strings.Repeat("x ", 50)+"\n"), 200_000), nil
 		}
 	})
-	if n := len(bundle(t, r, BundleOptions{NoRedact: true})["log.txt"]); n > maxFile || n < maxFile/4 {
+	if n := len(bundle(t, r, false)["log.txt"]); n > maxFile || n < maxFile/4 {
 		t.Errorf("the log has %d bytes", n)
 	}
 }

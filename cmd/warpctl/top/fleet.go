@@ -18,7 +18,7 @@ type Node interface {
 	Health(ctx context.Context) (*apiv1.Health, error)
 }
 
-// Recorder is a Node that also knows what was. Without it plots have what top has seen.
+// Recorder is a Node that also knows what was. Without it there are no plots.
 type Recorder interface {
 	Samples(ctx context.Context, s apiv1.SamplesQuery) (*apiv1.Samples, error)
 	Events(ctx context.Context, since time.Time, limit int) (*apiv1.Events, error)
@@ -48,7 +48,7 @@ type fleet struct {
 func newFleet(targets []Target, interval time.Duration) *fleet {
 	f := &fleet{interval: interval}
 	for _, t := range targets {
-		p := &poller{target: t, wake: make(chan struct{}, 1)}
+		p := &poller{target: t}
 		p.last.Store(&state{name: clean(t.Name)})
 		f.nodes = append(f.nodes, p)
 	}
@@ -85,15 +85,10 @@ func (f *fleet) states() []*state {
 // look has the details of a device asked for in addition, and of no other. Nil: of none.
 func (f *fleet) look(at *look) {
 	for i, p := range f.nodes {
-		l := at
-		if at != nil && at.node != i {
-			l = nil
-		}
-		if p.look.Swap(l) != l && l != nil {
-			select {
-			case p.wake <- struct{}{}:
-			default: // it will be seen
-			}
+		if at != nil && at.node == i {
+			p.look.Store(at)
+		} else {
+			p.look.Store(nil)
 		}
 	}
 }
@@ -132,7 +127,6 @@ type poller struct {
 	target Target
 	last   atomic.Pointer[state]
 	look   atomic.Pointer[look]
-	wake   chan struct{}
 }
 
 func (p *poller) run(ctx context.Context, interval time.Duration) {
@@ -150,8 +144,6 @@ func (p *poller) run(ctx context.Context, interval time.Duration) {
 			timer.Stop()
 			return
 		case <-timer.C:
-		case <-p.wake:
-			timer.Stop()
 		}
 	}
 }
@@ -197,9 +189,7 @@ func (p *poller) ask(ctx context.Context, s, former *state) error {
 		if s.health, err = n.Health(ctx); err != nil {
 			return err
 		}
-		cleanAll(s.health)
 	}
-	cleanAll(devices)
 	s.devices, s.answered, s.polls = devices, time.Now(), s.polls+1
 	if devices.Hostname != "" {
 		s.name = devices.Hostname
@@ -214,7 +204,7 @@ func (p *poller) ask(ctx context.Context, s, former *state) error {
 func rowsOf(devices *apiv1.Devices, fields *apiv1.Fields) []row {
 	byID := make(map[string][]apiv1.Field, len(fields.Devices))
 	for i := range fields.Devices {
-		byID[clean(fields.Devices[i].ID)] = fields.Devices[i].Fields
+		byID[fields.Devices[i].ID] = fields.Devices[i].Fields
 	}
 	rows := make([]row, len(devices.Devices))
 	for i := range rows {
@@ -232,7 +222,6 @@ func rowsOf(devices *apiv1.Devices, fields *apiv1.Fields) []row {
 func (p *poller) details(ctx context.Context, l *look) *details {
 	d := &details{look: *l}
 	if f, err := p.target.Node.Fields(ctx, []string{l.device}, nil); err == nil {
-		cleanAll(f)
 		for i := range f.Devices {
 			d.fields = append(d.fields, f.Devices[i].Fields...)
 		}
@@ -254,7 +243,6 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 		d.samples[q] = s
 	}
 	if e, err := r.Events(ctx, now.Add(-eventSpan), 0); err == nil {
-		cleanAll(e)
 		for i := len(e.Events) - 1; i >= 0 && len(d.events) < mostEvents; i-- {
 			if e.Events[i].Device == l.device || e.Events[i].Device == "" {
 				d.events = append(d.events, e.Events[i])
@@ -264,84 +252,23 @@ func (p *poller) details(ctx context.Context, l *look) *details {
 	return d
 }
 
-// history has the values of a device that top has received, for plots.
-type history struct {
-	times  []time.Time
-	values [][quantities]float32
-}
-
-// mostHistory is how many polls are remembered of each device.
-const mostHistory = 300
-
-func (h *history) add(t time.Time, v *values) {
-	if len(h.times) == mostHistory {
-		copy(h.times, h.times[1:])
-		copy(h.values, h.values[1:])
-		h.times, h.values = h.times[:mostHistory-1], h.values[:mostHistory-1]
-	}
-	var of [quantities]float32
-	for i, value := range v.of {
-		of[i] = float32(value)
-	}
-	h.times, h.values = append(h.times, t), append(h.values, of)
-}
-
-// points are the largest values of a quantity in n equal parts of the span until now,
-// NaN where there are none. A value lasts until the next one, but not over a gap.
-func (h *history) points(q quantity, now time.Time, span, gap time.Duration, n int) []float64 {
-	out := gaps(n)
-	if h == nil {
-		return out
-	}
-	for i, t := range h.times {
-		until := t.Add(gap)
-		if i+1 < len(h.times) && h.times[i+1].Before(until) {
-			until = h.times[i+1]
-		}
-		place(out, now.Sub(t), now.Sub(until), span, float64(h.values[i][q]))
-	}
-	return out
-}
-
-// pointsOf does the same for samples that the node has kept.
-func pointsOf(s *apiv1.Samples, factor float64, now time.Time, span time.Duration, n int) []float64 {
-	out := gaps(n)
-	if len(s.Series) == 0 {
-		return out
-	}
-	from := s.Series[0].Max
-	if from == nil {
-		from = s.Series[0].Values
-	}
-	for i, ms := range s.Series[0].Times {
-		if i < len(from) && from[i] != nil {
-			age := now.Sub(time.UnixMilli(ms))
-			place(out, age, age-time.Duration(s.Step)*time.Millisecond, span, *from[i]*factor)
-		}
-	}
-	return out
-}
-
-// gaps are n points without a value.
-func gaps(n int) []float64 {
-	out := make([]float64, max(n, 0))
+// pointsOf returns the largest values of samples in n equal parts of the span that was asked for, NaN where there are none.
+func pointsOf(s *apiv1.Samples, factor float64, span time.Duration, n int) []float64 {
+	out := make([]float64, n)
 	for i := range out {
 		out[i] = math.NaN()
 	}
-	return out
-}
-
-// place puts a value of that age, which lasts until another age, into its points.
-func place(points []float64, age, until, span time.Duration, v float64) {
-	if math.IsNaN(v) {
-		return
+	if s == nil || len(s.Series) == 0 {
+		return out
 	}
-	n := len(points)
-	at := func(age time.Duration) float64 { return float64(n) * (1 - float64(age)/float64(span)) }
-	first := min(int(math.Floor(at(age))), n-1)
-	for i := first; i == first || i < min(int(math.Ceil(at(until))), n); i++ {
-		if i >= 0 && !(points[i] > v) {
-			points[i] = v
+	at := func(ms int64) int { return int((ms - s.Until + span.Milliseconds()) * int64(n) / span.Milliseconds()) }
+	for i, ms := range s.Series[0].Times {
+		first, max := at(ms), s.Series[0].Max
+		for k := first; i < len(max) && max[i] != nil && k < n && (k == first || k < at(ms+s.Step)); k++ {
+			if k >= 0 && !(out[k] > *max[i]*factor) {
+				out[k] = *max[i] * factor
+			}
 		}
 	}
+	return out
 }

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -40,17 +39,12 @@ type source interface {
 
 // model is the state of the terminal. Update and View do nothing but change and show it.
 type model struct {
-	from     source
-	glyphs   *glyphs
-	color    bool
-	interval time.Duration // of polls
+	from  source
+	color bool
 
 	now           time.Time
 	states        []*state
 	rows          []row // of all nodes; without values if their node is silent
-	seen          []int // polls of each node that are in histories
-	histories     map[key]*history
-	looking       *look
 	width, height int
 
 	screen  screen
@@ -69,8 +63,8 @@ type model struct {
 	span    int
 }
 
-func newModel(from source, g *glyphs, color bool, interval time.Duration) *model {
-	m := &model{from: from, glyphs: g, color: color, interval: interval, only: -1, histories: map[key]*history{}, width: 80, height: 24}
+func newModel(from source, color bool) *model {
+	m := &model{from: from, color: color, only: -1, width: 80, height: 24}
 	m.take(time.Now())
 	if len(m.states) == 1 {
 		m.screen = devicesScreen
@@ -111,10 +105,6 @@ func (m *model) take(now time.Time) {
 		return
 	}
 	m.now, m.states, m.rows = now, m.from.states(), m.rows[:0]
-	if m.seen == nil {
-		m.seen = make([]int, len(m.states))
-	}
-	present := map[key]bool{}
 	for i, s := range m.states {
 		for j := range s.rows {
 			r := s.rows[j]
@@ -123,44 +113,24 @@ func (m *model) take(now time.Time) {
 				r.reset()
 			}
 			m.rows = append(m.rows, r)
-			if r.part() {
-				continue
-			}
-			present[r.key()] = true
-			if s.polls != m.seen[i] {
-				h := m.histories[r.key()]
-				if h == nil {
-					h = &history{}
-					m.histories[r.key()] = h
-				}
-				h.add(s.answered, &r.values)
-			}
 		}
-		m.seen[i] = s.polls
 	}
-	maps.DeleteFunc(m.histories, func(k key, _ *history) bool { return !present[k] })
 	m.lookAgain()
 }
 
 // lookAgain has the details of the device asked for that is shown.
 func (m *model) lookAgain() {
-	var l *look
-	if r := m.row(m.device); m.screen == detailScreen && r != nil {
-		l = &look{key: m.device, span: spans[m.span], points: m.plotWidth(), plots: map[quantity]string{}}
-		for _, p := range plots {
-			if r.field[p.quantity] != "" {
-				l.plots[p.quantity] = r.field[p.quantity]
-			}
-		}
-		if old := m.looking; old != nil && old.key == l.key && old.span == l.span && old.points == l.points {
-			if len(l.plots) == 0 || maps.Equal(old.plots, l.plots) {
-				return
-			}
-		}
-	} else if m.looking == nil {
+	r := m.row(m.device)
+	if m.screen != detailScreen || r == nil {
+		m.from.look(nil)
 		return
 	}
-	m.looking = l
+	l := &look{key: m.device, span: spans[m.span], points: m.plotWidth(), plots: map[quantity]string{}}
+	for _, p := range plots {
+		if r.field[p.quantity] != "" {
+			l.plots[p.quantity] = r.field[p.quantity]
+		}
+	}
 	m.from.look(l)
 }
 
@@ -387,10 +357,7 @@ func (m *model) list() listing {
 			items = append(items, *r)
 		}
 	}
-	recent := column[row]{title: "UTIL, LAST MINUTE", width: 20, rank: 11, text: func(r *row) string {
-		return m.glyphs.plot(m.histories[r.key()].points(util, m.now, time.Minute, m.gap(), 20), 0, 100, 1)[0]
-	}}
-	l := listOf(m, append(deviceColumns(m.states), recent), items, func(r *row) (string, key) { return r.ID, r.key() })
+	l := listOf(m, deviceColumns(m.states), items, func(r *row) (string, key) { return r.ID, r.key() })
 	if len(items) > 0 {
 		l.about = m.about(m.row(l.keys[m.cursor(l.ids)]))
 	}
@@ -413,13 +380,10 @@ func (m *model) about(r *row) string {
 	}
 	out += " is " + r.State
 	if r.State != "up" && r.LastSample != nil {
-		out += ", last sampled " + short(m.now.Sub(*r.LastSample)) + " ago"
+		out += ", last sampled " + short(m.now.Sub(*r.LastSample).Seconds()) + " ago"
 	}
 	return join(": ", out, r.Reason)
 }
-
-// gap is how long a value is valid if no other follows.
-func (m *model) gap() time.Duration { return 2*m.interval + time.Second }
 
 // details returns the details of the device that is shown, nil until they have come.
 func (m *model) details() *details {
@@ -437,12 +401,12 @@ func listOf[T any](m *model, columns []column[T], items []T, id func(*T) (string
 			l.titles = append(l.titles, columns[i].title)
 		}
 	}
-	l.head = "  " + line(m.glyphs, columns, w, func(c *column[T]) string { return c.title })
+	l.head = "  " + line(columns, w, func(c *column[T]) string { return c.title })
 	for i := range items {
 		text, k := id(&items[i])
 		l.ids = append(l.ids, exact(float64(k.node))+" "+text)
 		l.keys = append(l.keys, k)
-		l.lines = append(l.lines, line(m.glyphs, columns, w, func(c *column[T]) string { return c.text(&items[i]) }))
+		l.lines = append(l.lines, line(columns, w, func(c *column[T]) string { return c.text(&items[i]) }))
 	}
 	return l
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -56,9 +57,9 @@ func Once(ctx context.Context, targets []Target) *Report {
 	f.once(ctx)
 	r := &Report{Time: time.Now(), Nodes: []NodeReport{}, Devices: []DeviceReport{}, states: f.states()}
 	for i, s := range r.states {
-		n := NodeReport{Node: s.name, Simulated: s.simulated() != "", Error: s.err}
+		n := NodeReport{Node: clean(s.name), Simulated: s.simulated() != "", Error: s.err}
 		if s.err == "" {
-			n.Reason = s.trouble()
+			n.Reason = clean(s.trouble())
 			if s.health != nil {
 				n.State = s.health.State
 			}
@@ -68,7 +69,7 @@ func Once(ctx context.Context, targets []Target) *Report {
 			if row := s.rows[j]; !row.part() {
 				row.node = i
 				r.rows = append(r.rows, row)
-				r.Devices = append(r.Devices, deviceReport(s.name, &row))
+				r.Devices = append(r.Devices, deviceReport(n.Node, &row))
 			}
 		}
 	}
@@ -105,15 +106,18 @@ func (r *Report) Silent() bool {
 func (r *Report) Table(w io.Writer) error {
 	columns := deviceColumns(r.states)
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	if len(r.rows) > 0 {
+	write := func(text func(*column[row]) string) {
+		var cells []string
 		for i := range columns {
-			fmt.Fprint(t, columns[i].title, tab(i, len(columns))) //nolint:errcheck // Flush reports it
+			cells = append(cells, clean(text(&columns[i])))
 		}
+		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
-	for j := range r.rows {
-		for i := range columns {
-			fmt.Fprint(t, columns[i].text(&r.rows[j]), tab(i, len(columns))) //nolint:errcheck // as above
-		}
+	if len(r.rows) > 0 {
+		write(func(c *column[row]) string { return c.title })
+	}
+	for i := range r.rows {
+		write(func(c *column[row]) string { return c.text(&r.rows[i]) })
 	}
 	err := t.Flush()
 	for i, n := range r.Nodes {
@@ -130,27 +134,20 @@ func (r *Report) Table(w io.Writer) error {
 	return err
 }
 
-func tab(i, of int) string {
-	if i == of-1 {
-		return "\n"
-	}
-	return "\t"
-}
-
 // Rows are the devices as CSV.
 func (r *Report) Rows() [][]string {
 	out := [][]string{{"node", "gpu", "id", "model", "simulated", "state", "reason", "utilization_percent", "tensor_active_percent",
 		"memory_used_bytes", "memory_total_bytes", "power_watts", "power_limit_watts", "temperature_celsius", "clock_mhz", "users"}}
 	for _, d := range r.Devices {
-		text := []string{d.Node, d.GPU, d.ID, d.Model, strconv.FormatBool(d.Simulated), d.State, d.Reason}
+		text := []string{d.Node, clean(d.GPU), clean(d.ID), clean(d.Model), strconv.FormatBool(d.Simulated), clean(d.State), clean(d.Reason)}
 		for _, v := range []*float64{d.Utilization, d.Tensor, d.MemoryUsed, d.MemoryTotal, d.Power, d.PowerLimit, d.Temperature, d.Clock} {
-			if v == nil {
-				text = append(text, "")
-				continue
+			value := ""
+			if v != nil {
+				value = exact(*v)
 			}
-			text = append(text, exact(*v))
+			text = append(text, value)
 		}
-		out = append(out, append(text, join("; ", d.Users...)))
+		out = append(out, append(text, clean(join("; ", d.Users...))))
 	}
 	return out
 }

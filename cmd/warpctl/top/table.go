@@ -62,7 +62,7 @@ func widths[T any](columns []column[T], width int) []int {
 }
 
 // line writes the cells of a row; text gives that of a column.
-func line[T any](g *glyphs, columns []column[T], w []int, text func(*column[T]) string) string {
+func line[T any](columns []column[T], w []int, text func(*column[T]) string) string {
 	var b strings.Builder
 	for i := range columns {
 		if w[i] == 0 {
@@ -71,7 +71,7 @@ func line[T any](g *glyphs, columns []column[T], w []int, text func(*column[T]) 
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(g.fit(text(&columns[i]), w[i], columns[i].right))
+		b.WriteString(fit(text(&columns[i]), w[i], columns[i].right))
 	}
 	return b.String()
 }
@@ -359,14 +359,8 @@ type process struct {
 }
 
 func processColumns(states []*state) []column[process] {
-	value := func(p *float64) float64 {
-		if p == nil {
-			return math.NaN()
-		}
-		return *p
-	}
-	memory := func(p *process) float64 { return value(p.Memory) }
-	busy := func(p *process) float64 { return value(p.Busy) }
+	memory := func(p *process) float64 { return orNaN(p.Memory) }
+	busy := func(p *process) float64 { return orNaN(p.Busy) }
 	out := []column[process]{
 		{title: "GPU", width: 4, text: func(p *process) string { return p.on.number() }},
 		{title: "PID", width: 8, right: true, text: func(p *process) string { return strconv.Itoa(p.PID) }, value: func(p *process) float64 { return float64(p.PID) }},
@@ -387,34 +381,23 @@ func processColumns(states []*state) []column[process] {
 	return out
 }
 
+// orNaN returns NaN for what is not known.
+func orNaN(p *float64) float64 {
+	if p == nil {
+		return math.NaN()
+	}
+	return *p
+}
+
 // fieldColumns returns the columns of the table of one device's fields.
 func fieldColumns() []column[apiv1.Field] {
-	age := func(f *apiv1.Field) float64 {
-		if f.Age == nil {
-			return math.NaN()
-		}
-		return *f.Age
-	}
+	value := func(f *apiv1.Field) float64 { return orNaN(f.Value) }
+	age := func(f *apiv1.Field) float64 { return orNaN(f.Age) }
 	return []column[apiv1.Field]{
 		{title: "FIELD", width: 24, grow: true, text: fieldName},
-		{title: "VALUE", width: 12, right: true, text: func(f *apiv1.Field) string {
-			if f.Value == nil {
-				return "-"
-			}
-			return exact(*f.Value)
-		}, value: func(f *apiv1.Field) float64 {
-			if f.Value == nil {
-				return math.NaN()
-			}
-			return *f.Value
-		}},
+		{title: "VALUE", width: 12, right: true, text: func(f *apiv1.Field) string { return exact(value(f)) }, value: value},
 		{title: "UNIT", width: 7, rank: 2, text: func(f *apiv1.Field) string { return f.Unit }},
-		{title: "AGE", width: 6, right: true, rank: 1, text: func(f *apiv1.Field) string {
-			if f.Age == nil {
-				return "-"
-			}
-			return short(time.Duration(*f.Age * float64(time.Second)))
-		}, value: age},
+		{title: "AGE", width: 6, right: true, rank: 1, text: func(f *apiv1.Field) string { return short(age(f)) }, value: age},
 		{title: "WHY ABSENT", width: 16, grow: true, rank: 3, text: func(f *apiv1.Field) string {
 			if f.Absent == nil {
 				return ""

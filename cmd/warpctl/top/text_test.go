@@ -47,7 +47,7 @@ func TestEscapeSequences(t *testing.T) {
 	n.fields.Devices[0].Fields[0].Unit = evil
 	n.fields.Devices[0].Fields[1].Labels = map[string]string{evil: evil}
 	n.health.Reasons = []string{evil}
-	n.events.Events[0].Device, n.events.Events[0].Kind, n.events.Events[0].Text = clean(evil), evil, evil
+	n.events.Events[0].Device, n.events.Events[0].Kind, n.events.Events[0].Text = evil, evil, evil
 	check := func(what string, lines ...string) {
 		t.Helper()
 		for _, l := range lines {
@@ -110,58 +110,32 @@ func TestFit(t *testing.T) {
 		{"abc", 0, false, ""},
 		{"", 2, true, "  "},
 	} {
-		if got := blocks.fit(c.in, c.width, c.right); got != c.want {
+		if got := fit(c.in, c.width, c.right); got != c.want {
 			t.Errorf("fit(%q, %d) is %q, want %q", c.in, c.width, got, c.want)
 		}
-	}
-	if got := plain.fit("abcdef", 4, false); got != "abc~" {
-		t.Errorf("without UTF-8: %q", got)
 	}
 }
 
 func TestPlot(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {
-		g     *glyphs
 		lines int
 		want  string
 	}{
-		{blocks, 1, " ▁▄█▁█"},
-		{plain, 1, " .=#.#"},
-		{blocks, 2, "   █ █| ▁██▁█"},
+		{1, " ▁▄█▁█"},
+		{2, "   █ █| ▁██▁█"},
 	} {
-		got := strings.Join(c.g.plot([]float64{nan, 0, 50, 100, -5, 200}, 0, 100, c.lines), "|")
+		got := strings.Join(plot([]float64{nan, 0, 50, 100, -5, 200}, 0, 100, c.lines), "|")
 		if got != c.want {
 			t.Errorf("%d lines: %q, want %q", c.lines, got, c.want)
 		}
 	}
 }
 
-// Plots have the largest value of each point, a value lasts until the next, and a gap
-// stays a gap.
+// Plots have the largest value of each point, and a gap stays a gap.
 func TestPoints(t *testing.T) {
-	h := &history{}
-	for _, p := range []struct{ at, v float64 }{{-10, 1}, {-9, 5}, {-8, 2}, {-3, 7}} {
-		var v values
-		v.reset()
-		v.of[util] = p.v
-		h.add(*at(p.at), &v)
-	}
-	got := h.points(util, noon, 10*time.Second, 2*time.Second, 5)
-	if want := []float64{5, 2, 0, 7, 7}; !same(got, want) {
-		t.Errorf("points are %v, want %v (0 is a gap)", got, want)
-	}
-	if got := (*history)(nil).points(util, noon, time.Minute, time.Second, 2); !same(got, []float64{0, 0}) {
-		t.Errorf("without a history: %v", got)
-	}
-	for range 2 * mostHistory {
-		h.add(noon, &values{})
-	}
-	if len(h.times) != mostHistory || len(h.values) != mostHistory {
-		t.Errorf("%d samples are kept, want %d", len(h.times), mostHistory)
-	}
-	s := &apiv1.Samples{Step: 2000, Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
-	if got := pointsOf(s, 100, noon, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
+	s := &apiv1.Samples{Step: 2000, Until: noon.UnixMilli(), Series: []apiv1.SampledSeries{{Times: []int64{at(-10).UnixMilli(), at(-8).UnixMilli(), at(-4).UnixMilli()}, Max: []*float64{value(0.5), nil, value(0.7)}}}}
+	if got := pointsOf(s, 100, 10*time.Second, 5); !same(got, []float64{50, 0, 0, 70, 0}) {
 		t.Errorf("kept samples: %v", got)
 	}
 }
@@ -171,21 +145,7 @@ func same(got, want []float64) bool {
 	return slices.EqualFunc(got, want, func(a, b float64) bool { return a == b || math.IsNaN(a) && b == 0 })
 }
 
-func TestCharacters(t *testing.T) {
-	for _, c := range []struct {
-		environ []string
-		want    *glyphs
-	}{
-		{nil, plain},
-		{[]string{"LANG=C"}, plain},
-		{[]string{"LANG=de_DE.UTF-8"}, blocks},
-		{[]string{"LANG=C.utf8", "LC_ALL=C"}, plain},
-		{[]string{"LANG=C", "LC_CTYPE=C.UTF-8"}, blocks},
-	} {
-		if got := characters(c.environ); got != c.want {
-			t.Errorf("%v: %v", c.environ, got)
-		}
-	}
+func TestHelpFits(t *testing.T) {
 	for _, l := range append(help(), keysOf()...) {
 		if n := ansi.StringWidth(l); n > 80 || strings.IndexFunc(l, func(r rune) bool { return r > 126 }) >= 0 {
 			t.Errorf("%d columns, or not ASCII: %q", n, l)

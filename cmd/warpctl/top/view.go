@@ -43,13 +43,13 @@ func (m *model) frame() []string {
 	}
 	var head, foot []string
 	if m.height >= 4 {
-		head = append(head, m.style(bold, m.glyphs.fit(m.title(), m.width, false)))
+		head = append(head, m.style(bold, fit(m.title(), m.width, false)))
 	}
 	if text := m.second(); m.height >= 10 && text != "" {
-		head = append(head, m.glyphs.fit(text, m.width, false))
+		head = append(head, fit(text, m.width, false))
 	}
 	if m.height >= 6 {
-		foot = append(foot, m.glyphs.fit(m.keys(), m.width, false))
+		foot = append(foot, fit(m.keys(), m.width, false))
 	}
 	var body []string
 	height := m.height - len(head) - len(foot)
@@ -71,10 +71,10 @@ func (m *model) frame() []string {
 func (m *model) table(height int) (out []string) {
 	l := m.list()
 	if len(l.lines) == 0 {
-		return []string{m.glyphs.fit(m.nothing(), m.width, false)}
+		return []string{fit(m.nothing(), m.width, false)}
 	}
 	if height >= 3 {
-		out = append(out, m.style(bold, m.glyphs.fit(l.head, m.width, false)))
+		out = append(out, m.style(bold, fit(l.head, m.width, false)))
 		height--
 	}
 	about := height >= 4 && l.about != ""
@@ -91,7 +91,7 @@ func (m *model) table(height int) (out []string) {
 		if i == at {
 			text, code = "> "+l.lines[i], reverse
 		}
-		text = m.glyphs.fit(text, m.width, false)
+		text = fit(text, m.width, false)
 		if code != "" {
 			text = m.style(code, text)
 		}
@@ -102,7 +102,7 @@ func (m *model) table(height int) (out []string) {
 			out = append(out, "")
 			height--
 		}
-		out = append(out, m.glyphs.fit(l.about, m.width, false))
+		out = append(out, fit(l.about, m.width, false))
 	}
 	return out
 }
@@ -194,7 +194,7 @@ func (m *model) title() string {
 	if len(left)+len(right)+1 > m.width {
 		return left
 	}
-	return m.glyphs.fit(left, m.width-len(right), false) + right
+	return fit(left, m.width-len(right), false) + right
 }
 
 // second is the line below the title.
@@ -259,7 +259,7 @@ HELD DOWN BY     why clocks are lower than they could be
 func (m *model) scrolled(lines []string, height int) (out []string) {
 	first := min(m.top, max(len(lines)-height, 0))
 	for _, l := range lines[first:min(first+height, len(lines))] {
-		out = append(out, m.glyphs.fit(l, m.width, false))
+		out = append(out, fit(l, m.width, false))
 	}
 	return out
 }
@@ -300,9 +300,9 @@ func (m *model) plotWidth() int { return max(min(m.width-plotLabel, 240), 0) }
 func (m *model) detail(height int) (out []string) {
 	r := m.row(m.device)
 	if r == nil {
-		return []string{m.glyphs.fit("the device is gone (esc goes back)", m.width, false)}
+		return []string{fit("the device is gone (esc goes back)", m.width, false)}
 	}
-	add := func(s string) { out = append(out, m.glyphs.fit(s, m.width, false)) }
+	add := func(s string) { out = append(out, fit(s, m.width, false)) }
 	name := join(" ", "GPU "+r.number(), r.Model)
 	if r.part() {
 		name = r.number()
@@ -311,9 +311,9 @@ func (m *model) detail(height int) (out []string) {
 		name += " (simulated)"
 	}
 	add(name)
-	state := m.about(r) + "   (plots: the last " + short(spans[m.span]) + ")"
+	state := m.about(r) + "   (plots: the last " + short(spans[m.span].Seconds()) + ")"
 	if m.bad(r.key()) {
-		out = append(out, m.style(alarm, m.glyphs.fit(state, m.width, false)))
+		out = append(out, m.style(alarm, fit(state, m.width, false)))
 	} else {
 		add(state)
 	}
@@ -345,7 +345,7 @@ func (m *model) detail(height int) (out []string) {
 		add("  " + m.noFields())
 		return out
 	}
-	out = append(out, m.style(bold, m.glyphs.fit(l.head, m.width, false)))
+	out = append(out, m.style(bold, fit(l.head, m.width, false)))
 	first := min(m.top, max(len(l.lines)-(height-len(out)), 0))
 	for _, text := range l.lines[first:min(first+height-len(out), len(l.lines))] {
 		add("  " + text)
@@ -367,15 +367,14 @@ func event(e *apiv1.Event) string {
 	return join("  ", e.Time.Local().Format(time.TimeOnly), strings.ReplaceAll(e.Kind, "_", " "), e.Text)
 }
 
-// plot draws one quantity of a device over the span, from the node's history, else
-// from the answers so far.
+// plot draws one quantity of a device over the span, from the node's history.
 func (m *model) plot(r *row, q quantity, name string, top quantity, unit float64, text string, lines int) []string {
 	n, span := m.plotWidth(), spans[m.span]
-	points := m.histories[r.key()].points(q, m.now, span, m.gap(), n)
-	if d := m.details(); d != nil && d.samples[q] != nil {
-		s := d.samples[q]
-		points = pointsOf(s, r.factor[q], time.UnixMilli(s.Until), span, n)
+	var kept *apiv1.Samples
+	if d := m.details(); d != nil {
+		kept = d.samples[q]
 	}
+	points := pointsOf(kept, r.factor[q], span, n)
 	high := 100.0
 	if top != quantities {
 		high = r.of[top]
@@ -385,15 +384,15 @@ func (m *model) plot(r *row, q quantity, name string, top quantity, unit float64
 			high = p
 		}
 	}
-	drawn := m.glyphs.plot(points, 0, high, lines)
-	label := m.glyphs.fit(name, 7, false) + m.glyphs.fit(number(r.of[q]/unit, 0, text), 8, true) + "  "
+	drawn := plot(points, 0, high, lines)
+	label := fit(name, 7, false) + fit(number(r.of[q]/unit, 0, text), 8, true) + "  "
 	for i := range drawn {
 		if i == lines-1 {
 			drawn[i] = label + drawn[i]
 		} else {
 			drawn[i] = strings.Repeat(" ", plotLabel) + drawn[i]
 		}
-		drawn[i] = m.glyphs.fit(drawn[i], m.width, false)
+		drawn[i] = fit(drawn[i], m.width, false)
 	}
 	return drawn
 }

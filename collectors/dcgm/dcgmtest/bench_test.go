@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -145,6 +144,7 @@ func BenchmarkTick(b *testing.B) {
 	bench(100)
 }
 
+// compare takes turns, and reports medians.
 func compare(b *testing.B, mine, theirs func()) {
 	b.Helper()
 	var times [2][]time.Duration
@@ -162,20 +162,7 @@ func compare(b *testing.B, mine, theirs func()) {
 		slices.Sort(times[i])
 		medians[i] = float64(times[i][len(times[i])/2].Nanoseconds())
 		b.ReportMetric(medians[i]/1e3, "µs/"+who)
-		allocs, bytes := allocations([]func(){mine, theirs}[i])
-		b.ReportMetric(allocs, "allocs/"+who)
-		b.ReportMetric(bytes, "B/"+who)
+		b.ReportMetric(testing.AllocsPerRun(10, []func(){mine, theirs}[i]), "allocs/"+who)
 	}
 	b.ReportMetric(medians[1]/medians[0], "plain/ours")
-}
-
-// allocations are those of one call, in the mean of ten.
-func allocations(f func()) (allocs, bytes float64) {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range 10 {
-		f()
-	}
-	runtime.ReadMemStats(&after)
-	return float64(after.Mallocs-before.Mallocs) / 10, float64(after.TotalAlloc-before.TotalAlloc) / 10
 }

@@ -23,8 +23,8 @@ import (
 // Config of an Engine. The zero value is the host engine 4.6.0 of a DGX H100.
 type Config struct {
 	// Preset is "dgx-h100" (8 GPUs of 18 links, 4 switches), "a100-mig" (2 GPUs, one
-	// with instances), "gb200" (4 GPUs, 2 Grace CPUs of 72 cores), "pcie" (GPUs
-	// without links) or "empty"; "" means "dgx-h100".
+	// with instances), "gb200" (4 GPUs, 2 Grace CPUs of 72 cores) or "pcie" (GPUs
+	// without links); "" means "dgx-h100".
 	Preset string
 	// GPUs is the number of GPUs; 0 means the preset's number.
 	GPUs int

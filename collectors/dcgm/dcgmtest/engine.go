@@ -196,9 +196,6 @@ func (e *Engine) Reverse(on bool) { e.set(on, 1, "engine order") }
 // CountAll makes all lists report this number of entries; 0 removes the fault.
 func (e *Engine) CountAll(n uint32) { e.set(true, n, "engine counts") }
 
-// FirstValue sets how long after a watch the engine has the first value.
-func (e *Engine) FirstValue(d time.Duration) { e.set(true, d.Microseconds(), "engine first") }
-
 // Freeze freezes an entity's values, or with All or Everything those of many: the engine keeps answering with the last
 // ones. A GPU's instances and links freeze with it.
 func (e *Engine) Freeze(of Entity) { e.setFamily(true, time.Now().UnixMicro(), "freeze", of) }

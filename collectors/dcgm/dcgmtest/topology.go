@@ -87,9 +87,8 @@ func (e *Engine) prepare() error {
 		}
 	case "pcie":
 		e.addGPUs(board{"NVIDIA L40S", 0, 46068, 350}, count(8))
-	case "empty":
 	default:
-		return fmt.Errorf("there are dgx-h100, a100-mig, gb200, pcie, empty")
+		return fmt.Errorf("there are dgx-h100, a100-mig, gb200, pcie")
 	}
 	e.value(Everything(), fieldDriver, Text(driverText))
 	e.base = append(e.base, c.Lines...)

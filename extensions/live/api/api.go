@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +26,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -40,6 +38,11 @@ const Prefix = "/api/v1/"
 
 //go:embed openapi.json
 var openAPI []byte
+
+// States knows since when devices are in their states: *exporter.States.
+type States interface {
+	Since(collector, device string, state session.State) (time.Time, bool)
+}
 
 // Options are where the answers come from. All functions are called by many goroutines
 // and must not block. View and Status are required; a nil option means unknown.
@@ -68,7 +71,7 @@ type Options struct {
 	Viewed func()
 	// Events is the log of events. Nil: there are no events.
 	Events *Log
-	States *events.States // since when devices are in their states; nil: unknown
+	States States // since when devices are in their states; nil: unknown
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
 	History    History
 	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge
@@ -121,7 +124,6 @@ type API struct {
 	log   *zap.Logger
 	mux   http.ServeMux
 	paths []string
-	zips  sync.Pool // of *gzip.Writer
 
 	building chan struct{} // holds a token for each answer that is being made
 	waiting  atomic.Int64  // requests that want to make one
@@ -145,13 +147,6 @@ const (
 func New(o Options) *API {
 	o = o.withDefaults()
 	a := &API{o: o, log: o.Logger.Named("api"), building: make(chan struct{}, maxBuilding)}
-	a.zips.New = func() any {
-		w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
-		if err != nil {
-			panic(fmt.Sprintf("api: make compressor: %v", err)) // only for an illegal level
-		}
-		return w
-	}
 	a.streams.api = a
 	a.streams.closing, a.streams.close = context.WithCancel(context.Background()) //nolint:fatcontext // it outlives New
 	files := recordings{recorder: o.Recorder}
@@ -161,7 +156,12 @@ func New(o Options) *API {
 	a.answer("list", nil, func(*query) (any, error) { return a.o.list() })
 	a.answer("events", []string{"since", "limit"}, func(q *query) (any, error) { return a.o.Events.events(q, a.o.Now()) })
 	a.answer("samples", []string{"device", "field", "since", "until", "points"}, func(q *query) (any, error) { return samples(&a.o, q) })
-	a.answer("recordings", nil, func(*query) (any, error) { return files.list() })
+	a.answer("recordings", nil, func(*query) (any, error) {
+		if o.Recorder == nil {
+			return nil, noRecorder()
+		}
+		return &apiv1.Recordings{Recordings: o.Recorder.Recordings()}, nil
+	})
 	a.handle("recordings/{name}", nil, files.serve)
 	a.handle("stream", []string{"device", "field", "interval"}, a.streams.serve)
 	a.answer("openapi.json", nil, func(*query) (any, error) { return json.RawMessage(openAPI), nil })
@@ -291,14 +291,11 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *apiv1.Problem) {
 	}
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic("api: encode a problem: " + err.Error()) // it has texts only
-	}
-	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	body := encode(p)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(append(body, '\n')) // an error says that the client went away
+		_, _ = w.Write(body) // an error says that the client went away
 	}
 }
 
@@ -317,61 +314,18 @@ func (a *API) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// writeJSON answers with the JSON of the result of f, compressed if the client accepts that.
+// writeJSON answers with the JSON of the result of f, within the time limit.
 func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, f func() (any, error)) error {
-	zip := exposition.AcceptsGzip(strings.Join(r.Header["Accept-Encoding"], ","))
-	body, zipped, err := a.encode(r.Context(), zip, f)
+	body, err := a.encode(w, r, f)
 	if err != nil {
 		return err
 	}
-	if zipped {
-		w.Header().Set("Content-Encoding", "gzip")
-	}
-	w.Header().Set("Content-Type", "application/json")
-	return a.send(w, r, body)
-}
-
-func (a *API) encode(ctx context.Context, zip bool, f func() (any, error)) (body []byte, zipped bool, err error) {
-	end, err := a.begin(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer end()
-	v, err := f()
-	if err != nil {
-		return nil, false, err
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // under nosniff no browser takes it for HTML
-	if err := e.Encode(v); err != nil {
-		return nil, false, err
-	}
-	if b.Len() > maxAnswer {
-		return nil, false, &apiv1.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the answer has more than %d MiB: ask for fewer devices or fields", maxAnswer>>20)}
-	}
-	if !zip || b.Len() < minGzip {
-		return b.Bytes(), false, nil
-	}
-	var out bytes.Buffer
-	z, _ := a.zips.Get().(*gzip.Writer) // New makes nothing else
-	defer a.zips.Put(z)
-	z.Reset(&out)
-	if _, err := z.Write(b.Bytes()); err != nil {
-		return nil, false, err
-	}
-	if err := z.Close(); err != nil {
-		return nil, false, err
-	}
-	return out.Bytes(), true, nil
-}
-
-// send writes an answer within the time limit.
-func (a *API) send(w http.ResponseWriter, r *http.Request, body []byte) error {
 	defer a.sending.Add(-int64(len(body)))
 	if a.sending.Add(int64(len(body))) > maxSending {
+		w.Header().Del("Content-Encoding")
 		return busy("too many answers are being sent: ask again in a second")
 	}
+	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a recorder has none
 	w.WriteHeader(http.StatusOK)
@@ -379,4 +333,43 @@ func (a *API) send(w http.ResponseWriter, r *http.Request, body []byte) error {
 		_, _ = w.Write(body) // an error says that the client went away
 	}
 	return nil
+}
+
+// encode returns the JSON of the result of f, compressed if the client accepts that.
+func (a *API) encode(w http.ResponseWriter, r *http.Request, f func() (any, error)) ([]byte, error) {
+	end, err := a.begin(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	v, err := f()
+	if err != nil {
+		return nil, err
+	}
+	body := encode(v)
+	switch {
+	case len(body) > maxAnswer:
+		return nil, &apiv1.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("the answer has more than %d MiB: ask for fewer devices or fields", maxAnswer>>20)}
+	case len(body) < minGzip || !exposition.AcceptsGzip(strings.Join(r.Header["Accept-Encoding"], ",")):
+		return body, nil
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	var out bytes.Buffer
+	z, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err == nil {
+		_, err = z.Write(body)
+		err = errors.Join(err, z.Close())
+	}
+	return out.Bytes(), err
+}
+
+// encode returns the JSON of a value of this package, one line with its end.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // under nosniff no browser takes it for HTML
+	if err := e.Encode(v); err != nil {
+		panic("api: encode: " + err.Error()) // NaN and infinities became null before
+	}
+	return b.Bytes()
 }

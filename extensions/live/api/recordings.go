@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,7 +16,7 @@ import (
 
 // Recorder has the recordings that /api/v1/recordings lists: the flight recorder.
 type Recorder interface {
-	Recordings() ([]apiv1.Recording, error)
+	Recordings() []apiv1.Recording // the newest first
 	// Open opens a recording by its name, one that Recordings could return. An error that
 	// wraps fs.ErrNotExist says that there is none.
 	Open(name string) (io.ReadSeekCloser, error)
@@ -32,21 +31,6 @@ const (
 type recordings struct {
 	recorder  Recorder // nil: there is none
 	downloads atomic.Int64
-}
-
-func (x *recordings) list() (*apiv1.Recordings, error) {
-	if x.recorder == nil {
-		return nil, noRecorder()
-	}
-	list, err := x.recorder.Recordings()
-	if err != nil {
-		return nil, err
-	}
-	slices.SortStableFunc(list, func(a, b apiv1.Recording) int { return b.Time.Compare(a.Time) })
-	if list == nil {
-		list = []apiv1.Recording{}
-	}
-	return &apiv1.Recordings{Recordings: list}, nil
 }
 
 func noRecorder() *apiv1.Problem {

@@ -3,11 +3,9 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -308,16 +306,5 @@ func (f *feed) compare(to []byte, n *node) []byte {
 // appendEvent appends a server-sent event.
 func appendEvent(to []byte, name string, data any) []byte {
 	to = append(to, "event: "+name+"\ndata: "...)
-	return append(append(to, encode(data)...), "\n\n"...)
-}
-
-// encode returns the JSON of a value of this package, which is one line.
-func encode(v any) []byte {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic("api: encode: " + err.Error()) // NaN and infinities became null before
-	}
-	return []byte(strings.TrimSuffix(b.String(), "\n"))
+	return append(append(to, encode(data)...), '\n')
 }

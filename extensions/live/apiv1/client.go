@@ -35,7 +35,6 @@ const (
 	maxReceived      = 64 << 20         // bytes of JSON
 	maxPageReceived  = 256 << 20        // bytes of /metrics: 1,000 GPUs have some 40 MB
 	maxErrorReceived = 4 << 10          // bytes of an answer that is an error
-	downloadTimeout  = 5 * time.Minute  // of a recording
 	jsonType         = "application/json"
 )
 
@@ -145,26 +144,6 @@ func setNumber(q url.Values, name string, n int) {
 	if n > 0 {
 		q.Set(name, strconv.Itoa(n))
 	}
-}
-
-// Recordings asks which files the flight recorder has, the newest first.
-func (c *Client) Recordings(ctx context.Context) (*Recordings, error) {
-	return ask[Recordings](ctx, c, "recordings", nil)
-}
-
-// Recording copies a file of the flight recorder to w.
-func (c *Client) Recording(ctx context.Context, name string, w io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
-	defer cancel()
-	body, err := c.get(ctx, "api/v1/recordings/"+url.PathEscape(name), nil, "application/zstd")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }() // it was only read
-	if _, err := io.Copy(w, body); err != nil {
-		return c.errorf("read recording %q: %w", name, err)
-	}
-	return nil
 }
 
 // Page copies /metrics to w, in the first of the formats that the exporter has. accept is as in HTTP.

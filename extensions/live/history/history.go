@@ -47,9 +47,8 @@ const maxAhead = time.Minute
 
 // History is the samples of all series. Any number of goroutines may call its methods.
 type History struct {
-	rows    *rows.Reader
-	maxAge  int64 // ms
-	metrics *metrics
+	rows   *rows.Reader
+	maxAge int64 // ms
 
 	mu      sync.Mutex // guards what follows
 	store   store
@@ -59,14 +58,39 @@ type History struct {
 
 // New returns an empty History. It panics if o.Registerer has metrics of another one.
 func New(o Options) *History {
-	h := &History{
-		rows:    o.Rows,
-		maxAge:  cmp.Or(o.MaxAge, DefaultAge).Milliseconds(),
-		metrics: newMetrics(o.Registerer, o.Rows),
+	h := &History{rows: o.Rows, maxAge: cmp.Or(o.MaxAge, DefaultAge).Milliseconds()}
+	h.store = store{limit: cmp.Or(o.MaxBytes, DefaultBytes), span: max(h.maxAge/chunksPerAge, 1), series: make(map[key]*series)}
+	if o.Registerer != nil {
+		h.register(o.Registerer)
 	}
-	h.store.init(cmp.Or(o.MaxBytes, DefaultBytes), max(h.maxAge/chunksPerAge, 1))
 	o.Rows.Follow(h)
 	return h
+}
+
+func (h *History) register(to prometheus.Registerer) {
+	of := func(f func(*store) float64) func() float64 {
+		return func() float64 {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return f(&h.store)
+		}
+	}
+	to.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "warpgauge_history_bytes", Help: "Memory that the history takes, about.",
+		}, of(func(s *store) float64 { return float64(s.bytes) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "warpgauge_history_series", Help: "Series in the history.",
+		}, of(func(s *store) float64 { return float64(len(s.series)) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "warpgauge_history_samples_total", Help: "Samples added to the history.",
+		}, of(func(s *store) float64 { return float64(s.samples) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "warpgauge_history_refused_samples_total", Help: "Samples of series for which the history has no room (--history-bytes).",
+		}, of(func(s *store) float64 { return float64(s.refused) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "warpgauge_history_lost_rows_total", Help: "Rows that were overwritten before the history had read them.",
+		}, func() float64 { return float64(h.rows.Overruns()) }))
 }
 
 // Run drops old samples until ctx ends.
@@ -89,12 +113,11 @@ func (h *History) Sync(now time.Time) {
 	ms := now.UnixMilli()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.store.expire(ms - h.maxAge)
+	h.store.forget(ms - h.maxAge)
 	if ms < h.swept || ms-h.swept >= h.store.span {
 		h.swept = ms
 		h.store.sweep(ms-h.store.span, ms-h.maxAge, ms+maxAhead.Milliseconds())
 	}
-	h.metrics.publish(&h.store)
 }
 
 // Bind replaces the follows by those of another View.
@@ -139,7 +162,7 @@ func (h *History) Row(row *rows.Row) {
 			h.store.add(t, sampled, v, row.Overlap)
 		}
 	}
-	h.store.shrink()
+	h.store.forget(math.MinInt64)
 }
 
 // follow leads from the cells of a source to series.

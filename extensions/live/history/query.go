@@ -3,6 +3,7 @@ package history
 import (
 	"iter"
 	"math"
+	"slices"
 
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
@@ -37,7 +38,7 @@ func (h *History) Load(s Series, samples iter.Seq2[int64, float64]) {
 	}
 	for at, v := range samples {
 		h.store.add(&t, at, v, true)
-		h.store.shrink()
+		h.store.forget(math.MinInt64)
 	}
 }
 
@@ -62,9 +63,8 @@ func (h *History) Series(m Match) []Series {
 func (h *History) Samples(s Series, from, until int64) iter.Seq2[int64, float64] {
 	parts := h.parts(s, from, until)
 	return func(yield func(int64, float64) bool) {
-		var it chunkenc.Iterator
 		for _, p := range parts {
-			for at, v := range p.samples(&it) {
+			for at, v := range decode(p) {
 				if at >= until {
 					return
 				}
@@ -117,15 +117,9 @@ func (p *Point) close() {
 	}
 }
 
-// part is a chunk that a reader has.
-type part struct {
-	data        []byte
-	from, until int64
-}
-
-// parts returns the chunks of a series with samples from a time to before another. The open
+// parts returns the encoded chunks of a series with samples from a time to before another. The open
 // one is copied; the others do not change.
-func (h *History) parts(s Series, from, until int64) []part {
+func (h *History) parts(s Series, from, until int64) (out [][]byte) {
 	k := keyOf(s.Device, &collector.Column{Field: s.Field, Labels: s.Labels})
 	k.buffered = s.Buffered
 	h.mu.Lock()
@@ -134,39 +128,26 @@ func (h *History) parts(s Series, from, until int64) []part {
 	if x == nil {
 		return nil
 	}
-	var out []part
 	for _, c := range x.sealed {
 		if c.until >= from && c.from < until {
-			out = append(out, part{c.data, c.from, c.until})
+			out = append(out, c.data)
 		}
 	}
 	if x.open != nil && x.last >= from && x.from < until {
-		out = append(out, part{append([]byte(nil), x.open.Bytes()...), x.from, x.last})
+		out = append(out, slices.Clone(x.open.Bytes()))
 	}
 	return out
 }
 
-// samples decodes a part. it is used again if there is one.
-func (p part) samples(it *chunkenc.Iterator) iter.Seq2[int64, float64] {
+// decode returns the samples of a chunk.
+func decode(data []byte) iter.Seq2[int64, float64] {
 	return func(yield func(int64, float64) bool) {
-		var reused chunkenc.Iterator
-		if it != nil {
-			reused = *it
-		}
-		i := chunkOf(p.data).Iterator(reused)
-		if it != nil {
-			*it = i
-		}
-		for i.Next() == chunkenc.ValFloat {
+		c := chunkenc.NewXORChunk()
+		c.Reset(data)
+		for i := c.Iterator(nil); i.Next() == chunkenc.ValFloat; {
 			if at, v := i.At(); !yield(at, v) {
 				return
 			}
 		}
 	}
-}
-
-func chunkOf(data []byte) *chunkenc.XORChunk {
-	c := chunkenc.NewXORChunk()
-	c.Reset(data)
-	return c
 }

@@ -83,10 +83,6 @@ type store struct {
 	refused      uint64    // samples of series beyond the limit
 }
 
-func (s *store) init(limit, span int64) {
-	s.limit, s.span, s.series = limit, span, make(map[key]*series)
-}
-
 // chunkLimit is the size at which a chunk is sealed: smaller if there are many series, so
 // that open chunks alone never use most of the memory.
 func (s *store) chunkLimit() int {
@@ -185,34 +181,17 @@ func (s *store) seal(x *series) {
 	x.open, x.to, x.size = nil, nil, 0
 }
 
-// drop removes the oldest chunk of its series.
-func (s *store) drop(c *chunk) {
-	x := c.of
-	x.sealed = x.sealed[1:] // the array is given up with the next append that needs another
-	s.bytes -= int64(len(c.data)) + chunkBytes
-	c.data = nil
-}
-
-// expire drops chunks that end before a time.
-func (s *store) expire(before int64) {
-	for len(s.fifo) > 0 && (s.fifo[0].data == nil || s.fifo[0].until < before) {
-		s.pop()
+// forget drops the oldest chunks while they end before a time, or there is too much.
+func (s *store) forget(before int64) {
+	for len(s.fifo) > 0 && (s.fifo[0].data == nil || s.fifo[0].until < before || s.bytes > s.limit) {
+		if c := s.fifo[0]; c.data != nil {
+			c.of.sealed = c.of.sealed[1:] // the array is given up with the next append that needs another
+			s.bytes -= int64(len(c.data)) + chunkBytes
+			c.data = nil
+		}
+		s.fifo[0] = nil
+		s.fifo = s.fifo[1:]
 	}
-}
-
-// shrink drops the oldest chunks while there is too much.
-func (s *store) shrink() {
-	for s.bytes > s.limit && len(s.fifo) > 0 {
-		s.pop()
-	}
-}
-
-func (s *store) pop() {
-	if c := s.fifo[0]; c.data != nil {
-		s.drop(c)
-	}
-	s.fifo[0] = nil
-	s.fifo = s.fifo[1:]
 }
 
 // cut drops the samples of a series from a time on.
@@ -242,7 +221,7 @@ func (s *store) cut(x *series, from int64) {
 func upTo(data []byte, before int64) (out []byte, last int64) {
 	kept := chunkenc.NewXORChunk()
 	to, _ := kept.Appender() // of an empty chunk: there is no error
-	for at, v := range (part{data: data}).samples(nil) {
+	for at, v := range decode(data) {
 		if at >= before {
 			break
 		}

@@ -8,10 +8,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -35,14 +33,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect
 // link is a path of the exporter, relative to the page.
 type link struct{ Path, Text string }
 
-// file is an answer that is made once.
-type file struct {
-	contentType string
-	body        []byte
-	etag        string
-}
+// types are the content types of the files that the page loads.
+var types = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
-// Handler answers GET / and GET /page/FILE. What it answers is made once.
+// Handler answers GET / and GET /page/FILE.
 func Handler(o Options) http.Handler {
 	links := []link{
 		{"metrics", "metrics of the GPUs and of the exporter itself"},
@@ -56,87 +50,51 @@ func Handler(o Options) http.Handler {
 	if o.Pprof {
 		links = append(links, link{"debug/pprof/", "Go profiles of the exporter"})
 	}
-	html, text := index(o, links)
-
-	files := assets()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f := files[strings.TrimPrefix(r.URL.Path, "/page/")]
-		if r.URL.Path == "/" {
-			w.Header().Set("Vary", "Accept")
-			if f = text; acceptsHTML(r.Header["Accept"]) {
-				f = html
-			}
-		}
-		if f == nil {
-			http.NotFound(w, r)
-			return
-		}
-		f.serve(w, r)
-	})
-}
-
-// assets are the files that the page loads.
-func assets() map[string]*file {
-	types := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
-	entries, err := fs.ReadDir(web, "web")
-	if err != nil {
-		panic("embedded page: " + err.Error())
-	}
-	out := map[string]*file{}
-	for _, e := range entries {
-		if contentType := types[path.Ext(e.Name())]; contentType != "" {
-			out[e.Name()] = newFile(contentType, read(e.Name()))
-		}
-	}
-	return out
-}
-
-func read(name string) []byte {
-	b, err := web.ReadFile("web/" + name)
-	if err != nil {
-		panic("embedded page: " + err.Error())
-	}
-	return b
-}
-
-// index makes the two forms of /.
-func index(o Options, links []link) (html, text *file) {
-	var b bytes.Buffer
-	t := template.Must(template.New("index").Parse(string(read("index.html"))))
-	if err := t.Execute(&b, struct {
+	var html, text bytes.Buffer
+	t := template.Must(template.ParseFS(web, "web/index.html"))
+	if err := t.Execute(&html, struct {
 		Options
 		Links []link
 	}{o, links}); err != nil {
 		panic("render index: " + err.Error()) // the template does not fit its data
 	}
-	html = newFile("text/html; charset=utf-8", b.Bytes())
-
-	b = bytes.Buffer{}
-	fmt.Fprintf(&b, "warpgauge %s: GPU metrics for Prometheus. In a browser this is a live page.\n\n", o.Version)
+	fmt.Fprintf(&text, "warpgauge %s: GPU metrics for Prometheus. In a browser this is a live page.\n\n", o.Version)
 	for _, l := range links {
-		fmt.Fprintf(&b, "/%-20s %s\n", l.Path, l.Text)
+		fmt.Fprintf(&text, "/%-20s %s\n", l.Path, l.Text)
 	}
-	return html, newFile("text/plain; charset=utf-8", b.Bytes())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			w.Header().Set("Vary", "Accept")
+			if acceptsHTML(r.Header["Accept"]) {
+				serve(w, r, "text/html; charset=utf-8", html.Bytes())
+			} else {
+				serve(w, r, "text/plain; charset=utf-8", text.Bytes())
+			}
+			return
+		}
+		name := strings.TrimPrefix(r.URL.Path, "/page/")
+		body, err := web.ReadFile("web/" + name)
+		if contentType := types[path.Ext(name)]; err == nil && contentType != "" {
+			serve(w, r, contentType, body)
+			return
+		}
+		http.NotFound(w, r)
+	})
 }
 
-func newFile(contentType string, body []byte) *file {
-	sum := sha256.Sum256(body)
-	return &file{contentType, body, `"` + hex.EncodeToString(sum[:8]) + `"`}
-}
-
-// serve sends the file, or says that the client has it. An upgrade of the exporter shows
+// serve sends a body, or says that the client has it. An upgrade of the exporter shows
 // at once, because a browser asks each time.
-func (f *file) serve(w http.ResponseWriter, r *http.Request) {
+func serve(w http.ResponseWriter, r *http.Request, contentType string, body []byte) {
 	h := w.Header()
-	h.Set("ETag", f.etag)
+	h.Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(body)))
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if h.Get("Content-Security-Policy") == "" { // else the web config file has one
 		h.Set("Content-Security-Policy", policy)
 	}
-	h.Set("Content-Type", f.contentType)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.body))
+	h.Set("Content-Type", contentType)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
 // acceptsHTML reports whether a client's Accept header names HTML, as browsers do

@@ -182,8 +182,8 @@ func (r *Recorder) Record(ctx context.Context) error {
 	return <-answer
 }
 
-// Recordings returns what recordings there are, the newest first. There is no error.
-func (r *Recorder) Recordings() ([]apiv1.Recording, error) { return slices.Clone(*r.list.Load()), nil }
+// Recordings returns what recordings there are, the newest first.
+func (r *Recorder) Recordings() []apiv1.Recording { return *r.list.Load() }
 
 var _ api.Recorder = (*Recorder)(nil)
 

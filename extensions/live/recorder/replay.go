@@ -1,18 +1,13 @@
 package recorder
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"iter"
 	"maps"
 	"math"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/live/apiv1"
@@ -24,7 +19,6 @@ import (
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/selfmetrics"
 	"warpgauge/pkg/session"
 	"warpgauge/pkg/verdict"
 	"warpgauge/pkg/view"
@@ -33,67 +27,39 @@ import (
 // Judge returns the verdicts on the devices of a View at a time.
 type Judge func(v *view.View, status []session.CollectorStatus, at time.Time) *verdict.Snapshot
 
-// Replay serves page, API and metrics of a recording, at a time that advances from where Seek has put it. It feeds the
-// recording into rings, as a session would; their readers get the recorded time in place of now. Run does the work; the
-// other methods can be called by any goroutine.
-type Replay struct {
-	recording *Recording
-	tracks    []track
-	users     recordedUsers
-	judge     Judge
-	self      *selfmetrics.Page
-	api       *api.API
-
-	showing atomic.Pointer[moment]
-}
-
-// track is the rows of a device.
-type track struct {
-	source *view.Source // without a ring
-	series []int        // of the recording, by column
-	times  []int64      // ms
-	cells  [][]float64
-}
-
-// moment is the part of the recording since the last seek.
-type moment struct {
-	began    time.Time     // of our time
-	at       time.Duration // from the beginning of the recording to the time that was shown then
-	view     *view.View
-	renderer *exposition.Renderer
-
-	next []int // row of each track; of the goroutine of Run, and of Seek before that
-}
-
-// NewReplay returns a Replay that shows a recording from a time after its beginning on.
-func NewReplay(r *Recording, version string, judge Judge, at time.Duration) (*Replay, error) {
+// NewReplay returns a page of metrics and an API that show a time of a recording. The history has all of it. The recording is
+// fed into rings, as a session would, up to that time.
+func NewReplay(r *Recording, version string, judge Judge, at time.Time) (*exposition.Renderer, *api.API, error) {
+	now, users := func() time.Time { return at }, usersOf(&r.Node)
+	board, shown := new(view.Board), &view.View{Version: 1}
 	tracks, err := tracksOf(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p := &Replay{recording: r, tracks: tracks, users: usersOf(&r.Node), judge: judge}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "warpgauge_replay_time_seconds", Help: "This page is of a recording: the time that it shows.",
-		ConstLabels: prometheus.Labels{"recording": r.Name, "cause": r.Cause},
-	}, func() float64 { return float64(p.now().UnixMilli()) / 1000 }))
-	p.self = selfmetrics.New(registry, selfmetrics.Options{Logger: zap.NewNop()})
-
-	log := api.NewLog(p.now)
+	for _, t := range tracks {
+		shown.Sources = append(shown.Sources, t.source)
+	}
+	board.Store(shown)
+	page := exposition.New(board, exposition.Options{Hostname: r.Hostname, Store: accumulate.New(accumulate.Options{}), Owners: users, Now: now})
+	for fed := true; fed; page.Sync(at) {
+		fed = false
+		for _, t := range tracks {
+			fed = t.feed(at.UnixMilli()) || fed
+		}
+	}
+	status := statusOf(tracks, users, at)
+	verdicts := judge(shown, status, at)
+	log := api.NewLog(now)
 	for _, e := range r.Events {
 		log.Add(e)
 	}
-	p.api = api.New(api.Options{
-		Hostname: r.Hostname, Version: version, Recording: r.Name,
-		View: func() *view.View { return p.showing.Load().view }, Status: p.status,
-		Health:    func() *verdict.Snapshot { return p.judge(p.showing.Load().view, p.status(), p.now()) },
-		Lists:     r,
-		Users:     func(d *collector.Device) []apiv1.User { return p.users[d.ID].Users },
-		Processes: func(d *collector.Device) []apiv1.Process { return p.users[d.ID].Processes },
-		Events:    log, History: r.history(), HistoryAge: r.Until.Sub(r.From), Now: p.now,
-	})
-	p.seek(at)
-	return p, nil
+	return page, api.New(api.Options{
+		Hostname: r.Hostname, Version: version, Recording: r.Name, Lists: r, Events: log, Now: now,
+		View: board.Load, Status: func() []session.CollectorStatus { return status }, Health: func() *verdict.Snapshot { return verdicts },
+		Users:     func(d *collector.Device) []apiv1.User { return users[d.ID].Users },
+		Processes: func(d *collector.Device) []apiv1.Process { return users[d.ID].Processes },
+		History:   r.history(), HistoryAge: r.Until.Sub(r.From),
+	}), nil
 }
 
 // Status implements api.Lists, with the fields of all lists: there is another one after a reload, and none if there was no
@@ -129,151 +95,62 @@ func each(samples []Sample) iter.Seq2[int64, float64] {
 	}
 }
 
-// now is the time that is shown.
-func (p *Replay) now() time.Time {
-	m := p.showing.Load()
-	if m == nil {
-		return p.recording.From
-	}
-	return p.recording.From.Add(min(m.shown(), p.recording.Until.Sub(p.recording.From)))
+// track is the rows of a device that are not in its ring yet: one for each time at which it was sampled. Events are in the
+// first row after them.
+type track struct {
+	source  *view.Source
+	times   []int64 // ms
+	samples [][]Sample
+	last    time.Time // of the newest row in the ring
 }
 
-// shown is how far the time is from the beginning of the recording, if that had no end.
-func (m *moment) shown() time.Duration { return m.at + time.Since(m.began) }
-
-// Page returns the page of the time that is shown.
-func (p *Replay) Page(f exposition.Format, gzip bool) []byte {
-	return p.showing.Load().renderer.Page(f, gzip)
-}
-
-// API returns what answers /api/v1/.
-func (p *Replay) API() *api.API { return p.api }
-
-// seek shows the recording from a time after its beginning on. Rows before that are
-// accumulated.
-func (p *Replay) seek(to time.Duration) {
-	m := &moment{at: to, view: &view.View{Version: 1}, next: make([]int, len(p.tracks))}
-	for i := range p.tracks {
-		s := *p.tracks[i].source
-		s.Ring = ring.Make(feedRows, 1, len(s.Columns))
-		m.view.Sources = append(m.view.Sources, &s)
-	}
-	board := new(view.Board)
-	board.Store(m.view)
-	m.renderer = exposition.New(board, exposition.Options{
-		Hostname: p.recording.Hostname, Store: accumulate.New(accumulate.Options{}), Owners: p.users, Self: p.self, Now: p.now,
-	})
-	for shown := p.recording.From.Add(to); m.feed(p.tracks, shown); {
-		m.renderer.Sync(shown)
-	}
-	m.began = time.Now()
-	p.showing.Store(m)
-}
-
-// Of the rows that have become due, those are fed so often; a replay that has ended begins
-// again after a pause.
 const (
-	feedEvery = 50 * time.Millisecond
-	replayEnd = 2 * time.Second
+	maxCells = 32 << 20 // of all rows
+	feedRows = 1024     // rows in a ring, and so fed between two readings of it
 )
 
-// Run feeds rows as time advances.
-func (p *Replay) Run(ctx context.Context) error {
-	var own sync.WaitGroup
-	defer own.Wait()
-	own.Go(func() { _ = p.self.Run(ctx) }) // there is no error
-	tick := time.NewTicker(feedEvery)
-	defer tick.Stop()
-	synced := time.Now()
-	span := p.recording.Until.Sub(p.recording.From)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		m, now := p.showing.Load(), p.now()
-		m.feed(p.tracks, now)
-		if time.Since(synced) >= time.Second {
-			synced = time.Now()
-			m.renderer.Sync(now)
-		}
-		if m.shown() > span+replayEnd {
-			p.seek(0)
-		}
-	}
-}
-
-// feedRows is how many rows are in a ring, and so fed between two readings of it.
-const feedRows = 1024
-
-// feed appends the rows up to a time to the rings, not more than they hold. It reports
-// whether there were some.
-func (m *moment) feed(tracks []track, until time.Time) (fed bool) {
-	for i := range tracks {
-		t := &tracks[i]
-		for n := 0; n < feedRows && m.next[i] < len(t.times) && t.times[m.next[i]] <= until.UnixMilli(); n++ {
-			at := t.times[m.next[i]] * int64(time.Millisecond)
-			m.view.Sources[i].Ring.Append(at, []int64{at}, t.cells[m.next[i]])
-			m.next[i]++
-			fed = true
-		}
-	}
-	return fed
-}
-
-// maxCells bounds what a replay keeps in memory.
-const maxCells = 32 << 20
-
-// tracksOf makes the rows of each device: one for each time at which it was sampled. Events are in the first row after
-// them. Samples of a driver's buffer are in the history only.
-func tracksOf(r *Recording) (out []track, err error) {
+// tracksOf makes the tracks of all devices. Samples of a driver's buffer are in the history only.
+func tracksOf(r *Recording) (out []*track, err error) {
 	v, series := r.view(r.Fields)
 	cells := 0
 	for i, s := range v.Sources {
-		t := track{source: s, series: series[i]}
+		s.Ring = ring.Make(feedRows, 1, len(s.Columns))
+		t := &track{source: s}
 		times := make(map[int64]bool)
-		for c, at := range t.series {
-			if !isEvent(s.Columns[c].Field) {
-				for _, x := range r.Samples[at] {
-					times[x.Time] = true
-				}
+		for c, at := range series[i] {
+			t.samples = append(t.samples, r.Samples[at])
+			if d, known := field.ByID(s.Columns[c].Field); known && d.Event {
+				continue
+			}
+			for _, x := range r.Samples[at] {
+				times[x.Time] = true
 			}
 		}
 		t.times = slices.Sorted(maps.Keys(times))
-		if cells += len(t.times) * len(t.series); cells > maxCells {
+		if cells += len(t.times) * len(t.samples); cells > maxCells {
 			return nil, errors.New("replay: the devices of the recording have too many samples at different times")
 		}
-		t.fill(r)
 		out = append(out, t)
 	}
 	return out, nil
 }
 
-func (t *track) fill(r *Recording) {
-	cells := make([]float64, len(t.times)*len(t.series))
-	for i := range cells {
-		cells[i] = math.NaN()
-	}
-	for i := range t.times {
-		t.cells = append(t.cells, cells[i*len(t.series):][:len(t.series)])
-	}
-	for c, at := range t.series {
-		row := 0
-		for _, s := range r.Samples[at] {
-			for row < len(t.times) && t.times[row] < s.Time {
-				row++
+// feed appends the rows up to a time to the ring, not more than it holds. It reports whether there were some.
+func (t *track) feed(until int64) (fed bool) {
+	cells := make([]float64, len(t.samples))
+	for n := 0; n < feedRows && len(t.times) > 0 && t.times[0] <= until; n++ {
+		at := t.times[0]
+		for c, s := range t.samples {
+			cells[c] = math.NaN()
+			for ; len(s) > 0 && s[0].Time <= at; s = s[1:] {
+				cells[c] = s[0].Value
 			}
-			if row < len(t.times) {
-				t.cells[row][c] = s.Value
-			}
+			t.samples[c] = s
 		}
+		t.last, t.times, fed = time.UnixMilli(at), t.times[1:], true
+		t.source.Ring.Append(t.last.UnixNano(), []int64{t.last.UnixNano()}, cells)
 	}
-}
-
-func isEvent(id field.ID) bool {
-	d, known := field.ByID(id)
-	return known && d.Event
+	return fed
 }
 
 // silentAfter is how many intervals a device can be without a sample, at least silentLeast.
@@ -282,32 +159,21 @@ const (
 	silentLeast = 5 * time.Second
 )
 
-// status is the state of devices at the time that is shown: up if there were samples just
-// before, else as it was when the recording was written.
-func (p *Replay) status() []session.CollectorStatus {
-	now := p.now()
-	byName := make(map[string]*session.CollectorStatus)
-	for i := range p.tracks {
-		t := &p.tracks[i]
-		c := byName[t.source.Collector]
-		if c == nil {
-			c = &session.CollectorStatus{Name: t.source.Collector, Up: true}
-			byName[c.Name] = c
-		}
-		d := session.DeviceStatus{Device: t.source.Devices[0], State: session.Stalled, Cause: session.CauseError, Reason: "the recording has no samples of this time"}
-		if n, _ := slices.BinarySearch(t.times, now.UnixMilli()+1); n > 0 {
-			d.LastSample = time.UnixMilli(t.times[n-1])
-		}
-		if now.Sub(d.LastSample) <= max(silentAfter*t.source.Interval, silentLeast) {
+// statusOf returns the state of devices at the time that is shown: up if there were samples just before, else as it was when
+// the recording was written.
+func statusOf(tracks []*track, users recordedUsers, now time.Time) (out []session.CollectorStatus) {
+	for _, t := range tracks {
+		d := session.DeviceStatus{Device: t.source.Devices[0], LastSample: t.last, State: session.Stalled, Cause: session.CauseError, Reason: "the recording has no samples of this time"}
+		if now.Sub(t.last) <= max(silentAfter*t.source.Interval, silentLeast) {
 			d.State, d.Cause, d.Reason = session.Up, session.CauseNone, ""
-		} else if was := p.users[d.Device.ID]; was.State == session.Lost.String() {
+		} else if was := users[d.Device.ID]; was.State == session.Lost.String() {
 			d.State, d.Cause, d.Reason = session.Lost, session.CauseLost, was.Reason
 		}
-		c.Devices = append(c.Devices, d)
-	}
-	var out []session.CollectorStatus
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		out = append(out, *byName[name])
+		at, known := slices.BinarySearchFunc(out, t.source.Collector, func(c session.CollectorStatus, name string) int { return cmp.Compare(c.Name, name) })
+		if !known {
+			out = slices.Insert(out, at, session.CollectorStatus{Name: t.source.Collector, Up: true})
+		}
+		out[at].Devices = append(out[at].Devices, d)
 	}
 	return out
 }
@@ -327,12 +193,12 @@ var _ exposition.Owners = recordedUsers(nil)
 
 func (recordedUsers) Version() uint64                        { return 1 }
 func (recordedUsers) Split(*collector.Device, field.ID) bool { return false }
-func (recordedUsers) Shares() *exposition.Shares             { return nil }
+func (recordedUsers) Shares() *view.Shares                   { return nil }
 
 // Owners returns the labels that tell users apart. Labels of pods are not recorded.
-func (u recordedUsers) Owners(d *collector.Device) (out []exposition.Owner) {
+func (u recordedUsers) Owners(d *collector.Device) (out []view.Owner) {
 	for _, user := range u[d.ID].Users {
-		var o exposition.Owner
+		var o view.Owner
 		for _, l := range []collector.Label{
 			{Name: "container", Value: user.Container}, {Name: "hpc_job", Value: user.Job}, {Name: "namespace", Value: user.Namespace}, {Name: "pod", Value: user.Pod},
 		} {

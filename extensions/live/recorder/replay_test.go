@@ -1,16 +1,13 @@
 package recorder
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,62 +59,29 @@ func unjudged(*view.View, []session.CollectorStatus, time.Time) *verdict.Snapsho
 	return &verdict.Snapshot{}
 }
 
-func TestTracks(t *testing.T) {
-	r := recordingOf(t)
-	tracks, err := tracksOf(r)
-	must(t, err)
-	if len(tracks) != 1 || len(tracks[0].source.Columns) != 4 {
-		t.Fatalf("%d tracks: %+v", len(tracks), tracks)
-	}
-	var got []string
-	for i, at := range tracks[0].times {
-		got = append(got, fmt.Sprint(at-r.From.UnixMilli(), tracks[0].cells[i]))
-	}
-	want := []string{"0 [100 50 NaN NaN]", "1000 [NaN 51 NaN NaN]", "2000 [300.5 52 79 79]", "3000 [400 53 31 31]"}
-	if !slices.Equal(got, want) {
-		t.Errorf("rows %q, want %q", got, want)
-	}
-}
-
-func TestReplayAdvancesAndBeginsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// TestReplay: page and API are of the time that is shown.
+func TestReplay(t *testing.T) {
+	f := func(at time.Duration, state, power, xid string) {
+		t.Helper()
 		r := recordingOf(t)
-		p, err := NewReplay(r, "v1", unjudged, 1200*time.Millisecond)
+		p, answers, err := NewReplay(r, "v1", unjudged, r.From.Add(at))
 		must(t, err)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- p.Run(ctx) }()
-		f := func(after time.Duration, state, power, xid string) {
-			t.Helper()
-			time.Sleep(after)
-			synctest.Wait()
-			page := string(p.Page(exposition.Text, false))
-			d := p.api.Devices()
-			if len(d.Devices) != 1 || d.Devices[0].State != state || d.Recording != "x.om.zst" || !d.Time.Equal(p.now().UTC().Truncate(time.Millisecond)) {
-				t.Errorf("at %v: %+v", p.now().Sub(r.From), d)
-			}
-			if d.Devices[0].Users[0].Pod != "p" {
-				t.Errorf("users: %v", d.Devices[0].Users)
-			}
-			for _, want := range []string{power, xid} {
-				if missing := strings.TrimPrefix(want, "!"); strings.Contains(page, missing) == strings.HasPrefix(want, "!") {
-					t.Errorf("at %v: want %q on\n%s", p.now().Sub(r.From), want, page)
-				}
+		page, d := string(p.Page(exposition.Text, false)), answers.Devices()
+		if len(d.Devices) != 1 || d.Devices[0].State != state || d.Recording != "x.om.zst" || !d.Time.Equal(r.From.Add(at).Truncate(time.Millisecond)) || d.Devices[0].Users[0].Pod != "p" {
+			t.Errorf("at %v: %+v", at, d)
+		}
+		for _, want := range []string{power, xid} {
+			if missing := strings.TrimPrefix(want, "!"); strings.Contains(page, missing) == strings.HasPrefix(want, "!") {
+				t.Errorf("at %v: want %q on\n%s", at, want, page)
 			}
 		}
-		const total = `DCGM_EXP_XID_ERRORS_TOTAL{gpu="0",UUID="",pci_bus_id="",device="",modelName="",hostname="node",xid="79",container="c",namespace="ns",pod="p"} `
-		f(0, "up", "!DCGM_FI_DEV_POWER_USAGE{", "!"+total+"1")
-		f(900*time.Millisecond, "up", `pod="p"} 300.5`, total+"1")
-		f(time.Second, "up", `pod="p"} 400`, `err_code="31"`)
-		f(6*time.Second, "lost", `pod="p"} 400`, total+"1") // --stale-after is longer
-		f(2*time.Second, "lost", "warpgauge_replay_time_seconds", "")
-		if got := p.now(); !got.Equal(r.Until) {
-			t.Errorf("the time at the end is %v", got)
-		}
-		f(1500*time.Millisecond, "up", `pod="p"} 100`, "!"+total+"1")
-		cancel()
-		must(t, <-ended)
-	})
+	}
+	const total = `DCGM_EXP_XID_ERRORS_TOTAL{gpu="0",UUID="",pci_bus_id="",device="",modelName="",hostname="node",xid="79",container="c",namespace="ns",pod="p"} `
+	f(0, "up", `pod="p"} 100`, "!"+total+"1")
+	f(1200*time.Millisecond, "up", "!DCGM_FI_DEV_POWER_USAGE{", "!"+total+"1") // a row with a blank
+	f(2100*time.Millisecond, "up", `pod="p"} 300.5`, total+"1")
+	f(3100*time.Millisecond, "up", `pod="p"} 400`, `err_code="31"`)
+	f(10*time.Second, "lost", `pod="p"} 400`, total+"1") // --stale-after is longer
 }
 
 // TestReplaysHistoryEqualsTheRecording: all series are in it, also those of which the page shows nothing.
@@ -146,7 +110,7 @@ func TestAReplayIsBounded(t *testing.T) {
 		r.Series = append(r.Series, history.Series{Device: "GPU-a", Field: 150, Labels: []collector.Label{{Name: "n", Value: fmt.Sprint(i)}}})
 		r.Samples = append(r.Samples, []Sample{{r.From.UnixMilli() + int64(i), 1}})
 	}
-	if _, err := NewReplay(r, "v1", unjudged, 0); err == nil || !strings.Contains(err.Error(), "too many samples") {
+	if _, _, err := NewReplay(r, "v1", unjudged, r.Until); err == nil || !strings.Contains(err.Error(), "too many samples") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -156,10 +120,10 @@ func replayed(t *testing.T, r *Recording, path string, out any) {
 	t.Helper()
 	r.From = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	r.Until = r.From.Add(time.Minute)
-	p, err := NewReplay(r, "v1", unjudged, 0)
+	_, answers, err := NewReplay(r, "v1", unjudged, r.Until)
 	must(t, err)
 	w := httptest.NewRecorder()
-	p.API().ServeHTTP(w, httptest.NewRequest(http.MethodGet, api.Prefix+path, nil))
+	answers.ServeHTTP(w, httptest.NewRequest(http.MethodGet, api.Prefix+path, nil))
 	if err := json.Unmarshal(w.Body.Bytes(), out); err != nil || w.Code != http.StatusOK {
 		t.Errorf("%s: %d, %v: %s", path, w.Code, err, w.Body)
 	}

@@ -4,36 +4,20 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
-	"github.com/open-telemetry/opamp-go/server/types"
 
 	"warpgauge/extensions/remote/opamp"
 )
 
 // UID is an agent's instance uid.
-type UID [16]byte
-
-// String returns the uid as hex.
-func (u UID) String() string { return hex.EncodeToString(u[:]) }
-
-// MarshalText returns the uid as hex.
-func (u UID) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
-
-// UnmarshalText reads a uid in hex.
-func (u *UID) UnmarshalText(text []byte) error {
-	if len(text) != 2*len(u) {
-		return fmt.Errorf("%q is no uid", text)
-	}
-	_, err := hex.Decode(u[:], text)
-	return err
-}
+type UID = uuid.UUID
 
 // Bounds of one agent's record. Longer texts are cut, further entries dropped.
 const (
@@ -48,7 +32,6 @@ const (
 type report struct {
 	uid          UID
 	sequence     uint64
-	conn         types.Connection // of a WebSocket; nil: plain HTTP
 	leaving      bool
 	capabilities uint64
 	labels       map[string]string // and attributes; nil: as before
@@ -72,13 +55,13 @@ type health struct {
 }
 
 // newReport takes from a message what the server keeps. It returns nil for one that has no uid.
-func newReport(m *protobufs.AgentToServer, conn types.Connection) *report {
-	if len(m.InstanceUid) != len(UID{}) || UID(m.InstanceUid) == (UID{}) {
+func newReport(m *protobufs.AgentToServer) *report {
+	uid, err := uuid.FromBytes(m.InstanceUid)
+	if err != nil || uid == uuid.Nil {
 		return nil
 	}
 	r := &report{
-		uid: UID(m.InstanceUid), sequence: m.SequenceNum, conn: conn,
-		leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
+		uid: uid, sequence: m.SequenceNum, leaving: m.AgentDisconnect != nil, capabilities: m.Capabilities,
 	}
 	if d := m.AgentDescription; d != nil {
 		r.labels = describe(d)
@@ -163,7 +146,6 @@ func examine(in *protobufs.ComponentHealth) *health {
 // agent is the server's record of an agent. Only the core uses it.
 type agent struct {
 	uid          UID
-	conn         types.Connection // nil: it polls
 	sequence     uint64
 	capabilities uint64
 	seen         time.Time
@@ -175,24 +157,16 @@ type agent struct {
 	refused, refusal string // hash of the last list that it has refused, and why
 	window           *window
 
-	cohort  *Cohort // nil: none matches
-	offered offer
+	cohort *Cohort // nil: none matches
 
 	// Of the rollout in progress.
 	breaches int    // reports in a row
 	failing  string // why; it stays for the stage
 }
 
-// offer is the last one that an agent has got.
-type offer struct {
-	hash  string
-	at    time.Time
-	count int
-}
-
-// take updates the agent by a report.
+// applyReport updates the agent by a report.
 func (a *agent) applyReport(r *report, now time.Time) {
-	a.conn, a.sequence, a.capabilities = r.conn, r.sequence, r.capabilities
+	a.sequence, a.capabilities = r.sequence, r.capabilities
 	a.seen, a.left = now, r.leaving
 	if r.labels != nil {
 		a.labels = r.labels

@@ -24,7 +24,7 @@ func TestHostileReport(t *testing.T) {
 	m := &protobufs.AgentToServer{InstanceUid: make([]byte, 16), AgentDescription: &protobufs.AgentDescription{}, RemoteConfigStatus: &protobufs.RemoteConfigStatus{
 		ErrorMessage: long, LastRemoteConfigHash: make([]byte, 10_000),
 	}}
-	if newReport(m, nil) != nil {
+	if newReport(m) != nil {
 		t.Error("a uid of zeros was taken")
 	}
 	m.InstanceUid[3] = 1
@@ -44,7 +44,7 @@ func TestHostileReport(t *testing.T) {
 	m.Health = &protobufs.ComponentHealth{ComponentHealthMap: map[string]*protobufs.ComponentHealth{
 		"deep": deep, "wide": wide, "nil": nil, opamp.HealthGates: {ComponentHealthMap: gates},
 	}}
-	r := newReport(m, nil)
+	r := newReport(m)
 	kept := len(r.status.err) + len(r.status.hash)
 	for key, value := range r.labels {
 		kept += len(key) + len(value)
@@ -130,17 +130,6 @@ func TestLostMessage(t *testing.T) {
 	}
 	if a := s.core.report(&report{uid: UID{9}, sequence: 7, leaving: true}, s.now); a.Flags != 0 || len(s.core.agents) != 1 {
 		t.Errorf("an unknown agent that leaves got %v", a)
-	}
-}
-
-// An agent that does not answer for a list gets it again less and less often.
-func TestOffersBackOff(t *testing.T) {
-	s := newSim(t, 1, "    timeout: 24h\n    stages: [{percent: 100}]\n")
-	n := s.nodes[0]
-	n.handle = func(*node, string) *listStatus { return nil }
-	s.run(3 * time.Hour)
-	if got := n.got[hashOf(listA)]; got < 5 || got > 20 {
-		t.Errorf("the list was sent %d times in 3 h", got)
 	}
 }
 

@@ -1,24 +1,20 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
 	_ "embed"
 	"encoding/json"
-	"html/template"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// operators returns the server for operators: the page, the JSON API and the metrics.
+// operators returns the server for operators: the JSON API and the metrics.
 func (s *Server) operators(login *Login) *http.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.servePage)
 	mux.HandleFunc("GET /api/v1/fleet", s.serveFleet)
 	mux.HandleFunc("GET /api/v1/agents", s.serveAgents)
 	mux.HandleFunc("POST /api/v1/cohorts/{cohort}/{command}", s.serveCommand)
@@ -29,14 +25,13 @@ func (s *Server) operators(login *Login) *http.Server {
 			h := w.Header()
 			h.Set("X-Content-Type-Options", "nosniff")
 			h.Set("Cache-Control", "no-store")
-			h.Set("Content-Security-Policy", contentPolicy)
-			h.Set("Referrer-Policy", "no-referrer")
 			if r.URL.Path == "/healthz" {
-				s.serveHealth(w, r)
+				s.locked(func(*core) {})
+				_, _ = w.Write([]byte("ok\n")) // the client went away
 				return
 			}
 			if !login.Allows(r) {
-				h.Set("WWW-Authenticate", `Basic realm="warpgauge-fleet", charset="UTF-8"`)
+				h.Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "a token is needed", http.StatusUnauthorized)
 				return
 			}
@@ -48,93 +43,35 @@ func (s *Server) operators(login *Login) *http.Server {
 	}
 }
 
-// serveHealth answers 200 if the owner of the state answers.
-func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
-	if err := s.do(r.Context(), func(*core) {}); err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	_, _ = w.Write([]byte("ok\n")) // the client went away
-}
-
-func (s *Server) serveFleet(w http.ResponseWriter, r *http.Request) {
-	answer, err := ask(r.Context(), s, func(c *core) *Fleet { return c.fleet(time.Now()) })
-	reply(w, answer, err)
+func (s *Server) serveFleet(w http.ResponseWriter, _ *http.Request) {
+	var answer *Fleet
+	s.locked(func(c *core) { answer = c.fleet(time.Now()) })
+	reply(w, answer)
 }
 
 // serveAgents answers /api/v1/agents?cohort=NAME&condition=NAME.
 func (s *Server) serveAgents(w http.ResponseWriter, r *http.Request) {
-	answer, err := ask(r.Context(), s, func(c *core) *Agents {
-		return &Agents{Time: time.Now().UTC(), Agents: c.find(r.FormValue("cohort"), r.FormValue("condition"), time.Now())}
-	})
-	reply(w, answer, err)
+	answer := Agents{Time: time.Now().UTC()}
+	s.locked(func(c *core) { answer.Agents = c.find(r.FormValue("cohort"), r.FormValue("condition"), time.Now()) })
+	reply(w, answer)
 }
 
 func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
-	failed, err := ask(r.Context(), s, func(c *core) error {
-		return c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
+	var err error
+	s.locked(func(c *core) {
+		err = c.command(r.PathValue("cohort"), r.PathValue("command"), r.RemoteAddr, time.Now())
 	})
-	if err == nil && failed != nil {
-		http.Error(w, failed.Error(), http.StatusConflict)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
 	s.serveFleet(w, r)
 }
 
-func reply(w http.ResponseWriter, answer any, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
+func reply(w http.ResponseWriter, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // the client went away
 }
-
-// contentPolicy lets the page load nothing but its own style sheet, which is in it.
-const contentPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-//go:embed page.html
-var pageText string
-
-// pageAgents bounds the table of agents that need attention.
-const pageAgents = 200
-
-// servePage writes the page. It is read-only: commands are for the command line.
-func (s *Server) servePage(w http.ResponseWriter, r *http.Request) {
-	type data struct {
-		*Fleet
-		Trouble []AgentState
-		More    bool
-	}
-	answer, err := ask(r.Context(), s, func(c *core) data {
-		d := data{Fleet: c.fleet(time.Now())}
-		for _, condition := range []string{Failing, Refused, Silent, Waiting} {
-			d.Trouble = append(d.Trouble, c.find("", condition, time.Now())...)
-		}
-		return d
-	})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	if answer.More = len(answer.Trouble) > pageAgents; answer.More {
-		answer.Trouble = answer.Trouble[:pageAgents]
-	}
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, answer); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(b.Bytes()) // the client went away
-}
-
-//nolint:gochecknoglobals // parsed once, never changed
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"short": func(hash string) string { return hash[:min(len(hash), 12)] },
-	"ago":   func(t time.Time) string { return time.Since(t).Truncate(time.Second).String() },
-	"lines": func(text []string) string { return strings.Join(text, "; ") },
-}).Parse(pageText))
 
 // fleet describes all but the agents one by one.
 func (c *core) fleet(now time.Time) *Fleet {
@@ -213,7 +150,7 @@ func (c *core) find(cohort, condition string, now time.Time) []AgentState {
 		}
 		state := AgentState{
 			UID: a.uid.String(), Host: a.host(), Version: a.labels["service.version"], Labels: a.labels, Condition: is, Answered: a.hash, Effective: a.effective,
-			Error: why, Refused: a.refused, Refusal: a.refusal, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(), WebSocket: a.conn != nil,
+			Error: why, Refused: a.refused, Refusal: a.refusal, Healthy: a.healthy, Troubles: a.troubles, Seen: a.seen.UTC(),
 			Numbers: a.window.numbers(now),
 		}
 		if a.cohort != nil {

@@ -7,13 +7,12 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
-	"github.com/open-telemetry/opamp-go/server/types"
 	"go.uber.org/zap"
 
 	"warpgauge/extensions/remote/opamp"
 )
 
-// core is the whole state. One goroutine uses it.
+// core is the whole state. Server.mu guards it.
 type core struct {
 	o       Options
 	log     *zap.Logger
@@ -35,12 +34,8 @@ type core struct {
 	totals totals
 }
 
-// Errors that an agent gets.
-var (
-	errFull    = errors.New("this server has as many agents as it may have")
-	errBusy    = errors.New("the server is busy")
-	errTooMuch = errors.New("more bytes than a message may have")
-)
+// errFull is an error that an agent gets.
+var errFull = errors.New("this server has as many agents as it may have")
 
 func newCore(o Options, t totals, st *store, s *saved, now time.Time) *core {
 	return &core{
@@ -57,11 +52,7 @@ const silentAfter = 3 * time.Minute
 
 // report takes a message and returns the answer.
 func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
-	transport := "http"
-	if r.conn != nil {
-		transport = "websocket"
-	}
-	c.totals.messages.WithLabelValues(transport).Inc()
+	c.totals.messages.Inc()
 	a := c.agents[r.uid]
 	if a != nil && r.labels != nil && r.labels["host.name"] != a.host() && a.host() != "" && now.Sub(a.seen) < silentAfter && !a.left {
 		c.totals.duplicates.Inc()
@@ -86,9 +77,6 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	if l := r.effective; l != nil && c.locals[l.Hash] == nil && len(c.locals) < maxLocals && len(l.Content) <= maxListBytes {
 		c.locals[l.Hash] = l
 	}
-	if a.conn != nil && a.conn != r.conn {
-		drop(a.conn) // the agent has another connection now
-	}
 	a.applyReport(r, now)
 	if r.labels != nil {
 		c.assign(a)
@@ -100,28 +88,12 @@ func (c *core) report(r *report, now time.Time) *protobufs.ServerToAgent {
 	if r := s.Rollout; r.has(a.uid) && a.hash == r.To && a.failing == "" {
 		a.checkLimits(a.cohort.Policy.Gates, r.members[a.uid].Before, now)
 	}
-	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s, now)}
-}
-
-// closed records that an agent's WebSocket has ended.
-func (c *core) closed(uid UID, conn types.Connection) {
-	if a := c.agents[uid]; a != nil && a.conn == conn {
-		a.conn = nil
-	}
-}
-
-// hangUp ends all WebSockets, which http.Server leaves open: their agents come back soon.
-func (c *core) hangUp() {
-	for _, a := range c.agents {
-		if a.conn != nil {
-			drop(a.conn)
-		}
-	}
+	return &protobufs.ServerToAgent{RemoteConfig: c.offer(a, s)}
 }
 
 // another returns the uid for an agent whose uid another host uses. It is always the same for a host, so that an agent which
 // does not keep it gets it again.
-func another(uid UID, host string) UID { return UID(uuid.NewSHA1(uuid.UUID(uid), []byte(host))) }
+func another(uid UID, host string) UID { return uuid.NewSHA1(uid, []byte(host)) }
 
 // room makes room for another agent: the one that is silent for longest is forgotten.
 func (c *core) room(now time.Time) bool {
@@ -159,31 +131,13 @@ func (c *core) statusOf(a *agent) *status {
 	return c.cohorts[a.cohort.Name]
 }
 
-// Between two offers of the same list to an agent that does not answer for it.
-const (
-	offerAgain    = 20 * time.Second
-	maxOfferAgain = 20 * time.Minute
-)
-
 // offer returns the list that the agent should get now, nil if it needs none.
-func (c *core) offer(a *agent, s *status, now time.Time) *protobufs.AgentRemoteConfig {
+func (c *core) offer(a *agent, s *status) *protobufs.AgentRemoteConfig {
 	hash := wanted(s, a.uid, a.hash)
 	if hash == "" || hash == a.hash {
 		return nil
 	}
-	if a.offered.hash != hash {
-		a.offered = offer{hash: hash}
-	}
-	if n := a.offered.count; n > 0 && now.Sub(a.offered.at) < min(offerAgain<<min(n-1, 10), maxOfferAgain) {
-		return nil
-	}
-	config := c.config(hash)
-	if config == nil {
-		return nil
-	}
-	a.offered.at = now
-	a.offered.count++
-	return config
+	return c.config(hash)
 }
 
 // save writes the state. What was not written stays in force, and tick tries again.
@@ -222,25 +176,4 @@ func (c *core) config(hash string) *protobufs.AgentRemoteConfig {
 	return &protobufs.AgentRemoteConfig{ConfigHash: sum, Config: &protobufs.AgentConfigMap{
 		ConfigMap: map[string]*protobufs.AgentConfigFile{opamp.ConfigName: {Body: l.Content, ContentType: kind}},
 	}}
-}
-
-// waiting returns agents with a WebSocket that should get a list now.
-func (c *core) waiting(now time.Time, most int) (out []push) {
-	for _, a := range c.agents {
-		if len(out) == most {
-			break
-		}
-		if s := c.statusOf(a); s != nil && a.conn != nil {
-			if config := c.offer(a, s, now); config != nil {
-				out = append(out, push{a.conn, &protobufs.ServerToAgent{InstanceUid: a.uid[:], RemoteConfig: config}})
-			}
-		}
-	}
-	return out
-}
-
-// push is a message to an agent that did not ask.
-type push struct {
-	to      types.Connection
-	message *protobufs.ServerToAgent
 }

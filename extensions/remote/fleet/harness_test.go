@@ -70,7 +70,7 @@ type sim struct {
 
 func newSim(t *testing.T, nodes int, policy string) *sim {
 	t.Helper()
-	s := &sim{t: t, dir: t.TempDir(), now: time.Now(), lists: map[string]string{"a.csv": listA}}
+	s := &sim{t: t, dir: filepath.Join(t.TempDir(), "state"), now: time.Now(), lists: map[string]string{"a.csv": listA}}
 	s.o = Options{Log: zap.NewNop(), MaxAgents: 20_000, Warmup: time.Minute}
 	s.yaml = "version: 1\ncohorts:\n- name: all\n  list: a.csv\n  rollout:\n" + cmp.Or(policy, "    stages: [{percent: 1, soak: 2m}, {percent: 10, soak: 2m}, {percent: 100, soak: 2m}]\n")
 	for i := range nodes {
@@ -106,10 +106,7 @@ func (s *sim) open() {
 	if s.core != nil {
 		_ = s.core.store.close()
 	}
-	root, err := file.Private{Path: s.dir, Of: "the state"}.Open()
-	must(s.t, err)
-	s.t.Cleanup(func() { _ = root.Close() })
-	st, state, err := openStore(root)
+	st, state, err := openStore(file.Private{Path: s.dir, Of: "the state"})
 	must(s.t, err)
 	s.t.Cleanup(func() { _ = st.close() })
 	s.core = newCore(s.o, newTotals(prometheus.NewRegistry()), st, state, s.now)

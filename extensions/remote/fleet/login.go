@@ -60,16 +60,12 @@ func (l *Login) load() error {
 	return nil
 }
 
-// Allows says whether the request has one of the tokens: as a bearer token, or, for browsers, as the
-// password of basic authentication. If the file cannot be read now, the tokens before are valid.
+// Allows says whether the request has one of the tokens. If the file cannot be read now, the tokens before are valid.
 func (l *Login) Allows(r *http.Request) bool {
 	if l == nil {
 		return true
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		_, token, ok = r.BasicAuth()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.read) > tokensFor {

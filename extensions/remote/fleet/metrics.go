@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,8 +11,8 @@ const namePrefix = "warpgauge_fleet_"
 
 // totals only grow.
 type totals struct {
-	messages, refused, results *prometheus.CounterVec
-	duplicates                 prometheus.Counter
+	refused, results     *prometheus.CounterVec
+	messages, duplicates prometheus.Counter
 }
 
 func newTotals(r prometheus.Registerer) totals {
@@ -21,7 +20,7 @@ func newTotals(r prometheus.Registerer) totals {
 		return promauto.With(r).NewCounterVec(prometheus.CounterOpts{Name: namePrefix + name, Help: help}, labels)
 	}
 	return totals{
-		messages:   newCounter("messages_total", "Messages of agents by transport.", "transport"),
+		messages:   newCounter("messages_total", "Messages of agents.").WithLabelValues(),
 		refused:    newCounter("messages_refused_total", "Messages that were refused by reason: login, message, full or busy.", "reason"),
 		results:    newCounter("rollouts_total", "Rollouts that ended, by result: done, stopped or rolled back.", "cohort", "result"),
 		duplicates: newCounter("duplicate_uids_total", "Messages with the instance uid of another host; the agent got another one.").WithLabelValues(),
@@ -45,19 +44,17 @@ var (
 	descSaved     = describeMetric("state_ok", "1 if the state is on the disk, 0 if the last write failed.")
 )
 
-// metrics asks the owner of the state at each scrape. Cohorts are at most 64, so are the series of each family
+// metrics reads the state at each scrape. Cohorts are at most 64, so are the series of each family
 // times its other labels.
 type metrics struct{ s *Server }
 
 // Describe sends nothing: the families are the same at each scrape, but some have no series.
 func (metrics) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends what the owner of the state answers; nothing if it does not answer in time.
+// Collect implements prometheus.Collector.
 func (m metrics) Collect(out chan<- prometheus.Metric) {
-	f, err := ask(context.Background(), m.s, func(c *core) *Fleet { return c.fleet(time.Now()) })
-	if err != nil {
-		return
-	}
+	var f *Fleet
+	m.s.locked(func(c *core) { f = c.fleet(time.Now()) })
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -1,57 +1,37 @@
 package fleet
 
 import (
-	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"warpgauge/pkg/file"
+
 	"go.uber.org/zap"
 )
 
-// A file of version 0.1.0 can end anywhere, as that appended to it: what whole lines say counts.
-func TestStateTruncatedAnywhere(t *testing.T) {
-	s := newSim(t, 8, "    stages: [{percent: 10, soak: 1m}, {percent: 50, soak: 1m}, {percent: 100, soak: 1m}]\n")
-	s.stable()
-	s.offerList(listB)
-	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 2 })
-	whole, err := os.ReadFile(filepath.Join(s.dir, stateFile))
-	must(t, err)
-	for n := range len(whole) + 1 {
-		state := newSaved()
-		must(t, state.read(bytes.NewReader(whole[:n])))
-		c := state.cohorts["all"]
-		if n == len(whole) && (len(c.Rollout.members) != 4 || state.lists[hashOf(listA)] == nil || state.lastID != 2) {
-			t.Errorf("of the whole file: %+v, rollout %+v", state, c.Rollout)
-		}
-		if c != nil && c.Rollout != nil && len(c.Rollout.members) > 4 {
-			t.Fatalf("%d bytes: %d members", n, len(c.Rollout.members))
-		}
-	}
-	must(t, os.WriteFile(filepath.Join(s.dir, "."+stateFile), whole[:9], 0o600)) // killed while it wrote
-	s.open()
-	s.until("done", 20*time.Minute, func() bool { return s.state() == Done })
-}
-
-// What is damaged before the end is an error that names the line: no guess about who has which list.
+// What is damaged is an error: no guess about who has which list. A file that a killed process has begun is none.
 func TestStateDamaged(t *testing.T) {
 	f := func(content, want string) {
 		t.Helper()
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, stateFile), []byte(content), 0o600))
-		root, err := os.OpenRoot(dir)
-		must(t, err)
-		defer root.Close()
-		if _, _, err := openStore(root); err == nil || !strings.Contains(err.Error(), want) {
+		dir := file.Private{Path: t.TempDir()}
+		must(t, errors.Join(os.Chmod(dir.Path, 0o700), dir.Write(stateFile, []byte(content))))
+		if _, _, err := openStore(dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", content, err, want)
 		}
 	}
-	f("{\"cohort\":{\"name\":\"a\"}}\nx\n{\"cohort\":{\"name\":\"b\"}}\n", "line 2")
-	f("{\"list\":{\"hash\":\"00\",\"name\":\"a\",\"content\":\"YQ==\"}}\n", "line 1: a list has hash")
-	f("{\"format\":2}\n", "later version")
-	f("{\"cohort\":{\"name\":\"a\",\"rollout\":{\"id\":1}}}\n{\"members\":{\"cohort\":\"a\",\"rollout\":1,\"agents\":{\"zz\":{}}}}\n", "line 2")
+	f(`{"cohorts":{"a"`, "unexpected end")
+	f(`{"format":3}`, "later version")
+	f(`{"lists":{"00":{"hash":"00","name":"a","content":"YQ=="}}}`, "another hash")
+	f(`{"lists":{"00":null}}`, "another hash")
+	f(`{"cohorts":{"a":null}}`, "another name")
+	f(`{"members":{"a":{"zz":{}}}}`, "UUID")
+	s := newSim(t, 1, "")
+	must(t, os.WriteFile(filepath.Join(s.dir, "."+stateFile), []byte("{"), 0o600))
+	s.stable()
 }
 
 // While the state cannot be written no stage begins; a stop is made all the same, and written later.
@@ -59,12 +39,9 @@ func TestDiskFull(t *testing.T) {
 	s := newSim(t, 100, "")
 	s.stable()
 	broken := func() (mend func()) {
-		whole := s.core.store.root
-		closed, err := os.OpenRoot(t.TempDir()) // no file can be made in it
-		must(t, err)
-		must(t, closed.Close())
-		s.core.store.root = closed
-		return func() { s.core.store.root = whole }
+		whole := s.core.store.dir
+		s.core.store.dir.Path = "/proc/none" // no file can be made in it
+		return func() { s.core.store.dir = whole }
 	}
 	mend := broken()
 	s.offerList(listB)
@@ -98,10 +75,7 @@ func TestDiskFull(t *testing.T) {
 // Two servers never use one file.
 func TestStateLocked(t *testing.T) {
 	s := newSim(t, 1, "")
-	root, err := os.OpenRoot(s.dir)
-	must(t, err)
-	defer root.Close()
-	if _, _, err := openStore(root); err == nil || !strings.Contains(err.Error(), "another server") {
+	if _, _, err := openStore(s.core.store.dir); err == nil || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a second server opened the state: %v", err)
 	}
 }

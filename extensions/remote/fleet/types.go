@@ -66,7 +66,6 @@ type AgentState struct {
 	Healthy   bool              `json:"healthy"`
 	Troubles  []string          `json:"troubles,omitempty"`
 	Seen      time.Time         `json:"seen"`
-	WebSocket bool              `json:"websocket,omitempty"`
 	Numbers   Numbers           `json:"numbers"` // by gate; unknown ones are left out
 	Before    Numbers           `json:"before,omitempty"`
 }

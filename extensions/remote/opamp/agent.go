@@ -26,7 +26,7 @@ import (
 
 // Options are how an Agent reaches its server.
 type Options struct {
-	URL       *url.URL          // of scheme http, https, ws or wss; without a path that is /v1/opamp
+	URL       *url.URL          // of scheme http or https; without a path that is /v1/opamp
 	Transport http.RoundTripper // adds credentials
 	Interval  time.Duration     // between two polls, give or take a fifth
 	MaxBytes  int64             // of a list
@@ -48,18 +48,12 @@ type Desk interface {
 
 // Times and rates. All bounds hold whatever the server sends.
 const (
-	spread        = 10 * time.Second // in which nodes that start together send their first message
-	soon          = time.Second      // until a new status is sent
-	changeDelay   = 5 * time.Second  // until a changed health is sent
-	earlyBurst    = 5                // messages before their time; then one per interval
-	maxBackOff    = 5 * time.Minute
-	maxUnanswered = 3 // messages on a WebSocket
-	// Lists beyond a burst wait, and the newest one is delivered: so Deliver, which refuses the
-	// eleventh change in ten minutes, has no reason to.
-	changesEvery = 2 * time.Minute
-	changesBurst = 5
-	retryFailed  = 5 * time.Minute
-	minMessage   = 4 << 20 // bytes that a message may have; more if a list may
+	spread      = 10 * time.Second // in which nodes that start together send their first message
+	soon        = time.Second      // until a new status is sent
+	earlyBurst  = 5                // messages before their time; then one per interval
+	maxBackOff  = 5 * time.Minute
+	retryFailed = 5 * time.Minute
+	minMessage  = 4 << 20 // bytes that a message may have; more if a list may
 )
 
 // Agent reports to an OpAMP server and takes lists from it.
@@ -69,7 +63,6 @@ type Agent struct {
 	link    link
 	origin  string
 	started time.Time
-	warn    rate.Sometimes // about offers
 
 	// What follows belongs to the goroutine of Run.
 	id            uuid.UUID // a server may assign another one
@@ -79,56 +72,38 @@ type Agent struct {
 	sampleSeconds float64
 	named         map[string]bool // ignored offers that were logged
 
-	poll       time.Time // when the next message is due
-	early      time.Time // when a message is sent if there is something to say; zero: never
-	sooner     *rate.Limiter
-	failures   int       // in a row
-	failed     time.Time // the last one
-	unanswered int
-	changed    <-chan struct{}
+	poll     time.Time // when the next message is due
+	sooner   *rate.Limiter
+	failures int // in a row
 
 	status  *protobufs.RemoteConfigStatus // UNSET: no list was offered
 	last    *offer                        // the newest one
 	waiting *offer                        // not delivered yet
 	tried   time.Time                     // when a list was delivered
 	busy    bool                          // Deliver runs
-	due     <-chan time.Time              // when waiting may be delivered; nil: nothing waits
-	changes *rate.Limiter
 }
 
 // New returns an Agent. Only Run connects.
-func New(o Options) (*Agent, error) {
-	id, err := uuid.Parse(o.Identity.InstanceID)
-	if err != nil {
-		return nil, fmt.Errorf("instance id: %w", err)
-	}
+func New(o Options) *Agent {
 	u := *o.URL
 	origin := transport.Origin("opamp+" + u.String())
 	if u.Path == "" {
 		u.Path = "/v1/opamp"
 	}
 	a := &Agent{
-		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: id,
+		o: o, log: o.Logger.Named("opamp"), origin: origin, started: time.Now(), id: o.Identity.InstanceID,
 		status: &protobufs.RemoteConfigStatus{},
-		warn:   rate.Sometimes{First: 10, Interval: time.Minute}, named: map[string]bool{},
-		sooner:  rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
-		changes: rate.NewLimiter(rate.Every(changesEvery), changesBurst),
+		named:  map[string]bool{},
+		sooner: rate.NewLimiter(rate.Every(o.Interval), earlyBurst),
 	}
 	for _, name := range ignored {
 		o.Ignored.WithLabelValues(name)
 	}
-	limit := max(minMessage, o.MaxBytes+minMessage/4)
-	client := direct(o.Transport)
-	if strings.HasPrefix(u.Scheme, "ws") {
-		a.link = &socket{url: u.String(), client: client, limit: limit, in: make(chan reception)}
-	} else {
-		a.link = &plain{url: u.String(), client: client, limit: limit}
-	}
-	return a, nil
+	a.link = link{url: u.String(), client: &http.Client{Transport: o.Transport, CheckRedirect: refuseRedirect}, limit: max(minMessage, o.MaxBytes+minMessage/4)}
+	return a
 }
 
-// Run asks the server until ctx ends. In addition to its own there is a goroutine while a list is delivered,
-// and one that reads a WebSocket.
+// Run asks the server until ctx ends. In addition to its own there is a goroutine while a list is delivered.
 func (a *Agent) Run(ctx context.Context) error {
 	results := make(chan func(), 1) // what became of a list
 	defer func() {
@@ -146,33 +121,19 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.leave(ctx)
 			return nil
 		case <-timer.C:
-			a.tick(ctx)
-		case <-a.changed:
-			a.changed = nil
-			a.wake(changeDelay)
-		case r := <-a.link.received():
-			if r.err != nil {
-				a.fail(r.err)
-			} else {
-				a.receive(r.message)
-			}
-		case <-a.due:
-			o := a.waiting
-			a.due, a.waiting, a.busy, a.tried = nil, nil, true, time.Now()
+			a.exchange(ctx)
+		case report := <-results:
+			a.busy = false
+			report()
+		}
+		if o := a.waiting; o != nil && !a.busy {
+			a.waiting, a.busy, a.tried = nil, true, time.Now()
 			go func() {
 				out := a.o.Desk.Deliver(ctx, o.list)
 				results <- func() { a.delivered(o, out) }
 			}()
-		case report := <-results:
-			a.busy = false
-			report()
-			a.schedule()
 		}
-		next := a.poll
-		if !a.early.IsZero() && a.early.Before(next) {
-			next = a.early
-		}
-		timer.Reset(time.Until(next))
+		timer.Reset(time.Until(a.poll))
 	}
 }
 
@@ -188,32 +149,17 @@ func (a *Agent) resume() {
 	}
 }
 
-// wake has a message sent before its time, if there is something to say then. A server that
-// has failed is left alone until its time has come.
-func (a *Agent) wake(d time.Duration) {
-	at := time.Now().Add(d)
-	if a.failures == 0 && (a.early.IsZero() || at.Before(a.early)) {
-		a.early = at
+// wake has the next message sent soon. A server that has failed is left alone until its time has come.
+func (a *Agent) wake() {
+	if at := time.Now().Add(soon); a.failures == 0 && at.Before(a.poll) && a.sooner.Allow() {
+		a.poll = at
 	}
 }
 
-// tick sends a message if it is time.
-func (a *Agent) tick(ctx context.Context) {
-	now := time.Now()
-	a.early = time.Time{}
-	a.changed = a.o.Node.Changed() // before the status is taken
-	if !a.link.up() {
-		a.known, a.unanswered = sums{}, 0
-	}
+// exchange sends a message and obeys the answer.
+func (a *Agent) exchange(ctx context.Context) {
 	m, sums := a.message()
-	if now.Before(a.poll) && (sums == a.known || !a.sooner.AllowN(now, 1)) {
-		return
-	}
-	if a.unanswered >= maxUnanswered {
-		a.fail(fmt.Errorf("the server has not answered %d messages", a.unanswered))
-		return
-	}
-	a.poll = now.Add(transport.Jitter(a.o.Interval))
+	a.poll = time.Now().Add(transport.Jitter(a.o.Interval))
 	b, err := proto.Marshal(m)
 	if err != nil {
 		a.fail(err)
@@ -232,44 +178,38 @@ func (a *Agent) tick(ctx context.Context) {
 	default:
 		a.sequence++
 		a.known = sums
-		if a.unanswered++; answer != nil {
-			a.receive(answer)
-		}
+		a.receive(answer)
 	}
 }
 
 // leave says goodbye to a server that answers.
 func (a *Agent) leave(ctx context.Context) {
-	answers := a.sequence > 0 && a.failures == 0 && a.link.up()
-	if answers {
-		m := a.envelope()
-		m.AgentDisconnect = &protobufs.AgentDisconnect{}
-		if b, err := proto.Marshal(m); err == nil {
-			lctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
-			_, _ = a.link.exchange(lctx, b, a.id.String())
-			cancel()
-		}
+	defer a.link.client.CloseIdleConnections()
+	if a.sequence == 0 || a.failures > 0 {
+		return
 	}
-	a.link.close(answers)
+	m := a.envelope()
+	m.AgentDisconnect = &protobufs.AgentDisconnect{}
+	if b, err := proto.Marshal(m); err == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellLimit)
+		defer cancel()
+		_, _ = a.link.exchange(ctx, b, a.id.String()) // the exporter ends
+	}
 }
 
 // fail records that the server cannot be used now, and asks it again later. The agent reports everything then, because the
 // server may have missed or lost any of it.
 func (a *Agent) fail(err error) {
-	a.link.close(false)
+	a.link.client.CloseIdleConnections()
 	a.failures++
-	a.known, a.early, a.unanswered = sums{}, time.Time{}, 0
+	a.known = sums{}
 	most := max(maxBackOff, a.o.Interval)
 	wait := min(a.o.Interval<<min(a.failures-1, 10), most)
 	wait = wait/2 + upTo(wait/2)
-	if errors.Is(err, errClosed) && time.Since(a.failed) > 2*a.o.Interval {
-		wait = upTo(min(spread, a.o.Interval)) // a server that has restarted gets all nodes back in this time
-	}
 	if e := (*transport.ServerError)(nil); errors.As(err, &e) {
 		wait = max(wait, e.After+upTo(e.After/5))
 	}
-	a.failed = time.Now()
-	a.poll = a.failed.Add(wait)
+	a.poll = time.Now().Add(wait)
 	a.o.Desk.Unreachable(err)
 }
 
@@ -292,7 +232,7 @@ func (a *Agent) receive(b []byte) {
 		}
 		return
 	}
-	a.failures, a.unanswered = 0, 0
+	a.failures = 0
 	a.o.Desk.Answered()
 	for _, name := range others {
 		a.o.Ignored.WithLabelValues(name).Inc()
@@ -306,12 +246,12 @@ func (a *Agent) receive(b []byte) {
 	}
 	if id, err := uuid.FromBytes(m.GetAgentIdentification().GetNewInstanceUid()); err == nil && id != uuid.Nil && id != a.id {
 		a.id = id // until the exporter ends
-		a.warn.Do(func() { a.log.Info("the server assigns another instance id", zap.Stringer("id", id)) })
-		a.wake(soon)
+		a.log.Info("the server assigns another instance id", zap.Stringer("id", id))
+		a.wake()
 	}
 	if m.GetFlags()&uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState) != 0 {
 		a.known = sums{}
-		a.wake(soon)
+		a.wake()
 	}
 	if c := m.GetRemoteConfig(); c != nil {
 		a.offered(newOffer(c, a.origin))
@@ -345,35 +285,20 @@ func (a *Agent) offered(o *offer) {
 	}
 	a.last = o
 	if o.list == nil {
-		a.waiting, a.due = nil, nil
+		a.waiting = nil
 		a.refuse(o)
 		return
 	}
 	a.status = &protobufs.RemoteConfigStatus{LastRemoteConfigHash: o.hash, Status: protobufs.RemoteConfigStatuses_RemoteConfigStatuses_APPLYING}
 	a.waiting = o
-	a.schedule()
-	a.wake(soon)
-}
-
-// schedule has the offer that waits delivered as soon as changes may be made.
-func (a *Agent) schedule() {
-	if a.waiting == nil || a.busy || a.due != nil {
-		return
-	}
-	d := a.changes.Reserve().Delay()
-	if d > soon {
-		a.warn.Do(func() {
-			a.log.Warn("the server changes the list too often, its newest one waits", zap.Duration("for", d))
-		})
-	}
-	a.due = time.After(d)
+	a.wake()
 }
 
 // refuse reports an offer without a list that could be tried.
 func (a *Agent) refuse(o *offer) {
 	a.o.Desk.Refused(o.err)
 	a.status = failed(o.hash, o.err.Error(), a.o.Node.Facts().ListHash)
-	a.wake(soon)
+	a.wake()
 }
 
 // delivered reports what became of a list, if it still is the newest one. Deliver has
@@ -383,7 +308,7 @@ func (a *Agent) delivered(o *offer, out *lists.Outcome) {
 		return
 	}
 	a.status = statusOf(o.hash, out)
-	a.wake(soon)
+	a.wake()
 }
 
 // upTo returns a random time, so that nodes do not ask at the same moment.

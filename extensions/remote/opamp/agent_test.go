@@ -56,9 +56,9 @@ func flat(prefix string, h *protobufs.ComponentHealth, into map[string]string) m
 }
 
 func TestServerLearnsWhatTheNodeIs(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}
-		b := startPeer(t, scheme, p, nil)
+		b := startPeer(t, p, nil)
 		elapse(spread)
 		m, n := p.view()
 		if n != 1 || p.fullAsks != 0 {
@@ -66,7 +66,7 @@ func TestServerLearnsWhatTheNodeIs(t *testing.T) {
 		}
 		d := m.AgentDescription
 		if diff := cmp.Diff(map[string]any{
-			"service.name": "warpgauge", "service.version": "1.2.3", "service.instance.id": uid,
+			"service.name": "warpgauge", "service.version": "1.2.3", "service.instance.id": uid.String(),
 		}, attributes(d.IdentifyingAttributes)); diff != "" {
 			t.Error(diff)
 		}
@@ -102,9 +102,9 @@ func TestServerLearnsWhatTheNodeIs(t *testing.T) {
 
 // What a poll costs when nothing has changed, and how many there are in an hour.
 func TestOnlyWhatHasChangedIsSent(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}
-		b := startPeer(t, scheme, p, nil)
+		b := startPeer(t, p, nil)
 		elapse(time.Hour)
 		_, n := p.view()
 		if want := int(time.Hour / interval); n < want*19/20 || n > want*21/20 {
@@ -132,7 +132,7 @@ func TestOnlyWhatHasChangedIsSent(t *testing.T) {
 			b.facts.SampleSeconds, b.facts.Series = -1, 0
 			b.facts.Devices = []Component{{Name: "GPU-1", Healthy: true, Status: "up"}, {Name: "GPU-2", Status: "stalled", Error: "no answer for 30s"}}
 		})
-		elapse(changeDelay)
+		elapse(2 * interval)
 		m, _ := p.view()
 		tree := flat("", m.Health, map[string]string{})
 		for path, want := range map[string]string{
@@ -166,9 +166,9 @@ func TestOfferIsAcknowledged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, scheme string) {
+			synctest.Test(t, func(t *testing.T) {
 				p := &peer{reply: offering(config("r1", ConfigName, "text/csv", csv))}
-				b := startPeer(t, scheme, p, nil)
+				b := startPeer(t, p, nil)
 				b.decides(func(*lists.Offer) *lists.Outcome { time.Sleep(15 * time.Second); return &c.out })
 				elapse(spread + 2*time.Second)
 				if m, _ := p.view(); statusText(m.RemoteConfigStatus) != "r1 APPLYING" {
@@ -186,7 +186,7 @@ func TestOfferIsAcknowledged(t *testing.T) {
 				if n > 4 {
 					t.Errorf("%d messages for one offer", n)
 				}
-				if diff := cmp.Diff([]*lists.Offer{{Origin: "opamp+" + scheme + "://fleet.example/v1/opamp", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
+				if diff := cmp.Diff([]*lists.Offer{{Origin: "opamp+http://fleet.example", Revision: "7231", Content: []byte(csv)}}, b.offers()); diff != "" {
 					t.Error(diff)
 				}
 			})
@@ -196,9 +196,9 @@ func TestOfferIsAcknowledged(t *testing.T) {
 
 // A list that was applied before the exporter started is acknowledged in the first message.
 func TestRestartIsNoNewOffer(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", "", "text/csv", csv))}
-		b := startPeer(t, scheme, p, func(o *Options) {
+		b := startPeer(t, p, func(o *Options) {
 			o.Node.(*node).effective = &lists.Offer{Origin: "opamp+" + o.URL.String(), Revision: "7231", Content: []byte(csv)}
 		})
 		elapse(2 * interval)
@@ -213,9 +213,9 @@ func TestRestartIsNoNewOffer(t *testing.T) {
 }
 
 func TestFullStateIsSentWhenAsked(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{}
-		startPeer(t, scheme, p, nil)
+		startPeer(t, p, nil)
 		elapse(10 * interval)
 		p.mu.Lock()
 		p.model = nil // the server has restarted and forgotten
@@ -242,7 +242,7 @@ func TestFullStateIsSentWhenAsked(t *testing.T) {
 }
 
 func TestServerAssignsInstanceID(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		other := []byte("0123456789abcdef")
 		p := &peer{reply: func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			switch n {
@@ -253,7 +253,7 @@ func TestServerAssignsInstanceID(t *testing.T) {
 			}
 			return nil
 		}}
-		startPeer(t, scheme, p, nil)
+		startPeer(t, p, nil)
 		elapse(3 * interval)
 		m, n := p.view()
 		if string(m.InstanceUid) != string(other) || n < 3 {
@@ -266,7 +266,7 @@ func TestServerAssignsInstanceID(t *testing.T) {
 }
 
 func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			if n > 3 {
 				return nil
@@ -280,7 +280,7 @@ func TestOtherOffersAreIgnoredAndCounted(t *testing.T) {
 				CustomMessage: &protobufs.CustomMessage{Capability: "c", Data: []byte("d")},
 			}
 		}}
-		b := startPeer(t, scheme, p, nil)
+		b := startPeer(t, p, nil)
 		elapse(10 * interval)
 		for _, name := range ignored {
 			if got := testutil.ToFloat64(b.ignored.WithLabelValues(name)); got != 3 {
@@ -302,7 +302,7 @@ func TestServerCapabilitiesAreKept(t *testing.T) {
 		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			return &protobufs.ServerToAgent{Capabilities: uint64(protobufs.ServerCapabilities_ServerCapabilities_AcceptsStatus)}
 		}}
-		b := startPeer(t, "http", p, nil)
+		b := startPeer(t, p, nil)
 		elapse(2 * interval)
 		b.change(func() { b.effective = &lists.Offer{Content: []byte("other")} })
 		elapse(2 * interval)
@@ -317,7 +317,7 @@ func TestEndWhileAListIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", ConfigName, "", csv))}
 		h, c := p.handler(t)
-		b := start(t, "http", h, c, nil)
+		b := start(t, h, c, nil)
 		ended := make(chan struct{})
 		b.decides(func(*lists.Offer) *lists.Outcome {
 			<-ended

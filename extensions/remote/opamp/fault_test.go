@@ -89,23 +89,17 @@ func TestFaultsOfTheServer(t *testing.T) {
 			r := rand.NewChaCha8([32]byte{1})
 			_, _ = io.CopyN(w, r, 5000)
 		}, "no OpAMP message", 0},
-		"a web page": {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html><body>Sign in</body></html>") }, "no OpAMP message", 0},
 		"half an answer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "500")
 			_, _ = w.Write(make([]byte, 9))
 		}, "unexpected EOF", 0},
-		"text not UTF-8":    {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte{0x12, 3, 0x12, 1, 0xff}) }, "invalid UTF-8", 0},
-		"many files":        {answer(t, filled(1000)), "the configuration has more than 64 files", 0},
-		"error 500":         {status(500), "HTTP status 500", 0},
-		"no access":         {status(401), "check the token and the certificate", 0},
-		"too large for it":  {status(413), "HTTP status 413", 0},
-		"redirect":          {status(307, "Location", "http://evil.example/"), "redirects are not followed", 0},
-		"overloaded":        {status(503, "Retry-After", "1200"), "HTTP status 503", 20 * time.Minute},
-		"overloaded always": {status(429, "Retry-After", "999999999"), "HTTP status 429", time.Hour},
-		"overloaded until":  {status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), "HTTP status 503", time.Hour},
-		"retry in the past": {status(503, "Retry-After", "Thu, 01 Jan 1970 00:00:00 GMT"), "HTTP status 503", 0},
-		"retry nonsense":    {status(503, "Retry-After", "-1e99"), "HTTP status 503", 0},
-		"for another agent": {answer(t, &protobufs.ServerToAgent{InstanceUid: make([]byte, 16), RemoteConfig: config("r", "", "", csv)}), "for another agent", 0},
+		"text not UTF-8":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte{0x12, 3, 0x12, 1, 0xff}) }, "invalid UTF-8", 0},
+		"many files":       {answer(t, filled(1000)), "the configuration has more than 64 files", 0},
+		"too large for it": {status(413), "HTTP status 413", 0},
+		"redirect":         {status(307, "Location", "http://evil.example/"), "redirects are not followed", 0},
+		"overloaded":       {status(503, "Retry-After", "1200"), "HTTP status 503", 20 * time.Minute},
+		"overloaded until": {status(503, "Retry-After", "Fri, 31 Dec 9999 23:59:59 GMT"), "HTTP status 503", time.Hour},
+		"retry nonsense":   {status(503, "Retry-After", "-1e99"), "HTTP status 503", 0},
 		"unavailable": {answer(t, &protobufs.ServerToAgent{ErrorResponse: &protobufs.ServerErrorResponse{
 			Type:    protobufs.ServerErrorResponseType_ServerErrorResponseType_Unavailable,
 			Details: &protobufs.ServerErrorResponse_RetryInfo{RetryInfo: &protobufs.RetryInfo{RetryAfterNanoseconds: 1 << 63}},
@@ -122,7 +116,7 @@ func TestFaultsOfTheServer(t *testing.T) {
 				well := false
 				p := &peer{reply: offering(config("good", ConfigName, "text/csv", csv))}
 				good, conn := p.handler(t)
-				b := start(t, "http", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				b := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					mu.Lock()
 					requests = append(requests, time.Now())
 					h := c.handler
@@ -196,11 +190,11 @@ func TestFaultsOfOffers(t *testing.T) {
 		"content type is none": {config("x", ConfigName, "text/\x00;;", "{}"), []string{`content type is "text/`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, scheme string) {
+			synctest.Test(t, func(t *testing.T) {
 				p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 					return &protobufs.ServerToAgent{RemoteConfig: c.offer}
 				}}
-				b := startPeer(t, scheme, p, nil)
+				b := startPeer(t, p, nil)
 				elapse(time.Hour)
 				m, n := p.view()
 				if m.RemoteConfigStatus.Status != protobufs.RemoteConfigStatuses_RemoteConfigStatuses_FAILED {
@@ -242,14 +236,14 @@ func TestListAmongFiles(t *testing.T) {
 
 // A config_hash that comes with different lists is a lie; the first one stays.
 func TestOneHashIsOneList(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			if n%2 == 0 {
 				return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", "other, gauge, x\n")}
 			}
 			return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)}
 		}}
-		b := startPeer(t, scheme, p, nil)
+		b := startPeer(t, p, nil)
 		elapse(4 * interval)
 		if got := b.lists(); len(got) != 1 || got[0] != csv {
 			t.Errorf("lists %q, want only the first one", got)
@@ -261,11 +255,11 @@ func TestOneHashIsOneList(t *testing.T) {
 
 // The same offer, replayed with each answer, is one change; and so is one that was applied.
 func TestReplayedOfferIsNoChange(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
+	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			return &protobufs.ServerToAgent{RemoteConfig: config("r1", "", "", csv)}
 		}}
-		b := startPeer(t, scheme, p, nil)
+		b := startPeer(t, p, nil)
 		elapse(time.Hour)
 		if got := b.lists(); len(got) != 1 {
 			t.Errorf("%d changes, want 1", len(got))
@@ -287,53 +281,13 @@ func TestReplayedOfferIsNoChange(t *testing.T) {
 	})
 }
 
-// A server that changes its mind all the time changes the list a few times, then once a minute.
-func TestFloodOfOffers(t *testing.T) {
-	inBubble(t, func(t *testing.T, scheme string) {
-		const many = 1000
-		one := func(n int) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{RemoteConfig: config(fmt.Sprint("r", n), "", "", fmt.Sprintf("list%d, gauge, x\n", n))}
-		}
-		p := &peer{silent: scheme == "ws"} // the library's connection takes one message at a time
-		if scheme == "http" {
-			p.reply = func(n int, _ *protobufs.AgentToServer) *protobufs.ServerToAgent { return one(n) }
-		}
-		b := startPeer(t, scheme, p, nil)
-		elapse(spread)
-		for i := 0; scheme == "ws" && i < many; i++ { // as fast as the agent takes them
-			must(t, p.conn.Send(t.Context(), one(i)))
-		}
-		p.mu.Lock()
-		p.silent = false
-		p.mu.Unlock()
-		elapse(time.Hour)
-		lists := b.lists()
-		if len(lists) > changesBurst+int(time.Hour/changesEvery)+1 {
-			t.Errorf("%d lists were applied in an hour", len(lists))
-		}
-		if last := fmt.Sprintf("list%d, gauge, x\n", many-1); scheme == "ws" && lists[len(lists)-1] != last {
-			t.Errorf("the last list is %q, want %q", lists[len(lists)-1], last)
-		}
-		m, n := p.view()
-		if n > 2*int(time.Hour/interval)+20 {
-			t.Errorf("%d messages", n)
-		}
-		if scheme == "ws" && statusText(m.RemoteConfigStatus) != "r999 APPLIED" {
-			t.Errorf("status %v", m.RemoteConfigStatus)
-		}
-		if b.logs.FilterMessage("the server changes the list too often, its newest one waits").Len() == 0 {
-			t.Error("the flood was not named")
-		}
-	})
-}
-
 // A server that is there every other time gets everything again and harms nothing.
 func TestFlappingServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{reply: offering(config("r1", "", "", csv))}
 		good, conn := p.handler(t)
 		var n atomic.Int64
-		b := start(t, "http", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if n.Add(1)%2 == 0 {
 				w.WriteHeader(http.StatusBadGateway)
 				return
@@ -350,80 +304,6 @@ func TestFlappingServer(t *testing.T) {
 		if got := n.Load(); got > 200 {
 			t.Errorf("%d requests in an hour", got)
 		}
-	})
-}
-
-// A WebSocket that ends is opened again; at first soon, then with back-off.
-func TestSocketIsOpenedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &peer{}
-		b := startPeer(t, "ws", p, nil)
-		elapse(10 * interval)
-		p.mu.Lock()
-		conn, before := p.conn, len(p.got)
-		p.mu.Unlock()
-		must(t, conn.Disconnect())
-		elapse(spread)
-		p.mu.Lock()
-		if len(p.got) != before+1 || p.got[before].AgentDescription == nil {
-			t.Errorf("%d messages on the new connection, want one with everything", len(p.got)-before)
-		}
-		// From now on the server ends each connection at once.
-		p.reply = func(int, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			go func(c interface{ Disconnect() error }) { _ = c.Disconnect() }(p.conn)
-			return nil
-		}
-		before = len(p.got)
-		p.mu.Unlock()
-		elapse(time.Hour)
-		if _, n := p.view(); n-before > int(time.Hour/(interval/2)) {
-			t.Errorf("%d connections in an hour", n-before)
-		}
-		failures, _, _ := b.heard()
-		mustContain(t, "failure", strings.Join(failures, "\n"), "the WebSocket has ended")
-	})
-}
-
-func TestFaultsOfSockets(t *testing.T) {
-	for name, c := range map[string]struct {
-		send func(p *peer, m *protobufs.AgentToServer) *protobufs.ServerToAgent
-		want string
-	}{
-		"too long": {func(*peer, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{RemoteConfig: config("x", "", "", strings.Repeat("x", 6<<20))}
-		}, "the server's message is too long"},
-		"for another agent": {func(*peer, *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return &protobufs.ServerToAgent{InstanceUid: []byte("another one.......")}
-		}, "for another agent"},
-		"silent": {func(p *peer, _ *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			p.silent = true
-			return nil
-		}, "the server has not answered 3 messages"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := &peer{}
-				p.reply = func(_ int, m *protobufs.AgentToServer) *protobufs.ServerToAgent { return c.send(p, m) }
-				b := startPeer(t, "ws", p, nil)
-				elapse(time.Hour)
-				if len(b.lists()) != 0 {
-					t.Errorf("lists %q", b.lists())
-				}
-				failures, _, _ := b.heard()
-				mustContain(t, "failure", strings.Join(failures, "\n"), c.want)
-				if _, n := p.view(); n > 60 {
-					t.Errorf("%d messages in an hour", n)
-				}
-			})
-		})
-	}
-	t.Run("no WebSocket", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			b := start(t, "ws", status(404), nil, nil)
-			elapse(time.Hour)
-			failures, _, _ := b.heard()
-			mustContain(t, "failure", failures[0], "HTTP status 404")
-		})
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/open-telemetry/opamp-go/protobufs"
 	"github.com/open-telemetry/opamp-go/server"
 	"github.com/open-telemetry/opamp-go/server/types"
@@ -31,8 +32,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	interval = 30 * time.Second
 	csv      = "DCGM_FI_DEV_GPU_TEMP, gauge, temperature\n"
-	uid      = "0199e5a4-7c3b-7000-8000-0123456789ab"
 )
+
+var uid = uuid.MustParse("0199e5a4-7c3b-7000-8000-0123456789ab")
 
 // pipes is a network within the process, so that time in a test is that of its bubble.
 type pipes struct {
@@ -74,16 +76,13 @@ type peer struct {
 	mu       sync.Mutex
 	got      []*protobufs.AgentToServer
 	model    *protobufs.AgentToServer
-	conn     types.Connection
 	fullAsks int
-	silent   bool                                                             // does not answer on a WebSocket
 	reply    func(n int, m *protobufs.AgentToServer) *protobufs.ServerToAgent // n from 1; nil: an empty answer
 }
 
 func (p *peer) handler(t *testing.T) (http.Handler, func(context.Context, net.Conn) context.Context) {
 	t.Helper()
 	on := types.ConnectionCallbacks{
-		OnConnected: func(_ context.Context, c types.Connection) { p.mu.Lock(); p.conn = c; p.mu.Unlock() },
 		OnMessage: func(_ context.Context, _ types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 			return p.message(m)
 		},
@@ -129,9 +128,6 @@ func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	if m.RemoteConfigStatus != nil {
 		p.model.RemoteConfigStatus = m.RemoteConfigStatus
 	}
-	if p.silent {
-		return nil
-	}
 	return answer
 }
 
@@ -153,7 +149,6 @@ type node struct {
 	mu        sync.Mutex
 	facts     Facts
 	effective *lists.Offer
-	changed   chan struct{}
 	delivered []*lists.Offer
 	outcome   func(*lists.Offer) *lists.Outcome
 	failures  []string
@@ -165,11 +160,9 @@ func (n *node) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f()
-	close(n.changed)
-	n.changed = make(chan struct{})
 }
 
-// Facts implements Node, as the next two do.
+// Facts implements Node, as the next one does.
 func (n *node) Facts() Facts {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,12 +173,6 @@ func (n *node) Effective() *lists.Offer {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.effective
-}
-
-func (n *node) Changed() <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.changed
 }
 
 // Unreachable implements Desk, as the next three do.
@@ -256,7 +243,7 @@ type bench struct {
 }
 
 // start runs an agent against a handler. It ends with the bubble of the test at the latest.
-func start(t *testing.T, scheme string, h http.Handler, connContext func(context.Context, net.Conn) context.Context, edit func(*Options)) *bench {
+func start(t *testing.T, h http.Handler, connContext func(context.Context, net.Conn) context.Context, edit func(*Options)) *bench {
 	t.Helper()
 	network := newPipes()
 	s := &http.Server{Handler: h, ConnContext: connContext}
@@ -270,13 +257,10 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 			ListHash:   "5ca1ab1e", SampleSeconds: 0.015, Series: 120, AppliedSeconds: 1767225600,
 		},
 		effective: &lists.Offer{Origin: "/etc/warpgauge/counters.csv", Content: []byte(csv)},
-		changed:   make(chan struct{}),
 	}
-	u, err := url.Parse(scheme + "://fleet.example/v1/opamp")
-	must(t, err)
 	core, logs := observer.New(zap.InfoLevel)
 	o := Options{
-		URL: u, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
+		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
 		Transport: &http.Transport{DialContext: network.dial, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
 		Identity:  Identity{InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"}},
 		Node:      n,
@@ -286,8 +270,7 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 	if edit != nil {
 		edit(&o)
 	}
-	a, err := New(o)
-	must(t, err)
+	a := New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -310,24 +293,16 @@ func start(t *testing.T, scheme string, h http.Handler, connContext func(context
 }
 
 // startPeer runs an agent against a peer.
-func startPeer(t *testing.T, scheme string, p *peer, edit func(*Options)) *bench {
+func startPeer(t *testing.T, p *peer, edit func(*Options)) *bench {
 	t.Helper()
 	h, c := p.handler(t)
-	return start(t, scheme, h, c, edit)
+	return start(t, h, c, edit)
 }
 
 // elapse lets time pass and waits for what happens at its end.
 func elapse(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-}
-
-// inBubble runs a test, also for the second transport.
-func inBubble(t *testing.T, f func(t *testing.T, scheme string)) {
-	t.Helper()
-	for _, scheme := range []string{"http", "ws"} {
-		t.Run(scheme, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, scheme) }) })
-	}
 }
 
 // config is an offer of one file.
@@ -382,13 +357,11 @@ func (e *endless) Read(b []byte) (int, error) {
 func quietAgent(t testing.TB) *Agent {
 	t.Helper()
 	n := &node{}
-	a, err := New(Options{
+	return New(Options{
 		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Transport: http.DefaultTransport, Interval: interval, Logger: zap.NewNop(),
 		Identity: Identity{InstanceID: uid}, Node: n, Desk: n,
 		Ignored: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ignored"}, []string{"offer"}),
 	})
-	must(t, err)
-	return a
 }
 
 func must(t testing.TB, err error) {

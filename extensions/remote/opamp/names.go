@@ -6,10 +6,9 @@
 // opamp-go v0.23.0 was measured and not taken: it reads an answer of any length (one of 1 GiB took 3.4 GB
 // of memory; the specification demands a bound), has no time limit (a server that hangs is never asked again), does not
 // back off after HTTP status 500 and loses its report then, polls without jitter, and adds
-// 580 kB to a program where this package's libraries add 300 kB. The WebSocket is github.com/coder/websocket,
-// as it connects by an http.RoundTripper: so token and certificates rotate by the same code as for HTTP.
+// 580 kB to a program where this package's libraries add 300 kB.
 //
-// One goroutine does everything; a second one reads a WebSocket, a third one delivers a list.
+// One goroutine does everything; a second one delivers a list.
 package opamp
 
 // Names that agent and server agree on, next to OpenTelemetry's own (service.name,

@@ -3,23 +3,23 @@ package opamp
 import (
 	"time"
 
+	"github.com/google/uuid"
+
 	"warpgauge/pkg/lists"
 )
 
 // Identity tells this node from others.
 type Identity struct {
-	InstanceID string // stable: kept next to the last good list
-	Version    string // of the exporter
+	InstanceID uuid.UUID // stable: kept next to the last good list
+	Version    string    // of the exporter
 	Hostname   string
 	Labels     map[string]string // --node-label
 }
 
-// Node supplies the agent's reports. Its methods can be called by any goroutine and never block.
+// Node supplies the agent's reports. One goroutine calls its methods, which never block.
 type Node interface {
 	Facts() Facts
 	Effective() *lists.Offer // the list in service
-	// Changed returns a channel that is closed when Facts or Effective have changed. Ask again for the next change.
-	Changed() <-chan struct{}
 }
 
 // Facts are of one time. A gate of a rollout compares them before and after a change.
@@ -34,7 +34,7 @@ type Facts struct {
 	// Numbers that gates look at.
 	Stalled, Lost  int     // devices
 	SampleSeconds  float64 // mean of the slowest source since its session began; negative: not known
-	MissedTicks    uint64  // since the start of the exporter
+	MissedTicks    uint64  // since the sessions began
 	AbsentFields   int     // pairs of device and field without a value
 	Series         int     // on the page; 0: not known yet
 	ListHash       string  // SHA-256, hex

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -53,9 +52,7 @@ type Transport struct {
 
 // New returns a Transport for a server, by the scheme and host of its URL. The token goes to no other server.
 func New(server *url.URL, c Credentials) *Transport {
-	u := *server
-	u.Scheme = strings.Replace(u.Scheme, "ws", "http", 1) // a WebSocket begins with an HTTP request
-	return &Transport{c: c, server: &u, files: file.NewReader(maxCredential)}
+	return &Transport{c: c, server: server, files: file.NewReader(maxCredential)}
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -4,6 +4,7 @@ package golden
 import (
 	"flag"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,4 +27,31 @@ func Check(t testing.TB, path, got string) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s is out of date (-file +now), write it with -update:\n%s", path, diff)
 	}
+}
+
+var section = regexp.MustCompile(`(?s)(<!-- made: (\w+) -->\n).*?(<!-- end -->\n)`)
+
+// Fill is Check for a page that people write and whose tables a test makes: it puts each text between the lines
+// "<!-- made: NAME -->" and "<!-- end -->" of the file, and returns the page.
+func Fill(t testing.TB, path string, texts map[string]string) string {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := 0
+	out := section.ReplaceAllStringFunc(string(page), func(s string) string {
+		m := section.FindStringSubmatch(s)
+		text, known := texts[m[2]]
+		if !known {
+			t.Errorf("%s: no text for section %q", path, m[2])
+		}
+		used++
+		return m[1] + text + m[3]
+	})
+	if used != len(texts) {
+		t.Errorf("%s has %d sections, want %d", path, used, len(texts))
+	}
+	Check(t, path, out)
+	return out
 }

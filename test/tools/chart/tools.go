@@ -6,6 +6,5 @@ package chart
 
 import (
 	_ "github.com/helm-unittest/helm-unittest/cmd/helm-unittest"
-	_ "github.com/yannh/kubeconform/cmd/kubeconform"
 	_ "helm.sh/helm/v3/cmd/helm"
 )

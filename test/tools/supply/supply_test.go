@@ -23,13 +23,11 @@ func built(t *testing.T) string {
 	return file
 }
 
-// schema is CycloneDX's own, which lies in the sources of its Go library.
-func schema(t *testing.T) *jsonschema.Schema {
+// validator checks files with CycloneDX's own schema, which lies in the sources of its Go library.
+func validator(t *testing.T) func(file string) error {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
 	for address, file := range map[string]string{
@@ -37,40 +35,36 @@ func schema(t *testing.T) *jsonschema.Schema {
 		"http://cyclonedx.org/schema/spdx.schema.json":     "spdx.schema.json",
 		"http://cyclonedx.org/schema/jsf-0.82.schema.json": "jsf-0.82.schemax.json",
 	} {
-		f, err := os.Open(filepath.Join(strings.TrimSpace(string(dir)), "schema", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		document, err := jsonschema.UnmarshalJSON(f)
-		f.Close()
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		if err := c.AddResource(address, document); err != nil {
-			t.Fatal(err)
-		}
+		var document any
+		decode(t, filepath.Join(strings.TrimSpace(string(dir)), "schema", file), &document)
+		must(t, c.AddResource(address, document))
 	}
 	s, err := c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json")
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	return func(file string) error {
+		var document any
+		decode(t, file, &document)
+		return s.Validate(document)
 	}
-	return s
 }
 
-func validate(t *testing.T, s *jsonschema.Schema, file string) {
+func must(t *testing.T, err error) {
 	t.Helper()
-	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	document, err := jsonschema.UnmarshalJSON(f)
-	if err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
-	if err := s.Validate(document); err != nil {
-		t.Errorf("%s: %v", file, err)
-	}
+}
+
+func decode(t *testing.T, file string, to any) {
+	t.Helper()
+	must(t, json.Unmarshal(read(t, file), to))
+}
+
+func read(t *testing.T, file string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	must(t, err)
+	return b
 }
 
 // TestFiles validates SBOMs that were made elsewhere: the test of the packages names them.
@@ -79,9 +73,11 @@ func TestFiles(t *testing.T) {
 	if len(files) == 0 {
 		t.Skip("no file is named in WARPGAUGE_SBOMS")
 	}
-	s := schema(t)
+	validate := validator(t)
 	for _, f := range files {
-		validate(t, s, f)
+		if err := validate(f); err != nil {
+			t.Errorf("%s: %v", f, err)
+		}
 	}
 }
 
@@ -89,9 +85,7 @@ func TestSupply(t *testing.T) {
 	program, dir := built(t), t.TempDir()
 	licenses, bill, packed, again := filepath.Join(dir, "licenses"), filepath.Join(dir, "bill"), filepath.Join(dir, "packed"), filepath.Join(dir, "again")
 	subject := filepath.Join(dir, "supply.tar.gz")
-	if err := os.WriteFile(subject, []byte("packed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(subject, []byte("packed"), 0o600))
 	for _, args := range [][]string{
 		{"-version=v1.2.3", "-licenses", licenses, "-sbom", bill, program},
 		{"-version=v1.2.3", "-sbom", again, program},
@@ -101,25 +95,17 @@ func TestSupply(t *testing.T) {
 			t.Fatalf("%q: %v", args, err)
 		}
 	}
-	s := schema(t)
-	validate(t, s, bill)
-	validate(t, s, packed)
-	a, b := read(t, bill), read(t, again)
-	if !bytes.Equal(a, b) {
+	if !bytes.Equal(read(t, bill), read(t, again)) {
 		t.Error("the second SBOM of the same program differs from the first")
 	}
 	// A schema that accepts everything shows nothing.
 	wrong := filepath.Join(dir, "wrong")
-	if err := os.WriteFile(wrong, bytes.Replace(a, []byte(`"library"`), []byte(`"librarian"`), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.Open(wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if document, err := jsonschema.UnmarshalJSON(f); err != nil || s.Validate(document) == nil {
-		t.Errorf("a component of type librarian is valid (%v)", err)
+	must(t, os.WriteFile(wrong, bytes.Replace(read(t, bill), []byte(`"library"`), []byte(`"librarian"`), 1), 0o600))
+	validate := validator(t)
+	for file, valid := range map[string]bool{bill: true, packed: true, wrong: false} {
+		if err := validate(file); (err == nil) != valid {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 
 	modules := []string{"github.com/CycloneDX/cyclonedx-go", "github.com/google/licensecheck", "std"}
@@ -144,9 +130,7 @@ func TestSupply(t *testing.T) {
 				DependsOn []string
 			}
 		}
-		if err := json.Unmarshal(read(t, file), &got); err != nil {
-			t.Fatal(err)
-		}
+		decode(t, file, &got)
 		if m := got.Metadata; m.Component.Name != want.name || m.Component.Version != "v1.2.3" || m.Timestamp != "2023-11-14T22:13:20Z" {
 			t.Errorf("the SBOM is about %+v, want %s", m, want.name)
 		}
@@ -187,14 +171,10 @@ func TestSupply(t *testing.T) {
 // Sources and program must be of one state: licences of other versions would be wrong.
 func TestOtherSources(t *testing.T) {
 	program, dir := built(t), t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(".")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS(".")))
 	main := filepath.Join(dir, "sbom.go")
 	source := bytes.Replace(read(t, main), []byte("	cdx \"github.com/CycloneDX/cyclonedx-go\"\n"), nil, 1)
-	if err := os.WriteFile(main, source, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(main, source, 0o600))
 	err := run([]string{"-source", dir, "-licenses", filepath.Join(dir, "out"), program}, "")
 	if err == nil || !strings.Contains(err.Error(), "cyclonedx-go, which the sources do not want") {
 		t.Errorf("error %v, want one that names cyclonedx-go", err)
@@ -214,39 +194,30 @@ func TestPackageURL(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, file string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
 	sums, out := filepath.Join(dir, "SHA256SUMS"), filepath.Join(dir, "provenance.intoto.json")
 	f := func(list string) error {
-		if err := os.WriteFile(sums, []byte(list), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(sums, []byte(list), 0o644))
 		return run([]string{"-version", "v1.4.0", "-commit", "abc", "-provenance", out, sums}, "")
 	}
 	digest := strings.Repeat("0a", 32)
-	if err := f(digest + "  a.deb\n" + digest + "  b c.rpm\n"); err != nil {
-		t.Fatal(err)
+	must(t, f(digest+"  a.deb\n"+digest+"  b c.rpm\n"))
+	var got struct {
+		Subject []struct {
+			Name   string
+			Digest map[string]string
+		}
+		Predicate struct {
+			BuildDefinition struct {
+				ResolvedDependencies []struct{ Digest map[string]string }
+			}
+		}
 	}
-	data, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got statement
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	decode(t, out, &got)
 	if len(got.Subject) != 2 || got.Subject[1].Name != "b c.rpm" || got.Subject[1].Digest["sha256"] != digest ||
 		got.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"] != "abc" {
-		t.Errorf("%s", data)
+		t.Errorf("%+v", got)
 	}
 	for _, bad := range []string{"", "x  a.deb\n", digest + " a.deb\n", digest[2:] + "  a.deb\n", digest + "  \n"} {
 		if err := f(bad); err == nil {

@@ -1,11 +1,9 @@
 //go:build tools
 
-// Package victoriametrics pins the programs of make victoriametrics-test. It has a module of its
+// Package victoriametrics pins the program of make victoriametrics-test. It has a module of its
 // own, so that nothing of it is in the exporter's.
 package victoriametrics
 
 import (
-	_ "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics"
-	_ "github.com/VictoriaMetrics/VictoriaMetrics/app/vmalert"
 	_ "github.com/VictoriaMetrics/VictoriaMetrics/app/vmalert-tool"
 )

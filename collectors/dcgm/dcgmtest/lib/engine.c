@@ -2,16 +2,8 @@
 // clients.
 #include "fake.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 struct field_group {
 	uintptr_t id, owner;
@@ -63,7 +55,6 @@ struct connection *connection_of(dcgmHandle_t h) {
 // is watched since it began, as if another client had watched it before.
 static void rebuild(void) {
 	free_values(&watch_table);
-	plus(WORD_CHANGES);
 	for (const struct watch *w = watches; w < watches + watch_count; w++)
 		for (int m = 0; m < w->member_count; m++)
 			for (int f = 0; f < w->id_count; f++) {
@@ -88,44 +79,7 @@ bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
 	return true;
 }
 
-// name_file is where the name of a field group is kept for all processes, as one engine
-// keeps it for all its clients: next to the script.
-static bool name_file(char *path, size_t size, const char *name) {
-	const char *script = find_script();
-	if (!script) return false;
-	snprintf(path, size, "%s.names", script);
-	mkdir(path, 0700);
-	size_t at = strlen(path);
-	snprintf(path + at, size - at, "/%s", name);
-	for (char *c = path + at + 1; *c; c++)
-		if (*c == '/') *c = '_';
-	return true;
-}
-
-// take_name reports whether no client of the engine has the name. One of a process that
-// has ended, or of an engine before this one, counts no longer.
-static bool take_name(const struct connection *c, const char *name) {
-	char path[4600];
-	if (c->embedded || !name_file(path, sizeof path, name)) return true;
-	FILE *f = fopen(path, "r");
-	if (f) {
-		int pid;
-		uint64_t engine;
-		bool taken = fscanf(f, "%d %" SCNu64, &pid, &engine) == 2 && engine == c->engine && (!kill(pid, 0) || errno != ESRCH);
-		fclose(f);
-		if (taken) return false;
-		unlink(path);
-	}
-	int fd = open(path, O_CREAT | O_EXCL | O_WRONLY, 0600);
-	if (fd < 0) return errno != EEXIST;
-	dprintf(fd, "%d %" PRIu64 "\n", (int)getpid(), c->engine);
-	close(fd);
-	return true;
-}
-
 static void drop_field_group(struct field_group *f) {
-	char path[4600];
-	if (f->owner != EMBEDDED_HANDLE && name_file(path, sizeof path, f->name)) unlink(path);
 	*f = (struct field_group){0};
 	minus(WORD_FIELD_GROUPS);
 }
@@ -201,11 +155,6 @@ static dcgmReturn_t embed(dcgmHandle_t *out) {
 
 dcgmReturn_t dcgmStartEmbedded_v2(dcgmStartEmbeddedV2Params_v1 *p) {
 	ENTER(dcgmStartEmbedded_v2);
-	if (p->version == dcgmStartEmbeddedV2Params_version1) {
-		set_text(p->logFile ? p->logFile : "");
-		atomic_store(word(WORD_SEVERITY), (uint64_t)p->severity + 1);
-		return leave(p->opMode == DCGM_OPERATION_MODE_AUTO ? embed(&p->dcgmHandle) : DCGM_ST_BADPARAM);
-	}
 	if (p->version != dcgmStartEmbeddedV2Params_version2) return wrong_version();
 	dcgmStartEmbeddedV2Params_v2 *q = (dcgmStartEmbeddedV2Params_v2 *)p;
 	set_text(q->logFile ? q->logFile : "");
@@ -269,12 +218,11 @@ static struct group *mutable_group(dcgmGpuGrp_t id) {
 
 const struct group *group_of(dcgmGpuGrp_t id) { return mutable_group(id); }
 
-static bool add_member(struct group *g, int kind, uint32_t id) {
+static void add_member(struct group *g, int kind, uint32_t id) {
 	dcgmGroupEntityPair_t *more = realloc(g->members, (size_t)(g->count + 1) * sizeof *more);
 	if (!more) abort();
 	g->members = more;
 	more[g->count++] = (dcgmGroupEntityPair_t){(dcgm_field_entity_group_t)kind, id};
-	return true;
 }
 
 dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t type, const char *name, dcgmGpuGrp_t *out) {
@@ -286,7 +234,7 @@ dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t type, const char *n
 		struct group *g = &groups[i];
 		if (g->id) continue;
 		*g = (struct group){.id = serial++, .owner = c->handle};
-		strncpy(g->name, name, sizeof g->name - 1);
+		(void)name;
 		plus(WORD_GROUPS);
 		*out = g->id;
 		return leave(DCGM_ST_OK);
@@ -345,7 +293,6 @@ dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *i
 		if (!field_groups[i].id && !room) room = &field_groups[i];
 	}
 	if (!room) return beyond_limit(DCGM_ST_MAX_LIMIT);
-	if (!take_name(c, name)) return leave(DCGM_ST_DUPLICATE_KEY);
 	*room = (struct field_group){.id = serial++, .owner = c->handle, .count = n};
 	strncpy(room->name, name, sizeof room->name - 1);
 	memcpy(room->fields, ids, (size_t)n * sizeof *ids);
@@ -378,13 +325,12 @@ static dcgmReturn_t refusal(const struct group *g, const struct field_group *f) 
 static void put_watch(const struct connection *c, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, int64_t every) {
 	const struct group *g = group_of(group);
 	const struct field_group *f = field_group_of(fields);
-	int64_t start = now_micros() + S->first;
 	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);
 	if (!more) abort();
 	watches = more;
 	struct watch *w = &watches[watch_count++];
 	*w = (struct watch){.group = group, .fields = fields, .owner = c->handle, .member_count = g->count, .id_count = f->count,
-	                    .start = start, .every = every};
+	                    .start = now_micros(), .every = every};
 	w->members = malloc((size_t)g->count * sizeof *w->members);
 	if (!w->members) abort();
 	plus(WORD_WATCHES);

@@ -32,7 +32,6 @@ enum {
 	WORD_VERSIONS, // structs of another size or version than the header's
 	WORD_SEVERITY, // of the log of an embedded engine, plus 1
 	WORD_SINCE,    // when the engine began, µs since 1970
-	WORD_CHANGES,  // watches made or ended by any process
 };
 
 enum {
@@ -98,7 +97,6 @@ struct state {
 	int order;          // of replies: 0 as asked, 1 the other way round
 	unsigned counts;    // what all lists say that they have; 0: the truth
 	int64_t epoch;      // µs since 1970
-	int64_t first;      // µs from a watch to its first value
 	char types[MAX_FIELDS];  // of fields; 0 unknown
 	struct range {
 		double min, max;
@@ -174,7 +172,6 @@ bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
 int64_t engine_since(dcgmHandle_t h); // when the engine began, µs
 struct group {
 	uintptr_t id, owner;
-	char name[256];
 	dcgmGroupEntityPair_t *members;
 	int count;
 	unsigned health;
@@ -195,6 +192,5 @@ struct answer {
 	bool omitted;
 };
 struct answer look(int kind, int64_t id, int field, bool live);
-struct answer as_of(int kind, int64_t id, int field, int64_t micros);
 
 #endif

@@ -44,7 +44,6 @@ static void read_engine(struct state *s, struct line *l) {
 	else if (!strcmp(key, "order")) s->order = (int)integer(l);
 	else if (!strcmp(key, "counts")) s->counts = (unsigned)integer(l);
 	else if (!strcmp(key, "epoch")) s->epoch = (int64_t)integer(l);
-	else if (!strcmp(key, "first")) s->first = (int64_t)integer(l);
 	else fail(l, "an engine has no \"%s\"", key);
 }
 

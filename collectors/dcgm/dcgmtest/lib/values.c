@@ -52,7 +52,7 @@ static double anything(int64_t id, int field) {
 }
 
 // as_of is what the engine would have read at a time.
-struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
+static struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 	struct answer a = {.status = DCGM_ST_OK, .micros = micros, .type = S->types[field], .text = ""};
 	const struct value *v = find_value(&S->values, kind, id, field);
 	enum value_kind what = v ? v->what : VALUE_NONE;
@@ -188,10 +188,8 @@ static int tell(dcgmFieldValueEntityEnumeration_f back, void *data, const dcgmGr
 	return back(e->entityGroupId, e->entityId, &v, 1, data);
 }
 
-static const int64_t kept = 10000000; // µs
-
 // Oldest first. XIDs have a history; of the rest there is one value from the engine's
-// first moment, and those that it has read lately.
+// first moment.
 dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long since, long long *next,
                                    dcgmFieldValueEntityEnumeration_f back, void *data) {
 	ENTER(dcgmGetValuesSince_v2);
@@ -207,14 +205,6 @@ dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmField
 		if (!watched((int)e->entityGroupId, e->entityId, ids[0], &start, &every)) return leave(DCGM_ST_NOT_WATCHED);
 		if (ids[0] != DCGM_FI_DEV_XID_ERRORS) {
 			if (engine_since(h) >= since) stop = tell(back, data, e, ids[0], engine_since(h), 0);
-			int64_t now = now_micros(), t = since > now - kept ? since : now - kept;
-			if (t < start) t = start;
-			for (t = start + (t - start + every - 1) / every * every; t <= now && t <= frozen && !stop; t += every) {
-				dcgmFieldValue_v1 v;
-				struct answer a = as_of((int)e->entityGroupId, e->entityId, ids[0], t);
-				fill_v1(&v, ids[0], &a);
-				stop = back(e->entityGroupId, e->entityId, &v, 1, data);
-			}
 			continue;
 		}
 		for (int i = 0; i < S->xid_count && !stop; i++) {

@@ -1,10 +1,7 @@
 {{/* The flags of a DaemonSet: only what differs from the exporter's own defaults. */}}
 {{- define "warpgauge.args" -}}
 {{- $v := .root.Values }}
-{{- $off := ternary (list "rocm") (list "nvml" "dcgm") (eq .vendor "nvidia") }}
-{{- range $off }}
-- --enable-{{ . }}=false
-{{- end }}
+- --enable-only={{ ternary "dcgm,nvml" "rocm" (eq .vendor "nvidia") }}
 {{- with $v.service }}
 {{- $address := .address | default (printf ":%v" .port) }}
 {{- with $.config.port }}

@@ -3,7 +3,7 @@
 import { Ring } from '../page/ring.js';
 import { absence, amount, factor, number, plainUnit, reasons, seconds } from '../page/fields.js';
 import { Clock, Model, nameOf } from '../page/model.js';
-import { HEAD, StripChart, View, colours, nice, readColours, ticks } from '../page/chart.js';
+import { Chart, View, nice, ticks } from '../page/chart.js';
 import { collect } from '../page/links.js';
 
 const wrong = [];
@@ -123,19 +123,12 @@ const tests = {
   },
   modelWhenTimeGoesBack() {
     const m = listed(), row = (t) => ({ rows: [{ t, first: 0, v: [5] }] });
-    const begin = (recording) => {
-      m.setDevices({ recording, devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
-      m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }] });
-    };
-    begin(undefined);
+    m.setDevices({ devices: [{ id: 'a', kind: 'gpu', state: 'up' }] });
+    m.setColumns({ columns: [{ device: 'a', field: 'DCGM_FI_DEV_GPU_UTIL', unit: '%' }] });
     m.takeRows(row(100000));
     equal(m.takeRows(row(101000)), false, 'onwards');
     equal(m.takeRows(row(40000)), true, 'a clock that was set back');
     equal([m.newest, m.value('a', 'activity', 40500), m.pick('a', 'activity').ring.length], [40000, 5, 1], 'after it');
-    begin('recording-1');
-    m.takeRows(row(90000));
-    equal(m.takeRows(row(50000)), true, 'a replay begins again');
-    equal(m.pick('a', 'activity').ring.last, 90000, 'its samples stay');
   },
   modelEvents() {
     const m = new Model(), event = (time, text) => ({ time, kind: 'xid', device: 'a', text });
@@ -169,41 +162,21 @@ const tests = {
     equal([nice(0), nice(0.9), nice(3), nice(650), nice(1000)], [1, 1, 3, 800, 1000], 'nice');
     equal([ticks(300000, 400), ticks(5000, 1000)], [60000, 500], 'ticks');
   },
-  chartDrawsWhatHasChanged() {
-    readColours();
-    const canvas = document.getElementById('chart');
-    canvas.getContext('2d', { willReadFrequently: true });
-    const ring = new Ring(), view = new View({ now: () => now }, 40000);
-    let now = 1000000;
-    const series = { device: 'a', ring };
-    const chart = new StripChart(canvas, { view, lanes: [{ height: 85, max: 100, lines: [{ name: 'x', series: () => series, colour: 'blue', style: 'area' }] }] });
-    const draws = (what, want) => {
-      const before = chart.draws;
-      chart.draw();
-      equal(chart.draws - before, want, what);
+  chartBreaksLines() {
+    const ring = new Ring(), series = { ring }, view = new View({ now: () => 1000000 }, 40000);
+    const chart = new Chart({ view, model: { gap: () => 3000 } }, { lanes: [{ height: 85, max: 100, lines: [{ name: 'x', series: () => series, colour: 'blue', style: 'area' }] }], name: 'x' });
+    document.body.append(chart.element);
+    const pieces = () => {
+      chart.update();
+      return chart.lanes[0].lines[0].path.getAttribute('d').split('M').slice(1);
     };
-    const blue = (x, width) => { // pixels of the line
-      const { data } = chart.context.getImageData(x, HEAD + 4, width, 75), want = colours.blue.match(/\d+/g).map(Number);
-      let found = 0;
-      for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 200 && Math.abs(data[i + 2] - want[2]) < 9 && Math.abs(data[i] - want[0]) < 9) found++;
-      return found;
-    };
-    for (let t = now - 40000; t < now; t += 100) ring.push(t, 50 + 40 * Math.sin(t / 3000));
-    draws('first', 1);
-    equal(blue(150, 100) > 50, true, 'the line is seen');
-    draws('again', 0);
-    now += 200;
-    draws('time has passed', 1);
-    ring.merge([now - 39950], [1]);
-    draws('after a merge', 1);
-    view.redraw();
-    draws('other colours', 1);
-    series.ring = new Ring();
-    [[now - 30000, 80], [now - 29900, 80], [now - 10000, 80], [now - 9900, 80]].forEach(([t, v]) => series.ring.push(t, v));
-    view.redraw();
-    draws('another ring', 1);
-    equal(blue(150, 100), 0, 'pixels of a line over a gap');
-    equal(blue(95, 20) > 0, true, 'a line before the gap');
+    equal(pieces(), [], 'no sample');
+    for (const [t, v] of [[970000, 80], [970100, 80], [990000, 80], [990100, NaN], [990200, 50]]) ring.push(t, v);
+    equal(pieces().map((p) => p.split(' ')[0]), [0.25, 0.75, 0.755].map((share) => (share * chart.picture.clientWidth).toFixed(1)), 'lines, broken by a gap and by a blank');
+    ring.clear();
+    for (let t = 960000; t < 1000000; t += 5) ring.push(t, t % 10 ? 20 : 60);
+    const [line] = pieces();
+    equal([line.length < 60 * chart.picture.clientWidth, line.includes(' 32.0L') || line.includes(' 49.0')], [true, true], `${line.length} characters of a line of 8,000 samples`);
   },
   linksAreCollected() {
     const devices = new Map([['g', { id: 'g', kind: 'gpu', gpu: '0', state: 'up' }], ['g/l0', { id: 'g/l0', kind: 'link', parent: 'g', state: 'up', labels: { nvlink: '0' } }], ['h', { id: 'h', kind: 'gpu', gpu: '1', state: 'up' }]]);

@@ -1,5 +1,7 @@
-// Strip charts on canvas. One loop draws all of them; a chart draws when it is seen and a column of its
-// pixels has passed, or something else in it has changed.
+// Strip charts as SVG, with what lies over them: scales, the time below the pointer, the values there.
+
+import { h, put, show } from './dom.js';
+import { clock, reading, statsText } from './fields.js';
 
 // A View is the span of time that every chart shows. Its end is null while it is live.
 export class View {
@@ -8,7 +10,6 @@ export class View {
     this.span = span; // ms
     this.end = null;
     this.hover = NaN; // time below the pointer
-    this.version = 0; // grows when charts have to be drawn
     this.changed = () => {};
   }
 
@@ -17,53 +18,8 @@ export class View {
   set(span, end = this.end) {
     this.span = Math.min(Math.max(span, 2000), 15 * 60 * 1000);
     this.end = end;
-    this.redraw();
     this.changed();
   }
-
-  redraw() { this.version++; }
-}
-
-// The Loop draws charts in one animation frame.
-export class Loop {
-  constructor() {
-    this.charts = new Set();
-    this.seen = new IntersectionObserver((entries) => {
-      for (const e of entries) e.target.chart.visible = e.isIntersecting;
-    }, { rootMargin: '100px' });
-    const frame = () => {
-      for (const c of this.charts) if (c.visible) c.draw();
-      requestAnimationFrame(frame);
-    };
-    requestAnimationFrame(frame);
-  }
-
-  add(chart) {
-    chart.canvas.chart = chart;
-    this.charts.add(chart);
-    this.seen.observe(chart.canvas);
-  }
-
-  remove(chart) {
-    this.charts.delete(chart);
-    this.seen.unobserve(chart.canvas);
-  }
-}
-
-// colours are those of the style sheet, as canvas wants them.
-const names = ['blue', 'orange', 'teal', 'purple', 'red', 'grid', 'muted', 'panel', ...[0, 1, 2, 3, 4, 5, 6, 7].map((i) => `line-${i}`)];
-export const colours = {};
-
-// readColours reads them again, after the theme has changed.
-export function readColours() {
-  const probe = document.createElement('i');
-  probe.hidden = true;
-  document.body.append(probe);
-  for (const name of names) {
-    probe.style.color = `var(--${name})`;
-    colours[name] = getComputedStyle(probe).color;
-  }
-  probe.remove();
 }
 
 // ticks is the distance of vertical lines, in ms, for about one in 80 pixels.
@@ -79,132 +35,165 @@ export function nice(v) {
   return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((m) => m * p).find((m) => m >= v * 0.9999);
 }
 
-// HEAD is the height of the line of text above each lane, in CSS pixels.
-export const HEAD = 15;
+const HEAD = 15; // height of the line of text above each lane, in CSS pixels
 
-// A StripChart has lanes one below the other: {height, max, lines}. max is a number or a
-// function; without, it follows the values. A line is {series, colour, style}: style is
-// area, line, thin, or mark, a level drawn dotted, the newest value; series is a function that
-// returns the Series or null.
-export class StripChart {
-  constructor(canvas, { view, lanes, events = () => [], gap = () => 3000 }) {
-    this.canvas = canvas;
-    this.context = canvas.getContext('2d');
-    this.view = view;
-    this.lanes = lanes;
-    this.lines = lanes.flatMap((lane) => lane.lines);
-    this.events = events;
-    this.gap = gap; // ms between samples from which on the line is broken
-    this.visible = false;
-    this.draws = 0;
-  }
+// A chart that is not seen is not drawn.
+const seen = new IntersectionObserver((entries) => {
+  for (const e of entries) e.target.chart.visible = e.isIntersecting;
+}, { rootMargin: '100px' });
 
-  // time is that of a position in CSS pixels.
-  time(x) { return this.view.right() - this.view.span * (1 - x / this.canvas.clientWidth); }
-
-  draw() {
-    const { canvas, view } = this, events = this.events(), ratio = this.ratio = window.devicePixelRatio || 1;
-    const width = Math.round(canvas.clientWidth * ratio), height = Math.round(canvas.clientHeight * ratio);
-    if (!width || !height) return;
-    const perPixel = view.span / width, right = Math.floor(view.right() / perPixel);
-    for (const line of this.lines) line.ring = line.series()?.ring;
-    const key = [view.version, right, width, height, events.length, ...this.lines.map(({ ring, style }) => ring && `${ring.epoch} ${style === 'mark' ? ring.newest : ring.length > 0}`)].join();
-    if (key === this.drawn) return;
-    this.drawn = key;
-    this.draws++;
-    if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
-    // Columns are counted from the beginning of time, so that lines do not flicker as time passes.
-    this.#paint({ width, base: right - width, perPixel, first: (right - width) * perPixel, last: right * perPixel }, events);
-  }
-
-  // top is the upper end of a lane's scale: given, or by the highest value in view.
-  #top(lane, { first, last }) {
-    const fixed = typeof lane.max === 'function' ? lane.max() : lane.max;
-    return fixed > 0 ? fixed : nice(1.05 * Math.max(0, ...lane.lines.map(({ ring }) => ring?.stats(first, last)?.max ?? 0)));
-  }
-
-  #paint(span, events) {
-    const c = this.context, { ratio } = this, { width, base, perPixel, first, last } = span, every = ticks(this.view.span, width / ratio);
-    c.clearRect(0, 0, width, this.canvas.height);
+// A Chart has lanes one below the other: {label, unit, height, max, text, lines}. max is a number or a function; without, it
+// follows the values. A line is {name, series, colour, style}: style is area, line, thin, or mark, a level drawn dotted, the
+// newest value; series is a function that returns the Series or null.
+export class Chart {
+  constructor(app, { lanes, events = () => [], name }) {
+    Object.assign(this, { app, lanes, events, name, visible: false });
+    this.grid = h('path', { class: 'grid' });
+    this.marks = [h('path', { class: 'event' }), h('path', { class: 'event bad' })];
+    this.picture = h('svg', { role: 'img', 'aria-label': name }, this.grid);
+    this.cross = h('div', { class: 'cross', hidden: true });
+    this.select = h('div', { class: 'select', hidden: true });
+    this.tip = h('div', { class: 'tip', hidden: true });
+    this.scales = lanes.map(() => h('span', { class: 'scale' }));
+    this.axis = [h('span'), h('span'), h('span')];
     let top = 0;
-    for (const lane of this.lanes) {
-      const height = Math.round(lane.height * ratio);
-      top += Math.round(HEAD * ratio);
-      lane.top = this.#top(lane, span);
-      c.fillStyle = colours.grid;
-      for (let t = Math.ceil(first / every) * every; t <= last; t += every) c.fillRect(Math.floor(t / perPixel) - base, top, 1, height);
-      for (const share of [0, 0.5, 1]) c.fillRect(0, top + Math.round((height - 1) * share), width, 1);
-      const bottom = top + height - ratio, scale = (height - 2 * ratio) / lane.top;
-      for (const line of lane.lines) if (line.ring?.length) this.#line(line, span, bottom, (v) => bottom - Math.min(v, lane.top * 1.02) * scale);
-      top += height;
-    }
-    for (const e of events) {
-      if (e.t < first - 20 * perPixel || e.t > last + 20 * perPixel) continue;
-      const at = Math.floor(e.t / perPixel) - base;
-      c.fillStyle = e.bad ? colours.red : colours.muted;
-      c.fillRect(at, 0, Math.max(1, Math.round(ratio)), e.bad ? top : Math.round((HEAD + 4) * ratio));
-      mark(c, at + 0.5, 5 * ratio, 4 * ratio, e.bad);
-    }
+    lanes.forEach((lane, i) => {
+      this.scales[i].style.top = `${top}px`;
+      top += HEAD + lane.height;
+      for (const line of lane.lines) {
+        line.area = h('path', { class: 'fill' });
+        line.path = h('path', { class: line.style });
+        for (const e of [line.area, line.path]) e.style.setProperty('--line', `var(--${line.colour})`);
+        this.picture.append(line.area, line.path);
+      }
+    });
+    this.picture.append(...this.marks);
+    this.picture.style.height = `${top}px`;
+    this.plot = h('div', { class: 'plot' }, this.picture, this.scales, this.cross, this.select, this.tip);
+    this.element = h('div', { class: 'chart' }, this.plot, h('div', { class: 'axis', 'aria-hidden': 'true' }, this.axis));
+    this.picture.chart = this;
+    seen.observe(this.picture);
+    this.#pointer();
   }
 
-  #line({ ring, series, colour, style }, { width, base, perPixel, first, last }, bottom, height) {
-    const c = this.context, { ratio } = this, gap = this.gap(series());
-    c.fillStyle = c.strokeStyle = colours[colour];
-    if (style === 'mark') {
-      const y = Math.round(height(ring.newest)), dot = Math.round(4 * ratio);
-      if (y === y) for (let x = -(base % (2 * dot)); x < width; x += 2 * dot) c.fillRect(x, y, dot, Math.max(1, Math.round(ratio)));
-      return;
-    }
-    c.lineJoin = 'round';
-    c.lineWidth = (style === 'thin' ? 1 : 1.5) * ratio;
-    let from = NaN, x = NaN, column = NaN, low = 0, high = 0, before = NaN;
+  close() { seen.unobserve(this.picture); }
+
+  // update draws the chart with its scales, a few times a second.
+  update() {
+    const { view } = this.app, right = view.right(), from = right - view.span, width = this.picture.clientWidth, perPixel = view.span / width;
+    if (!width) return;
+    const every = ticks(view.span, width), x = (t) => ((t - from) / perPixel).toFixed(1);
+    let bottom = 0, grid = '';
+    this.lanes.forEach((lane, i) => {
+      const top = bottom + HEAD, fixed = typeof lane.max === 'function' ? lane.max() : lane.max;
+      bottom = top + lane.height;
+      lane.top = fixed > 0 ? fixed : nice(1.05 * Math.max(0, ...lane.lines.map((l) => l.series()?.ring.stats(from, right)?.max ?? 0)));
+      for (let t = Math.ceil(from / every) * every; t <= right; t += every) grid += `M${x(t)} ${top}v${lane.height}`;
+      for (const share of [0, 0.5, 1]) grid += `M0 ${top + share * lane.height}h${width}`;
+      const y = (v) => bottom - Math.min(v / lane.top, 1.02) * lane.height;
+      for (const line of lane.lines) this.#line(line, { from, right, width, perPixel, bottom, x, y });
+      put(this.scales[i], [lane.label, lane.text?.() || (lane.unit ? reading(lane.top, lane.unit) : '')].filter(Boolean).join(' · '));
+    });
+    this.grid.setAttribute('d', grid);
+    const events = this.events().filter((e) => e.t > from - 20 * perPixel && e.t < right + 20 * perPixel);
+    const marks = (bad, sign) => events.filter((e) => !!e.bad === bad).map((e) => `M${x(e.t)} ${sign}`).join('');
+    this.marks[0].setAttribute('d', marks(false, `${HEAD + 4}V8a3 3 0 1 1 .1 0`));
+    this.marks[1].setAttribute('d', marks(true, `${bottom}V9l-4 -4l4 -4l4 4l-4 4`));
+    this.axis.forEach((e, i) => put(e, clock(right - view.span * (1 - i / 2), view.span < 20000)));
+    this.point();
+  }
+
+  #line({ series, style, path, area }, { from, right, width, perPixel, bottom, x, y }) {
+    const s = series(), { ring } = s || {}, gap = s ? this.app.model.gap(s) : 0;
+    let lines = '', areas = '', points = '', before = NaN, column = NaN, low = 0, high = 0;
     const end = () => { // of an unbroken line
-      if (from !== from) return;
-      c.stroke();
-      if (style === 'area') {
-        c.lineTo(x, bottom);
-        c.lineTo(from, bottom);
-        c.globalAlpha = 0.16;
-        c.fill();
-        c.globalAlpha = 1;
-      }
-      from = NaN;
+      if (points) lines += `M${points}`;
+      if (points) areas += `M${points.split(' ', 1)} ${bottom}L${points}V${bottom}Z`;
+      points = '';
     };
-    for (let i = Math.max(0, ring.from(first) - 1); i < ring.length && before !== Infinity; i++) {
+    if (style === 'mark' && ring?.newest >= 0) lines = `M0 ${y(ring.newest)}h${width}`;
+    for (let i = style === 'mark' || !ring ? Infinity : Math.max(0, ring.from(from) - 1); i < ring?.length && !(before > right); i++) {
       const t = ring.time(i), v = ring.value(i);
       if (v !== v || t - before > gap) end();
       if (v !== v) continue;
-      const y = height(v);
-      x = t / perPixel - base;
-      if (from !== from) {
-        from = x;
-        c.beginPath();
-        c.moveTo(x, y);
-        c.lineTo(x + ratio, y); // one sample alone is seen, too
-      }
-      if (Math.floor(x) !== column || y < low || y > high) c.lineTo(x, y); // else it is where the line is
-      [column, low, high] = Math.floor(x) === column ? [column, Math.min(low, y), Math.max(high, y)] : [Math.floor(x), y, y];
-      before = t > last ? Infinity : t;
+      // Columns are counted from the beginning of time, so that lines do not flicker as time passes.
+      const height = y(v), c = Math.floor(t / perPixel);
+      if (!points) points = `${x(t)} ${height.toFixed(1)}h1`; // one sample alone is seen, too
+      if (c !== column || height < low || height > high) points += `L${x(t)} ${height.toFixed(1)}`; // else it is where the line is
+      [column, low, high] = c === column ? [column, Math.min(low, height), Math.max(high, height)] : [c, height, height];
+      before = t;
     }
     end();
+    path.setAttribute('d', lines);
+    if (style === 'area') area.setAttribute('d', areas);
   }
-}
 
-// mark draws the sign of an event: a filled diamond if it is bad, else a ring.
-function mark(c, x, y, r, bad) {
-  c.beginPath();
-  if (bad) {
-    c.moveTo(x, y - r);
-    c.lineTo(x + r, y);
-    c.lineTo(x, y + r);
-    c.lineTo(x - r, y);
-    c.fill();
-    return;
+  // point shows the time below the pointer, in all charts.
+  point() {
+    const { view } = this.app, x = (1 - (view.right() - view.hover) / view.span) * this.picture.clientWidth;
+    show(this.cross, x >= 0);
+    if (x >= 0) this.cross.style.transform = `translateX(${Math.round(x)}px)`;
   }
-  c.arc(x, y, r * 0.7, 0, 2 * Math.PI);
-  c.lineWidth = Math.max(1, r / 3);
-  c.strokeStyle = c.fillStyle;
-  c.fillStyle = colours.panel;
-  c.fill();
-  c.stroke();
+
+  // describe gives the chart a text that says what can be seen in it.
+  describe() {
+    const { view } = this.app, parts = [];
+    for (const lane of this.lanes) {
+      for (const line of lane.lines) {
+        const stats = line.style === 'mark' ? null : line.series()?.ring.stats(view.right() - view.span, view.right());
+        if (stats) parts.push(`${line.name} ${statsText(stats, lane.unit)}`);
+      }
+    }
+    this.picture.setAttribute('aria-label', `${this.name}, last ${Math.round(view.span / 1000)} seconds: ${parts.join('; ') || 'no samples'}`);
+  }
+
+  #pointer() {
+    const { app, plot } = this, { view } = app;
+    let start = NaN;
+    const position = (e) => Math.min(Math.max(e.clientX - plot.getBoundingClientRect().left, 0), plot.clientWidth);
+    const time = (x) => view.right() - view.span * (1 - x / plot.clientWidth);
+    const on = (names, f) => { for (const name of names.split(' ')) plot.addEventListener(name, f); };
+    const leave = () => {
+      view.hover = start = NaN;
+      show(this.tip, false);
+      show(this.select, false);
+      app.hovered();
+    };
+    on('pointermove', (e) => {
+      const x = position(e);
+      view.hover = time(x);
+      this.#tip(x);
+      show(this.select, start === start);
+      Object.assign(this.select.style, { left: `${Math.min(x, start)}px`, width: `${Math.abs(x - start)}px` });
+      app.hovered();
+    });
+    on('pointerleave pointercancel', leave);
+    on('pointerdown', (e) => {
+      if (e.button || e.pointerType === 'touch') return;
+      start = position(e);
+      plot.setPointerCapture(e.pointerId);
+    });
+    on('pointerup', (e) => {
+      const from = time(Math.min(position(e), start)), to = time(Math.max(position(e), start));
+      if (Math.abs(position(e) - start) > 5) view.set(to - from, to);
+      leave();
+    });
+    on('dblclick', () => app.live());
+  }
+
+  // tip shows the values at the pointer.
+  #tip(x) {
+    const { model, view: { hover, span } } = this.app, lines = [];
+    for (const lane of this.lanes) {
+      for (const line of lane.lines) {
+        const s = line.series(), i = s ? s.ring.at(hover) : -1;
+        if (i >= 0 && hover - s.ring.time(i) < model.gap(s)) lines.push(`${line.name} ${reading(s.ring.value(i), lane.unit)}`);
+      }
+    }
+    for (const e of this.events()) if (Math.abs(e.t - hover) < span / 100) lines.push(e.text);
+    show(this.tip, true);
+    put(this.tip, [clock(hover, true), ...lines].join('\n'));
+    const width = this.plot.clientWidth, right = x > width / 2;
+    Object.assign(this.tip.style, { left: right ? 'auto' : `${x + 10}px`, right: right ? `${width - x + 10}px` : 'auto' });
+  }
 }

@@ -1,12 +1,12 @@
 // All that is known of one device, in a dialog: identity, charts, every field with its
 // unit, window, age or the reason for its absence, processes and events.
 
-import { ChartBox } from './chartbox.js';
+import { Chart } from './chart.js';
 import { h, level, put, replace, sign } from './dom.js';
 import { absence, amount, date, factor, plainUnit, seconds } from './fields.js';
 import { nameOf, usersOf } from './model.js';
 import { PROCESS_COLUMNS, eventTable, processRows, table } from './sections.js';
-import { gapOf, lanesOf, signature, stateOf } from './tiles.js';
+import { lanesOf, signature, stateOf } from './tiles.js';
 
 export class Detail {
   constructor(app, dialog) {
@@ -24,7 +24,7 @@ export class Detail {
   open(id) {
     const { app } = this, d = app.model.devices.get(id);
     if (!d) return;
-    if (this.id) this.box?.close();
+    if (this.id) this.chart?.close();
     this.id = id;
     this.plotted = [];
     this.title = h('h2', { id: 'detail-title' }, nameOf(d, app.model));
@@ -47,8 +47,8 @@ export class Detail {
   }
 
   #closed() {
-    this.box?.close();
-    this.box = null;
+    this.chart?.close();
+    this.chart = null;
     this.id = null;
     this.app.watch([]);
     history.replaceState(null, '', location.pathname + location.search);
@@ -56,7 +56,7 @@ export class Detail {
 
   #draw() {
     const { app, id } = this;
-    this.box?.close();
+    this.chart?.close();
     this.made = signature(app, id);
     const lanes = lanesOf(app, id, true);
     for (const field of this.plotted) {
@@ -64,8 +64,8 @@ export class Detail {
       const all = app.model.find(id, field).slice(0, 8);
       lanes.push({ label: field, unit, height: 70, lines: (all.length ? all : [null]).map((s, i) => ({ name: s ? Object.values(s.labels).join(' ') || field : field, series: () => s, colour: `line-${i}`, style: 'line' })) });
     }
-    this.box = new ChartBox(app, { lanes, events: () => app.eventsOf(id), gap: gapOf(app), name: nameOf(app.model.devices.get(id), app.model) });
-    this.plot.replaceChildren(this.box.element);
+    this.chart = new Chart(app, { lanes, events: () => app.eventsOf(id), name: nameOf(app.model.devices.get(id), app.model) });
+    this.plot.replaceChildren(this.chart.element);
   }
 
   update() {
@@ -95,10 +95,10 @@ export class Detail {
       ...(processes.length ? [h('h3', {}, 'Processes'), table(PROCESS_COLUMNS, processes, 'Processes of this device')] : []),
       ...(events.length ? [h('h3', {}, 'Events'), eventTable(app, events)] : []),
     ]);
-    this.box?.update();
+    this.chart?.update();
   }
 
-  describe() { this.box?.describe(); }
+  describe() { this.chart?.describe(); }
 
   async #ask() {
     const { app, id } = this;
@@ -150,7 +150,7 @@ export class Detail {
     if (this.id !== id) return;
     this.#rows();
     this.#draw();
-    this.box.update();
+    this.chart.update();
   }
 }
 

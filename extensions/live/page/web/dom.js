@@ -3,7 +3,7 @@
 // h makes an element: h('td', {class: 'n', onclick: f}, 'text', child…). Properties with
 // a value of null or false are left out.
 export function h(tag, properties = {}, ...children) {
-  const e = document.createElement(tag);
+  const e = tag === 'svg' || tag === 'path' ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith('on')) e.addEventListener(name.slice(2), value);
@@ -34,16 +34,9 @@ export function replace(e, key, make) {
   return true;
 }
 
-// STATES are the signs that stand before the words, for those who do not see colours.
-const SIGNS = { up: '●', ok: '●', stalled: '▲', degraded: '▲', lost: '■', failed: '■', absent: '□', released: '○', unknown: '○' };
-export const sign = (state) => SIGNS[state] || '○';
-
-// level says how bad a state is: good, warn, bad or off.
-export function level(state) {
-  switch (state) {
-    case 'up': case 'ok': return 'good';
-    case 'stalled': case 'degraded': return 'warn';
-    case 'lost': case 'failed': case 'absent': return 'bad';
-    default: return 'off';
-  }
-}
+// STATES has for each state the sign that stands before the word, for those who do not see colours, and how bad it is.
+const STATES = {
+  up: ['●', 'good'], ok: ['●', 'good'], stalled: ['▲', 'warn'], degraded: ['▲', 'warn'], lost: ['■', 'bad'], failed: ['■', 'bad'], absent: ['□', 'bad'],
+};
+export const sign = (state) => STATES[state]?.[0] || '○';
+export const level = (state) => STATES[state]?.[1] || 'off';

@@ -25,26 +25,14 @@ export const ROLES = {
   link_throughput: { label: 'NVLink or XGMI', unit: 'bytes/s' },
 };
 
+const FACTORS = { 'ratio>%': 100, 'MiB>GiB': 1 / 1024, 'bytes>GiB': 1 / 2 ** 30, 'Hz>MHz': 1e-6, 'kHz>MHz': 1e-3, 'MB/s>bytes/s': 1e6, 'KB/s>bytes/s': 1e3 };
+
 // factor says what a value in one unit is multiplied with for another; 1 if the two are
 // the same or have nothing in common.
-export function factor(from, to) {
-  if (from === to) return 1;
-  switch (`${from}>${to}`) {
-    case 'ratio>%': return 100;
-    case 'MiB>GiB': return 1 / 1024;
-    case 'bytes>GiB': return 1 / 2 ** 30;
-    case 'Hz>MHz': return 1e-6;
-    case 'kHz>MHz': return 1e-3;
-    case 'MB/s>bytes/s': return 1e6;
-    case 'KB/s>bytes/s': return 1e3;
-    default: return 1;
-  }
-}
+export const factor = (from, to) => FACTORS[`${from}>${to}`] ?? 1;
 
 // plainUnit writes a unit of the catalogue for people.
-export function plainUnit(unit) {
-  return unit === 'celsius' ? '°C' : unit === 'bool' ? '' : unit || '';
-}
+export const plainUnit = (unit) => ({ celsius: '°C', bool: '' })[unit] ?? unit ?? '';
 
 const formats = new Map();
 
@@ -82,18 +70,20 @@ export function seconds(s) {
   return `${Math.round(s / 86400)} d`;
 }
 
+const decimals = { '%': 0, W: 0, '°C': 0, MHz: 0, GiB: 1 };
+
+// reading writes a value in the unit of a role.
+export const reading = (v, unit) => v !== v ? '–' : unit in decimals ? `${number(v, decimals[unit])} ${unit}` : amount(v, unit);
+
+// statsText writes mean and highest value of a span.
+export const statsText = ({ mean, max }, unit) => `mean ${reading(mean, unit)}, highest ${reading(max, unit)}`;
+
 // clock writes the time of day of a time in milliseconds, with tenths if asked.
-export function clock(ms, tenths = false) {
-  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
-  const text = `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
-  return tenths ? `${text}.${Math.floor(d.getMilliseconds() / 100)}` : text;
-}
+const times = [undefined, 1].map((n) => new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit', fractionalSecondDigits: n }));
+export const clock = (ms, tenths = false) => times[Number(tenths)].format(ms);
 
 // date writes a day and its time, as this browser has them.
-export function date(ms) {
-  const d = new Date(ms), two = (n) => String(n).padStart(2, '0');
-  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${clock(ms)}`;
-}
+export const date = (ms) => new Date(ms).toLocaleString('sv');
 
 // The bits of NVML's nvmlClocksEventReason…; bad ones slow a GPU down that has work.
 const REASONS = [

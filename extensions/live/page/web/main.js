@@ -1,7 +1,7 @@
 // Puts the page together: connection, model, sections, controls, keys.
 
 import { Link } from './api.js';
-import { Loop, View, readColours } from './chart.js';
+import { View } from './chart.js';
 import { Detail } from './detail.js';
 import { h, put, show } from './dom.js';
 import { ROLES, clock, seconds } from './fields.js';
@@ -21,7 +21,6 @@ class App {
     this.model = new Model();
     this.view = new View(this.model.clock, 300000);
     this.view.changed = () => this.#viewChanged();
-    this.loop = new Loop();
     this.list = null;
     this.watched = []; // fields in addition to those of tiles
     this.comparing = false;
@@ -33,7 +32,6 @@ class App {
   }
 
   start() {
-    this.#theme(stored('theme') || 'auto');
     this.#controls();
     this.tiles = new Tiles(this, $('tiles'));
     this.comparison = new Comparison(this, $('comparison'));
@@ -61,13 +59,14 @@ class App {
     if (this.loading) return;
     this.loading = true;
     try {
-      this.#setList(await this.link.get('list'));
+      this.list = await this.link.get('list');
+      this.model.setList(this.list);
       await this.#ask();
-      this.loaded = true;
       this.#restart();
-      show($('controls'), true);
       const wanted = new URLSearchParams(location.hash.slice(1)).get('device');
-      if (wanted) this.openDetail(wanted);
+      if (wanted && !this.loaded) this.openDetail(wanted);
+      this.loaded = true;
+      show($('controls'), true);
     } catch (error) {
       if (error.status) this.failure = error.message;
     } finally {
@@ -85,11 +84,6 @@ class App {
     const field = model.wanted();
     if (field.length) model.takeFields(await link.get('fields', { field }));
     if (model.info.recorder) this.events.recorded((await link.get('recordings')).recordings || []);
-  }
-
-  #setList(list) {
-    this.list = list;
-    this.model.setList(list);
   }
 
   async #refresh() {
@@ -119,7 +113,7 @@ class App {
         this.#refresh(); // a stream begins with what is new
         break;
       case 'rows':
-        if (model.takeRows(data) && !model.info.recording) {
+        if (model.takeRows(data)) {
           this.filled.clear();
           this.#fill();
         }
@@ -127,52 +121,29 @@ class App {
       case 'devices': for (const d of [data].flat()) model.setDevice(d); break;
       case 'event':
         model.takeEvent(data);
-        if (data.kind === 'reload') this.#reloaded();
+        if (data.kind === 'reload') this.#load();
         if (data.kind === 'recording') this.#refresh();
         break;
       default:
     }
   }
 
-  async #reloaded() {
-    const before = this.model.wanted().join();
-    try {
-      this.#setList(await this.link.get('list'));
-      this.model.setDevices(await this.link.get('devices'));
-    } catch {
-      return;
-    }
-    if (this.model.wanted().join() !== before) this.#restart();
-  }
-
-  // fill asks for the samples between the last that is there and the stream's first.
+  // fill asks for the samples between the last that is there and the stream's first, of the first roles first.
   #fill() {
-    const done = new Set(), order = Object.keys(ROLES), of = (s) => order.indexOf(this.model.roleOf(s.field));
-    const columns = this.model.columns.slice().sort((a, b) => of(a) - of(b));
-    for (const s of columns) {
-      const k = `${s.device}\n${s.field}`;
-      if (done.has(k)) continue;
-      done.add(k);
-      const known = this.filled.has(k);
-      this.filled.add(k);
-      this.#enqueue(s.device, s.field, known ? s.ring.last : NaN);
-    }
+    const { model } = this, order = Object.keys(ROLES), of = (s) => order.indexOf(model.roleOf(s.field));
+    const columns = new Map(model.columns.toSorted((a, b) => of(b) - of(a)).map((s) => [`${s.device}\n${s.field}`, s]));
+    this.queue = model.info.history === false ? [] : [...columns].reverse();
+    while (this.fetching < 4) this.#fetch();
   }
 
-  #enqueue(device, field, since) {
-    if (this.queue.some((q) => q.device === device && q.field === field)) return;
-    this.queue.push({ device, field, since });
-    this.#next();
-  }
-
-  async #next() {
-    if (this.model.info.history === false) this.queue.length = 0;
-    if (this.fetching >= 4 || !this.queue.length) return;
-    const { device, field, since } = this.queue.shift();
+  async #fetch() {
     this.fetching++;
-    await this.fill(device, field, since);
+    for (let next; (next = this.queue.shift());) {
+      const [key, { device, field, ring }] = next, since = this.filled.has(key) ? ring.last : NaN;
+      this.filled.add(key);
+      await this.fill(device, field, since);
+    }
     this.fetching--;
-    this.#next();
   }
 
   // fill fetches the samples of a field since a time; NaN for as long as the page keeps them.
@@ -201,18 +172,8 @@ class App {
   time() { return this.view.right(); }
 
   eventsOf(id) {
-    const { model } = this, k = `${model.events.length} ${model.events.at(-1)?.t} ${model.generation}`;
-    if (this.eventsKey !== k) {
-      this.eventsKey = k;
-      this.eventsBy = new Map();
-    }
-    let found = this.eventsBy.get(id);
-    if (!found) {
-      const parent = model.devices.get(id)?.parent;
-      found = model.events.filter((e) => e.device && (e.device === id || e.device === parent || model.devices.get(e.device)?.parent === id));
-      this.eventsBy.set(id, found);
-    }
-    return found;
+    const { devices, events } = this.model, parent = devices.get(id)?.parent;
+    return events.filter((e) => e.device && (e.device === id || e.device === parent || devices.get(e.device)?.parent === id));
   }
 
   openDetail(id) { this.detail.open(id); }
@@ -251,16 +212,15 @@ class App {
 
   // hovered moves the crosshairs of all charts.
   hovered() {
-    for (const t of this.tiles.tiles.values()) if (t.box.chart.visible) t.box.update();
-    this.events.box.update();
-    this.detail.box?.update();
+    for (const t of this.tiles.tiles.values()) if (t.chart.visible) t.chart.point();
+    this.detail.chart?.point();
   }
 
   #tick() {
     if (!this.loaded || document.hidden) return;
     const { model } = this;
-    model.clock.stopped = this.link.up ? NaN : model.newest;
     const { info } = model;
+    model.clock.stopped = info.recording ? Date.parse(info.time) : this.link.up ? NaN : model.newest;
     put($('node'), [info.hostname, info.simulated && '(simulated)', info.recording && (info.recording.startsWith('recording') ? info.recording : `recording ${info.recording}`), info.version && `warpgauge ${info.version}`].filter(Boolean).join(' · '));
     const problems = model.problems().length;
     const title = `${problems ? `▲ ${problems} · ` : ''}${info.hostname || 'warpgauge'}`;
@@ -276,7 +236,6 @@ class App {
   #describe() {
     if (!this.loaded || document.hidden) return;
     this.tiles.describe();
-    this.events.describe();
     this.detail.describe();
   }
 
@@ -290,7 +249,7 @@ class App {
       if (last === last) age = Date.now() - link.answered;
     }
     else if (!this.loaded) text = this.failure ? `The page has no data: ${this.failure}` : '';
-    else if (last === last && [...model.devices.values()].some((d) => d.state === 'up')) {
+    else if (last === last && !model.info.recording && [...model.devices.values()].some((d) => d.state === 'up')) {
       const silent = Date.now() + (model.clock.offset ?? 0) - last, patience = 10000 + 3 * Math.max(...[...model.devices.values()].map((d) => d.interval_seconds || 0)) * 1000;
       if (silent > patience) {
         text = `The exporter answers, but has sent no samples since ${clock(last)}`;
@@ -314,7 +273,6 @@ class App {
     if (document.activeElement !== slider || !this.sliding) slider.value = this.view.end;
     const text = `${clock(this.view.end, true)}${this.model.info.recording ? '' : `, ${seconds((this.model.clock.now() - this.view.end) / 1000)} ago`}`;
     put($('shown'), text);
-    put($('live'), this.model.info.recording ? 'Play' : 'Back to now');
     slider.setAttribute('aria-valuetext', text);
   }
 
@@ -326,33 +284,17 @@ class App {
     this.#tick();
   }
 
-  #theme(theme) {
-    this.colours = theme;
-    document.documentElement.dataset.theme = theme;
-    put($('theme'), { auto: 'Auto', light: 'Light', dark: 'Dark' }[theme]);
-    $('theme').setAttribute('aria-label', `Colours: ${theme}`);
-    readColours();
-    this.view.redraw();
-    try {
-      localStorage.setItem('theme', theme);
-    } catch {
-      // the browser stores nothing; the choice lasts as long as the page
-    }
-  }
-
   #controls() {
     $('spans').append(...SPANS.map(([s, text]) => h('button', { type: 'button', value: s, 'aria-pressed': String(s * 1000 === this.view.span), onclick: () => this.view.set(s * 1000) }, text)));
     $('freeze').addEventListener('click', () => this.freeze());
     $('live').addEventListener('click', () => this.live());
     $('compare').addEventListener('click', () => this.#comparing(!this.comparing));
-    $('theme').addEventListener('click', () => this.#theme({ auto: 'light', light: 'dark', dark: 'auto' }[this.colours] || 'auto'));
     $('help').addEventListener('click', () => this.#help());
     $('time').addEventListener('input', () => {
       this.sliding = true;
       this.#move(Number($('time').value));
       this.sliding = false;
     });
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.#theme(this.colours));
     document.addEventListener('keydown', (e) => this.#key(e));
   }
 
@@ -382,7 +324,6 @@ class App {
         if (current) this.compare(current.id, !this.compared.has(current.id));
       }],
       [['C'], 'C', 'comparison on and off', () => this.#comparing(!this.comparing)],
-      [['t'], 't', 'colours: as the system, light, dark', () => $('theme').click()],
       [['?'], '?', 'this list', () => this.#help()],
     ];
   }
@@ -410,14 +351,6 @@ class App {
       h('div', { class: 'inside' }, h('dl', { class: 'keys' }, this.#keys().map(([, k, what]) => h('div', {}, h('dt', {}, k.split(' ').map((x) => h('kbd', {}, x))), h('dd', {}, what)))),
         h('p', {}, 'In a chart: drag to zoom, double-click to go back to now. A diamond marks an event that needs attention, a ring any other.')));
     dialog.showModal();
-  }
-}
-
-function stored(name) {
-  try {
-    return localStorage.getItem(name);
-  } catch {
-    return null;
   }
 }
 

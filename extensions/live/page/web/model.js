@@ -127,12 +127,12 @@ export class Model {
   }
 
   // takeRows takes new rows. If the exporter's clock was set back, what was there before is
-  // forgotten; a replay begins again, and its samples stay. It reports whether that was so.
+  // forgotten. It reports whether that was so.
   takeRows({ rows }) {
     const newest = Math.max(...(rows || []).map((r) => r.t)), back = newest < this.newest - 1000;
     if (back) {
       this.clock.offsets = [];
-      if (!this.info.recording) for (const s of this.series.values()) s.ring.clear();
+      for (const s of this.series.values()) s.ring.clear();
     }
     for (const row of rows || []) {
       const values = row.v || [];
@@ -229,6 +229,9 @@ export class Model {
 
   // every is how often a series is read, in ms.
   every(series) { return Math.max(this.interval(series.device), (this.list.get(series.field)?.interval_seconds || 0) * 1000); }
+
+  // gap says from which distance of samples on a line is broken, in ms.
+  gap(series) { return Math.max(3.5 * this.every(series), 2500); }
 
   // value is that of a role at time t; NaN if it is blank, or the newest sample is too old for it.
   value(device, role, t) {

@@ -1,10 +1,9 @@
 // The sections of the page next to the tiles: summary, comparison, processes, events.
 
-import { ChartBox, reading, statsText } from './chartbox.js';
+import { Chart } from './chart.js';
 import { h, put, replace, show, sign } from './dom.js';
-import { ROLES, amount, clock, date, number, seconds } from './fields.js';
+import { ROLES, amount, clock, date, number, reading, seconds, statsText } from './fields.js';
 import { nameOf } from './model.js';
-import { gapOf } from './tiles.js';
 
 // section gives a section of the page a heading, a note and a body.
 export function section(element, title, note) {
@@ -61,50 +60,32 @@ const COMPARED = {
 // Comparison draws one reading of several devices in one chart.
 export class Comparison {
   constructor(app, element) {
-    this.app = app;
-    this.element = element;
-    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.#draw() }, Object.entries(COMPARED).map(([r, text]) => h('option', { value: r }, text)));
-    this.hint = h('p', { class: 'note' }, 'Tick up to 8 GPUs below.');
+    Object.assign(this, { app, element });
+    this.role = h('select', { name: 'reading', 'aria-label': 'Reading', onchange: () => this.update() }, Object.entries(COMPARED).map(([r, text]) => h('option', { value: r }, text)));
     this.plot = h('div');
-    this.legend = h('ul', { class: 'legend' });
-    section(element, 'Comparison').append(this.role, this.hint, this.plot, this.legend);
+    section(element, 'Comparison').append(this.role, this.plot);
   }
 
   update() {
-    const { app } = this, { view } = app, key = [...app.compared].join();
+    const { app } = this, { view, model } = app, role = this.role.value, { unit } = ROLES[role];
     show(this.element, app.comparing);
     if (!app.comparing) return;
-    if (this.key !== key) this.#draw();
-    this.key = key;
-    this.box?.update();
-    for (const { line, value } of this.lines) {
-      const stats = line.series()?.ring.stats(view.right() - view.span, view.right()), { unit } = ROLES[this.role.value];
-      put(value, stats ? `${reading(app.model.valueOf(line.series(), app.time()), unit)} (${statsText(stats, unit)})` : '–');
+    replace(this.plot, [role, ...app.compared].join(), () => this.#make([...app.compared], role, unit));
+    this.chart?.update();
+    for (const { series, value } of this.lines) {
+      const stats = series()?.ring.stats(view.right() - view.span, view.right());
+      put(value, stats ? `${reading(model.valueOf(series(), app.time()), unit)} (${statsText(stats, unit)})` : '–');
     }
   }
 
-  #draw() {
-    const { app } = this, role = this.role.value, { unit } = ROLES[role];
-    this.box?.close();
-    this.box = null;
-    show(this.hint, !app.compared.size);
-    this.lines = [...app.compared].map((id, i) => {
-      const name = nameOf(app.model.devices.get(id) || { id }, app.model);
-      return { id, name, value: h('span', { class: 'muted' }), line: { name, series: () => app.model.pick(id, role), colour: `line-${i}`, style: 'line' } };
-    });
-    const strong = (line) => () => { // draws the others thin
-      for (const l of this.lines) l.line.style = !line || l.line === line ? 'line' : 'thin';
-      app.view.redraw();
-    };
-    this.legend.replaceChildren(...this.lines.map(({ id, name, value, line }, i) => h('li', {},
-      h('button', { type: 'button', class: 'text', onpointerenter: strong(line), onpointerleave: strong(), onfocus: strong(line), onblur: strong(), onclick: () => app.openDetail(id) },
-        h('i', { class: `swatch line-${i}` }, String(i + 1)), ` ${name}`), ' ', value)));
-    if (this.lines.length) {
-      this.box = new ChartBox(app, {
-        lanes: [{ label: COMPARED[role], unit, max: unit === '%' ? 100 : 0, height: 180, lines: this.lines.map((l) => l.line) }], gap: gapOf(app), name: `${COMPARED[role]} of several GPUs`,
-      });
-    }
-    this.plot.replaceChildren(...(this.box ? [this.box.element] : []));
+  #make(ids, role, unit) {
+    const { app } = this, { model } = app;
+    this.chart?.close();
+    this.lines = ids.map((id, i) => ({ id, name: nameOf(model.devices.get(id) || { id }, model), value: h('span', { class: 'muted' }), series: () => model.pick(id, role), colour: `line-${i}`, style: 'line' }));
+    if (!ids.length) return h('p', { class: 'note' }, 'Tick up to 8 GPUs below.');
+    this.chart = new Chart(app, { lanes: [{ label: COMPARED[role], unit, max: unit === '%' ? 100 : 0, height: 180, lines: this.lines }], name: `${COMPARED[role]} of several GPUs` });
+    return [this.chart.element, h('ul', { class: 'legend' }, this.lines.map(({ id, name, value }, i) => h('li', {},
+      h('button', { type: 'button', class: 'text', onclick: () => app.openDetail(id) }, h('i', { class: `swatch line-${i}` }, String(i + 1)), ` ${name}`), ' ', value)))];
   }
 }
 
@@ -140,20 +121,17 @@ export class Processes {
   }
 }
 
-// Events shows what happened on the time axis and as a list.
+// Events lists what happened, and the files of the flight recorder.
 export class Events {
   constructor(app, element) {
-    this.app = app;
-    this.body = section(element, 'Events');
-    this.box = new ChartBox(app, { lanes: [{ label: '', unit: '', max: 1, height: 22, lines: [] }], events: () => app.model.events, name: 'Events on the time axis' });
+    Object.assign(this, { app, element });
     this.list = h('div');
     this.more = h('button', { type: 'button', class: 'text', onclick: () => {
       this.all = !this.all;
       this.update();
     } });
     this.recordings = h('div');
-    this.body.append(this.box.element, this.list, this.more, this.recordings);
-    this.element = element;
+    section(element, 'Events').append(this.list, this.more, this.recordings);
   }
 
   // recorded shows the files of the flight recorder, the newest first.
@@ -175,13 +153,6 @@ export class Events {
       : h('p', { class: 'note' }, 'Nothing has happened as far back as the exporter remembers.'));
     show(this.more, events.length > few.size);
     put(this.more, this.all ? 'Show the newest of each kind' : `Show all ${events.length}`);
-    this.box.update();
-  }
-
-  describe() {
-    const { view, model } = this.app, from = view.right() - view.span;
-    const n = model.events.filter((e) => e.t >= from && e.t <= view.right()).length;
-    this.box.canvas.setAttribute('aria-label', `Events on the time axis: ${n} in the span shown; all are in the table below`);
   }
 }
 

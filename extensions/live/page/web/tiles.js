@@ -1,8 +1,8 @@
 // A tile per GPU and per instance of one: state, users, readings, a strip chart.
 
-import { ChartBox, reading } from './chartbox.js';
+import { Chart } from './chart.js';
 import { h, level, put, show, sign } from './dom.js';
-import { ROLES, absence, number, reasons, seconds } from './fields.js';
+import { ROLES, absence, number, reading, reasons, seconds } from './fields.js';
 import { healthText, nameOf, usersOf } from './model.js';
 
 // LANES are the lanes of a device's charts: label, unit, height in a tile (0: only in the details) and in the
@@ -25,9 +25,6 @@ export function lanesOf(app, id, all) {
     lines: lines.map(([name, role, colour, style]) => ({ name, colour, style, series: () => app.model.pick(id, role) })),
   }));
 }
-
-// gapOf says from which distance of samples on a line is broken.
-export const gapOf = (app) => (series) => series ? Math.max(3.5 * app.model.every(series), 2500) : 3000;
 
 // memory is used and total in GiB, the latter NaN if it is not known.
 function memory(value) {
@@ -67,15 +64,15 @@ export class Tile {
     this.readings = h('div', { class: 'readings' });
     this.rows = [];
     this.#make();
-    this.box = new ChartBox(app, { lanes: lanesOf(app, this.id, false), events: () => app.eventsOf(this.id), gap: gapOf(app), name });
+    this.chart = new Chart(app, { lanes: lanesOf(app, this.id, false), events: () => app.eventsOf(this.id), name });
     this.element = h('article', { class: 'tile', 'aria-label': name },
       h('header', {}, h('h2', {}, this.open), this.model, this.picker, this.badge),
-      this.reason, this.users, h('div', { class: 'body' }, this.readings, this.box.element));
+      this.reason, this.users, h('div', { class: 'body' }, this.readings, this.chart.element));
     this.element.classList.toggle('instance', device.kind !== 'gpu');
   }
 
   close() {
-    this.box.close();
+    this.chart.close();
     this.element.remove();
   }
 
@@ -168,9 +165,9 @@ export class Tile {
     show(this.users, all);
     show(this.picker, app.comparing);
     this.pick.checked = app.compared.has(this.id);
-    if (!this.box.chart.visible) return;
+    if (!this.chart.visible) return;
     for (const r of this.rows) r();
-    this.box.update();
+    this.chart.update();
   }
 }
 
@@ -204,5 +201,5 @@ export class Tiles {
     show(this.element, devices.length > 0);
   }
 
-  describe() { for (const t of this.tiles.values()) if (t.box.chart.visible) t.box.describe(); }
+  describe() { for (const t of this.tiles.values()) if (t.chart.visible) t.chart.describe(); }
 }

@@ -29,7 +29,7 @@ func main() {
 
 func run() error {
 	dir := flag.String("dir", "", "directory to write to")
-	preset := flag.String("preset", "dgx-h100", "node: dgx-h100, a100-mig, gb200, pcie, empty")
+	preset := flag.String("preset", "dgx-h100", "node: dgx-h100, a100-mig, gb200, pcie")
 	gpus := flag.Int("gpus", 0, "number of GPUs; 0 is the preset's")
 	version := flag.String("version", "4.6.0", "version of library and engine")
 	reread := flag.Bool("reread", false, "only make the library in the directory read its changed script")
