@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/client-go/rest"
 )
 
@@ -23,30 +26,84 @@ func podOptions(*apiServer) APIOptions {
 
 func sliceOptions(*apiServer) APIOptions { return APIOptions{Node: "node-1", Slices: true} }
 
+type (
+	apiServer = apitest.Server
+	object    = apitest.Object
+)
+
+// sliceObject is one of version v1; devices are attributes by name.
+func sliceObject(name, driver, pool string, generation, count int, devices ...object) object {
+	list := []any{}
+	for _, d := range devices {
+		list = append(list, d)
+	}
+	return object{"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1", "metadata": object{"name": name},
+		"spec": object{"driver": driver, "nodeName": "node-1", "devices": list,
+			"pool": object{"name": pool, "generation": generation, "resourceSliceCount": count}}}
+}
+
+func gpuObject(name, uuid string) object {
+	return object{"name": name, "attributes": object{"type": object{"string": "gpu"}, "uuid": object{"string": uuid}}}
+}
+
+// running is an APIServer that runs for one list, and what it reported.
+type running struct {
+	*APIServer
+	health *Health
+	logs   *observer.ObservedLogs
+	stop   func() // waits for its end
+}
+
+func startAPI(t *testing.T, o APIOptions, config func() (*rest.Config, error)) *running {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	o.Log = zap.New(core)
+	r := &running{APIServer: NewAPIServer(o), logs: logs}
+	r.config, r.health = config, r.Health[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+	return r
+}
+
+// said returns the messages since it was called last.
+func (r *running) said() (all []string) {
+	for _, e := range r.logs.TakeAll() {
+		all = append(all, e.Message)
+	}
+	return all
+}
+
+// failing checks why the list fails, "" if it does not, and that the error says what to do.
+func (r *running) failing(t *testing.T, reason, says string) {
+	t.Helper()
+	synctest.Wait()
+	s := r.health.State()
+	if s.Failing != reason || reason != "" && !strings.Contains(s.Problem.Error(), says) {
+		t.Errorf("failing for %q (%v), want %q and %q in the error", s.Failing, s.Problem, reason, says)
+	}
+}
+
 // in runs f in a bubble with an API server, and checks at the end that Run returns at once.
 func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
-	inWith(t, options, (*apiServer).Config, f)
-}
-
-// inWith is in with another configuration.
-func inWith(t *testing.T, options func(*apiServer) APIOptions, config func(*apiServer) (*rest.Config, error), f func(t *testing.T, s *apiServer, c *running)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.Pipe(t, "node-1")
-		api, logs := newAPI(options(s), func() (*rest.Config, error) { return config(s) })
-		c := startAPI(t, api, logs)
+		c := startAPI(t, options(s), s.Config)
 		synctest.Wait()
 		f(t, s, c)
 		c.said()
 		began := time.Now()
 		c.stop()
-		<-c.ended
-		if took := time.Since(began); took != 0 {
-			t.Errorf("Run ended %v after its context", took)
-		}
-		if said := c.said(); len(said) > 0 {
-			t.Errorf("the end is reported as %q", said)
+		if took, said := time.Since(began), c.said(); took != 0 || len(said) > 0 {
+			t.Errorf("Run ended %v after its context, and says %q", took, said)
 		}
 	})
 }
@@ -147,16 +204,10 @@ func TestRefusals(t *testing.T) {
 					return true
 				})
 				time.Sleep(30 * time.Minute)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != test.want {
-					t.Fatalf("failing for %q, want %q; said %q", got, test.want, c.lastError())
-				}
+				c.failing(t, test.want, test.says)
 				warnings := c.logs.FilterMessageSnippet("mapping failed").All()
 				if len(warnings) != 1 {
 					t.Errorf("told %d times, want once", len(warnings))
-				}
-				if text := c.lastError(); !strings.Contains(text, test.says) {
-					t.Errorf("said %q, want %q in it", text, test.says)
 				}
 				if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || !cmp.Equal(now.Slices, good.Slices) {
 					t.Errorf("the last good Snapshot is gone: %+v", now)
@@ -167,10 +218,7 @@ func TestRefusals(t *testing.T) {
 
 				s.AnswerFirst(nil)
 				time.Sleep(longDelay * 2)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != "" {
-					t.Errorf("still failing for %q", got)
-				}
+				c.failing(t, "", "")
 				if said := c.said(); !slices.Contains(said, "mapping works again") {
 					t.Errorf("said %q", said)
 				}
@@ -212,10 +260,7 @@ func TestSilence(t *testing.T) {
 				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Compact()
 				time.Sleep(8 * time.Minute)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != ReasonUnreachable || !strings.Contains(c.lastError(), "no answer in time") {
-					t.Errorf("failing for %q: %v", got, c.health.State().Problem)
-				}
+				c.failing(t, ReasonUnreachable, "no answer in time")
 				if n := len(c.Snapshot().Pods); n != test.pods {
 					t.Errorf("%d pods, want %d", n, test.pods)
 				}
@@ -297,9 +342,9 @@ func TestBrokenAnswers(t *testing.T) {
 				}
 				s.AnswerFirst(nil)
 				time.Sleep(5 * time.Minute)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != "" || len(c.Snapshot().Pods) != 2 {
-					t.Errorf("failing for %q with %d pods after it works again", got, len(c.Snapshot().Pods))
+				c.failing(t, "", "")
+				if n := len(c.Snapshot().Pods); n != 2 {
+					t.Errorf("%d pods after it works again", n)
 				}
 			})
 		})
@@ -324,10 +369,7 @@ func TestAnswersWithoutEndAreNotReadWhole(t *testing.T) {
 				return true
 			})
 			time.Sleep(20 * time.Second)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonTooLarge || !strings.Contains(c.lastError(), "delete pods") && watch {
-				t.Errorf("watch %v: failing for %q: %s", watch, got, c.lastError())
-			}
+			c.failing(t, ReasonTooLarge, "")
 			if sent > 2*maxAnswer {
 				t.Errorf("watch %v: read %d bytes", watch, sent)
 			}
@@ -367,9 +409,9 @@ func TestObjectsAreBounded(t *testing.T) {
 			return true
 		})
 		time.Sleep(time.Hour)
-		synctest.Wait()
-		if got := c.health.State(); got.Failing != ReasonTooLarge || !strings.Contains(got.Problem.Error(), "delete pods") || len(c.Snapshot().Pods) != 1 {
-			t.Errorf("failing for %q, %d pods: %v", got.Failing, len(c.Snapshot().Pods), got.Problem)
+		c.failing(t, ReasonTooLarge, "delete pods")
+		if n := len(c.Snapshot().Pods); n != 1 {
+			t.Errorf("%d pods, want the one that was known", n)
 		}
 	})
 }
@@ -482,9 +524,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			time.Sleep(2 * longDelay)
 			synctest.Wait()
 		}
-		if got := c.health.State().Failing; got != ReasonNotServed {
-			t.Errorf("failing for %q", got)
-		}
+		c.failing(t, ReasonNotServed, "")
 		device := DeviceName{nvidiaDriver, "node-1", "gpu-0"}
 		for i, versions := range [][]string{{"v1alpha3", "v1beta1"}, {"v1beta1", "v1beta2"}, {"v1"}} {
 			serve(versions...)
@@ -509,9 +549,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		if got := c.Snapshot().Slices[device].UUID; got != "GPU-2" {
 			t.Errorf("uuid %q", got)
 		}
-		if got := c.health.State().Failing; got != ReasonNotServed {
-			t.Errorf("failing for %q", got)
-		}
+		c.failing(t, ReasonNotServed, "")
 	})
 }
 
@@ -526,11 +564,6 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 		if got := s.Asked(); len(got) != 0 {
 			t.Errorf("asked %q", got)
 		}
-		if got := c.health.State().Failing; got != ReasonNoNode {
-			t.Errorf("failing for %q", got)
-		}
-		if text := c.lastError(); !strings.Contains(text, "set NODE_NAME") {
-			t.Errorf("said %q", text)
-		}
+		c.failing(t, ReasonNoNode, "set NODE_NAME")
 	})
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"

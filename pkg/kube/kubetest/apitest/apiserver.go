@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/client-go/rest"
 )
 
@@ -37,8 +38,7 @@ type Server struct {
 	tb         testing.TB
 	node       string
 	kubeconfig string
-	accept     chan net.Conn
-	closed     chan struct{}
+	listener   *bufconn.Listener
 
 	mu       sync.Mutex
 	down     bool // refuses connections
@@ -60,10 +60,9 @@ type event struct {
 	Object   Object `json:"object"`
 }
 
-// New returns an API server without pods and slices that no network serves.
-func New(tb testing.TB, node string) *Server {
+func newServer(tb testing.TB, node string) *Server {
 	return &Server{
-		tb: tb, node: node, accept: make(chan net.Conn), closed: make(chan struct{}), changed: make(chan struct{}),
+		tb: tb, node: node, changed: make(chan struct{}),
 		versions: []string{"v1"}, objects: map[string]map[string]Object{"pods": {}, "resourceslices": {}},
 	}
 }
@@ -71,7 +70,7 @@ func New(tb testing.TB, node string) *Server {
 // Start returns an API server that serves HTTP until the test ends, for tests of whole programs.
 func Start(tb testing.TB, node string) *Server {
 	tb.Helper()
-	s := New(tb, node)
+	s := newServer(tb, node)
 	server := httptest.NewServer(s)
 	tb.Cleanup(func() {
 		server.CloseClientConnections() // watches do not end by themselves
@@ -91,52 +90,25 @@ current-context: test
 	return s
 }
 
-// Pipe returns an API server that serves over pipes, so that it can be in a bubble of synctest; see Config.
+// Pipe returns an API server that serves in memory, so that it can be in a bubble of synctest; see Config.
 func Pipe(tb testing.TB, node string) *Server {
-	s := New(tb, node)
+	s := newServer(tb, node)
+	s.listener = bufconn.Listen(1 << 16)
 	server := &http.Server{Handler: s} //nolint:gosec // the client is the test
-	go server.Serve(pipes{s})          //nolint:errcheck // it ends with the test
+	go server.Serve(s.listener)        //nolint:errcheck // it ends with the test
 	tb.Cleanup(func() { _ = server.Close() })
 	return s
 }
 
-// pipes is the listener of a Server.
-type pipes struct{ *Server }
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accept:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-// Config returns how to reach a Server over pipes.
+// Config returns how to reach a Server in memory.
 func (s *Server) Config() (*rest.Config, error) {
 	return &rest.Config{Host: "http://api.test", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		s.mu.Lock()
-		down := s.down
-		s.mu.Unlock()
-		if down {
+		defer s.mu.Unlock()
+		if s.down {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
-		ours, theirs := net.Pipe()
-		select {
-		case s.accept <- theirs:
-			return ours, nil
-		case <-s.closed:
-			return nil, net.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return s.listener.DialContext(ctx)
 	}}, nil
 }
 
