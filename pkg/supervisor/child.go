@@ -72,7 +72,7 @@ type child struct {
 
 	// Used by the supervisor's goroutine only.
 	checked  time.Time
-	began    time.Time // of the session
+	began    time.Time     // of the session
 	hungFrom time.Time     // since when every call hangs
 	cpu      time.Duration // set after the end
 }

@@ -230,7 +230,7 @@ func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 	}
 }
 
-// What a child is given on its standard input is what it reads.
+// readInput decodes what inputOf encodes.
 func TestInputOfAChild(t *testing.T) {
 	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
 	given := fieldsOf(t, temperature)
