@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +17,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
-	"warpgauge/internal/testkit/programtest/prometheustest"
 )
 
 const recorderCSV = `DCGM_FI_DEV_POWER_USAGE, gauge, Power
@@ -31,12 +27,9 @@ DCGM_EXP_XID_ERRORS_COUNT, counter, XIDs
 DCGM_FI_DEV_GPU_TEMP, histogram, Temperature, buckets=30|60|90
 `
 
-// TestE2ERecorder has a GPU report an XID, downloads what was recorded, replays it, and has
-// the real promtool and Prometheus read it.
+// TestE2ERecorder has a GPU report an XID, downloads what was recorded, and replays it.
 func TestE2ERecorder(t *testing.T) {
 	t.Parallel()
-	promtool := programtest.Find(t, "promtool")
-	prometheus := prometheustest.Find(t)
 	exe := build(t)
 	xid := newTrouble(t)
 	e := serve(t, exe, "--collect-interval=100", "--fake-devices=2", "-f", file(t, "counters.csv", recorderCSV),
@@ -90,73 +83,11 @@ func TestE2ERecorder(t *testing.T) {
 	must(t, err)
 	recorded, err := z.DecodeAll(body, nil)
 	must(t, err)
-	want := samplesOf(t, recorded)
-	if len(want) < 100 || !strings.Contains(string(recorded), `err_code="79"`) {
-		t.Fatalf("%d samples are recorded", len(want))
-	}
-
-	path, blocks := filepath.Join(t.TempDir(), "recording.om"), t.TempDir()
-	must(t, os.WriteFile(path, recorded, 0o600))
-	if out, err := exec.Command(promtool, "tsdb", "create-blocks-from", "openmetrics", path, blocks).CombinedOutput(); err != nil {
-		t.Fatalf("promtool: %v\n%s", err, out)
-	}
-	must(t, os.Mkdir(filepath.Join(blocks, "wal"), 0o700)) // which promtool wants to read, too
-	dump, err := exec.Command(promtool, "tsdb", "dump", blocks).Output()
-	must(t, err)
-	got := 0
-	for line := range strings.Lines(string(dump)) {
-		if got++; !want[dumped(t, line)] {
-			t.Fatalf("Prometheus has the sample %q, which was not recorded", line)
-		}
-	}
-	if got != len(want) {
-		t.Errorf("Prometheus has %d samples, %d were recorded", got, len(want))
-	}
-	p := programtest.Start(t, prometheus, []string{
-		"--config.file=" + file(t, "prometheus.yml", ""), "--storage.tsdb.path=" + blocks, "--web.listen-address=127.0.0.1:0", "--log.level=warn",
-	}, programtest.Options{})
-	result := get(t, client, p.AwaitReady(t, "/-/ready")+"/api/v1/query?query=count_over_time(DCGM_FI_DEV_SM_CLOCK{gpu=\"1\"}[1m])&time="+strconv.FormatInt(r.Until.Unix()+1, 10))
-	if !strings.Contains(string(result.body), `"success"`) || !strings.Contains(string(result.body), `"gpu":"1"`) {
-		t.Errorf("Prometheus answers %s", result.body)
+	if strings.Count(string(recorded), "\n") < 100 || !strings.Contains(string(recorded), `err_code="79"`) {
+		t.Fatalf("recorded:\n%s", recorded)
 	}
 
 	testReplay(t, exe, recording, r, recorded)
-}
-
-// samplesOf returns the lines of OpenMetrics as dumped returns those of a dump.
-func samplesOf(t *testing.T, text []byte) map[string]bool {
-	out := map[string]bool{}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		name, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "{")
-		at := strings.LastIndexByte(rest, '}')
-		fields := strings.Fields(rest[at+1:])
-		out[normal(t, `__name__="`+name+`",`+rest[:at], fields[0], fields[1], 1000)] = true
-	}
-	return out
-}
-
-// dumped brings a line of promtool tsdb dump, {a="b", c="d"} VALUE MS, into one form.
-func dumped(t *testing.T, line string) string {
-	at := strings.LastIndexByte(line, '}')
-	fields := strings.Fields(line[at+1:])
-	return normal(t, line[1:at], fields[0], fields[1], 1)
-}
-
-func normal(t *testing.T, labels, value, at string, scale float64) string {
-	v, err := strconv.ParseFloat(value, 64)
-	ms, errAt := strconv.ParseFloat(at, 64)
-	must(t, errors.Join(err, errAt))
-	of := map[string]string{}
-	for _, l := range strings.Split(strings.ReplaceAll(labels, `", `, `",`), `",`) {
-		key, text, _ := strings.Cut(strings.TrimSuffix(l, `"`), `="`)
-		of[key] = text
-	}
-	sorted, err := json.Marshal(of)
-	must(t, err)
-	return fmt.Sprint(string(sorted), v, int64(math.Round(ms*scale)))
 }
 
 // testReplay compares what a replay serves with what was recorded.
