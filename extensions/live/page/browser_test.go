@@ -50,6 +50,11 @@ type shown struct {
 
 var views = []shown{
 	{"one", func() *node { return h100(1).past() }, 1, []string{"(simulated)", "1 up", "NVIDIA H100 80GB HBM3", "/ 700 W", "power cap", "XID 31: GPU memory page fault", "recording-20261122-174000.000-xid.om.zst (81.2 kB)"}, []string{"compute instance", "NaN", "undefined", "null"}},
+	{"a short list", func() *node {
+		n := h100(1)
+		n.fields = n.fields[:1]
+		return n
+	}, 1, []string{"1 up"}, []string{"NaN", "undefined", "null"}},
 	{"eight", func() *node { return h100(8).past() }, 8, []string{"8 up", "of 5,600 W", "training/llm-0/trainer", "12 crc flit", "4 links"}, []string{"NaN", "undefined", "null"}},
 	{"mig", mig, 11, []string{"Instances", "GPU 0 · 3g.40gb #1", "GPU 1 · 1g.10gb #3", "serving/chat-1/server"}, []string{"NaN", "undefined", "null"}},
 	{"amd", amd, 8, []string{"AMD Instinct MI300X", "/ 750 W", "62 °C · memory 51", "100.0 / 192.0 GiB", "SM 2,100 MHz · memory 1,300", "▲ power", "7 links, ■ 1 down"}, []string{"Tensor", "NaN", "undefined", "null"}},
@@ -330,6 +335,19 @@ const noGap = `(() => {
 	for (let i = ring.from(%f - 5000) + 1; i < ring.length; i++) if (ring.time(i) - ring.time(i - 1) > 1500) return false;
 	return true;
 })()`
+
+// TestBrowserReplay: a recording has no rows that are new. Its page shows its readings, does not complain, and goes back in it.
+func TestBrowserReplay(t *testing.T) {
+	n := h100(2)
+	n.replayed = "recording-1"
+	p := browser.Open(t).Page(t, 1440, 1600)
+	p.Open(n.serve(t, ""))
+	p.Wait(`document.body.innerText.includes('recording-1') && document.querySelector('.tile .of-activity dd')?.innerText.includes('%')`)
+	p.Eval("warpgauge.freeze()", nil)
+	p.Key("ArrowLeft")
+	p.Wait(`warpgauge.view.end < Date.now() - 20000 && document.getElementById('scrub').innerText.includes('Back to now')`)
+	p.Wait(`document.querySelector('.tile .of-activity dd').innerText.includes('%') && document.getElementById('banner').hidden`)
+}
 
 // TestBrowserHostile: what others have named is shown as text.
 func TestBrowserHostile(t *testing.T) {

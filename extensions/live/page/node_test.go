@@ -32,7 +32,8 @@ type node struct {
 	speed    float64
 	began    time.Time
 	fields   []reading
-	proxied  bool // while it is down, a proxy answers
+	proxied  bool   // while it is down, a proxy answers
+	replayed string // recording that is shown: it has no new rows
 
 	mu         sync.Mutex
 	devices    []apiv1.Device
@@ -148,7 +149,7 @@ func matches(patterns []string, name string) bool {
 }
 
 func (n *node) devicesAnswer(*http.Request) any {
-	return apiv1.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, History: true, Recorder: n.recordings != nil,
+	return apiv1.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, Recording: n.replayed, History: true, Recorder: n.recordings != nil,
 		Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
 }
 
@@ -285,6 +286,9 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 			events = len(n.events)
 			n.mu.Unlock()
 		case <-ticker.C:
+			if n.replayed != "" {
+				continue
+			}
 			var rows apiv1.StreamRows
 			for now := n.now(); !last.Add(n.interval).After(now); {
 				last = last.Add(n.interval)
