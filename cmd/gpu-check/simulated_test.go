@@ -16,7 +16,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestSimulatedNode makes the whole check: real binary, real dlopen, real PTX text, simulated NVML, nvidia-smi and CUDA.
+// TestSimulatedNode makes the whole check without load: real binary, real dlopen, simulated NVML and nvidia-smi.
 func TestSimulatedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -29,9 +29,6 @@ func TestSimulatedNode(t *testing.T) {
 	}
 	n.SetLoad(nvmltest.Host, nvmltest.Steady(0))
 	o := options{exporter: filepath.Join(dir, "warpgauge"), library: n.Library(), smi: filepath.Join(dir, "nvidia-smi"), rounds: 2, warmup: 2500 * time.Millisecond}
-	if o.cuda, err = n.WriteCUDA(); err != nil {
-		t.Fatal(err)
-	}
 	for to, what := range map[string]string{o.exporter: "warpgauge/cmd/warpgauge", o.smi: "warpgauge/collectors/nvml/nvmltest/cmd/nvidia-smi"} {
 		cmd := exec.CommandContext(t.Context(), "go", "build", "-o", to, what)
 		cmd.Env = append(os.Environ(), "CGO_CFLAGS="+cmp.Or(os.Getenv("CGO_CFLAGS"), "-g -O2 -Wno-deprecated-declarations"))
@@ -52,8 +49,7 @@ func TestSimulatedNode(t *testing.T) {
 		t.Errorf("%d verdicts are bad:\n%s", bad, &table)
 	}
 	for _, want := range []string{
-		banner, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
-		"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_FB_USED", "TFLOP/s",
+		banner, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_FB_USED",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %s:\n%s", want, &table)

@@ -2,9 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"encoding/pem"
-	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,17 +117,4 @@ func TestNoExporterAnswers(t *testing.T) {
 	execute(t, nil, "once", "--url="+none.URL).want(t, 1, "no device found")
 	execute(t, nil, "devices", "--url=ftp://x").want(t, 1, "write http://HOST:PORT")
 	execute(t, nil, "once", "--samples=2", "--url="+none.URL).want(t, 1, "--url asks an exporter: leave one out")
-}
-
-func TestAskedWithTLS(t *testing.T) {
-	s := httptest.NewUnstartedServer(answering())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	defer s.Close()
-	ca := tempFile(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
-	execute(t, nil, "devices", "--url="+s.URL).want(t, 1, "certificate is not trusted")
-	execute(t, nil, "devices", "--url="+s.URL, "--ca-file="+ca).want(t, 0, "GPU-1")
-	execute(t, nil, "devices", "--url="+s.URL, "--insecure").want(t, 0, "GPU-1")
-	execute(t, nil, "devices", "--url="+s.URL, "--ca-file="+tempFile(t, "bad.pem", "x")).want(t, 1, "has no certificate in PEM")
-	execute(t, nil, "devices", "--url="+s.URL, "--ca-file=/does/not/exist").want(t, 1, "--ca-file", "/does/not/exist")
 }

@@ -2,11 +2,11 @@ package main_test
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +14,6 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 	"sigs.k8s.io/yaml"
 
-	"warpgauge/internal/testkit/eventually"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
@@ -103,35 +102,29 @@ func TestE2EChart(t *testing.T) {
 			d := daemonSet(t, c.manifest, c.component)
 			container := ofDaemonSet(t, d, k)
 			container.env["WARPGAUGE_EXPORTER_METRICS"] = "full"
-			container.env["WARPGAUGE_ENABLE_FAKE"], container.env["WARPGAUGE_FAKE_PROFILE"] = "true", c.profile
-			for _, vendor := range []string{"NVML", "DCGM", "ROCM"} {
-				container.env["WARPGAUGE_ENABLE_"+vendor] = "false"
-			}
+			container.env["WARPGAUGE_FAKE_PROFILE"] = c.profile
+			container.args = append(slices.DeleteFunc(container.args, func(arg string) bool { return strings.HasPrefix(arg, "--enable-only=") }), "--enable-only=fake")
 			if c.user != 0 {
 				container.user = c.user
 			}
 			e := container.run(t, exe)
 			k.Set(podWithGPU0(t, e, c.component))
-			eventually.OK(t, "the page", func() error {
-				p := e.scrape(t, acceptText)
+			e.await(t, "the page", podOf(map[string]string{"0": c.pod, "1": ""}), func(p page) error {
 				if len(p.family(c.family)) == 0 {
 					return errors.New("no series of " + c.family)
 				}
-				return podOf(map[string]string{"0": c.pod, "1": ""})(p)
+				return nil
 			})
 			if c.user != 0 {
 				// Why the pod is root: the kubelet's directory and socket are root's.
-				eventually.OK(t, "what is wrong with the kubelet", func() error {
-					p := e.scrape(t, acceptText)
+				e.await(t, "what is wrong with the kubelet", is(0, "warpgauge_mapping_up", "mapping", "pod_resources"), func(p page) error {
 					n, err := p.one("warpgauge_mapping_errors_total", "mapping", "pod_resources", "reason", "denied")
 					if err == nil && n == 0 {
 						err = errors.New("nothing was denied")
 					}
-					return errors.Join(err, p.want(0, "warpgauge_mapping_up", "mapping", "pod_resources"))
+					return err
 				})
-				if log := e.Output(); !strings.Contains(log, "permission denied") {
-					t.Errorf("the log does not say why:\n%s", log)
-				}
+				e.awaitLog(t, "permission denied")
 			}
 			probes := d.Spec.Template.Spec.Containers[0]
 			for _, path := range []string{probes.LivenessProbe.HTTPGet.Path, probes.ReadinessProbe.HTTPGet.Path} {
@@ -139,15 +132,10 @@ func TestE2EChart(t *testing.T) {
 					t.Errorf("GET %s: %d %s", path, a.code, a.body)
 				}
 			}
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.PID()))
-			must(t, err)
-			for _, want := range []string{"CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000", "CapAmb:\t0000000000000000", "NoNewPrivs:\t1"} {
-				if !strings.Contains(string(status), want) {
-					t.Errorf("the process does not have %q:\n%s", want, status)
-				}
+			if !container.restricted {
+				t.Error("the manifest lets the container have capabilities")
 			}
-			e.Signal(t, os.Interrupt)
-			e.ends(t)
+			e.ends(t, os.Interrupt)
 		})
 	}
 }

@@ -3,7 +3,6 @@ package main_test
 import (
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -83,8 +82,7 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 		}
 	}
 	args = append(append(args, "/usr/bin/warpgauge"), c.args...)
-	e := &exporter{Process: launch(t, programtest.Find(t, "unshare"), args...)}
-	e.awaitAddress(t)
+	e := serving(t, append([]string{programtest.Find(t, "unshare")}, args...)...)
 	e.confined(t, c)
 	return e
 }
@@ -92,25 +90,20 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 // confined looks at what the process really has.
 func (e *exporter) confined(t *testing.T, c contained) {
 	t.Helper()
-	read := func(name string) string {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", e.PID(), name))
-		must(t, err)
-		return string(b)
-	}
+	mounts, status := procFile(t, e.PID(), "mounts"), procFile(t, e.PID(), "status")
 	options := map[string]string{} // by directory; of several the last one counts
-	for line := range strings.Lines(read("mounts")) {
+	for line := range strings.Lines(mounts) {
 		f := strings.Fields(line) // device, directory, type, options
 		options[f[1]] = f[3]
 	}
 	for _, dir := range append(slices.Sorted(maps.Keys(c.mounts)), "/") {
 		if ro := slices.Contains(strings.Split(options[dir], ","), "ro"); ro == slices.Contains(c.writable, dir) {
-			t.Errorf("%s is mounted %q:\n%s", dir, options[dir], read("mounts"))
+			t.Errorf("%s is mounted %q:\n%s", dir, options[dir], mounts)
 		}
 	}
-	status := read("status")
 	want := []string{fmt.Sprintf("Uid:\t%d\t%d\t", c.user, c.user)}
 	if c.restricted {
-		want = append(want, "NoNewPrivs:\t1\n", "CapPrm:\t0000000000000000\n", "CapBnd:\t0000000000000000\n")
+		want = append(want, "NoNewPrivs:\t1\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapBnd:\t0000000000000000\n", "CapAmb:\t0000000000000000\n")
 	}
 	for _, w := range want {
 		if !strings.Contains(status, w) {

@@ -4,18 +4,14 @@ package main_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/etc"
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/golden"
 )
 
 // Rows that the CSV files which we ship lack.
@@ -82,7 +78,7 @@ func TestE2EGoldenDCGM(t *testing.T) {
 			awaits := append(node.awaits, `DCGM_FI_DEV_GPU_TEMP{gpu="1"`, "DCGM_FI_PROF_SM_ACTIVE{", "DCGM_FR_PENDING_ROW_REMAP", `health_watch="ALL"`, "peer_gpu=")
 			x.raw(t, awaits)
 			e.XID(0, 94)
-			goldenFile(t, node.name+".prom", x.raw(t, append(awaits, `xid="94"} 1`)))
+			golden.Check(t, filepath.Join("testdata", "golden", node.name+".prom"), string(x.raw(t, append(awaits, `xid="94"} 1`))))
 		})
 	}
 }
@@ -150,17 +146,4 @@ func (e *exporter) raw(t *testing.T, wants []string) (body []byte) {
 		return nil
 	})
 	return body
-}
-
-func goldenFile(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", "golden", name)
-	if flag.Lookup("update").Value.String() == "true" {
-		must(t, os.WriteFile(path, got, 0o600))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(got), "\n")); diff != "" {
-		t.Errorf("%s is not what is rendered now (-want +got), rewrite it with -update if that is right:\n%s", path, diff)
-	}
 }

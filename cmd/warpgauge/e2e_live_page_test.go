@@ -8,30 +8,27 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"warpgauge/internal/testkit/browser"
-	"warpgauge/internal/testkit/eventually"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
 // TestE2ELivePage looks at the real binary's page with a real browser: through a reverse
-// proxy and below a path, with each of --web-page's values, while a GPU is lost and while
+// proxy and below a path, while a GPU is lost and while
 // the exporter is gone.
 func TestE2ELivePage(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
 	b := browser.Open(t)
 	k := kubelet.Start(t)
-	lost := filepath.Join(t.TempDir(), "lost")
-	spec := "--fake-spec=" + file(t, "spec.yaml", "faults:\n  - {device: 5, kind: lost, while: "+lost+"}\n  - {device: 2, kind: xid, xid: 31, while: "+lost+"}\n")
+	lost := newTrouble(t)
+	spec := faults(t, lost.fault("device: 5, kind: lost"), lost.fault("device: 2, kind: xid, xid: 31"))
 	full := serve(t, exe, withKubelet(k.Socket(), spec, "--collect-interval=100")...)
 	gpus := full.uuids(t)
 	k.Set(pod("train-0", gpus["0"], gpus["1"]))
-	eventually.OK(t, "the pods", func() error { return podOf(map[string]string{"0": "train-0"})(full.scrape(t, acceptText)) })
+	full.await(t, "the pods", podOf(map[string]string{"0": "train-0"}))
 
 	target, err := url.Parse(full.url)
 	must(t, err)
@@ -51,42 +48,13 @@ func TestE2ELivePage(t *testing.T) {
 	p.Wait(`document.querySelector('#detail[open] tbody tr') && document.getElementById('detail').innerText.includes('DCGM_FI_DEV_FB_RESERVED')`)
 	p.Key("Escape")
 
-	write(t, lost, "")
+	lost.begin(t)
 	p.Wait(`document.querySelectorAll('.tile')[5].innerText.includes('■ lost') && document.getElementById('summary').innerText.includes('GPU 5 is lost: simulated fault: device lost')`)
 	p.Wait(`document.getElementById('events').innerText.includes('XID 31') && document.querySelectorAll('.tile')[5].querySelector('.of-activity dd').innerText === '–'`)
 	for _, problem := range p.Problems(address) {
 		t.Error(problem)
 	}
 
-	full.Signal(t, syscall.SIGTERM)
-	full.ExitCode(t)
+	full.ends(t, syscall.SIGTERM)
 	p.Wait(`!document.getElementById('banner').hidden && document.getElementById('banner').innerText.includes('Last data at')`)
-
-	anonymous := serve(t, exe, withKubelet(k.Socket(), "--web-page=anonymous")...)
-	eventually.OK(t, "the pods", func() error { return podOf(map[string]string{"0": "train-0"})(anonymous.scrape(t, acceptText)) })
-	p = b.Page(t, 360, 800)
-	p.Open(anonymous.url + "/")
-	p.Wait(`globalThis.warpgauge?.model.rows > 0 && document.querySelectorAll('.tile').length === 8`)
-	var text string
-	p.Eval("document.body.innerText + JSON.stringify([...warpgauge.model.devices.values()])", &text)
-	if strings.Contains(text, "train-0") {
-		t.Errorf("--web-page=anonymous names a pod:\n%s", text)
-	}
-	for _, problem := range p.Problems(anonymous.url + "/") {
-		t.Error(problem)
-	}
-
-	off := serve(t, exe, "--web-page=off")
-	p.Open(off.url + "/")
-	p.Wait(`document.body.innerText.includes('/metrics')`)
-	var scripts, status int
-	p.Eval("document.scripts.length", &scripts)
-	resp, err := http.Get(off.url + "/api/v1/devices")
-	if err == nil {
-		status = resp.StatusCode
-		resp.Body.Close()
-	}
-	if scripts != 0 || status != http.StatusNotFound {
-		t.Errorf("--web-page=off: %d scripts, API answers %d (%v)", scripts, status, err)
-	}
 }

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"warpgauge/internal/testkit/eventually"
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
@@ -111,18 +110,17 @@ func TestE2EGPUOperator(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy clusterPolicy
 		has    []string // families
-		lacks  []string
+		lacks  string
 		labels []string // name, value … of GPU 0's temperature
 	}{
-		"defaults":    {has: dcpRows, labels: []string{"hostname", "worker-7"}},
-		"host engine": {policy: clusterPolicy{hostEngine: true}, has: dcpRows, labels: []string{"hostname", "worker-7"}},
-		"pod metadata, and no token": {
-			policy: clusterPolicy{podLabels: true, podUID: true, podLabelAllowlistRegex: []string{"^app$", `^kueue\.x-k8s\.io/.*$`}},
+		"defaults": {has: dcpRows, labels: []string{"hostname", "worker-7"}},
+		"pod metadata and a host engine, and no token": {
+			policy: clusterPolicy{podLabels: true, podUID: true, podLabelAllowlistRegex: []string{"^app$", `^kueue\.x-k8s\.io/.*$`}, hostEngine: true},
 			has:    dcpRows,
 		},
 		"a list": {
 			policy: clusterPolicy{config: "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\nDCGM_FI_DEV_SERIAL, label, Serial number.\n"},
-			has:    []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: []string{"DCGM_FI_DEV_POWER_USAGE"},
+			has:    []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: "DCGM_FI_DEV_POWER_USAGE",
 		},
 		"jobs": {
 			policy: clusterPolicy{hpcJobs: map[string]string{"0": "4711\n"}},
@@ -134,7 +132,7 @@ func TestE2EGPUOperator(t *testing.T) {
 		},
 		"a list of a ConfigMap through the API server": {
 			policy: clusterPolicy{env: []string{"DCGM_EXPORTER_CONFIGMAP_DATA=gpus:fields"}, configMaps: api},
-			has:    []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: []string{"DCGM_FI_DEV_POWER_USAGE"},
+			has:    []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: "DCGM_FI_DEV_POWER_USAGE",
 		},
 		"claims": {policy: clusterPolicy{claims: true, hostEngine: true, podLabels: true}, has: dcpRows, labels: []string{"hostname", "worker-7"}},
 		"env": {
@@ -153,35 +151,25 @@ func TestE2EGPUOperator(t *testing.T) {
 			gpus := e.uuids(t)
 			k.Set(pod("train-0", gpus["0"]))
 			k.Serve()
-			eventually.OK(t, "the page that was asked for", func() error {
-				return errors.Join(podOf(map[string]string{"0": "train-0", "1": ""})(e.scrape(t, acceptText)), operatorsPage(e.scrape(t, acceptText), c.has, c.lacks, c.labels))
+			e.await(t, "the page that was asked for", podOf(map[string]string{"0": "train-0", "1": ""}), func(p page) error {
+				_, err := p.one("DCGM_FI_DEV_GPU_TEMP", append([]string{"gpu", "0"}, c.labels...)...)
+				for _, f := range c.has {
+					if n := len(p.family(f)); n < 8 {
+						err = errors.Join(err, fmt.Errorf("%d series of %s, want one for each of 8 GPUs", n, f))
+					}
+				}
+				if c.lacks != "" {
+					err = errors.Join(err, count(0, c.lacks)(p))
+				}
+				return err
 			})
 			if c.policy.hostEngine {
 				if out := e.Output(); !strings.Contains(out, "nvidia-dcgm") || !strings.Contains(out, "WARN") {
 					t.Errorf("no warning names the engine:\n%s", out)
 				}
-				eventually.OK(t, "an engine that is not there, in the metrics", func() error {
-					return e.scrape(t, acceptText).want(0, "warpgauge_collector_up", "collector", "dcgm")
-				})
+				e.await(t, "an engine that is not there, in the metrics", is(0, "warpgauge_collector_up", "collector", "dcgm"))
 			}
-			e.Signal(t, syscall.SIGTERM)
-			e.ends(t)
+			e.ends(t, syscall.SIGTERM)
 		})
 	}
-}
-
-func operatorsPage(p page, has, lacks, labels []string) error {
-	var errs []error
-	for _, f := range has {
-		if len(p.family(f)) < 8 {
-			errs = append(errs, fmt.Errorf("%d series of %s, want one for each of 8 GPUs", len(p.family(f)), f))
-		}
-	}
-	for _, f := range lacks {
-		if len(p.family(f)) != 0 {
-			errs = append(errs, fmt.Errorf("%s is on the page", f))
-		}
-	}
-	_, err := p.one("DCGM_FI_DEV_GPU_TEMP", append([]string{"gpu", "0"}, labels...)...)
-	return errors.Join(append(errs, err)...)
 }

@@ -132,18 +132,8 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 	return serve(t, exe, args...)
 }
 
-// dashboardView is a dashboard with something chosen in its variables.
-type dashboardView struct{ file, instance, gpu string }
-
-// name is what testdata/dashboards.txt calls the view.
-func (v dashboardView) name() string {
-	if v.instance == "" {
-		return v.file
-	}
-	return v.file + " " + v.instance
-}
-
-var dashboardViews = []dashboardView{
+// dashboardViews are dashboards with something chosen in their variables. Names of testdata/dashboards.txt begin so.
+var dashboardViews = []struct{ file, instance, gpu string }{
 	{file: "fleet"}, {file: "node"}, {file: "workloads"}, {file: "exporter"}, {file: "lists"},
 	{"gpu", "h100", "0"}, {"gpu", "a100", "3"}, {"gpu", "mi300x", "0"}, {"gpu", "rtx4090", "0"},
 	{"exporter", "h100", ""}, // without the values that are out of range
@@ -174,15 +164,8 @@ type ownDashboard struct {
 	}
 }
 
-func readDashboard(t *testing.T, name string) (d ownDashboard) {
-	t.Helper()
-	text, err := os.ReadFile("../../dashboards/" + name + ".json")
-	must(t, err)
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatalf("parse %s: %v", name, err)
-	}
-	return d
-}
+// numberLine is a line of testdata/dashboards.txt: a series, and its number or the lowest and the highest.
+var numberLine = regexp.MustCompile(`^\t *(.*?) *= (\S+)(?: to (\S+))?$`)
 
 // panelNumbers are those of testdata/dashboards.txt: by view and panel, by the name of a series.
 func panelNumbers(t *testing.T) map[string]map[string]numbers {
@@ -190,27 +173,21 @@ func panelNumbers(t *testing.T) map[string]map[string]numbers {
 	text, err := os.ReadFile("testdata/dashboards.txt")
 	must(t, err)
 	out, at := map[string]map[string]numbers{}, ""
-	for i, line := range strings.Split(string(text), "\n") {
-		switch {
-		case strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#"):
-		case !strings.HasPrefix(line, "\t"):
+	for line := range strings.SplitSeq(string(text), "\n") {
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		m := numberLine.FindStringSubmatch(line)
+		if m == nil {
 			at = line
 			out[at] = map[string]numbers{}
-		default:
-			series, value, _ := cutLast(strings.TrimPrefix(line, "\t"), "= ")
-			low, high, isRange := strings.Cut(value, " to ")
-			if !isRange {
-				high = low
-			}
-			var n numbers
-			var errs [2]error
-			n.low, errs[0] = strconv.ParseFloat(low, 64)
-			n.high, errs[1] = strconv.ParseFloat(high, 64)
-			if errs[0] != nil || errs[1] != nil {
-				t.Fatalf("testdata/dashboards.txt:%d: %q", i+1, line)
-			}
-			out[at][strings.TrimSpace(series)] = n
+			continue
 		}
+		low, err := strconv.ParseFloat(m[2], 64)
+		must(t, err)
+		high, err := strconv.ParseFloat(cmp.Or(m[3], m[2]), 64)
+		must(t, err)
+		out[at][m[1]] = numbers{low, high}
 	}
 	return out
 }
@@ -275,24 +252,18 @@ func distribution(v model.Vector) map[string]float64 {
 
 // shows compares what a panel shows with what it is to show.
 func shows(got map[string]float64, want map[string]numbers) error {
-	var wrong []string
+	var errs []error
 	for name, v := range got {
-		if n, ok := want[name]; !ok {
-			wrong = append(wrong, fmt.Sprintf("\t%s = %v\tunexpected", name, v))
-		} else if !n.have(v) {
-			wrong = append(wrong, fmt.Sprintf("\t%s = %v\twant %v to %v", name, v, n.low, n.high))
+		if n, ok := want[name]; !ok || !n.have(v) {
+			errs = append(errs, fmt.Errorf("\t%s = %v, want %v", name, v, n))
 		}
 	}
 	for name := range want {
 		if _, ok := got[name]; !ok {
-			wrong = append(wrong, fmt.Sprintf("\t%s\tmissing", name))
+			errs = append(errs, fmt.Errorf("\t%s is missing", name))
 		}
 	}
-	if wrong == nil {
-		return nil
-	}
-	slices.Sort(wrong)
-	return fmt.Errorf("\n%s", strings.Join(wrong, "\n"))
+	return errors.Join(errs...)
 }
 
 // fleetPage is the address of a page that has what warpgauge-fleet says of a rollout.
@@ -360,14 +331,17 @@ func TestE2EDashboardsOwn(t *testing.T) {
 		})
 	}
 	for _, view := range dashboardViews {
-		d := readDashboard(t, view.file)
+		var d ownDashboard
+		text, err := os.ReadFile("../../dashboards/" + view.file + ".json")
+		must(t, err)
+		must(t, json.Unmarshal(text, &d))
 		chosen := strings.NewReplacer("$__rate_interval", "10s", "$instance", cmp.Or(view.instance, ".*"), "$gpu", cmp.Or(view.gpu, ".*"),
 			"$cluster", "test", "$job", "warpgauge", "$model", ".*", "$namespace", ".*", "$pod", ".*")
 		for _, p := range d.Panels {
 			if p.Type == "row" {
 				continue
 			}
-			name := view.name() + ": " + p.Title
+			name := strings.TrimSpace(view.file+" "+view.instance) + ": " + p.Title
 			if p.Type == "stat" {
 				name += ", now"
 			}
@@ -393,7 +367,7 @@ func TestE2EDashboardsOwn(t *testing.T) {
 						}
 					}
 					if err := shows(got, want[name]); err != nil {
-						return fmt.Errorf("%s\n# names %s%w", name, names, err)
+						return fmt.Errorf("%s, names %s:\n%w", name, names, err)
 					}
 					return nil
 				})

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,27 +25,25 @@ const (
 	acceptProtobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 )
 
-// sample is one series of a page.
+// sample is one series of a page. The value of a native histogram is its count. In OpenMetrics DCGM's counters have the
+// suffix _total, which name lacks.
 type sample struct {
+	name   string
+	typ    model.MetricType
 	labels labels.Labels
 	value  float64
-	native bool // a native histogram; value is its count
 }
 
-func (s sample) name() string            { return s.labels.Get(model.MetricNameLabel) }
-func (s sample) get(label string) string { return s.labels.Get(label) }
+func (s *sample) get(label string) string { return s.labels.Get(label) }
 
 // page is what Prometheus' own parser makes of an answer.
-type page struct {
-	types   map[string]model.MetricType
-	samples []sample
-}
+type page []sample
 
 // family returns the series with that name.
 func (p page) family(name string) []sample {
 	var out []sample
-	for _, s := range p.samples {
-		if s.name() == name {
+	for _, s := range p {
+		if s.name == name {
 			out = append(out, s)
 		}
 	}
@@ -92,16 +92,21 @@ func hasLabels(s sample, pairs []string) bool {
 	return true
 }
 
-// bySeries returns value by label set, for the families that keep accepts.
-func (p page) bySeries(keep func(name string) bool) map[string]float64 {
-	out := map[string]float64{}
-	for _, s := range p.samples {
-		if keep(s.name()) {
-			out[s.labels.String()] = s.value
+// gpus wants temperatures of these GPUs and of no others.
+func gpus(names ...string) func(page) error {
+	return func(p page) error {
+		if got := slices.Sorted(maps.Keys(p.values("DCGM_FI_DEV_GPU_TEMP"))); !slices.Equal(got, names) {
+			return fmt.Errorf("GPUs %v have a temperature, want %v", got, names)
 		}
+		return nil
 	}
-	return out
 }
+
+var (
+	allGPUs   = []string{"0", "1", "2", "3", "4", "5", "6", "7"}
+	eightGPUs = gpus(allGPUs...)
+	otherGPUs = gpus("0", "1", "2", "4", "5", "6", "7") // than hungGPU
+)
 
 // answer is an HTTP response whose body has been read.
 type answer struct {
@@ -162,53 +167,84 @@ func (e *exporter) scrape(t *testing.T, accept string) page {
 	if a.code != http.StatusOK {
 		t.Fatalf("GET /metrics: status %d\n%s", a.code, a.body)
 	}
-	return parse(t, a.body, a.contentType())
+	p, err := parse(a)
+	must(t, err)
+	return p
 }
 
-// parse fails the test if Prometheus' own parser does not take the page.
-func parse(t *testing.T, body []byte, contentType string) page {
+// await waits for a page that no check has anything to object to.
+func (e *exporter) await(t *testing.T, what string, checks ...func(page) error) (p page) {
 	t.Helper()
-	p, err := textparse.New(body, contentType, nil, textparse.ParserOptions{KeepClassicOnClassicAndNativeHistograms: true})
-	if err != nil {
-		t.Fatalf("parse page of type %q: %v", contentType, err)
+	eventually.OK(t, what, func() error {
+		p = e.scrape(t, acceptText)
+		var errs []error
+		for _, check := range checks {
+			errs = append(errs, check(p))
+		}
+		return errors.Join(errs...)
+	})
+	return p
+}
+
+// is wants the only series with that name and these labels to have a value.
+func is(value float64, name string, pairs ...string) func(page) error {
+	return func(p page) error { return p.want(value, name, pairs...) }
+}
+
+// count wants n series of a family.
+func count(n int, name string) func(page) error {
+	return func(p page) error {
+		if got := len(p.family(name)); got != n {
+			return fmt.Errorf("%d series of %s, want %d", got, name, n)
+		}
+		return nil
 	}
-	out := page{types: map[string]model.MetricType{}}
-	seen := map[string]bool{}
+}
+
+// parse returns an error if Prometheus' own parser does not take the page, or if it has something twice.
+func parse(a answer) (out page, err error) {
+	p, err := textparse.New(a.body, a.contentType(), nil, textparse.ParserOptions{KeepClassicOnClassicAndNativeHistograms: true})
+	if err != nil {
+		return nil, fmt.Errorf("parse page of type %q: %w", a.contentType(), err)
+	}
+	types, seen := map[string]bool{}, map[labels.Labels]bool{}
+	var typ model.MetricType
 	for {
+		s := sample{typ: typ}
 		entry, err := p.Next()
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		if err != nil {
-			t.Fatalf("parse page of type %q: %v", contentType, err)
-		}
-		switch entry {
-		case textparse.EntryType:
-			name, typ := p.Type()
-			if _, twice := out.types[string(name)]; twice {
-				t.Errorf("%s has two TYPE lines in %q", name, contentType)
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return nil, fmt.Errorf("parse page of type %q: %w", a.contentType(), err)
+		case entry == textparse.EntryType:
+			var name []byte
+			name, typ = p.Type()
+			if types[string(name)] {
+				return nil, fmt.Errorf("%s has two TYPE lines in %q", name, a.contentType())
 			}
-			out.types[string(name)] = typ
-		case textparse.EntrySeries, textparse.EntryHistogram:
-			s := sample{native: entry == textparse.EntryHistogram}
-			p.Labels(&s.labels)
-			if s.native {
-				_, _, h, fh := p.Histogram()
-				if h != nil {
-					s.value = float64(h.Count)
-				} else {
-					s.value = fh.Count
-				}
+			types[string(name)] = true
+			continue
+		case entry == textparse.EntrySeries:
+			_, _, s.value = p.Series()
+		case entry == textparse.EntryHistogram:
+			if _, _, h, fh := p.Histogram(); h != nil {
+				s.value = float64(h.Count)
 			} else {
-				_, _, s.value = p.Series()
+				s.value = fh.Count
 			}
-			if key := s.labels.String(); seen[key] {
-				t.Errorf("%s appears twice in %q", key, contentType)
-			} else {
-				seen[key] = true
-			}
-			out.samples = append(out.samples, s)
+		default:
+			continue
 		}
+		p.Labels(&s.labels)
+		if seen[s.labels] {
+			return nil, fmt.Errorf("%s appears twice in %q", s.labels, a.contentType())
+		}
+		seen[s.labels] = true
+		if s.name = s.get(model.MetricNameLabel); isDCGM(s.name) {
+			s.name = strings.TrimSuffix(s.name, "_total")
+		}
+		out = append(out, s)
 	}
 }
 

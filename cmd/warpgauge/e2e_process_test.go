@@ -1,8 +1,6 @@
 package main_test
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,8 +18,29 @@ import (
 	"warpgauge/internal/testkit/race"
 )
 
-// build returns the real binary, which is compiled once for all tests, under the
-// race detector if they are.
+// goBuild compiles a program once for all tests.
+func goBuild(name, directory string, variables ...string) func() (exe string, err error) {
+	return sync.OnceValues(func() (exe string, err error) {
+		exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), name) // made by TestMain
+		args := []string{"build", "-o", exe}
+		if race.Enabled && name == "warpgauge" {
+			args = append(args, "-race")
+		}
+		cmd := exec.Command("go", append(args, directory)...)
+		cmd.Env = append(variables, os.Environ()...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+		return exe, nil
+	})
+}
+
+var (
+	built   = goBuild("warpgauge", ".", "CGO_CFLAGS=-g -O2 -Wno-deprecated-declarations")
+	control = goBuild("warpctl", "../warpctl", "CGO_ENABLED=0")
+)
+
+// build returns the real binary, which is under the race detector if the tests are.
 func build(t *testing.T) string {
 	t.Helper()
 	exe, err := built()
@@ -29,44 +48,13 @@ func build(t *testing.T) string {
 	return exe
 }
 
-var built = sync.OnceValues(func() (exe string, err error) {
-	exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), "warpgauge") // made by TestMain
-	if _, err := os.Stat(exe); err == nil {
-		return exe, nil // of the process that started this one
-	}
-	next := fmt.Sprintf("%s.%d", exe, os.Getpid())
-	args := []string{"build", "-o", next}
-	if race.Enabled {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, ".")...)
-	cmd.Env = os.Environ()
-	if os.Getenv("CGO_CFLAGS") == "" {
-		cmd.Env = append(cmd.Env, "CGO_CFLAGS=-g -O2 -Wno-deprecated-declarations")
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
-	}
-	return exe, os.Rename(next, exe)
-})
-
-// buildControl builds warpctl, as it is shipped.
+// buildControl returns warpctl, as it is shipped.
 func buildControl(t *testing.T) string {
 	t.Helper()
 	exe, err := control()
 	must(t, err)
 	return exe
 }
-
-var control = sync.OnceValues(func() (exe string, err error) {
-	exe = filepath.Join(os.Getenv("WARPGAUGE_TEST_DIR"), fmt.Sprintf("warpctl.%d", os.Getpid()))
-	cmd := exec.Command("go", "build", "-o", exe, "../warpctl")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build warpctl: %w\n%s", err, out)
-	}
-	return exe, nil
-})
 
 // launch starts a program for the time of the test.
 func launch(t *testing.T, exe string, args ...string) *programtest.Process {
@@ -89,8 +77,7 @@ func cleanEnvironment() []string {
 // exporter is a running warpgauge.
 type exporter struct {
 	*programtest.Process
-	url   string   // without a path
-	fault *trouble // that isolated gave it
+	url string // without a path
 }
 
 var servingLine = regexp.MustCompile(`serving (https?://127\.0\.0\.1:\d+)`)
@@ -98,32 +85,48 @@ var servingLine = regexp.MustCompile(`serving (https?://127\.0\.0\.1:\d+)`)
 // serve starts warpgauge on a free port of loopback with simulated GPUs only.
 func serve(t *testing.T, exe string, args ...string) *exporter {
 	t.Helper()
-	args = append([]string{
-		"--address=127.0.0.1:0", "--enable-only=fake",
-	}, args...)
-	e := &exporter{Process: launch(t, exe, args...)}
-	e.awaitAddress(t)
+	return serveBy(t, []string{exe}, args...)
+}
+
+// serveBy is serve with a command that becomes or runs warpgauge, such as env.
+func serveBy(t *testing.T, command []string, args ...string) *exporter {
+	t.Helper()
+	return serving(t, slices.Concat(command, []string{"--address=127.0.0.1:0", "--enable-only=fake"}, args)...)
+}
+
+// serving starts a command and waits until its log says where it serves.
+func serving(t *testing.T, command ...string) *exporter {
+	t.Helper()
+	e := &exporter{Process: launch(t, command[0], command[1:]...)}
+	e.Await(t, "the address in the log", func() error {
+		m := servingLine.FindStringSubmatch(e.Output())
+		if m == nil {
+			return errors.New("not there yet")
+		}
+		e.url = m[1]
+		return nil
+	})
 	return e
 }
 
-// ends wants the exporter, which was told to, to end well.
-func (e *exporter) ends(t *testing.T) {
+// awaitLog waits until the log has a text.
+func (e *exporter) awaitLog(t *testing.T, text string) {
 	t.Helper()
-	if code := e.ExitCode(t); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
+	e.Await(t, fmt.Sprintf("%q in the log", text), func() error {
+		if !strings.Contains(e.Output(), text) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 }
 
-// awaitAddress waits until the exporter says in its log where it serves.
-func (e *exporter) awaitAddress(t *testing.T) {
+// ends sends a signal and wants the exporter to end well.
+func (e *exporter) ends(t *testing.T, s os.Signal) {
 	t.Helper()
-	e.Await(t, "the address in the log", func() error {
-		if m := servingLine.FindStringSubmatch(e.Output()); m != nil {
-			e.url = m[1]
-			return nil
-		}
-		return errors.New("not there yet")
-	})
+	e.Signal(t, s)
+	if code := e.ExitCode(t); code != 0 {
+		t.Errorf("exit code %d after %v, want 0", code, s)
+	}
 }
 
 // runToEnd runs a command that ends by itself.
@@ -131,17 +134,6 @@ func runToEnd(t *testing.T, exe string, args ...string) (code int, output string
 	t.Helper()
 	p := launch(t, exe, args...)
 	return p.ExitCode(t), p.Output()
-}
-
-// pipe runs a command over input and returns what it wrote.
-func pipe(t *testing.T, input []byte, exe string, args ...string) (output string, err error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, args...)
-	cmd.Stdin = bytes.NewReader(input)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
 }
 
 // file writes a file into a directory of the test's own.
@@ -158,4 +150,160 @@ func write(t *testing.T, path, text string) {
 	next := fmt.Sprintf("%s.%d", path, time.Now().UnixNano())
 	must(t, os.WriteFile(next, []byte(text), 0o600))
 	must(t, os.Rename(next, path))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// socketDirectory has a short name: a socket's path has 107 bytes at most.
+func socketDirectory(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "wg") //nolint:usetesting // the test's own can be too long
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// configMap lays a file out as the kubelet does for a volume of a ConfigMap: NAME -> ..data/NAME,
+// ..data -> ..<time>. If the directory has such a file, its text is swapped as the kubelet does that.
+func configMap(t *testing.T, dir, name, text string) {
+	t.Helper()
+	data := filepath.Join(dir, "..data")
+	old, err := os.Readlink(data)
+	if err != nil {
+		must(t, os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)))
+	}
+	fresh := filepath.Join(dir, fmt.Sprintf("..%d", time.Now().UnixNano()))
+	must(t, os.Mkdir(fresh, 0o755))
+	must(t, os.WriteFile(filepath.Join(fresh, name), []byte(text), 0o644))
+	must(t, os.Symlink(filepath.Base(fresh), data+"_tmp"))
+	must(t, os.Rename(data+"_tmp", data))
+	if old != "" {
+		must(t, os.RemoveAll(filepath.Join(dir, old)))
+	}
+}
+
+// procFile reads a file of a process in /proc.
+func procFile(t *testing.T, pid int, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	must(t, err)
+	return string(b)
+}
+
+// mebibytes returns a line of /proc/PID/status, such as VmRSS.
+func mebibytes(t *testing.T, pid int, key string) (n int) {
+	t.Helper()
+	_, after, _ := strings.Cut(procFile(t, pid, "status"), key+":")
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n >> 10
+}
+
+// openFiles are what a process has open; none if it has ended.
+func openFiles(pid int) (out []string) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is good
+	for _, l := range links {
+		if target, err := os.Readlink(l); err == nil {
+			out = append(out, target)
+		}
+	}
+	return out
+}
+
+// children are the numbers of the exporter's child processes, zombies included.
+func (e *exporter) children(t *testing.T) (pids []int) {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", e.PID()))
+	must(t, err)
+	for _, path := range tasks {
+		text, _ := os.ReadFile(path) // none of a thread that has ended
+		for f := range strings.FieldsSeq(string(text)) {
+			var pid int
+			_, err := fmt.Sscan(f, &pid)
+			must(t, err)
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// holds reports whether the exporter or a child of it has a file below dir open.
+func (e *exporter) holds(t *testing.T, dir string) (held []string) {
+	t.Helper()
+	for _, pid := range append(e.children(t), e.PID()) {
+		for _, f := range openFiles(pid) {
+			if strings.HasPrefix(f, dir) {
+				held = append(held, fmt.Sprintf("%d: %s", pid, f))
+			}
+		}
+	}
+	return held
+}
+
+// held are what the exporter can hold on to by mistake.
+type held struct{ goroutines, descriptors int }
+
+// holding returns it. The page's number of goroutines is at most a second old.
+func (e *exporter) holding(t *testing.T) held {
+	t.Helper()
+	n, err := e.scrape(t, acceptText).one("go_goroutines")
+	must(t, err)
+	return held{int(n), len(openFiles(e.PID()))}
+}
+
+// awaitHolding waits until the exporter holds no more than before. Each look is a connection.
+func (e *exporter) awaitHolding(t *testing.T, before held) {
+	t.Helper()
+	eventually.OK(t, "goroutines and descriptors as before", func() error {
+		if now := e.holding(t); now.goroutines > before.goroutines+1 || now.descriptors > before.descriptors+1 {
+			return fmt.Errorf("%+v, before %+v", now, before)
+		}
+		return nil
+	})
+}
+
+// trouble is a fault of a simulated node that begins and ends when the test says
+// so. Faults by the clock are windows that a slow machine misses.
+type trouble struct{ path string }
+
+func newTrouble(t *testing.T) *trouble {
+	t.Helper()
+	return &trouble{filepath.Join(t.TempDir(), "fault")}
+}
+
+// fault is an entry of a spec's faults; rest are its keys but for when it is.
+func (f *trouble) fault(rest string) string {
+	return fmt.Sprintf("- {%s, while: %q}\n", rest, f.path)
+}
+
+func (f *trouble) begin(t *testing.T) {
+	t.Helper()
+	must(t, os.WriteFile(f.path, nil, 0o600))
+}
+
+func (f *trouble) end(t *testing.T) {
+	t.Helper()
+	must(t, os.Remove(f.path))
+}
+
+// faults is the flag for a spec with these faults.
+func faults(t *testing.T, entries ...string) string {
+	t.Helper()
+	return "--fake-spec=" + file(t, "spec.yaml", "faults:\n"+strings.Join(entries, ""))
+}
+
+// hungGPU is the one that stops answering in the tests with a hang.
+const hungGPU = "3"
+
+// hang is one GPU that hangs from begin on.
+func hang(t *testing.T) (f *trouble, spec string) {
+	t.Helper()
+	f = newTrouble(t)
+	return f, faults(t, f.fault("kind: hang, device: "+hungGPU))
 }

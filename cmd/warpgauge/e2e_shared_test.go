@@ -5,10 +5,8 @@ package main_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,12 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"google.golang.org/grpc"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-	"warpgauge/internal/testkit/eventually"
-	"warpgauge/internal/testkit/programtest"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
@@ -46,97 +40,21 @@ func TestE2EShared(t *testing.T) {
 	chat := container(t, mount, uidChat, 'c')
 	stranger := waiting(t)
 
-	flags := t.TempDir()
-	ghost := filepath.Join(flags, "ghost")
 	spec := file(t, "spec.yaml", fmt.Sprintf(`processes:
 - {device: 0, pid: %d, memory: %d, busy: 30}
 - {device: 0, pid: %d, memory: %d, busy: 4}
 - {device: 0, pid: %d, memory: %d, busy: 20.5}
 - {device: 0, pid: %d, memory: %d, busy: 1}
-- {device: 0, pid: 4194303, memory: 1, busy: 1, while: %s}
 - {device: 1, pid: %d, memory: %d, busy: 50}
-`, train, 3000*mebibyte, side, 200*mebibyte, chat, 1000*mebibyte, stranger, 50*mebibyte, ghost, chat, 7*mebibyte))
+`, train, 3000*mebibyte, side, 200*mebibyte, chat, 1000*mebibyte, stranger, 50*mebibyte, chat, 7*mebibyte))
 
 	k, api := kubelet.Start(t), apitest.Start(t, "node-1")
 	api.Pods(apitest.Pod("ml", "train", uidTrain, nil), apitest.Pod("web", "chat", uidChat, nil), apitest.Pod("web", "idle", uidIdle, nil))
-	start := withEnv(t, exe, "KUBECONFIG="+api.Kubeconfig(), "NODE_NAME=node-1")
-	args := withKubelet(k.Socket(), "--kubernetes-virtual-gpus", "--fake-spec="+spec)
-	share := func(e *exporter) {
-		gpus := e.uuids(t)
-		k.Set(sharers(gpus["0"], gpus["1"])...)
-	}
-
-	// With child processes, as vendors' libraries have.
-	e := serve(t, start, append(args, "--isolation=process")...)
-	share(e)
-	eventually.OK(t, "values of the pods", func() error { return e.scrape(t, acceptText).shared(0) })
-	checkShared(t, e.scrape(t, acceptText))
-
-	// A process that cannot be found may be any pod's: one that has none is not known any more.
-	write(t, ghost, "")
-	eventually.OK(t, "the value of a pod without processes to be unknown", func() error {
-		_, err := e.scrape(t, acceptText).one("DCGM_FI_DEV_FB_USED", "pod", "idle")
-		if err == nil {
-			return errors.New("it is told still")
-		}
-		return nil
-	})
-	must(t, os.Remove(ghost))
-	eventually.OK(t, "it to be known again", func() error { return e.scrape(t, acceptText).shared(0) })
-
-	testRuntime(t, exe, args, share)
-	testForeignPIDs(t, start, args, share)
-}
-
-// containerRuntime is one that knows the containers of the test.
-type containerRuntime struct {
-	cri.UnimplementedRuntimeServiceServer
-}
-
-// ListContainers implements the CRI.
-func (containerRuntime) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
-	one := func(id byte, uid, namespace, pod, name string) *cri.Container {
-		return &cri.Container{
-			Id: strings.Repeat(string(id), 64), State: cri.ContainerState_CONTAINER_RUNNING, Metadata: &cri.ContainerMetadata{Name: name},
-			Labels: map[string]string{
-				"io.kubernetes.pod.uid": uid, "io.kubernetes.pod.namespace": namespace, "io.kubernetes.pod.name": pod, "io.kubernetes.container.name": name,
-			},
-		}
-	}
-	return &cri.ListContainersResponse{Containers: []*cri.Container{
-		one('a', uidTrain, "ml", "train", "main"), one('b', uidTrain, "ml", "train", "side"),
-		one('c', uidChat, "web", "chat", "server"), one('d', uidIdle, "web", "idle", "server"),
-	}}, nil
-}
-
-// testRuntime asks the container runtime in the API server's place: containers are
-// told apart, and the API server need not be there.
-func testRuntime(t *testing.T, exe string, args []string, share func(*exporter)) {
-	socket := kubelet.SocketPath(t) // short enough for a socket
-	must(t, os.MkdirAll(filepath.Dir(socket), 0o750))
-	l, err := net.Listen("unix", socket)
-	must(t, err)
-	server := grpc.NewServer()
-	cri.RegisterRuntimeServiceServer(server, containerRuntime{})
-	go server.Serve(l)
-	t.Cleanup(server.Stop)
-	e := serve(t, exe, append(args, "--container-runtime-socket=unix://"+socket)...)
-	share(e)
-	eventually.OK(t, "values of the containers", func() error {
-		p := e.scrape(t, acceptText)
-		var errs []error
-		for _, want := range []struct {
-			pod, container string
-			util, memory   float64
-		}{{"train", "main", 30, 3000}, {"train", "side", 4, 200}, {"chat", "server", 20.5, 1000}, {"idle", "server", 0, 0}} {
-			of := []string{"gpu", "0", "pod", want.pod, "container", want.container}
-			errs = append(errs, p.want(want.util, "DCGM_FI_DEV_GPU_UTIL", of...), p.want(want.memory, "DCGM_FI_DEV_FB_USED", of...))
-		}
-		if asked := p.family("warpgauge_mapping_up"); len(asked) != 3 {
-			errs = append(errs, fmt.Errorf("mappings %v, want those of the kubelet, the runtime and processes", asked))
-		}
-		return errors.Join(errs...)
-	})
+	e := serveBy(t, []string{"env", "KUBECONFIG=" + api.Kubeconfig(), "NODE_NAME=node-1", exe},
+		withKubelet(k.Socket(), "--kubernetes-virtual-gpus", "--fake-spec="+spec, "--isolation=process")...) // as vendors' libraries have it
+	gpus := e.uuids(t)
+	k.Set(sharers(gpus["0"], gpus["1"])...)
+	checkShared(t, e.await(t, "values of the pods", shared))
 }
 
 // sharers are three pods on GPU 0, one of them with two containers, and one that
@@ -154,9 +72,9 @@ func sharers(shared, own string) []*v1.PodResources {
 
 // shared wants the values of each pod: two containers of one pod are one series,
 // since containers are not named, and a pod without processes has 0.
-func (p page) shared(idle float64) error {
+func shared(p page) error {
 	var errs []error
-	for pod, want := range map[string][2]float64{"train": {34, 3200}, "chat": {20.5, 1000}, "idle": {idle, idle}} {
+	for pod, want := range map[string][2]float64{"train": {34, 3200}, "chat": {20.5, 1000}, "idle": {}} {
 		errs = append(errs,
 			p.want(want[0], "DCGM_FI_DEV_GPU_UTIL", "gpu", "0", "pod", pod),
 			p.want(want[1], "DCGM_FI_DEV_FB_USED", "gpu", "0", "pod", pod))
@@ -194,31 +112,6 @@ func checkShared(t *testing.T, p page) {
 		}
 		if n != want { // three pods and the device; four containers
 			t.Errorf("GPU 0 has %d series of %s, want %d", n, name, want)
-		}
-	}
-}
-
-// testForeignPIDs starts the exporter in a PID namespace of its own, as in a pod
-// without hostPID: numbers of processes mean nothing there, and no pod has a value.
-func testForeignPIDs(t *testing.T, exe string, args []string, share func(*exporter)) {
-	unshare := programtest.Find(t, "unshare")
-	path := filepath.Join(t.TempDir(), "namespace")
-	script := fmt.Sprintf("#!/bin/sh\nexec %s --pid --fork --kill-child --mount-proc %s \"$@\"\n", unshare, exe)
-	must(t, os.WriteFile(path, []byte(script), 0o700))
-	e := serve(t, path, args...)
-	share(e)
-	eventually.OK(t, "what is missing, in the metrics", func() error {
-		p := e.scrape(t, acceptText)
-		_, missing := p.one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "pod", "idle")
-		_, counted := p.one("warpgauge_mapping_errors_total", "mapping", "processes", "reason", "no_host_pid")
-		return errors.Join(missing, counted, p.want(0, "warpgauge_mapping_up", "mapping", "processes"))
-	})
-	p := e.scrape(t, acceptText)
-	for _, name := range []string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"} {
-		for _, s := range p.family(name) {
-			if s.get("gpu") == "0" && s.get("pod") != "" {
-				t.Errorf("%v is %v, which cannot be known", s.labels, s.value)
-			}
 		}
 	}
 }

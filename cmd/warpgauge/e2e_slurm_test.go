@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/programtest"
@@ -25,14 +26,8 @@ import (
 // other way round.
 func TestE2ESlurm(t *testing.T) {
 	t.Parallel()
-	requireSlurm(t)
-	dir := t.TempDir()
-	jobs := filepath.Join(dir, "jobs")
-	e := serve(t, build(t), "--collect-interval=100", "--hpc-job-mapping-dir="+jobs)
-	eventually.OK(t, "what is missing is told", func() error {
-		return e.scrape(t, acceptText).want(0, "warpgauge_mapping_up", "mapping", "hpc_jobs")
-	})
-	s := startSlurm(t, dir, jobs)
+	s := startSlurm(t)
+	e := serve(t, build(t), "--collect-interval=100", "--hpc-job-mapping-dir="+s.jobs)
 	e.wantJobs(t, "no job yet", nil)
 
 	one := s.submit(t, "--gres=gpu:1")
@@ -43,20 +38,19 @@ func TestE2ESlurm(t *testing.T) {
 	e.wantJobs(t, "a job without GPUs", map[string][]string{"1": {one}})
 	s.run(t, "scancel", one)
 	e.wantJobs(t, "one job was cancelled, the next has both GPUs", map[string][]string{"0": {two}, "1": {two}})
-	s.end(t, two)
-	e.wantJobs(t, "it ended", nil)
+	write(t, filepath.Join(s.dir, "out", two+".end"), "")
+	e.wantJobs(t, "it ended by itself", nil)
 
 	one = s.submit(t, "--gres=gpu:1")
 	s.awaitJob(t, one, "RUNNING")
-	first := s.submit(t, "--gres=shard:1")
-	second := s.submit(t, "--gres=shard:1")
+	first, second := s.submit(t, "--gres=shard:1"), s.submit(t, "--gres=shard:1")
 	e.wantJobs(t, "two jobs share a GPU", map[string][]string{"0": {first, second}, "1": {one}})
-	s.end(t, first)
+	s.run(t, "scancel", first)
 	e.wantJobs(t, "one of the two ended", map[string][]string{"0": {second}, "1": {one}})
 	s.run(t, "scontrol", "requeuehold", one)
 	e.wantJobs(t, "another was requeued", map[string][]string{"0": {second}})
 
-	write(t, filepath.Join(jobs, "5"), "999999\n")
+	write(t, filepath.Join(s.jobs, "5"), "999999\n")
 	e.wantJobs(t, "an epilog never ran", map[string][]string{"0": {second}, "5": {"999999"}})
 	s.run(t, s.script, "clean")
 	e.wantJobs(t, "Slurm was asked", map[string][]string{"0": {second}})
@@ -69,21 +63,94 @@ func TestE2ESlurm(t *testing.T) {
 	s.run(t, "scancel", array)
 	e.wantJobs(t, "the array is gone", nil)
 
-	if left, err := filepath.Glob(filepath.Join(jobs, "[0-9]*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(s.jobs, "[0-9]*")); err != nil || len(left) > 0 {
 		t.Errorf("files left: %q %v", left, err)
 	}
-	eventually.OK(t, "a healthy mapping", func() error {
-		return e.scrape(t, acceptText).want(1, "warpgauge_mapping_up", "mapping", "hpc_jobs")
-	})
+	e.await(t, "a healthy mapping", is(1, "warpgauge_mapping_up", "mapping", "hpc_jobs"))
+}
+
+// TestE2ESlurmHealth: a real Slurm calls our HealthCheckProgram, which drains the node when
+// a simulated GPU is lost.
+func TestE2ESlurmHealth(t *testing.T) {
+	t.Parallel()
+	exe := build(t)
+	check, err := filepath.Abs("../../deploy/slurm/warpgauge-health")
+	must(t, err)
+	lost := newTrouble(t)
+	spec := faults(t, lost.fault("device: 2, kind: lost"))
+	s := startSlurm(t, check)
+	s.set(t, "WARPGAUGE_PROGRAM="+exe)
+	s.awaitChecks(t)
+	s.wantNode(t, "no exporter is there", "IDLE", "")
+
+	// start starts an exporter in Slurm's network.
+	start := func() *exporter {
+		t.Helper()
+		e := serveBy(t, []string{"nsenter", "--target", s.pid, "--net", "--", exe}, spec, "--collect-interval=100", "--health-directory=")
+		s.set(t, "WARPGAUGE_HEALTH_FLAGS=--url="+e.url)
+		return e
+	}
+	// health waits until the exporter says that of the node.
+	health := func(e *exporter, code int) {
+		t.Helper()
+		eventually.OK(t, fmt.Sprintf("warpgauge health to end with %d", code), func() error {
+			text, err := s.try(t, exe, "health", "--url="+e.url)
+			got := 0
+			var ended *exec.ExitError
+			if errors.As(err, &ended) {
+				got = ended.ExitCode()
+			}
+			if got != code {
+				return fmt.Errorf("%d: %s", got, text)
+			}
+			return nil
+		})
+	}
+	e := start()
+	health(e, 0)
+	s.awaitChecks(t)
+	s.wantNode(t, "all GPUs are healthy", "IDLE", "")
+
+	lost.begin(t)
+	s.awaitNode(t, "IDLE+DRAIN")
+	const reason = "warpgauge: GPU 2 lost: reboot"
+	s.wantNode(t, "a GPU is lost", "IDLE+DRAIN", reason)
+	_, before := s.node(t)
+	s.awaitChecks(t)
+	if _, after := s.node(t); after != before {
+		t.Errorf("drained a second time: %q, before %q", after, before)
+	}
+
+	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
+	s.awaitNode(t, "IDLE+DRAIN") // the GPU is still lost
+	s.wantNode(t, "resumed too early", "IDLE+DRAIN", reason)
+
+	e.ends(t, syscall.SIGTERM)
+	s.awaitChecks(t)
+	s.wantNode(t, "the exporter is gone", "IDLE+DRAIN", reason)
+	lost.end(t)
+	e = start() // after the node was repaired
+	health(e, 0)
+	s.awaitChecks(t)
+	s.wantNode(t, "the fault is over: nothing resumes the node", "IDLE+DRAIN", reason)
+	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
+	s.awaitChecks(t)
+	s.wantNode(t, "resumed by hand", "IDLE", "")
+
+	s.run(t, "scontrol", "update", "NodeName=node1", "State=DRAIN", "Reason=new firmware")
+	lost.begin(t)
+	health(e, 1)
+	s.awaitChecks(t)
+	s.wantNode(t, "drained by an operator before", "IDLE+DRAIN", "new firmware")
 }
 
 // wantJobs waits until the jobs of each GPU are those on the page, and checks that
 // a GPU has either one series per job, or one without.
 func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string) {
 	t.Helper()
-	eventually.OK(t, when, func() error {
+	e.await(t, when, func(p page) error {
 		got, plain := map[string][]string{}, 0
-		for _, s := range e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP") {
+		for _, s := range p.family("DCGM_FI_DEV_GPU_TEMP") {
 			if job := s.get("hpc_job"); job != "" {
 				got[s.get("gpu")] = append(got[s.get("gpu")], job)
 			} else {
@@ -93,10 +160,7 @@ func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string)
 		for _, jobs := range got {
 			slices.Sort(jobs)
 		}
-		if want == nil {
-			want = map[string][]string{}
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			return fmt.Errorf("jobs by GPU (-want +got):\n%s", diff)
 		}
 		if plain != 8-len(got) {
@@ -109,46 +173,33 @@ func (e *exporter) wantJobs(t *testing.T, when string, want map[string][]string)
 // slurm is a cluster of one node.
 type slurm struct {
 	*programtest.Process
-	dir    string
-	script string // prolog and epilog
-	pid    string // of a process in its namespaces
-}
-
-// requireSlurm ends the test where there is no Slurm or no right to make namespaces.
-func requireSlurm(t *testing.T) {
-	t.Helper()
-	missing := func() error {
-		for _, name := range []string{"slurmctld", "slurmd", "munged", "sbatch", "nsenter", "ip"} {
-			if _, err := exec.LookPath(name); err != nil {
-				return err
-			}
-		}
-		if out, err := exec.Command("unshare", slurmNamespaces("true")...).CombinedOutput(); err != nil {
-			return fmt.Errorf("unshare: %w: %s", err, out)
-		}
-		return nil
-	}()
-	if missing != nil {
-		programtest.Missing(t, "slurm", "it cannot run here: %v", missing)
-	}
-}
-
-// slurmNamespaces are the arguments of unshare for a command that leaves the machine
-// as it is, and whose end is that of all its children.
-func slurmNamespaces(command ...string) []string {
-	return append([]string{"--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child"}, command...)
+	dir, jobs string
+	script    string // prolog and epilog
+	pid       string // of a process in its namespaces
 }
 
 var inside = regexp.MustCompile(`(?m)^pid (\d+)$`)
 
-// startSlurm starts one, with a health check if there is one.
-func startSlurm(t *testing.T, dir, jobs string, health ...string) *slurm {
+// startSlurm starts one, with a health check if there is one. It ends the test where there is no Slurm or no right to
+// make namespaces.
+func startSlurm(t *testing.T, health ...string) *slurm {
 	t.Helper()
+	for _, name := range []string{"slurmctld", "slurmd", "munged", "sbatch", "nsenter", "ip"} {
+		if _, err := exec.LookPath(name); err != nil {
+			programtest.Missing(t, "slurm", "it cannot run here: %v", err)
+		}
+	}
+	// They leave the machine as it is, and their end is that of all children.
+	namespaces := []string{"--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child"}
+	if out, err := exec.Command("unshare", append(namespaces, "true")...).CombinedOutput(); err != nil {
+		programtest.Missing(t, "slurm", "it cannot run here: %v: %s", err, out)
+	}
 	script, err := filepath.Abs("../../deploy/slurm/warpgauge-jobs")
 	must(t, err)
-	s := &slurm{dir: dir, script: script}
-	s.set(t, "WARPGAUGE_JOB_DIR="+jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(dir, "gpus"))
-	s.Process = launch(t, "unshare", slurmNamespaces(append([]string{"testdata/slurm-node", dir, script}, health...)...)...)
+	s := &slurm{dir: t.TempDir(), script: script}
+	s.jobs = filepath.Join(s.dir, "jobs")
+	s.set(t, "WARPGAUGE_JOB_DIR="+s.jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(s.dir, "gpus"))
+	s.Process = launch(t, "unshare", slices.Concat(namespaces, []string{"testdata/slurm-node", s.dir, script}, health)...)
 	s.Await(t, "the namespaces", func() error {
 		m := inside.FindStringSubmatch(s.Output())
 		if m == nil {
@@ -216,12 +267,6 @@ func (s *slurm) submit(t *testing.T, resources ...string) (id string) {
 	return s.run(t, append(args, `--wrap=until [ -e `+s.dir+`/out/$SLURM_JOB_ID.end ]; do sleep 0.1; done`)...)
 }
 
-// end lets a job come to its own end.
-func (s *slurm) end(t *testing.T, id string) {
-	t.Helper()
-	write(t, filepath.Join(s.dir, "out", id+".end"), "")
-}
-
 func (s *slurm) awaitJob(t *testing.T, id, state string) {
 	t.Helper()
 	eventually.OK(t, "job "+id+" to be "+state, func() error {
@@ -230,4 +275,55 @@ func (s *slurm) awaitJob(t *testing.T, id, state string) {
 		}
 		return nil
 	})
+}
+
+// awaitChecks waits until two health checks have begun and ended.
+func (s *slurm) awaitChecks(t *testing.T) {
+	t.Helper()
+	lines := func() int {
+		text, err := os.ReadFile(filepath.Join(s.dir, "checks"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return strings.Count(string(text), "\n")
+	}
+	begin := lines() // one may be under way: the second to end from now has begun later
+	eventually.True(t, "Slurm to check the node's health", func() bool { return lines() >= begin+2 })
+}
+
+var (
+	nodeState  = regexp.MustCompile(` State=(\S+)`)
+	nodeReason = regexp.MustCompile(` Reason=(.*)$`)
+)
+
+// node is what Slurm knows of the node.
+func (s *slurm) node(t *testing.T) (state, reason string) {
+	t.Helper()
+	text := s.run(t, "scontrol", "--oneliner", "show", "node", "node1")
+	if m := nodeState.FindStringSubmatch(text); m != nil {
+		state = m[1]
+	}
+	if m := nodeReason.FindStringSubmatch(text); m != nil {
+		reason = m[1]
+	}
+	return state, reason
+}
+
+func (s *slurm) awaitNode(t *testing.T, state string) {
+	t.Helper()
+	eventually.OK(t, "the node to be "+state, func() error {
+		if got, reason := s.node(t); got != state {
+			return fmt.Errorf("it is %s, %q", got, reason)
+		}
+		return nil
+	})
+}
+
+// wantNode checks the state, and the reason but for who gave it when.
+func (s *slurm) wantNode(t *testing.T, when, state, reason string) {
+	t.Helper()
+	gotState, gotReason := s.node(t)
+	if got, _, _ := strings.Cut(gotReason, " ["); gotState != state || got != reason {
+		t.Errorf("%s: the node is %s, %q, want %s, %q", when, gotState, gotReason, state, reason)
+	}
 }

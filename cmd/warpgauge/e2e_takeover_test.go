@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -24,22 +23,20 @@ import (
 func TestE2ETakeover(t *testing.T) {
 	t.Parallel()
 	exe := build(t)
-	var all sync.WaitGroup // they wait more than they work: more at once than t.Parallel allows
-	defer all.Wait()
 	for _, isolation := range []string{"process", "none"} {
-		for name, run := range map[string]func(*testing.T, *twoNode){
-			"LaterLibrary": testLaterLibrary,
-			"HungGPU":      testHungInEngine,
-			"Restart":      testEngineRestart,
-			"NewList":      testNewList,
-			"Alone":        testDCGMAlone,
-			"Part":         testGPUsOfNVMLOnly,
-			"Release":      testReleaseOfBoth,
-		} {
-			all.Go(func() {
-				t.Run(isolation+"/"+name, func(t *testing.T) { run(t, &twoNode{exe: exe, isolation: isolation}) })
-			})
-		}
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			n := newTwoNode(t, exe, isolation)
+			n.await(t, "8 GPUs by NVML", by("nvml"), is(0, "warpgauge_collector_up", "collector", "dcgm"))
+			w := watch(t, n.exporter, 1, sameSeries())
+			n.laterLibrary(t)
+			n.pause(t)
+			n.engineStalls(t)
+			n.engineEnds(t)
+			w.stop(t)
+			n.hungInEngine(t)
+			n.releases(t)
+		})
 	}
 }
 
@@ -53,72 +50,50 @@ const takeoverCSV = `DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.
 DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy.
 DCGM_FI_DEV_XID_ERRORS, gauge, Last XID.
 DCGM_EXP_XID_ERRORS_TOTAL, counter, XIDs since start.
+DCGM_FI_PROF_SM_ACTIVE, gauge, SMs.
 `
 
 // twoNode is a node with both libraries and the exporter on it.
 type twoNode struct {
 	*exporter
-	exe, isolation string
-	nvml           *nvmltest.Node
-	dcgm           *dcgmtest.Engine
-	library, csv   string // of DCGM; the list
+	isolation    string
+	nvml         *nvmltest.Node
+	dcgm         *dcgmtest.Engine
+	library, csv string // of DCGM; the list
 }
 
-func (n *twoNode) prepare(t *testing.T) {
+// newTwoNode starts an exporter on a node that has no DCGM yet.
+func newTwoNode(t *testing.T, exe, isolation string) *twoNode {
 	t.Helper()
-	n.library = filepath.Join(t.TempDir(), "libdcgm.so.4")
-	n.csv = file(t, "counters.csv", takeoverCSV)
+	n := &twoNode{isolation: isolation, library: filepath.Join(t.TempDir(), "libdcgm.so.4"), csv: file(t, "counters.csv", takeoverCSV)}
 	var err error
-	if n.nvml, err = nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.check(t, n.nvml.Close()) })
+	n.nvml, err = nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) })
+	must(t, err)
+	t.Cleanup(func() { must(t, n.nvml.Close()) })
 	n.nvml.Set(nvmltest.Host, "energy", fmt.Sprintf("%.0f + %.0f * t", energyBase, energySlope))
 	n.nvml.Set(nvmltest.Host, "temperature", "71")
+	n.exporter = serve(t, exe, "--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library="+n.nvml.Library(), "--dcgm-library="+n.library,
+		"--remote-hostengine-info=localhost:5555", "--isolation="+isolation, "--collect-interval=100", "--slow-interval=500ms",
+		"--stale-after=4s", "--collector-restart-max=1s", "--enable-release-endpoint", "-f", n.csv,
+		"--sample-deadline=10s") // longer than it takes to see that an engine stalls
+	return n
 }
 
 // install makes DCGM appear.
-func (n *twoNode) install(t *testing.T, c dcgmtest.Config) {
+func (n *twoNode) install(t *testing.T) {
 	t.Helper()
 	var err error
-	if n.dcgm, err = dcgmtest.Write(t.TempDir(), c, func(err error) { t.Error(err) }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { n.check(t, n.dcgm.Close()) })
+	n.dcgm, err = dcgmtest.Write(t.TempDir(), dcgmtest.Config{}, func(err error) { t.Error(err) })
+	must(t, err)
+	t.Cleanup(func() { must(t, n.dcgm.Close()) })
 	base := energyBase + energySlope*n.nvml.Now()
 	for gpu := range allGPUs {
 		n.dcgm.Set(dcgmtest.GPU(gpu), 156, dcgmtest.Ramp(base, energySlope))
 		n.dcgm.Set(dcgmtest.GPU(gpu), 150, dcgmtest.Number(41))
 	}
 	for _, suffix := range []string{".node", ""} { // what names its script is there before it is
-		n.check(t, os.Link(n.dcgm.Library()+suffix, n.library+suffix))
+		must(t, os.Link(n.dcgm.Library()+suffix, n.library+suffix))
 	}
-}
-
-func (*twoNode) check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-func (n *twoNode) start(t *testing.T, args ...string) {
-	t.Helper()
-	n.exporter = serve(t, n.exe, append([]string{
-		"--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library=" + n.nvml.Library(), "--dcgm-library=" + n.library,
-		"--remote-hostengine-info=localhost:5555", "--isolation=" + n.isolation, "--collect-interval=100", "--slow-interval=500ms",
-		"--stale-after=4s", "--collector-restart-max=1s", "--sample-deadline=2s", "-f", n.csv,
-	}, args...)...)
-}
-
-// page waits for a page that f has nothing to object to.
-func (n *twoNode) page(t *testing.T, what string, f func(page) error) (p page) {
-	t.Helper()
-	eventually.OK(t, what, func() error {
-		p = n.scrape(t, acceptText)
-		return f(p)
-	})
-	return p
 }
 
 // by wants all values to be those of one library.
@@ -137,9 +112,7 @@ func by(collector string) func(page) error {
 // resting wants NVML to hold nothing.
 func (n *twoNode) resting(t *testing.T) {
 	t.Helper()
-	n.page(t, "NVML at rest", func(p page) error {
-		return p.want(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "standby")
-	})
+	n.await(t, "NVML at rest", is(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "standby"))
 	n.free(t)
 }
 
@@ -159,13 +132,13 @@ func (n *twoNode) free(t *testing.T) {
 
 // sameSeries wants the same series of what both libraries supply on every page, one
 // for each GPU: whichever supplies it, Prometheus sees one series that continues.
-func sameSeries() func(map[string]float64) error {
+func sameSeries() func(page) error {
 	var first []string
-	return func(page map[string]float64) error {
+	return func(p page) error {
 		var now []string
-		for series := range page {
-			if strings.HasPrefix(series, "DCGM_FI_DEV_GPU_TEMP{") || strings.HasPrefix(series, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION") {
-				now = append(now, strings.Replace(series, "_total{", "{", 1)) // OpenMetrics has a suffix for counters
+		for _, s := range p {
+			if s.name == "DCGM_FI_DEV_GPU_TEMP" || s.name == "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" {
+				now = append(now, s.name+s.labels.DropMetricName().String())
 			}
 		}
 		slices.Sort(now)
@@ -181,180 +154,108 @@ func sameSeries() func(map[string]float64) error {
 	}
 }
 
-// testLaterLibrary: NVML serves until DCGM is installed; then NVML is released. The
-// engine stalls: NVML has the GPUs again, and gives them back.
-func testLaterLibrary(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.start(t)
-	n.page(t, "8 GPUs by NVML", by("nvml"))
-	w := watch(t, n.exporter, sameSeries())
-	n.page(t, "the reason why DCGM is not there", func(p page) error {
-		return p.want(0, "warpgauge_collector_up", "collector", "dcgm")
-	})
-	n.install(t, dcgmtest.Config{})
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
+// laterLibrary: NVML serves until DCGM is installed; then NVML is released.
+func (n *twoNode) laterLibrary(t *testing.T) {
+	n.install(t)
+	n.await(t, "8 GPUs by DCGM", by("dcgm"), is(41, "DCGM_FI_DEV_GPU_TEMP", "gpu", "3", "UUID", nvmltest.UUID(3)))
 	if got := strings.Count(n.Output(), "open DCGM"); got != 1 {
 		t.Errorf("the log says %d times that DCGM is not there, want once", got)
 	}
 	n.resting(t)
-	n.Signal(t, syscall.SIGHUP)
-	n.dcgm.Freeze(dcgmtest.Everything())
-	n.page(t, "8 GPUs by NVML while the engine stalls", by("nvml"))
-	n.page(t, "the state of the stalled GPUs", func(p page) error {
-		return p.want(1, "warpgauge_device_state", "collector", "dcgm", "gpu", "3", "state", "stalled")
-	})
-	n.Signal(t, syscall.SIGHUP)
-	n.dcgm.Thaw(dcgmtest.Everything())
-	n.page(t, "8 GPUs by DCGM again", by("dcgm"))
-	n.resting(t)
-	w.stop(t)
 }
 
-// testHungInEngine: a GPU hangs, and with it everything in the engine. NVML names
-// it and keeps the others fresh.
-func testHungInEngine(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.install(t, dcgmtest.Config{})
-	n.start(t)
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
-	n.resting(t)
-	n.nvml.Hang(3, nvmltest.Every)
-	n.dcgm.Freeze(dcgmtest.Everything())
-	n.page(t, "the healthy GPUs by NVML", gpus("0", "1", "2", "4", "5", "6", "7"))
-	n.page(t, "the GPU that hangs, by its number", func(p page) error {
-		return p.want(1, "warpgauge_device_state", "collector", "nvml", "gpu", "3", "state", "stalled")
-	})
-	testOthersAdvance(t, n.exporter)
-	n.Signal(t, syscall.SIGHUP)
-	n.nvml.Clear(3)
-	n.dcgm.Thaw(dcgmtest.Everything())
-	n.page(t, "8 GPUs by DCGM again", by("dcgm"))
-	n.resting(t)
-}
-
-// testEngineRestart: an engine that is gone, comes back, and one that hangs.
-func testEngineRestart(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.install(t, dcgmtest.Config{})
-	n.start(t)
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
-	n.resting(t)
-	w := watch(t, n.exporter, sameSeries())
-	n.dcgm.XID(2, 48)
-	n.page(t, "an XID told by DCGM", func(p page) error {
-		return p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "48")
-	})
-	n.dcgm.Stop(-21)
-	n.page(t, "8 GPUs by NVML without an engine", by("nvml"))
-	n.nvml.XID(2, 63)
-	n.page(t, "XIDs told by both", func(p page) error {
-		return errors.Join(p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "48"),
-			p.want(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "63"))
-	})
-	n.Signal(t, syscall.SIGHUP)
-	n.dcgm.Start()
-	n.page(t, "8 GPUs by DCGM again", by("dcgm"))
-	n.resting(t)
-	let := n.dcgm.Hang("dcgmEntitiesGetLatestValues")
-	n.page(t, "8 GPUs by NVML while a call hangs", by("nvml"))
-	let()
-	n.page(t, "8 GPUs by DCGM at last", by("dcgm"))
-	w.stop(t)
-}
-
-// testNewList: the list changes at the moment at which the speaker does. What is new
-// comes from the next one, what is gone from the list is gone with both.
-func testNewList(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.install(t, dcgmtest.Config{})
-	n.start(t, "--sample-deadline=10s") // longer than it takes to see that an engine stalls
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
-	n.resting(t)
-	w := watch(t, n.exporter, sameSeries())
-	const clock = "DCGM_FI_DEV_SM_CLOCK"
-	clocks := func(want int, whose func(page) error) func(page) error {
-		return func(p page) error {
-			if got := len(p.values(clock)); got != want {
-				return errors.Join(fmt.Errorf("%d GPUs have a clock, want %d", got, want), whose(p))
-			}
-			return whose(p)
-		}
+// post sends a request that must succeed, and returns the answer.
+func (n *twoNode) post(t *testing.T, path string) string {
+	t.Helper()
+	a := request(t, newClient(t), "POST", n.url+path)
+	if a.code != 200 {
+		t.Fatalf("POST %s: %d %s", path, a.code, a.body)
 	}
+	return strings.TrimSpace(string(a.body))
+}
+
+// pause: while profiling is paused the engine watches no profiling field, and the rest is read.
+func (n *twoNode) pause(t *testing.T) {
+	const profiling = "DCGM_FI_PROF_SM_ACTIVE"
+	n.await(t, "profiling", count(8, profiling))
+	watches := n.dcgm.Counts().Watches
+	for _, step := range []struct {
+		path, answer    string
+		series, watches int
+	}{{"/-/profiling/pause", "paused", 0, watches - 1}, {"/-/profiling/resume", "resumed", 8, watches}} {
+		if got := n.post(t, step.path); got != step.answer {
+			t.Errorf("%s: %q", step.path, got)
+		}
+		n.await(t, step.answer, by("dcgm"), count(step.series, profiling), func(page) error {
+			if got := n.dcgm.Counts().Watches; got != step.watches {
+				return fmt.Errorf("%d watches, want %d", got, step.watches)
+			}
+			return nil
+		})
+	}
+}
+
+// engineStalls has NVML take the GPUs and give them back, with a list that changes at the moment at which the speaker
+// does. What is new comes from the next one, what is gone from the list is gone with both.
+func (n *twoNode) engineStalls(t *testing.T) {
 	for _, engine := range []struct{ ends, begins func() }{
 		{func() { n.dcgm.Freeze(dcgmtest.Everything()) }, func() { n.dcgm.Thaw(dcgmtest.Everything()) }},
 		{func() { n.dcgm.Stop(-21) }, n.dcgm.Start},
 	} {
 		for range 2 {
-			write(t, n.csv, takeoverCSV+clock+", gauge, Clock.\n")
+			write(t, n.csv, takeoverCSV+clockRow)
 			n.Signal(t, syscall.SIGHUP)
 			engine.ends()
-			n.page(t, "the longer list by NVML", clocks(len(allGPUs), by("nvml")))
+			n.await(t, "the longer list by NVML", count(8, clock), by("nvml"))
 			write(t, n.csv, takeoverCSV)
 			n.Signal(t, syscall.SIGHUP)
 			engine.begins()
-			n.page(t, "the shorter list by DCGM", clocks(0, by("dcgm")))
+			n.await(t, "the shorter list by DCGM", count(0, clock), by("dcgm"))
 		}
 	}
 	n.resting(t)
-	w.stop(t)
 }
 
-// testDCGMAlone: without NVML the page says what it does not know.
-func testDCGMAlone(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.install(t, dcgmtest.Config{})
-	n.start(t, "--enable-nvml=false")
-	n.page(t, "8 GPUs", eightGPUs)
-	n.dcgm.Freeze(dcgmtest.Everything())
-	n.page(t, "8 stalled GPUs, and nothing frozen on the page", func(p page) error {
-		return errors.Join(gpus()(p), p.want(1, "warpgauge_device_state", "gpu", "3", "state", "stalled"))
-	})
-	n.dcgm.Thaw(dcgmtest.Everything())
-	n.page(t, "8 GPUs again", eightGPUs)
+// engineEnds: an engine that is gone, comes back, and one that hangs. XIDs of both libraries are counted.
+func (n *twoNode) engineEnds(t *testing.T) {
+	told := is(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "48")
+	n.dcgm.XID(2, 48)
+	n.await(t, "an XID told by DCGM", told)
 	n.dcgm.Stop(-21)
-	n.page(t, "no GPUs without an engine", gpus())
+	n.await(t, "8 GPUs by NVML without an engine", by("nvml"))
+	n.nvml.XID(2, 63)
+	n.await(t, "XIDs told by both", told, is(1, "DCGM_EXP_XID_ERRORS_TOTAL", "gpu", "2", "xid", "63"))
+	n.Signal(t, syscall.SIGHUP)
 	n.dcgm.Start()
-	n.page(t, "8 GPUs with the engine back", eightGPUs)
-}
-
-// testGPUsOfNVMLOnly: GPUs that DCGM does not list stay with NVML.
-func testGPUsOfNVMLOnly(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.install(t, dcgmtest.Config{GPUs: 6})
-	n.start(t)
-	shared := func(p page) error {
-		for gpu, v := range p.values("DCGM_FI_DEV_GPU_TEMP") {
-			if want := map[bool]float64{true: 41, false: 71}[gpu < "6"]; v != want {
-				return fmt.Errorf("GPU %s has %v, want %v", gpu, v, want)
-			}
-		}
-		return eightGPUs(p)
-	}
-	n.page(t, "6 GPUs by DCGM and 2 by NVML", shared)
-	w := watch(t, n.exporter, sameSeries())
-	w.await(t, 50)
-	w.stop(t)
-	n.page(t, "NVML in use", func(p page) error {
-		return errors.Join(shared(p), p.want(1, "warpgauge_collector_up", "collector", "nvml"))
-	})
-}
-
-// testReleaseOfBoth: what is released stays so, whichever rests.
-func testReleaseOfBoth(t *testing.T, n *twoNode) {
-	n.prepare(t)
-	n.install(t, dcgmtest.Config{})
-	n.start(t, "--enable-release-endpoint")
-	client := newClient(t)
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
+	n.await(t, "8 GPUs by DCGM again", by("dcgm"))
 	n.resting(t)
-	post := func(path string) {
-		t.Helper()
-		if a := request(t, client, "POST", n.url+path); a.code != 200 {
-			t.Fatalf("POST %s: %d %s", path, a.code, a.body)
-		}
-	}
+	let := n.dcgm.Hang("dcgmEntitiesGetLatestValues")
+	n.await(t, "8 GPUs by NVML while a call hangs", by("nvml"))
+	let()
+	n.await(t, "8 GPUs by DCGM at last", by("dcgm"))
+	n.resting(t)
+}
+
+// hungInEngine: a GPU hangs, and with it everything in the engine. NVML names
+// it and keeps the others fresh.
+func (n *twoNode) hungInEngine(t *testing.T) {
+	n.nvml.Hang(3, nvmltest.Every)
+	n.dcgm.Freeze(dcgmtest.Everything())
+	n.await(t, "the healthy GPUs by NVML, and the one that hangs", otherGPUs,
+		is(1, "warpgauge_device_state", "collector", "nvml", "gpu", hungGPU, "state", "stalled"),
+		is(1, "warpgauge_device_state", "collector", "dcgm", "gpu", hungGPU, "state", "stalled"))
+	n.othersAdvance(t)
+	n.Signal(t, syscall.SIGHUP)
+	n.nvml.Clear(3)
+	n.dcgm.Thaw(dcgmtest.Everything())
+	n.await(t, "8 GPUs by DCGM again", by("dcgm"))
+	n.resting(t)
+}
+
+// releases: what is released stays so, whichever rests.
+func (n *twoNode) releases(t *testing.T) {
 	// All is released: nothing wakes NVML because DCGM has gone.
-	post("/-/release")
+	n.post(t, "/-/release")
 	if err := gpus()(n.scrape(t, acceptText)); err != nil {
 		t.Error(err)
 	}
@@ -362,21 +263,19 @@ func testReleaseOfBoth(t *testing.T, n *twoNode) {
 	if c := n.dcgm.Counts(); c.Connections != 0 && n.isolation == "none" {
 		t.Errorf("held of DCGM: %+v", c)
 	}
-	n.page(t, "both released", func(p page) error {
-		return errors.Join(p.want(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "released"),
-			p.want(1, "warpgauge_collector_problem", "collector", "dcgm", "cause", "released"))
-	})
-	post("/-/resume")
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
+	n.await(t, "both released", is(1, "warpgauge_collector_problem", "collector", "nvml", "cause", "released"),
+		is(1, "warpgauge_collector_problem", "collector", "dcgm", "cause", "released"))
+	n.post(t, "/-/resume")
+	n.await(t, "8 GPUs by DCGM", by("dcgm"))
 	n.resting(t)
 	// DCGM alone is released: NVML has the GPUs for that time.
-	post("/-/release?collector=dcgm")
-	n.page(t, "8 GPUs by NVML", by("nvml"))
-	post("/-/resume?collector=dcgm")
-	n.page(t, "8 GPUs by DCGM", by("dcgm"))
+	n.post(t, "/-/release?collector=dcgm")
+	n.await(t, "8 GPUs by NVML", by("nvml"))
+	n.post(t, "/-/resume?collector=dcgm")
+	n.await(t, "8 GPUs by DCGM", by("dcgm"))
 	n.resting(t)
 	// NVML is released while it rests; a resume leaves it at rest.
-	post("/-/release?collector=nvml")
-	post("/-/resume?collector=nvml")
+	n.post(t, "/-/release?collector=nvml")
+	n.post(t, "/-/resume?collector=nvml")
 	n.resting(t)
 }

@@ -58,7 +58,7 @@ func TestGoldenNVML(t *testing.T) {
 					}
 				})
 			})
-			golden(t, node.name+".prom", text)
+			checkGolden(t, node.name+".prom", text)
 			lint(t, text)
 		})
 	}

@@ -35,7 +35,7 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 			tree.Start(t, rocmtest.Process{PID: 4711, Uses: []rocmtest.Use{{VRAM: 3 << 30, CUs: 19}}})
 			var page []byte
 			synctest.Test(t, func(t *testing.T) { page = sampleTree(t, tree, list) })
-			golden(t, name+".prom", page)
+			checkGolden(t, name+".prom", page)
 			lint(t, page)
 		})
 	}

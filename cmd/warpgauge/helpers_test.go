@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/urfave/cli/v3"
+
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/exporter"
 )
 
@@ -43,6 +48,17 @@ func execute(t *testing.T, env environment, args ...string) outcome {
 // newProgram returns the program with its tables, before any flag is parsed.
 func newProgram(s exporter.Streams, environ []string) *exporter.Program {
 	return exporter.NewProgram(s, environ, version, vendors, extensions()...)
+}
+
+// wanted returns the program of a command line, and its configuration.
+func wanted(t *testing.T, args ...string) (*exporter.Program, *config.Config) {
+	t.Helper()
+	a := newProgram(exporter.Streams{Out: io.Discard, Err: io.Discard}, nil)
+	cmd := &cli.Command{Flags: a.Flags.CLI(), Action: func(context.Context, *cli.Command) error { return nil }}
+	must(t, cmd.Run(t.Context(), append([]string{"warpgauge"}, args...)))
+	cfg, err := a.Config()
+	must(t, err)
+	return a, cfg
 }
 
 // extension returns a program's extension of a type.

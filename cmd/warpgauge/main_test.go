@@ -18,17 +18,14 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "child" {
 		os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ())) //nolint:forbidigo // it is main now
 	}
-	const key = "WARPGAUGE_TEST_DIR"
-	if os.Getenv(key) == "" { // else of a test that runs itself in another process
-		dir, err := os.MkdirTemp("", "warpgauge-test-")
-		if err == nil {
-			defer os.RemoveAll(dir)
-			err = os.Setenv(key, dir)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1) //nolint:forbidigo,gocritic // it is main now
-		}
+	dir, err := os.MkdirTemp("", "warpgauge-test-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = os.Setenv("WARPGAUGE_TEST_DIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1) //nolint:forbidigo,gocritic // it is main now
 	}
 	waitsMoreThanItWorks()
 	m.Run()

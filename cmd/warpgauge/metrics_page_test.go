@@ -25,13 +25,14 @@ import (
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/session"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/collectors/nvml"
+	"warpgauge/internal/testkit/eventually"
+	"warpgauge/internal/testkit/golden"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
@@ -45,20 +46,7 @@ import (
 // with -update. It is a test, not part of internal/docgen, because only this package
 // knows how an exporter is put together.
 func TestMetricsPage(t *testing.T) {
-	families, err := sampleFamilies(t.Context())
-	must(t, err)
-	early, err := signFamilies()
-	must(t, err)
-	families = append(families, early...)
-	got, path := metricsHead+metricsTable(families), "../../docs/metrics.md"
-	if *update {
-		must(t, os.WriteFile(path, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(path)
-	must(t, err)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("docs/metrics.md is out of date, run go generate ./cmd/warpgauge (-file +registry):\n%s", diff)
-	}
+	golden.Check(t, "../../docs/metrics.md", metricsHead+metricsTable(append(sampleFamilies(t), signFamilies(t)...)))
 }
 
 const metricsHead = `# warpgauge's own metrics
@@ -73,7 +61,6 @@ others, and client_golang's ` + "`go_*` and `process_*`; `--exporter-metrics=non
 // metricsTable lists the families by name with type, labels and help. A family is known
 // by its series: a vector without any is not in it.
 func metricsTable(families []*dto.MetricFamily) string {
-	families = slices.Clone(families)
 	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
 	cell := strings.NewReplacer("|", `\|`, "\n", " ")
 	var b strings.Builder
@@ -102,65 +89,40 @@ const docsCounters = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_POWER_USAGE, h
 // sampleFamilies gathers the own metrics of an exporter with one collector that
 // is up, one device that is lost and one collector that finds no library, so
 // that problems have series as well.
-func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
-	jobs, err := os.MkdirTemp("", "jobs") // so that a device has an owner
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(jobs) }()
-	if err := os.WriteFile(filepath.Join(jobs, "0"), []byte("1\n"), 0o600); err != nil {
-		return nil, err
-	}
-	kmsg := filepath.Join(jobs, "kmsg")
-	if err := os.WriteFile(kmsg, nil, 0o600); err != nil {
-		return nil, err
-	}
-	a, cfg, err := programOf(ctx, nil, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+jobs, "--absent-fields",
-		"--expected-gpus=2", "--recorder-directory="+filepath.Join(jobs, "recordings"), "--health-directory=", "--kernel-log="+kmsg)
-	if err != nil {
-		return nil, err
-	}
+func sampleFamilies(t *testing.T) (families []*dto.MetricFamily) {
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "0"), "1\n") // a job, so that a device has an owner
+	kmsg := tempFile(t, "kmsg", "")
+	a, cfg := wanted(t, "--remote-config=apply", "--remote-url=opamp+http://fleet", "--hpc-job-mapping-dir="+dir, "--absent-fields",
+		"--expected-gpus=2", "--recorder-directory="+filepath.Join(dir, "recordings"), "--health-directory=", "--kernel-log="+kmsg)
 	cfg.Web.ConfigFile = "web.yml" // it is not read, but there are metrics of logins then
 	files := a.NewFiles(cfg, "", nil)
 	parsed := files.Parse(&config.Content{CSV: []byte(docsCounters), Name: "counters.csv"})
-	if parsed.Err != nil {
-		return nil, parsed.Err
-	}
+	must(t, parsed.Err)
 	node, err := fake.Factory(fake.Options{Devices: 2, Spec: &fake.Spec{
 		Profile: "dgx-a100-mig", // so that there are instances
 		Faults:  []fake.Fault{{Kind: fake.Lost, GPUs: []fake.Span{{First: 1, Last: 1}}}},
 	}})
-	if err != nil {
-		return nil, err
-	}
-	node = metering(node)
+	must(t, err)
 	missing := func() collector.Collector {
 		return nvml.New(nvml.Options{Root: "/nonexistent", Library: "/nonexistent"})
 	}
-
 	a.Vendors = func(*config.Config, time.Time, *zap.Logger) ([]exporter.Vendor, error) {
-		return []exporter.Vendor{{Name: "fake", Open: node}, {Name: "nvml", Open: missing}}, nil
+		return []exporter.Vendor{{Name: "fake", Open: func() collector.Collector { return metered{node()} }}, {Name: "nvml", Open: missing}}, nil
 	}
 	p, err := a.NewPipeline(cfg, parsed.Fields, zap.NewNop())
-	if err != nil {
-		return nil, err
-	}
+	must(t, err)
 	// Nothing is isolated here, and there is no failover.
 	p.Registry.MustRegister(supervisor.Examples("dcgm"))
 	p.Registry.MustRegister(supervisor.NewFailover(supervisor.FailoverOptions{Primary: "dcgm", Secondary: "nvml"}))
 	p.ServeLists(parsed, files)
-	if err := p.Extend(); err != nil {
-		return nil, err
-	}
+	must(t, p.Extend())
 	p.Registry.MustRegister(exporter.NewBacklog(io.Discard).Metric())
-	var families []*dto.MetricFamily
-	err = p.Sample(ctx, 10*time.Second, func(context.Context) error {
+	must(t, p.Sample(t.Context(), 10*time.Second, func(ctx context.Context) error {
 		for _, h := range p.Owners.Health {
 			h.Succeeded(0) // there is an age then
 		}
-		if err := witness(ctx, p, kmsg); err != nil {
-			return err
-		}
+		witness(t, p, kmsg)
 		p.AddPages()
 		if out := extension[*remote.Extension](a).Remote().Deliver(ctx, &lists.Offer{Content: []byte("# warpgauge: for=1h\n" + docsCounters)}); out.Err != nil { // so that it has an end
 			return out.Err
@@ -171,13 +133,13 @@ func sampleFamilies(ctx context.Context) ([]*dto.MetricFamily, error) {
 			return !strings.HasPrefix(f.GetName(), "warpgauge_") || strings.HasPrefix(f.GetName(), "warpgauge_sign_") // signFamilies has all
 		})
 		return err
-	})
-	return families, err
+	}))
+	return families
 }
 
 // witness lets the kernel's log report an XID that a collector reports, too, and GPUs be missing.
-func witness(ctx context.Context, p *exporter.Pipeline, kmsg string) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+func witness(t *testing.T, p *exporter.Pipeline, kmsg string) {
+	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
@@ -187,39 +149,29 @@ func witness(ctx context.Context, p *exporter.Pipeline, kmsg string) error {
 		}
 	}
 	uptime, err := os.ReadFile("/proc/uptime")
-	if err != nil {
-		return err
-	}
+	must(t, err)
 	seconds, _, _ := strings.Cut(string(uptime), ".")
 	log, err := os.OpenFile(kmsg, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = log.Close() }()
-	for n := 1; ctx.Err() == nil; n++ {
-		line := fmt.Sprintf("3,%d,%s000000,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n", n, seconds)
-		if _, err := log.WriteString(line); err != nil { // earlier lines than the log's opening do not count
-			return err
-		}
+	must(t, err)
+	defer log.Close()
+	n := 0
+	eventually.True(t, "an XID of both", func() bool {
+		n++
+		_, err := fmt.Fprintf(log, "3,%d,%s000000,-;NVRM: Xid (PCI:0000:aa:00): 79, pid=7, name=train, GPU has fallen off the bus.\n", n, seconds) // earlier lines than the log's opening do not count
+		must(t, err)
 		p.Events.Publish(events.Event{Kind: events.XID, Source: "fake", Device: &collector.Device{GPU: "0", PCIBusID: "00000000:AA:00.0"}, Code: 79})
 		all, err := p.Registry.Gather()
-		if err != nil {
-			return err
-		}
+		must(t, err)
 		wanted := map[string]bool{"warpgauge_xid_witness_total": true, "warpgauge_kernel_log_events_total": true, "warpgauge_device_health": true}
 		for _, f := range all {
 			delete(wanted, f.GetName())
 		}
-		if len(wanted) == 0 {
-			return nil
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return ctx.Err()
+		return len(wanted) == 0
+	})
 }
 
 // signFamilies gathers the metrics of early signs of a node on which each of them holds.
-func signFamilies() ([]*dto.MetricFamily, error) {
+func signFamilies(t *testing.T) []*dto.MetricFamily {
 	src := &view.Source{Collector: "fake", Interval: time.Minute / 2}
 	for i := range 4 {
 		n := strconv.Itoa(i)
@@ -229,10 +181,9 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 		}
 	}
 	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
-	board, now, calls := &view.Board{}, time.Unix(1e9, 0), uint64(0)
-	reg := prometheus.NewRegistry()
-	reader, engine := rows.New(board, nil), &costs{}
-	early := signs.New(signs.Options{Rows: reader, Engine: engine})
+	board, now, samples := &view.Board{}, time.Unix(1e9, 0), 0.0
+	reg, reader := prometheus.NewRegistry(), rows.New(board, nil)
+	early := signs.New(reader, nil)
 	w := health.New(health.Options{
 		Rows: reader, Rules: health.Table(), Logger: zap.NewNop(), Derived: early,
 		Status: func() []session.CollectorStatus {
@@ -248,32 +199,20 @@ func signFamilies() ([]*dto.MetricFamily, error) {
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
 	for range 200 {
 		now = now.Add(src.Interval)
-		calls++
+		samples++
 		for i := range stamps {
 			stamps[i] = now.UnixNano()
-			copy(row[8*i:], []float64{1500, 60, 500, 99, float64(calls) * 1e4, 1, float64(calls), 1 << 6})
+			copy(row[8*i:], []float64{1500, 60, 500, 99, samples * 1e4, 1, samples, 1 << 6})
 		}
 		src.Ring.Append(now.UnixNano(), stamps, row)
-		engine.samples = calls
 		w.Sync(now)
 	}
 	all, err := reg.Gather()
-	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_sign_") }), err
+	must(t, err)
+	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_sign_") })
 }
 
-// costs is an engine with one source, which takes a second for a sample.
-type costs struct{ samples uint64 }
-
-func (c *costs) Costs() []session.Costs {
-	return []session.Costs{{Collector: "fake", Sources: map[string]session.SourceCost{"GPU-0": {Samples: c.samples, Time: time.Duration(c.samples) * time.Second}}}}
-}
-
-// metering makes a factory whose sources report what their library calls cost,
-// as those of vendors' libraries do.
-func metering(f collector.Factory) collector.Factory {
-	return func() collector.Collector { return metered{f()} }
-}
-
+// metered is a collector whose sources report what their library calls cost, as those of vendors' libraries do.
 type metered struct{ collector.Collector }
 
 func (m metered) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,9 +85,20 @@ func shares(gpus []collector.Device) []*v1.PodResources {
 	}
 }
 
+// claim is one device of a resource claim.
+func claim(name, driver, device string) kubelet.Claimed {
+	return kubelet.Claim("ml", name, kubelet.ClaimedDevice{Driver: driver, Pool: testNode, Device: device})
+}
+
+// alone is a pod of one container, which has the devices.
+func alone(namespace, name string, devices ...kubelet.Resource) *v1.PodResources {
+	return kubelet.Pod(namespace, name, kubelet.Container("main", devices...))
+}
+
 // TestOwnersOnThePage prints one page per way in which devices are given to pods and
 // jobs: names, labels and who the device's owners are; the values of a simulation are
-// not compared here. Rewrite with -update.
+// not compared here. The API server tells labels and uids of pods, and which devices claims
+// are for. Rewrite with -update.
 func TestOwnersOnThePage(t *testing.T) {
 	gpus, _ := simulatedDevices(t, "dgx-h100", 4)
 	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
@@ -95,59 +107,15 @@ func TestOwnersOnThePage(t *testing.T) {
 	jobs := t.TempDir()
 	writeFile(t, filepath.Join(jobs, "0"), "4711\n4712\n")
 	writeFile(t, filepath.Join(jobs, "3"), "4713\n")
-
+	const nvidia = "gpu.nvidia.com"
+	virtual := []string{"--kubernetes-virtual-gpus", "--process-values=false"}
+	with := func(flags ...[]string) []string { return slices.Concat(flags...) }
+	mig := node("dgx-a100-mig", 1)
 	migPods := []*v1.PodResources{
-		kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/mig-3g.20gb", instances[0].Instance.UUID))),
+		alone("ml", "train-0", kubelet.Devices("nvidia.com/mig-3g.20gb", instances[0].Instance.UUID)),
 		kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].Instance.UUID+"::0"))),
 		kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices("nvidia.com/mig-1g.5gb", instances[2].Instance.UUID+"::1"))),
 	}
-	for _, c := range []struct {
-		name string
-		node []string // flags of the simulation
-		args []string
-		pods []*v1.PodResources
-	}{
-		{"plain", h100(4), nil, whole(gpus)},
-		{"old-names", h100(4), []string{"-o"}, whole(gpus)},
-		{"shared", h100(4), nil, shares(gpus)},
-		{"virtual", h100(4), []string{"--kubernetes-virtual-gpus", "--process-values=false"}, shares(gpus)},
-		{"device-names", h100(2), []string{"--kubernetes-virtual-gpus", "--process-values=false", "--kubernetes-gpu-id-type=device-name"}, []*v1.PodResources{
-			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices(nvidiaGPU, "nvidia0"))),
-			kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "nvidia1/vgpu0"))),
-			kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "nvidia1/vgpu1"))),
-		}},
-		{"mig", node("dgx-a100-mig", 1), nil, migPods},
-		{"mig-virtual", node("dgx-a100-mig", 1), []string{"--kubernetes-virtual-gpus", "--process-values=false"}, migPods},
-		{"amd", node("mi300x", 2), nil, []*v1.PodResources{
-			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", strings.ToLower(amd[1].PCIBusID[4:])))),
-		}},
-		{"further-resource", h100(1), []string{"--nvidia-resource-names=nvidia.com/h100"}, []*v1.PodResources{
-			kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/h100", gpus[0].UUID))),
-		}},
-		{"jobs", h100(4), []string{"--hpc-job-mapping-dir=" + jobs}, whole(gpus)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			k := kubelet.Start(t)
-			k.Set(c.pods...)
-			golden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, environment{"NODE_NAME": testNode}, append(append([]string{
-				"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv,
-			}, c.node...), c.args...)...))
-		})
-	}
-}
-
-// claim is one device of a resource claim.
-func claim(name, driver, device string) kubelet.Claimed {
-	return kubelet.Claim("ml", name, kubelet.ClaimedDevice{Driver: driver, Pool: testNode, Device: device})
-}
-
-// TestOwnersFromTheAPIServer is the same with what the API server tells: labels and
-// uids of pods, and which devices claims are for.
-func TestOwnersFromTheAPIServer(t *testing.T) {
-	gpus, _ := simulatedDevices(t, "dgx-h100", 4)
-	_, instances := simulatedDevices(t, "dgx-a100-mig", 1)
-	csv := tempFile(t, "counters.csv", ownersCSV)
-	const nvidia = "gpu.nvidia.com"
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -155,21 +123,31 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 		api    []apitest.Object // pods
 		slices []apitest.Object
 	}{
+		{"plain", h100(4), whole(gpus), nil, nil},
+		{"old-names", with(h100(4), []string{"-o"}), whole(gpus), nil, nil},
+		{"shared", h100(4), shares(gpus), nil, nil},
+		{"virtual", with(h100(4), virtual), shares(gpus), nil, nil},
+		{"device-names", with(h100(2), virtual, []string{"--kubernetes-gpu-id-type=device-name"}), []*v1.PodResources{
+			alone("ml", "train-0", kubelet.Devices(nvidiaGPU, "nvidia0")),
+			kubelet.Pod("web", "chat-7", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "nvidia1/vgpu0"))),
+			kubelet.Pod("web", "chat-8", kubelet.Container("server", kubelet.Devices(nvidiaGPU, "nvidia1/vgpu1"))),
+		}, nil, nil},
+		{"mig", mig, migPods, nil, nil},
+		{"mig-virtual", with(mig, virtual), migPods, nil, nil},
+		{"amd", node("mi300x", 2), []*v1.PodResources{alone("ml", "train-0", kubelet.Devices("amd.com/gpu", strings.ToLower(amd[1].PCIBusID[4:])))}, nil, nil},
+		{"further-resource", with(h100(1), []string{"--nvidia-resource-names=nvidia.com/h100"}), []*v1.PodResources{alone("ml", "train-0", kubelet.Devices("nvidia.com/h100", gpus[0].UUID))}, nil, nil},
+		{"jobs", with(h100(4), []string{"--hpc-job-mapping-dir=" + jobs}), whole(gpus), nil, nil},
 		{
-			"labels", append(h100(4), "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid",
-				"--kubernetes-pod-label-allowlist-regex=^app,team,^pod$"),
+			"labels", with(h100(4), []string{"--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid", "--kubernetes-pod-label-allowlist-regex=^app,team,^pod$"}),
 			whole(gpus),
 			[]apitest.Object{
-				apitest.Pod("ml", "train-0", "0a-1", map[string]string{
-					"app.kubernetes.io/name": "trainer", "app": "x", "team": "vision", "secret": "no", "pod": "not this one",
-				}),
+				apitest.Pod("ml", "train-0", "0a-1", map[string]string{"app.kubernetes.io/name": "trainer", "app": "x", "team": "vision", "secret": "no", "pod": "not this one"}),
 				apitest.Pod("ml", "train-1", "0a-2", nil),
 				apitest.Pod("web", "chat-7", "0a-3", map[string]string{"team": "chat"}),
 			}, nil,
 		},
 		{
-			"virtual-labels", append(h100(4), "--kubernetes-virtual-gpus", "--process-values=false", "-o",
-				"--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid"),
+			"virtual-labels", with(h100(4), virtual, []string{"-o", "--kubernetes-enable-pod-labels", "--kubernetes-enable-pod-uid"}),
 			shares(gpus),
 			[]apitest.Object{
 				apitest.Pod("ml", "train-1", "0a-2", map[string]string{"team": "vision"}),
@@ -178,13 +156,13 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 			}, nil,
 		},
 		{
-			"dra", append(h100(4), "--kubernetes-enable-dra"),
+			"dra", with(h100(4), []string{"--kubernetes-enable-dra"}),
 			[]*v1.PodResources{
-				kubelet.Pod("ml", "train-0", kubelet.Container("main", claim("one-gpu", nvidia, "gpu-0"))),
-				kubelet.Pod("ml", "train-1", kubelet.Container("main", claim("shared-gpu", nvidia, "gpu-1"))),
-				kubelet.Pod("ml", "train-2", kubelet.Container("main", claim("shared-gpu", nvidia, "gpu-1"))),
-				kubelet.Pod("ml", "nic", kubelet.Container("main", claim("nic", "nic.example.com", "nic-0"))),
-				kubelet.Pod("ml", "unknown", kubelet.Container("main", claim("later", nvidia, "gpu-9"))),
+				alone("ml", "train-0", claim("one-gpu", nvidia, "gpu-0")),
+				alone("ml", "train-1", claim("shared-gpu", nvidia, "gpu-1")),
+				alone("ml", "train-2", claim("shared-gpu", nvidia, "gpu-1")),
+				alone("ml", "nic", claim("nic", "nic.example.com", "nic-0")),
+				alone("ml", "unknown", claim("later", nvidia, "gpu-9")),
 			}, nil,
 			[]apitest.Object{apitest.Slice(nvidia, testNode, map[string]apitest.Attributes{
 				"gpu-0": {"type": "gpu", "uuid": gpus[0].UUID}, "gpu-1": {"type": "gpu", "uuid": gpus[1].UUID},
@@ -192,9 +170,9 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 			})},
 		},
 		{
-			"dra-mig-virtual", append(node("dgx-a100-mig", 1), "--kubernetes-enable-dra", "--kubernetes-virtual-gpus", "--process-values=false"),
+			"dra-mig-virtual", with(mig, virtual, []string{"--kubernetes-enable-dra"}),
 			[]*v1.PodResources{
-				kubelet.Pod("ml", "train-0", kubelet.Container("main", claim("large", nvidia, "gpu-0-mig-3g20gb-9-0"))),
+				alone("ml", "train-0", claim("large", nvidia, "gpu-0-mig-3g20gb-9-0")),
 				kubelet.Pod("web", "chat-7", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 				kubelet.Pod("web", "chat-8", kubelet.Container("server", claim("small", nvidia, "gpu-0-mig-1g5gb-19-6"))),
 			}, nil,
@@ -210,9 +188,7 @@ func TestOwnersFromTheAPIServer(t *testing.T) {
 			api.Pods(c.api...)
 			api.Slices(c.slices...)
 			t.Setenv("KUBECONFIG", api.Kubeconfig())
-			golden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, environment{"NODE_NAME": testNode}, append([]string{
-				"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv,
-			}, c.args...)...))
+			checkGolden(t, filepath.Join("owners", c.name+".prom"), onceOwners(t, append([]string{"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "-f", csv}, c.args...)...))
 			// The API server is not asked for what is not needed.
 			for path, wanted := range map[string]bool{
 				"/api/v1/pods": c.api != nil, "/apis/resource.k8s.io/v1/resourceslices": c.slices != nil,
@@ -271,9 +247,9 @@ func node(profile string, n int) []string {
 
 // onceOwners is the part of a page that concerns devices and owners, without the
 // values of devices.
-func onceOwners(t *testing.T, env environment, args ...string) []byte {
+func onceOwners(t *testing.T, args ...string) []byte {
 	t.Helper()
-	o := execute(t, env, simulated(append([]string{"once", "--exporter-metrics=full"}, args...)...)...)
+	o := execute(t, environment{"NODE_NAME": testNode}, simulated(append([]string{"once", "--exporter-metrics=full"}, args...)...)...)
 	o.want(t, 0)
 	var out strings.Builder
 	for line := range strings.Lines(o.out) {

@@ -22,8 +22,6 @@ import (
 	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/remote"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/config"
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/lists"
 	"warpgauge/pkg/server"
 )
@@ -32,14 +30,6 @@ const (
 	csvA = "DCGM_FI_DEV_GPU_TEMP, gauge, t\n"
 	csvB = csvA + "DCGM_FI_DEV_POWER_USAGE, gauge, p\n"
 )
-
-// parseCSV returns the list of a CSV as the exporter parses it.
-func parseCSV(t *testing.T, cfg *config.Config, csv string) field.List {
-	t.Helper()
-	p := new(exporter.Program).NewFiles(cfg, "", nil).Parse(&config.Content{CSV: []byte(csv), Name: "list.csv"})
-	must(t, p.Err)
-	return p.Fields
-}
 
 // deliveryNode is an exporter of simulated GPUs to which a test delivers lists. It runs until the test ends.
 type deliveryNode struct {
@@ -102,69 +92,6 @@ func (n *deliveryNode) serve(ctx context.Context, l *lists.List) error {
 	}
 	defer turn.End()
 	return turn.Serve(ctx, l)
-}
-
-const sharedCSV = "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, e\nDCGM_FI_DEV_GPU_UTIL, histogram, u\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, c\n"
-
-var deliveredCounter = regexp.MustCompile(`(?m)^(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION\{[^}]*\}|DCGM_EXP_CLOCK_EVENTS_TOTAL\{[^}]*\}|DCGM_FI_DEV_GPU_UTIL_count\{[^}]*\}) (\S+)`)
-
-// TestScrapesDuringListChanges: a thousand lists of a server, one after the other, with a
-// scraper that does not pause while each is put into service. The manager lets a server change
-// its list ten times in ten minutes, so the lists go past it.
-func TestScrapesDuringListChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newDeliveryNode(t, "-c", "1000", "--history-age=0", "--fake-devices=2", "--exporter-metrics=none")
-		var both [2]*lists.List
-		for i, own := range []string{"DCGM_FI_DEV_SM_CLOCK, gauge, s\n", "DCGM_FI_DEV_MEM_CLOCK, gauge, m\n"} {
-			list, _, err := field.Parse(strings.NewReader(sharedCSV+own), field.ParseOptions{})
-			must(t, err)
-			both[i] = &lists.List{Hash: strconv.Itoa(i), Fields: list}
-		}
-		last := map[string]float64{}
-		scrapes := 0
-		scrape := func() string {
-			page := n.page(t)
-			scrapes++
-			for _, family := range []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"} {
-				if got := strings.Count(page, "\n"+family+"{"); got != 2 {
-					t.Fatalf("scrape %d has %d series of %s:\n%s", scrapes, got, family, page)
-				}
-			}
-			if got := strings.Count(page, "\nDCGM_FI_DEV_GPU_UTIL_count{"); got != 2 {
-				t.Fatalf("scrape %d has %d histograms:\n%s", scrapes, got, page)
-			}
-			for _, m := range deliveredCounter.FindAllStringSubmatch(page, -1) {
-				v, err := strconv.ParseFloat(m[2], 64)
-				if must(t, err); v < last[m[1]] {
-					t.Fatalf("scrape %d: %s went from %v to %v", scrapes, m[1], last[m[1]], v)
-				}
-				last[m[1]] = v
-			}
-			return page
-		}
-		must(t, n.serve(t.Context(), both[1]))
-		time.Sleep(5 * time.Second) // so that histograms have samples
-		for i := range 1000 {
-			time.Sleep(time.Second)
-			done := make(chan error, 1)
-			go func() { done <- n.serve(t.Context(), both[i%2]) }()
-			for changing := true; changing; {
-				scrape()
-				select {
-				case err := <-done:
-					must(t, err)
-					changing = false
-				case <-time.After(10 * time.Millisecond):
-				}
-			}
-			if page := scrape(); !strings.Contains(page, []string{"\nDCGM_FI_DEV_SM_CLOCK{", "\nDCGM_FI_DEV_MEM_CLOCK{"}[i%2]) {
-				t.Fatalf("after change %d the new list is not on the page:\n%s", i, page)
-			}
-		}
-		if len(last) < 2*2 || scrapes < 2000 {
-			t.Errorf("%d counters, %d scrapes", len(last), scrapes)
-		}
-	})
 }
 
 // TestTheGuardCountsEnough: on every simulated node each shipped list makes no more series than the

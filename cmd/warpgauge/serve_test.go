@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -149,11 +148,4 @@ func TestServeFlagsReachTheirPart(t *testing.T) {
 			t.Errorf("the log has %d lines with %s, want 1", strings.Count(log, want), want)
 		}
 	}
-}
-
-func TestServePortTaken(t *testing.T) {
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	execute(t, nil, simulated("-a", l.Addr().String())...).want(t, 1, "listen on "+l.Addr().String(), "in use", "--address")
 }

@@ -16,7 +16,6 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -47,7 +46,7 @@ func TestOrder(t *testing.T) {
 	for _, far := range []bool{true, false} {
 		for _, reverse := range []bool{false, true} {
 			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8, Lines: numbered(8, ids)})
-			e.Reverse(reverse)
+			e.Behave("order", map[bool]int{true: 1}[reverse])
 			o := embedded(e)
 			if far {
 				o = remote(e)
@@ -138,7 +137,7 @@ func TestRefusedFields(t *testing.T) {
 		}
 	}, names[0], names[20], names[39])
 	f(func(e *dcgmtest.Engine) { e.Forget(int(ids[3])) }, names[3])
-	f(func(e *dcgmtest.Engine) { e.RefuseProfiling(-33) }, profiling...)
+	f(func(e *dcgmtest.Engine) { e.Behave("profiling", -33) }, profiling...)
 }
 
 // deviceError is what an error of Sample says of a device.
@@ -201,43 +200,6 @@ func TestValuesChange(t *testing.T) {
 		for _, name := range names { // an engine may never ask for it again
 			m.blank(1, name, dcgmtest.NotSupported)
 			c.untilValue(t, id, name, math.NaN())
-		}
-	})
-}
-
-// TestEveryField: all that a list can ask for is more than an engine takes in one
-// group, of profiling and of the rest; and costs no memory.
-func TestEveryField(t *testing.T) {
-	onAll(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
-		c := started(t, m, everything()...)
-		columns := 0
-		for _, s := range c.sources {
-			columns += len(s.Columns())
-		}
-		if columns < 4*300 {
-			t.Errorf("only %d columns", columns)
-		}
-		id := nvmltest.UUID(3)
-		c.until(t, 0, "values of all kinds", func(err error) bool {
-			return err == nil && c.has(t, id, temperature) && c.has(t, id, power) && c.has(t, id, "DCGM_FI_PROF_SM_ACTIVE") && c.has(t, id, "DCGM_FI_PROF_PCIE_RX_BYTES")
-		})
-		for i, s := range c.sources {
-			for j, col := range s.Columns() {
-				d, _ := field.ByID(col.Field)
-				v := c.row[i][j]
-				if m.simulation() != nil && math.IsNaN(v) && !d.Event {
-					t.Fatalf("%s of %s has no value", d.Name, s.Devices()[col.Device].ID)
-				}
-				if !d.Event && (v < d.Min || v > d.Max) {
-					t.Errorf("%s of %s is %v, outside of [%v, %v]", d.Name, s.Devices()[col.Device].ID, v, d.Min, d.Max)
-				}
-			}
-			if race.Enabled {
-				continue
-			}
-			if n := testing.AllocsPerRun(10, func() { _ = s.Sample(c.row[i], c.due[i]) }); n != 0 {
-				t.Errorf("source %d: %v allocations a sample of %d columns", i, n, len(s.Columns()))
-			}
 		}
 	})
 }

@@ -145,7 +145,4 @@ func (m *nvidia) setLink(gpu, link int, up bool) {
 }
 
 // setPeers: DCGM's status is NVML's.
-func (m *nvidia) setPeers(a, b, status int) {
-	const overNVLink = 2 // NVML_P2P_CAPS_INDEX_NVLINK
-	m.node.P2P(a, b, overNVLink, status)
-}
+func (m *nvidia) setPeers(a, b, status int) { m.node.P2P(a, b, status) }

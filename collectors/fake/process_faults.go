@@ -42,13 +42,14 @@ func (p *process) hit(f *fault, elapsed time.Duration) bool {
 }
 
 // suffer applies the current faults to the process. Every call into the simulated library begins with it.
-func (p *process) suffer(t *timeline, elapsed time.Duration) {
-	if p == nil || len(t.faults) == 0 {
+func (w *World) suffer(elapsed time.Duration) {
+	p, faults := w.process, *w.faults.Load()
+	if p == nil || len(faults) == 0 {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, f := range t.faults {
+	for _, f := range faults {
 		if !p.hit(f, elapsed) {
 			if f.Kind == FDs {
 				p.closeAll()

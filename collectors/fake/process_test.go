@@ -1,13 +1,10 @@
 package fake
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"warpgauge/pkg/field"
 )
 
 // What these faults do to a process is seen on the whole program (cmd/warpgauge/e2e_isolation_test.go).
@@ -26,7 +23,7 @@ func TestOnce(t *testing.T) {
 		{Fault{Kind: Crash, At: 2 * time.Minute}, false},
 	} {
 		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{tt.fault}}, Isolated: true, Start: start})
-		if got := w.process.hit(w.timeline.Load().faults[0], w.elapsed()); got != tt.hit {
+		if got := w.process.hit((*w.faults.Load())[0], w.elapsed()); got != tt.hit {
 			t.Errorf("%+v in a child started after a minute: hit %v, want %v", tt.fault, got, tt.hit)
 		}
 	}
@@ -41,23 +38,6 @@ func TestOnce(t *testing.T) {
 	off()
 	if newProcess(0, 1).hit(f, 2*time.Hour) {
 		t.Error("hit without the file")
-	}
-}
-
-// TestNotWithoutAChild: in the exporter's own process these faults are refused.
-func TestNotWithoutAChild(t *testing.T) {
-	for kind := range faultKeys {
-		f := Fault{Kind: kind, GPUs: index(0), Field: field.All()[0], XID: 1, Watch: "MEM", Rate: 1}
-		_, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}})
-		if refused := err != nil; refused != kind.has("once") || refused && !strings.Contains(err.Error(), "--isolation=process") {
-			t.Errorf("%s in a spec: %v", kind, err)
-		}
-		if _, err := newWorld(t, Options{}).Inject(f); (err != nil) != kind.has("once") {
-			t.Errorf("inject %s: %v", kind, err)
-		}
-		if _, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}, Isolated: true}); err != nil {
-			t.Errorf("%s in a child: %v", kind, err)
-		}
 	}
 }
 

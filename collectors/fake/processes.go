@@ -45,7 +45,7 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 		at := i * collector.ProcessWidth
 		switch block := row[at : at+collector.ProcessWidth]; {
 		case !due[at]:
-		case slices.ContainsFunc(s.faults, func(f *fault) bool { return f.Kind == Blank && f.Field == nil && f.active(elapsed) }):
+		case slices.ContainsFunc(*s.world.faults.Load(), func(f *fault) bool { return f.Kind == Blank && f.Field == nil && s.concerned(f) && f.active(elapsed) }):
 			collector.BlankProcesses(block)
 		default:
 			s.listProcesses(home, elapsed)

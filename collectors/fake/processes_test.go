@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -62,20 +61,8 @@ processes:
 	if len(l.sources) != 8 {
 		t.Fatalf("%d sources, want 8", len(l.sources))
 	}
-	ids := func(all []collector.Device) (out []string) {
-		for _, d := range all {
-			out = append(out, d.ID)
-		}
-		return out
-	}
-	for i, s := range openNode(t, w, list(t, temperature)).sources[:8] {
-		if diff := cmp.Diff(ids(s.Devices()), ids(l.sources[i].Devices())); diff != "" {
-			t.Errorf("devices of GPU %d (-of the other +of processes):\n%s", i, diff)
-		}
-	}
 	nan := math.NaN()
 	l.wantProcesses("on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessCompute})
-	l.wantProcesses("in no instance but its own", 0, 2, 0)
 	l.wantProcesses("in its instance", 0, 3, 1, collector.Process{PID: 4711, Memory: 100, Busy: nan, Flags: collector.ProcessCompute})
 	l.wantProcesses("not there yet", 4, 0, 0)
 	now = now.Add(10 * time.Second)
@@ -89,16 +76,6 @@ processes:
 	heal := inject(t, w, Fault{Kind: Blank, GPUs: index(4)})
 	l.wantProcesses("untold", 4, 0, -1)
 	heal()
-	heal = inject(t, w, Fault{Kind: Lost, GPUs: index(4)})
-	if err := sampleError(l, 4); !errors.Is(err, collector.ErrDeviceLost) {
-		t.Errorf("lost: %v", err)
-	}
-	heal()
-	l.wantProcesses("found again", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
-	inject(t, w, Fault{Kind: Devices, Count: 2})
-	if err := sampleError(l, 4); !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("with 2 GPUs: %v", err)
-	}
 	// AMD's busy is another quantity.
 	amd := newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}})
 	openProcesses(t, amd).wantProcesses("AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})

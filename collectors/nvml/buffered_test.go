@@ -166,9 +166,13 @@ func openHistograms(t testing.TB, n *nvmltest.Node, names ...string) *taken {
 func TestBuffersOfALibrary(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{Preset: "h100-sxm"})
 	n.Freeze(99.8)
-	n.SetLoad(0, nvmltest.Square(0, 1, time.Second, 0.05))
+	n.SetLoad(0, nvmltest.Steady(0))
 	s := openHistograms(t, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK")
-	n.Advance(time.Second)
+	n.Advance(200 * time.Millisecond)
+	n.SetLoad(0, nvmltest.Steady(1))
+	n.Advance(50 * time.Millisecond)
+	n.SetLoad(0, nvmltest.Steady(0))
+	n.Advance(750 * time.Millisecond)
 	must(t, s.sample())
 	ms, peak := map[field.ID]float64{}, map[field.ID]float64{}
 	for i, c := range s.Columns() {

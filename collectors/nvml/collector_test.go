@@ -2,39 +2,16 @@ package nvml
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit/tree"
 
 	"warpgauge/collectors/internal/dl"
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
-
-// tree writes files (path → text) below a new directory and returns it. A path
-// that ends in a slash becomes a directory, a text that begins with "-> " a link.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for path, text := range files {
-		full := filepath.Join(root, path)
-		if strings.HasSuffix(path, "/") {
-			must(t, os.MkdirAll(full, 0o750))
-			continue
-		}
-		must(t, os.MkdirAll(filepath.Dir(full), 0o750))
-		var err error
-		if target, link := strings.CutPrefix(text, "-> "); link {
-			err = os.Symlink(target, full)
-		} else {
-			err = os.WriteFile(full, []byte(text), 0o600)
-		}
-		must(t, err)
-	}
-	return root
-}
 
 // libc is the file of the C library, which is loaded anyway.
 func libc(t *testing.T) string {
@@ -77,28 +54,6 @@ func TestNothingToRead(t *testing.T) {
 	}
 }
 
-// On the machine of the test, whatever it has: one line, and no source without
-// devices.
-func TestOpenHere(t *testing.T) {
-	c := New(Options{})
-	if c.Name() != "nvml" {
-		t.Errorf("Name() = %q", c.Name())
-	}
-	sources, err := c.Open(t.Context(), temperature(t))
-	if (err == nil) != (len(sources) > 0) {
-		t.Errorf("Open = %d sources, %v", len(sources), err)
-	}
-	if err != nil && strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %q", err)
-	}
-	for range 2 {
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	}
-	t.Log(err)
-}
-
 func TestOpenSaysWhatThereIs(t *testing.T) {
 	if nvmltest.OwnProcess(t) { // that is bound to no library yet
 		return
@@ -106,7 +61,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 	const version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
 	f := func(o Options, files map[string]string, want string) {
 		t.Helper()
-		o.Root = tree(t, files)
+		o.Root = tree.Write(t, files)
 		o.Library = strings.ReplaceAll(o.Library, "ROOT", o.Root)
 		o.Getenv = noVariables
 		_, err := New(o).Open(t.Context(), temperature(t))

@@ -334,44 +334,19 @@ func (g *kernelGPU) parseInformation(text string) (counts bool) {
 	return counts
 }
 
-// identifyRest returns the kernel's GPU for each index that NVML has not answered for. NVML numbers GPUs in the order
-// of their PCI addresses, so the candidates for an index lie between its neighbours. If there are as many candidates as
-// unknown indexes in a row, they match in order.
-//
-// unknown[i] is true if NVML has not answered for index i; otherwise at[i] is its address.
+// identifyRest returns the kernel's GPUs by the indexes that NVML has not answered for: those whose addresses NVML does
+// not have. NVML orders GPUs by address; if the kernel's do not fit into that order, identifyRest returns none.
 func identifyRest(unknown []bool, at []pciAddress, kernel []kernelGPU) map[int]kernelGPU {
-	out := map[int]kernelGPU{}
-	for first := 0; first < len(unknown); first++ {
-		if !unknown[first] {
-			continue
+	all, out := slices.Clone(at), map[int]kernelGPU{}
+	rest := slices.DeleteFunc(slices.Clone(kernel), func(k kernelGPU) bool { return slices.Contains(at, k.at) })
+	for i := range all {
+		if unknown[i] && len(out) < len(rest) {
+			out[i], all[i] = rest[len(out)], rest[len(out)].at
 		}
-		end := first
-		for end < len(unknown) && unknown[end] {
-			end++
-		}
-		var candidates []kernelGPU
-		for _, k := range kernel {
-			if (first == 0 || comparePCI(at[first-1], k.at) < 0) && (end == len(unknown) || comparePCI(k.at, at[end]) < 0) {
-				candidates = append(candidates, k)
-			}
-		}
-		if len(candidates) == end-first && inOrder(unknown, at) {
-			for i, k := range candidates {
-				out[first+i] = k
-			}
-		}
-		first = end
+	}
+	missing := slices.ContainsFunc(all, func(a pciAddress) bool { return a == pciAddress{} })
+	if missing || len(out) < len(rest) || !slices.IsSortedFunc(all, comparePCI) {
+		return nil
 	}
 	return out
-}
-
-// inOrder reports whether the known addresses ascend.
-func inOrder(unknown []bool, at []pciAddress) bool {
-	var known []pciAddress
-	for i, a := range at {
-		if !unknown[i] {
-			known = append(known, a)
-		}
-	}
-	return slices.IsSortedFunc(known, comparePCI)
 }

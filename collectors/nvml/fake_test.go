@@ -23,11 +23,9 @@ import (
 type fakeDevice struct {
 	results map[*call]func(arg [3]uint32) ([]float64, nvml.Return)
 	fields  map[uint32]float64
-	code    nvml.Return   // of all field values
-	hang    chan struct{} // calls return when it is closed; nil: at once
-	made    int           // calls
-	branch  int           // of the driver
-	asked   []int         // how many field values each call asked for
+	code    nvml.Return // of all field values
+	branch  int         // of the driver
+	asked   []int       // how many field values each call asked for
 
 	// scoped answers fields that fields does not have, by their scope.
 	scoped func(id, scope uint32) (float64, nvml.Return)
@@ -41,10 +39,6 @@ func (d *fakeDevice) bind(c *call) (ask, bool) {
 		return ask{name: c.name(), results: 1}, len(d.fields) > 0 || d.scoped != nil
 	}
 	return ask{name: c.name(), results: (*c)[0].results, do: func(arg [3]uint32, out []float64) nvml.Return {
-		d.made++
-		if d.hang != nil {
-			<-d.hang
-		}
 		results, code := f(arg)
 		copy(out, results)
 		return code
@@ -54,7 +48,6 @@ func (d *fakeDevice) bind(c *call) (ask, bool) {
 func (d *fakeDevice) field(id uint32) (uint32, bool) { return fieldOf(d.branch, id) }
 
 func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
-	d.made++
 	d.asked = append(d.asked, len(all))
 	for i := range all {
 		v, ok := d.fields[all[i].FieldId]
@@ -68,11 +61,6 @@ func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
 		}
 	}
 	return d.code
-}
-
-// answers makes a call answer one number.
-func answersNumber(v float64, code nvml.Return) func([3]uint32) ([]float64, nvml.Return) {
-	return func([3]uint32) ([]float64, nvml.Return) { return []float64{v}, code }
 }
 
 // equal wants got to be want; NaN is NaN.
@@ -97,36 +85,44 @@ func sampleAllOf(p part) ([]float64, error) {
 	return row, p.sample(row, slices.Repeat([]bool{true}, len(row)))
 }
 
-// TestThroughputThatHangs: a list with nothing but PCIe throughput makes no call in its
-// samples, and a GPU that hangs does not look fresh for that.
-func TestThroughputThatHangs(t *testing.T) {
+// TestThroughput: where there is no counter of PCIe traffic, a slow call measures it in the background. Samples show
+// the measurement before, go on while one hangs, and a GPU without other readings does not look fresh then.
+func TestThroughput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: answersNumber(1000, nvml.SUCCESS)}}
-		p := bind(t, d, 200)
-		for range 3 {
-			if _, err := sampleAllOf(p); err != nil {
-				t.Error(err)
+		rate, code := 1000.0, nvml.SUCCESS
+		var hang chan struct{}
+		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){getPCIeThroughput: func([3]uint32) ([]float64, nvml.Return) {
+			v, c := rate, code
+			if hang != nil {
+				<-hang
 			}
-			time.Sleep(30 * time.Second)
+			return []float64{v}, c
+		}}}
+		p := bind(t, d, 200)
+		f := func(when string, want float64, wantErr error) {
+			t.Helper()
+			row, err := sampleAllOf(p)
+			if !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
+				t.Errorf("%s: error %v, want %v", when, err, wantErr)
+			}
+			if wantErr == nil {
+				equal(t, []float64{want}, row, "%s", when)
+			}
+			time.Sleep(overdue + time.Millisecond)
 			synctest.Wait()
 		}
-		d.hang = make(chan struct{})
-		var row []float64
-		var err error
-		for i := range 3 { // the first asks for the measurement that hangs
-			if row, err = sampleAllOf(p); (row[0] == 1000) != (i == 0) {
-				t.Errorf("sample %d: %v", i, row)
-			}
-			time.Sleep(staleThroughput)
-		}
-		if !errors.Is(err, collector.ErrStalled) {
-			t.Errorf("a measurement that hangs: got %v, want %v", err, collector.ErrStalled)
-		}
-		close(d.hang)
+		f("first", 1000, nil)
+		rate = 2000
+		f("the first measurement, again", 1000, nil)
+		f("the next", 2000, nil)
+		hang = make(chan struct{})
+		f("a measurement begins that hangs", 2000, nil)
+		f("it hangs", nan, nvml.ERROR_TIMEOUT)
+		close(hang)
 		synctest.Wait()
-		if row, err := sampleAllOf(p); err != nil || row[0] != 1000 {
-			t.Errorf("when it has returned: %v, %v", row, err)
-		}
+		code = nvml.ERROR_GPU_IS_LOST
+		f("when it has returned", 2000, nil)
+		f("lost", nan, collector.ErrDeviceLost)
 		p.close()
 	})
 }

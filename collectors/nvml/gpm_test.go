@@ -5,7 +5,6 @@ package nvml
 import (
 	"errors"
 	"math"
-	"strings"
 	"testing"
 	"time"
 
@@ -32,12 +31,6 @@ type profiler struct {
 
 func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profiler {
 	t.Helper()
-	return profileFor(t, n, csv, newReasons("580.65.06", log))
-}
-
-// profileFor is profile with the reasons why fields are absent.
-func profileFor(t *testing.T, n *nvmltest.Node, csv string, why *reasons) *profiler {
-	t.Helper()
 	n.Freeze(100)
 	d := discoveryOn(t, n)
 	g := d.mustFind(t)[0]
@@ -46,11 +39,8 @@ func profileFor(t *testing.T, n *nvmltest.Node, csv string, why *reasons) *profi
 		targets = append(targets, target{device: i + 1, reader: in.reader, level: in.device.Level})
 	}
 	targets = append(targets, target{device: len(targets), reader: g.reader, level: field.Link, link: 3})
-	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), why)
+	p, err := newGPM(d.lib, g, targets, listOf(t, csv).Readings(), newReasons("580.65.06", log))
 	must(t, err)
-	if p == nil {
-		return nil
-	}
 	out := &profiler{gpmPart: p.(*gpmPart), node: n, at: time.Now()}
 	out.now = func() time.Time { return out.at }
 	for range out.cols {
@@ -233,69 +223,6 @@ func TestProfilingFails(t *testing.T) {
 	p.at = p.at.Add(time.Second)
 	if err := p.sample(p.row, p.due); !errors.Is(err, collector.ErrDeviceLost) {
 		t.Errorf("a GPU that is lost: %v", err)
-	}
-}
-
-// wantNoProfiling wants no columns, and a reason for each field.
-func wantNoProfiling(t *testing.T, c nvmltest.Config, csv, reason string) {
-	t.Helper()
-	why := newReasons("580.65.06", zap.NewNop())
-	if p := profileFor(t, nvmltest.New(t, c), csv, why); p != nil {
-		t.Errorf("%s: columns %v", c.Preset, p.cols)
-	}
-	why.Complete([]collector.Device{{Level: field.GPU}}, nil, listOf(t, csv).Readings(), func(int, *field.Descriptor) collector.Explanation {
-		return collector.Explanation{Detail: "none was noted"}
-	})
-	for _, a := range why.Absent() {
-		if got := why.Explanations()[a.Explanation].Detail; !strings.Contains(got, reason) {
-			t.Errorf("%s: %q, want %q", c.Preset, got, reason)
-		}
-	}
-	if n := len(why.Absent()); n != 1 {
-		t.Errorf("%s: %d fields are explained, want 1", c.Preset, n)
-	}
-}
-
-func TestProfilingOfOlderGPUs(t *testing.T) {
-	f := func(c nvmltest.Config, csv, reason string) { t.Helper(); wantNoProfiling(t, c, csv, reason) }
-	const csv = "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n"
-	f(nvmltest.Config{Preset: "a100-sxm", GPUs: 1}, csv, "Hopper")
-	f(nvmltest.Config{Preset: "t4", GPUs: 1}, csv, "Hopper")
-	f(nvmltest.Config{GPUs: 1}, "DCGM_FI_PROF_C2C_TX_ALL_BYTES, gauge, a\n", "GPM does not offer it")
-	f(nvmltest.Config{Preset: "t4", GPUs: 1}, "DCGM_FI_DEV_GPU_TEMP, gauge, a\n", "none was noted")
-}
-
-// TestProfilings: the table agrees with the catalogue.
-func TestProfilings(t *testing.T) {
-	metrics := map[uint32]field.ID{}
-	for _, p := range profilings() {
-		d, ok := field.ByID(p.id)
-		if !ok {
-			t.Errorf("field %d is not in the catalogue", p.id)
-			continue
-		}
-		want := map[string]float64{"ratio": fromPercent, "bytes/s": fromMiB}[d.Unit]
-		if want == 0 {
-			want = 1
-		}
-		if p.scale != want {
-			t.Errorf("%s in %s: × %v, want × %v", d.Name, d.Unit, p.scale, want)
-		}
-		if other, double := metrics[p.metric]; double && !p.perLink && other < 1500 {
-			t.Errorf("%s and field %d are the same metric", d.Name, other)
-		}
-		metrics[p.metric] = p.id
-	}
-	for link, want := range map[int]uint32{0: 63, 17: 97, 18: 213, 35: 247, 36: 0, -1: 0} {
-		p, _ := profilingOf(1532)
-		if got := p.metricOf(link); got != want {
-			t.Errorf("sent over link %d is metric %d, want %d", link, got, want)
-		}
-	}
-	for id, want := range map[field.ID]uint32{1034: 51, 1040: 63, 1041: 62, 1075: 96, 1083: 163, 1096: 260} {
-		if p, ok := profilingOf(id); !ok || p.metric != want {
-			t.Errorf("field %d is metric %d, want %d", id, p.metric, want)
-		}
 	}
 }
 

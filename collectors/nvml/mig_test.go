@@ -5,9 +5,6 @@ package nvml
 import (
 	"errors"
 	"testing"
-	"time"
-
-	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/pkg/collector"
@@ -84,21 +81,6 @@ func TestProfileName(t *testing.T) {
 	f("", "")
 }
 
-func TestComputedProfile(t *testing.T) {
-	f := func(slices uint32, mib uint64, want string) {
-		t.Helper()
-		if got := computedProfile(nvml.DeviceAttributes{GpuInstanceSliceCount: slices, MemorySizeMB: mib}); got != want {
-			t.Errorf("%d slices, %d MiB: %q, want %q", slices, mib, got, want)
-		}
-	}
-	f(1, 4864, "1g.5gb")
-	f(7, 40192, "7g.40gb")
-	f(1, 9856, "1g.10gb")
-	f(3, 20096, "3g.20gb")
-	f(0, 4864, "")
-	f(1, 0, "")
-}
-
 // TestProfileWithoutName: what the driver does not name is computed.
 func TestProfileWithoutName(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb+me"}}})
@@ -168,38 +150,6 @@ func TestRescanOfAGPUThatIsGone(t *testing.T) {
 	rescan("when it is back", false)
 	n.Remove(0)
 	rescan("when it is gone again", false)
-}
-
-// TestMIGPart: between rescans a source sees that its GPU is partitioned in another way.
-func TestMIGPart(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, MIG: map[int][]string{0: {"1g.10gb", "1g.10gb"}}})
-	d := discoveryOn(t, n)
-	gpus := d.mustFind(t)
-	for i, change := range []func(){
-		func() { n.SetMIG(0, "1g.10gb", "2g.20gb") },
-		func() { n.SetMIG(1, "7g.80gb") },
-	} {
-		p := newMIGPart(d.lib, gpus[i])
-		now := time.Now()
-		p.now = func() time.Time { return now }
-		for range 3 {
-			now = now.Add(watchEvery)
-			if err := p.sample(nil, nil); err != nil {
-				t.Errorf("GPU %d: %v, though nothing has changed", i, err)
-			}
-		}
-		change()
-		if err := p.sample(nil, nil); err != nil {
-			t.Errorf("GPU %d was asked again before it was time: %v", i, err)
-		}
-		now = now.Add(watchEvery)
-		if err := p.sample(nil, nil); !errors.Is(err, collector.ErrColumnsChanged) {
-			t.Errorf("GPU %d: %v, want %v", i, err, collector.ErrColumnsChanged)
-		}
-		if c := p.calls()[0]; c.Count != 4 {
-			t.Errorf("%d checks are counted, want 4", c.Count)
-		}
-	}
 }
 
 // TestLayoutUnknown: no answer is no change.

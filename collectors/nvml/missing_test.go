@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -154,22 +153,4 @@ func cut(t *testing.T, path, symbol string) {
 		t.Skipf("the simulated library has no %s", symbol)
 	}
 	must(t, os.WriteFile(path, bytes.ReplaceAll(text, name, []byte("\x00x"+symbol[1:]+"\x00")), 0o600))
-}
-
-// TestFirstDrivers holds the tables against the simulated library's list of functions.
-func TestFirstDrivers(t *testing.T) {
-	def, err := os.ReadFile("nvmltest/lib/functions.def")
-	must(t, err)
-	since := map[string]int{}
-	for _, m := range regexp.MustCompile(`(?m)^[A-Z]+\((\w+), (\d+)[,)]`).FindAllStringSubmatch(string(def), -1) {
-		since[m[1]], err = strconv.Atoi(m[2])
-		must(t, err)
-	}
-	for _, r := range allReadings() {
-		for _, g := range *r.call() {
-			if branch := since[g.symbol]; g.since != 0 && g.since != branch && g.since != 580 || g.since == 0 && branch > oldestDriver {
-				t.Errorf("%s is there since driver %d, the table says %d", g.symbol, branch, g.since)
-			}
-		}
-	}
 }

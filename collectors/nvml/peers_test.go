@@ -4,13 +4,9 @@ package nvml
 
 import (
 	"math"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 )
-
-func answers(status int) func() (int, bool) { return func() (int, bool) { return status, true } }
 
 // p2p returns the values of a row by peer and status.
 func p2p(t *testing.T, p part) map[string]float64 {
@@ -23,49 +19,34 @@ func p2p(t *testing.T, p part) map[string]float64 {
 			out[c.Labels[1].Value+" "+c.Labels[0].Value] = row[i]
 		}
 	}
+	synctest.Wait()
 	return out
 }
 
+// TestPeers: a row has the answers to the calls of the row before. A peer that hangs is blank, and is asked no second
+// time until it answers.
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		status := 0
-		p := newPeersPart([]*peer{
-			{index: 0, call: func() (int, bool) { return status, true }}, {index: 2, call: answers(3)}, {index: 3, call: answers(5)}, {index: 7, call: func() (int, bool) { return 0, false }},
-		})
-		defer p.close()
-		want := map[string]float64{"0 OK": 0, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
-		equal(t, want, p2p(t, p), "status of peers")
-		status = 4
-		want = map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3, "3 NotSupported": 5}
-		equal(t, want, p2p(t, p), "status of peers after a change")
-		if c := p.calls()[0]; c.Count != 8 {
-			t.Errorf("%d calls are counted, want 8", c.Count)
-		}
-	})
-}
-
-// TestPeersHang: a peer that hangs is blank, costs a sample no more than
-// patience, and is asked no second time until it answers.
-func TestPeersHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+		status, asked := 0, 0
 		release := make(chan struct{})
-		var asked atomic.Int64
-		p := newPeersPart([]*peer{
-			{index: 1, call: answers(0)}, {index: 2, call: func() (int, bool) { asked.Add(1); <-release; return 0, true }}, {index: 3, call: answers(0)},
-		})
-		for i := range 3 {
-			start := time.Now()
-			equal(t, map[string]float64{"1 OK": 0, "3 OK": 0}, p2p(t, p), "while a peer hangs")
-			if took := time.Since(start); took > peersPatience || i > 0 && took > 0 {
-				t.Errorf("sample %d took %v", i, took)
-			}
-		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("a peer that hangs was asked %d times", n)
+		p := &peersPart{}
+		p.add(0, func() int { return status })
+		p.add(2, func() int { return 3 })
+		p.add(3, func() int { asked++; <-release; return 5 })
+		p.add(7, func() int { return peerUnknown })
+		synctest.Wait()
+		status = 4
+		equal(t, map[string]float64{"0 OK": 0, "2 TopologyNotSupported": 3}, p2p(t, p), "at first")
+		equal(t, map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3}, p2p(t, p), "after a change")
+		if asked != 1 {
+			t.Errorf("a peer that hangs was asked %d times", asked)
 		}
 		close(release)
 		synctest.Wait()
-		equal(t, map[string]float64{"1 OK": 0, "2 OK": 0, "3 OK": 0}, p2p(t, p), "when no peer hangs any more")
+		equal(t, map[string]float64{"0 DisabledByRegKey": 4, "2 TopologyNotSupported": 3, "3 NotSupported": 5}, p2p(t, p), "when no peer hangs any more")
+		if c := p.calls()[0]; c.Count != 14 {
+			t.Errorf("%d calls are counted, want 14", c.Count)
+		}
 		p.close()
 	})
 }

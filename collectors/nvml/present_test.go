@@ -1,11 +1,15 @@
 package nvml
 
-import "testing"
+import (
+	"testing"
+
+	"warpgauge/internal/testkit/tree"
+)
 
 func TestPresent(t *testing.T) {
 	f := func(what string, files map[string]string, want bool) {
 		t.Helper()
-		if got := Present(tree(t, files)); got != want {
+		if got := Present(tree.Write(t, files)); got != want {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}

@@ -292,29 +292,3 @@ func TestProcessCalls(t *testing.T) {
 		t.Errorf("%d kinds of calls: %v", len(calls), calls)
 	}
 }
-
-// TestProcessesOfASilentGPU: one that does not answer at Open has a source that
-// says so, and is opened again.
-func TestProcessesOfASilentGPU(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
-	n.Return(1, nvmltest.Every, "GPU_IS_LOST")
-	s := openProcesses(t, n)
-	if err := s[1].Sample(nil, nil); !errors.Is(err, collector.ErrDeviceLost) || len(s[1].Columns()) > 0 {
-		t.Errorf("%d columns, error %v", len(s[1].Columns()), err)
-	}
-	s[0].sample(t)
-}
-
-// TestProcessesOfAGPUThatHangs: its own source alone.
-func TestProcessesOfAGPUThatHangs(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
-	s := openProcesses(t, n)
-	release := n.Hang(0, nvmltest.Every)
-	done := make(chan error)
-	go func() { done <- s[0].Sample(s[0].row, s[0].due) }()
-	n.WaitHanging(1)
-	s[1].sample(t)
-	s[1].want(t, "the other", 0, all())
-	release()
-	must(t, <-done)
-}

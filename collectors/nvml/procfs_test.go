@@ -5,6 +5,8 @@ package nvml
 import (
 	"testing"
 
+	"warpgauge/internal/testkit/tree"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -31,7 +33,7 @@ func information(uuid, minor, excluded string) string {
 }
 
 func TestKernelGPUs(t *testing.T) {
-	root := tree(t, map[string]string{
+	root := tree.Write(t, map[string]string{
 		"proc/driver/nvidia/gpus/0000:3b:00.0/information": information("GPU-b", "1", "No"),
 		"proc/driver/nvidia/gpus/0000:07:00.0/information": information("GPU-a", "0", "No"),
 		"proc/driver/nvidia/gpus/0000:86:00.0/information": information("GPU-c", "2", "Yes"),
@@ -77,7 +79,7 @@ func TestIdentifyRest(t *testing.T) {
 	f("the ends", []uint32{0, 20, 30, 0}, four, map[int]uint32{0: 10, 3: 40})
 	f("two next to each other", []uint32{10, 0, 0, 40}, four, map[int]uint32{1: 20, 2: 30})
 	f("all", []uint32{0, 0, 0, 0}, four, map[int]uint32{0: 10, 1: 20, 2: 30, 3: 40})
-	f("one gap that fits and one that does not", []uint32{0, 20, 0}, four, map[int]uint32{0: 10})
+	f("more than there are", []uint32{0, 20, 0}, four, map[int]uint32{})
 	f("none of the kernel's", []uint32{10, 0}, nil, map[int]uint32{})
 	f("not in the order of addresses", []uint32{30, 0, 10, 40}, four, map[int]uint32{})
 	f("nothing to find", four, four, map[int]uint32{})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -20,7 +19,6 @@ type readingsPart struct {
 	cells []cell
 	batch *batch
 	why   *reasons
-	pcie  *throughput // measured in the background; nil if unused
 }
 
 var _ part = (*readingsPart)(nil)
@@ -36,7 +34,6 @@ type cell struct {
 	climb  climb
 	speed  speed
 	wide   bool    // the counter has exceeded 32 bits
-	slow   int     // index into throughput's results + 1; 0 if read in the sample
 	none   float64 // value for a blank although NVML answered
 }
 
@@ -52,11 +49,7 @@ func (p *readingsPart) sample(row []float64, due []bool) error {
 	if code := p.batch.run(); code != nvml.SUCCESS {
 		return fatal(code)
 	}
-	asked, err := p.fill(row, due)
-	if err != nil {
-		return err
-	}
-	return p.readSlow(row, due, asked)
+	return p.fill(row, due)
 }
 
 // want marks the cell's inputs as due.
@@ -66,17 +59,15 @@ func (c *cell) want(b *batch) {
 	}
 }
 
-// fill writes the due cells and reports whether there were any. If every answer is a failure of the GPU rather than of
-// the call, fill returns an error.
-func (p *readingsPart) fill(row []float64, due []bool) (asked bool, err error) {
+// fill writes the due cells. If every answer is a failure of the GPU rather than of the call, fill returns an error.
+func (p *readingsPart) fill(row []float64, due []bool) error {
 	answers := 0
 	var trouble nvml.Return
 	for i := range p.cells {
 		c := &p.cells[i]
-		if !due[i] || c.slow > 0 {
+		if !due[i] {
 			continue
 		}
-		asked = true
 		v, code := c.value(p.batch)
 		switch {
 		case !math.IsNaN(v):
@@ -88,7 +79,7 @@ func (p *readingsPart) fill(row []float64, due []bool) (asked bool, err error) {
 		row[i] = v
 		switch {
 		case (c.level == field.Instance || c.level == field.VGPU) && gone(code):
-			return true, fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
+			return fmt.Errorf("device %d: %w: %w", p.cols[i].Device, collector.ErrColumnsChanged, code)
 		case !troubled(code):
 			answers++
 		case !c.uneasy:
@@ -96,9 +87,9 @@ func (p *readingsPart) fill(row []float64, due []bool) (asked bool, err error) {
 		}
 	}
 	if answers == 0 && trouble != nvml.SUCCESS {
-		return true, fmt.Errorf("no call is answered: %w", trouble)
+		return fmt.Errorf("no call is answered: %w", trouble)
 	}
-	return asked, nil
+	return nil
 }
 
 // value computes the cell's value. The code is the first failed input's.
@@ -146,48 +137,9 @@ func (c *cell) moment(b *batch) moment {
 	return m
 }
 
-// readSlow fills the cells that are measured in the background. If only those are due, no call in this sample shows
-// whether the GPU answers; then an overdue measurement is an error.
-func (p *readingsPart) readSlow(row []float64, due []bool, asked bool) error {
-	if p.pcie == nil {
-		return nil
-	}
-	wanted := false
-	now := time.Now()
-	for i := range p.cells {
-		if c := &p.cells[i]; c.slow > 0 && due[i] {
-			if row[i] = p.pcie.value(c.slow-1, now); math.IsNaN(row[i]) {
-				row[i] = c.none
-			}
-			wanted = true
-		}
-	}
-	if !wanted {
-		return nil
-	}
-	if !asked && p.pcie.overdue(now) {
-		return fmt.Errorf("%s does not return: %w", getPCIeThroughput.name(), collector.ErrStalled)
-	}
-	p.pcie.measure(now)
-	if code := p.pcie.trouble(); code != nvml.SUCCESS {
-		return fatal(code)
-	}
-	return nil
-}
+func (p *readingsPart) calls() []collector.CallCost { return p.batch.costs() }
 
-func (p *readingsPart) calls() []collector.CallCost {
-	out := p.batch.costs()
-	if p.pcie != nil {
-		out = append(out, p.pcie.cost.Cost())
-	}
-	return out
-}
-
-func (p *readingsPart) close() {
-	if p.pcie != nil {
-		p.pcie.close()
-	}
-}
+func (p *readingsPart) close() { p.batch.close() }
 
 // candidate is a possible column with the table rows that are still to be tried. The first row is the current one.
 type candidate struct {
@@ -227,9 +179,6 @@ func newReadings(gpu device, targets []target, fields []field.Reading, except ma
 		if rest, err = b.round(rest); err != nil {
 			return nil, err
 		}
-	}
-	if err := b.measureSlow(); err != nil {
-		return nil, err
 	}
 	if len(b.found) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
@@ -276,30 +225,21 @@ type binder struct {
 	gpu   device
 	why   *reasons
 	found []*candidate
-	slow  []*candidate // read by nvmlDeviceGetPcieThroughput
-	pcie  *throughput
 }
 
 // round tries the current rows and returns the candidates that have another row to try.
 func (b *binder) round(all []*candidate) ([]*candidate, error) {
 	batch := newBatch(b.gpu)
-	var here []*candidate
+	defer batch.close()
 	for _, c := range all {
-		if c.rows[0].call() == getPCIeThroughput {
-			b.slow = append(b.slow, c)
-			continue
-		}
 		c.plan(batch, b.why)
-		here = append(here, c)
-	}
-	for _, c := range here {
 		c.cell.want(batch)
 	}
 	if code := batch.run(); code != nvml.SUCCESS {
 		return nil, fatal(code)
 	}
 	var again []*candidate
-	for _, c := range here {
+	for _, c := range all {
 		switch {
 		case c.accept(batch, b.why):
 			b.found = append(b.found, c)
@@ -363,7 +303,7 @@ func (c *candidate) narrow(f *plannedField) bool {
 
 // part builds the part, with a batch that makes only the calls of the accepted rows.
 func (b *binder) part() *readingsPart {
-	out := &readingsPart{batch: newBatch(b.gpu), why: b.why, pcie: b.pcie}
+	out := &readingsPart{batch: newBatch(b.gpu), why: b.why}
 	for _, c := range b.found {
 		for i, in := range c.cell.inputs {
 			c.cell.inputs[i], _ = out.batch.planTerm(in.term, c.reader, c.link)
@@ -376,31 +316,6 @@ func (b *binder) part() *readingsPart {
 		out.cells = append(out.cells, c.cell)
 	}
 	return out
-}
-
-// measureSlow binds PCIe throughput.
-func (b *binder) measureSlow() error {
-	if len(b.slow) == 0 {
-		return nil
-	}
-	t, has, err := newThroughput(b.gpu, b.slow)
-	if err != nil {
-		return err
-	}
-	b.pcie = t
-	for i, c := range b.slow {
-		if !has[i] {
-			if _, ok := b.gpu.bind(getPCIeThroughput); ok {
-				b.why.Note(c.device, c.desc.ID, b.why.refused(c.rows[0].terms[0], nvml.ERROR_NOT_SUPPORTED))
-			} else {
-				b.why.Note(c.device, c.desc.ID, b.why.lacking(c.rows[0].terms[0], b.gpu))
-			}
-			continue
-		}
-		c.cell = cell{reading: c.rows[0], whole: true, level: c.level, slow: i + 1, none: b.why.none(c.rows[0])}
-		b.found = append(b.found, c)
-	}
-	return nil
 }
 
 // fatal converts a fatal answer into an error.

@@ -102,7 +102,7 @@ func TestReadings(t *testing.T) {
 		"gpu 1 remap.banks[0] 600", "gpu 1 remap.banks[4] 3", "gpu 1 ecc.sram[11] 1",
 		"gpu 1 violation[0] 1500000000", "gpu 1 compute.mode 3", "gpu 1 pcie.replay 9", "gpu 1 reasons 0x44",
 		"gpu 1 fabric.state 3", "gpu 1 fabric.status 999", "gpu 1 fabric.clique 7", "gpu 1 fabric.summary 2",
-		"gpu 1 nvlink.crc.flit[3] 4", "gpu 1 nvlink.crc.flit[17] 5", "gpu 1 grid.supported 1", "gpu 1 grid.count 1", "gpu 1 grid.code[0] 1", "gpu 1 grid.state[0] 1",
+		"gpu 1 nvlink.crc.flit[3] 4", "gpu 1 nvlink.crc.flit[17] 5", "gpu 1 grid.supported 1", "gpu 1 grid.licensed 1",
 		"process 1 pid=100", "process 1 pid=101", "gpu 1 util.jpg 12", "gpu 1 util.ofa 34", "gpu 1 nvlink.five 0", "gpu 1 nvlink.five[0] 100", "gpu 1 nvlink.five[17] 11", "gpu 1 nvlink.fec 0", "gpu 1 nvlink.fec[557] 9",
 	}})
 	sources := openReadings(t, n, tabled()...)

@@ -63,9 +63,6 @@ func (w *reasons) none(r *reading) float64 {
 	case perSecondWide, climbingWide:
 		return w.Blank(collector.ReasonBlank, "the driver's counter can wrap at 2^32, and has not shown yet that it does not")
 	case asIs:
-		if r.call() == getPCIeThroughput {
-			return w.Blank(collector.ReasonNotDue, "a measurement is under way")
-		}
 		return w.Blank(collector.ReasonBlank, "NVML marks it as not available")
 	}
 	return w.Blank(collector.ReasonBlank, "NVML gives no value to convert: "+string(r.how))

@@ -47,21 +47,22 @@ func TestReasons(t *testing.T) {
 
 // TestReasonsOfGPM: a mean takes two samples, and older boards have none of it.
 func TestReasonsOfGPM(t *testing.T) {
-	f := func(preset string, want ...string) {
+	f := func(preset, name string, want ...string) {
 		t.Helper()
 		n := nvmltest.New(t, nvmltest.Config{Preset: preset, GPUs: 1})
-		_, sources := openList(t, at(n), listOf(t, csvOf([]string{"DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_GPU_TEMP"})))
+		_, sources := openList(t, at(n), listOf(t, csvOf([]string{name, "DCGM_FI_DEV_GPU_TEMP"})))
 		for i, want := range want {
 			if i == 1 {
 				n.Return(0, "nvmlGpmSampleGet", "NO_PERMISSION")
 				partOf[*gpmPart](sources[0]).groups[0].sampled = false // not to wait for the time between two samples
 			}
 			row := sampleAll(t, sources)[0]
-			if got := collectortest.ReasonOf(t, sources[0], row, 0, "DCGM_FI_PROF_SM_ACTIVE"); !strings.HasPrefix(got, want) {
+			if got := collectortest.ReasonOf(t, sources[0], row, 0, name); !strings.HasPrefix(got, want) {
 				t.Errorf("%s, sample %d: %q, want %q", preset, i, got, want)
 			}
 		}
 	}
-	f("h100-sxm", "not_due: it is made of two samples", "permission: NVML refuses it")
-	f("a100-sxm", "other_collector: the GPU has no GPM")
+	f("h100-sxm", "DCGM_FI_PROF_SM_ACTIVE", "not_due: it is made of two samples", "permission: NVML refuses it")
+	f("h100-sxm", "DCGM_FI_PROF_C2C_TX_ALL_BYTES", "unsupported: GPM does not offer it")
+	f("a100-sxm", "DCGM_FI_PROF_SM_ACTIVE", "other_collector: the GPU has no GPM")
 }

@@ -4,12 +4,8 @@ package nvml
 
 import (
 	"errors"
-	"math"
-	"slices"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"warpgauge/collectors/nvml/nvmltest"
 	"warpgauge/internal/testkit/eventually"
@@ -131,46 +127,6 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestThroughput: where there is no counter of PCIe traffic, a slow call measures
-// it, in the background.
-func TestThroughput(t *testing.T) {
-	there := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, there) }) // after the collector is closed
-	n := nvmltest.New(t, nvmltest.Config{Preset: "gtx1080", Lines: []string{"gpu * pcie.tx 1000 * (1 + 0 * t)", "gpu * pcie.rx 700"}})
-	s := openReadings(t, n, "DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "DCGM_FI_DEV_GPU_TEMP")[0]
-	want := func(when string, tx, rx float64) {
-		t.Helper()
-		s.want(t, when, 0, map[string]float64{"DCGM_FI_DEV_PCIE_TX_THROUGHPUT": tx, "DCGM_FI_DEV_PCIE_RX_THROUGHPUT": rx})
-	}
-	want("first", 1000, 700)
-
-	release := n.Hang(0, "nvmlDeviceGetPcieThroughput")
-	defer release()
-	eventually.True(t, "a call that hangs", func() bool {
-		if err := s.sample(); err != nil { // samples continue
-			t.Fatal(err)
-		}
-		return n.Hanging() > 0
-	})
-	n.Set(0, "pcie.tx", "2000")
-	want("during a call that hangs", 1000, 700)
-	if v := s.value("DCGM_FI_DEV_GPU_TEMP"); math.IsNaN(v) {
-		t.Error("the temperature waits for the call that hangs")
-	}
-	release()
-	eventually.True(t, "the next measurement", func() bool {
-		must(t, s.sample())
-		return s.value("DCGM_FI_DEV_PCIE_TX_THROUGHPUT") == 2000
-	})
-	calls := s.Source.(collector.CallMeter).Calls()
-	if i := slices.IndexFunc(calls, func(c collector.CallCost) bool { return c.Call == "nvmlDeviceGetPcieThroughput" }); i < 0 || calls[i].Count == 0 {
-		t.Errorf("the cost is missing: %v", calls)
-	}
-
-	n.Return(0, "nvmlDeviceGetPcieThroughput", "GPU_IS_LOST")
-	eventually.True(t, "the loss", func() bool { return errors.Is(s.sample(), collector.ErrDeviceLost) })
-}
-
 // TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
 // other, and is found when it answers.
 func TestHangsWhenBound(t *testing.T) {
@@ -204,33 +160,14 @@ func TestLostWhenBound(t *testing.T) {
 	}
 }
 
-// fixedPart is a part with one column.
-type fixedPart struct {
-	value  float64
-	err    error
-	closed *int
-}
-
-func (fixedPart) columns() []collector.Column { return []collector.Column{{Field: 150}} }
-
-func (p fixedPart) sample(row []float64, _ []bool) error {
-	row[0] = p.value
-	return p.err
-}
-
-func (fixedPart) calls() []collector.CallCost {
-	return []collector.CallCost{{Call: "a", Count: 2, Time: 3}, {Call: "b", Count: 1, Time: 1}}
-}
-
-func (p fixedPart) close() { *p.closed++ }
-
 // TestSourceOfParts: a part's error costs its own cells, unless it concerns all.
 func TestSourceOfParts(t *testing.T) {
-	closed := 0
 	plain := errors.New("a part's own")
 	f := func(err error, rest bool) {
 		t.Helper()
-		s := newSource([]collector.Device{{GPU: "3"}}, nil, fixedPart{1, nil, &closed}, nil, fixedPart{2, err, &closed}, fixedPart{3, nil, &closed})
+		first, failing, last := newStub(map[field.ID]float64{150: 1}), newStub(map[field.ID]float64{150: 2}), newStub(map[field.ID]float64{150: 3})
+		failing.err = err
+		s := newSource([]collector.Device{{GPU: "3"}}, nil, first, nil, failing, last)
 		row := []float64{nan, nan, nan}
 		if got := s.Sample(row, []bool{true, true, true}); !errors.Is(got, err) {
 			t.Errorf("got %v, want %v", got, err)
@@ -238,11 +175,10 @@ func TestSourceOfParts(t *testing.T) {
 		if row[0] != 1 || (row[2] == 3) != rest {
 			t.Errorf("%v: row %v", err, row)
 		}
-		closed = 0
-		if s.close(); closed != 3 {
-			t.Errorf("%d parts of 3 are closed", closed)
+		if s.close(); first.closed+failing.closed+last.closed != 3 {
+			t.Error("not every part is closed")
 		}
-		if got := s.Calls(); len(got) != 2 || got[0].Count != 6 || got[0].Time != 9 {
+		if got := s.Calls(); len(got) != 1 || got[0].Count != 6 || got[0].Time != 9 {
 			t.Errorf("costs: %+v", got)
 		}
 	}

@@ -3,54 +3,12 @@
 package nvml
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"warpgauge/pkg/field"
 )
-
-// TestTable: every row is of a number of the catalogue, has calls, and the rows
-// of one field do not repeat one another.
-func TestTable(t *testing.T) {
-	seen := map[string]bool{}
-	for _, r := range allReadings() {
-		d, ok := field.ByID(r.id)
-		if !ok || d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 {
-			t.Errorf("field %d: no number of the catalogue", r.id)
-			continue
-		}
-		if len(r.terms) == 0 {
-			t.Errorf("%s: no call", d.Name)
-			continue
-		}
-		if key := fmt.Sprint(d.Name, r.terms, r.how, r.mul, r.div); seen[key] {
-			t.Errorf("%s has a row twice: %v", d.Name, r.terms)
-		} else {
-			seen[key] = true
-		}
-		for _, term := range r.terms {
-			if g := (*term.call)[0]; term.pick >= g.results && term.call != getFieldValues {
-				t.Errorf("%s: result %d of %s, which gives %d", d.Name, term.pick, g.symbol, g.results)
-			}
-		}
-		level := d.Level
-		if at := r.levelOf(); (at == field.Link) != (level == field.Link) {
-			t.Errorf("%s is of level %s in the catalogue, of %s in the table", d.Name, level, at)
-		}
-		whole := d.Kind == field.Int64
-		if (r.how == perSecond || r.how == perSecondWide) && !strings.HasSuffix(d.Unit, "/s") {
-			t.Errorf("%s is a rate in %q", d.Name, d.Unit)
-		}
-		if r.how == asBitErrors && whole {
-			t.Errorf("%s is a small fraction and would be cut off", d.Name)
-		}
-	}
-}
 
 func TestConvert(t *testing.T) {
 	nan := math.NaN()

@@ -35,16 +35,16 @@ var amdNodes = map[string]rocmtest.Options{
 }
 
 // owners returns the users of a device.
-type owners func(*collector.Device) []exposition.Owner
+type owners func(*collector.Device) []view.Owner
 
-func (owners) Version() uint64                                 { return 1 }
-func (o owners) Owners(d *collector.Device) []exposition.Owner { return o(d) }
-func (owners) Split(*collector.Device, field.ID) bool          { return false }
-func (owners) Shares() *exposition.Shares                      { return nil }
+func (owners) Version() uint64                           { return 1 }
+func (o owners) Owners(d *collector.Device) []view.Owner { return o(d) }
+func (owners) Split(*collector.Device, field.ID) bool    { return false }
+func (owners) Shares() *view.Shares                      { return nil }
 
 // podOf gives each device a pod.
-func podOf(d *collector.Device) []exposition.Owner {
-	return []exposition.Owner{{
+func podOf(d *collector.Device) []view.Owner {
+	return []view.Owner{{
 		Labels: []collector.Label{{Name: "container", Value: "main"}, {Name: "namespace", Value: "ml"}, {Name: "pod", Value: "on-" + d.Node}},
 		Facts:  []collector.Label{{Name: "job_user", Value: "ada"}, {Name: "team", Value: "blue"}},
 	}}

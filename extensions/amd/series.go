@@ -98,7 +98,7 @@ type layout struct {
 	*Names
 	node     *node
 	hostname string
-	owners   func(*collector.Device) []exposition.Owner
+	owners   func(*collector.Device) []view.Owner
 	labels   []string // names of the labels that every series of a device has
 	series   []exposition.Series
 
@@ -108,7 +108,7 @@ type layout struct {
 }
 
 // Series returns the series of all sources of v with these Names.
-func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Device) []exposition.Owner) []exposition.Series {
+func (n *Names) Series(v *view.View, hostname string, owners func(*collector.Device) []view.Owner) []exposition.Series {
 	l := &layout{Names: n, node: newNode(v), hostname: hostname, owners: owners, labels: n.labelNames()}
 	if l.node == nil {
 		return nil
@@ -199,7 +199,7 @@ func (l *layout) add(d *collector.Device, more []collector.Label, s exposition.S
 func (l *layout) labelsOf(d *collector.Device) (out [][]collector.Label) {
 	users := l.owners(d)
 	if len(users) == 0 {
-		users = []exposition.Owner{{}}
+		users = []view.Owner{{}}
 	}
 	for i := range users {
 		var labels []collector.Label
@@ -219,7 +219,7 @@ func sorted(labels []collector.Label) []collector.Label {
 }
 
 // value returns the value of a label of a device with an owner.
-func (l *layout) value(name string, d *collector.Device, o *exposition.Owner) string {
+func (l *layout) value(name string, d *collector.Device, o *view.Owner) string {
 	if v, custom := l.custom(name); custom {
 		return v
 	}

@@ -220,11 +220,11 @@ func TestParts(t *testing.T) {
 		return f
 	}
 	one, two := source(3, part(3, 0), part(3, 1)), source(4)
-	users := map[string][]exposition.Owner{
+	users := map[string][]view.Owner{
 		one.Devices[1].ID: {{Labels: []collector.Label{{Name: "hpc_job", Value: "7"}, {Name: "pod_name", Value: "a"}}, Facts: []collector.Label{{Name: "team", Value: "blue"}}}},
 		one.Devices[2].ID: {{Labels: []collector.Label{{Name: "pod", Value: "b"}}}},
 	}
-	page := pageOf(t, boardOf(1, two, one), exposition.Options{Hostname: "n", Owners: owners(func(d *collector.Device) []exposition.Owner { return users[d.ID] })}, exposition.Text)
+	page := pageOf(t, boardOf(1, two, one), exposition.Options{Hostname: "n", Owners: owners(func(d *collector.Device) []view.Owner { return users[d.ID] })}, exposition.Text)
 	var got []string
 	empty := regexp.MustCompile(`[a-z_]+="(102-G30211-00)?",?`)
 	for _, line := range strings.Split(page, "\n") {

@@ -15,11 +15,10 @@ import (
 	"warpgauge/extensions/live/page"
 	"warpgauge/extensions/live/recorder"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/owner"
-	"warpgauge/pkg/rules"
+	"warpgauge/pkg/rows"
 	"warpgauge/pkg/server"
 )
 
@@ -48,7 +47,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		return nil, routes, nil // nothing reads events
 	}
 
-	log, states := api.NewLog(time.Now), events.NewStates(c.Events, nil)
+	log, states := api.NewLog(time.Now), exporter.NewStates(c.Events, nil)
 	log.Subscribe(c.Events)
 	var stages []exporter.Stage
 	add := func(name string, run func(context.Context) error) {
@@ -89,7 +88,7 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 		if c.Owners != nil && e.Page != PageAnonymous { // a nil *Keeper in the interface would not be nil
 			names.Owners = c.Owners
 		}
-		c.Rows.Follow(&rules.Occurrences{})
+		c.Rows.Follow(&rows.Occurrences{})
 		rec := recorder.New(recorder.Options{
 			Directory: r.Directory, Before: r.Before, After: r.After, Files: r.Files, Bytes: r.Bytes,
 			Hostname: c.Hostname, Version: c.Version, Board: c.Engine.Board(), History: past, Events: c.Events, Log: log,

@@ -154,31 +154,6 @@ func TestNativeIndexAtEverySchema(t *testing.T) {
 	}
 }
 
-func TestNativeShape(t *testing.T) {
-	f := func(top, unit float64, schema int32, threshold float64, first, buckets int) {
-		t.Helper()
-		want := nativeShape{schema, threshold, int32(first), buckets}
-		if got := nativeShapeOf(top, unit); got != want {
-			t.Errorf("shape for maximum %v and unit %v: got %+v, want %+v", top, unit, got, want)
-		}
-	}
-	f(1, 1, 3, 0x1p-30, -239, 240)
-	f(100, 1, 3, 0x1p-23, -183, 240)
-	f(1<<50, 1, 3, 0x1p-10, -79, 480)
-	f(1<<50, 1<<20, 3, 0x1p10, 81, 320)
-	f(0, 1, 3, 0x1p-10, -79, 592)     // no maximum: 2^64 units
-	f(inf, 1, 3, 0x1p-10, -79, 592)   //
-	f(-5, 1, 3, 0x1p-10, -79, 592)    //
-	f(1e30, 1, 2, 0x1p-10, -39, 440)  // 110 octaves
-	f(1e90, 1, 1, 0x1p-10, -19, 618)  // 309 octaves
-	f(1e150, 1, 0, 0x1p-10, -9, 509)  //
-	f(1e300, 1, -1, 0x1p-10, -4, 504) //
-	f(math.MaxFloat64, 5e-324, -2, 0x1p-988, -246, 503)
-	f(5e-324, 5e-324, 3, 0x1p-1008, -8063, 240)
-	f(100, nan, 3, 0x1p-23, -183, 240)
-	f(100, 0, 3, 0x1p-23, -183, 240)
-}
-
 func TestNativeShapeIsBounded(t *testing.T) {
 	for range 20000 {
 		top := math.Float64frombits(rand.Uint64())
@@ -197,33 +172,6 @@ func TestNativeShapeIsBounded(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestHistogramTakesAnything(t *testing.T) {
-	h := newHistogram(&field.Field{Desc: descPower, Scale: 1, Buckets: []float64{0, 10}})
-	for _, v := range []float64{nan, inf, -inf} {
-		h.observe(v, 1000)
-	}
-	checkHistogram(t, h, 0, 0)
-	h.observe(-7, 1000)
-	h.observe(0, 1000)
-	h.observe(5e-324, 1000)
-	if got, want := h.ZeroCount, uint64(3000); got != want {
-		t.Errorf("zero bucket: got %d, want %d", got, want)
-	}
-	h.observe(1e18, 1000)
-	h.observe(1e300, 1000)
-	if got, want := h.Positive[len(h.Positive)-1], uint64(2000); got != want {
-		t.Errorf("last native bucket: got %d, want the %d values above the maximum", got, want)
-	}
-	if diff := cmp.Diff([]uint64{2000, 1000, 2000}, h.Counts); diff != "" {
-		t.Errorf("classic buckets (-want +got):\n%s", diff)
-	}
-	checkHistogram(t, h, 5, -7+1e18+1e300)
-
-	none := newHistogram(&field.Field{Desc: descPower, Scale: 1})
-	none.observe(3, 1000)
-	checkHistogram(t, none, 1, 3)
 }
 
 // FuzzObserve: whatever the range of the field and whatever the value, a

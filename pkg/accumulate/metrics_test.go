@@ -1,48 +1,11 @@
 package accumulate
 
 import (
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 )
-
-func TestMetrics(t *testing.T) {
-	b, gone := newBoard(16, "GPU-a"), newBoard(16, "GPU-b")
-	s := New(Options{})
-	tick(b, 0, 20, 100)
-	v := viewOf(b, gone)
-	s.Sync(v, at(20))
-	tick(b, 20, 20, 100)
-	s.Sync(v, at(40))
-	s.Sync(viewOf(b), at(41))
-	// The series of GPU-a: histogram, COUNT without xid, a TOTAL per known XID,
-	// COUNT and TOTAL per clock reason.
-	want := `
-# HELP warpgauge_accumulate_rows_total Sampled rows that were read into histograms and event counts.
-# TYPE warpgauge_accumulate_rows_total counter
-warpgauge_accumulate_rows_total 32
-# HELP warpgauge_accumulate_series Histograms and event counts of the devices and fields in service.
-# TYPE warpgauge_accumulate_series gauge
-warpgauge_accumulate_series 45
-# HELP warpgauge_accumulate_states Accumulated states in memory, by whether a device and field in service use them or they wait for their return.
-# TYPE warpgauge_accumulate_states gauge
-warpgauge_accumulate_states{state="in_use"} 3
-warpgauge_accumulate_states{state="kept"} 3
-# HELP warpgauge_ring_overruns_total Sampled rows that were overwritten before they were read: histograms and event counts lack them.
-# TYPE warpgauge_ring_overruns_total counter
-warpgauge_ring_overruns_total 4
-`
-	if err := testutil.CollectAndCompare(s, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
-	problems, err := testutil.CollectAndLint(s)
-	if err != nil || len(problems) != 0 {
-		t.Errorf("lint: %v, %v", problems, err)
-	}
-}
 
 // TestMetricsBesideSync is for the race detector.
 func TestMetricsBesideSync(t *testing.T) {

@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 )
 
@@ -20,25 +17,6 @@ func tick(b *board, from, n int, v float64) {
 			*b.cell(d, cellPower) = v
 		}
 		b.row(at(float64(from + i)))
-	}
-}
-
-func TestEveryRowIsOneObservation(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	tick(b, 0, 3, 100)
-	s.Sync(v, at(3))
-	s.Sync(v, at(3))
-	checkHistogram(t, power(t, s, "GPU-a"), 3, 300)
-	tick(b, 3, 2, 60)
-	*b.cell(0, cellPower) = nan
-	b.row(at(5))
-	s.Sync(v, at(5))
-	h := power(t, s, "GPU-a")
-	checkHistogram(t, h, 5, 420)
-	if diff := cmp.Diff([]uint64{0, 5000, 0, 0, 0}, h.Counts); diff != "" {
-		t.Errorf("classic buckets (-want +got):\n%s", diff)
 	}
 }
 
@@ -165,34 +143,6 @@ func TestReloadWithOtherBuckets(t *testing.T) {
 	}
 }
 
-// TestNothingIsCountedTwice: the same device in two sources, the same line
-// twice in the list.
-func TestNothingIsCountedTwice(t *testing.T) {
-	first, second := newBoard(16, "GPU-a"), newBoard(16, "GPU-a", "GPU-b")
-	list := testFields()
-	list.Fields = append(list.Fields, list.Fields...)
-	first.Fields, second.Fields = list, list
-	v := viewOf(first, second)
-	s := New(Options{})
-	*first.cell(0, cellXID), *second.cell(0, cellXID) = 48, 48
-	tick(first, 0, 3, 100)
-	tick(second, 0, 4, 7)
-	s.Sync(v, at(4))
-	checkHistogram(t, power(t, s, "GPU-a"), 3, 300)
-	checkHistogram(t, power(t, s, "GPU-b"), 4, 28)
-	if got := value(s, "GPU-a", xidTotal, "xid", "48"); got != 1 {
-		t.Errorf("total of xid 48: got %v, want 1", got)
-	}
-	seen := map[string]bool{}
-	for _, e := range s.Series() {
-		id := fmt.Sprint(e.Source.Devices[e.Device].ID, e.Field.Name, e.Labels)
-		if seen[id] {
-			t.Errorf("series %s is there twice", id)
-		}
-		seen[id] = true
-	}
-}
-
 func TestMalformedSourcesAreLeftOut(t *testing.T) {
 	good := newBoard(16, "GPU-a")
 	noRing, badColumn, badStamps := newBoard(16, "GPU-b"), newBoard(16, "GPU-c"), newBoard(16, "GPU-d")
@@ -210,40 +160,6 @@ func TestMalformedSourcesAreLeftOut(t *testing.T) {
 		}
 	}
 	checkHistogram(t, power(t, s, "GPU-a"), 1, 100)
-}
-
-func TestFieldsThatAreNotWanted(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	b.Fields.Fields[0].Type = field.Gauge
-	b.Fields.Fields = b.Fields.Fields[:1]
-	s := New(Options{})
-	*b.cell(0, cellXID) = 48
-	tick(b, 0, 1, 100)
-	s.Sync(viewOf(b), at(1))
-	if got := len(s.Series()); got != 0 {
-		t.Errorf("got %d series of fields that are not in the list", got)
-	}
-}
-
-func TestSeriesListIsImmutable(t *testing.T) {
-	b := newBoard(16, "GPU-a")
-	v := viewOf(b)
-	s := New(Options{})
-	tick(b, 0, 1, 100)
-	s.Sync(v, at(1))
-	before := s.Series()
-	kept := append([]Series(nil), before...)
-	*b.cell(0, cellXID) = 7
-	tick(b, 1, 1, 100)
-	s.Sync(v, at(2))
-	if len(s.Series()) == len(before) {
-		t.Fatal("the new code made no series")
-	}
-	for i := range kept {
-		if before[i].Value != kept[i].Value || before[i].Histogram != kept[i].Histogram {
-			t.Fatalf("entry %d of the old list changed", i)
-		}
-	}
 }
 
 func TestSyncAllocatesNothing(t *testing.T) {

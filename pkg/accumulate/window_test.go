@@ -6,40 +6,6 @@ import (
 	"time"
 )
 
-func TestWindow(t *testing.T) {
-	const width = 5 // so the window is 300
-	var w window
-	f := func(now int64, want uint64) {
-		t.Helper()
-		if got := w.count(now, width); got != want {
-			t.Errorf("count at %d: got %d, want %d", now, got, want)
-		}
-	}
-	f(0, 0)
-	w.add(7, 7, width, 1)
-	w.add(7, 8, width, 2)
-	w.add(100, 120, width, 1) // read late
-	f(120, 4)
-	f(307, 4)
-	f(309, 4)
-	f(310, 1) // 7 lies in the slot 5 … 10
-	f(400, 1)
-	f(405, 0)
-	w.add(405, 1000, width, 1) // too old to count
-	f(1000, 0)
-	w.add(990, 1000, width, 1)
-	f(900, 1) // a now before the newest does no harm
-	f(1<<60, 0)
-	w.add(-20, 1<<60, width, 1)
-	f(1<<60, 0)
-
-	w = window{} // before the epoch
-	w.add(-12, 3, width, 1)
-	w.add(-1, 3, width, 1)
-	f(288, 2)
-	f(290, 1) // the slot -15 … -10 has left
-}
-
 // TestWindowModel compares with a list of all events: each is counted for the
 // window, and gone a slot later.
 func TestWindowModel(t *testing.T) {

@@ -1,9 +1,7 @@
 package accumulate
 
 import (
-	"cmp"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -93,41 +91,6 @@ func TestXIDCodesAreBounded(t *testing.T) {
 	}
 	if !slices.IsSortedFunc(x.codes, func(a, b *xidCode) int { return int(a.code - b.code) }) {
 		t.Error("codes are not in order")
-	}
-}
-
-func TestXIDWindowOption(t *testing.T) {
-	b := newBoard(64, "GPU-a")
-	s := New(Options{XIDWindow: time.Minute})
-	*b.cell(0, cellXID) = 13
-	b.row(at(0))
-	s.Sync(viewOf(b), at(60))
-	if got := value(s, "GPU-a", xidCount, "window_size_in_ms", "60000", "xid", "13"); got != 1 {
-		t.Errorf("count: got %v, want 1", got)
-	}
-}
-
-func TestSeriesLabelsAreSorted(t *testing.T) {
-	b := newBoard(64, "GPU-a")
-	for i := range b.Columns {
-		if b.Columns[i].Labels == nil {
-			b.Columns[i].Labels = []collector.Label{{Name: "part", Value: strconv.Itoa(i)}}
-		}
-	}
-	s := New(Options{})
-	*b.cell(0, cellXID) = 13
-	b.row(at(0))
-	s.Sync(viewOf(b), at(0))
-	if len(s.Series()) == 0 {
-		t.Fatal("no series")
-	}
-	for _, e := range s.Series() {
-		if !slices.IsSortedFunc(e.Labels, func(a, b collector.Label) int { return cmp.Compare(a.Name, b.Name) }) {
-			t.Errorf("%s: labels are not sorted: %v", e.Field.Name, e.Labels)
-		}
-		if (e.Histogram == nil) == (e.Value == nil) {
-			t.Errorf("%s: must have either a histogram or a value", e.Field.Name)
-		}
 	}
 }
 

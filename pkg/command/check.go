@@ -13,16 +13,11 @@ import (
 	"time"
 
 	"warpgauge/pkg/exporter"
-	"warpgauge/pkg/session"
 
 	"github.com/urfave/cli/v3"
 
 	"warpgauge/pkg/cmdline"
-	"warpgauge/pkg/collector"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/lists"
-	"warpgauge/pkg/view"
 )
 
 func checkCommand(a *exporter.Program) *cli.Command {
@@ -53,26 +48,6 @@ func checkCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// guard is an extension that refuses some lists of servers.
-type guard interface {
-	// ParseGuarded parses a list as one of a server. refused says what the guard refuses on the devices of a View; its
-	// error says that the list cannot be applied.
-	ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error))
-}
-
-// parse parses a list, and returns what finds its problems on the devices of a View.
-func parse(a *exporter.Program, in *config.Content, files *lists.Files, guarded bool) (*lists.Parsed, func(*view.View) ([]field.Problem, error)) {
-	if guarded {
-		for _, e := range a.Extensions {
-			if g, ok := e.(guard); ok {
-				return g.ParseGuarded(in, files)
-			}
-		}
-	}
-	p := files.Parse(in)
-	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
-}
-
 func check(ctx context.Context, a *exporter.Program, path string, guarded bool, timeout time.Duration, form string) error {
 	cfg, err := a.Config()
 	if err != nil {
@@ -83,10 +58,10 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	if err != nil {
 		return err
 	}
-	parsed, problems := parse(a, in, files, guarded)
-	wrong, err := problems(&view.View{})
-	found := newChecked(in.Name, parsed.Fields, wrong)
-	if err != nil && found.Errors == 0 { // no problem of the file explains the error
+	parsed, problems := a.ParseList(in, files, guarded)
+	wrong, err := problems(nil)
+	found := newChecked(in.Name, parsed.Fields)
+	if found.setProblems(wrong); err != nil && found.Errors == 0 { // no problem of the file explains the error
 		return err
 	}
 	broken := err != nil
@@ -97,11 +72,11 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 		}
 		p.Owners = nil // the command does not say who uses a device
 		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
-			r, v := p.AwaitValues(ctx, 1, exporter.ValuesPatience), p.Engine.Board().Load()
-			if wrong, err := problems(v); err != nil { // the guard asks again, with devices
-				found, broken = newChecked(in.Name, parsed.Fields, wrong), true
+			found.sample(ctx, p)
+			if wrong, err := problems(p.Engine.Board().Load()); err != nil { // the guard asks again, with devices
+				found.setProblems(wrong)
+				broken = true
 			}
-			found.add(p, r)
 			return nil
 		})
 	}
@@ -153,17 +128,22 @@ type checkedRow struct {
 }
 
 type absentRow struct {
-	Field  string           `json:"field"`
-	Reason collector.Reason `json:"reason"`
-	Detail string           `json:"detail,omitempty"`
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+	Detail string `json:"detail,omitempty"`
 }
 
-func newChecked(file string, list field.List, problems []field.Problem) *checked {
-	c := &checked{
+func newChecked(file string, list field.List) *checked {
+	return &checked{
 		File: file, Fields: len(list.Fields), Problems: []problemRow{}, Collectors: []collectorRow{}, Devices: []checkedRow{}, Nowhere: []absentRow{},
 	}
-	for i := range problems {
-		p := &problems[i]
+}
+
+// setProblems replaces the problems of the file.
+func (c *checked) setProblems(all []field.Problem) {
+	c.Errors, c.Warnings, c.Problems = 0, 0, make([]problemRow, 0, len(all))
+	for i := range all {
+		p := &all[i]
 		if p.Severity == field.Error {
 			c.Errors++
 		} else {
@@ -171,10 +151,11 @@ func newChecked(file string, list field.List, problems []field.Problem) *checked
 		}
 		c.Problems = append(c.Problems, problemRow{p.Line, p.Column, p.Severity.String(), p.Message, p.Error()})
 	}
-	return c
 }
 
-func (c *checked) add(p *exporter.Pipeline, r session.Report) {
+// sample samples the devices and adds what they lack.
+func (c *checked) sample(ctx context.Context, p *exporter.Pipeline) {
+	r := p.AwaitValues(ctx, 1, exporter.ValuesPatience)
 	c.Added = map[string][]string{}
 	for _, s := range p.Engine.Status() {
 		c.Collectors = append(c.Collectors, collectorRow{s.Name, s.Up, s.Reason})
@@ -184,21 +165,18 @@ func (c *checked) add(p *exporter.Pipeline, r session.Report) {
 	}
 	for i := range r.Devices {
 		d := &r.Devices[i]
-		row := checkedRow{Collector: d.Collector, Kind: d.Device.Level.String(), GPU: d.Device.GPU, ID: d.Device.ID, Asked: len(d.Fields), Absent: absentRows(d.Fields)}
+		row := checkedRow{Collector: d.Collector, Kind: d.Device.Level.String(), GPU: d.Device.GPU, ID: d.Device.ID, Asked: len(d.Fields), Absent: []absentRow{}}
+		for _, f := range d.Fields {
+			if e := f.Absent; e.Reason != "" {
+				row.Absent = append(row.Absent, absentRow{f.Name, string(e.Reason), e.Detail})
+			}
+		}
 		row.Supplied = row.Asked - len(row.Absent)
 		c.Devices = append(c.Devices, row)
 	}
-	c.Nowhere = absentRows(r.Nowhere)
-}
-
-func absentRows(fields []session.ReportField) []absentRow {
-	out := []absentRow{}
-	for i := range fields {
-		if e := fields[i].Absent; e.Reason != "" {
-			out = append(out, absentRow{fields[i].Name, e.Reason, e.Detail})
-		}
+	for _, f := range r.Nowhere {
+		c.Nowhere = append(c.Nowhere, absentRow{f.Name, string(f.Absent.Reason), f.Absent.Detail})
 	}
-	return out
 }
 
 func (c *checked) rows() [][]string {
@@ -214,11 +192,11 @@ func (c *checked) rows() [][]string {
 	}
 	for _, d := range c.Devices {
 		for _, f := range d.Absent {
-			out = append(out, []string{"", "", "", d.Collector, d.Kind, d.GPU, d.ID, f.Field, string(f.Reason), f.Detail})
+			out = append(out, []string{"", "", "", d.Collector, d.Kind, d.GPU, d.ID, f.Field, f.Reason, f.Detail})
 		}
 	}
 	for _, f := range c.Nowhere {
-		out = append(out, []string{"", "", "", "", "", "", "", f.Field, string(f.Reason), f.Detail})
+		out = append(out, []string{"", "", "", "", "", "", "", f.Field, f.Reason, f.Detail})
 	}
 	return out
 }
@@ -228,7 +206,7 @@ func (c *checked) write(w io.Writer, broken bool) error {
 	for _, p := range c.Problems {
 		fmt.Fprintln(w, p.text) //nolint:errcheck // the last one shows
 	}
-	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, lists.Count(c.Fields, "field"), lists.Count(c.Errors, "error"), lists.Count(c.Warnings, "warning"))
+	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, cmdline.Counted(c.Fields, "field"), cmdline.Counted(c.Errors, "error"), cmdline.Counted(c.Warnings, "warning"))
 	if broken || err != nil {
 		return err
 	}
@@ -269,10 +247,10 @@ func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 		if k.least < k.most {
 			supplied = fmt.Sprintf("%d to %d", k.least, k.most)
 		}
-		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, lists.Count(k.asked, "field"), lists.Count(k.n, "device"), k.name) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s: supplies %s of %s for %s of kind %s\n", s.Name, supplied, cmdline.Counted(k.asked, "field"), cmdline.Counted(k.n, "device"), k.name) //nolint:errcheck // as above
 	}
 	if added := c.Added[s.Name]; len(added) > 0 {
-		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, lists.Count(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
+		fmt.Fprintf(w, "%s: reads %s in addition for health (--health=off: none): %s\n", s.Name, cmdline.Counted(len(added), "field"), strings.Join(added, ", ")) //nolint:errcheck // as above
 	}
 	if !s.Up {
 		fmt.Fprintf(w, "%s is not in use: %s\n", s.Name, s.Reason) //nolint:errcheck // as above

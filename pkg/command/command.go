@@ -74,7 +74,7 @@ Commands:
 // nothing that a template would replace.
 func rootHelp(root *cli.Command, flags *config.Set) string {
 	return helpHead + cmdline.CommandList(root) +
-		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + flags.Help()
+		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + flagHelp(flags)
 }
 
 // relax leaves out flags in front of any command that are unknown, if an

@@ -8,12 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"warpgauge/pkg/cmdline"
 
 	"github.com/urfave/cli/v3"
-	"go.uber.org/zap/zapcore"
 )
 
 type environment map[string]string
@@ -360,51 +356,6 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-func TestProcessValuesWanted(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		want bool
-	}{
-		{"", false},
-		{"-k", false},
-		{"-k --kubernetes-virtual-gpus", true},
-		{"-k --kubernetes-virtual-gpus --process-values=false", false},
-		{"-k --process-values", true},
-		{"-k --process-values=TRUE", true},
-		{"-k --kubernetes-virtual-gpus --process-values=0", false},
-		{"-k --process-values --process-values=auto", false},
-		{"--kubernetes-virtual-gpus --process-values", false},
-	} {
-		s, err := parse(t, nil, strings.Fields(c.args)...)
-		must(t, err)
-		if got := s.config.Kubernetes.ProcessValuesWanted(); got != c.want {
-			t.Errorf("process values with %q: %v, want %v", c.args, got, c.want)
-		}
-	}
-}
-
-func TestEffectiveValues(t *testing.T) {
-	c := Default()
-	if got := c.EffectiveStaleAfter(); got != 30*time.Second {
-		t.Errorf("stale after %v, want 30s", got)
-	}
-	c.Interval = 20 * time.Second
-	if got := c.EffectiveStaleAfter(); got != time.Minute {
-		t.Errorf("stale after %v at 20 s ticks, want 1m", got)
-	}
-	c.StaleAfter = 45 * time.Second
-	if got := c.EffectiveStaleAfter(); got != 45*time.Second {
-		t.Errorf("stale after %v, want the 45s asked for", got)
-	}
-	c.Log = Log{Level: zapcore.WarnLevel}
-	if c.LogLevel() != zapcore.WarnLevel {
-		t.Error("log level is not the one asked for")
-	}
-	if c.Log.Debug = true; c.LogLevel() != zapcore.DebugLevel {
-		t.Error("--debug does not win over --log-level")
-	}
-}
-
 // TestOwnMetrics: dcgm-exporter's switch and our choice of three, from the same place and
 // from two.
 func TestOwnMetrics(t *testing.T) {
@@ -515,26 +466,6 @@ func TestCounters(t *testing.T) {
 	}
 	if _, _, err := read(parse(t, nil, "-f", dir)); err == nil || !strings.Contains(err.Error(), "directory") {
 		t.Errorf("a directory gives %v, want an error that says so", err)
-	}
-}
-
-func TestHelp(t *testing.T) {
-	help := NewSet(environment{}.lookup).Help()
-	for _, line := range strings.Split(help, "\n") {
-		if len([]rune(line)) > cmdline.HelpWidth {
-			t.Errorf("line of %d columns: %q", len([]rune(line)), line)
-		}
-	}
-	for _, want := range []string{
-		"What is read:\n", "Needs --kubernetes.", "Simulated GPUs:\n", "  -f, --collectors FILE\n", "  --enable-nvml=auto|true|false\n",
-		"  -n, --no-hostname\n", "Default: :9400. $DCGM_EXPORTER_LISTEN", "$WARPGAUGE_STRICT", "--watch-max-keep-age",
-	} {
-		if !strings.Contains(help, want) {
-			t.Errorf("help lacks %q:\n%s", want, help)
-		}
-	}
-	if strings.Contains(help, "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE") {
-		t.Error("help explains a flag without effect")
 	}
 }
 

@@ -466,3 +466,29 @@ func (s *Set) find(name string) *Flag {
 	}
 	return nil
 }
+
+// Text returns the flag's help, with its default and its variable.
+func (f *Flag) Text() string {
+	text := f.Usage
+	if d := f.defaultText(); d != "" {
+		text += " Default: " + d + "."
+	}
+	if f.Needs != "" {
+		text += " Needs " + Dashed(f.Needs) + "."
+	}
+	if f.Env != "" {
+		text += " $" + f.Env
+	}
+	return text
+}
+
+// defaultText is the default as the help shows it; empty for a switch that is off.
+func (f *Flag) defaultText() string {
+	switch {
+	case f.ShownDefault != "":
+		return f.ShownDefault
+	case f.Metavar == "" && f.initial == "false":
+		return ""
+	}
+	return f.initial
+}

@@ -81,15 +81,6 @@ func TestParseSelectorErrors(t *testing.T) {
 	}
 }
 
-func TestSelectorNamed(t *testing.T) {
-	s, err := ParseSelector("g:7,2-4,2+i:1")
-	must(t, err)
-	whole, part := s.Named()
-	if !slices.Equal(whole, []int{2, 4, 7}) || !slices.Equal(part, []int{1}) {
-		t.Errorf("Named() of %s = %v, %v, want [2 4 7], [1]", s, whole, part)
-	}
-}
-
 func FuzzParseSelector(f *testing.F) {
 	for _, s := range []string{"f", "g", "g:0,2-4+i:1", "g:4-2", "i:", "g+g"} {
 		f.Add(s)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"testing"
 )
@@ -23,27 +22,6 @@ func TestSplitPatterns(t *testing.T) {
 	f(`\[a,b`, `\[a`, "b")
 	f("a},b,c", "a}", "b", "c")
 	f(`a,\`, "a", `\`)
-}
-
-// A list that is refused leaves what was there; one that is taken reads back as
-// itself, since a child process gets it as text.
-func TestPatterns(t *testing.T) {
-	var at []*regexp.Regexp
-	p := patterns{&at}
-	must(t, p.Set("^app$,x{1,2}"))
-	if err := p.Set("fine,(bad"); err == nil {
-		t.Error("an expression without its closing bracket is taken")
-	}
-	if got := p.String(); got != "^app$,x{1,2}" {
-		t.Errorf("expressions are %q", got)
-	}
-	must(t, p.Set("more"))
-	text := p.String()
-	p.Reset()
-	must(t, p.Set(text))
-	if got := p.String(); got != text || len(at) != 3 {
-		t.Errorf("%q reads back as %q, %d expressions", text, got, len(at))
-	}
 }
 
 // An expression matches anywhere in the name, as in dcgm-exporter; without any, all

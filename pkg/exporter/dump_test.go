@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"math"
 	"os"
@@ -91,49 +90,6 @@ func TestDump(t *testing.T) {
 	d := testDumper(t, config.Dump{Directory: "/proc/nowhere"})
 	if _, err := d.write(); err == nil {
 		t.Error("no error for a directory that cannot be made")
-	}
-}
-
-// TestDumpDirectoryOfOthers: where other users can put files, none is written or removed.
-func TestDumpDirectoryOfOthers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: it makes directories of other users")
-	}
-	base := t.TempDir()
-	made := func(name string, mode os.FileMode, uid int) string {
-		path := filepath.Join(base, name)
-		must(t, errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, mode), os.Lchown(path, uid, uid)))
-		return path
-	}
-	linked := func(name, to string, uid int) string {
-		path := filepath.Join(base, name)
-		must(t, errors.Join(os.Symlink(to, path), os.Lchown(path, uid, uid)))
-		return path
-	}
-	ours := made("ours", 0o750, 0)
-	for _, tt := range []struct{ dir, says string }{
-		{ours, ""},
-		{linked("our link", ours, 0), ""},
-		{made("shared", 0o777, 0), "others can write"},
-		{made("sticky", 0o777|os.ModeSticky, 0), "others can write"},
-		{made("group", 0o770, 0), "others can write"},
-		{made("theirs", 0o700, 65534), "belongs to user 65534"},
-		{linked("their link", ours, 65534), "belongs to user 65534"},
-		{linked("link to theirs", filepath.Join(base, "theirs"), 0), "belongs to user 65534"},
-	} {
-		d := testDumper(t, config.Dump{Directory: tt.dir, RetentionHours: 1})
-		_, err := d.write()
-		if (err == nil) != (tt.says == "") || err != nil && (!strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), tt.dir)) {
-			t.Errorf("%s: %v, want %q", tt.dir, err, tt.says)
-		}
-		if again := d.clean(); (again == nil) != (err == nil) {
-			t.Errorf("%s: clean says %v, write %v", tt.dir, again, err)
-		}
-	}
-	for _, dir := range []string{"shared", "sticky", "group", "theirs"} {
-		if files, err := os.ReadDir(filepath.Join(base, dir)); err != nil || len(files) > 0 {
-			t.Errorf("files %v in the directory %q, %v", files, dir, err)
-		}
 	}
 }
 

@@ -5,7 +5,7 @@
 //
 // An Extension is a capability in addition to the page, such as the judgement of health. It is a folder
 // with its flags, goroutines, routes and tests, uses the core through Core, and never imports
-// another extension. An extension with further needs implements Reader, ProcessViewer or Commander, interfaces of one
+// another extension. An extension with further needs implements Reader, ProcessViewer, Commander or Guard, interfaces of one
 // method.
 package exporter
 
@@ -54,6 +54,13 @@ type ProcessViewer interface {
 // Commander is an Extension with commands of its own.
 type Commander interface {
 	Commands(*Program) []*cli.Command
+}
+
+// Guard is an Extension that refuses some lists of servers.
+type Guard interface {
+	// ParseGuarded parses a list as one of a server. refused says what the guard refuses on the devices of a View; its
+	// error says that the list cannot be applied.
+	ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error))
 }
 
 // Stage is a part of the exporter that runs until its context ends.

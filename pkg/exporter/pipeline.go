@@ -154,7 +154,7 @@ func (p *Pipeline) watches() (out []Stage) {
 			Name: "watch of " + path, Grace: ShortGrace,
 			Run: func(ctx context.Context) error {
 				seen := func() ([]byte, bool) { return p.files.Seen(path) }
-				return config.Watch(ctx, path, p.log.Named("watch"), seen, func() { p.desk.RequestReload("file change") })
+				return config.Watch(ctx, path, seen, func() { p.desk.RequestReload("file change") })
 			},
 		})
 	}

@@ -144,32 +144,6 @@ func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, no
 	}
 }
 
-// TestProcessesOfSelectedDevices: --devices counts here, too.
-func TestProcessesOfSelectedDevices(t *testing.T) {
-	a, cfg := newProgram(t, fake.Options{Profile: "dgx-a100-mig"}, "--devices=g:0,5", "--kubernetes", "--kubernetes-virtual-gpus")
-	synctest.Test(t, func(t *testing.T) {
-		all, err := a.Collectors(cfg, zap.NewNop())
-		must(t, err)
-		e := a.NewEngine(cfg, all, field.List{}, nil, zap.NewNop())
-		done := make(chan error, 1)
-		go func() { done <- e.Run(t.Context()) }()
-		t.Cleanup(func() { must(t, <-done) })
-		time.Sleep(3 * time.Second)
-		var gpus []string
-		for _, s := range e.Processes().Load().Sources {
-			if _, err := collector.ProcessBlocks(len(s.Devices), s.Columns); err != nil {
-				t.Error(err)
-			}
-			for _, d := range s.Devices {
-				gpus = append(gpus, d.GPU+d.Instance.ID)
-			}
-		}
-		if got := strings.Join(gpus, " "); got != "0 5" {
-			t.Errorf("devices %q, want those of GPUs 0 and 5 without instances", got)
-		}
-	})
-}
-
 // viewer is an extension that shows processes.
 type viewer struct{ Extension }
 

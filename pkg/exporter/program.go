@@ -18,6 +18,7 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/lists"
+	"warpgauge/pkg/view"
 )
 
 // Program has the parts that all commands share. NewProgram makes one.
@@ -116,6 +117,24 @@ func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLev
 		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.Build.Version)
 	}
 	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
+}
+
+// ParseList parses a list, and returns what finds its problems on the devices of a View, which may be nil. A guarded list
+// is parsed as one of a server.
+func (a *Program) ParseList(in *config.Content, files *lists.Files, guarded bool) (*lists.Parsed, func(*view.View) ([]field.Problem, error)) {
+	for _, e := range a.Extensions {
+		if g, ok := e.(Guard); ok && guarded {
+			p, refused := g.ParseGuarded(in, files)
+			return p, func(v *view.View) ([]field.Problem, error) {
+				if v == nil {
+					v = &view.View{}
+				}
+				return refused(v)
+			}
+		}
+	}
+	p := files.Parse(in)
+	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
 }
 
 // Collectors returns the rows that the configuration wants, with collectors of processes if their values are wanted or an

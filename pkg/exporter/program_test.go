@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -120,11 +119,5 @@ func TestUnmetRequirements(t *testing.T) {
 		if got := fmt.Sprint(unmet(cfg, rows, c.all)); got != c.want {
 			t.Errorf("--require=%s, %q enabled by name: %s, want %s", c.require, c.byName, got, c.want)
 		}
-	}
-}
-
-func TestAnnotationsNeedThePodsName(t *testing.T) {
-	if _, err := annotations(&Program{Environ: []string{"POD_NAME=exporter-x"}}, nil, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "POD_NAMESPACE") {
-		t.Errorf("without the pod's name: %v", err)
 	}
 }

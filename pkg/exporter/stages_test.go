@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -75,35 +73,6 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 		}
 		if logs.Len() != 1 || logs.All()[0].Message != "abandoning watch, which does not end" || logs.All()[0].ContextMap()["waited"] != 3500*time.Millisecond {
 			t.Errorf("log = %v, want one line that names the hung stage and how long it was waited for", logs.All())
-		}
-		close(release)
-	})
-}
-
-// TestStagesHaveTheirGrace whatever others have taken, and all of them end in time.
-func TestStagesHaveTheirGrace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		hang := func(name string, grace time.Duration) Stage {
-			return Stage{Name: name, Grace: grace, Run: func(context.Context) error { <-release; return nil }}
-		}
-		core, logs := observer.New(zap.InfoLevel)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		start := time.Now()
-		if err := RunStages(ctx, zap.New(core), hang("sampler", 2*time.Second), hang("watch", ShortGrace), hang("server", time.Second)); err != nil {
-			t.Error(err)
-		}
-		if got := time.Since(start); got != stopWithin {
-			t.Errorf("the end took %v, want %v", got, stopWithin)
-		}
-		waited := map[string]time.Duration{}
-		for _, l := range logs.All() {
-			waited[strings.Fields(l.Message)[1]] = l.ContextMap()["waited"].(time.Duration)
-		}
-		want := map[string]time.Duration{"server,": stopWithin - 2*time.Second - ShortGrace, "watch,": ShortGrace, "sampler,": 2 * time.Second}
-		if diff := cmp.Diff(want, waited); diff != "" {
-			t.Errorf("waited for each (-want +got):\n%s", diff)
 		}
 		close(release)
 	})

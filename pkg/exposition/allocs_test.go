@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"warpgauge/internal/testkit/race"
@@ -30,13 +32,13 @@ func TestRenderAllocatesOnlyThePage(t *testing.T) {
 		field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Scale: 1, Buckets: []float64{100, 200}})
 	f.Columns[0].Field, f.Columns[1].Field = descXID.ID, descPower.ID
 	owners := &testOwners{
-		by:     map[string][]Owner{f.Devices[0].ID: {ownerOf("pod", "a"), ownerOf("pod", "b")}},
+		by:     map[string][]view.Owner{f.Devices[0].ID: {ownerOf("pod", "a"), ownerOf("pod", "b")}},
 		split:  []field.ID{f.Columns[2].Field},
-		shares: &Shares{Set: 1, Series: []Share{share(f.Devices[0].ID, f.Columns[2].Field, "a"), share(f.Devices[0].ID, f.Columns[2].Field, "b")}},
+		shares: &view.Shares{Set: 1, Series: []view.Share{share(f.Devices[0].ID, f.Columns[2].Field, "a"), share(f.Devices[0].ID, f.Columns[2].Field, "b")}},
 	}
-	next := [2]*Shares{}
+	next := [2]*view.Shares{}
 	for i := range next {
-		next[i] = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{float64(i), 99.5}}
+		next[i] = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{float64(i), 99.5}}
 	}
 	owners.shares = next[0]
 	r := New(boardOf(f), Options{

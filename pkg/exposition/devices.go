@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"warpgauge/pkg/view"
+
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
@@ -61,7 +63,7 @@ func (o *Options) model(d *collector.Device) string {
 
 // owners returns who uses a device. What no job can be given (switches, CPUs,
 // cores, network adapters) has no owner.
-func (o *Options) owners(d *collector.Device) []Owner {
+func (o *Options) owners(d *collector.Device) []view.Owner {
 	if o.Owners == nil || !d.Ownable() {
 		return nil
 	}
@@ -78,7 +80,7 @@ type deviceLabels struct {
 	b      *builder
 	device *collector.Device
 	fixed  []collector.Label
-	owners []Owner
+	owners []view.Owner
 	bare   map[bareKind][]*labelSet // of columns without labels
 }
 
@@ -93,7 +95,7 @@ func (l *deviceLabels) of(d *collector.Device, f field.ID, column []collector.La
 	l.turn(d)
 	kind, owners := bareKind{xid, len(l.owners) == 0 || l.b.o.split(d, f)}, l.owners
 	if kind.single {
-		owners = []Owner{{}}
+		owners = []view.Owner{{}}
 	}
 	if len(column) > 0 {
 		return l.make(owners, column, xid)
@@ -113,7 +115,7 @@ func (l *deviceLabels) turn(d *collector.Device) {
 	l.bare = map[bareKind][]*labelSet{}
 }
 
-func (l *deviceLabels) make(owners []Owner, column []collector.Label, xid bool) []*labelSet {
+func (l *deviceLabels) make(owners []view.Owner, column []collector.Label, xid bool) []*labelSet {
 	sets := make([]*labelSet, 0, len(owners))
 	for i := range owners {
 		set := l.one(&owners[i], column, xid)
@@ -125,7 +127,7 @@ func (l *deviceLabels) make(owners []Owner, column []collector.Label, xid bool) 
 }
 
 // one is the label set of a series of one owner.
-func (l *deviceLabels) one(o *Owner, column []collector.Label, xid bool) *labelSet {
+func (l *deviceLabels) one(o *view.Owner, column []collector.Label, xid bool) *labelSet {
 	labels := labelsOf{fixed: l.fixed, facts: l.device.Facts, column: column, pod: o.PodLabels, owner: o.Labels, xid: xid}
 	set := l.b.intern(labels.set())
 	l.b.layout.stats.labels += labels.dropped

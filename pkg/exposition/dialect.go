@@ -13,7 +13,7 @@ import (
 type Dialect interface {
 	// Series returns the series of all sources of v that have this Dialect in their list. A Renderer calls it when it
 	// lays out a page; owners returns who uses a device.
-	Series(v *view.View, hostname string, owners func(*collector.Device) []Owner) []Series
+	Series(v *view.View, hostname string, owners func(*collector.Device) []view.Owner) []Series
 }
 
 // Series is a series under a name of a Dialect. It is left out if a field of a list has that name.

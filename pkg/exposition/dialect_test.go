@@ -18,7 +18,7 @@ type otherNames struct {
 	value  float64
 }
 
-func (n *otherNames) Series(v *view.View, hostname string, owners func(*collector.Device) []Owner) (out []Series) {
+func (n *otherNames) Series(v *view.View, hostname string, owners func(*collector.Device) []view.Owner) (out []Series) {
 	energy := &field.Field{Name: n.prefix + "other_energy", Type: field.Gauge, Help: "Energy.", Scale: 1000}
 	count := &field.Field{Name: n.prefix + "other_count", Type: field.Gauge, Help: "Computed.", Scale: 1}
 	for i, s := range v.Sources {
@@ -69,7 +69,7 @@ func TestDialect(t *testing.T) {
 		n := &otherNames{value: 1}
 		f := withOther(n, inPlace)
 		f.tick(time.Now())
-		owners := &testOwners{by: map[string][]Owner{f.Devices[0].ID: {{}, {}}}}
+		owners := &testOwners{by: map[string][]view.Owner{f.Devices[0].ID: {{}, {}}}}
 		r := New(boardOf(f), Options{Hostname: "n1", HostnameLabel: "Hostname", Owners: owners})
 		own := `ENERGY{gpu="0"} 5` + "\n"
 		if inPlace {

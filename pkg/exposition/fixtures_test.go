@@ -129,24 +129,24 @@ func gpu(i int) collector.Device {
 // testOwners is a table of owners.
 type testOwners struct {
 	version uint64
-	by      map[string][]Owner
+	by      map[string][]view.Owner
 	split   []field.ID // of every device
-	shares  *Shares
+	shares  *view.Shares
 }
 
 func (o *testOwners) Version() uint64 { return o.version }
 
 // Owners lets links and compute instances inherit, as the real table does.
-func (o *testOwners) Owners(d *collector.Device) []Owner {
+func (o *testOwners) Owners(d *collector.Device) []view.Owner {
 	if own := o.by[d.ID]; len(own) > 0 || d.Level != field.Link && d.Level != field.ComputeInstance {
 		return own
 	}
 	return o.by[d.Parent]
 }
 func (o *testOwners) Split(_ *collector.Device, f field.ID) bool { return slices.Contains(o.split, f) }
-func (o *testOwners) Shares() *Shares                            { return o.shares }
+func (o *testOwners) Shares() *view.Shares                       { return o.shares }
 
-func ownerOf(pairs ...string) (o Owner) { o.Labels = labelsFrom(pairs...); return o }
+func ownerOf(pairs ...string) (o view.Owner) { o.Labels = labelsFrom(pairs...); return o }
 func labelsFrom(pairs ...string) (l []collector.Label) {
 	for i := 0; i < len(pairs); i += 2 {
 		l = append(l, collector.Label{Name: pairs[i], Value: pairs[i+1]})
@@ -264,7 +264,7 @@ func node(t testing.TB) (*view.Board, Options, store) {
 	series := accumulated(f.Source)
 	o := Options{
 		Hostname: "node-1",
-		Owners: &testOwners{by: map[string][]Owner{
+		Owners: &testOwners{by: map[string][]view.Owner{
 			devices[0].ID: {
 				ownerOf("pod", "train-0", "namespace", "ml", "container", "main", "err_kind", "between"),
 				ownerOf("pod", "train-1", "namespace", "ml", "container", "a \"quoted\" one", "zone", "after"),

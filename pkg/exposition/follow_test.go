@@ -3,7 +3,6 @@ package exposition
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
-	"warpgauge/pkg/view"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,36 +49,4 @@ func TestRunLosesNothing(t *testing.T) {
 			t.Error("nothing was laid out")
 		}
 	})
-}
-
-// TestRowsBeforeCounts: what is accumulated has seen the rows of the page.
-func TestRowsBeforeCounts(t *testing.T) {
-	f := gpus(1, 1)
-	f.tick(time.Now())
-	s := &racingStore{feed: f}
-	r := New(boardOf(f), Options{})
-	r.store = s
-	pageOf(t, r, Text)
-	if !s.synced.Load() || r.snap.cells[0] == 77 {
-		t.Error("rows were taken after the counts")
-	}
-	if got := parse(t, pageOf(t, r, Text), Text).Values; got[wantLabels(f.Fields.Fields[0].Name, "gpu", "0", "UUID", f.Devices[0].UUID,
-		"pci_bus_id", f.Devices[0].PCIBusID, "device", "nvidia0", "modelName", f.Devices[0].Model, "DCGM_FI_DRIVER_VERSION", "570.1")] != 77 {
-		t.Errorf("the row that came meanwhile is not on the next page: %v", got)
-	}
-}
-
-// racingStore appends a row in the middle of a render.
-type racingStore struct {
-	testStore
-	feed   *feed
-	synced atomic.Bool
-}
-
-func (s *racingStore) Sync(v *view.View, _ time.Time) *view.View {
-	if !s.synced.Swap(true) {
-		s.feed.row[0] = 77
-		s.feed.tick(time.Now())
-	}
-	return v
 }

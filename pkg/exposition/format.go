@@ -92,6 +92,12 @@ func Negotiate(accept string) Format {
 	return negotiate(accept)
 }
 
+// Negotiated returns the newest page in the form that a scraper's Accept and Accept-Encoding headers ask for.
+func (r *Renderer) Negotiated(accept, acceptEncoding string) (page []byte, contentType string, gzip bool) {
+	f, gzip := Negotiate(accept), AcceptsGzip(acceptEncoding)
+	return r.Page(f, gzip), f.ContentType(), gzip
+}
+
 // typed returns what of an Accept header names a format that has the type of every
 // counter.
 func typed(accept string) string {

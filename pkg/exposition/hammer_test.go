@@ -107,11 +107,11 @@ func checkHammered(t *testing.T, page string, f Format) {
 type hammerOwners struct{ version atomic.Uint64 }
 
 func (o *hammerOwners) Version() uint64 { return o.version.Load() }
-func (o *hammerOwners) Owners(*collector.Device) []Owner {
-	return []Owner{ownerOf("pod", fmt.Sprint(o.version.Load()))}
+func (o *hammerOwners) Owners(*collector.Device) []view.Owner {
+	return []view.Owner{ownerOf("pod", fmt.Sprint(o.version.Load()))}
 }
 func (o *hammerOwners) Split(*collector.Device, field.ID) bool { return false }
-func (o *hammerOwners) Shares() *Shares                        { return nil }
+func (o *hammerOwners) Shares() *view.Shares                   { return nil }
 
 type hammerSelf struct{ version atomic.Uint64 }
 

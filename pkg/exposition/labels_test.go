@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/pkg/accumulate"
@@ -62,48 +64,8 @@ func labelsOn(t *testing.T, d collector.Device, o Options) string {
 	return strings.TrimSuffix(got, " 1\n")
 }
 
-func TestLevels(t *testing.T) {
-	all := collector.Device{
-		GPU: "1", UUID: "U", PCIBusID: "P", Node: "N", Model: "A  B ", Instance: collector.Instance{Profile: "R", ID: "I", ComputeID: "C"}, Facts: labelsFrom("FACT", "v"),
-	}
-	f := func(level field.Level, d collector.Device, want string) {
-		t.Helper()
-		d.Level = level
-		if got := labelsOn(t, d, Options{Hostname: "h"}); got != want {
-			t.Errorf("level %d:\ngot  %s\nwant %s", level, got, want)
-		}
-	}
-	gpu := `{gpu="1",UUID="U",pci_bus_id="P",device="N",modelName="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",GPU_CI_ID="C",hostname="h",FACT="v"}`
-	f(field.GPU, all, gpu)
-	f(field.Instance, all, gpu)
-	f(field.ComputeInstance, all, gpu)
-	own := all
-	own.Labels = labelsFrom("nvlink", "L", "nvswitch", "S")
-	f(field.Link, own, `{nvlink="L",nvswitch="S",gpu="1",gpu_uuid="U",pci_bus_id="P",device="N",model_name="A  B ",GPU_I_PROFILE="R",GPU_I_ID="I",hostname="h",FACT="v"}`)
-	own.Labels = labelsFrom("cpucore", "Y", "cpu", "")
-	for _, level := range []field.Level{field.Switch, field.CPU, field.Core, field.ConnectX} {
-		f(level, own, `{cpucore="Y",cpu="",hostname="h",FACT="v"}`)
-	}
-	f(field.Global, all, gpu)
-
-	none := collector.Device{}
-	f(field.GPU, none, `{gpu="",UUID="",pci_bus_id="",device="",modelName="",hostname="h"}`)
-	f(field.Link, none, `{hostname="h"}`)
-	f(field.Switch, none, `{hostname="h"}`)
-	f(field.Global, none, `{hostname="h"}`)
-
-	if got := labelsOn(t, none, Options{}); got != "" {
-		t.Errorf("a device without anything has labels %s", got)
-	}
-	all.Level = field.GPU
-	want := `{gpu="1",uuid="U",pci_bus_id="P",device="N",modelName="A-B",GPU_I_PROFILE="R",GPU_I_ID="I",GPU_CI_ID="C",Hostname="h",FACT="v"}`
-	if got := labelsOn(t, all, Options{Hostname: "h", HostnameLabel: "Hostname", OldNamespace: true, ReplaceBlanksInModel: true}); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 func TestOwnersByLevel(t *testing.T) {
-	table := &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
+	table := &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", "own")}, "p": {ownerOf("pod", "parent")}}}
 	f := func(level field.Level, id, parent, want string) {
 		t.Helper()
 		got := labelsOn(t, collector.Device{ID: id, Parent: parent, Level: level, Labels: labelsFrom("cpu", "c")}, Options{Owners: table})
@@ -141,7 +103,7 @@ func FuzzLabels(f *testing.F) {
 		feed := newFeed(fields, []collector.Device{d}, []collector.Column{{Field: descTemp.ID}, {Field: descXID.ID}})
 		feed.row[0], feed.row[1] = 1, 79
 		feed.tick(time.Now())
-		r := New(boardOf(feed), Options{Owners: &testOwners{by: map[string][]Owner{"d": {ownerOf("pod", pod)}}}})
+		r := New(boardOf(feed), Options{Owners: &testOwners{by: map[string][]view.Owner{"d": {ownerOf("pod", pod)}}}})
 		r.store = &testStore{series: []accumulate.Series{{Source: feed.Source, Field: &field.Field{Desc: descPower, Name: "H", Type: field.Histogram, Help: help},
 			Histogram: &accumulate.Histogram{Count: 1, Bounds: []float64{1}, Counts: []uint64{1, 0}}}}}
 

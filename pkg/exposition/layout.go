@@ -52,7 +52,7 @@ type identity struct {
 
 // build returns the layout for v, its accumulated series and the shares of its devices' users,
 // which may be nil. s holds the values of v.
-func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *Shares) *layout {
+func build(o *Options, v *view.View, s *snapshot, accumulated []accumulate.Series, shares *view.Shares) *layout {
 	b := &builder{
 		o:        o,
 		layout:   &layout{view: v},
@@ -264,7 +264,7 @@ func (b *builder) intern(set *labelSet) *labelSet {
 
 // addShares adds a series for every Share, metric field of its reading and source
 // that has its device: of those sources one at most is on a page.
-func (b *builder) addShares(shares *Shares) {
+func (b *builder) addShares(shares *view.Shares) {
 	if shares == nil || len(shares.Series) == 0 {
 		return
 	}
@@ -278,7 +278,7 @@ func (b *builder) addShares(shares *Shares) {
 	}
 }
 
-func (b *builder) addSharesOf(index int, s *view.Source, shares *Shares, of map[string][]int) {
+func (b *builder) addSharesOf(index int, s *view.Source, shares *view.Shares, of map[string][]int) {
 	byReading := metricsByReading(s)
 	labels := b.newDeviceLabels()
 	for d := range s.Devices {

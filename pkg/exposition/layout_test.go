@@ -1,7 +1,6 @@
 package exposition
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -144,18 +143,5 @@ V{cpu="0",xid="79"} 7
 	}
 	if store.synced != 1 {
 		t.Errorf("%d syncs for one page", store.synced)
-	}
-}
-
-// TestSharedText: series of a device share their label text.
-func TestSharedText(t *testing.T) {
-	f := gpus(8, 60)
-	f.tick(time.Now())
-	r := New(boardOf(f), Options{})
-	if got := strings.Count(pageOf(t, r, Text), "\n"); got != 8*60+2*60 {
-		t.Errorf("%d lines", got)
-	}
-	if len(r.layout.sets) != 8 {
-		t.Errorf("%d label texts for 8 devices", len(r.layout.sets))
 	}
 }

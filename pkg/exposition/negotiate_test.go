@@ -55,19 +55,6 @@ func TestNegotiate(t *testing.T) {
 	f(strings.Repeat("a/b,", 10_000), Text)
 }
 
-func TestContentType(t *testing.T) {
-	for f, want := range map[Format]string{
-		Text:           "text/plain; version=0.0.4; charset=utf-8",
-		OpenMetrics:    "application/openmetrics-text; version=1.0.0; charset=utf-8",
-		OpenMetrics001: "application/openmetrics-text; version=0.0.1; charset=utf-8",
-		Protobuf:       "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited",
-	} {
-		if got := f.ContentType(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
 func TestAcceptsGzip(t *testing.T) {
 	f := func(header string, want bool) {
 		t.Helper()

@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/ring"
 	"warpgauge/pkg/view"
+
+	"warpgauge/pkg/ring"
 )
 
 // TestRowsAreRenderedEachInterval: one page serves all scrapes until there are new rows and it is minRenderInterval
@@ -51,48 +52,12 @@ func TestRowsAreRenderedEachInterval(t *testing.T) {
 	})
 }
 
-// TestFormatsShowTheSameRows: within an interval all formats show the rows that were
-// read for the first of them, so that nothing goes back for a client that changes its
-// mind; also after the rows were accumulated meanwhile.
-func TestFormatsShowTheSameRows(t *testing.T) {
-	board, o, store := node(t)
-	o.Self = nil
-	r := New(board, o)
-	r.store = store
-	gpu := board.Load().Sources[0].Ring
-	var row ring.Row
-	temperature := func(f Format, want string) {
-		t.Helper()
-		_, rest, _ := strings.Cut(string(r.Page(f, false)), "\nDCGM_FI_DEV_GPU_TEMP{")
-		line, _, _ := strings.Cut(rest, "\n")
-		if !strings.HasSuffix(line, " "+want) {
-			t.Errorf("%v: %q, want %s", f, line, want)
-		}
-	}
-	next := func(value float64) {
-		if !gpu.Latest(&row) {
-			t.Fatal("no row")
-		}
-		row.Cells[0] = value
-		gpu.Append(row.Time, row.Stamps, row.Cells)
-	}
-	next(41)
-	temperature(Text, "41")
-	next(42)
-	temperature(OpenMetrics, "41")
-	r.Sync(time.Now())
-	temperature(Text, "41")
-	age(r)
-	temperature(OpenMetrics, "42")
-	temperature(Text, "42")
-}
-
 // TestEveryPartChangesThePage: whatever a page is made from, a change of it is
 // seen by the next scrape, and only what the layout depends on builds a new one.
 func TestEveryPartChangesThePage(t *testing.T) {
 	f := gpus(1, 1)
 	f.tick(time.Now())
-	owners := &testOwners{version: 1, by: map[string][]Owner{}}
+	owners := &testOwners{version: 1, by: map[string][]view.Owner{}}
 	self := &testSelf{version: 1, text: []byte("self 1\n")}
 	accumulated := &testStore{version: 1}
 	board := boardOf(f)
@@ -113,12 +78,12 @@ func TestEveryPartChangesThePage(t *testing.T) {
 	}
 	step("a row", false, func() { f.row[0]++; f.tick(time.Now()); age(r) })
 	step("ourselves", false, func() { self.version++; self.text = []byte("self 2\n") })
-	step("an owner", true, func() { owners.version++; owners.by[f.Devices[0].ID] = []Owner{ownerOf("pod", "p")} })
+	step("an owner", true, func() { owners.version++; owners.by[f.Devices[0].ID] = []view.Owner{ownerOf("pod", "p")} })
 	step("who takes what", true, func() {
-		owners.shares = &Shares{Set: 1, Series: []Share{share(f.Devices[0].ID, f.Columns[0].Field, "p")}, Values: []float64{1}}
+		owners.shares = &view.Shares{Set: 1, Series: []view.Share{share(f.Devices[0].ID, f.Columns[0].Field, "p")}, Values: []float64{1}}
 	})
 	step("how much it is", false, func() {
-		owners.shares = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{2}}
+		owners.shares = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{2}}
 	})
 	step("a view", true, func() {
 		g := gpus(2, 1)
@@ -248,27 +213,6 @@ func TestDeviceIsReportedOnce(t *testing.T) {
 			t.Errorf("%d series were left out as duplicates", left)
 		}
 	})
-}
-
-// TestReload: a View that has just come shows what its rings hold.
-func TestReload(t *testing.T) {
-	old, next := gpus(1, 2), gpus(2, 1)
-	old.tick(time.Now())
-	next.tick(time.Now())
-	board := boardOf(old)
-	r := New(board, Options{})
-	if n := len(parse(t, pageOf(t, r, Text), Text).Values); n != 2 {
-		t.Errorf("%d series before, want 2", n)
-	}
-	board.Store(viewOf(2, next))
-	r.Sync(time.Now()) // builds the layout, has read no rows
-	if n := len(parse(t, pageOf(t, r, Text), Text).Values); n != 2 {
-		t.Errorf("%d series after, want 2", n)
-	}
-	board.Store(&view.View{Version: 3})
-	if got := pageOf(t, r, Text); got != "" {
-		t.Errorf("page without sources is %q", got)
-	}
 }
 
 // TestUnreadableRow: a row that cannot be read leaves the one before on the page

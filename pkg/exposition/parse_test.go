@@ -6,15 +6,12 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	promhistogram "github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
-
-	"warpgauge/pkg/field"
 )
 
 // said is what a page says, to Prometheus' own parser.
@@ -159,23 +156,4 @@ func wantLabels(name string, pairs ...string) string {
 	}
 	b.Sort()
 	return b.Labels().String()
-}
-
-// TestScrapersGetTheTypesOfCounters: what Prometheus asks for by default, from 2.25 to 3,
-// and with it every OpenTelemetry receiver, which has Prometheus' scraper, is answered in
-// a format that says of each counter what it is. In OpenMetrics those whose name does not
-// end in _total are of unknown type.
-func TestScrapersGetTheTypesOfCounters(t *testing.T) {
-	energy := &field.Descriptor{ID: 156, Name: "ENERGY", Level: field.GPU, Max: 1e12}
-	f := one("0", []field.Field{metric(energy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", field.Counter, "")}, energy)
-	f.row[0] = 7
-	f.tick(time.Now())
-	r := New(boardOf(f), Options{})
-	for _, accept := range []string{accept225, accept242, accept3, accept3Native} {
-		format := Negotiate(accept)
-		page := parse(t, pageOf(t, r, format), format)
-		if got := page.Types["DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"]; got != model.MetricTypeCounter {
-			t.Errorf("%v, the answer to %q: the type is %q", format, accept, got)
-		}
-	}
 }

@@ -110,7 +110,7 @@ type origin struct {
 	view   *view.View
 	store  uint64
 	owners uint64
-	shares *Shares
+	shares *view.Shares
 	self   uint64
 }
 
@@ -217,7 +217,7 @@ func (r *Renderer) render(f Format, of origin, rows uint64, now time.Time, last 
 	}
 	if fresh {
 		r.refresh(of.view, of.owners, of.shares, now)
-		copy(r.snap.shares, of.shares.values())
+		copy(r.snap.shares, valuesOf(of.shares))
 		for _, c := range r.layout.computed {
 			c.value = c.of()
 		}
@@ -257,22 +257,22 @@ func (r *Renderer) capture(v *view.View, now time.Time) *view.View {
 
 // refresh builds a layout if sources, series or owners are not those that the last one was
 // built for. The caller holds mu and the store's lock.
-func (r *Renderer) refresh(v *view.View, owners uint64, shares *Shares, now time.Time) {
+func (r *Renderer) refresh(v *view.View, owners uint64, shares *view.Shares, now time.Time) {
 	var series []accumulate.Series
 	if r.store != nil {
 		r.storeVersion.Store(r.store.Version())
 		series = r.store.Series()
 	}
 	version := r.storeVersion.Load()
-	if l := r.layout; l != nil && l.view == v && l.store == version && l.owners == owners && l.shares == shares.set() {
+	if l := r.layout; l != nil && l.view == v && l.store == version && l.owners == owners && l.shares == setOf(shares) {
 		return
 	}
 	if r.snap.view != v {
 		r.snap.reset(v, r.o.StaleAfter, now)
 	}
-	r.snap.shares = make([]float64, len(shares.values()))
+	r.snap.shares = make([]float64, len(valuesOf(shares)))
 	l := build(&r.o, v, &r.snap, series, shares)
-	l.store, l.owners, l.shares = version, owners, shares.set()
+	l.store, l.owners, l.shares = version, owners, setOf(shares)
 	r.layout = l
 	r.metrics.laidOut(l.stats)
 }
@@ -379,7 +379,7 @@ func (r *Renderer) Sync(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var owners uint64
-	var shares *Shares
+	var shares *view.Shares
 	if r.o.Owners != nil {
 		owners, shares = r.o.Owners.Version(), r.o.Owners.Shares()
 	}

@@ -9,16 +9,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"github.com/google/go-cmp/cmp"
 
-	"warpgauge/pkg/accumulate"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 )
 
 // share returns a Share of a device's reading for a pod.
-func share(device string, f field.ID, pod string) Share {
-	return Share{Device: device, Field: f, Owner: Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
+func share(device string, f field.ID, pod string) view.Share {
+	return view.Share{Device: device, Field: f, Owner: view.Owner{PodLabels: labelsFrom("team", "x"), Labels: labelsFrom("pod", pod)}}
 }
 
 // shared is a GPU with two users: its temperature is split per user, its power is
@@ -34,9 +35,9 @@ func shared() (*feed, *testOwners) {
 	f.row[0], f.row[1] = 70, 300
 	f.tick(time.Now())
 	return f, &testOwners{
-		by:    map[string][]Owner{"g": {ownerOf("pod", "x"), ownerOf("pod", "y")}},
+		by:    map[string][]view.Owner{"g": {ownerOf("pod", "x"), ownerOf("pod", "y")}},
 		split: []field.ID{descTemp.ID},
-		shares: &Shares{Set: 1, Series: []Share{share("g", descTemp.ID, "x"), share("g", descTemp.ID, "y"), share("g", descXID.ID, "x"), share("gone", descTemp.ID, "x")},
+		shares: &view.Shares{Set: 1, Series: []view.Share{share("g", descTemp.ID, "x"), share("g", descTemp.ID, "y"), share("g", descXID.ID, "x"), share("gone", descTemp.ID, "x")},
 			Values: []float64{50, 20, 1, 2}},
 	}
 }
@@ -62,13 +63,13 @@ func TestShares(t *testing.T) {
 
 	// What is not known is not there, and a change of values is no new layout.
 	layout := r.layout
-	owners.shares = &Shares{Set: 1, Series: owners.shares.Series, Values: []float64{math.NaN(), 21, 1, 2}}
+	owners.shares = &view.Shares{Set: 1, Series: owners.shares.Series, Values: []float64{math.NaN(), 21, 1, 2}}
 	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="y"} 21` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="y"} 0.21` + "\n" + power)
 	if r.layout != layout {
 		t.Error("other values made a new layout")
 	}
 	// Other series are.
-	owners.shares = &Shares{Set: 2, Series: owners.shares.Series[:1], Values: []float64{1}}
+	owners.shares = &view.Shares{Set: 2, Series: owners.shares.Series[:1], Values: []float64{1}}
 	want("# TYPE A gauge\nA 70\n" + `A{team="x",pod="x"} 1` + "\n" + "# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + `A_KELVINISH{team="x",pod="x"} 0.01` + "\n" + power)
 	if r.layout == layout {
 		t.Error("other series are shown by the old layout")
@@ -77,44 +78,16 @@ func TestShares(t *testing.T) {
 	want("# TYPE A gauge\nA 70\n# TYPE A_KELVINISH gauge\nA_KELVINISH 0.7\n" + power)
 }
 
-// TestSplitHistogram: what is accumulated of a reading that is split per user is
-// the device's only; of another it is the owners'.
-func TestSplitHistogram(t *testing.T) {
-	f, owners := shared()
-	one := 1.0
-	value := func(d *field.Descriptor, name string) accumulate.Series {
-		return accumulate.Series{Source: f.Source, Field: &field.Field{Desc: d, Name: name}, Value: &one}
-	}
-	r := New(boardOf(f), Options{Owners: owners})
-	r.store = &testStore{series: []accumulate.Series{value(descTemp, "OF_A"), value(descPower, "OF_B")}}
-	got := pageOf(t, r, Text)
-	for _, want := range []string{"\nOF_A 1\n", "\n" + `OF_B{pod="x"} 1` + "\n" + `OF_B{pod="y"} 1` + "\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-}
-
 // TestSharesNeverRepeatTheDevice: a user without labels would be the device itself.
 func TestSharesNeverRepeatTheDevice(t *testing.T) {
 	f, owners := shared()
-	owners.shares = &Shares{Set: 1, Series: []Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
+	owners.shares = &view.Shares{Set: 1, Series: []view.Share{{Device: "g", Field: descTemp.ID}}, Values: []float64{5}}
 	r := New(boardOf(f), Options{Owners: owners})
 	if got := pageOf(t, r, Text); !strings.Contains(got, "\nA 70\n# TYPE") {
 		t.Errorf("got\n%s", got)
 	}
 	if n := r.layout.stats.duplicates; n != 2 { // in both families
 		t.Errorf("%d series were left out, want 2", n)
-	}
-}
-
-// TestWhatNobodyCanHave has no users, whatever a table says.
-func TestWhatNobodyCanHave(t *testing.T) {
-	f, owners := shared()
-	f.Devices[0].Level, f.Devices[0].Labels = field.Switch, labelsFrom("nvswitch", "0")
-	r := New(boardOf(f), Options{Owners: owners})
-	if got := pageOf(t, r, Text); strings.Contains(got, "pod=") || !strings.Contains(got, `A{nvswitch="0"} 70`) {
-		t.Errorf("got\n%s", got)
 	}
 }
 
@@ -182,19 +155,19 @@ func TestHammerShares(t *testing.T) {
 }
 
 // changingShares has, in Set s, s%5+1 users; the value of user i ends in its digit.
-type changingShares struct{ p atomic.Pointer[Shares] }
+type changingShares struct{ p atomic.Pointer[view.Shares] }
 
 func (c *changingShares) change(n int) {
 	set := n / 3
-	s := &Shares{Set: uint64(set + 1)}
+	s := &view.Shares{Set: uint64(set + 1)}
 	for i := 1; i <= set%5+1; i++ {
-		s.Series = append(s.Series, Share{Device: "g", Field: descTemp.ID, Owner: ownerOf("pod", strings.Repeat("p", i))})
+		s.Series = append(s.Series, view.Share{Device: "g", Field: descTemp.ID, Owner: ownerOf("pod", strings.Repeat("p", i))})
 		s.Values = append(s.Values, float64(10*n+i))
 	}
 	c.p.Store(s)
 }
 
 func (c *changingShares) Version() uint64                            { return 1 }
-func (c *changingShares) Owners(*collector.Device) []Owner           { return nil }
+func (c *changingShares) Owners(*collector.Device) []view.Owner      { return nil }
 func (c *changingShares) Split(_ *collector.Device, f field.ID) bool { return f == descTemp.ID }
-func (c *changingShares) Shares() *Shares                            { return c.p.Load() }
+func (c *changingShares) Shares() *view.Shares                       { return c.p.Load() }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestByName(t *testing.T) {
@@ -44,25 +42,6 @@ func TestByName(t *testing.T) {
 	for _, name := range []string{"", "dcgm_fi_dev_gpu_temp", "DCGM_FI_DEV_GPU_TEMP ", "XID_EVENT", "XIDS_SINCE", "XIDS_UNTIL", "150"} {
 		if d, _, ok := ByName(name); ok {
 			t.Errorf("ByName(%q) = %v", name, d.Name)
-		}
-	}
-}
-
-func TestByID(t *testing.T) {
-	if d, ok := ByID(XIDEvent); !ok || !d.Event {
-		t.Errorf("ByID(XIDEvent) = %v, %v", d, ok)
-	}
-	if _, ok := ByID(65000); ok {
-		t.Error("ByID(65000) is there")
-	}
-	d, ok := ByID(1603)
-	want := &Descriptor{ID: 1603, Name: "DCGM_FI_DEV_SM_CLOCK_HERTZ", Kind: Int64, Level: GPU, Unit: "Hz", Max: 2e10, Help: "SM clock", Of: 100, Factor: 1e6}
-	if diff := cmp.Diff(want, d); !ok || diff != "" {
-		t.Errorf("ByID(1603) (-want +got):\n%s", diff)
-	}
-	for _, d := range All() {
-		if got, ok := ByID(d.ID); !ok || got != d {
-			t.Errorf("ByID(%d) is not the entry of All", d.ID)
 		}
 	}
 }
@@ -151,24 +130,6 @@ func TestRanges(t *testing.T) {
 	f(112, 0x1ff, true)
 }
 
-func TestInput(t *testing.T) {
-	f := func(id, want ID) {
-		t.Helper()
-		d, _ := ByID(id)
-		in, ok := Input(d)
-		if ok != (want != 0) || ok && in.ID != want {
-			t.Errorf("Input(%s) = %v, %v", d.Name, in, ok)
-		}
-	}
-	f(XIDErrorsCount, XIDEvent)
-	f(XIDErrorsTotal, XIDEvent)
-	f(ClockEventsCount, ClockEventReasons)
-	f(ClockEventsTotal, ClockEventReasons)
-	f(GPUHealth, 0)
-	f(P2PStatus, 0)
-	f(150, 0)
-}
-
 func TestSuggest(t *testing.T) {
 	f := func(in, want string) {
 		t.Helper()
@@ -187,27 +148,6 @@ func TestSuggest(t *testing.T) {
 	f("", "")
 	f("something else altogether", "")
 	f(strings.Repeat("DCGM", 100), "")
-}
-
-func TestDistance(t *testing.T) {
-	f := func(a, b string, limit, want int) {
-		t.Helper()
-		if got := distance(a, b, limit); got != want {
-			t.Errorf("distance(%q, %q, %d) = %d, want %d", a, b, limit, got, want)
-		}
-		if got := distance(b, a, limit); got != want {
-			t.Errorf("distance(%q, %q, %d) = %d, want %d", b, a, limit, got, want)
-		}
-	}
-	f("", "", 3, 0)
-	f("abc", "abc", 3, 0)
-	f("abc", "abd", 3, 1)
-	f("abc", "ab", 3, 1)
-	f("abcd", "abdc", 3, 1) // neighbours swapped
-	f("kitten", "sitting", 5, 3)
-	f("kitten", "sitting", 2, 3)
-	f("abc", "xyzxyz", 2, 3)
-	f("", "ab", 2, 2)
 }
 
 // TestXIDText compares the texts with dcgm-exporter's, of which the digest is that of
@@ -234,18 +174,4 @@ func TestXIDText(t *testing.T) {
 	f(5, "Unused")
 	f(48, "Double Bit ECC Error")
 	f(79, "GPU has fallen off the bus")
-}
-
-func TestClockReason(t *testing.T) {
-	want := strings.Fields("gpu_idle clocks_setting power_cap hw_slowdown sync_boost sw_thermal hw_thermal hw_power_brake display_clocks")
-	for bit := range ClockReasons {
-		if got, ok := ClockReason(bit); !ok || got != want[bit] {
-			t.Errorf("ClockReason(%d) = %q, %v", bit, got, ok)
-		}
-	}
-	for _, bit := range []int{-1, ClockReasons, 63} {
-		if got, ok := ClockReason(bit); ok {
-			t.Errorf("ClockReason(%d) = %q", bit, got)
-		}
-	}
 }

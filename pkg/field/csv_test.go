@@ -2,11 +2,9 @@ package field
 
 import (
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -310,28 +308,6 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-func TestReadError(t *testing.T) {
-	boom := errors.New("boom")
-	l, problems, err := Parse(io.MultiReader(strings.NewReader(temp+",gauge,h\n"), iotest.ErrReader(boom)), ParseOptions{File: "f.csv"})
-	if !errors.Is(err, boom) || problems != nil || l.Fields != nil {
-		t.Errorf("Parse = %v, %v, %v", l, problems, err)
-	}
-}
-
-func TestProblemText(t *testing.T) {
-	f := func(p Problem, want string) {
-		t.Helper()
-		if got := p.Error(); got != want {
-			t.Errorf("%+v is %q, want %q", p, got, want)
-		}
-	}
-	f(Problem{File: "f", Line: 1, Column: 2, Severity: Error, Message: "m"}, "f:1:2: error: m")
-	f(Problem{File: "f", Line: 1, Message: "m"}, "f:1: warning: m")
-	f(Problem{File: "f", Message: "m"}, "f: warning: m")
-	f(Problem{Line: 3, Column: 4, Message: "m"}, "3:4: warning: m")
-	f(Problem{Message: "m"}, "warning: m")
-}
-
 // Nonsense takes about as long to read as sense: an open quote does not make the rest
 // of the file be read again and again.
 func TestReadingIsLinear(t *testing.T) {
@@ -344,16 +320,5 @@ func TestReadingIsLinear(t *testing.T) {
 		if r.wasted > MaxFileBytes+maxRecordBytes {
 			t.Errorf("%q: %d bytes were read in vain", line, r.wasted)
 		}
-	}
-}
-
-func TestManyUnknownFields(t *testing.T) {
-	in := temp + ",gauge,h\n" + strings.Repeat("DCGM_FI_DEV_GPU_TMP,gauge,h\n", 150)
-	_, problems, err := Parse(strings.NewReader(in), ParseOptions{})
-	if err != nil || len(problems) != 150 {
-		t.Fatal(len(problems), err)
-	}
-	if !strings.Contains(problems[99].Message, "did you mean") || strings.Contains(problems[100].Message, "did you mean") {
-		t.Errorf("problems %v and %v", problems[99], problems[100])
 	}
 }

@@ -57,25 +57,6 @@ func TestReadings(t *testing.T) {
 	f("DCGM_FI_DRIVER_VERSION,label,h")
 }
 
-func TestMetricsAndLabels(t *testing.T) {
-	l := mustParse(t, "DCGM_FI_DRIVER_VERSION,label,h\nDCGM_FI_DEV_GPU_TEMP,gauge,h\nDCGM_FI_DEV_MINOR_NUMBER,label,h\nDCGM_FI_DEV_POWER_USAGE,histogram,h")
-	names := func(fields []Field) (out []string) {
-		for _, f := range fields {
-			out = append(out, f.Name)
-		}
-		return out
-	}
-	if diff := cmp.Diff([]string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE"}, names(l.Metrics())); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"DCGM_FI_DRIVER_VERSION", "DCGM_FI_DEV_MINOR_NUMBER"}, names(l.Labels())); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
-	if got := (List{}).Readings(); got != nil {
-		t.Errorf("the zero List reads %v", got)
-	}
-}
-
 func TestBuckets(t *testing.T) {
 	f := func(row string, want ...float64) {
 		t.Helper()

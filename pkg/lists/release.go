@@ -2,8 +2,8 @@ package lists
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +16,10 @@ import (
 // continues in the background.
 const releaseTimeout = 30 * time.Second
 
-// ErrUnknownCollector is wrapped by errors of Release and Resume about a name that no collector has.
-var ErrUnknownCollector = errors.New("no such collector is enabled")
+// unknownCollector is an error of Release and Resume about a name that no collector has. It is an fs.ErrNotExist.
+type unknownCollector struct{ error }
+
+func (unknownCollector) Is(target error) bool { return target == fs.ErrNotExist }
 
 // Release releases a collector, or all collectors if the name is empty, and returns when nothing of it is held. The release
 // ends after limit; 0 means the usual time, a negative limit never. A release changes no list, so it does not wait for
@@ -65,7 +67,7 @@ func (d *Desk) names(name string) ([]string, error) {
 	case slices.Contains(all, name):
 		return []string{name}, nil
 	}
-	return nil, fmt.Errorf("%w: %q; there are %q", ErrUnknownCollector, name, all)
+	return nil, unknownCollector{fmt.Errorf("no such collector is enabled: %q; there are %q", name, all)}
 }
 
 // scheduleResume replaces the times at which collectors resume by themselves.

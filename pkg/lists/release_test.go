@@ -3,6 +3,7 @@ package lists
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -46,10 +47,10 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 		must(t, b.Resume("", "test"))
 		must(t, b.Release(t.Context(), "", -1, "test")) // the minute is no more
 		after(time.Hour, "dcgm", "nvml")
-		if err := b.Resume("rocm", "test"); !errors.Is(err, ErrUnknownCollector) {
+		if err := b.Resume("rocm", "test"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("resume of a collector that is not enabled: %v", err)
 		}
-		if err := b.Release(t.Context(), "rocm", 0, "test"); !errors.Is(err, ErrUnknownCollector) {
+		if err := b.Release(t.Context(), "rocm", 0, "test"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("release of a collector that is not enabled: %v", err)
 		}
 		b.refuse = errors.New("a call hangs")

@@ -7,23 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 )
 
 // TestAMDJobFiles: what AMD's prolog writes (example/slurm of ROCm/device-metrics-exporter):
 // one line, as the shell's echo joins its words, one file for each GPU of the job.
 func TestAMDJobFiles(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) }
 	job := func(id, user, partition, gpus string) string {
 		return `{ "SLURM_JOB_ID": "` + id + `", "SLURM_JOB_USER": "` + user + `", "SLURM_JOB_PARTITION": "` + partition +
 			`", "SLURM_CLUSTER_NAME": "c1", "SLURM_JOB_GPUS": "` + gpus + `", "CUDA_VISIBLE_DEVICES": "` + gpus + `", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd" }` + "\n"
@@ -61,7 +57,7 @@ func TestAMDJobFiles(t *testing.T) {
 
 	// Names of AMD's exporter have what is known; ours what is asked for.
 	r := &renderer{about: said.About, jobLabels: []string{"user"}}
-	want2 := []exposition.Owner{
+	want2 := []view.Owner{
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "20"}}},
 	}

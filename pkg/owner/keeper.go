@@ -46,7 +46,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
@@ -100,7 +99,7 @@ type Keeper struct {
 	wake     chan struct{} // capacity one
 
 	table  atomic.Pointer[table]
-	shares atomic.Pointer[exposition.Shares]
+	shares atomic.Pointer[view.Shares]
 
 	// mu guards the fields below and the publishing of table and shares. It is held only for computing.
 	mu        sync.Mutex
@@ -108,8 +107,6 @@ type Keeper struct {
 	runtime   runtimeNames
 	unmatched unmatchedLog
 }
-
-var _ exposition.Owners = (*Keeper)(nil)
 
 // New returns a Keeper of the owners of the devices on board. It panics if o.Registerer has another Keeper's metrics.
 func New(board *view.Board, o Options) *Keeper {
@@ -199,7 +196,7 @@ func (k *Keeper) rebuild(v *view.View) {
 func (k *Keeper) Version() uint64 { return k.current().version }
 
 // Owners returns the users of a device; see package exposition.
-func (k *Keeper) Owners(d *collector.Device) []exposition.Owner {
+func (k *Keeper) Owners(d *collector.Device) []view.Owner {
 	return k.current().answers[d.ID].owners
 }
 
@@ -209,7 +206,7 @@ func (k *Keeper) Split(d *collector.Device, f field.ID) bool {
 }
 
 // Shares returns the newest values per user; nil if users have none.
-func (k *Keeper) Shares() *exposition.Shares { return k.shares.Load() }
+func (k *Keeper) Shares() *view.Shares { return k.shares.Load() }
 
 // Describe returns the users of a device in words: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
 // "job 4711". It is empty without users.

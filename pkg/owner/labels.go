@@ -6,8 +6,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"warpgauge/pkg/view"
+
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 )
 
 // names are the names of the owner labels.
@@ -32,16 +33,16 @@ type renderer struct {
 }
 
 // owners returns the users of a device as its series show them.
-func (r *renderer) owners(uses []use, jobs []string) []exposition.Owner {
+func (r *renderer) owners(uses []use, jobs []string) []view.Owner {
 	return r.withJobs(r.pods(uses), jobs)
 }
 
-func (r *renderer) pods(uses []use) []exposition.Owner {
+func (r *renderer) pods(uses []use) []view.Owner {
 	switch {
 	case len(uses) == 0:
 		return nil
 	case r.virtual:
-		out := make([]exposition.Owner, 0, len(uses))
+		out := make([]view.Owner, 0, len(uses))
 		for i := range uses {
 			out = append(out, r.owner(uses[i:i+1], r.uid))
 		}
@@ -49,11 +50,11 @@ func (r *renderer) pods(uses []use) []exposition.Owner {
 	case !samePod(uses):
 		return nil // shared by several pods
 	}
-	return []exposition.Owner{r.owner(uses, r.uid)}
+	return []view.Owner{r.owner(uses, r.uid)}
 }
 
 // owner returns one user for all uses, which must be of one pod: with the labels that they have in common.
-func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
+func (r *renderer) owner(uses []use, uid bool) view.Owner {
 	u := &uses[0]
 	labels := make([]collector.Label, 0, 5+len(u.claim))
 	if u.container != "" && sameContainer(uses) {
@@ -72,18 +73,18 @@ func (r *renderer) owner(uses []use, uid bool) exposition.Owner {
 		}
 	}
 	slices.SortFunc(labels, compareLabels)
-	return exposition.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, Facts: r.people.facts[u.pod]}
+	return view.Owner{PodLabels: r.people.labels[u.pod], Labels: labels, Facts: r.people.facts[u.pod]}
 }
 
 // withJobs copies each owner for each job; without owners it returns the jobs.
-func (r *renderer) withJobs(owners []exposition.Owner, jobs []string) []exposition.Owner {
+func (r *renderer) withJobs(owners []view.Owner, jobs []string) []view.Owner {
 	if len(jobs) == 0 {
 		return owners
 	}
 	if len(owners) == 0 {
-		owners = []exposition.Owner{{}}
+		owners = []view.Owner{{}}
 	}
-	out := make([]exposition.Owner, 0, len(owners)*len(jobs))
+	out := make([]view.Owner, 0, len(owners)*len(jobs))
 	for _, o := range owners {
 		for _, job := range jobs {
 			labels := append(slices.Clone(o.Labels), collector.Label{Name: "hpc_job", Value: job})
@@ -93,7 +94,7 @@ func (r *renderer) withJobs(owners []exposition.Owner, jobs []string) []expositi
 				}
 			}
 			slices.SortFunc(labels, compareLabels)
-			out = append(out, exposition.Owner{PodLabels: o.PodLabels, Labels: labels, Facts: slices.Concat(o.Facts, r.about[job])})
+			out = append(out, view.Owner{PodLabels: o.PodLabels, Labels: labels, Facts: slices.Concat(o.Facts, r.about[job])})
 		}
 	}
 	return out

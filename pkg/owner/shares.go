@@ -6,8 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"warpgauge/pkg/view"
+
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 )
@@ -38,20 +39,20 @@ func (k *Keeper) share(now time.Time) {
 }
 
 // publish publishes the values if they have changed.
-func (k *Keeper) publish(series []exposition.Share, values []float64) {
+func (k *Keeper) publish(series []view.Share, values []float64) {
 	last := k.shares.Load()
 	switch {
 	case last == nil && len(series) == 0:
 	case last == nil:
-		k.shares.Store(&exposition.Shares{Set: 1, Series: series, Values: values})
+		k.shares.Store(&view.Shares{Set: 1, Series: series, Values: values})
 	case !slices.EqualFunc(last.Series, series, equalShares):
-		k.shares.Store(&exposition.Shares{Set: last.Set + 1, Series: series, Values: values})
+		k.shares.Store(&view.Shares{Set: last.Set + 1, Series: series, Values: values})
 	case !slices.EqualFunc(last.Values, values, sameValue):
-		k.shares.Store(&exposition.Shares{Set: last.Set, Series: last.Series, Values: values})
+		k.shares.Store(&view.Shares{Set: last.Set, Series: last.Series, Values: values})
 	}
 }
 
-func equalShares(a, b exposition.Share) bool {
+func equalShares(a, b view.Share) bool {
 	return a.Device == b.Device && a.Field == b.Field && equalOwners(a.Owner, b.Owner)
 }
 
@@ -61,7 +62,7 @@ type sharer struct {
 	table    *table
 	renderer *renderer
 
-	series []exposition.Share
+	series []view.Share
 	values []float64
 }
 
@@ -129,7 +130,7 @@ func (s *sharer) addSeries(uses []use, on usage, users []User) {
 		{gpuUtil, on.sum(users, on.busy, func(u *User) float64 { return u.SM })},
 		{fbUsed, on.sum(users, true, func(u *User) float64 { return u.Memory }) / mebibyte},
 	} {
-		s.series = append(s.series, exposition.Share{Device: on.device.ID, Field: reading.field, Owner: owner})
+		s.series = append(s.series, view.Share{Device: on.device.ID, Field: reading.field, Owner: owner})
 		s.values = append(s.values, reading.value)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/view"
@@ -72,7 +71,7 @@ const maxOwners = 256
 
 // answer is the owner part of a device's series.
 type answer struct {
-	owners []exposition.Owner
+	owners []view.Owner
 	split  bool
 }
 
@@ -138,7 +137,7 @@ func equalAnswers(a, b answer) bool {
 	return a.split == b.split && slices.EqualFunc(a.owners, b.owners, equalOwners)
 }
 
-func equalOwners(a, b exposition.Owner) bool {
+func equalOwners(a, b view.Owner) bool {
 	return slices.Equal(a.Labels, b.Labels) && slices.Equal(a.PodLabels, b.PodLabels) && slices.Equal(a.Facts, b.Facts)
 }
 

@@ -390,30 +390,6 @@ func TestPublished(t *testing.T) {
 	})
 }
 
-func TestPause(t *testing.T) {
-	f := func(interval, want time.Duration) {
-		t.Helper()
-		r := New(nil, nil)
-		s := newSource("x", 16, []string{"a"})
-		s.Interval = interval
-		r.Read(viewOf(s), at(0))
-		if got := r.nextPause(); got != want {
-			t.Errorf("rows each %v are read each %v, want %v", interval, got, want)
-		}
-	}
-	f(10*time.Millisecond, 100*time.Millisecond)
-	f(time.Second, 250*time.Millisecond)
-	f(30*time.Second, time.Second)
-}
-
-func TestCodeOf(t *testing.T) {
-	for cell, want := range map[float64]int{79: 79, 0: -1, -3: -1, 1.5: -1, 1e300: -1, math.Inf(1): -1} {
-		if got := CodeOf(cell); got != want {
-			t.Errorf("code of %v: got %d, want %d", cell, got, want)
-		}
-	}
-}
-
 // counter counts rows by ring, each once.
 type counter struct {
 	account
@@ -529,37 +505,4 @@ func TestLastXID(t *testing.T) {
 	if !slices.Equal(a.xids, []float64{79, 48}) {
 		t.Errorf("XIDs %v, want 79 of the first device and 48 of the second", a.xids)
 	}
-}
-
-// masks writes down the masks of clock event reasons.
-type masks struct{ got []string }
-
-func (*masks) Bind(*view.View, []Source, time.Time) {}
-
-func (m *masks) Row(row *Row) {
-	for _, x := range row.Masks {
-		m.got = append(m.got, fmt.Sprint(x.Cell, " ", x.Value, " ", x.Began))
-	}
-}
-
-// TestMasksByLabels: columns with other labels have masks of their own, which continue in the next View.
-func TestMasksByLabels(t *testing.T) {
-	r := New(nil, nil)
-	m := &masks{}
-	r.Follow(m)
-	f := func(what string, values [2]float64, when float64, want ...string) {
-		t.Helper()
-		s := newSource("x", 16, []string{"a"},
-			collector.Column{Field: field.ClockEventReasons, Labels: []collector.Label{{Name: "part", Value: "0"}}},
-			collector.Column{Field: field.ClockEventReasons, Labels: []collector.Label{{Name: "part", Value: "1"}}})
-		copy(s.cells[1:], values[:])
-		s.row(at(when))
-		r.Read(viewOf(s), at(when))
-		if !slices.Equal(m.got, want) {
-			t.Errorf("%s: got masks %q, want %q", what, m.got, want)
-		}
-		m.got = nil
-	}
-	f("the first View", [2]float64{4, 1}, 0, "1 4 0", "2 1 0")
-	f("the next View", [2]float64{5, 1}, 1, "1 5 1", "2 1 0")
 }

@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -101,12 +100,5 @@ func TestReadingsHaveNames(t *testing.T) {
 		if d, ok := field.ByID(id); !ok || !strings.Contains(d.Name, part) {
 			t.Errorf("reading %d is %s, want one with %s", id, fmt.Sprint(d), part)
 		}
-	}
-}
-
-// TestOneLimitOfCRCErrors: the rate of a second and that of a minute are one fact.
-func TestOneLimitOfCRCErrors(t *testing.T) {
-	if LinkCRCErrors.Threshold != 6000 || LinkCRCErrors.Within != time.Minute || !slices.Equal(LinkCRCError.Readings, LinkCRCErrors.Readings) {
-		t.Errorf("got %+v", LinkCRCErrors)
 	}
 }

@@ -100,32 +100,6 @@ func gathersAt(t *testing.T, s *script, interval, scrapes time.Duration, want ..
 	})
 }
 
-func TestBytesDoNotChange(t *testing.T) {
-	s := &script{}
-	p := New(s, Options{})
-	p.refresh()
-	if p.Version() != 2 {
-		t.Errorf("version after a change: got %d, want 2", p.Version())
-	}
-	before := string(p.Text())
-	kept := p.Text()
-	p.refresh()
-	p.refresh()
-	if string(p.Text()) == before {
-		t.Error("the page does not change")
-	}
-	if string(kept) != before {
-		t.Error("published bytes were changed")
-	}
-}
-
-func TestEmptyGathering(t *testing.T) {
-	p := New(prometheus.NewRegistry(), Options{})
-	if p.Version() != 1 || len(p.Text())+len(p.OpenMetrics())+len(p.Protobuf()) != 0 {
-		t.Errorf("version %d, text %q", p.Version(), p.Text())
-	}
-}
-
 // TestErrorsLoseNothingElse: one collector fails, one family cannot be encoded;
 // the rest is on the page, and one log line reports the change.
 func TestErrorsLoseNothingElse(t *testing.T) {

@@ -14,10 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/crypto/bcrypt"
-
-	"warpgauge/pkg/exposition"
 )
 
 // sock is a connection that only knows whether it was closed or cut off.
@@ -41,64 +38,6 @@ func counterValue(t *testing.T, c prometheus.Counter) float64 {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
-}
-
-func TestEviction(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	stats := newStats(nil, nil)
-	c := newConnections(3, stats.evicted, zap.New(core))
-	socks := map[string]*sock{}
-	f := func(name string, state http.ConnState, closed, cut string) {
-		t.Helper()
-		if socks[name] == nil {
-			socks[name] = &sock{address: "192.0.2.1:1"}
-		}
-		c.changed(socks[name], state)
-		for n, s := range socks {
-			if got, want := s.closed, strings.Contains(closed, n); got != want {
-				t.Errorf("after %s is %v: %s is closed: %v, want %v", name, state, n, got, want)
-			}
-			if got, want := s.cut, strings.Contains(cut, n); got != want {
-				t.Errorf("after %s is %v: %s is cut off: %v, want %v", name, state, n, got, want)
-			}
-		}
-	}
-	f("a", http.StateNew, "", "")
-	f("b", http.StateNew, "", "")
-	f("c", http.StateNew, "", "")
-	f("a", http.StateActive, "", "")
-	f("a", http.StateIdle, "", "") // b has now waited longest
-	f("d", http.StateNew, "", "b")
-	f("b", http.StateActive, "", "b") // too late
-	f("b", http.StateIdle, "b", "b")
-	f("b", http.StateClosed, "b", "b")
-	if n := c.count(); n != 3 {
-		t.Errorf("%d connections are open, want 3", n)
-	}
-	f("a", http.StateActive, "b", "b")
-	f("c", http.StateActive, "b", "b")
-	f("d", http.StateActive, "b", "b")
-	f("e", http.StateNew, "b", "ab") // a has been served longest
-	f("c", http.StateIdle, "b", "ab")
-	f("g", http.StateNew, "b", "abd")
-	if n := c.count(); n != 5 {
-		t.Errorf("%d connections are open, want 5", n)
-	}
-	f("a", http.StateClosed, "b", "abd")
-	f("d", http.StateClosed, "b", "abd")
-	f("c", http.StateClosed, "b", "abd")
-	f("f", http.StateNew, "b", "abd") // there was room
-	f("g", http.StateActive, "b", "abd")
-	if n := counterValue(t, stats.evicted); n != 3 {
-		t.Errorf("%v connections evicted, want 3", n)
-	}
-	if n := logs.Len(); n != 1 {
-		t.Errorf("%d log lines, want one for the first minute", n)
-	}
-	c.closeWaiting()
-	if !socks["f"].closed || !socks["e"].closed || socks["g"].closed {
-		t.Error("at the end those that wait are closed, and no others")
-	}
 }
 
 // TestEvictionIsFair: the address with the most connections loses one.
@@ -303,34 +242,12 @@ func TestOnePageForAllCountsOnce(t *testing.T) {
 	}
 }
 
-// TestSlowReadersMakeRoom: all slots are taken by clients that do not read, and the
-// write timeout is far.
-func TestSlowReadersMakeRoom(t *testing.T) {
-	s, address, _ := start(t, bigPage(), Options{MaxConnections: 4, WriteTimeout: time.Hour, DrainTimeout: 50 * time.Millisecond})
-	var slow []net.Conn
-	for range 6 {
-		slow = append(slow, slowReader(t, address))
-	}
-	if body := get(t, client(t), "http://"+address+"/metrics").body; len(body) != pageSize(t, s) {
-		t.Errorf("got %d bytes of the page", len(body))
-	}
-	closedByServer(t, slow[0])
-}
-
-// TestFewConnections: the smallest limits work, one scrape after the other.
-func TestFewConnections(t *testing.T) {
-	for limit := 1; limit <= 3; limit++ {
-		_, address, _ := start(t, pagesOf(textPage), Options{MaxConnections: limit})
-		for range 5 {
-			get(t, client(t), "http://"+address+"/metrics") // each leaves a connection open
-		}
-	}
-}
-
 // numberedPages returns another page each time.
 type numberedPages struct{ size int }
 
-func (p *numberedPages) Page(exposition.Format, bool) []byte { return make([]byte, p.size) }
+func (p *numberedPages) Negotiated(string, string) ([]byte, string, bool) {
+	return make([]byte, p.size), "text/plain", false
+}
 
 func pageSize(t *testing.T, s *Server) int {
 	t.Helper()

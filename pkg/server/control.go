@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -11,8 +12,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"warpgauge/pkg/lists"
 )
 
 // command is a path that changes something: POST or PUT, without a body.
@@ -31,7 +30,7 @@ func (s *Server) commands() []command {
 	d := s.o.Desk
 	out := []command{
 		{"/-/reload", "/-/reload", "reload", "reloaded", s.o.Reload, "reload over HTTP is not enabled", nil, reloadTimeout,
-			func(ctx context.Context, _ string, _ time.Duration, cause string) error { return s.reload(ctx, cause) }},
+			func(ctx context.Context, _ string, _ time.Duration, cause string) error { return d.Reload(ctx, cause) }},
 		{"/-/release", "/-/release", "release", "released", s.o.Release, release, []string{"collector", "for"}, releaseTimeout,
 			func(ctx context.Context, name string, limit time.Duration, cause string) error {
 				return d.Release(ctx, name, limit, cause)
@@ -57,16 +56,6 @@ func (s *Server) commands() []command {
 		}
 	}
 	return out
-}
-
-func (s *Server) reload(ctx context.Context, cause string) error {
-	select {
-	case s.reloading <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.reloading }()
-	return s.o.Desk.Reload(ctx, cause)
 }
 
 // serveCommand runs a command. It does not stop when the client leaves, only when the server ends.
@@ -95,7 +84,7 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	switch err := c.run(ctx, collector, limit, "POST "+c.path); {
 	case err == nil:
 		writeText(w, http.StatusOK, c.done+"\n")
-	case errors.Is(err, lists.ErrUnknownCollector):
+	case errors.Is(err, fs.ErrNotExist):
 		writeText(w, http.StatusNotFound, c.verb+": "+err.Error()+"\n")
 	default:
 		writeText(w, http.StatusInternalServerError, c.verb+": "+err.Error()+"\n")

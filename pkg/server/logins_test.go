@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -210,25 +209,6 @@ func TestAddressesOfLoginsAreBounded(t *testing.T) {
 	}
 	if n := len(r.addresses); n > maxLoginAddresses {
 		t.Errorf("%d addresses remembered, want at most %d", n, maxLoginAddresses)
-	}
-}
-
-func TestAddressOf(t *testing.T) {
-	for remote, want := range map[string]string{
-		"192.0.2.1:80":            "192.0.2.1/32",
-		"[::ffff:192.0.2.1]:80":   "192.0.2.1/32",
-		"[2001:db8:1:2::3]:80":    "2001:db8:1:2::/64",
-		"[fe80::1%eth0]:80":       "fe80::/64",
-		"@":                       "invalid Prefix",
-		"/run/warpgauge.sock":     "invalid Prefix",
-		"host.example.invalid:80": "invalid Prefix",
-	} {
-		if got := addressOf(remote); got.String() != want {
-			t.Errorf("addressOf(%q) = %v, want %s", remote, got, want)
-		}
-	}
-	if addressOf("@") != (netip.Prefix{}) {
-		t.Error("clients without an address are not one")
 	}
 }
 

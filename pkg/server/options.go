@@ -8,8 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"warpgauge/pkg/lists"
 )
 
 // Options configure a Server's listeners and endpoints.
@@ -49,16 +47,14 @@ type Options struct {
 // when the client leaves. A limit of 0 means the default, a negative one until the command that resumes. cause names who
 // asked.
 type Desk interface {
-	Reload(ctx context.Context, cause string) error // called by one request at a time
-	// Release and Resume mean all collectors if the name is empty. An error that wraps lists.ErrUnknownCollector is the
-	// client's mistake.
+	Reload(ctx context.Context, cause string) error
+	// Release and Resume mean all collectors if the name is empty. An error that is an fs.ErrNotExist is the client's
+	// mistake.
 	Release(ctx context.Context, collector string, limit time.Duration, cause string) error
 	Resume(collector, cause string) error
 	PauseProfiling(ctx context.Context, limit time.Duration, cause string) error
 	ResumeProfiling(ctx context.Context, cause string) error
 }
-
-var _ Desk = (*lists.Desk)(nil)
 
 // Route is an additional path.
 type Route struct {

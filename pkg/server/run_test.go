@@ -39,23 +39,6 @@ func slowReader(t *testing.T, address string) net.Conn {
 	return c
 }
 
-func TestSlowReaderDelaysNoOthers(t *testing.T) {
-	s, address, _ := start(t, bigPage(), Options{WriteTimeout: time.Hour})
-	slow := slowReader(t, address)
-	for range 3 {
-		if got, want := len(get(t, client(t), "http://"+address+"/metrics").body), pageSize(t, s); got != want {
-			t.Fatalf("another client got %d bytes, want %d", got, want)
-		}
-	}
-	if n := counterValue(t, s.stats.aborted); n != 0 {
-		t.Errorf("%v scrapes aborted before the slow reader went, want 0", n)
-	}
-	slow.Close()
-	for counterValue(t, s.stats.aborted) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-}
-
 func TestWriteTimeoutEndsSlowReaders(t *testing.T) {
 	s, address, _ := start(t, bigPage(), Options{WriteTimeout: 50 * time.Millisecond})
 	slow := dial(t, address)
@@ -65,15 +48,6 @@ func TestWriteTimeoutEndsSlowReaders(t *testing.T) {
 	}
 	if got, all := len(closedByServer(t, slow)), pageSize(t, s); got >= all {
 		t.Errorf("the slow reader got all %d bytes", all)
-	}
-}
-
-func TestLargeHeadersAreRefused(t *testing.T) {
-	_, address, _ := start(t, pagesOf(textPage), Options{})
-	c := dial(t, address)
-	send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\nX-Large: "+strings.Repeat("x", 32<<10)+"\r\n\r\n")
-	if got := closedByServer(t, c); !strings.HasPrefix(got, "HTTP/1.1 431 ") {
-		t.Errorf("got %q, want 431", got)
 	}
 }
 
@@ -138,24 +112,6 @@ func TestStopClosesWhatDoesNotFinish(t *testing.T) {
 	}
 }
 
-func TestStopBeforeServing(t *testing.T) {
-	s := New(pagesOf(textPage), Options{Addresses: []string{"127.0.0.1:0", "127.0.0.1:0"}})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := s.Listen(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(ctx); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-	for _, a := range addrs(s) {
-		if c, err := net.Dial("tcp", a.String()); err == nil {
-			c.Close()
-			t.Errorf("%s still listens", a)
-		}
-	}
-}
-
 func TestReloadOutlivesItsClient(t *testing.T) {
 	entered, ended := make(chan struct{}), make(chan error)
 	_, address, stop := start(t, nil, Options{
@@ -190,21 +146,6 @@ func TestReloadOutlivesTheWriteTimeout(t *testing.T) {
 	})})
 	if got := post(t, client(t), "http://"+address+"/-/reload"); got.code != http.StatusOK || got.body != "reloaded\n" {
 		t.Errorf("reload = %d %q, want 200", got.code, got.body)
-	}
-}
-
-// A profile takes longer than the timeouts of other requests.
-func TestProfileOutlivesTimeouts(t *testing.T) {
-	// Package pprof adds the second that is asked for to WriteTimeout, which remains for
-	// writing the trace.
-	_, address, _ := start(t, nil, Options{Pprof: true, ReadTimeout: 100 * time.Millisecond, WriteTimeout: 900 * time.Millisecond})
-	begin := time.Now()
-	got := get(t, client(t), "http://"+address+"/debug/pprof/trace?seconds=1")
-	if got.code != http.StatusOK || !strings.HasPrefix(got.body, "go 1.") {
-		t.Fatalf("trace = %d with %d bytes", got.code, len(got.body))
-	}
-	if took := time.Since(begin); took < time.Second {
-		t.Errorf("the trace ended after %v, want a second", took)
 	}
 }
 
@@ -347,11 +288,4 @@ func serveSystemdSocket(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-}
-
-func TestSystemdWithoutSocket(t *testing.T) {
-	err := New(nil, Options{SystemdSocket: true}).Run(context.Background())
-	if err == nil || !strings.Contains(err.Error(), "none was passed") {
-		t.Errorf("Run = %v, want an error that none was passed", err)
-	}
 }

@@ -53,16 +53,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"warpgauge/pkg/exposition"
 )
 
-// Pages supplies pages: *exposition.Renderer. Page returns the newest one. It waits only for rendering.
+// Pages supplies pages: *exposition.Renderer. Negotiated returns the newest one in the form that the headers of a request
+// ask for. It waits only for rendering.
 type Pages interface {
-	Page(f exposition.Format, gzip bool) []byte
+	Negotiated(accept, acceptEncoding string) (page []byte, contentType string, gzip bool)
 }
-
-var _ Pages = (*exposition.Renderer)(nil)
 
 // Server serves pages over HTTP.
 type Server struct {
@@ -75,10 +72,9 @@ type Server struct {
 	conns  *connections
 	logins *logins
 
-	scrapes   atomic.Int64 // currently in the handler
-	sending   sending
-	reloading chan struct{} // holds one token while /-/reload runs
-	draining  atomic.Bool
+	scrapes  atomic.Int64 // currently in the handler
+	sending  sending
+	draining atomic.Bool
 
 	mu        sync.Mutex
 	listeners []net.Listener
@@ -90,11 +86,10 @@ type Server struct {
 func New(pages Pages, o Options) *Server {
 	o.setDefaults()
 	s := &Server{
-		pages:     pages,
-		o:         o,
-		log:       o.Logger.Named("server"),
-		labels:    map[string]string{},
-		reloading: make(chan struct{}, 1),
+		pages:  pages,
+		o:      o,
+		log:    o.Logger.Named("server"),
+		labels: map[string]string{},
 	}
 	s.stats = newStats(o.Registerer, func() float64 { return float64(s.conns.count()) })
 	s.conns = newConnections(o.MaxConnections, s.stats.evicted, s.log)
@@ -258,12 +253,10 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.scrapes.Add(-1)
 	start := time.Now()
-	f := exposition.Negotiate(headerList(r.Header, "Accept"))
-	gzip := exposition.AcceptsGzip(headerList(r.Header, "Accept-Encoding"))
-	page := s.pages.Page(f, gzip)
+	page, contentType, gzip := s.pages.Negotiated(headerList(r.Header, "Accept"), headerList(r.Header, "Accept-Encoding"))
 
 	h := w.Header()
-	h.Set("Content-Type", f.ContentType())
+	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	h.Set("Vary", "Accept, Accept-Encoding")
 	if gzip {

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -54,21 +53,6 @@ func TestPaths(t *testing.T) {
 	f(full, "GET", "/debug/pprof/heap", 200, "")
 	f(full, "GET", "/debug/pprof/nothing", 404, "")
 	f(full, "GET", "/debug/pprof/cmdline", 200, "")
-}
-
-func TestHeadHasNoBody(t *testing.T) {
-	_, address, _ := start(t, pagesOf(textPage), Options{})
-	for _, path := range []string{"/metrics", "/health", "/livez", "/readyz", "/", "/nothing"} {
-		c := dial(t, address)
-		send(t, c, "HEAD "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-		got := closedByServer(t, c)
-		if !strings.HasSuffix(got, "\r\n\r\n") || strings.Count(got, "\r\n\r\n") != 1 {
-			t.Errorf("HEAD %s has a body: %q", path, got)
-		}
-		if want := "\r\nContent-Length: " + strconv.Itoa(len(textPage)) + "\r\n"; path == "/metrics" && !strings.Contains(got, want) {
-			t.Errorf("HEAD /metrics: %q lacks %q", got, want)
-		}
-	}
 }
 
 func TestMetricsNegotiation(t *testing.T) {
@@ -151,10 +135,10 @@ type blockingPages struct {
 	entered, release chan struct{}
 }
 
-func (p *blockingPages) Page(f exposition.Format, gzip bool) []byte {
+func (p *blockingPages) Negotiated(accept, encoding string) ([]byte, string, bool) {
 	p.entered <- struct{}{}
 	<-p.release
-	return p.Pages.Page(f, gzip)
+	return p.Pages.Negotiated(accept, encoding)
 }
 
 func TestMaxConcurrentScrapes(t *testing.T) {
@@ -207,31 +191,5 @@ func TestReloadRefusesOtherSites(t *testing.T) {
 		if got := calls.Load() == 1; got != ours || (w.Code == 200) != ours {
 			t.Errorf("a browser on %q: %d %q, want it served: %v", host, w.Code, w.Body, ours)
 		}
-	}
-}
-
-func TestReloadsOneAtATime(t *testing.T) {
-	entered, release := make(chan struct{}), make(chan struct{})
-	var running, most atomic.Int32
-	s := New(nil, withDesk(func(context.Context, string) error {
-		most.Store(max(most.Load(), running.Add(1)))
-		defer running.Add(-1)
-		entered <- struct{}{}
-		<-release
-		return nil
-	}))
-	codes := make(chan int)
-	for range 3 {
-		go func() { codes <- ask(s, "POST", "/-/reload").Code }()
-	}
-	for range 3 {
-		<-entered
-		release <- struct{}{}
-		if code := <-codes; code != 200 {
-			t.Errorf("reload = %d, want 200", code)
-		}
-	}
-	if most.Load() != 1 {
-		t.Errorf("%d reloads at a time, want 1", most.Load())
 	}
 }

@@ -161,30 +161,3 @@ func TestWebConfigErrors(t *testing.T) {
 		t.Errorf("absent file: %v", err)
 	}
 }
-
-func TestWebConfigWithoutTLS(t *testing.T) {
-	core, logs := observer.New(zap.InfoLevel)
-	_, address, _ := start(t, pagesOf(textPage), Options{
-		Logger:        zap.New(core),
-		WebConfigFile: webConfig(t, t.TempDir(), "http_server_config: {headers: {X-Frame-Options: deny}}\n"),
-	})
-	got := get(t, client(t), "http://"+address+"/metrics")
-	if got.body != textPage || got.header.Get("X-Frame-Options") != "deny" {
-		t.Errorf("body %q, X-Frame-Options %q", got.body, got.header.Get("X-Frame-Options"))
-	}
-	if line, want := logs.All()[0].Message, "serving http://"+address+"/metrics"; line != want {
-		t.Errorf("logged %q, want %q", line, want)
-	}
-}
-
-// Clients can cause net/http's complaints at will; a panic is ours.
-func TestErrorLogLevels(t *testing.T) {
-	core, logs := observer.New(zap.DebugLevel)
-	l := httpErrorLog(zap.New(core))
-	l.Print("http: TLS handshake error from 192.0.2.1:1: EOF")
-	l.Print("http: panic serving 192.0.2.1:1: index out of range\ngoroutine 1")
-	all := logs.All()
-	if len(all) != 2 || all[0].Level != zap.DebugLevel || all[1].Level != zap.ErrorLevel {
-		t.Errorf("logged %v, want one debug and one error line", all)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -240,45 +239,6 @@ func TestErrorsOfHiddenDevices(t *testing.T) {
 		if got := [2]State{w.device(0, time.Now()).State, w.device(1, time.Now()).State}; got != c.want {
 			t.Errorf("after %v the devices are %v, want %v", c.in, got, c.want)
 		}
-	}
-}
-
-// Two devices with one id could not be distinguished; labels must be valid UTF-8.
-func TestIdentityIsMadeSound(t *testing.T) {
-	facts := []collector.Label{{Name: "driver", Value: "5\xff"}}
-	labels := []collector.Label{{Name: "peer\xff", Value: "1"}}
-	src := &stub{
-		devices: []collector.Device{
-			{ID: "a", GPU: "0"}, {ID: "a", GPU: "1"}, {ID: "", GPU: "2"}, {ID: "\xff", GPU: "3", Model: "A\xfe100", Facts: facts}, {ID: "\xfe", GPU: "4"},
-		},
-		columns: []collector.Column{{Device: 0, Field: 60001}, {Device: 1, Field: 60001}, {Device: 3, Field: 60001, Labels: labels}},
-	}
-	core, logs := observer.New(zap.InfoLevel)
-	s := New(newNode(t, 0).Open, oneField, Options{Logger: zap.New(core)})
-	b, err := s.bind([]collector.Source{src, &stub{devices: []collector.Device{{ID: "a"}, {ID: "b"}}, columns: src.columns[:1]}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := b.sources[0]
-	want := []collector.Device{{ID: "a", GPU: "0"}, {ID: "\uFFFD", GPU: "3", Model: "A\uFFFD100", Facts: []collector.Label{{Name: "driver", Value: "5\uFFFD"}}}}
-	if diff := cmp.Diff(want, v.Devices); diff != "" {
-		t.Errorf("devices (-want +got):\n%s", diff)
-	}
-	columns := []collector.Column{{Field: 60001}, {Device: 1, Field: 60001, Labels: []collector.Label{{Name: "peer\uFFFD", Value: "1"}}}}
-	if diff := cmp.Diff(columns, v.Columns); diff != "" {
-		t.Errorf("columns (-want +got):\n%s", diff)
-	}
-	if facts[0].Value != "5\xff" || labels[0].Name != "peer\xff" {
-		t.Error("labels of the collector were changed")
-	}
-	if second := b.sources[1].Devices; len(second) != 1 || second[0].ID != "b" {
-		t.Errorf("of the second source %v are shown, want b", second)
-	}
-	if logs.Len() != 1 || logs.All()[0].ContextMap()["devices"] != int64(4) || s.Costs().LeftOut != 4 {
-		t.Errorf("log %v, metric %v: want one line, for 4 devices", logs.All(), s.Costs().LeftOut)
-	}
-	if !math.IsNaN(b.workers[0].keep.row[1]) {
-		t.Error("a hidden cell is not blank")
 	}
 }
 

@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -127,17 +126,6 @@ func TestWhatOpenReturns(t *testing.T) {
 	f("no columns", func(*sessiontest.Library, *Options) {}, collector.ErrNothingToRead, CauseNothing, 1)
 	f("no id", func(n *sessiontest.Library, _ *Options) { n.IDs[0] = "" }, collector.ErrNoDevices, CauseNoDevices, 1)
 	f("no memory", func(_ *sessiontest.Library, o *Options) { o.Parent = &parent{err: none} }, none, CauseError, 1)
-}
-
-func TestErrorOfClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 1)
-		n.CloseErr = errors.New("busy")
-		s := start(t, n.Open, oneField, Options{})
-		if _, err := s.stop(); !errors.Is(err, n.CloseErr) {
-			t.Errorf("Run returned %v, want %v", err, n.CloseErr)
-		}
-	})
 }
 
 // A device hangs: it alone is stalled, and no second call is made into it.
@@ -292,31 +280,6 @@ func (p *parent) Memory(words int) ([]atomic.Uint64, any, error) {
 }
 
 func (p *parent) Publish(sources []*view.Source) { p.published = append(p.published, sources) }
-
-func TestRowsAreInTheMemoryThatIsGiven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 2)
-		p := &parent{}
-		s := start(t, n.Open, oneField, Options{Parent: p})
-		time.Sleep(3 * time.Second)
-		if len(p.published) != 1 || !slices.Equal(p.published[0], s.Sources()) {
-			t.Fatalf("published %d times", len(p.published))
-		}
-		_, _ = s.stop()
-		at := 0
-		for _, src := range p.published[0] {
-			words := ring.Words(src.Ring.Rows(), 1, 1)
-			r, err := ring.Attach(p.mem[at:at+words], src.Ring.Rows(), 1, 1)
-			if err != nil || r.Head() != src.Ring.Head() || r.Head() < 3 {
-				t.Errorf("the ring of %s in the memory: %v", src.Devices[0].ID, err)
-			}
-			at += words
-		}
-		if at != len(p.mem) {
-			t.Errorf("%d words were asked for, %d are used", len(p.mem), at)
-		}
-	})
-}
 
 // When a session ends, events since the last tick are read once more: the next one
 // does not see them.

@@ -263,35 +263,6 @@ func TestTickDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestImplausibleValuesAreDroppedAndCounted(t *testing.T) {
-	util, _, ok := field.ByName("DCGM_FI_DEV_GPU_UTIL")
-	if !ok {
-		t.Fatal("DCGM_FI_DEV_GPU_UTIL is not in the catalogue")
-	}
-	src := &stub{devices: devices(1), columns: []collector.Column{{Field: util.ID}}}
-	value, n := 0.0, uint64(0)
-	src.sample = func(row []float64, _ []bool) error { row[0] = value; return nil }
-	w := testWorker(t, src, list(util), Selection{})
-	f := func(v float64, dropped bool, count uint64) {
-		t.Helper()
-		value = v
-		w.tick(n, time.Now())
-		n++
-		if math.IsNaN(w.row[0]) != dropped {
-			t.Errorf("value %v: cell is %v, want dropped %v", v, w.row[0], dropped)
-		}
-		if got := w.implausible[0].Load(); got != count {
-			t.Errorf("after %v: %v dropped, want %v", v, got, count)
-		}
-	}
-	f(0, false, 0)
-	f(100, false, 0)
-	f(808_000_000, true, 1)
-	f(-1, true, 2)
-	f(math.Inf(1), true, 3)
-	f(math.NaN(), true, 3) // blank, not implausible
-}
-
 // The cell of an event is blank before each call, other cells keep their value.
 func TestCellsBeforeACall(t *testing.T) {
 	xid, ok := field.ByID(field.XIDEvent)
@@ -346,19 +317,6 @@ func TestStampsOfValues(t *testing.T) {
 			t.Errorf("%s: last sample %v", name, got)
 		}
 	}
-}
-
-func TestValidate(t *testing.T) {
-	f := func(s *stub, ok bool) {
-		t.Helper()
-		if err := validate([]collector.Source{s}); (err == nil) != ok {
-			t.Errorf("%d devices, columns %v: %v", len(s.devices), s.columns, err)
-		}
-	}
-	f(&stub{devices: devices(1), columns: []collector.Column{{}}}, true)
-	f(&stub{devices: devices(1), columns: []collector.Column{{Device: 1}}}, false)
-	f(&stub{devices: devices(1), columns: []collector.Column{{Device: -1}}}, false)
-	f(&stub{devices: devices(1)}, false)
 }
 
 // TestALabelThatMovesAsksForAnotherSession: a label has the value that its device had at

@@ -341,14 +341,6 @@ func TestALongMessageThatDoesNotComeTakesNoMemory(t *testing.T) {
 	}
 }
 
-func TestMessagesOverTheLimitAreNotSent(t *testing.T) {
-	_, conn := pair(t)
-	s := &sender{conn: conn}
-	if err := s.send(kindCosts, make([]byte, maxBytes[kindCosts]+1), -1); err == nil || !strings.Contains(err.Error(), fmt.Sprint(maxBytes[kindCosts])) {
-		t.Errorf("send: %v, want an error with the limit", err)
-	}
-}
-
 // FuzzReceiver lets the parent read what a child gone mad may send: any bytes, with
 // descriptors of good memory among them. It neither panics nor holds more than the
 // bounds allow, and what it accepts can be read.

@@ -283,28 +283,6 @@ func TestAKilledChildIsReplaced(t *testing.T) {
 	}
 }
 
-// A list at which the child dies leaves the former one in service.
-func TestReloadOfAChild(t *testing.T) {
-	t.Parallel()
-	v := supervise(t, "dies of two", Options{})
-	v.await()
-	if err := v.want(setList(fieldsOf(t, temperature, power))); err == nil || !strings.Contains(err.Error(), "the former one stays in service") {
-		t.Errorf("a list that cannot be opened: %v", err)
-	}
-	eventually.True(t, "the former list", func() bool { return v.Status().Up })
-	if err := v.want(setList(fieldsOf(t, temperature, power, "DCGM_FI_DEV_SM_CLOCK"))); err != nil {
-		t.Error(err)
-	}
-	for _, s := range v.Board().Load().Sources {
-		if len(s.Columns) != 3 || len(s.Fields.Fields) != 3 || s.Ring.Head() == 0 {
-			t.Errorf("after a reload: %d columns, %d fields, %d rows", len(s.Columns), len(s.Fields.Fields), s.Ring.Head())
-		}
-	}
-	if got := v.restarts(ReasonSignal); got != 1 {
-		t.Errorf("%v restarts, want 1", got)
-	}
-}
-
 func TestChildrenThatMisbehave(t *testing.T) {
 	t.Parallel()
 	f := func(mode, reason, text string, o Options) {

@@ -11,10 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
@@ -359,22 +355,6 @@ func TestNoCellGoesBlankAtAChange(t *testing.T) {
 	})
 }
 
-// A primary that withdraws its GPUs while the secondary is on standby leaves no gap.
-func TestWithdrawnGPUsStayUntilTheyAreTakenOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.primary.Publish(r.dcgm)
-		r.pass(15, r.dcgm...)
-		r.want("dcgm", true, pageDCGM)
-		r.primary.Publish(r.dcgm[1:])
-		r.want("dcgm", false) // the same sources as before: nothing to publish
-		r.secondary.Publish(r.nvml)
-		r.want("dcgm", false) // it has no rows yet
-		r.pass(1, r.nvml...)
-		r.want("nvml", false, pageNVML)
-	})
-}
-
 // If none takes them over they go when no page shows them any more, or at once with a
 // release.
 func TestWithdrawnGPUsGo(t *testing.T) {
@@ -407,19 +387,6 @@ func TestGPUsOfTheSecondaryOnly(t *testing.T) {
 		r.secondary.Publish(r.nvml)
 		r.pass(30, r.both()...)
 		r.want("dcgm", false, pageDCGM, pageDCGM+" nvml:geforce")
-	})
-}
-
-// If neither has new values, nothing changes: a change would show nothing better.
-func TestNoChangeWithoutNeed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.primary.Publish(r.dcgm)
-		r.pass(15, r.dcgm...)
-		r.want("dcgm", true, pageDCGM)
-		r.secondary.Publish(r.nvml)
-		pass(time.Minute)
-		r.want("dcgm", false)
 	})
 }
 
@@ -490,32 +457,6 @@ func TestClockThatIsSetBack(t *testing.T) {
 		r.want("", false, pageDCGM)
 		r.pass(1, r.dcgm...)
 		r.want("dcgm", false)
-	})
-}
-
-// A page that is printed once does not wait for a decision.
-func TestDecideNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t}
-		core, logs := observer.New(zapcore.DebugLevel)
-		r.Failover = NewFailover(FailoverOptions{Node: r, Primary: "dcgm", Secondary: "nvml", Logger: zap.New(core)})
-		primary, secondary := r.Ends()
-		dcgm, nvml := part("dcgm", 1, "a", "b"), part("nvml", 1, "a")
-		secondary.Publish([]*view.Source{nvml})
-		appendRow(nvml, 1, time.Now())
-		r.DecideNow()
-		primary.Publish([]*view.Source{dcgm})
-		appendRow(dcgm, 1, time.Now())
-		r.DecideNow()
-		if page := names(r.page); page != "dcgm:a+b" {
-			t.Errorf("the page is %q, want DCGM's", page)
-		}
-		time.Sleep(time.Minute)
-		r.DecideNow()
-		r.DecideNow()
-		if late := logs.FilterMessage("progress of the GPUs' values changed").All(); len(late) != 1 || late[0].ContextMap()["advance"] != false || late[0].ContextMap()["age"] == nil {
-			t.Errorf("the log says of values that are old: %v, want one line", late)
-		}
 	})
 }
 

@@ -41,46 +41,6 @@ func TestPauses(t *testing.T) {
 	f(0, 800*time.Millisecond)
 }
 
-// numbered is a source with a GPU that the driver calls n, and a link of it.
-func numbered(id, n string) *view.Source {
-	return &view.Source{Devices: []collector.Device{
-		{ID: id, Level: field.GPU, GPU: n}, {ID: id + "/link", Parent: id, Level: field.Link, GPU: n},
-	}}
-}
-
-func TestRenumber(t *testing.T) {
-	var v inventory
-	f := func(driver, want string) {
-		t.Helper()
-		var in []*view.Source
-		for name := range strings.FieldsSeq(driver) {
-			in = append(in, numbered(name[:1], name[1:]))
-		}
-		var got []string
-		for _, s := range v.renumber(in) {
-			got = append(got, s.Devices[0].ID+s.Devices[0].GPU)
-			if s.Devices[1].GPU != s.Devices[0].GPU {
-				t.Errorf("the link of %s has number %s", s.Devices[0].ID, s.Devices[1].GPU)
-			}
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("the driver's %s become %s, want %s", driver, got, want)
-		}
-		for i, name := range strings.Fields(driver) {
-			if in[i].Devices[0].GPU != name[1:] {
-				t.Errorf("the sources of the session were changed")
-			}
-		}
-	}
-	f("a0 b1 c2", "a0 b1 c2")
-	f("a0 c1", "a0 c2")
-	f("c0", "c2")
-	f("a0 b1 c2", "a0 b1 c2")
-	f("a0 d1 c2", "a0 d1 c2") // another board in the slot of b
-	f("a0 b1 c2 d3", "a0 b3 c2 d1")
-	f("e0 a1 b2 c3 d4", "e4 a0 b3 c2 d1")
-}
-
 func TestComplete(t *testing.T) {
 	now := time.Now()
 	old := now.Add(-time.Minute)
@@ -117,19 +77,6 @@ func TestComplete(t *testing.T) {
 	f("no rows of a slow source", slow, next(0, 1), false)
 }
 
-// Columns with other labels are other cells.
-func TestCellsByLabels(t *testing.T) {
-	d := collector.Device{ID: "a"}
-	seen := map[cell]string{}
-	for _, labels := range [][]collector.Label{nil, {{Name: "a", Value: "b"}}, {{Name: "a", Value: "bc"}}, {{Name: "ab", Value: "c"}}, {{Name: "a"}, {Name: "b"}}} {
-		c := cellOf(&d, &collector.Column{Field: 1, Labels: labels})
-		if other, ok := seen[c]; ok {
-			t.Errorf("labels %v and %s are one cell", labels, other)
-		}
-		seen[c] = fmt.Sprint(labels)
-	}
-}
-
 // Status and metrics can be read by several at once while sessions come and go.
 func TestReadersDuringHandovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -162,19 +109,6 @@ func TestReadersDuringHandovers(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 		}
 		wg.Wait()
-		_, _ = b.stop()
-	})
-}
-
-// The devices of a hidden collector are another's and not among the metrics.
-func TestHidden(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := sessiontest.New(t, "a")
-		b := start(t, l, Options{Hidden: true})
-		pass(3 * time.Second)
-		if got := gather(t, b.Supervisor)["warpgauge_device_state"]; got != nil || !b.Status().Up {
-			t.Errorf("metrics %v, status %+v", got, b.Status())
-		}
 		_, _ = b.stop()
 	})
 }

@@ -62,17 +62,3 @@ func (e *OpenError) Absent() bool {
 	}
 	return true
 }
-
-// checkNames refuses names that the loader would misread: it opens the program itself for an empty name, and C ends a
-// string at its first NUL.
-func checkNames(names []string) error {
-	if len(names) == 0 {
-		return errors.New("load library: no name given")
-	}
-	for _, n := range names {
-		if n == "" || strings.IndexByte(n, 0) >= 0 {
-			return fmt.Errorf("load library: %q is not a name", n)
-		}
-	}
-	return nil
-}

@@ -25,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"unsafe"
 )
@@ -42,9 +41,6 @@ type Library struct {
 // none loads, the error is an *OpenError with the loader's message for each. It may take as long as the library's
 // constructors.
 func Open(names []string) (*Library, error) {
-	if err := checkNames(names); err != nil {
-		return nil, err
-	}
 	var failed OpenError
 	for _, name := range names {
 		h, text := open(name)
@@ -65,9 +61,6 @@ func (l *Library) Lookup(symbol string) (unsafe.Pointer, error) {
 	defer l.mu.Unlock()
 	if l.handle == nil {
 		return nil, fmt.Errorf("look up %q in %q: %w", symbol, l.path, ErrClosed)
-	}
-	if symbol == "" || strings.IndexByte(symbol, 0) >= 0 {
-		return nil, fmt.Errorf("look up %q in %q: %w", symbol, l.path, ErrNoSymbol)
 	}
 	p, text := lookup(l.handle, symbol)
 	if p == nil {

@@ -67,11 +67,6 @@ func Sine(mean, amplitude float64, period, phase time.Duration) Load {
 	return Load{fmt.Sprintf("%g %g %g %g", mean, amplitude, period.Seconds(), phase.Seconds())}
 }
 
-// Square is high for the first part of each period, duty (0 to 1) of it, then low.
-func Square(low, high float64, period time.Duration, duty float64) Load {
-	return Load{fmt.Sprintf("%g %g %g 0 %g", low, high-low, period.Seconds(), duty)}
-}
-
 // SetLoad changes a GPU's load (all GPUs: Host) from now on. Counters continue from
 // where they are.
 func (n *Node) SetLoad(gpu int, l Load) {

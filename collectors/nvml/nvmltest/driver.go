@@ -2,10 +2,8 @@ package nvmltest
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 // driver is one driver branch.
@@ -51,18 +49,3 @@ func findDriver(name string) (driver, error) {
 
 // nvmlVersion returns the result of nvmlSystemGetNVMLVersion.
 func (d driver) nvmlVersion() string { return fmt.Sprintf("%d.%s", d.cuda/1000, d.version) }
-
-var keyLine = regexp.MustCompile(`(?m)^(?:TEXT|NUMBER)\(\w+, *"([^"]+)", *(\d+)\)`)
-
-// keys returns the keys of lib/keys.def with their number of elements.
-var keys = sync.OnceValue(func() map[string]int {
-	text, err := sources.ReadFile("lib/keys.def")
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	out := make(map[string]int)
-	for _, m := range keyLine.FindAllStringSubmatch(string(text), -1) {
-		out[m[1]], _ = strconv.Atoi(m[2]) // the expression takes digits only
-	}
-	return out
-})

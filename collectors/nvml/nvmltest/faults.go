@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"warpgauge/collectors/internal/simulated"
 )
 
 // Every stands for all functions of a GPU.
@@ -31,22 +29,12 @@ func (f fault) line() string {
 // setFault replaces the fault of that kind.
 func (n *Node) setFault(f fault) {
 	n.change(func() error {
-		if err := checkFunction(f.function); err != nil {
-			return err
-		}
 		n.faults = slices.DeleteFunc(n.faults, func(o fault) bool {
 			return o.gpu == f.gpu && o.function == f.function && o.kind == f.kind
 		})
 		n.faults = append(n.faults, f)
 		return nil
 	})
-}
-
-func checkFunction(name string) error {
-	if name == Every || simulated.Has(functions(), name) {
-		return nil
-	}
-	return fmt.Errorf("fault in %q: the simulated NVML has no such function", name)
 }
 
 // Return makes a function answer a code: its name without NVML_ERROR_ ("NOT_SUPPORTED"; "SUCCESS" removes the fault) or
@@ -151,4 +139,30 @@ func mismatch() (out []fault) {
 		out = append(out, fault{gpu: Host, function: f, kind: "mismatch", what: "code LIB_RM_VERSION_MISMATCH"})
 	}
 	return out
+}
+
+// Event types of NVML (nvmlEventType* in nvml.h).
+const (
+	eventXID       = 0x8
+	eventMIGConfig = 0x100
+)
+
+// keptEvents is how many events a listener may be behind.
+const keptEvents = 1024
+
+// noInstance is NVML's ID for an event of the whole GPU.
+const noInstance = 0xFFFFFFFF
+
+// XID reports an XID of a GPU to the listeners.
+func (n *Node) XID(gpu int, code uint64) { n.InstanceXID(gpu, code, noInstance, noInstance) }
+
+// InstanceXID reports an XID of an instance: once to each event set that was registered for it, after all earlier events.
+func (n *Node) InstanceXID(gpu int, code uint64, gi, ci uint32) {
+	n.change(func() error { n.event(gpu, eventXID, code, gi, ci); return nil })
+}
+
+func (n *Node) event(gpu int, kind, data uint64, gi, ci uint32) {
+	n.nextID++
+	n.events = append(n.events, fmt.Sprintf("event %d %d %d %d %d %d", n.nextID, gpu, kind, data, gi, ci))
+	n.events = n.events[max(0, len(n.events)-keptEvents):]
 }

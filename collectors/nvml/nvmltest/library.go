@@ -2,10 +2,13 @@ package nvmltest
 
 import (
 	"embed"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"sync"
 
 	"warpgauge/collectors/internal/simulated"
@@ -51,4 +54,41 @@ func header() func() (map[string][]byte, error) {
 		text, err := os.ReadFile(filepath.Join(dir, "nvml.h"))
 		return map[string][]byte{"nvml.h": wrapped.ReplaceAll(text, []byte("typedef struct $1 *$2;"))}, err
 	})
+}
+
+// library is this process's copy of a build, in its own directory.
+type library struct {
+	driver string
+	built  string // the file that it is a copy of
+	*simulated.Copy
+}
+
+// install makes this process's copy. It stays for the life of the process, which may be bound to it; the next process
+// removes it.
+func install(driver, built string) (*library, error) {
+	base, err := simulated.Directory()
+	if err != nil {
+		return nil, err
+	}
+	sweep(base)
+	dir, err := os.MkdirTemp(base, fmt.Sprintf("run-%d-", os.Getpid()))
+	if err != nil {
+		return nil, err
+	}
+	c, err := simulation().Copy(dir, built)
+	return &library{driver, built, c}, err
+}
+
+// sweep removes the copies of processes that have ended.
+func sweep(base string) {
+	runs, _ := filepath.Glob(filepath.Join(base, "run-*")) // the pattern is good
+	for _, dir := range runs {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), "run-"), "-")
+		if _, err := strconv.Atoi(pid); err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join("/proc", pid)); os.IsNotExist(err) {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }

@@ -142,7 +142,7 @@ func (n *Node) SetMIG(gpu int, profiles ...string) []Instance {
 			return err
 		}
 		n.mig[gpu] = list
-		n.event(gpu, EventMIGConfig, 0, noInstance, noInstance)
+		n.event(gpu, eventMIGConfig, 0, noInstance, noInstance)
 		return nil
 	})
 	return slices.Clone(list)
@@ -152,7 +152,7 @@ func (n *Node) SetMIG(gpu int, profiles ...string) []Instance {
 func (n *Node) NoMIG(gpu int) {
 	n.change(func() error {
 		delete(n.mig, gpu)
-		n.event(gpu, EventMIGConfig, 0, noInstance, noInstance)
+		n.event(gpu, eventMIGConfig, 0, noInstance, noInstance)
 		return nil
 	})
 }
@@ -164,13 +164,8 @@ func (n *Node) Instances(gpu int) []Instance {
 	return slices.Clone(n.mig[gpu])
 }
 
-// P2P sets what nvmlDeviceGetP2PStatus answers for a pair of GPUs, both ways:
-// index is an nvmlGpuP2PCapsIndex_t, status an nvmlGpuP2PStatus_t.
-func (n *Node) P2P(a, b, index, status int) {
-	n.change(func() error {
-		for _, pair := range [][2]int{{a, b}, {b, a}} {
-			n.extra = append(n.extra, fmt.Sprintf("peer %d %d %d %d", pair[0], pair[1], index, status))
-		}
-		return nil
-	})
+// P2P sets what nvmlDeviceGetP2PStatus answers for a pair of GPUs, both ways: an nvmlGpuP2PStatus_t.
+func (n *Node) P2P(a, b, status int) {
+	n.SetNumber(a, fmt.Sprintf("p2p[%d]", b), float64(status))
+	n.SetNumber(b, fmt.Sprintf("p2p[%d]", a), float64(status))
 }

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -72,8 +73,16 @@ func (c Config) build() (string, error) {
 func New(tb testing.TB, c Config) *Node {
 	tb.Helper()
 	programtest.Find(tb, "cc")
-	n, err := Start(c, func(err error) { tb.Helper(); tb.Fatal(err) })
+	c = c.withDefaults()
+	lib, err := nodes.library(c)
 	if err != nil {
+		tb.Fatal(err)
+	}
+	n := &Node{config: c, lib: lib, fail: func(err error) { tb.Helper(); tb.Fatal(err) }}
+	if err := n.prepare(); err != nil {
+		tb.Fatal(err)
+	}
+	if err := nodes.push(n); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
@@ -83,20 +92,6 @@ func New(tb testing.TB, c Config) *Node {
 		}
 	})
 	return n
-}
-
-// Start is New for programs other than tests. It reports failures to fail, which must not return.
-func Start(c Config, fail func(error)) (*Node, error) {
-	c = c.withDefaults()
-	lib, err := nodes.library(c)
-	if err != nil {
-		return nil, err
-	}
-	n := &Node{config: c, lib: lib, fail: fail}
-	if err := n.prepare(); err != nil {
-		return nil, err
-	}
-	return n, nodes.push(n)
 }
 
 // Write puts a separate library with its own Node into a directory, for programs that are started with
@@ -158,12 +153,7 @@ func (s *stack) push(n *Node) error {
 func (s *stack) pop(n *Node) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := len(s.nodes) - 1; i >= 0; i-- {
-		if s.nodes[i] == n {
-			s.nodes = append(s.nodes[:i], s.nodes[i+1:]...)
-			break
-		}
-	}
+	s.nodes = slices.DeleteFunc(s.nodes, func(o *Node) bool { return o == n })
 	if len(s.nodes) == 0 {
 		return nil
 	}

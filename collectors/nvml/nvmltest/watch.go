@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"warpgauge/collectors/internal/simulated"
 )
@@ -68,17 +67,6 @@ func (n *Node) Held() Held {
 // Hanging returns the number of hanging calls.
 func (n *Node) Hanging() int { return n.word(simulated.Hanging) }
 
-// WaitHanging returns when that many calls, which the caller has started, hang.
-func (n *Node) WaitHanging(count int) {
-	for range 10_000 {
-		if n.Hanging() == count {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	n.fail(fmt.Errorf("%d calls hang after 10 s, not %d", n.Hanging(), count))
-}
-
 func (n *Node) word(word int) int {
 	v, err := n.lib.Control.Read(word)
 	if err != nil {
@@ -92,10 +80,7 @@ func (n *Node) OpenFiles(pid int) []string {
 	if pid == 0 {
 		pid = os.Getpid()
 	}
-	fds, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*"))
-	if err != nil {
-		n.fail(err)
-	}
+	fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*")) // the pattern is good
 	var out []string
 	for _, fd := range fds {
 		target, err := os.Readlink(fd)

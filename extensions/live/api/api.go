@@ -26,7 +26,6 @@ import (
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/extensions/live/history"
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/events"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
@@ -39,6 +38,11 @@ const Prefix = "/api/v1/"
 
 //go:embed openapi.json
 var openAPI []byte
+
+// States knows since when devices are in their states: *exporter.States.
+type States interface {
+	Since(collector, device string, state session.State) (time.Time, bool)
+}
 
 // Options are where the answers come from. All functions are called by many goroutines
 // and must not block. View and Status are required; a nil option means unknown.
@@ -67,7 +71,7 @@ type Options struct {
 	Viewed func()
 	// Events is the log of events. Nil: there are no events.
 	Events *Log
-	States *events.States // since when devices are in their states; nil: unknown
+	States States // since when devices are in their states; nil: unknown
 	// History has the samples of the last minutes, Recorder what was recorded. Nil: there is none.
 	History    History
 	HistoryAge time.Duration // of the oldest samples; 0 means history.DefaultAge

@@ -103,8 +103,10 @@ func (n *node) device(d *device) apiv1.Device {
 		LastSample: known(d.LastSample), Session: known(d.collector.Since), Simulated: simulated(dev),
 		GPU: dev.GPU, Labels: pairs(dev.Labels), Facts: pairs(dev.Facts),
 	}
-	if since, seen := n.o.States.Since(d.collector.Name, dev.ID, d.State); seen {
-		out.Since = known(since)
+	if n.o.States != nil {
+		if since, seen := n.o.States.Since(d.collector.Name, dev.ID, d.State); seen {
+			out.Since = known(since)
+		}
 	}
 	if d.source != nil {
 		out.Interval = d.source.IntervalOf(d.index).Seconds()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/lists"
 
 	"warpgauge/extensions/health"
@@ -63,7 +64,7 @@ type world struct {
 	mu      sync.Mutex // of states
 	states  []session.CollectorStatus
 	bus     events.Bus
-	since   *events.States
+	since   *exporter.States
 	log     *Log
 	list    field.List
 	history *history.History
@@ -95,7 +96,7 @@ func newWorld(t testing.TB, n, links int) *world {
 	w := &world{now: start, list: listOf(t, testList)}
 	w.clock = func() time.Time { return w.now }
 	clock := func() time.Time { return w.clock() }
-	w.log, w.since = NewLog(clock), events.NewStates(&w.bus, clock)
+	w.log, w.since = NewLog(clock), exporter.NewStates(&w.bus, clock)
 	w.log.Subscribe(&w.bus)
 	all := session.CollectorStatus{Name: "fake", Up: true, Since: start.Add(-time.Minute)}
 	v := &view.View{Version: 1}

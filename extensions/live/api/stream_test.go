@@ -28,7 +28,6 @@ import (
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/events"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/server"
@@ -377,7 +376,9 @@ func streamsOverHTTP(t *testing.T, two bool) {
 
 type noPages struct{}
 
-func (noPages) Page(exposition.Format, bool) []byte { return []byte("x 1\n") }
+func (noPages) Negotiated(string, string) ([]byte, string, bool) {
+	return []byte("x 1\n"), "text/plain", false
+}
 
 // BenchmarkFeed is what one stream costs for 100 ms: 16 GPUs ×
 // 10 series in ticks of 10 ms.

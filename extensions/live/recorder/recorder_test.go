@@ -35,7 +35,6 @@ import (
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/ring"
 	"warpgauge/pkg/rows"
-	"warpgauge/pkg/rules"
 	"warpgauge/pkg/view"
 )
 
@@ -75,7 +74,7 @@ func newNode(t testing.TB, directory string) *node {
 	n := &node{verdict: "ok", t: t, log: api.NewLog(time.Now), row: make([]float64, 2*width)}
 	n.log.Subscribe(&n.bus)
 	n.rows = rows.New(&n.board, &n.bus)
-	n.rows.Follow(&rules.Occurrences{})
+	n.rows.Follow(&rows.Occurrences{})
 	n.history = history.New(history.Options{Rows: n.rows})
 	n.src = &view.Source{Collector: "test", Fields: list, Ring: ring.Make(1024, 2, 2*width), Interval: time.Second}
 	for gpu := range 2 {

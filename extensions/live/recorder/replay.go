@@ -193,12 +193,12 @@ var _ exposition.Owners = recordedUsers(nil)
 
 func (recordedUsers) Version() uint64                        { return 1 }
 func (recordedUsers) Split(*collector.Device, field.ID) bool { return false }
-func (recordedUsers) Shares() *exposition.Shares             { return nil }
+func (recordedUsers) Shares() *view.Shares                   { return nil }
 
 // Owners returns the labels that tell users apart. Labels of pods are not recorded.
-func (u recordedUsers) Owners(d *collector.Device) (out []exposition.Owner) {
+func (u recordedUsers) Owners(d *collector.Device) (out []view.Owner) {
 	for _, user := range u[d.ID].Users {
-		var o exposition.Owner
+		var o view.Owner
 		for _, l := range []collector.Label{
 			{Name: "container", Value: user.Container}, {Name: "hpc_job", Value: user.Job}, {Name: "namespace", Value: user.Namespace}, {Name: "pod", Value: user.Pod},
 		} {

@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"warpgauge/internal/testkit/tree"
 )
 
 // elfHeader is the beginning of a file of a class, a machine and a type.
@@ -31,7 +33,7 @@ func TestELFProblem(t *testing.T) {
 	if runtime.GOARCH == "arm64" {
 		ours, theirs = theirs, ours
 	}
-	root := tree(t, map[string]string{
+	root := tree.Write(t, map[string]string{
 		"good":   elfHeader(t, elf.ELFCLASS64, ours, elf.ET_DYN),
 		"small":  elfHeader(t, elf.ELFCLASS32, elf.EM_386, elf.ET_DYN),
 		"other":  elfHeader(t, elf.ELFCLASS64, theirs, elf.ET_DYN),

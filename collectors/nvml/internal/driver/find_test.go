@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit/tree"
+
 	"github.com/google/go-cmp/cmp"
 )
 
 func TestCandidates(t *testing.T) {
 	f := func(o Host, files map[string]string, want ...string) {
 		t.Helper()
-		o.Root = tree(t, files)
+		o.Root = tree.Write(t, files)
 		if o.Getenv == nil {
 			o.Getenv = noVariables
 		}
@@ -74,8 +76,8 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestDriverRootsComeFirst(t *testing.T) {
-	mine := tree(t, map[string]string{"libnvidia-ml.so.1": ""})
-	o := Host{Roots: []string{mine + "/", mine}, Root: tree(t, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}), Getenv: noVariables}
+	mine := tree.Write(t, map[string]string{"libnvidia-ml.so.1": ""})
+	o := Host{Roots: []string{mine + "/", mine}, Root: tree.Write(t, map[string]string{"usr/lib64/libnvidia-ml.so.1": ""}), Getenv: noVariables}
 	want := []string{Soname, filepath.Join(mine, Soname), filepath.Join(o.Root, "usr/lib64", Soname)}
 	if got := o.Candidates(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -98,3 +100,5 @@ func TestCompareVersions(t *testing.T) {
 	f("99.1", "470.1", -1)
 	f("550.a", "550.b", -1)
 }
+
+func noVariables(string) string { return "" }

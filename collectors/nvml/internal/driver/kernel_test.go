@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"warpgauge/internal/testkit/tree"
+
 	"golang.org/x/sys/unix"
 
 	"warpgauge/internal/testkit/programtest"
@@ -45,7 +47,7 @@ const loadedDriver = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15 
 func TestNoDriver(t *testing.T) {
 	f := func(files map[string]string, want string) {
 		t.Helper()
-		o := Host{Root: tree(t, files), Getenv: noVariables}
+		o := Host{Root: tree.Write(t, files), Getenv: noVariables}
 		if got := strings.ReplaceAll(o.Kernel().noDriver(), o.Root, ""); got != want {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
@@ -62,7 +64,7 @@ func TestNoAccess(t *testing.T) {
 	f := func(files map[string]string, env string, modes map[string]os.FileMode, want ...string) {
 		t.Helper()
 		files["proc/driver/nvidia/version"] = loadedDriver
-		o := Host{Root: tree(t, files), Getenv: func(name string) string {
+		o := Host{Root: tree.Write(t, files), Getenv: func(name string) string {
 			if name == env {
 				return "set"
 			}
@@ -102,7 +104,7 @@ func TestNoAccess(t *testing.T) {
 	f(map[string]string{"dev/nvidiactl": "-> none/of/that"}, "", nil, "there is no /dev/nvidiactl")
 	f(map[string]string{"dev/nvidiactl/": ""}, "", nil, "/dev/nvidiactl cannot be opened: is a directory")
 
-	wsl := Host{Root: tree(t, map[string]string{"dev/dxg": ""}), Getenv: noVariables}
+	wsl := Host{Root: tree.Write(t, map[string]string{"dev/dxg": ""}), Getenv: noVariables}
 	if got := wsl.Kernel().NoAccess(); got != "" {
 		t.Errorf("WSL: %q", got)
 	}
@@ -111,7 +113,7 @@ func TestNoAccess(t *testing.T) {
 func TestRefused(t *testing.T) {
 	f := func(number syscall.Errno, env string, want string) {
 		t.Helper()
-		o := Host{Root: tree(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
+		o := Host{Root: tree.Write(t, map[string]string{"dev/nvidiactl": ""}), Getenv: func(name string) string { return map[string]string{env: "1"}[name] }}
 		k := o.Kernel()
 		got := k.refused(k.ctl, &os.PathError{Op: "open", Path: k.ctl, Err: number})
 		if !strings.Contains(got, k.ctl) || !strings.Contains(got, want) {

@@ -22,40 +22,29 @@ struct nvmlDevice_st {
 	int gi, ci; // -1 for the GPU itself
 };
 
-struct expression;
-
 // A value as the script has it.
 struct cell {
 	enum { UNSUPPORTED, CODE, CONSTANT, EXPRESSION, STRING } kind;
 	union {
 		int code; // nvmlReturn_t
 		double number;
-		const struct expression *expression;
-		const char *text;
+		const char *text; // of an expression, too
 	};
 };
 
-// A piece of a GPU's load over time, up to the next one: it swings around a base or, with
-// duty, has the amplitude on top of it for that part of each period.
+// A piece of a GPU's load over time, up to the next one: it swings around a base.
 struct load {
 	double at, before; // when it begins, and the integral until then
-	double base, amplitude, period, phase, duty;
+	double base, amplitude, period, phase;
 };
 
 // What follows are lines of the script: key=value, see script.c.
 
 struct process {
 	unsigned pid, gi, ci;
-	char type[4]; // C, G, M
+	char type; // C, G, M
 	unsigned long long memory;
 	struct cell sm;
-};
-
-// A sample of a process that the script has; the driver gives it from at on.
-struct busy_sample {
-	double at;
-	unsigned long long stamp; // 0: at
-	unsigned pid, sm;
 };
 
 struct profile {
@@ -87,20 +76,14 @@ struct gpu {
 	struct instance *instances;
 	struct profile *profiles;
 	struct process *processes;
-	struct busy_sample *samples;
 	struct vgpu *vgpus;
-	int load_count, instance_count, profile_count, process_count, sample_count, vgpu_count;
+	int load_count, instance_count, profile_count, process_count, vgpu_count;
 };
 
 struct event {
 	uint64_t id, type, data;
 	int gpu;
 	unsigned gi, ci;
-};
-
-// What a GPU is to another, if it differs from the key p2p.
-struct peer {
-	int from, to, index, status;
 };
 
 struct block;
@@ -120,8 +103,6 @@ struct state {
 	struct fault *faults[MAX_GPUS + 1]; // NULL, or FN_COUNT + 1 of them
 	struct event *events;
 	int event_count;
-	struct peer *peers;
-	int peer_count;
 };
 
 // One call while it runs.
@@ -185,18 +166,18 @@ nvmlReturn_t get_int(const struct call *c, int key, int *out);
 nvmlReturn_t get_ull(const struct call *c, int key, unsigned long long *out);
 nvmlReturn_t get_text(const struct call *c, int key, char *out, unsigned length);
 nvmlReturn_t put_text(const char *text, char *out, unsigned length);
-bool supported(const struct call *c, int key);
 double load_until(const struct load *l, double t); // the integral of a piece from its begin to t
 
 // script.c
 void *keep(struct state *s, size_t size); // zeroed memory that lives as long as s
 
 // expression.c
-const struct expression *compile_expression(struct state *s, const char *text, bool *constant, double *number, char *error, size_t size);
 struct variables {
 	double t, gpu, i, load, work;
 };
-double evaluate(const struct expression *e, const struct variables *v);
+// check_expression evaluates without variables; constant is false if the text has some.
+bool check_expression(const char *text, bool *constant, double *number, char *error, size_t size);
+double evaluate(const char *text, const struct variables *v);
 
 // fields.c
 void field_value(const struct call *c, nvmlFieldValue_t *f);

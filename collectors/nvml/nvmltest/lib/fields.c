@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum scope { WHOLE, LINK, LINK_OR_ALL, C2C };
+enum scope { WHOLE, LINK, LINK_OR_ALL };
 
 // A run of ids from first to last and of elements from key, step apart.
 struct run {
@@ -64,9 +64,6 @@ static const struct run runs[] = {
 	{165, 165, K_NVLINK_STATE, 0, LINK, UI},
 	{167, 167, K_NVLINK_POWER_STATE, 0, LINK, UI},
 	{169, 169, K_PCIE_ERRORS + 11, 0, WHOLE, ULL},
-	{170, 170, K_C2C_COUNT, 0, WHOLE, UI},
-	{171, 171, K_C2C_STATUS, 0, C2C, UI},
-	{172, 172, K_C2C_BANDWIDTH, 0, C2C, UI},
 	{173, 183, K_PCIE_ERRORS, 1, WHOLE, ULL},
 	{185, 185, K_POWER_AVERAGE, 0, WHOLE, UI},
 	{186, 186, K_POWER_INSTANT, 0, WHOLE, UI},
@@ -84,7 +81,6 @@ static const struct run runs[] = {
 	{221, 221, K_NVLINK_5 + 20 * MAX_LINKS, 0, LINK_OR_ALL, ULL},
 	{222, 222, K_NVLINK_5 + 21 * MAX_LINKS, 0, LINK, ULL},
 	{230, 230, K_RECOVERY_ACTION, 0, WHOLE, UI},
-	{231, 234, K_C2C_ERRORS, 1, WHOLE, ULL},
 	{235, 250, K_NVLINK_FEC, MAX_LINKS, LINK_OR_ALL, ULL},
 	{251, 268, K_SMOOTHING, 1, WHOLE, UI},
 	{269, 271, K_VIOLATION + 6, 1, WHOLE, ULL}, // thermal by software, by hardware, power brake
@@ -115,7 +111,7 @@ static nvmlReturn_t from_run(const struct call *c, const struct run *run, const 
 	unsigned count = 0;
 	if (run->scope == WHOLE)
 		return value(c, key, out);
-	nvmlReturn_t r = get_uint(c, run->scope == C2C ? K_C2C_COUNT : K_NVLINK_COUNT, &count);
+	nvmlReturn_t r = get_uint(c, K_NVLINK_COUNT, &count);
 	if (r != NVML_SUCCESS)
 		return r;
 	if (run->scope == LINK_OR_ALL && f->scopeId == ~0u)
@@ -137,16 +133,10 @@ static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *asked,
 	nvmlFieldValue_t there = *asked, *f = &there;
 	if (id <= 0 || id >= c->s->fields || id >= 320)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	double t;
 	f->fieldId = (unsigned)(id = newest(c, id));
-	if (supported(c, K_FIELD_TYPE + id) && value(c, K_FIELD_TYPE + id, &t) == NVML_SUCCESS)
-		*type = (nvmlValueType_t)t;
-	if (supported(c, K_FIELD + id))
-		return value(c, K_FIELD + id, out);
 	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
 		if (id >= runs[i].first && id <= runs[i].last) {
-			if (!supported(c, K_FIELD_TYPE + id))
-				*type = runs[i].type;
+			*type = runs[i].type;
 			return from_run(c, &runs[i], f, out);
 		}
 	for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
@@ -185,12 +175,8 @@ void field_value(const struct call *c, nvmlFieldValue_t *f) {
 	if (f->nvmlReturn != NVML_SUCCESS)
 		return;
 	switch (type) {
-	case NVML_VALUE_TYPE_DOUBLE: f->value.dVal = v; break;
-	case NVML_VALUE_TYPE_UNSIGNED_INT: f->value.uiVal = (unsigned)(long long)v; break;
-	case NVML_VALUE_TYPE_UNSIGNED_LONG: f->value.ulVal = (unsigned long)v; break;
-	case NVML_VALUE_TYPE_SIGNED_LONG_LONG: f->value.sllVal = (long long)v; break;
-	case NVML_VALUE_TYPE_SIGNED_INT: f->value.siVal = (int)v; break;
-	case NVML_VALUE_TYPE_UNSIGNED_SHORT: f->value.usVal = (unsigned short)v; break;
+	case UI: f->value.uiVal = (unsigned)(long long)v; break;
+	case SI: f->value.siVal = (int)v; break;
 	default: f->value.ullVal = v >= 18446744073709551615.0 ? ~0ULL : v < 0 ? (unsigned long long)(long long)v : (unsigned long long)v; break;
 	}
 }

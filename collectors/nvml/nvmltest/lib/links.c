@@ -90,14 +90,7 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t d, nvmlDevice_t e, nvmlGpuP2PCa
 	GPU(nvmlDeviceGetP2PStatus, d);
 	if (!out || (unsigned)what >= 8 || !other(&c, e) || d == e)
 		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
-	for (int i = c.s->peer_count - 1; i >= 0; i--) { // the last that was said
-		const struct peer *p = &c.s->peers[i];
-		if (p->from == d->gpu && p->to == e->gpu && p->index == (int)what) {
-			*out = (nvmlGpuP2PStatus_t)p->status;
-			LEAVE(NVML_SUCCESS);
-		}
-	}
-	LEAVE(get_uint(&c, K_P2P + (int)what, (unsigned *)out));
+	LEAVE(get_uint(&c, K_P2P + e->gpu, (unsigned *)out));
 }
 
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t d, nvmlDevice_t e, nvmlGpuTopologyLevel_t *out) {

@@ -22,7 +22,7 @@ static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void 
 		return NVML_ERROR_INVALID_ARGUMENT;
 	for (int i = 0; i < c->g->process_count; i++) {
 		const struct process *p = &c->g->processes[i];
-		if (p->type[0] != type || (c->m && (p->gi != c->m->gi || p->ci != c->m->ci)))
+		if (p->type != type || (c->m && (p->gi != c->m->gi || p->ci != c->m->ci)))
 			continue;
 		if (out && have < *count) {
 			struct long_info info = {{p->pid, p->memory, p->gi, p->ci}, 0};
@@ -56,28 +56,18 @@ static unsigned percent(const struct call *c, const struct cell *cell) {
 // A sample with all that the newest struct has.
 typedef nvmlProcessUtilizationInfo_v1_t sample;
 
-static void add(sample *to, unsigned room, unsigned *have, sample s) {
-	if (to && *have < room)
-		to[*have] = s;
-	++*have;
-}
-
-// samples are those newer than since: as of now, one of each process that does
-// something, and those that the script has, whatever they say.
+// samples are those newer than since: as of now, one of each process that does something.
 static unsigned samples(const struct call *c, unsigned long long since, sample *to, unsigned room) {
 	unsigned long long now = (unsigned long long)(c->now * 1e6);
 	unsigned have = 0;
 	for (int i = 0; i < c->g->process_count; i++) {
 		const struct process *p = &c->g->processes[i];
 		unsigned sm = percent(c, &p->sm);
-		if (now > since && sm > 0)
-			add(to, room, &have, (sample){.timeStamp = now, .pid = p->pid, .smUtil = sm});
-	}
-	for (int i = 0; i < c->g->sample_count; i++) {
-		const struct busy_sample *p = &c->g->samples[i];
-		unsigned long long stamp = p->stamp ? p->stamp : (unsigned long long)(p->at * 1e6);
-		if (stamp > since && p->at <= c->now)
-			add(to, room, &have, (sample){.timeStamp = stamp, .pid = p->pid, .smUtil = p->sm});
+		if (now <= since || sm == 0)
+			continue;
+		if (to && have < room)
+			to[have] = (sample){.timeStamp = now, .pid = p->pid, .smUtil = sm};
+		have++;
 	}
 	return have;
 }

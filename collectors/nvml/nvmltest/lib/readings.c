@@ -122,28 +122,6 @@ nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t d) {
 	LEAVE(r == NVML_SUCCESS && !valid ? NVML_ERROR_CORRUPTED_INFOROM : r);
 }
 
-// mask fills words of a mask; what the script leaves out of it is 0.
-static nvmlReturn_t mask(const struct call *c, int key, unsigned words, unsigned long *out) {
-	unsigned long long v;
-	if (!out || words == 0)
-		return NVML_ERROR_INVALID_ARGUMENT;
-	nvmlReturn_t r = get_ull(c, key, &v);
-	for (unsigned i = 0; i < words && r == NVML_SUCCESS; i++)
-		out[i] = i < 4 && get_ull(c, key + (int)i, &v) == NVML_SUCCESS ? (unsigned long)v : 0;
-	return r;
-}
-
-nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t d, unsigned words, unsigned long *out) {
-	GPU(nvmlDeviceGetCpuAffinity, d);
-	LEAVE(mask(&c, K_AFFINITY_CPU, words, out));
-}
-
-nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t d, unsigned words, unsigned long *out, nvmlAffinityScope_t scope) {
-	(void)scope;
-	GPU(nvmlDeviceGetMemoryAffinity, d);
-	LEAVE(mask(&c, K_AFFINITY_MEMORY, words, out));
-}
-
 // Both versions of the struct are of one size and have the same bytes for the
 // same things, by other names.
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t d, nvmlPlatformInfo_t *out) {

@@ -37,13 +37,12 @@ void free_state(struct state *s) {
 	}
 	for (int g = 0; g < s->gpu_count; g++) {
 		struct gpu *gpu = &s->gpus[g];
-		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes, gpu->samples, gpu->vgpus};
+		void *lists[] = {gpu->loads, gpu->instances, gpu->profiles, gpu->processes, gpu->vgpus};
 		for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
 			free(lists[i]);
 	}
 	free(s->gpus);
 	free(s->events);
-	free(s->peers);
 	for (int i = 0; i <= MAX_GPUS; i++)
 		free(s->faults[i]);
 	free(s);
@@ -88,23 +87,14 @@ static bool cell_of(struct line *r, const char *text, bool is_text, struct cell 
 		out->kind = CODE;
 		return code_of(text + 1, &out->code) || fail(r, "\"%s\" is no return code", text);
 	}
-	if (is_text) {
-		out->kind = STRING;
-		out->text = strcpy(keep(r->s, strlen(text) + 1), text);
-		return true;
-	}
-	bool constant;
+	bool constant = false;
 	double v = 0;
-	const struct expression *e = compile_expression(r->s, text, &constant, &v, r->problem, sizeof r->problem);
-	if (!e)
+	if (!is_text && !check_expression(text, &constant, &v, r->problem, sizeof r->problem))
 		return false;
-	if (constant) {
-		out->kind = CONSTANT;
-		out->number = v;
-	} else {
-		out->kind = EXPRESSION;
-		out->expression = e;
-	}
+	if (constant)
+		*out = (struct cell){.kind = CONSTANT, .number = v};
+	else
+		*out = (struct cell){.kind = is_text ? STRING : EXPRESSION, .text = strcpy(keep(r->s, strlen(text) + 1), text)};
 	return true;
 }
 
@@ -202,7 +192,7 @@ static bool line_time(struct line *r) {
 }
 
 // load 0-3 12.5 0.5 0.3 60 0: from second 12.5 on, 0.5 ± 0.3 with a period of 60 s and
-// no phase. "load 0-3 12.5 0.5" is constant; one more number is the duty of a square.
+// no phase. "load 0-3 12.5 0.5" is constant.
 static bool line_load(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
@@ -212,7 +202,6 @@ static bool line_load(struct line *r) {
 		l.amplitude = number(r);
 		l.period = number(r);
 		l.phase = number(r);
-		l.duty = more(r) ? number(r) : 0;
 	}
 	if (!(l.period > 0))
 		return fail(r, "%s", "the period must be above 0");
@@ -229,111 +218,87 @@ static bool line_load(struct line *r) {
 	return !r->problem[0];
 }
 
-// A line of key=value words is an element of one of a GPU's lists.
-struct attribute {
-	const char *key;
-	enum { UNSIGNED, LONG, REAL, NAME, CELL } type;
-	size_t at, size;
-};
-#define ATTRIBUTE(key, type, in, member) {key, type, offsetof(struct in, member), sizeof((struct in *)0)->member}
+// Lines of key=value words are elements of a GPU's lists.
 
-#define PROFILE(in, prefix)                                                                                                    \
-	ATTRIBUTE("number", UNSIGNED, in, prefix number), ATTRIBUTE("id", UNSIGNED, in, prefix id), ATTRIBUTE("slices", UNSIGNED, in, prefix slices),          \
-		ATTRIBUTE("sms", UNSIGNED, in, prefix sms), ATTRIBUTE("copies", UNSIGNED, in, prefix copies), ATTRIBUTE("count", UNSIGNED, in, prefix count), \
-		ATTRIBUTE("memory", LONG, in, prefix memory)
-
-static const struct attribute profile_attributes[] = {ATTRIBUTE("name", NAME, profile, name), PROFILE(profile, ), {0}};
-static const struct attribute mig_attributes[] = {
-	ATTRIBUTE("gi", UNSIGNED, instance, gi),
-	ATTRIBUTE("ci", UNSIGNED, instance, ci),
-	ATTRIBUTE("uuid", NAME, instance, uuid),
-	ATTRIBUTE("profile", NAME, instance, profile.name),
-	ATTRIBUTE("cislices", UNSIGNED, instance, slices),
-	ATTRIBUTE("share", REAL, instance, share),
-	PROFILE(instance, profile.),
-	{0},
-};
-static const struct attribute process_attributes[] = {
-	ATTRIBUTE("pid", UNSIGNED, process, pid),
-	ATTRIBUTE("gi", UNSIGNED, process, gi),
-	ATTRIBUTE("ci", UNSIGNED, process, ci),
-	ATTRIBUTE("type", NAME, process, type),
-	ATTRIBUTE("memory", LONG, process, memory),
-	ATTRIBUTE("sm", CELL, process, sm),
-	{0},
-};
-static const struct attribute busy_attributes[] = {
-	ATTRIBUTE("pid", UNSIGNED, busy_sample, pid),
-	ATTRIBUTE("at", REAL, busy_sample, at),
-	ATTRIBUTE("stamp", LONG, busy_sample, stamp),
-	ATTRIBUTE("sm", UNSIGNED, busy_sample, sm),
-	{0},
-};
-static const struct attribute vgpu_attributes[] = {
-	ATTRIBUTE("id", UNSIGNED, vgpu, id),
-	ATTRIBUTE("uuid", NAME, vgpu, uuid),
-	ATTRIBUTE("typeid", UNSIGNED, vgpu, type_id),
-	ATTRIBUTE("licensed", UNSIGNED, vgpu, licensed),
-	ATTRIBUTE("memory", LONG, vgpu, memory),
-	{0},
-};
-
-union element {
-	struct profile profile;
-	struct instance instance;
-	struct process process;
-	struct busy_sample sample;
-	struct vgpu vgpu;
-};
-
-static const struct {
-	const char *name;
-	const struct attribute *attributes;
-	size_t list, count, size; // of struct gpu; of an element
-	union element initial;
-} elements[] = {
-#define ELEMENTS(type, list, counted) offsetof(struct gpu, list), offsetof(struct gpu, counted), sizeof(struct type)
-	{"profile", profile_attributes, ELEMENTS(profile, profiles, profile_count), {.sample = {0}}},
-	{"mig", mig_attributes, ELEMENTS(instance, instances, instance_count), {.sample = {0}}},
-	{"process", process_attributes, ELEMENTS(process, processes, process_count), {.process = {.type = "C", .gi = ~0u, .ci = ~0u}}},
-	{"busy", busy_attributes, ELEMENTS(busy_sample, samples, sample_count), {.sample = {0}}},
-	{"vgpu", vgpu_attributes, ELEMENTS(vgpu, vgpus, vgpu_count), {.sample = {0}}},
-};
-
-// read_attribute reads the next word, key=value, into an element.
-static bool read_attribute(struct line *r, const struct attribute *a, void *element) {
-	char *key = next_word(r), *text = strchr(key, '=');
-	if (!text)
-		return fail(r, "\"%s\" is not key=value", key);
-	*text++ = 0;
-	while (a->key && strcmp(a->key, key) != 0)
-		a++;
-	if (!a->key)
-		return fail(r, "there is no \"%s\" here", key);
-	void *to = (char *)element + a->at;
-	switch (a->type) {
-	case UNSIGNED: *(unsigned *)to = (unsigned)integer_of(r, text); break;
-	case LONG: *(unsigned long long *)to = strcmp(text, "none") == 0 ? ~0ULL : integer_of(r, text); break;
-	case REAL: *(double *)to = strtod(text, NULL); break;
-	case NAME: snprintf(to, a->size, "%s", text); break;
-	case CELL: cell_of(r, text, false, to); break;
-	}
-	return !r->problem[0];
+// attribute returns the value of a key, up to the next space; "" if the line has no such key.
+static const char *attribute(const struct line *l, const char *key, char out[128]) {
+	size_t n = strlen(key);
+	out[0] = 0;
+	for (const char *w = l->rest; *w; w += strcspn(w, " "), w += strspn(w, " "))
+		if (strncmp(w, key, n) == 0 && w[n] == '=')
+			snprintf(out, 128, "%.*s", (int)strcspn(w + n + 1, " "), w + n + 1);
+	return out;
 }
 
-static bool line_element(struct line *r, size_t which) {
+static unsigned number_at(struct line *l, const char *key) {
+	char text[128];
+	return (unsigned)integer_of(l, attribute(l, key, text));
+}
+
+static struct profile profile_of(struct line *l) {
+	char text[128];
+	return (struct profile){
+		.number = number_at(l, "number"), .id = number_at(l, "id"), .slices = number_at(l, "slices"), .sms = number_at(l, "sms"),
+		.copies = number_at(l, "copies"), .count = number_at(l, "count"), .memory = integer_of(l, attribute(l, "memory", text)),
+	};
+}
+
+static bool line_profile(struct line *l) {
 	struct span gpus;
-	union element e = elements[which].initial;
-	if (!gpus_of(r, &gpus))
+	if (!gpus_of(l, &gpus))
 		return false;
-	while (more(r))
-		if (!read_attribute(r, elements[which].attributes, &e))
-			return false;
-	for (int g = gpus.from; g <= gpus.to; g++) {
-		char *gpu = (char *)&r->s->gpus[g];
-		memcpy(append(gpu + elements[which].list, (int *)(gpu + elements[which].count), elements[which].size), &e, elements[which].size);
+	for (int g = gpus.from; g <= gpus.to; g++)
+		*(struct profile *)append(&l->s->gpus[g].profiles, &l->s->gpus[g].profile_count, sizeof(struct profile)) = profile_of(l);
+	return !l->problem[0];
+}
+
+// gpu_of reads the number of one GPU.
+static struct gpu *gpu_of(struct line *l) {
+	struct span gpus;
+	return gpus_of(l, &gpus) ? &l->s->gpus[gpus.from] : NULL;
+}
+
+static bool line_mig(struct line *l) {
+	char text[128];
+	struct gpu *g = gpu_of(l);
+	if (!g)
+		return false;
+	struct instance *m = append(&g->instances, &g->instance_count, sizeof *m);
+	*m = (struct instance){.profile = profile_of(l), .gi = number_at(l, "gi"), .ci = number_at(l, "ci"), .slices = number_at(l, "cislices")};
+	m->share = strtod(attribute(l, "share", text), NULL);
+	snprintf(m->uuid, sizeof m->uuid, "%s", attribute(l, "uuid", text));
+	snprintf(m->profile.name, sizeof m->profile.name, "%.63s", attribute(l, "profile", text));
+	return !l->problem[0];
+}
+
+static bool line_process(struct line *l) {
+	char text[128];
+	struct gpu *g = gpu_of(l);
+	if (!g)
+		return false;
+	struct process *p = append(&g->processes, &g->process_count, sizeof *p);
+	*p = (struct process){.pid = number_at(l, "pid"), .type = 'C', .gi = ~0u, .ci = ~0u};
+	if (*attribute(l, "type", text))
+		p->type = text[0];
+	if (*attribute(l, "gi", text)) {
+		p->gi = number_at(l, "gi");
+		p->ci = number_at(l, "ci");
 	}
-	return true;
+	if (*attribute(l, "memory", text))
+		p->memory = strcmp(text, "none") == 0 ? ~0ULL : integer_of(l, text);
+	return !*attribute(l, "sm", text) || cell_of(l, text, false, &p->sm);
+}
+
+static bool line_vgpu(struct line *l) {
+	char text[128];
+	struct gpu *g = gpu_of(l);
+	if (!g)
+		return false;
+	struct vgpu *v = append(&g->vgpus, &g->vgpu_count, sizeof *v);
+	*v = (struct vgpu){.id = number_at(l, "id"), .type_id = number_at(l, "typeid"), .licensed = number_at(l, "licensed")};
+	v->memory = integer_of(l, attribute(l, "memory", text));
+	snprintf(v->uuid, sizeof v->uuid, "%s", attribute(l, "uuid", text));
+	return !l->problem[0];
 }
 
 static bool line_absent(struct line *r) {
@@ -366,16 +331,6 @@ static bool line_fault(struct line *r) {
 	return true;
 }
 
-// peer 0 3 2 5
-static bool line_peer(struct line *r) {
-	struct peer *p = append(&r->s->peers, &r->s->peer_count, sizeof *p);
-	p->from = (int)integer(r);
-	p->to = (int)integer(r);
-	p->index = (int)integer(r);
-	p->status = (int)integer(r);
-	return !r->problem[0];
-}
-
 // event 17 0 8 79 4294967295 4294967295
 static bool line_event(struct line *r) {
 	struct event *e = append(&r->s->events, &r->s->event_count, sizeof *e);
@@ -394,8 +349,8 @@ static const struct {
 	const char *name;
 	bool (*read)(struct line *r);
 } lines[] = {
-	{"gpu", line_gpu},       {"node", line_node},   {"gpus", line_gpus},   {"time", line_time}, {"load", line_load},
-	{"absent", line_absent}, {"fault", line_fault}, {"event", line_event}, {"peer", line_peer},
+	{"gpu", line_gpu},       {"node", line_node},   {"gpus", line_gpus},   {"time", line_time},       {"load", line_load},       {"absent", line_absent},
+	{"fault", line_fault},   {"event", line_event}, {"mig", line_mig},     {"process", line_process}, {"profile", line_profile}, {"vgpu", line_vgpu},
 };
 
 bool read_line(struct line *r) {
@@ -403,8 +358,5 @@ bool read_line(struct line *r) {
 	for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
 		if (strcmp(lines[i].name, name) == 0)
 			return lines[i].read(r);
-	for (size_t i = 0; i < sizeof elements / sizeof *elements; i++)
-		if (strcmp(elements[i].name, name) == 0)
-			return line_element(r, i);
 	return fail(r, "no line begins with \"%s\"", name);
 }

@@ -9,14 +9,13 @@ static const double turn = 6.283185307179586;
 
 static double shape(const struct load *l, double t) {
 	double turns = (t + l->phase) / l->period;
-	return l->base + l->amplitude * (l->duty > 0 ? turns - floor(turns) < l->duty : sin(turn * turns));
+	return l->base + l->amplitude * sin(turn * turns);
 }
 
 // area is an antiderivative of shape.
 static double area(const struct load *l, double t) {
-	double turns = (t + l->phase) / l->period, whole = floor(turns);
-	double swing = l->duty > 0 ? whole * l->duty + fmin(turns - whole, l->duty) : -cos(turn * turns) / turn;
-	return l->base * t + l->amplitude * l->period * swing;
+	double turns = (t + l->phase) / l->period;
+	return l->base * t - l->amplitude * l->period * cos(turn * turns) / turn;
 }
 
 double load_until(const struct load *l, double t) { return area(l, t) - area(l, l->at); }
@@ -45,7 +44,7 @@ nvmlReturn_t value_of(const struct call *c, const struct cell *cell, int index, 
 	case CODE: return cell->code;
 	case CONSTANT: *out = cell->number; return NVML_SUCCESS;
 	case EXPRESSION:
-		*out = evaluate(cell->expression, &(struct variables){c->now, c->g ? c->g->number : 0, index, load, work});
+		*out = evaluate(cell->text, &(struct variables){c->now, c->g ? c->g->number : 0, index, load, work});
 		return NVML_SUCCESS;
 	default: return NVML_ERROR_NOT_SUPPORTED;
 	}
@@ -77,8 +76,6 @@ nvmlReturn_t value(const struct call *c, int key, double *out) {
 		return value_of(c, cell, 0, 0, 0, out);
 	return value_of(c, cell, key - first(key), load_at(c), work_until(c), out);
 }
-
-bool supported(const struct call *c, int key) { return c->g->cells[key].kind != UNSUPPORTED; }
 
 nvmlReturn_t get_uint(const struct call *c, int key, unsigned *out) {
 	unsigned long long v;

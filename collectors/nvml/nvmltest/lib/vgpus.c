@@ -1,8 +1,6 @@
 // vGPU: guests of a host, and licences of a guest.
 #include "fake.h"
 
-#include <string.h>
-
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t d, unsigned *count, nvmlVgpuInstance_t *out) {
 	GPU(nvmlDeviceGetActiveVgpus, d);
 	unsigned mode, have = (unsigned)c.g->vgpu_count;
@@ -59,16 +57,10 @@ nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t d, nvmlGridLice
 	nvmlReturn_t r = out ? get_uint(&c, K_GRID_SUPPORTED, &v) : NVML_ERROR_INVALID_ARGUMENT;
 	if (r != NVML_SUCCESS)
 		LEAVE(r);
-	memset(out, 0, sizeof *out);
-	out->isGridLicenseSupported = (int)v;
-	if (get_uint(&c, K_GRID_COUNT, &out->licensableFeaturesCount) != NVML_SUCCESS)
-		LEAVE(NVML_SUCCESS);
-	for (unsigned i = 0; i < out->licensableFeaturesCount && i < NVML_GRID_LICENSE_FEATURE_MAX_COUNT; i++) {
-		nvmlGridLicensableFeature_t *f = &out->gridLicensableFeatures[i];
-		if (get_uint(&c, K_GRID_CODE + (int)i, &v) == NVML_SUCCESS)
-			f->featureCode = (nvmlGridLicenseFeatureCode_t)v;
-		get_uint(&c, K_GRID_STATE + (int)i, &f->featureState);
-		f->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
-	}
+	*out = (nvmlGridLicensableFeatures_t){.isGridLicenseSupported = (int)v, .licensableFeaturesCount = 1};
+	nvmlGridLicensableFeature_t *f = &out->gridLicensableFeatures[0];
+	f->featureCode = NVML_GRID_LICENSE_FEATURE_CODE_VGPU;
+	get_uint(&c, K_GRID_LICENSED, &f->featureState);
+	f->licenseExpiry.status = NVML_GRID_LICENSE_EXPIRY_PERMANENT;
 	LEAVE(NVML_SUCCESS);
 }

@@ -33,7 +33,6 @@ func run() error {
 	gpus := flag.Int("gpus", 0, "number of GPUs; 0 is the preset's")
 	driver := flag.String("driver", "580", "driver branch or version")
 	without := flag.String("without", "", "symbols to leave out, separated by commas")
-	cuda := flag.Bool("cuda", false, "also write a simulated libcuda.so.1; GPUs are idle until something multiplies through it")
 	reread := flag.Bool("reread", false, "only tell the library in the directory of a changed script")
 	flag.Parse()
 	switch {
@@ -49,12 +48,6 @@ func run() error {
 	n, err := nvmltest.Write(*dir, c, func(err error) { panic(err) })
 	if err != nil {
 		return err
-	}
-	if *cuda {
-		n.SetLoad(nvmltest.Host, nvmltest.Steady(0))
-		if _, err := n.WriteCUDA(); err != nil {
-			return err
-		}
 	}
 	_, err = fmt.Fprintln(os.Stdout, n.Library())
 	return err

@@ -1,31 +1,30 @@
-package rules
+package rows
 
 import (
 	"fmt"
-	"math/bits"
 	"strconv"
 	"time"
 
 	"warpgauge/pkg/events"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/rows"
+	"warpgauge/pkg/rules"
 	"warpgauge/pkg/view"
 )
 
 // occurrences are the conditions that are an event each time that they begin to hold.
 var occurrences = []struct {
 	kind events.Kind
-	Condition
+	rules.Condition
 }{
-	{events.UncorrectedError, NewUncorrectedErrors},
-	{events.LinkErrors, LinkBurst},
+	{events.UncorrectedError, rules.NewUncorrectedErrors},
+	{events.LinkErrors, rules.LinkBurst},
 }
 
-// Occurrences is a rows.Follower that reports as events what no library reports as one: new
+// Occurrences is a Follower that reports as events what no library reports as one: new
 // memory errors that were not corrected, and bursts of errors of links.
 type Occurrences struct {
 	sources []watchedSource
-	states  map[watchedReading]*State // of the View
+	states  map[watchedReading]*rules.State // of the View
 }
 
 type watchedSource struct {
@@ -34,9 +33,9 @@ type watchedSource struct {
 }
 
 type watchedCell struct {
-	*State
+	*rules.State
 	kind         events.Kind
-	condition    *Condition
+	condition    *rules.Condition
 	device, cell int
 	name         string
 }
@@ -49,9 +48,9 @@ type watchedReading struct {
 
 // Bind connects the conditions with the cells of another View. What is known of a device
 // stays while it is in the Views.
-func (o *Occurrences) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
+func (o *Occurrences) Bind(_ *view.View, sources []Source, _ time.Time) {
 	before := o.states
-	o.sources, o.states = make([]watchedSource, len(sources)), map[watchedReading]*State{}
+	o.sources, o.states = make([]watchedSource, len(sources)), map[watchedReading]*rules.State{}
 	for i := range sources {
 		s := &sources[i]
 		o.sources[i].Source = s.Source
@@ -63,7 +62,7 @@ func (o *Occurrences) Bind(_ *view.View, sources []rows.Source, _ time.Time) {
 	}
 }
 
-func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedReading]*State) {
+func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedReading]*rules.State) {
 	c := &s.Columns[at]
 	for i := range occurrences {
 		x := &occurrences[i]
@@ -75,7 +74,7 @@ func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedRea
 			key := watchedReading{x.kind, s.Devices[c.Device].ID, fmt.Sprint(c.Labels), id}
 			state := before[key]
 			if state == nil {
-				state = &State{}
+				state = &rules.State{}
 			}
 			o.states[key] = state
 			s.cells = append(s.cells, watchedCell{state, x.kind, &x.Condition, c.Device, at, d.Name})
@@ -84,12 +83,12 @@ func (o *Occurrences) bindColumn(s *watchedSource, at int, before map[watchedRea
 }
 
 // Row evaluates a row.
-func (o *Occurrences) Row(row *rows.Row) {
+func (o *Occurrences) Row(row *Row) {
 	s, at := &o.sources[row.Source], time.Unix(0, row.Time)
 	for i := range s.cells {
 		c := &s.cells[i]
 		v := row.Cells[c.cell]
-		if !row.Devices[c.device].Sampled || v < 0 || c.condition.Evaluate(c.State, v, at) != Unwell {
+		if !row.Devices[c.device].Sampled || v < 0 || c.condition.Evaluate(c.State, v, at) != rules.Unwell {
 			continue
 		}
 		grown := c.Growth.Since(v)
@@ -99,14 +98,4 @@ func (o *Occurrences) Row(row *rows.Row) {
 			Text: c.name + " grew by " + strconv.FormatFloat(grown, 'g', -1, 64) + " to " + strconv.FormatFloat(v, 'g', -1, 64),
 		})
 	}
-}
-
-// Throttles reports whether a clock event reason is one of ThrottlingReasons.
-func Throttles(reason string) bool {
-	for mask := uint(ThrottlingReasons); mask != 0; mask &= mask - 1 {
-		if name, _ := field.ClockReason(bits.TrailingZeros(mask)); name == reason {
-			return true
-		}
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package events
+package exporter
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"warpgauge/pkg/events"
 	"warpgauge/pkg/session"
 )
 
@@ -17,7 +18,7 @@ const (
 // States publishes when the state of a device or a collector changes, and knows since when
 // each is in its state. Any goroutine may call its methods.
 type States struct {
-	bus *Bus
+	bus *events.Bus
 	now func() time.Time
 
 	mu     sync.Mutex
@@ -34,7 +35,7 @@ type stateSince struct {
 }
 
 // NewStates returns States that know nothing yet. now nil means time.Now.
-func NewStates(bus *Bus, now func() time.Time) *States {
+func NewStates(bus *events.Bus, now func() time.Time) *States {
 	if now == nil {
 		now = time.Now
 	}
@@ -55,12 +56,8 @@ func (s *States) Run(ctx context.Context, status func() []session.CollectorStatu
 	}
 }
 
-// Since returns when a device was first seen in a state, if it is in that one. A nil *States
-// knows nothing.
+// Since returns when a device was first seen in a state, if it is in that one.
 func (s *States) Since(collector, device string, state session.State) (time.Time, bool) {
-	if s == nil {
-		return time.Time{}, false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, seen := s.states[stateKey{collector, device}]
@@ -100,7 +97,7 @@ func (s *States) updateCollector(c *session.CollectorStatus, now time.Time) {
 	if !seen && (c.Cause == session.CauseOpening || c.Cause.Quiet()) {
 		return // at the start
 	}
-	e := Event{Time: now, Kind: CollectorState, Text: fmt.Sprintf("collector %s is up", c.Name)}
+	e := events.Event{Time: now, Kind: events.CollectorState, Text: fmt.Sprintf("collector %s is up", c.Name)}
 	if !c.Up {
 		e.Text = fmt.Sprintf("collector %s is not up: %s", c.Name, c.Reason)
 		e.Bad = !c.Cause.Quiet() && c.Cause != session.CauseReleased && c.Cause != session.CauseStandby
@@ -122,7 +119,7 @@ func (s *States) updateDevice(collector string, d *session.DeviceStatus, now tim
 		return // reported once, for the GPU
 	}
 	device := d.Device
-	e := Event{Time: now, Kind: DeviceState, Device: &device, Text: "device is " + state}
+	e := events.Event{Time: now, Kind: events.DeviceState, Device: &device, Text: "device is " + state}
 	if d.State != session.Up {
 		e.Bad = d.State != session.Released
 		if d.Reason != "" {
