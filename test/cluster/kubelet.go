@@ -76,24 +76,9 @@ func (n *node) startNode() string {
 	begin := time.Now()
 	n.write("kubelet.yaml", kubeletConfig, 0o644)
 	must(os.MkdirAll("/var/lib/kubelet", 0o750))
-	n.startKubelet()
-	n.nodeReady()
-	i := n.self().Status.NodeInfo
-	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin))
-}
-
-func (n *node) startKubelet() {
-	n.kubelet = n.launch("kubelet", n.tools.kubelet, "--config", n.path("kubelet.yaml"),
+	n.launch("kubelet", n.tools.kubelet, "--config", n.path("kubelet.yaml"),
 		"--kubeconfig", n.path("kubelet.kubeconfig"), "--hostname-override", nodeName, "--node-ip", nodeIP,
 		"--node-labels=nvidia.com/gpu.present=true")
-}
-
-// self returns the kubelet's node.
-func (n *node) self() *corev1.Node {
-	return get(n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{}))
-}
-
-func (n *node) nodeReady() {
 	n.wait(60*time.Second, func() {
 		conditions := n.self().Status.Conditions
 		if !slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool {
@@ -102,6 +87,13 @@ func (n *node) nodeReady() {
 			fail("the node is not ready: %+v", conditions)
 		}
 	})
+	i := n.self().Status.NodeInfo
+	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin))
+}
+
+// self returns the kubelet's node.
+func (n *node) self() *corev1.Node {
+	return get(n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{}))
 }
 
 // importImages imports our images into containerd, because there is no registry. The exporter's image comes

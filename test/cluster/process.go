@@ -16,8 +16,8 @@ import (
 // tools are the programs of the cluster: our own builds, then what Debian has.
 type tools struct {
 	apiserver, controllerManager, scheduler, kubelet, kubectl string
-	adapter, helm, chartTest, pause                           string
-	etcd, containerd, ctr, runc, prometheus, ip               string
+	helm, chartTest, pause                                    string
+	etcd, containerd, ctr, runc, ip                           string
 }
 
 func newTools(o options) tools {
@@ -31,9 +31,9 @@ func newTools(o options) tools {
 	return tools{
 		apiserver: k("kube-apiserver"), controllerManager: k("kube-controller-manager"), scheduler: k("kube-scheduler"),
 		kubelet: k("kubelet"), kubectl: k("kubectl"),
-		adapter: own("prometheus-adapter-v*", "adapter"), helm: own("helm-v*", "helm"),
+		helm:      own("helm-v*", "helm"),
 		chartTest: filepath.Join(o.repo, "bin/chart.test"), pause: filepath.Join(o.repo, "bin/cluster-pause"),
-		etcd: own("etcd-server", "etcd"), containerd: "containerd", ctr: "ctr", runc: "runc", prometheus: "prometheus", ip: "ip",
+		etcd: own("etcd-server", "etcd"), containerd: "containerd", ctr: "ctr", runc: "runc", ip: "ip",
 	}
 }
 
