@@ -145,29 +145,25 @@ func TestSharesOfContainers(t *testing.T) {
 
 // TestSplit: which devices show values per user, in which mode.
 func TestSplit(t *testing.T) {
-	f := func(what string, change func(*Options), want bool, given ...string) {
+	f := func(what string, plain, virtualised bool, given ...string) {
 		t.Helper()
-		r := newRig(change, machine()...).give(given...)
-		d := r.device(t, uuid(0))
-		if r.Split(d, gpuUtil) != want || r.Split(d, fbUsed) != want {
-			t.Errorf("%s: split %v, want %v", what, !want, want)
-		}
-		if r.Split(d, 150) {
-			t.Errorf("%s: temperature is split", what)
+		for _, c := range []struct {
+			change func(*Options)
+			want   bool
+		}{{nil, plain}, {virtual, virtualised}, {all(virtual, withoutProcesses), false}} {
+			r := newRig(c.change, machine()...).give(given...)
+			d := r.device(t, uuid(0))
+			if r.Split(d, gpuUtil) != c.want || r.Split(d, fbUsed) != c.want || r.Split(d, 150) {
+				t.Errorf("%s: split %v, want %v; temperature %v", what, !c.want, c.want, r.Split(d, 150))
+			}
 		}
 	}
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
-	side := "ml/a/side: nvidia.com/gpu " + uuid(0)
-	other := "ml/b/main: nvidia.com/gpu " + uuid(0)
-	f("no user", virtual, false)
-	f("one container", virtual, false, one)
-	f("two shares of one container", virtual, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
-	f("two containers", virtual, true, one, side)
-	f("two pods", virtual, true, one, other)
-	f("two pods, no processes", all(virtual, withoutProcesses), false, one, other)
-	f("plain: one container", nil, false, one)
-	f("plain: two containers", nil, false, one, side) // the device is the pod's
-	f("plain: two pods", nil, true, one, other)
+	f("no user", false, false)
+	f("one container", false, false, one)
+	f("two shares of one container", false, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
+	f("two containers", false, true, one, "ml/a/side: nvidia.com/gpu "+uuid(0)) // in plain mode the device is the pod's
+	f("two pods", true, true, one, "ml/b/main: nvidia.com/gpu "+uuid(0))
 }
 
 // TestSharesOfInstances: memory only, where the library tells no more; an idle user
