@@ -53,6 +53,9 @@ func TestCompletion(t *testing.T) {
 		execute(t, nil, "completion", shell).want(t, 0, "--generate-shell-completion")
 	}
 	execute(t, nil, "completion", "sh").want(t, 1, "sh")
+	for _, name := range moved {
+		execute(t, nil, name, "--url=x").want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
+	}
 }
 
 func TestVersion(t *testing.T) {
@@ -259,12 +262,6 @@ func TestSimulationIsNeverOnByItself(t *testing.T) {
 	}
 	if !slices.Contains(fake.Profiles(), fake.DefaultProfile) {
 		t.Error("the default profile is not in the table of profiles")
-	}
-}
-
-func TestMovedCommands(t *testing.T) {
-	for _, name := range moved {
-		execute(t, nil, name, "--url=x").want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
 	}
 }
 
