@@ -263,11 +263,7 @@ func breakConnection(t *testing.T, address string) {
 
 // testCompletion asks as the scripts of warpgauge completion do.
 func testCompletion(t *testing.T, exe string) {
-	for want, args := range map[string][]string{
-		"--kubernetes-virtual-gpus": {"--kubernetes-v"},
-		"--output":                  {"devices", "--out"},
-		"devices:List the devices":  {},
-	} {
+	for want, args := range map[string][]string{"--kubernetes-virtual-gpus": {"--kubernetes-v"}, "--output": {"devices", "--out"}, "devices:List the devices": {}} {
 		if code, out := runToEnd(t, exe, append(args, "--generate-shell-completion")...); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("completion of %q: exit code %d, output %q; want %q", args, code, out, want)
 		}
