@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	kubelet "warpgauge/pkg/kube/kubetest"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // operated is a container as the GPU Operator makes it of dcgmExporter in a ClusterPolicy, at a22dbf671f2e, in August 2026:
@@ -51,7 +52,15 @@ var dcpRows = []string{
 func TestE2EGPUOperator(t *testing.T) {
 	mountNamespace(t)
 	exe := build(t)
-	api := configMapServer(t, "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n")
+	api := apitest.Start(t, "worker-7")
+	api.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		found := r.URL.Path == "/api/v1/namespaces/gpus/configmaps/fields"
+		if found {
+			apitest.Reply(w, http.StatusOK, apitest.Object{"kind": "ConfigMap", "apiVersion": "v1", "metadata": apitest.Object{"name": "fields", "namespace": "gpus"},
+				"data": apitest.Object{"metrics": "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature.\n"}})
+		}
+		return found
+	})
 	jobs := t.TempDir()
 	write(t, filepath.Join(jobs, "0"), "4711\n")
 	const list, jobMapping, recommended = "/etc/dcgm-exporter/dcgm-metrics.csv", "/var/lib/dcgm-exporter/job-mapping", "/etc/warpgauge/recommended-counters.csv"
@@ -78,7 +87,7 @@ func TestE2EGPUOperator(t *testing.T) {
 			has:  []string{"DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_CLOCK_EVENTS_COUNT"}, labels: []string{"Hostname", "worker-7"},
 		},
 		"a list of a ConfigMap through the API server": {
-			env: []string{"DCGM_EXPORTER_CONFIGMAP_DATA=gpus:fields", "KUBECONFIG=/kubeconfig"}, mounts: map[string]string{"/kubeconfig": file(t, "kubeconfig", kubeconfigOf(api))},
+			env: []string{"DCGM_EXPORTER_CONFIGMAP_DATA=gpus:fields", "KUBECONFIG=/kubeconfig"}, mounts: map[string]string{"/kubeconfig": api.Kubeconfig()},
 			has: []string{"DCGM_FI_DEV_GPU_TEMP"}, lacks: "DCGM_FI_DEV_POWER_USAGE",
 		},
 		"claims": { // of the DaemonSet for clusters with dynamic resource allocation, nvidia-dcgm-exporter-dra

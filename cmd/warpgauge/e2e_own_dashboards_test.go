@@ -35,7 +35,7 @@ type dashboardNode struct {
 	script              string                        // further faults
 	pods                map[string][]string           // devices by pod, as the kubelet names them
 	resource            string
-	jobs                map[string]string // files of the job directory
+	job                 string // on GPU 2
 }
 
 func dashboardNodes() []dashboardNode {
@@ -59,7 +59,7 @@ func dashboardNodes() []dashboardNode {
 			},
 			resource: "nvidia.com/gpu",
 			pods:     map[string][]string{"ml/alone": {"nvidia0"}, "ml/first": {"nvidia1/vgpu0"}, "ml/second": {"nvidia1/vgpu1"}},
-			jobs:     map[string]string{"2": "4711"},
+			job:      "4711",
 		},
 		{
 			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4, seed: 1,
@@ -122,12 +122,8 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 		kube.Set(pods...)
 		args = withKubelet(kube.Socket(), append(args, "--kubernetes-virtual-gpus")...)
 	}
-	if n.jobs != nil {
-		dir := t.TempDir()
-		for gpu, job := range n.jobs {
-			write(t, filepath.Join(dir, gpu), job+"\n")
-		}
-		args = append(args, "--hpc-job-mapping-dir="+dir)
+	if n.job != "" {
+		args = append(args, "--hpc-job-mapping-dir="+filepath.Dir(file(t, "2", n.job+"\n")))
 	}
 	return serve(t, exe, args...)
 }
@@ -147,10 +143,7 @@ type ownDashboard struct {
 		FieldConfig struct{ Defaults struct{ NoValue string } }
 		// Of a table: the columns in their order.
 		Transformations []struct {
-			Options struct {
-				Include     struct{ Names []string }
-				IndexByName map[string]int
-			}
+			Options struct{ Include struct{ Names []string } }
 		}
 	}
 	Templating struct {

@@ -8,9 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"warpgauge/extensions/live/api"
 	"warpgauge/extensions/remote"
-	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/lists"
 )
 
@@ -90,59 +86,6 @@ func guarded(t *testing.T, list []byte, args ...string) (most, made int) {
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return most, len(regexp.MustCompile(`(?m)^[a-zA-Z]`).FindAllString(w.Body.String(), -1)) // own metrics are off
-}
-
-// TestServeListsOfAServer: from the web server to the page, and at a start without it.
-func TestServeListsOfAServer(t *testing.T) {
-	var list atomic.Pointer[string]
-	give := func(text string) { list.Store(&text) }
-	give(csvB)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		tag := fmt.Sprintf("%q", strconv.Itoa(len(*list.Load())))
-		w.Header().Set("ETag", tag)
-		if r.Header.Get("If-None-Match") == tag {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		_, _ = w.Write([]byte(*list.Load()))
-	}))
-	defer web.Close()
-	dir := filepath.Join(t.TempDir(), "lists")
-	args := []string{"-c", "50", "--remote-config=apply", "--remote-url=" + web.URL + "/list.csv?key=secret", "--remote-interval=1s", "--remote-directory=" + dir}
-	s := startServe(t, nil, args...)
-	s.awaitOnPage(`origin="` + web.URL + `/list.csv",revision="` + strconv.Itoa(len(csvB)) + `"} 1`)
-	s.awaitOnPage(`warpgauge_remote_config_status{status="applied"} 1`)
-	s.awaitOnPage("warpgauge_list_applied_timestamp_seconds ")
-	give(csvB + "DCGM_FI_PROF_SM_ACTIVE, gauge, x\nDCGM_FI_DEV_SM_CLOCK, gauge, x, interval=10ms\n")
-	s.awaitOnPage(`warpgauge_remote_config_status{status="refused"} 1`)
-	s.awaitOnPage("warpgauge_remote_refused_lines 2")
-	_, _, body := s.do(http.MethodGet, api.Prefix+"list")
-	for _, want := range []string{`"line":3`, `"line":4`, "--remote-allow=profiling", `"status":"refused"`} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the API lacks %s:\n%s", want, body)
-		}
-	}
-	web.Close()
-	s.awaitOnPage(`warpgauge_remote_config_status{status="unreachable"} 1`)
-	if page := s.page(); !strings.Contains(page, "\nDCGM_FI_DEV_POWER_USAGE{") || strings.Contains(page, "secret") || strings.Contains(s.log.String(), "secret") {
-		t.Error("the list is gone, or a secret is shown")
-	}
-	s.stop()
-	s.wantExit(0)
-
-	s = startServe(t, nil, args...)
-	eventually.True(t, "the kept list", func() bool { return strings.Contains(s.page(), "\nDCGM_FI_DEV_POWER_USAGE{") })
-	if page := s.page(); strings.Contains(page, "DCGM_FI_DEV_FB_USED{") || !strings.Contains(page, `origin="`+web.URL+`/list.csv"`) {
-		t.Error("another list than the kept one is in service")
-	}
-	s.stop()
-	s.wantExit(0)
-	must(t, os.Truncate(filepath.Join(dir, "list"), 100))
-	s = startServe(t, nil, args...)
-	s.awaitOnPage("\nDCGM_FI_DEV_FB_USED{") // of the local list
-	if !strings.Contains(s.log.String(), "truncated or damaged") {
-		t.Error("the log does not say that the kept list is damaged")
-	}
 }
 
 func TestCheckGuard(t *testing.T) {
