@@ -44,13 +44,11 @@ tool_version    = $(shell awk '$$1 == "$(1)" && $$2 ~ /^v/ { print $$2; exit }' 
 HELM           := .tools/helm-$(call tool_version,helm.sh/helm/v3)/helm
 HELM_UNITTEST  := .tools/helm-unittest-$(call tool_version,github.com/helm-unittest/helm-unittest)/helm-unittest
 
-# The cluster of make e2e-cluster: Kubernetes, Prometheus Adapter, etcd.
+# The cluster of make e2e-cluster: Kubernetes, etcd.
 CLUSTER       := test/cluster
 KUBE_VERSION  := $(shell awk '$$1 == "k8s.io/kubernetes" { print $$2; exit }' $(CLUSTER)/go.mod)
 KUBE_DIR      := .tools/kubernetes-$(KUBE_VERSION)
 KUBE          := $(addprefix $(KUBE_DIR)/,kube-apiserver kube-controller-manager kube-scheduler kubelet kubectl)
-ADAPTER_TOOLS := test/tools/prometheus-adapter
-ADAPTER       := .tools/prometheus-adapter-$(shell awk '$$2 == "sigs.k8s.io/prometheus-adapter" { print $$3 }' $(ADAPTER_TOOLS)/go.mod)/adapter
 ETCD          := .tools/etcd-server/etcd
 
 VICTORIA_TOOLS := test/tools/victoriametrics
@@ -271,7 +269,7 @@ chart-server: tools-chart ## Ask the API server of KUBECONFIG whether it takes e
 	WARPGAUGE_CHART_KUBECONFIG="$(abspath $(KUBECONFIG))" $(GO) test -count=1 -v -run '^TestServer$$' ./deploy/helm
 
 .PHONY: e2e-cluster
-e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real cluster of one node with simulated GPUs, scale by it (2 minutes, once built); RELEASE=FOLDER takes chart and image of make release
+e2e-cluster: build tools-chart tools-cluster ## Run the packaged chart in a real cluster of one node with simulated GPUs (2 minutes, once built); RELEASE=FOLDER takes chart and image of make release
 	@$(GO) test -c -o bin/chart.test ./deploy/helm
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster .
 	@CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -o $(abspath bin)/cluster-pause ./pause
@@ -406,7 +404,7 @@ $(NFPM): $(PACKAGE_TOOLS)/go.sum
 	@cd $(PACKAGE_TOOLS) && CGO_ENABLED=0 GOBIN=$(abspath $(dir $@)) $(GO) install -trimpath -ldflags "-s -w" github.com/goreleaser/nfpm/v2/cmd/nfpm && touch $(abspath $@)
 
 .PHONY: tools-cluster
-tools-cluster: $(KUBE) $(ADAPTER) $(ETCD) ## Build Kubernetes and Prometheus Adapter for e2e-cluster (8 minutes on 2 cores, once)
+tools-cluster: $(KUBE) $(ETCD) ## Build Kubernetes for e2e-cluster (8 minutes on 2 cores, once)
 
 # Kubernetes and its API server's clients go by the version that is linked in.
 KUBE_FLAG    = -X k8s.io/component-base/version
@@ -416,9 +414,6 @@ $(KUBE) &: $(CLUSTER)/go.sum
 	@echo "build Kubernetes $(KUBE_VERSION) into .tools (some 6 minutes of CPU time, once)"
 	@mkdir -p $(KUBE_DIR) && CGO_ENABLED=0 $(GO) build -C $(CLUSTER) -ldflags "$(KUBE_LDFLAGS)" -o $(abspath $(KUBE_DIR))/ \
 		$(addprefix k8s.io/kubernetes/cmd/,$(notdir $(KUBE))) && touch $(KUBE)
-
-$(ADAPTER): $(ADAPTER_TOOLS)/go.sum
-	@CGO_ENABLED=0 $(GO) build -C $(ADAPTER_TOOLS) -ldflags "-s -w" -o $(abspath $@) sigs.k8s.io/prometheus-adapter/cmd/adapter && touch $@
 
 $(VICTORIA)/vmalert-tool: $(VICTORIA_TOOLS)/go.sum
 	@mkdir -p $(VICTORIA) && CGO_ENABLED=0 $(GO) build -C $(VICTORIA_TOOLS) -ldflags "-s -w" -o $(abspath $(VICTORIA))/ \

@@ -7,94 +7,185 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/accumulate"
-	"warpgauge/pkg/exposition"
-	"warpgauge/pkg/field"
-	"warpgauge/pkg/selfmetrics"
-	"warpgauge/pkg/server"
-	"warpgauge/pkg/session"
-	"warpgauge/pkg/supervisor"
+	"warpgauge/internal/testkit/loopback"
+	"warpgauge/internal/testkit/programtest"
+	"warpgauge/pkg/exporter"
+	"warpgauge/pkg/exporter/exportertest"
 )
 
-// node is an exporter of simulated GPUs in this process, as the command wires it.
+// node is an exporter of 8 simulated GPUs in this process, with the default list.
 type node struct {
-	sampler  *supervisor.Supervisor
-	renderer *exposition.Renderer
-	url      string
+	*exporter.Pipeline
+	url string
 }
 
-// defaultCounters is the CSV that the binary carries.
-func defaultCounters(b *testing.B) field.List {
-	list, problems, err := field.Parse(bytes.NewReader(etc.DefaultCounters()), field.ParseOptions{File: "default-counters.csv"})
-	if err != nil {
-		b.Fatal(err, problems)
-	}
-	return list
-}
-
-// startNode runs an exporter until the benchmark ends. A spec can script faults.
-func startNode(b *testing.B, o fake.Options, list field.List, interval time.Duration) *node {
+// startNode runs a node until the benchmark ends. A script can have faults.
+func startNode(b *testing.B, script string, interval time.Duration) *node {
 	b.Helper()
-	factory, err := fake.Factory(o)
+	spec, err := fake.ParseSpec(strings.NewReader(script))
 	must(b, err)
-	registry := selfmetrics.NewRegistry("benchmark", "")
-	n := &node{sampler: supervisor.New(supervisor.Wanted{List: list}, supervisor.Options{
-		Name: fake.Name, Open: factory, Session: session.Options{Interval: interval}, StopTimeout: 100 * time.Millisecond,
-	})}
-	registry.MustRegister(n.sampler)
-	store := accumulate.New(accumulate.Options{})
-	registry.MustRegister(store)
-	self := selfmetrics.New(registry, selfmetrics.Options{})
-	n.renderer = exposition.New(n.sampler.Board(), exposition.Options{Hostname: "node", Store: store, Self: self})
+	v := exporter.Vendor{Name: fake.Name, Simulated: true}
+	v.Open, err = fake.Factory(fake.Options{Profile: "dgx-h100", Spec: spec})
+	must(b, err)
 	address := freeAddress(b)
-	srv := server.New(n.renderer, server.Options{Addresses: []string{address}, MaxConnections: 1024})
-
+	simulated := exportertest.Node{Vendors: []exporter.Vendor{v}, CSV: string(etc.DefaultCounters()), Args: []string{
+		"--enable-only=fake", "--address=" + address, fmt.Sprintf("--collect-interval=%d", interval.Milliseconds()), "--slow-interval=1h",
+	}}
+	n := &node{simulated.Pipeline(b), "http://" + address + "/metrics"}
+	n.AddPages()
+	srv := n.NewServer()
 	ctx, cancel := context.WithCancel(b.Context())
 	must(b, srv.Listen(ctx))
-	n.url = fmt.Sprintf("http://%s/metrics", address)
-	runs := []func(context.Context) error{n.sampler.Run, n.renderer.Run, self.Run, srv.Run}
-	ended := make(chan error, len(runs))
-	for _, run := range runs {
-		go func() { ended <- run(ctx) }()
+	stages := append(n.Stages(), exporter.Stage{Run: srv.Run})
+	ended := make(chan error, len(stages))
+	for _, s := range stages {
+		go func() { ended <- s.Run(ctx) }()
 	}
 	b.Cleanup(func() {
 		cancel()
-		for range runs {
+		for range stages {
 			<-ended // a hung simulated GPU is abandoned with an error
 		}
 	})
-	n.awaitRows(b)
+	awaitGPUs(b, n.url, 8)
 	return n
 }
 
-// awaitRows waits until every source has a row, or hangs.
-func (n *node) awaitRows(b *testing.B) {
-	for end := time.Now().Add(eventually.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		v := n.sampler.Board().Load()
-		missing := 0
-		for _, s := range v.Sources {
-			if s.Ring.Head() == 0 {
-				missing++
-			}
-		}
-		if len(v.Sources) > 0 && missing == 0 {
-			return
-		}
-	}
-	b.Fatal("no rows within 30 s")
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	port, err := loopback.Reserve()
+	must(b, err)
+	b.Cleanup(func() { _ = port.Close() })
+	return port.Address()
 }
 
-// client keeps conns connections open, as so many scrapers would.
-func client(conns int) *http.Client {
-	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: conns, MaxConnsPerHost: conns, DisableCompression: true}}
+// awaitGPUs waits until so many GPUs have a temperature on the page, and returns the page.
+func awaitGPUs(b *testing.B, url string, want int) []byte {
+	b.Helper()
+	for end := time.Now().Add(eventually.Patience); time.Now().Before(end); time.Sleep(500 * time.Microsecond) {
+		resp, err := http.Get(url)
+		if err != nil {
+			continue // it does not listen yet
+		}
+		page, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err == nil && bytes.Count(page, []byte("\nDCGM_FI_DEV_GPU_TEMP{")) == want {
+			return page
+		}
+	}
+	b.Fatalf("no page of %d GPUs", want)
+	return nil
+}
+
+// BenchmarkIdle measures the CPU time that an exporter of 8 simulated GPUs uses
+// while it is not scraped.
+func BenchmarkIdle(b *testing.B) {
+	for _, interval := range []time.Duration{10 * time.Millisecond, time.Second, time.Hour} {
+		b.Run(fmt.Sprintf("interval=%v", interval), func(b *testing.B) {
+			startNode(b, "", interval)
+			time.Sleep(2 * time.Second) // the first layout and gatherings
+			start, begin := cpuTime(b), time.Now()
+			for b.Loop() {
+				time.Sleep(10 * time.Second)
+			}
+			b.ReportMetric(float64((cpuTime(b)-start).Microseconds())/1000/time.Since(begin).Seconds(), "cpu-ms/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// BenchmarkHungGPU compares the latency of scrapes of two nodes that differ in
+// one thing: on the second, GPU 3 hangs for ever within its library call. Each
+// iteration sends 200 scrapes to either, in turns, while both sample at 100 ms.
+// Reported are quantiles with and without, and the age of the oldest value of
+// the GPUs that do not hang.
+func BenchmarkHungGPU(b *testing.B) {
+	healthy := startNode(b, "", 100*time.Millisecond)
+	hung := startNode(b, "faults:\n  - {at: 300ms, device: 3, kind: hang}\n", 100*time.Millisecond)
+	c := client(2)
+	time.Sleep(time.Second) // GPU 3 hangs now
+	timed := func(n *node) time.Duration {
+		start := time.Now()
+		_, err := get(c, n.url)
+		must(b, err)
+		return time.Since(start)
+	}
+	var with, without []time.Duration
+	var oldest time.Duration
+	for b.Loop() {
+		for range 200 {
+			without, with = append(without, timed(healthy)), append(with, timed(hung))
+			var ages []time.Duration
+			for _, d := range hung.Engine.Status()[0].Devices {
+				if d.Device.Parent == "" {
+					ages = append(ages, time.Since(d.LastSample))
+				}
+			}
+			slices.Sort(ages)
+			oldest = max(oldest, ages[len(ages)-2])
+		}
+	}
+	for name, all := range map[string][]time.Duration{"healthy": without, "hung": with} {
+		slices.Sort(all)
+		b.ReportMetric(float64(all[len(all)/2].Microseconds()), "µs-p50-"+name)
+		b.ReportMetric(float64(all[len(all)*99/100].Microseconds()), "µs-p99-"+name)
+	}
+	b.ReportMetric(float64(oldest.Milliseconds()), "ms-oldest-value-of-the-others")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkStart starts the real binary and measures the time from exec to the
+// first page that holds the temperature of every GPU, and the resident memory
+// after a second of scrapes.
+func BenchmarkStart(b *testing.B) {
+	bin := filepath.Join(b.TempDir(), "warpgauge")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", bin, "warpgauge/cmd/warpgauge").CombinedOutput(); err != nil {
+		b.Fatalf("go build: %v\n%s", err, out)
+	}
+	for _, gpus := range []int{8, 1000} {
+		b.Run(fmt.Sprintf("gpus=%d", gpus), func(b *testing.B) {
+			var first time.Duration
+			var memory float64
+			for b.Loop() {
+				address := freeAddress(b)
+				start := time.Now()
+				p := programtest.Start(b, bin, []string{"--enable-only=fake", fmt.Sprintf("--fake-devices=%d", gpus), "--address=" + address, "--no-hostname"}, programtest.Options{})
+				awaitGPUs(b, "http://"+address+"/metrics", gpus)
+				first += time.Since(start)
+				for range 10 {
+					awaitGPUs(b, "http://"+address+"/metrics", gpus)
+					time.Sleep(100 * time.Millisecond)
+				}
+				memory = max(memory, residentBytes(b, p.PID()))
+				p.Signal(b, os.Interrupt)
+				<-p.Ended()
+			}
+			b.ReportMetric(float64(first.Microseconds())/1000/float64(b.N), "ms-to-complete-page")
+			b.ReportMetric(memory/(1<<20), "MiB-resident")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// cpuTime is the user and system time of this process.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func residentBytes(b *testing.B, pid int) float64 {
@@ -103,9 +194,8 @@ func residentBytes(b *testing.B, pid int) float64 {
 		b.Skipf("no /proc to read resident memory from: %v", err)
 	}
 	var size, resident float64
-	if _, err := fmt.Sscan(string(raw), &size, &resident); err != nil {
-		b.Fatal(err)
-	}
+	_, err = fmt.Sscan(string(raw), &size, &resident)
+	must(b, err)
 	return resident * float64(os.Getpagesize())
 }
 

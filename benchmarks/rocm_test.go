@@ -15,44 +15,29 @@ import (
 	"warpgauge/pkg/field"
 )
 
-const amdGPUs = 8
-
-// amdFields is the default list and the one for AMD.
-func amdFields(b *testing.B) field.List {
-	b.Helper()
-	amd, err := etc.Files().ReadFile("amd-counters.csv")
-	must(b, err)
-	list, _, err := field.Parse(bytes.NewReader(append(etc.DefaultCounters(), amd...)), field.ParseOptions{File: "both.csv"})
-	must(b, err)
-	return list
-}
-
-// amdNode is a simulated node, and options of a collector that reads it in a mode.
-func amdNode(b *testing.B, mode string) (*rocmtest.Tree, rocm.Options) {
-	b.Helper()
-	tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI250X, GPUs: amdGPUs})
-	o := rocm.Options{Root: tree.Root, Source: mode}
-	if mode == rocm.SourceSysfs {
-		return tree, o
-	}
-	library := smitest.NewReal(b, tree)
-	if mode == rocm.SourceAMDSMI {
-		library = smitest.NewRealAMD(b, tree)
-	}
-	b.Chdir(library.Dir) // its paths are relative
-	o.Library = library.Path
-	return tree, o
-}
-
 // BenchmarkAMDTick samples eight GPUs once: what is fast each time, what is slow
 // every thirtieth time, as at a tick of a second. With AMD SMI a tick has the values of /sys, and
 // what the library has said in its own goroutine, whose calls are counted apart.
 func BenchmarkAMDTick(b *testing.B) {
+	amd, err := etc.Files().ReadFile("amd-counters.csv")
+	must(b, err)
+	list, _, err := field.Parse(bytes.NewReader(append(etc.DefaultCounters(), amd...)), field.ParseOptions{File: "both.csv"})
+	must(b, err)
 	for _, mode := range []string{rocm.SourceSysfs, rocm.SourceSMI, rocm.SourceAMDSMI} {
 		b.Run(mode, func(b *testing.B) {
-			_, o := amdNode(b, mode)
+			tree := rocmtest.NewTree(b, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 8})
+			o := rocm.Options{Root: tree.Root, Source: mode}
+			if mode != rocm.SourceSysfs {
+				library := smitest.NewReal
+				if mode == rocm.SourceAMDSMI {
+					library = smitest.NewRealAMD
+				}
+				l := library(b, tree)
+				b.Chdir(l.Dir) // its paths are relative
+				o.Library = l.Path
+			}
 			c := rocm.New(o)
-			sources, err := c.Open(b.Context(), amdFields(b))
+			sources, err := c.Open(b.Context(), list)
 			must(b, err)
 			defer c.Close()
 			var rows [][]float64

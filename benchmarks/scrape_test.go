@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"warpgauge/collectors/fake"
 )
 
 // BenchmarkScrape measures requests over loopback connections that stay open:
@@ -24,7 +22,7 @@ import (
 // the machine, too.
 func BenchmarkScrape(b *testing.B) {
 	// A tick per hour: one row, then an unchanged page but for our own metrics.
-	n := startNode(b, fake.Options{Profile: "dgx-h100"}, defaultCounters(b), time.Hour)
+	n := startNode(b, "", time.Hour)
 	page := n.wholePage(b)
 	bare := bareHandler(b, page)
 	for _, conns := range []int{1, 64} {
@@ -55,19 +53,11 @@ func BenchmarkScrape(b *testing.B) {
 // wholePage returns the page once our own metrics have all their series: the
 // first ones lack those of the devices and of requests.
 func (n *node) wholePage(b *testing.B) []byte {
-	fetch := func() []byte {
-		resp, err := http.Get(n.url)
-		must(b, err)
-		defer resp.Body.Close()
-		page, err := io.ReadAll(resp.Body)
-		must(b, err)
-		return page
-	}
 	lines := func(page []byte) int { return bytes.Count(page, []byte("\n")) }
-	page := fetch()
+	page := awaitGPUs(b, n.url, 8)
 	for range 10 {
 		time.Sleep(1500 * time.Millisecond) // own metrics are gathered a second after a scrape
-		next := fetch()
+		next := awaitGPUs(b, n.url, 8)
 		if lines(next) == lines(page) {
 			return next
 		}
@@ -75,6 +65,11 @@ func (n *node) wholePage(b *testing.B) []byte {
 	}
 	b.Fatal("the page does not stop growing")
 	return nil
+}
+
+// client keeps conns connections open, as so many scrapers would.
+func client(conns int) *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: conns, MaxConnsPerHost: conns, DisableCompression: true}}
 }
 
 // bareHandler serves page with the headers that the exporter sends.

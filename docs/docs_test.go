@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/prometheus/promql/parser"
+
 	"warpgauge/internal/testkit/pages"
 	"warpgauge/pkg/field"
 )
@@ -164,44 +166,50 @@ var othersFlags = map[string]bool{
 
 // TestMetrics checks that each warpgauge_ metric which a page names is in
 // metrics.md, which is generated from a running exporter, in fleet.md, which a test of
-// extensions/remote/fleet compares with a server, or a family of recordings. Names that end in a
-// suffix of a histogram belong to the histogram.
+// extensions/remote/fleet compares with a server, or a family of recordings.
 func TestMetrics(t *testing.T) {
-	all := every(t)
-	known := map[string]bool{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\| (\\w+)").FindAllStringSubmatch(all["docs/metrics.md"]+all["docs/fleet.md"]+all["docs/recorder.md"], -1) {
+	known := pages.Metrics(t, "..")
+	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\|").FindAllStringSubmatch(read(t, "docs/recorder.md"), -1) {
 		known[row[1]] = true
-		if row[2] == "histogram" {
-			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
-				known[row[1]+suffix] = true
-			}
-		}
-	}
-	if len(known) < 10 {
-		t.Fatalf("metrics.md lists %d metrics only", len(known))
 	}
 	scan(t, metricWord, 200, func(_, text string, m []int) string {
-		if name := text[m[0]:m[1]]; !known[name] {
+		name := text[m[0]:m[1]]
+		if !slices.ContainsFunc(pages.Families(name), func(family string) bool { _, ok := known[family]; return ok }) {
 			return name + " is not in metrics.md"
 		}
 		return ""
 	})
 }
 
-// TestCSVExamples checks that each CSV in a page is one that the exporter takes
-// without a remark.
-func TestCSVExamples(t *testing.T) {
+// blocks calls f with each fenced block of a language.
+func blocks(t *testing.T, language string, f func(path, text string)) {
+	t.Helper()
 	found := 0
 	for path, text := range every(t) {
-		for _, m := range regexp.MustCompile("(?s)```csv\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(text, -1) {
 			found++
-			_, problems, err := field.Parse(strings.NewReader(m[1]), field.ParseOptions{File: path, Strict: true})
-			if err != nil || len(problems) > 0 {
-				t.Errorf("%s: CSV example: %v %v", path, err, problems)
-			}
+			f(path, m[1])
 		}
 	}
 	if found == 0 {
-		t.Error("no page has a CSV example")
+		t.Errorf("no page has a block of %s", language)
 	}
+}
+
+// TestExamples: the exporter takes each CSV in a page without a remark, and each PromQL is an
+// expression, or several with empty lines between them.
+func TestExamples(t *testing.T) {
+	blocks(t, "csv", func(path, text string) {
+		_, problems, err := field.Parse(strings.NewReader(text), field.ParseOptions{File: path, Strict: true})
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%s: CSV example: %v %v", path, err, problems)
+		}
+	})
+	blocks(t, "promql", func(path, text string) {
+		for _, query := range strings.Split(text, "\n\n") {
+			if _, err := parser.ParseExpr(query); err != nil {
+				t.Errorf("%s: %v in\n%s", path, err, query)
+			}
+		}
+	})
 }

@@ -120,18 +120,10 @@ func TestFields(t *testing.T) {
 			if !slices.ContainsFunc(field.All(), func(d *field.Descriptor) bool { return strings.HasPrefix(d.Name, name+"_") }) {
 				return "no field begins with " + name + "_"
 			}
-		case !isField(name):
+		case !pages.IsField(name):
 			return name + " is not in the catalogue"
 		}
 		return ""
-	})
-}
-
-// isField reports whether the catalogue has the field, or the field of which a histogram is made.
-func isField(name string) bool {
-	return slices.ContainsFunc(pages.Families(name), func(family string) bool {
-		_, _, ok := field.ByName(family)
-		return ok
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -24,9 +23,11 @@ func TestQueriesOfLists(t *testing.T) {
 		{`{hash="A"} 100`, `{hash="B"} 300`},
 	}
 	var queries []string
-	for _, m := range regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllStringSubmatch(read(t, "docs/remote.md"), -1) {
-		queries = append(queries, strings.Split(strings.TrimSpace(m[1]), "\n\n")...)
-	}
+	blocks(t, "promql", func(path, text string) {
+		if path == "docs/remote.md" {
+			queries = append(queries, strings.Split(strings.TrimSpace(text), "\n\n")...)
+		}
+	})
 	if len(queries) != len(want) {
 		t.Fatalf("docs/remote.md has %d queries, want %d", len(queries), len(want))
 	}

@@ -2,6 +2,7 @@ package etc_test
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -10,6 +11,15 @@ import (
 	"warpgauge/etc"
 	"warpgauge/pkg/field"
 )
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := etc.Files().ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
 
 // parse reads a file as strictly as possible and expects nothing to be said.
 func parse(t *testing.T, name string, text []byte) field.List {
@@ -64,10 +74,7 @@ func TestFiles(t *testing.T) {
 	}
 	for name, want := range rows {
 		t.Run(name, func(t *testing.T) {
-			text, err := etc.Files().ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := read(t, name)
 			active := parse(t, name, text)
 			all := parse(t, name, uncomment(text, active))
 			if got := [2]int{len(active.Fields), len(all.Fields)}; got != want {
@@ -106,23 +113,39 @@ func TestDefaultRows(t *testing.T) {
 	if diff := cmp.Diff(want, names(parse(t, etc.Default, etc.DefaultCounters()))); diff != "" {
 		t.Errorf("default rows (-want +got):\n%s", diff)
 	}
-	dcp, err := etc.Files().ReadFile("dcp-metrics-included.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, names(parse(t, "dcp", dcp))); diff != "" {
+	if diff := cmp.Diff(want, names(parse(t, "dcp", read(t, "dcp-metrics-included.csv")))); diff != "" {
 		t.Errorf("rows of the profiling file (-want +got):\n%s", diff)
 	}
 }
 
-func BenchmarkParseDefault(b *testing.B) {
-	text := etc.DefaultCounters()
-	b.ReportAllocs()
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		l, _, err := field.Parse(bytes.NewReader(text), field.ParseOptions{File: etc.Default})
-		if err != nil || len(l.Fields) != 26 {
-			b.Fatal(len(l.Fields), err)
+// TestTypes: the type that the catalogue advises for a field is the one that rows of the
+// shipped lists have, those behind a comment sign included.
+func TestTypes(t *testing.T) {
+	row := regexp.MustCompile(`(?m)^(?:# *)?([A-Za-z]\w*), *(gauge|counter|label),`)
+	used := map[field.ID]map[string]bool{}
+	for _, file := range []string{"default-counters.csv", "dcp-metrics-included.csv", "1.x-compatibility-metrics.csv", "recommended-counters.csv", "amd-counters.csv"} {
+		for _, m := range row.FindAllStringSubmatch(string(read(t, file)), -1) {
+			d, _, ok := field.ByName(m[1])
+			if !ok {
+				t.Fatalf("%s: unknown field %q", file, m[1])
+			}
+			if used[d.ID] == nil {
+				used[d.ID] = map[string]bool{}
+			}
+			used[d.ID][m[2]] = true
+		}
+	}
+	if len(used) < 100 {
+		t.Errorf("only %d fields found", len(used))
+	}
+	for id, types := range used {
+		d, _ := field.ByID(id)
+		use, ok := d.Use()
+		if d.Name == "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0" {
+			types["gauge"] = true // the lists have dcgm-exporter's type, but it is in MB/s
+		}
+		if !ok || !types[use.String()] {
+			t.Errorf("%s: Use says %v, the lists have %v", d.Name, use, types)
 		}
 	}
 }

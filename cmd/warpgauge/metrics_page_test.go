@@ -181,9 +181,9 @@ func signFamilies(t *testing.T) []*dto.MetricFamily {
 		}
 	}
 	src.Ring = ring.Make(16, len(src.Devices), len(src.Columns))
-	board, now, engine := &view.Board{}, time.Unix(1e9, 0), &costs{}
+	board, now, samples := &view.Board{}, time.Unix(1e9, 0), 0.0
 	reg, reader := prometheus.NewRegistry(), rows.New(board, nil)
-	early := signs.New(signs.Options{Rows: reader, Engine: engine})
+	early := signs.New(reader, nil)
 	w := health.New(health.Options{
 		Rows: reader, Rules: health.Table(), Logger: zap.NewNop(), Derived: early,
 		Status: func() []session.CollectorStatus {
@@ -199,10 +199,10 @@ func signFamilies(t *testing.T) []*dto.MetricFamily {
 	stamps, row := make([]int64, len(src.Devices)), make([]float64, len(src.Columns))
 	for range 200 {
 		now = now.Add(src.Interval)
-		engine.samples++
+		samples++
 		for i := range stamps {
 			stamps[i] = now.UnixNano()
-			copy(row[8*i:], []float64{1500, 60, 500, 99, float64(engine.samples) * 1e4, 1, float64(engine.samples), 1 << 6})
+			copy(row[8*i:], []float64{1500, 60, 500, 99, samples * 1e4, 1, samples, 1 << 6})
 		}
 		src.Ring.Append(now.UnixNano(), stamps, row)
 		w.Sync(now)
@@ -210,13 +210,6 @@ func signFamilies(t *testing.T) []*dto.MetricFamily {
 	all, err := reg.Gather()
 	must(t, err)
 	return slices.DeleteFunc(all, func(f *dto.MetricFamily) bool { return !strings.HasPrefix(f.GetName(), "warpgauge_sign_") })
-}
-
-// costs is an engine with one source, which takes a second for a sample.
-type costs struct{ samples uint64 }
-
-func (c *costs) Costs() []session.Costs {
-	return []session.Costs{{Collector: "fake", Sources: map[string]session.SourceCost{"GPU-0": {Samples: c.samples, Time: time.Duration(c.samples) * time.Second}}}}
 }
 
 // metered is a collector whose sources report what their library calls cost, as those of vendors' libraries do.

@@ -114,7 +114,7 @@ func fieldGroups(fields []uint16) [][]uint16 {
 }
 
 // refusals maps skipped fields to the engine's reasons.
-type refusals map[uint16]error
+type refusals map[uint16]status
 
 // offered removes the profiling fields that no GPU of a node offers, so that the engine is not asked for them. If the
 // offer of a GPU cannot be read, although the GPU may have profiling, the engine decides field by field.
@@ -145,45 +145,41 @@ func offered(e *engine, n *node, list []field.Reading, refused refusals) []field
 // watch makes the engine poll the block in the background. Fields that the engine does not know or support are removed
 // and recorded in refused. If no field is left, the block is empty, which is not an error. Any other refusal is an
 // error: a duplicate name, no room for another group.
-func (b *block) watch(e *engine, refused refusals) error {
-	var err error
+func (b *block) watch(e *engine, refused refusals) (err error) {
 	if b.group, err = e.createGroup(b.entities); err != nil {
 		return err
 	}
-	if b.watched, err = b.accept(e, b.group, b.fields); !unsupported(err) {
+	if err = b.accept(e, b.fields); !unsupported(err) {
 		return err
 	}
-	if b.fields, err = b.sift(e, b.group, b.fields, refused); err != nil {
+	if b.fields, err = b.sift(e, b.fields, refused); err != nil {
 		return err
 	}
 	if len(b.fields) == 0 {
 		e.destroyGroup(b.group)
 		return nil
 	}
-	b.watched, err = b.accept(e, b.group, b.fields)
+	return b.accept(e, b.fields)
+}
+
+// accept watches fields. After an error nothing is left behind.
+func (b *block) accept(e *engine, fields []uint16) (err error) {
+	if b.watched, err = e.createFields(fields); err != nil {
+		return err
+	}
+	if err = e.watch(b.group, b.watched, b.every, max(b.keep, 2*b.every, time.Second)); err != nil {
+		e.destroyFields(b.watched)
+	}
 	return err
 }
 
-// accept watches fields in one group. After an error nothing is left behind.
-func (b *block) accept(e *engine, group handleID, fields []uint16) (handleID, error) {
-	id, err := e.createFields(fields)
-	if err != nil {
-		return 0, err
-	}
-	if err := e.watch(group, id, b.every, max(b.keep, 2*b.every, time.Second)); err != nil {
-		e.destroyFields(id)
-		return 0, err
-	}
-	return id, nil
-}
-
 // sift returns the fields that the engine accepts, by bisection.
-func (b *block) sift(e *engine, group handleID, fields []uint16, refused refusals) ([]uint16, error) {
-	id, err := b.accept(e, group, fields)
+func (b *block) sift(e *engine, fields []uint16, refused refusals) (out []uint16, err error) {
+	err = b.accept(e, fields)
 	switch {
 	case err == nil:
-		e.unwatch(group, id)
-		e.destroyFields(id)
+		e.unwatch(b.group, b.watched)
+		e.destroyFields(b.watched)
 		return fields, nil
 	case !unsupported(err):
 		return nil, err
@@ -193,13 +189,14 @@ func (b *block) sift(e *engine, group handleID, fields []uint16, refused refusal
 		refused[fields[0]] = why
 		return nil, nil
 	}
-	half := len(fields) / 2
-	first, err := b.sift(e, group, fields[:half], refused)
-	if err != nil {
-		return nil, err
+	for half := range slices.Chunk(fields, (len(fields)+1)/2) {
+		part, err := b.sift(e, half, refused)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, part...)
 	}
-	second, err := b.sift(e, group, fields[half:], refused)
-	return slices.Concat(first, second), err
+	return out, nil
 }
 
 // divide splits the block into calls of at most room values and allocates its cells.

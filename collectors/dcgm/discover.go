@@ -3,6 +3,7 @@
 package dcgm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -79,7 +80,9 @@ func discover(e *engine, found inventory, fields field.List, o Options) ([]*node
 	rest := &node{}
 	var facts []collector.Label
 	if len(d.switches)+len(d.cpus)+len(d.adapters) > 0 {
-		facts = d.globalFacts()
+		if all, err := d.facts([]entity{{kindNone, 0}}); err == nil {
+			facts = all[0]
+		}
 	}
 	add := func(k entityKind, level field.Level, name string, ids []uint32) {
 		for _, id := range ids {
@@ -171,90 +174,159 @@ func present(s string) string {
 	return s
 }
 
-// facts reads the label fields of entities: texts unchanged, numbers scaled as in the list. It omits missing values. It
-// reads a field with several names once.
+// facts reads the label fields of entities, each by a call of its own, because a field that is unknown to the engine, or
+// that only other kinds of entities have, fails the whole call: texts unchanged, numbers scaled as in the list. It omits
+// missing values. The node has facts of its own level only.
 func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
-	var words, numbers []field.Field
-	named := map[field.ID][]field.Field{}
-	for _, f := range d.fields.Labels() {
-		named[f.Desc.ID] = append(named[f.Desc.ID], f)
-		switch {
-		case f.Desc.ID >= field.FirstExporter, len(named[f.Desc.ID]) > 1:
-		case f.Desc.Kind == field.String:
-			words = append(words, f)
-		case f.Desc.Kind == field.Int64 || f.Desc.Kind == field.Double:
-			numbers = append(numbers, f)
-		}
-	}
 	out := make([][]collector.Label, len(entities))
-	texts, err := apart(d.engine.texts, entities, numbersOf(words), "")
-	if err != nil {
-		return nil, err
-	}
-	values, err := apart(d.engine.live, entities, numbersOf(numbers), cell{value: math.NaN()})
-	if err != nil {
-		return nil, err
-	}
-	for e := range entities {
-		for i, f := range words {
-			text := present(texts[e*len(words)+i])
-			if text == "" {
-				continue
-			}
-			for _, f := range named[f.Desc.ID] {
-				out[e] = append(out[e], collector.Label{Name: f.Name, Value: text})
-			}
+	for _, f := range d.fields.Labels() {
+		id := []uint16{uint16(f.Desc.ID)}
+		var texts []string
+		var values []cell
+		var err error
+		switch {
+		case f.Desc.ID >= field.FirstExporter, entities[0].kind == kindNone && f.Desc.Level != field.Global:
+		case f.Desc.Kind == field.String:
+			texts, err = d.engine.texts(entities, id)
+		case f.Desc.Kind == field.Int64 || f.Desc.Kind == field.Double:
+			values, err = d.engine.live(entities, id)
 		}
-		for i, f := range numbers {
-			v := values[e*len(numbers)+i].value
-			if math.IsNaN(v) {
+		if err != nil {
+			if ofAField(err) {
 				continue
 			}
-			for _, f := range named[f.Desc.ID] {
-				out[e] = append(out[e], collector.Label{Name: f.Name, Value: strconv.FormatFloat(v*f.Scale, 'f', -1, 64)})
+			return nil, err
+		}
+		for e := range entities {
+			text := ""
+			switch {
+			case texts != nil:
+				text = present(texts[e])
+			case values != nil && !math.IsNaN(values[e].value):
+				text = strconv.FormatFloat(values[e].value*f.Scale, 'f', -1, 64)
+			}
+			if text != "" {
+				out[e] = append(out[e], collector.Label{Name: f.Name, Value: text})
 			}
 		}
 	}
 	return out, nil
 }
 
-// apart reads fields in one call, and one by one if that fails: a field that is unknown to the engine, or that only
-// other kinds of entities have, fails the whole call. Such a field is blank.
-func apart[T any](read func([]entity, []uint16) ([]T, error), entities []entity, fields []uint16, blank T) ([]T, error) {
-	all, err := read(entities, fields)
-	if !ofAField(err) {
-		return all, err
+// addInstances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device;
+// several compute instances are additional devices, as in collectors/nvml.
+func (d *discovery) addInstances(n *node) {
+	gpus := map[entity]int{}
+	n.computes = map[entity]int{}
+	for i, e := range n.entities {
+		gpus[e] = i
 	}
-	all = slices.Repeat([]T{blank}, len(entities)*len(fields))
-	for f := 0; len(fields) > 1 && f < len(fields); f++ {
-		one, err := apart(read, entities, fields[f:f+1], blank)
-		if err != nil {
-			return nil, err
+	all := slices.Clone(d.instances)
+	slices.SortStableFunc(all, func(a, b migEntity) int {
+		return cmp.Or(cmp.Compare(a.gpuIndex, b.gpuIndex), cmp.Compare(a.instance, b.instance), cmp.Compare(a.compute, b.compute))
+	})
+	profiles := d.textsOf(kindInstance, fieldName)
+	uuids := d.textsOf(kindCompute, fieldUUID) // Kubernetes identifies MIG devices by them
+	for _, m := range all {
+		at, known := gpus[m.parent]
+		if m.entity.kind != kindInstance || !known {
+			continue
 		}
-		for e := range entities {
-			all[e*len(fields)+f] = one[e]
+		whole := collector.InstanceOf(n.devices[at], int(m.instance), profiles[m.entity])
+		parts := slices.DeleteFunc(slices.Clone(all), func(c migEntity) bool { return c.entity.kind != kindCompute || c.parent != m.entity })
+		if len(parts) == 1 {
+			whole.Instance.UUID = uuids[parts[0].entity]
+		}
+		if !n.addDevice(whole, m.entity) {
+			continue
+		}
+		if len(parts) < 2 {
+			for _, c := range parts {
+				n.computes[c.entity] = len(n.devices) - 1
+			}
+			continue
+		}
+		for _, c := range parts {
+			part := collector.ComputeInstanceOf(whole, int(c.compute))
+			part.Instance.UUID = uuids[c.entity]
+			n.addDevice(part, c.entity)
 		}
 	}
-	return all, nil
 }
 
-func numbersOf(fields []field.Field) []uint16 {
-	out := make([]uint16, len(fields))
-	for i, f := range fields {
-		out[i] = uint16(f.Desc.ID)
+// textsOf returns a text of the instances of a kind: the profile, "1g.10gb", or the UUID, but not the GPU's.
+func (d *discovery) textsOf(k entityKind, field uint16) map[entity]string {
+	var entities []entity
+	for _, m := range d.instances {
+		if m.entity.kind == k {
+			entities = append(entities, m.entity)
+		}
+	}
+	out := map[entity]string{}
+	texts, err := d.engine.texts(entities, []uint16{field})
+	d.o.logUnlisted(k, err)
+	for i, e := range entities[:len(texts)] {
+		if text := present(texts[i]); field != fieldUUID || strings.HasPrefix(text, "MIG-") {
+			out[e] = text
+		}
 	}
 	return out
 }
 
-// globalFacts returns the facts of the whole node, for devices without their own.
-func (d *discovery) globalFacts() []collector.Label {
-	all, err := d.facts([]entity{{kindNone, 0}})
-	if err != nil {
-		return nil
+// linkID packs a link as dcgm_link_t does since DCGM 4.3: the owner's kind in the lowest byte, the link number in the
+// next two, the owner in the highest.
+func linkID(owner entity, number int) uint32 {
+	return uint32(owner.kind)&0xff | uint32(number)&0xffff<<8 | owner.id<<24
+}
+
+// link is a link that is up.
+type link struct {
+	owner  entity
+	number int
+}
+
+// linksUp lists the links that are up and that can be told apart.
+func linksUp(e *engine, o Options) ([]link, error) {
+	version, err := e.version()
+	minor := 0
+	if n, _ := fmt.Sscanf(shortVersion(version), "4.%d.", &minor); err == nil && n == 1 && minor < 3 { // whose link IDs lack the owner
+		o.Log.Warn("skipping NVLinks: DCGM before 4.3 reuses link IDs across GPUs; upgrade nv-hostengine",
+			zap.String("version", shortVersion(version)))
+		return nil, nil
 	}
-	global := map[string]bool{}
-	for _, f := range d.fields.Labels() {
-		global[f.Name] = f.Desc.Level == field.Global
+	return e.linksUp()
+}
+
+// addLinks adds the links of a node's devices, as dcgm-exporter does. A rescan notices links that go up or down later.
+func (d *discovery) addLinks(n *node) {
+	owners := map[entity]collector.Device{}
+	for i, e := range n.entities {
+		owners[e] = n.devices[i]
 	}
-	return slices.DeleteFunc(all[0], func(l collector.Label) bool { return !global[l.Name] })
+	for _, l := range d.links {
+		if owner, known := owners[l.owner]; known {
+			n.addDevice(collector.LinkOf(owner, l.number), entity{kindLink, linkID(l.owner, l.number)})
+		}
+	}
+}
+
+// addCPUs adds NVIDIA's CPUs and, if the list needs them, their cores, which are numbered through the node.
+func (d *discovery) addCPUs(n *node, facts []collector.Label) {
+	cores := wants(d.fields, field.Core)
+	for _, c := range d.cpus {
+		number := strconv.FormatUint(uint64(c.id), 10)
+		socket := collector.Device{ID: "CPU-" + number, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: number}}, Facts: facts}
+		n.addDevice(socket, entity{kindCPU, c.id})
+		if !cores {
+			continue
+		}
+		for _, core := range c.cores {
+			one := socket
+			one.Level, one.Parent = field.Core, socket.ID
+			number := strconv.FormatUint(uint64(core), 10)
+			one.Labels = append([]collector.Label{{Name: "cpucore", Value: number}}, socket.Labels...)
+			one.ID = socket.ID + "/core" + number
+			n.addDevice(one, entity{kindCore, core})
+		}
+	}
 }

@@ -60,14 +60,21 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestOpenSays: what is wrong, and what to do about it.
+// TestOpenSays: what is wrong, and what to do about it: also a library that lacks what nothing works without, or is of another
+// version by its name or by that of the file behind it.
 func TestOpenSays(t *testing.T) {
-	f := func(name string, prepare func(e *dcgmtest.Engine, o *Options), want ...string) {
+	f := func(name string, prepare func(c *dcgmtest.Config, o *Options) func(e *dcgmtest.Engine), want ...string) {
 		t.Helper()
-		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
-		o := remote(e)
-		prepare(e, &o)
-		_, err := openAs(t, o, "DCGM_FI_DEV_GPU_TEMP")
+		c, o := dcgmtest.Config{Preset: "pcie", GPUs: 1}, Options{Engine: "localhost:5555"}
+		then := prepare(&c, &o)
+		e := simulate(t, c)
+		if o.Library == "" {
+			o.Library = e.Library()
+		}
+		if then != nil {
+			then(e)
+		}
+		_, err := openAs(t, o, temperature)
 		if !errors.Is(err, collector.ErrNotLoaded) {
 			t.Errorf("%s: got %v, want %v", name, err, collector.ErrNotLoaded)
 			return
@@ -81,28 +88,51 @@ func TestOpenSays(t *testing.T) {
 			t.Errorf("%s: left over: %+v", name, n)
 		}
 	}
-	f("no library", func(_ *dcgmtest.Engine, o *Options) { o.Engine, o.Library = "", filepath.Join(t.TempDir(), soname) }, "install datacenter-gpu-manager-4-core", "--dcgm-library")
-	f("no library for an engine that was named", func(_ *dcgmtest.Engine, o *Options) { o.Library = filepath.Join(t.TempDir(), soname) },
-		`host engine "localhost:5555" is not used`, "image with DCGM", "before Hopper")
-	f("no listener", func(e *dcgmtest.Engine, _ *Options) { e.Stop(-21) }, "localhost:5555", "start nv-hostengine")
-	f("init", func(e *dcgmtest.Engine, _ *Options) { e.Return("dcgmInit", -7) }, "initialise")
-	f("embedded without driver", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-56) }, "no NVML", "load NVIDIA's driver")
-	f("embedded in use", func(e *dcgmtest.Engine, o *Options) { o.Engine = ""; e.RefuseEmbedded(-34) }, "in use")
-	f("a file that is no library", func(e *dcgmtest.Engine, o *Options) { o.Library = e.Library() + ".node" })
-}
-
-// TestMissingFunctions: a library that lacks what nothing works without is
-// refused by name; what else it lacks costs only what needs it.
-func TestMissingFunctions(t *testing.T) {
-	for _, name := range required {
-		if name == "dcgmInit" || name == "dcgmWatchFields" || name == "dcgmEntitiesGetLatestValues" {
-			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Without: []string{name}})
-			_, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP")
-			if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "lacks "+name) {
-				t.Errorf("without %s: %v", name, err)
-			}
+	engine := func(change func(e *dcgmtest.Engine)) func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) {
+		return func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) { return change }
+	}
+	options := func(change func(c *dcgmtest.Config, o *Options)) func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) {
+		return func(c *dcgmtest.Config, o *Options) func(*dcgmtest.Engine) { change(c, o); return nil }
+	}
+	embed := func(code int) func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) {
+		return func(_ *dcgmtest.Config, o *Options) func(*dcgmtest.Engine) {
+			o.Engine = ""
+			return func(e *dcgmtest.Engine) { e.Behave("embedding", code) }
 		}
 	}
+	without := func(name string) func(*dcgmtest.Config, *Options) func(*dcgmtest.Engine) {
+		return options(func(c *dcgmtest.Config, _ *Options) { c.Without = []string{name} })
+	}
+	dir := t.TempDir()
+	older, link := filepath.Join(dir, "libdcgm.so.3.3.5"), filepath.Join(dir, "dcgm.so")
+	for _, err := range []error{os.WriteFile(older, nil, 0o600), os.Symlink(older, link)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f("no library", options(func(_ *dcgmtest.Config, o *Options) { o.Engine, o.Library = "", filepath.Join(dir, soname) }), "install datacenter-gpu-manager-4-core", "--dcgm-library")
+	f("no library for an engine that was named", options(func(_ *dcgmtest.Config, o *Options) { o.Library = filepath.Join(dir, soname) }),
+		`host engine "localhost:5555" is not used`, "image with DCGM", "before Hopper")
+	f("no listener", engine(func(e *dcgmtest.Engine) { e.Stop(-21) }), "localhost:5555", "start nv-hostengine")
+	f("init", engine(func(e *dcgmtest.Engine) { e.Return("dcgmInit", -7) }), "initialise")
+	f("embedded without driver", embed(-56), "no NVML", "load NVIDIA's driver")
+	f("embedded in use", embed(-34), "in use")
+	for _, name := range []string{"dcgmInit", "dcgmWatchFields", "dcgmEntitiesGetLatestValues"} {
+		f("without "+name, without(name), "lacks "+name)
+	}
+	f("without dcgmConnect_v2", without("dcgmConnect_v2"), "update the library")
+	for _, path := range []string{older, link, "libdcgm.so.3", "/usr/lib64/libdcgm.so.5"} {
+		f(path, options(func(_ *dcgmtest.Config, o *Options) { o.Library = path }), "libdcgm.so.4 is needed")
+	}
+	for _, path := range []string{"libdcgm.so.4", "/x/libdcgm.so.4.6.0", "/x/libdcgm.so"} {
+		if names, err := (Options{Library: path}).candidates(); err != nil || len(names) != 1 || names[0] != path {
+			t.Errorf("library %q: candidates %q, %v", path, names, err)
+		}
+	}
+}
+
+// TestMissingFunctions: what a library lacks costs only what needs it.
+func TestMissingFunctions(t *testing.T) {
 	for _, name := range []string{
 		"dcgmVersionInfo", "dcgmHostengineVersionInfo", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetNvLinkLinkStatus", "dcgmGetNvLinkP2PStatus",
 		"dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups", "dcgmHealthSet_v2", "dcgmHealthCheck",
@@ -110,17 +140,9 @@ func TestMissingFunctions(t *testing.T) {
 		e := simulate(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
 		c := open1(t, remote(e), everyKind...)
 		c.mustSample(t)
-		if v, _ := c.value(t, nvmltest.UUID(1), "DCGM_FI_DEV_GPU_TEMP"); v != 42 {
+		if v, _ := c.value(t, nvmltest.UUID(1), temperature); v != 42 {
 			t.Errorf("without %s: temperature of GPU 1 is %v, want 42", name, v)
 		}
-	}
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Without: []string{"dcgmConnect_v2"}})
-	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_GPU_TEMP"); err == nil || !strings.Contains(err.Error(), "update the library") {
-		t.Errorf("without dcgmConnect_v2: %v", err)
-	}
-	e = simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Version: "4.4.1"})
-	if _, err := openAs(t, Options{Library: e.Library(), Engine: "vsock://2:5555"}, "DCGM_FI_DEV_GPU_TEMP"); err == nil || !strings.Contains(err.Error(), "4.5 or newer") {
-		t.Errorf("vsock with 4.4: %v", err)
 	}
 }
 
@@ -183,71 +205,10 @@ func TestNothingLeftBehind(t *testing.T) {
 	}
 }
 
-// TestLibraryOfAnotherVersion is refused by its name, or that of the file behind it.
-func TestLibraryOfAnotherVersion(t *testing.T) {
-	dir := t.TempDir()
-	older := filepath.Join(dir, "libdcgm.so.3.3.5")
-	link := filepath.Join(dir, "dcgm.so")
-	for _, err := range []error{os.WriteFile(older, nil, 0o600), os.Symlink(older, link)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, path := range []string{older, link, "libdcgm.so.3", "/usr/lib64/libdcgm.so.5"} {
-		_, err := openAs(t, Options{Library: path}, temperature)
-		if !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "libdcgm.so.4 is needed") {
-			t.Errorf("library %q: %v", path, err)
-		}
-	}
-	for _, path := range []string{"libdcgm.so.4", "/x/libdcgm.so.4.6.0", "/x/libdcgm.so"} {
-		if names, err := (Options{Library: path}).candidates(); err != nil || len(names) != 1 || names[0] != path {
-			t.Errorf("library %q: candidates %q, %v", path, names, err)
-		}
-	}
-}
-
 // gpuKinds ask for something of each part of the source of GPUs.
 var gpuKinds = []string{
 	temperature, power, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
 	xidCount, peersName, healthName, "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
-}
-
-// TestEngineEndsAndReturns: a lost connection is reported by every source, an engine
-// that is not there is an error each time, and with the next one all is well. Nothing is
-// left of either.
-func TestEngineEndsAndReturns(t *testing.T) {
-	for name, h := range map[string]hardware{"Unix socket": {gpus: 2}, "TCP": {gpus: 2, tcp: true}} {
-		t.Run(name, func(t *testing.T) {
-			onBoth(t, h, func(t *testing.T, m machine) {
-				lost := started(t, m, gpuKinds...)
-				for range 2 {
-					m.stop()
-					for i := range lost.sources {
-						lost.until(t, i, "a lost connection", func(err error) bool {
-							return errors.Is(err, collector.ErrColumnsChanged) && errors.Is(err, collector.ErrNotLoaded)
-						})
-					}
-					if err := lost.Close(); err != nil {
-						t.Errorf("close what is lost: %v", err)
-					}
-					o := m.options()
-					o.ConnectTimeout = 100 * time.Millisecond
-					for range 3 {
-						if _, err := openAs(t, o, gpuKinds...); !errors.Is(err, collector.ErrNotLoaded) || !strings.Contains(err.Error(), "start nv-hostengine") {
-							t.Errorf("open without an engine: %v", err)
-						}
-					}
-					m.start()
-					lost = started(t, m, gpuKinds...)
-					lost.mustSample(t)
-				}
-				if err := lost.Close(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-				nothingLeft(t, m)
-			})
-		})
-	}
 }
 
 // TestEngineFallsSilent: a sample waits for an engine that does not answer, and all
@@ -327,12 +288,12 @@ func TestCalls(t *testing.T) {
 // logged once. Of profiling what no metric group has is not asked for, and what cannot be known is.
 func TestNotOffered(t *testing.T) {
 	const active, integers = "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_INT_ACTIVE"
-	noProfiling := func(code int) func(*dcgmtest.Engine) { return func(e *dcgmtest.Engine) { e.RefuseProfiling(code) } }
+	noProfiling := func(code int) func(*dcgmtest.Engine) { return func(e *dcgmtest.Engine) { e.Behave("profiling", code) } }
 	returns := func(function string, code int) func(*dcgmtest.Engine) {
 		return func(e *dcgmtest.Engine) { e.Return(function, code) }
 	}
 	unlisted := func(code int) func(*dcgmtest.Engine) {
-		return func(e *dcgmtest.Engine) { e.RefuseListing(dcgmtest.KindConnectX, code) }
+		return func(e *dcgmtest.Engine) { e.Behave("unlisted 9", code) }
 	}
 	for _, tt := range []struct {
 		what    string

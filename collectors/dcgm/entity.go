@@ -1,6 +1,7 @@
 package dcgm
 
 import (
+	"slices"
 	"time"
 
 	"warpgauge/pkg/collector"
@@ -63,12 +64,6 @@ type migEntity struct {
 // linkUp is the dcgmNvLinkLinkState_t of a working link.
 const linkUp = 3
 
-// links holds the states of a GPU's or switch's links, by link number.
-type links struct {
-	owner  entity
-	states []int32
-}
-
 // incident is a finding of DCGM's health checks.
 type incident struct {
 	entity entity
@@ -128,31 +123,20 @@ func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 |
 // askedOf reports whether a reading is read from entities of a kind. A vGPU's licence is also read from the GPU that a
 // guest sees, as in dcgm-exporter.
 func askedOf(d *field.Descriptor, k entityKind) bool {
-	return serves(d.Level, k) || d.ID == field.VGPULicence && k == kindGPU
+	return slices.Contains(servedBy[k], d.Level) || d.ID == field.VGPULicence && k == kindGPU
 }
 
-// serves reports whether a reading of a level is read from entities of a kind. Readings of a whole GPU are not read
+// servedBy lists the levels of the readings that are read from entities of a kind. Readings of a whole GPU are not read
 // from its instances.
-func serves(level field.Level, k entityKind) bool {
-	switch k {
-	case kindGPU:
-		return level == field.Global || level == field.GPU || level == field.Instance || level == field.ComputeInstance
-	case kindInstance:
-		return level == field.Instance || level == field.ComputeInstance
-	case kindCompute:
-		return level == field.ComputeInstance
-	case kindLink:
-		return level == field.Link
-	case kindSwitch:
-		return level == field.Switch
-	case kindCPU:
-		return level == field.CPU
-	case kindCore:
-		return level == field.Core
-	case kindConnectX:
-		return level == field.ConnectX
-	}
-	return false
+var servedBy = [...][]field.Level{
+	kindGPU:      {field.Global, field.GPU, field.Instance, field.ComputeInstance},
+	kindSwitch:   {field.Switch},
+	kindInstance: {field.Instance, field.ComputeInstance},
+	kindCompute:  {field.ComputeInstance},
+	kindLink:     {field.Link},
+	kindCPU:      {field.CPU},
+	kindCore:     {field.Core},
+	kindConnectX: {field.ConnectX},
 }
 
 // every returns how often the engine must read a reading so that the session finds a new value on each due tick.
@@ -192,11 +176,7 @@ func Supplies(d *field.Descriptor) bool { return isPart(d) || isLabel(d) || isRe
 
 // isPart reports whether a field consists of events, health or peers rather than one number of the engine.
 func isPart(d *field.Descriptor) bool {
-	switch d.ID {
-	case field.XIDErrorsCount, field.XIDErrorsTotal, field.ClockEventsCount, field.ClockEventsTotal, field.GPUHealth, field.P2PStatus:
-		return true
-	}
-	return false
+	return slices.Contains([]field.ID{field.XIDErrorsCount, field.XIDErrorsTotal, field.ClockEventsCount, field.ClockEventsTotal, field.GPUHealth, field.P2PStatus}, d.ID)
 }
 
 // isLabel reports whether a field is a text, used as a label.

@@ -5,6 +5,7 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -77,8 +78,8 @@ func newPolls(gpus int, blocks map[time.Duration][]uint16) *polls {
 	}
 	p := &polls{begin: time.Unix(1_000_000, 0), readings: &readings{node: n}}
 	p.now = func() time.Time { return p.begin.Add(p.at) }
-	for every, fields := range blocks {
-		b := newBlock(n, kindGPU, every, n.byKind(kindGPU), fields)
+	for _, every := range slices.Sorted(maps.Keys(blocks)) { // in the order of blocksOf
+		b := newBlock(n, kindGPU, every, n.byKind(kindGPU), blocks[every])
 		b.divide(valuesPerCall)
 		b.column = len(p.row)
 		p.row, p.due = append(p.row, make([]float64, len(b.cells))...), append(p.due, slices.Repeat([]bool{true}, len(b.cells))...)

@@ -4,7 +4,6 @@ package dcgm
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -130,14 +129,10 @@ func (h *health) sample(row []float64, due []bool) error {
 	}
 	for i := range h.watches {
 		w := &h.watches[i]
-		for j := range w.reasons {
-			if c := w.column + j; due[c] {
-				row[c] = math.NaN()
-				if !h.failed && j == w.chosen {
-					row[c] = float64(w.result)
-				}
-			}
+		if h.failed {
+			w.chosen = -1
 		}
+		putChoice(row, due, w.column, len(w.reasons), w.chosen, float64(w.result))
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/field"
 )
 
@@ -53,53 +52,51 @@ func well(but ...string) map[string]string {
 
 const healthName = "DCGM_EXP_GPU_HEALTH_STATUS"
 
-// TestHealthReasons: the worst incident of a watch is shown, and the last one of
-// equals; a reason that DCGM does not have yet is unknown, and logged once; what is of
-// other entities is left out.
-func TestHealthReasons(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 2})
-	c := open1(t, remote(e), healthName)
-	c.mustSample(t)
-	e.Incident(dcgmtest.GPU(1), 0x10, 20, 80, "a row is lost")
-	e.Incident(dcgmtest.GPU(1), 0x10, 20, 52, "memory is faulty")
-	e.Incident(dcgmtest.GPU(1), 0x10, 10, 85, "a row waits")
-	e.Incident(dcgmtest.GPU(0), healthAll, 20, 120, "gone")
-	e.Incident(dcgmtest.GPU(0), 0x80, 10, 999, "of a newer engine")
-	e.Incident(dcgmtest.Switch(0), 0x800, 20, 15, "no GPU")
-	want := []map[string]string{
-		well("ALL", "DCGM_FR_FALLEN_OFF_BUS 20", "THERMAL", "DCGM_FR_UNKNOWN 10"),
-		well("MEM", "DCGM_FR_FAULTY_MEMORY 20"),
-	}
-	for range 2 {
-		c.mustSample(t)
-		for gpu := range want {
-			if diff := cmp.Diff(want[gpu], c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
+// TestHealthJudged: every watch has a value from the first sample on, and shows the reason as soon as the engine has one:
+// the worst incident's, and the last one's of equals. A reason that DCGM does not have yet is unknown, and logged once;
+// what is of other entities is left out.
+func TestHealthJudged(t *testing.T) {
+	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
+		c := started(t, m, healthName, temperature)
+		want := []map[string]string{well(), well(), well()}
+		check := func() {
+			t.Helper()
+			for gpu := range want {
+				if diff := cmp.Diff(want[gpu], c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
+					t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
+				}
 			}
 		}
-	}
-	if n := c.logs.FilterMessageSnippet("reporting DCGM_FR_UNKNOWN").Len(); n != 1 {
-		t.Errorf("%d lines about the unknown reason, want one", n)
-	}
-	e.Healthy()
-	c.mustSample(t)
-	if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, 1, "health_watch")); diff != "" {
-		t.Errorf("healthy again (-want +got):\n%s", diff)
-	}
+		check()
+		m.sick(1)
+		c.until(t, 0, "the reason", func(err error) bool {
+			return err == nil && c.cellsOf(field.GPUHealth, 1, "health_watch")["MEM"] == "DCGM_FR_XID_ERROR 10"
+		})
+		want[1] = well("MEM", "DCGM_FR_XID_ERROR 10")
+		check()
+		e := m.simulation()
+		if e == nil {
+			return
+		}
+		e.Incident(dcgmtest.GPU(1), 0x10, 20, 80, "a row is lost")
+		e.Incident(dcgmtest.GPU(1), 0x10, 20, 52, "memory is faulty")
+		e.Incident(dcgmtest.GPU(1), 0x10, 10, 85, "a row waits")
+		e.Incident(dcgmtest.GPU(0), healthAll, 20, 120, "gone")
+		e.Incident(dcgmtest.GPU(0), 0x80, 10, 999, "of a newer engine")
+		e.Incident(dcgmtest.Switch(0), 0x800, 20, 15, "no GPU")
+		want[0], want[1] = well("ALL", "DCGM_FR_FALLEN_OFF_BUS 20", "THERMAL", "DCGM_FR_UNKNOWN 10"), well("MEM", "DCGM_FR_FAULTY_MEMORY 20")
+		for range 2 {
+			c.mustSample(t)
+			check()
+		}
+		if n := c.logs.FilterMessageSnippet("reporting DCGM_FR_UNKNOWN").Len(); n != 1 {
+			t.Errorf("%d lines about the unknown reason, want one", n)
+		}
+		e.Healthy()
+		c.mustSample(t)
+		want[0], want[1] = well(), well()
+		check()
+	})
 }
 
 const peersName = "DCGM_EXP_P2P_STATUS"
-
-// TestNoAllocation: health and peers cost no memory.
-func TestNoAllocation(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race runtime allocates")
-	}
-	e := simulate(t, dcgmtest.Config{GPUs: 4})
-	e.Incident(dcgmtest.GPU(1), 0x10, 20, 80, "a row is lost")
-	c := open1(t, remote(e), healthName, peersName)
-	c.mustSample(t)
-	if n := testing.AllocsPerRun(50, func() { _ = c.sources[0].Sample(c.row[0], c.due[0]) }); n != 0 {
-		t.Errorf("%v allocations per sample", n)
-	}
-}

@@ -24,7 +24,7 @@ import (
 // are sound, and the rest is counted.
 func TestAHostileEngine(t *testing.T) {
 	e := simulate(t, dcgmtest.Config{GPUs: 4})
-	e.CountAll(math.MaxUint32)
+	e.Behave("counts", math.MaxUint32)
 	e.Add(dcgmtest.GPU(0), true)
 	e.Set(dcgmtest.GPU(1), fieldUUID, dcgmtest.Text("GPU-twice"))
 	e.Set(dcgmtest.GPU(2), fieldUUID, dcgmtest.Text("GPU-twice"))

@@ -3,7 +3,6 @@
 package dcgm
 
 import (
-	"math"
 	"slices"
 	"strconv"
 
@@ -76,14 +75,7 @@ func (p *peers) sample(row []float64, due []bool) error {
 		if !p.failed {
 			status = p.answer.status(pair[0], pair[1])
 		}
-		for j := range linkStatuses {
-			if c := i*len(linkStatuses) + j; due[c] {
-				row[c] = math.NaN()
-				if j == status {
-					row[c] = float64(j)
-				}
-			}
-		}
+		putChoice(row, due, i*len(linkStatuses), len(linkStatuses), status, float64(status))
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ import (
 
 	"warpgauge/collectors/dcgm/dcgmtest"
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/race"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/collector/collectortest"
 	"warpgauge/pkg/field"
@@ -47,7 +46,7 @@ func TestOrder(t *testing.T) {
 	for _, far := range []bool{true, false} {
 		for _, reverse := range []bool{false, true} {
 			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8, Lines: numbered(8, ids)})
-			e.Reverse(reverse)
+			e.Behave("order", map[bool]int{true: 1}[reverse])
 			o := embedded(e)
 			if far {
 				o = remote(e)
@@ -138,7 +137,7 @@ func TestRefusedFields(t *testing.T) {
 		}
 	}, names[0], names[20], names[39])
 	f(func(e *dcgmtest.Engine) { e.Forget(int(ids[3])) }, names[3])
-	f(func(e *dcgmtest.Engine) { e.RefuseProfiling(-33) }, profiling...)
+	f(func(e *dcgmtest.Engine) { e.Behave("profiling", -33) }, profiling...)
 }
 
 // deviceError is what an error of Sample says of a device.
@@ -201,43 +200,6 @@ func TestValuesChange(t *testing.T) {
 		for _, name := range names { // an engine may never ask for it again
 			m.blank(1, name, dcgmtest.NotSupported)
 			c.untilValue(t, id, name, math.NaN())
-		}
-	})
-}
-
-// TestEveryField: all that a list can ask for is more than an engine takes in one
-// group, of profiling and of the rest; and costs no memory.
-func TestEveryField(t *testing.T) {
-	onAll(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
-		c := started(t, m, everything()...)
-		columns := 0
-		for _, s := range c.sources {
-			columns += len(s.Columns())
-		}
-		if columns < 4*300 {
-			t.Errorf("only %d columns", columns)
-		}
-		id := nvmltest.UUID(3)
-		c.until(t, 0, "values of all kinds", func(err error) bool {
-			return err == nil && c.has(t, id, temperature) && c.has(t, id, power) && c.has(t, id, "DCGM_FI_PROF_SM_ACTIVE") && c.has(t, id, "DCGM_FI_PROF_PCIE_RX_BYTES")
-		})
-		for i, s := range c.sources {
-			for j, col := range s.Columns() {
-				d, _ := field.ByID(col.Field)
-				v := c.row[i][j]
-				if m.simulation() != nil && math.IsNaN(v) && !d.Event {
-					t.Fatalf("%s of %s has no value", d.Name, s.Devices()[col.Device].ID)
-				}
-				if !d.Event && (v < d.Min || v > d.Max) {
-					t.Errorf("%s of %s is %v, outside of [%v, %v]", d.Name, s.Devices()[col.Device].ID, v, d.Min, d.Max)
-				}
-			}
-			if race.Enabled {
-				continue
-			}
-			if n := testing.AllocsPerRun(10, func() { _ = s.Sample(c.row[i], c.due[i]) }); n != 0 {
-				t.Errorf("source %d: %v allocations a sample of %d columns", i, n, len(s.Columns()))
-			}
 		}
 	})
 }
@@ -340,6 +302,70 @@ func TestReasons(t *testing.T) {
 	} {
 		if got := collectortest.ReasonOf(t, c.sources[s], c.row[s], device, name); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestRefusals: only a field that the engine does not know or support is left out. Any
+// other refusal makes Open fail, and so does an engine that offers nothing.
+func TestRefusals(t *testing.T) {
+	for code, leftOut := range map[int]bool{-6: true, -13: true, -17: true, -36: true, -3: false, -24: false, -26: false, -34: false, -54: false} {
+		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+		e.Refuse(dcgmtest.All(dcgmtest.KindGPU), 150, code)
+		_, err := openAs(t, remote(e), temperature, power)
+		if leftOut != (err == nil) {
+			t.Errorf("code %d: %v, want an error: %v", code, err, !leftOut)
+		}
+		if _, err := openAs(t, remote(e), temperature); errors.Is(err, collector.ErrNothingToRead) != leftOut || err == nil {
+			t.Errorf("code %d for the only field: %v, want %v: %v", code, err, collector.ErrNothingToRead, leftOut)
+		}
+		if n := e.Counts().Connections; leftOut && n != 1 || !leftOut && n != 0 {
+			t.Errorf("code %d: %d connections", code, n)
+		}
+	}
+	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_CPU_UTIL_TOTAL"); !errors.Is(err, collector.ErrNothingToRead) {
+		t.Errorf("a list for CPUs on a node without: %v", err)
+	}
+}
+
+// TestStarting: until the profiling fields have their first values, which come after
+// the others, nothing was sampled, and events wait; but not for ever.
+func TestStarting(t *testing.T) {
+	const profiling = "DCGM_FI_PROF_SM_ACTIVE"
+	e := simulate(t, dcgmtest.Config{GPUs: 1})
+	e.Set(dcgmtest.GPU(0), 1002, dcgmtest.Blank(dcgmtest.NotFound))
+	for _, late := range []bool{true, false} {
+		c := open1(t, remote(e), temperature, profiling, xidCount)
+		e.XID(0, 13)
+		r := c.readings(0)
+		clock := time.Now()
+		r.now = func() time.Time { return clock }
+		for range 2 {
+			if err := c.sample(0); !errors.Is(err, errStarting) {
+				t.Errorf("before the first value: %v", err)
+			}
+		}
+		if late {
+			e.Unset(dcgmtest.GPU(0), 1002)
+		} else {
+			clock = clock.Add(startPatience)
+		}
+		if err := c.sample(0); errors.Is(err, errStarting) {
+			t.Errorf("still starting: %v", err)
+		}
+		if got := c.cellsOf(field.XIDEvent, 0, "slot"); got["0"] != " 13" {
+			t.Errorf("XIDs in the first row: %v", got)
+		}
+		if has := c.has(t, c.sources[0].Devices()[0].ID, profiling); has != late {
+			t.Errorf("profiling value: %v, want %v", has, late)
+		}
+		e.Set(dcgmtest.GPU(0), 1002, dcgmtest.Blank(dcgmtest.NotFound))
+		if err := c.sample(0); late && err != nil {
+			t.Errorf("a blank later on: %v", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -4,8 +4,6 @@ package dcgm
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
 
 	"warpgauge/pkg/collector"
@@ -73,20 +71,14 @@ func (s *source) complete(list []field.Reading, refused refusals) {
 		if e, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign {
 			return e
 		}
-		l := s.devices[device].Level
-		e := collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "DCGM does not have it for this kind of device (" + l.String() + ")"}
 		id := d.ID
 		if id == field.XIDEvent {
 			id = field.XIDErrors
 		}
-		if err := refused[uint16(id)]; err != nil {
-			var why status
-			if errors.As(err, &why) {
-				return meaningOf(why)
-			}
-			e.Detail = fmt.Sprintf("the host engine does not offer it: %v", err)
-			return e
+		if why, is := refused[uint16(id)]; is {
+			return meaningOf(why)
 		}
+		e := collector.Explanation{Reason: collector.ReasonUnsupported}
 		switch {
 		case field.IsXID(d.ID):
 			e.Detail = "the host engine does not report XIDs of it"
@@ -98,6 +90,8 @@ func (s *source) complete(list []field.Reading, refused refusals) {
 			e.Reason, e.Detail = collector.ReasonOtherCollector, "DCGM does not have it, the collector nvml may"
 		case !askable(d):
 			e.Detail = "DCGM does not have it"
+		default:
+			e.Detail = "DCGM does not have it for this kind of device (" + s.devices[device].Level.String() + ")"
 		}
 		return e
 	})

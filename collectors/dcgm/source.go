@@ -5,6 +5,7 @@ package dcgm
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -52,6 +53,18 @@ func (p *partBase) try(message string, call func() error) error {
 	}
 	p.failed = err != nil
 	return nil
+}
+
+// putChoice fills the due ones of n columns that differ in a label: the chosen one has the value, the others are blank.
+func putChoice(row []float64, due []bool, column, n, chosen int, value float64) {
+	for j := range n {
+		if c := column + j; due[c] {
+			row[c] = math.NaN()
+			if j == chosen {
+				row[c] = value
+			}
+		}
+	}
 }
 
 // source reads the devices of one node from one engine. A GPU that hangs delays all of them, because the engine reads

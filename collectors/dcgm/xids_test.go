@@ -108,28 +108,6 @@ func TestEachXIDOnce(t *testing.T) {
 	})
 }
 
-// TestHealthJudged: every watch has a value from the first sample on, and shows the
-// reason as soon as the engine has one.
-func TestHealthJudged(t *testing.T) {
-	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
-		c := started(t, m, healthName, temperature)
-		for gpu := range 3 {
-			if diff := cmp.Diff(well(), c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
-			}
-		}
-		m.sick(1)
-		c.until(t, 0, "the reason", func(err error) bool {
-			return err == nil && c.cellsOf(field.GPUHealth, 1, "health_watch")["MEM"] == "DCGM_FR_XID_ERROR 10"
-		})
-		for gpu, want := range []map[string]string{well(), well("MEM", "DCGM_FR_XID_ERROR 10"), well()} {
-			if diff := cmp.Diff(want, c.cellsOf(field.GPUHealth, gpu, "health_watch")); diff != "" {
-				t.Errorf("GPU %d (-want +got):\n%s", gpu, diff)
-			}
-		}
-	})
-}
-
 // TestPeersOfEach: each GPU has each other once, with the status that the driver reports.
 func TestPeersOfEach(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {

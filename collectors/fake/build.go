@@ -3,7 +3,6 @@ package fake
 import (
 	"context"
 	"math"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -36,10 +35,10 @@ func bind(b binder, d *field.Descriptor) (cell, bool) {
 }
 
 func (b *builder) source(gpu, nvswitch int) *source {
-	s := &source{world: b.world, closed: b.closed, gpu: gpu, nvswitch: nvswitch}
-	s.follow()
-	// Faults before Open are not events.
-	s.scripted = slices.DeleteFunc(s.scripted, func(f *fault) bool { return f.begun(b.elapsed) })
+	s := &source{world: b.world, closed: b.closed, gpu: gpu, nvswitch: nvswitch, reported: map[*fault]bool{}}
+	for _, f := range *b.world.faults.Load() {
+		s.reported[f] = f.begun(b.elapsed) // faults before Open are not events
+	}
 	return s
 }
 

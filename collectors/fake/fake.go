@@ -94,15 +94,12 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 		return nil, fmt.Errorf("open simulated node: a collector is opened once")
 	}
 	w := c.world
-	elapsed, t := w.elapsed(), w.timeline.Load()
-	b := &builder{
-		world: w, fields: fields, readings: fields.Readings(), elapsed: elapsed,
-		count: t.gpus(elapsed, w.gpus), closed: &c.closed,
-	}
+	elapsed := w.elapsed()
+	b := &builder{world: w, fields: fields, readings: fields.Readings(), elapsed: elapsed, count: w.count(elapsed), closed: &c.closed}
 	if c.name == Name {
-		w.process.suffer(t, elapsed)
+		w.suffer(elapsed)
 	}
-	if err := t.openError(elapsed); err != nil {
+	if err := w.openError(elapsed); err != nil {
 		return nil, err
 	}
 	sources := b.sources(ctx, c.name == ProcessesName)
@@ -121,11 +118,11 @@ func (c *Collector) Rescan(context.Context) (changed bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.world
-	elapsed, t := w.elapsed(), w.timeline.Load()
-	if err := t.openError(elapsed); err != nil {
+	elapsed := w.elapsed()
+	if err := w.openError(elapsed); err != nil {
 		return false, err
 	}
-	return c.opened && t.gpus(elapsed, w.gpus) != c.gpus, nil
+	return c.opened && w.count(elapsed) != c.gpus, nil
 }
 
 // Close ends the use of the sources. It does not wait for calls that hang; they return when their fault ends or the

@@ -20,13 +20,6 @@ func TestConformance(t *testing.T) {
 			}})
 		})
 	}
-	t.Run("20 devices", func(t *testing.T) {
-		few := list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_EXP_XID_ERRORS_TOTAL")
-		collectortest.Run(t, collectortest.Harness{Name: "fake", Fields: few, New: func(tb testing.TB) collectortest.Rig {
-			tb.Helper()
-			return rig(tb, Options{Profile: "dgx-a100-mig", Devices: 20, Seed: 7})
-		}})
-	})
 }
 
 // rig lets the suite break a world.

@@ -32,14 +32,12 @@ const (
 
 // Kinds that ruin the process in which they begin. They need a World with Options.Isolated.
 const (
-	Crash    FaultKind = "crash"    // SIGSEGV
-	Abort    FaultKind = "abort"    // an assertion's text, then SIGABRT
-	Exit     FaultKind = "exit"     // ends with Status
-	Spin     FaultKind = "spin"     // Sample does not return and keeps a core busy
-	Leak     FaultKind = "leak"     // Rate more memory each second
-	FDs      FaultKind = "fds"      // no descriptor is left
-	Garbage  FaultKind = "garbage"  // junk on every Unix socket that is open
-	Scribble FaultKind = "scribble" // junk over all shared memory
+	Crash   FaultKind = "crash"   // SIGSEGV
+	Abort   FaultKind = "abort"   // an assertion's text, then SIGABRT
+	Exit    FaultKind = "exit"    // ends with Status
+	Spin    FaultKind = "spin"    // Sample does not return and keeps a core busy
+	Leak    FaultKind = "leak"    // Rate more memory each second
+	Garbage FaultKind = "garbage" // junk on every Unix socket that is open
 )
 
 // Fault is a fault with its time and targets.
@@ -113,7 +111,6 @@ func (f *Fault) validateTimes() error {
 // fault is a Fault on the timeline of a world.
 type fault struct {
 	Fault
-	seq    int           // position in the order of addition
 	healed chan struct{} // closed when the fault is healed
 	err    error         // of Lost, Stalled, OpenFails: created once, returned often
 	start  time.Time     // of the world
@@ -150,18 +147,9 @@ func (f *fault) active(elapsed time.Duration) bool {
 	}
 }
 
-// timeline is the list of a world's faults in the order of addition. It is immutable.
-type timeline struct{ faults []*fault }
-
-func (t *timeline) with(f Fault, start time.Time) (*timeline, *fault) {
-	added := &fault{Fault: f, seq: len(t.faults), healed: make(chan struct{}), start: start}
-	added.err = added.sampleError()
-	return &timeline{faults: append(slices.Clone(t.faults), added)}, added
-}
-
 // openError returns the error of Open, if a fault makes it fail.
-func (t *timeline) openError(elapsed time.Duration) error {
-	for _, f := range t.faults {
+func (w *World) openError(elapsed time.Duration) error {
+	for _, f := range *w.faults.Load() {
 		if f.Kind == OpenFails && f.active(elapsed) {
 			return f.err
 		}
@@ -169,39 +157,24 @@ func (t *timeline) openError(elapsed time.Duration) error {
 	return nil
 }
 
-// gpus returns the number of GPUs: the count of the newest active fault.
-func (t *timeline) gpus(elapsed time.Duration, otherwise int) int {
-	var newest *fault
-	var since time.Duration
-	for _, f := range t.faults {
+// count returns the number of GPUs: that of the newest active fault, if there is one.
+func (w *World) count(elapsed time.Duration) int {
+	n, since := w.gpus, time.Duration(-1)
+	for _, f := range *w.faults.Load() {
 		if f.Kind != Devices || !f.active(elapsed) {
 			continue
 		}
-		if at, _ := f.begin(); newest == nil || at >= since {
-			newest, since = f, at
+		if at, _ := f.begin(); at >= since {
+			n, since = f.Count, at
 		}
 	}
-	if newest == nil {
-		return otherwise
-	}
-	return newest.Count
-}
-
-// forSource returns the faults of one source.
-func (t *timeline) forSource(gpu, nvswitch int) []*fault {
-	var out []*fault
-	for _, f := range t.faults {
-		if gpu >= 0 && (f.GPUs.contain(gpu) || f.Kind == Devices) || nvswitch >= 0 && f.Switches.contain(nvswitch) {
-			out = append(out, f)
-		}
-	}
-	return out
+	return n
 }
 
 var errReleased = errors.New("the simulated node was shut down")
 
 // sampleError returns the error of Sample (or Open) while f is active.
-func (f *fault) sampleError() error {
+func (f *Fault) sampleError() error {
 	switch f.Kind {
 	case Lost:
 		return fmt.Errorf("simulated fault: %w", collector.ErrDeviceLost)
@@ -229,9 +202,7 @@ var faultKeys = map[FaultKind]string{
 	Exit:      "for once status",
 	Spin:      "for once device switch",
 	Leak:      "for once rate!",
-	FDs:       "for once",
 	Garbage:   "for once",
-	Scribble:  "for once",
 }
 
 // has reports whether faults of a kind have a key.

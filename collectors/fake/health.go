@@ -30,8 +30,8 @@ const (
 func (s *source) healthColumns(d *field.Descriptor, elapsed time.Duration) {
 	for _, watch := range healthWatches() {
 		state, code := healthPass, "DCGM_FR_OK"
-		for _, f := range s.faults {
-			if f.Kind != Health || f.Watch != watch || !f.active(elapsed) {
+		for _, f := range *s.world.faults.Load() {
+			if f.Kind != Health || f.Watch != watch || !s.concerned(f) || !f.active(elapsed) {
 				continue
 			}
 			state, code = healthWarn, cmp.Or(f.Code, healthCodes[watch], "DCGM_FR_UNKNOWN")
@@ -48,9 +48,9 @@ func (s *source) healthColumns(d *field.Descriptor, elapsed time.Duration) {
 // healthSum identifies the set of active health faults.
 func (s *source) healthSum(elapsed time.Duration) uint64 {
 	var sum uint64
-	for _, f := range s.faults {
-		if f.Kind == Health && f.active(elapsed) {
-			sum += mixBits(uint64(f.seq))
+	for i, f := range *s.world.faults.Load() {
+		if f.Kind == Health && s.concerned(f) && f.active(elapsed) {
+			sum += mixBits(uint64(i))
 		}
 	}
 	return sum

@@ -1,13 +1,8 @@
 package fake
 
 import (
-	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"warpgauge/pkg/field"
 )
 
 // What these faults do to a process is seen on the whole program (cmd/warpgauge/e2e_isolation_test.go).
@@ -26,7 +21,7 @@ func TestOnce(t *testing.T) {
 		{Fault{Kind: Crash, At: 2 * time.Minute}, false},
 	} {
 		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{tt.fault}}, Isolated: true, Start: start})
-		if got := w.process.hit(w.timeline.Load().faults[0], w.elapsed()); got != tt.hit {
+		if got := w.process.hit((*w.faults.Load())[0], w.elapsed()); got != tt.hit {
 			t.Errorf("%+v in a child started after a minute: hit %v, want %v", tt.fault, got, tt.hit)
 		}
 	}
@@ -44,41 +39,10 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestNotWithoutAChild: in the exporter's own process these faults are refused.
-func TestNotWithoutAChild(t *testing.T) {
-	for kind := range faultKeys {
-		f := Fault{Kind: kind, GPUs: index(0), Field: field.All()[0], XID: 1, Watch: "MEM", Rate: 1}
-		_, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}})
-		if refused := err != nil; refused != kind.has("once") || refused && !strings.Contains(err.Error(), "--isolation=process") {
-			t.Errorf("%s in a spec: %v", kind, err)
-		}
-		if _, err := newWorld(t, Options{}).Inject(f); (err != nil) != kind.has("once") {
-			t.Errorf("inject %s: %v", kind, err)
-		}
-		if _, err := NewWorld(Options{Spec: &Spec{Faults: []Fault{f}}, Isolated: true}); err != nil {
-			t.Errorf("%s in a child: %v", kind, err)
-		}
-	}
-}
-
-// TestLeakAndScribble: memory that is never freed, and junk in shared memory.
-func TestLeakAndScribble(t *testing.T) {
-	fd, err := unix.MemfdCreate("scribble", unix.MFD_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	const size = 1 << 16
-	if err := unix.Ftruncate(fd, size); err != nil {
-		t.Fatal(err)
-	}
-	shared, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Munmap(shared)
+// TestLeak: memory that is never freed.
+func TestLeak(t *testing.T) {
 	now := time.Now()
-	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{{Kind: Leak, At: time.Second, Rate: 8}, {Kind: Scribble}}}, Isolated: true, Now: func() time.Time { return now }})
+	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{{Kind: Leak, At: time.Second, Rate: 8}}}, Isolated: true, Now: func() time.Time { return now }})
 	n := openNode(t, w, list(t, temperature))
 	for second, want := range []int{0, 0, 8, 16, 24} {
 		n.read(0, 0)
@@ -86,8 +50,5 @@ func TestLeakAndScribble(t *testing.T) {
 			t.Errorf("second %d: %d MiB leaked, want %d", second, got, want)
 		}
 		now = now.Add(time.Second)
-	}
-	if string(shared) == string(make([]byte, size)) {
-		t.Error("the shared memory is as before")
 	}
 }

@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"slices"
@@ -37,12 +36,9 @@ type source struct {
 	points []point   // by unit; of the current sample
 	mean   point     // see averaged
 
-	timeline *timeline
-	faults   []*fault // the timeline's faults for this source
-
 	xids     xids
-	xidsSeen int64    // number of natural XIDs reported
-	scripted []*fault // unreported XIDs of faults, in order
+	xidsSeen int64           // number of natural XIDs reported
+	reported map[*fault]bool // XIDs of faults
 
 	watchesHealth bool
 	health        uint64 // healthSum at Open
@@ -80,9 +76,8 @@ func (s *source) begin(row []float64, due []bool) (time.Duration, error) {
 	if s.closed.Load() {
 		return 0, errClosed
 	}
-	s.follow()
 	if s.cells != nil { // the source of another library than the processes'
-		s.world.process.suffer(s.timeline, s.world.elapsed())
+		s.world.suffer(s.world.elapsed())
 	}
 	if err := s.wait(); err != nil {
 		return 0, err
@@ -91,23 +86,9 @@ func (s *source) begin(row []float64, due []bool) (time.Duration, error) {
 	return elapsed, s.broken(elapsed)
 }
 
-// follow applies a changed timeline. Faults are only ever added to it.
-func (s *source) follow() {
-	t := s.world.timeline.Load()
-	if t == s.timeline {
-		return
-	}
-	known := 0
-	if s.timeline != nil {
-		known = len(s.timeline.faults)
-	}
-	s.timeline, s.faults = t, t.forSource(s.gpu, s.nvswitch)
-	for _, f := range s.faults {
-		if f.Kind == XID && f.seq >= known {
-			s.scripted = append(s.scripted, f)
-		}
-	}
-	slices.SortStableFunc(s.scripted, func(a, b *fault) int { return cmp.Compare(a.At, b.At) })
+// concerned reports whether a fault is one of this source.
+func (s *source) concerned(f *fault) bool {
+	return s.gpu >= 0 && f.GPUs.contain(s.gpu) || s.nvswitch >= 0 && f.Switches.contain(s.nvswitch)
 }
 
 // naturalXIDs are XIDs of application errors and of a row remap, which do not mean that the faulty board is unhealthy.
@@ -140,11 +121,11 @@ func (x *xids) code(number int64) float64 {
 
 // wait blocks while the device hangs or is slow.
 func (s *source) wait() error {
-	for _, f := range s.faults {
-		if f.Kind == Spin {
+	for _, f := range *s.world.faults.Load() {
+		if f.Kind == Spin && s.concerned(f) {
 			s.world.spin(f)
 		}
-		if elapsed := s.world.elapsed(); f.Kind == Hang && f.active(elapsed) {
+		if elapsed := s.world.elapsed(); f.Kind == Hang && s.concerned(f) && f.active(elapsed) {
 			if err := s.world.suspend(f, elapsed); err != nil {
 				return err
 			}
@@ -155,15 +136,12 @@ func (s *source) wait() error {
 
 // broken returns the error of the first fault that makes Sample fail.
 func (s *source) broken(elapsed time.Duration) error {
-	if s.gpu >= 0 && s.gpu >= s.timeline.gpus(elapsed, s.world.gpus) {
+	if s.gpu >= 0 && s.gpu >= s.world.count(elapsed) {
 		return collector.ErrColumnsChanged
 	}
-	for _, f := range s.faults {
-		switch f.Kind {
-		case Lost, Stalled:
-			if f.active(elapsed) {
-				return f.err
-			}
+	for _, f := range *s.world.faults.Load() {
+		if (f.Kind == Lost || f.Kind == Stalled) && s.concerned(f) && f.active(elapsed) {
+			return f.err
 		}
 	}
 	if s.watchesHealth && s.healthSum(elapsed) != s.health {
@@ -204,8 +182,8 @@ func (s *source) fill(row []float64, due []bool, elapsed time.Duration) {
 
 // twist applies the faults that falsify readings.
 func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
-	for _, f := range s.faults {
-		if f.Kind != Absurd && f.Kind != Blank || !f.active(elapsed) {
+	for _, f := range *s.world.faults.Load() {
+		if f.Kind != Absurd && f.Kind != Blank || !s.concerned(f) || !f.active(elapsed) {
 			continue
 		}
 		v := f.Value
@@ -223,9 +201,9 @@ func (s *source) twist(row []float64, due []bool, elapsed time.Duration) {
 
 // nextXID returns the next unreported XID, one per call, or NaN.
 func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
-	for i, f := range s.scripted {
-		if f.begun(elapsed) {
-			s.scripted = slices.Delete(s.scripted, i, i+1)
+	for _, f := range *s.world.faults.Load() {
+		if f.Kind == XID && s.concerned(f) && f.begun(elapsed) && !s.reported[f] {
+			s.reported[f] = true
 			return float64(f.XID)
 		}
 	}
@@ -240,8 +218,8 @@ func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
 	code, since := s.xids.code(n), float64(n)*xidEvery-s.xids.offset
-	for _, f := range s.faults {
-		if f.Kind != XID || !f.begun(elapsed) {
+	for _, f := range *s.world.faults.Load() {
+		if f.Kind != XID || !s.concerned(f) || !f.begun(elapsed) {
 			continue
 		}
 		begin, _ := f.begin()

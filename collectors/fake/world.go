@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +27,8 @@ type World struct {
 	start time.Time
 	boot  time.Time // when the drivers were loaded, long before start
 
-	mu       sync.Mutex // taken by Inject
-	timeline atomic.Pointer[timeline]
+	mu     sync.Mutex               // taken by Inject
+	faults atomic.Pointer[[]*fault] // in the order of addition; the list is immutable
 
 	process *process // nil if it must not be ruined
 
@@ -62,7 +63,7 @@ func NewWorld(o Options) (*World, error) {
 		w.process = newProcess(w.elapsed(), o.Seed)
 	}
 	w.boot = bootTime(w.start, o.Seed)
-	w.timeline.Store(&timeline{})
+	w.faults.Store(&[]*fault{})
 	if o.Spec != nil {
 		w.loads = o.Spec.Loads
 		if err := w.populate(o.Spec.Processes); err != nil {
@@ -97,12 +98,19 @@ func (w *World) Inject(f Fault) (heal func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f.At = w.elapsed()
-	t, added := w.timeline.Load().with(f, w.start)
-	w.timeline.Store(t)
+	added := w.add(f)
 	return sync.OnceFunc(func() { close(added.healed) }), nil
 }
 
-// script puts the faults of a spec on the timeline.
+// add adds a fault that is valid.
+func (w *World) add(f Fault) *fault {
+	added := &fault{Fault: f, healed: make(chan struct{}), err: f.sampleError(), start: w.start}
+	all := append(slices.Clone(*w.faults.Load()), added)
+	w.faults.Store(&all)
+	return added
+}
+
+// script adds the faults of a spec.
 func (w *World) script(faults []Fault) error {
 	most := w.gpus
 	for _, f := range faults {
@@ -110,7 +118,6 @@ func (w *World) script(faults []Fault) error {
 			most = max(most, f.Count)
 		}
 	}
-	t := w.timeline.Load()
 	for _, f := range faults {
 		err := cmp.Or(f.validate(), w.permits(f.Kind))
 		if far := cmp.Or(beyond(f.GPUs, most, "device"), beyond(f.Switches, w.profile.switches, "switch")); err == nil && far != nil {
@@ -122,9 +129,8 @@ func (w *World) script(faults []Fault) error {
 		if err != nil {
 			return err
 		}
-		t, _ = t.with(f, w.start)
+		w.add(f)
 	}
-	w.timeline.Store(t)
 	return nil
 }
 

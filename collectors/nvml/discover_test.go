@@ -85,21 +85,6 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// TestDiscoveryOfLittle: a board that has no more than its identity.
-func TestDiscoveryOfLittle(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	for _, f := range []string{"nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode"} {
-		n.Return(0, f, "NOT_SUPPORTED")
-	}
-	g := discoveryOn(t, n).mustFind(t)[0]
-	want := h100(0)
-	want.Model = ""
-	equal(t, want, g.device, "")
-	if g.migCapable || g.mig || g.err != nil {
-		t.Errorf("got %+v", g)
-	}
-}
-
 // TestDiscoveryOfTheBroken: a GPU that is lost is there, identified by the kernel, and
 // the others are as ever.
 func TestDiscoveryOfTheBroken(t *testing.T) {

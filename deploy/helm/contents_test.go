@@ -1,6 +1,7 @@
 package helm_test
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -15,83 +16,65 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestRules: a PrometheusRule holds the rules of deploy/prometheus, whatever templates do
-// to braces and dollars, and links to runbooks where it is told where they are.
-func TestRules(t *testing.T) {
+// TestContents: PrometheusRules hold the rules of deploy/prometheus, whatever templates do to braces and dollars, and
+// link to runbooks where they are told to; ConfigMaps hold the dashboards; a list in the values arrives byte for byte.
+func TestContents(t *testing.T) {
+	const list = "# mine\n\nDCGM_FI_DEV_GPU_TEMP, gauge, \"a, {{ b }} 'c'\"\n"
+	quoted, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(name string, want, got []byte) {
+		t.Helper()
+		var a, b any
+		for text, to := range map[*[]byte]*any{&want: &a, &got: &b} {
+			if err := yaml.Unmarshal(*text, to); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if diff := cmp.Diff(a, b); diff != "" || a == nil {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	o := render(t, "", `prometheusRule={"enabled":true,"accelerator":true,"nativeHistograms":true,"runbookURL":"https://wiki.example/gpu"}`,
+		`dashboards={"enabled":true,"namespace":"grafana","annotations":{"grafana_folder":"GPUs"}}`, "amd.counters.csv="+string(quoted))
 	files := map[string]string{
 		"gpu-warpgauge-alerts":            "alerts.yml",
 		"gpu-warpgauge-recording":         "recording.yml",
 		"gpu-warpgauge-accelerator":       "openshift-accelerator.yml",
 		"gpu-warpgauge-native-histograms": "recording-native.yml",
 	}
-	seen := 0
-	for _, rule := range render(t, "", `prometheusRule={"enabled":true,"accelerator":true,"nativeHistograms":true,"runbookURL":"https://wiki.example/gpu"}`).others["PrometheusRule"] {
-		seen++
+	for _, rule := range o.others["PrometheusRule"] {
 		name, _ := rule["metadata"].(map[string]any)["name"].(string)
-		text := string(read(t, filepath.Join("../prometheus/rules", files[name])))
-		var want any
-		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "runbook: docs/runbooks.md#", "runbook_url: https://wiki.example/gpu#")), &want); err != nil {
+		text := read(t, filepath.Join("../prometheus/rules", files[name]))
+		spec, err := yaml.Marshal(rule["spec"])
+		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, rule["spec"]); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		same(name, bytes.ReplaceAll(text, []byte("runbook: docs/runbooks.md#"), []byte("runbook_url: https://wiki.example/gpu#")), spec)
+		delete(files, name)
 	}
-	if seen != len(files) {
-		t.Errorf("%d PrometheusRules, want %d", seen, len(files))
+	if len(files) != 0 {
+		t.Errorf("no PrometheusRule has %v", files)
 	}
-}
-
-// TestDashboards: a ConfigMap for each, with the same JSON.
-func TestDashboards(t *testing.T) {
-	want, err := filepath.Glob("../../dashboards/*.json")
-	if err != nil || len(want) == 0 {
-		t.Fatalf("dashboards: %q, %v", want, err)
+	boards, err := filepath.Glob("../../dashboards/*.json")
+	if err != nil || len(boards) == 0 || len(o.configMaps) != len(boards)+1 {
+		t.Fatalf("%d ConfigMaps for a list and the dashboards %q, %v", len(o.configMaps), boards, err)
 	}
-	got := render(t, "", `dashboards={"enabled":true,"namespace":"grafana","annotations":{"grafana_folder":"GPUs"}}`).configMaps
-	if len(got) != len(want) {
-		t.Errorf("%d ConfigMaps for %d dashboards", len(got), len(want))
-	}
-	for _, path := range want {
+	for _, path := range boards {
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
-		c := got["gpu-warpgauge-dashboard-"+name]
-		if c == nil {
-			t.Errorf("there is no ConfigMap for %s", name)
-			continue
+		c := o.configMaps["gpu-warpgauge-dashboard-"+name]
+		if c == nil || c.Namespace != "grafana" || c.Labels["grafana_dashboard"] != "1" || c.Annotations["grafana_folder"] != "GPUs" {
+			t.Fatalf("%s: %+v", name, c)
 		}
-		if c.Namespace != "grafana" || c.Labels["grafana_dashboard"] != "1" || c.Annotations["grafana_folder"] != "GPUs" {
-			t.Errorf("%s: namespace %q, labels %v, annotations %v", name, c.Namespace, c.Labels, c.Annotations)
-		}
-		var a, b any
-		if err := json.Unmarshal(read(t, path), &a); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal([]byte(c.Data["warpgauge-"+name+".json"]), &b); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(a, b); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		same(name, read(t, path), []byte(c.Data["warpgauge-"+name+".json"]))
 	}
-}
-
-// TestCounters: a list in the values arrives byte for byte, for its vendor only.
-func TestCounters(t *testing.T) {
-	const list = "# mine\n\nDCGM_FI_DEV_GPU_TEMP, gauge, \"a, {{ b }} 'c'\"\n"
-	quoted, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
+	if c := o.configMaps["gpu-warpgauge-amd-counters"]; c == nil || strings.TrimRight(c.Data["counters.csv"], "\n") != strings.TrimRight(list, "\n") {
+		t.Errorf("the list arrives as %+v", c)
 	}
-	for _, value := range []string{"nvidia.counters.csv", "customMetrics", "amd.counters.csv"} {
-		vendor, _, _ := strings.Cut(strings.Replace(value, "customMetrics", "nvidia.", 1), ".")
-		got := render(t, "", value+"="+string(quoted)).configMaps
-		c := got["gpu-warpgauge-"+vendor+"-counters"]
-		if len(got) != 1 || c == nil {
+	for _, value := range []string{"nvidia.counters.csv", "customMetrics"} {
+		if got := render(t, "", value+"="+string(quoted)).configMaps; len(got) != 1 || got["gpu-warpgauge-nvidia-counters"] == nil {
 			t.Errorf("%s: ConfigMaps %v", value, got)
-			continue
-		}
-		if strings.TrimRight(c.Data["counters.csv"], "\n") != strings.TrimRight(list, "\n") {
-			t.Errorf("%s arrives as %q", value, c.Data["counters.csv"])
 		}
 	}
 }

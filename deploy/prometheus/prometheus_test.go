@@ -3,6 +3,7 @@
 package prometheus_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/relabel"
 	"github.com/prometheus/prometheus/promql/parser"
 	"go.yaml.in/yaml/v3"
 
@@ -89,9 +93,10 @@ func TestRulesByPromtool(t *testing.T) {
 		}
 		f(append([]string{verb, "rules"}, files...)...)
 	}
-	f("check", "config", "scrape/static.yml")
-	f("check", "config", "scrape/files.yml")
-	f("check", "config", "scrape/laptop.yml")
+	for _, config := range []string{"scrape/static.yml", "scrape/files.yml", "scrape/laptop.yml", "scale/sharded.yml"} {
+		f("check", "config", config)
+	}
+	f("check", "config", "--agent", "scale/agent.yml")
 	// Debian's build of Prometheus has no discovery of Kubernetes.
 	if out, err := exec.Command(promtool, "check", "config", "scrape/kubernetes.yml").CombinedOutput(); err != nil && !strings.Contains(string(out), "kubernetes_sd_configs not found") {
 		t.Errorf("promtool check config scrape/kubernetes.yml: %v\n%s", err, out)
@@ -120,7 +125,7 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 	for _, r := range all {
 		for _, name := range metricNames(r.parsed) {
-			if !known[name] && !isField(name) {
+			if !known[name] && !pages.IsField(name) {
 				t.Errorf("%v asks for %s, which neither the exporter nor a rule has", r, name)
 			}
 			if strings.HasPrefix(name, "warpgauge_") && !lean[name] {
@@ -165,27 +170,11 @@ func matched(v *parser.VectorSelector) (names []string) {
 	return names
 }
 
-// isField reports whether the catalogue has the field, or the field of which a histogram is made.
-func isField(name string) bool {
-	return slices.ContainsFunc(pages.Families(name), func(family string) bool {
-		_, _, ok := field.ByName(family)
-		return ok
-	})
-}
-
 // TestJoins: what the README shows is what is tested.
 func TestJoins(t *testing.T) {
-	var tests struct {
-		Tests []struct {
-			Exprs []struct{ Expr string } `yaml:"promql_expr_test"`
-		}
-	}
-	if err := yaml.Unmarshal(read(t, "tests/joins_test.yml"), &tests); err != nil {
-		t.Fatal(err)
-	}
 	text := strings.Join(strings.Fields(string(read(t, "README.md"))), " ")
 	seen := 0
-	for _, test := range tests.Tests {
+	for _, test := range readTests(t, "tests/joins_test.yml") {
 		for _, e := range test.Exprs {
 			seen++
 			if !strings.Contains(text, strings.Join(strings.Fields(e.Expr), " ")) {
@@ -198,28 +187,34 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// ruleTests is a file of promtool's tests.
-type ruleTests struct {
-	Tests []struct {
-		Name   string
-		Series []struct{ Series string } `yaml:"input_series"`
-		Alerts []struct {
-			Alertname string
-			Firing    []any `yaml:"exp_alerts"`
-		} `yaml:"alert_rule_test"`
-		Exprs []struct {
-			Expr    string
-			Samples []struct{ Labels string } `yaml:"exp_samples"`
-		} `yaml:"promql_expr_test"`
-	}
+// ruleTest is a test of promtool's.
+type ruleTest struct {
+	Name   string
+	Alerts []struct {
+		Alertname string
+		Firing    []any `yaml:"exp_alerts"`
+	} `yaml:"alert_rule_test"`
+	Exprs []struct {
+		Expr    string
+		Samples []struct{ Labels string } `yaml:"exp_samples"`
+	} `yaml:"promql_expr_test"`
 }
 
-func readTests(t *testing.T, path string) (tests ruleTests) {
+// readTests returns the tests of the files that match a pattern.
+func readTests(t *testing.T, pattern string) (out []ruleTest) {
 	t.Helper()
-	if err := yaml.Unmarshal(read(t, path), &tests); err != nil {
-		t.Fatalf("parse %s: %v", path, err)
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%s: %q, %v", pattern, files, err)
 	}
-	return tests
+	for _, f := range files {
+		var tests struct{ Tests []ruleTest }
+		if err := yaml.Unmarshal(read(t, f), &tests); err != nil {
+			t.Fatalf("parse %s: %v", f, err)
+		}
+		out = append(out, tests.Tests...)
+	}
+	return out
 }
 
 // TestEveryAlertHasARunbookAndATest: neither may be forgotten.
@@ -276,22 +271,16 @@ var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "con
 // firing are the alerts that some test expects to fire.
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("tests/*_test.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
 	fires := map[string]bool{}
 	name := regexp.MustCompile(`alertname="(\w+)"`)
-	for _, f := range files {
-		for _, test := range readTests(t, f).Tests {
-			for _, a := range test.Alerts {
-				fires[a.Alertname] = fires[a.Alertname] || len(a.Firing) > 0
-			}
-			for _, e := range test.Exprs {
-				for _, s := range e.Samples {
-					if m := name.FindStringSubmatch(s.Labels); m != nil {
-						fires[m[1]] = true
-					}
+	for _, test := range readTests(t, "tests/*_test.yml") {
+		for _, a := range test.Alerts {
+			fires[a.Alertname] = fires[a.Alertname] || len(a.Firing) > 0
+		}
+		for _, e := range test.Exprs {
+			for _, s := range e.Samples {
+				if m := name.FindStringSubmatch(s.Labels); m != nil {
+					fires[m[1]] = true
 				}
 			}
 		}
@@ -299,29 +288,12 @@ func firing(t *testing.T) map[string]bool {
 	return fires
 }
 
-// TestNoAlertWithoutAFault: silent_test.yml has what happens on nodes without being a fault.
-// Each of its tests has series that each alert asks for, and no alert fires at any time.
+// TestNoAlertWithoutAFault: silent_test.yml has what happens on nodes without being a fault, and no alert fires at any time.
 func TestNoAlertWithoutAFault(t *testing.T) {
 	want := []string{"planned release", "driver reload", "MIG change", "scale-down", "exporter restart", "new Prometheus", "instance change"}
-	recorded := map[string]parser.Expr{}
-	for _, r := range rules(t) {
-		if r.Record != "" {
-			recorded[r.Record] = r.parsed
-		}
-	}
 	var got []string
-	for _, test := range readTests(t, "tests/silent_test.yml").Tests {
+	for _, test := range readTests(t, "tests/silent_test.yml") {
 		got = append(got, test.Name)
-		has := map[string]bool{}
-		for _, s := range test.Series {
-			name, _, _ := strings.Cut(s.Series, "{")
-			has[name] = true
-		}
-		for _, a := range alerts(t) {
-			if name := missing(a.parsed, has, recorded); name != "" {
-				t.Errorf("%q says nothing of %s: it has no series of %s", test.Name, a.Alert, name)
-			}
-		}
 		const never = `count by (alertname) (count_over_time(ALERTS{alertstate="firing"}[110m]))`
 		if len(test.Exprs) != 1 || test.Exprs[0].Expr != never || len(test.Exprs[0].Samples) != 0 {
 			t.Errorf("%q does not say that %s has no samples", test.Name, never)
@@ -330,36 +302,6 @@ func TestNoAlertWithoutAFault(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("silent_test.yml has %q, want %q", got, want)
 	}
-}
-
-// missing returns the name of a metric that an expression asks for and a test has not. Of
-// fields, which have different names, one is enough.
-func missing(expr parser.Expr, has map[string]bool, recorded map[string]parser.Expr) string {
-	field, some := "", false
-	for _, n := range sources(expr, recorded) {
-		switch {
-		case isField(n):
-			field, some = n, some || has[n]
-		case !has[n]:
-			return n
-		}
-	}
-	if some {
-		return ""
-	}
-	return field
-}
-
-// sources are the names that an expression has, and of what rules record those of the rules.
-func sources(expr parser.Expr, recorded map[string]parser.Expr) (names []string) {
-	for _, n := range metricNames(expr) {
-		if rule := recorded[n]; rule != nil {
-			names = append(names, sources(rule, recorded)...)
-		} else {
-			names = append(names, n)
-		}
-	}
-	return names
 }
 
 // xidCase is a line of the template that says what a code means.
@@ -398,5 +340,44 @@ func TestTheTemplateKnowsXIDs(t *testing.T) {
 		if seen[code] == "" {
 			t.Errorf("neither a verdict nor an alert is about XID %s", code)
 		}
+	}
+}
+
+// TestShards: every node belongs to exactly one of the servers, and none has nearly all.
+func TestShards(t *testing.T) {
+	const shards, nodes = 4, 60
+	text := string(read(t, "scale/sharded.yml"))
+	owners, parts := map[string][]int{}, make([]int, shards)
+	for shard := range shards {
+		const old = `regex: "0" } # the server's`
+		if strings.Count(text, old) != 1 {
+			t.Fatalf("sharded.yml does not say once %q", old)
+		}
+		var config struct {
+			Configs []struct {
+				Rules []*relabel.Config `yaml:"relabel_configs"`
+			} `yaml:"scrape_configs"`
+		}
+		if err := yaml.Unmarshal([]byte(strings.Replace(text, old, fmt.Sprintf("regex: %q } # the server's", fmt.Sprint(shard)), 1)), &config); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range config.Configs[0].Rules {
+			r.NameValidationScheme = model.UTF8Validation
+		}
+		for i := range nodes {
+			address := fmt.Sprintf("192.0.2.%d:9400", i+1)
+			if _, keep := relabel.Process(labels.FromStrings(model.AddressLabel, address), config.Configs[0].Rules...); keep {
+				owners[address] = append(owners[address], shard)
+				parts[shard]++
+			}
+		}
+	}
+	for address, by := range owners {
+		if len(by) != 1 {
+			t.Errorf("%s is scraped by servers %v", address, by)
+		}
+	}
+	if len(owners) != nodes || slices.Max(parts) > nodes/2 || slices.Min(parts) == 0 {
+		t.Errorf("%d of %d nodes are scraped, in parts of %v", len(owners), nodes, parts)
 	}
 }

@@ -91,7 +91,7 @@ func (w *Watch) bindDevice(t *tracked, d *collector.Device, of string) {
 			moved := before.conditions
 			before.conditions = nil
 			for _, c := range moved {
-				if c.active && t.find(c.rule.Name).inactive() && c.rule.Name != ruleMissing {
+				if c.active && t.find(c.rule.Name).inactive() && c.rule.Name != ReasonMissing {
 					t.conditions = append(t.conditions, c)
 				}
 			}
@@ -156,7 +156,7 @@ func (w *Watch) judgeState(t *tracked, now time.Time) {
 	w.setCondition(t, ruleStalled, stalled || d.State == session.Up && t.blank, now, why)
 	w.setCondition(t, ruleHung, stalled, now, d.Reason)
 	w.setCondition(t, ruleLost, d.State == session.Lost, now, d.Reason)
-	w.setCondition(t, ruleMissing, d.State == session.Absent, now, d.Reason)
+	w.setCondition(t, ReasonMissing, d.State == session.Absent, now, d.Reason)
 	w.setCondition(t, ruleReleased, d.State == session.Released, now, d.Reason)
 	w.setCondition(t, ruleNotServed, false, now, "")
 }
@@ -177,7 +177,7 @@ func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time
 		// Of a collector that is off, or what comes and goes by configuration.
 		return false
 	case !all[i].Up && all[i].Cause == session.CauseStandby:
-		w.setCondition(t, ruleMissing, true, now, "the collector in service does not find it")
+		w.setCondition(t, ReasonMissing, true, now, "the collector in service does not find it")
 	case !all[i].Up && all[i].Cause == session.CauseReleased:
 		w.setCondition(t, ruleReleased, true, now, all[i].Reason)
 	case !all[i].Up:
@@ -185,7 +185,7 @@ func (w *Watch) judgeAbsence(t *tracked, all []session.CollectorStatus, now time
 	default:
 		w.setCondition(t, ruleStarting, false, now, "")
 		w.setCondition(t, ruleNotServed, false, now, "")
-		w.setCondition(t, ruleMissing, true, now, "the driver does not have it")
+		w.setCondition(t, ReasonMissing, true, now, "the driver does not have it")
 	}
 	return true
 }

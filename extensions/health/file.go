@@ -26,13 +26,10 @@ const (
 	retryEvery  = time.Minute // if the file could not be written
 )
 
-// bootIDPath is the kernel's name of the time since the node was started.
-const bootIDPath = "/proc/sys/kernel/random/boot_id"
-
 // BootID returns the kernel's name of the time since the node was started; "" if it is not
 // known.
 func BootID() string {
-	b, err := os.ReadFile(bootIDPath)
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(b) > 64 {
 		return ""
 	}
@@ -173,17 +170,10 @@ func (w *Watch) content() *saved {
 
 // write writes what save gives it.
 func (w *Watch) write(f *files) {
-	failed := "" // why, as it was logged
 	for data := range f.next {
 		err := f.Write(fileName, data)
-		f.failed.Store(err != nil)
-		switch {
-		case err != nil && err.Error() != failed:
-			failed = err.Error()
+		if failed := f.failed.Swap(err != nil); err != nil && !failed {
 			w.log.Warn("health of devices cannot be kept", zap.String("directory", w.o.Directory), zap.Error(err))
-		case err == nil && failed != "":
-			failed = ""
-			w.log.Info("health of devices is kept again", zap.String("directory", w.o.Directory))
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 	}
 	n.want("GPU-a", verdict.Unknown, "not_served")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = true, "", devices[:1]
-	for range 70 {
+	for range 130 {
 		n.tick(time.Second)
 	}
 	n.want("GPU-a", verdict.OK, "")

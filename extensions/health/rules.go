@@ -67,12 +67,15 @@ const (
 	linkSigns    = "docs/health.md#early-signs"
 )
 
+// MissingFor is for how long a GPU must be gone until it is missing: the driver takes some time for each after a boot or a
+// reload, and collectors search for new ones once a minute.
+const MissingFor = 2 * time.Minute
+
 // backFor is for how long a reading must say that nothing is wrong: two of slow fields.
 const backFor = time.Minute
 
 // Rules of the states of devices, which Watch applies.
 const (
-	ruleMissing   = "missing"
 	ruleLost      = "lost"
 	ruleHung      = "hung"
 	ruleStalled   = "stalled"
@@ -135,7 +138,7 @@ var table = []Rule{
 		Text: "a health watch reports a failure", Source: linkDCGM},
 	xid(54, verdict.Failed, verdict.ActionDrain, "auxiliary power is not connected"),
 
-	{Name: ruleMissing, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, End: WhenTold, For: time.Minute,
+	{Name: ReasonMissing, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, End: WhenTold, For: MissingFor,
 		Text: "the device was there, or its board is, and no driver serves it", Source: linkStates},
 	{Name: ruleLost, Condition: ofState, State: verdict.Failed, Action: verdict.ActionReboot, Quiet: backFor, Text: "the library says that the device is lost", Source: linkStates},
 	{Name: ruleHung, Condition: ofState, State: verdict.Degraded, Action: verdict.ActionDrain, For: 5 * time.Minute, Quiet: backFor,
@@ -200,13 +203,11 @@ var table = []Rule{
 		Text: "a bank of its memory has no spare row left", Source: linkSigns},
 	{Name: "throttled", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.Throttled,
 		Text: "clocks are held down for a quarter of the time", Source: linkSigns},
-	{Name: "slow_calls", State: verdict.Degraded, Action: verdict.ActionNone, Condition: rules.SlowCalls, For: 3 * time.Minute, Quiet: 10 * time.Minute,
-		Text: "calls into the vendor's library take much longer than they did", Source: linkSigns},
 	{Name: "straggler", State: verdict.OK, Action: verdict.ActionNone, Condition: rules.Straggler, For: 15 * time.Minute, Quiet: 15 * time.Minute,
 		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Text: "an operator has released the collector", Source: linkStates},
-	{Name: ruleStalled, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
+	{Name: ruleStalled, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, End: WhenTold, Text: "the device has no new values", Source: linkStates},
 	{Name: ruleNotServed, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no collector serves the device", Source: linkStates},
 	{Name: ruleStarting, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
 }

@@ -45,8 +45,11 @@ type Observation struct {
 	Over     bool // it no longer holds; for rules that end by being told so
 }
 
-// ReasonReset is the Reason of an Observation that a device was reset.
-const ReasonReset = "reset"
+// Reasons of Observations: a device was reset; no driver or collector serves a board.
+const (
+	ReasonReset   = "reset"
+	ReasonMissing = "missing"
+)
 
 // Options of New. Rows and Status are needed.
 type Options struct {

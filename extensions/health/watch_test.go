@@ -221,7 +221,7 @@ func TestABoardThatNoDriverServes(t *testing.T) {
 	const at = "0000:0a:00.0"
 	n.Observe(Observation{Reason: "missing", PCIBusID: at, Time: n.now, Source: "pci"})
 	n.tick(time.Second)
-	for range 61 {
+	for range 121 {
 		n.tick(time.Second)
 	}
 	n.want("pci:00000000:0A:00.0", verdict.Failed, "missing")

@@ -46,7 +46,7 @@ func newNode(t *testing.T, e *Extension, args ...string) *exporter.Pipeline {
 		must(t, err)
 	}
 	node := exportertest.Node{
-		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: append([]string{"--enable-fake", "--enable-dcgm=false", "--enable-nvml=false", "--enable-rocm=false"}, args...),
+		Vendors: []exporter.Vendor{v}, Extensions: []exporter.Extension{e}, Args: append([]string{"--enable-only=fake"}, args...),
 		CSV: "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_XID_ERRORS, gauge, x\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n",
 	}
 	p := node.Pipeline(t)

@@ -87,16 +87,3 @@ func TestAbsencesAreBounded(t *testing.T) {
 		t.Errorf("a long detail is %q", e.Detail)
 	}
 }
-
-func TestReasons(t *testing.T) {
-	for _, r := range []Reason{ReasonUnsupported, ReasonReleased, ReasonUnknown} {
-		if !r.Valid() {
-			t.Errorf("%q is not valid", r)
-		}
-	}
-	for _, r := range []Reason{"", "Blank", "blank\n"} {
-		if r.Valid() {
-			t.Errorf("%q is valid", r)
-		}
-	}
-}

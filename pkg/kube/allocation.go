@@ -2,7 +2,6 @@ package kube
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,47 +9,25 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Limits on an answer of the kubelet.
-const (
-	maxNameBytes = 1024    // bytes of a name or ID; Kubernetes' own names have at most 253
-	maxIDs       = 1 << 18 // IDs and claimed devices
-	maxPods      = 1 << 16 // pods, with devices or without
-)
-
-// answer is a decoded list of the kubelet.
-type answer struct {
-	pods    []Pod            // as in Allocations
-	listed  map[PodName]bool // all pods
-	skipped int              // number of unusable parts
-	example string           // the first unusable part, for the log
-	ids     int
-}
-
-// readAnswer decodes a list and keeps the resources that keep accepts. It returns an error if the list is too long.
-func readAnswer(list *v1.ListPodResourcesResponse, keep func(resource string) bool) (*answer, error) {
-	a := &answer{listed: map[PodName]bool{}}
-	if n := len(list.GetPodResources()); n > maxPods {
-		return nil, fmt.Errorf("read the kubelet's list: %d pods, more than %d", n, maxPods)
-	}
+// readAnswer returns the pods with devices of the resources that keep accepts, and the names of all pods.
+func readAnswer(list *v1.ListPodResourcesResponse, keep func(resource string) bool) (pods []Pod, listed map[PodName]bool) {
+	listed = map[PodName]bool{}
 	for _, p := range list.GetPodResources() {
 		pod := Pod{PodName: PodName{p.GetNamespace(), p.GetName()}}
-		a.listed[pod.PodName] = true
+		listed[pod.PodName] = true
 		for _, c := range p.GetContainers() {
-			container := Container{Name: c.GetName(), Devices: a.devices(pod.PodName, c, keep), Claims: a.claims(pod.PodName, c)}
-			if len(container.Devices)+len(container.Claims) > 0 && a.usable(pod.PodName, c.GetName(), container.Name) {
+			container := Container{c.GetName(), devices(c, keep), claims(c)}
+			if len(container.Devices)+len(container.Claims) > 0 {
 				pod.Containers = append(pod.Containers, container)
 			}
 		}
-		if len(pod.Containers) > 0 && a.usable(pod.PodName, "", pod.Namespace, pod.Name) {
+		if len(pod.Containers) > 0 {
 			slices.SortStableFunc(pod.Containers, func(a, b Container) int { return cmp.Compare(a.Name, b.Name) })
-			a.pods = append(a.pods, pod)
-		}
-		if a.ids > maxIDs {
-			return nil, fmt.Errorf("read the kubelet's list: more than %d device ids", maxIDs)
+			pods = append(pods, pod)
 		}
 	}
-	sortPods(a.pods)
-	return a, nil
+	sortPods(pods)
+	return pods, listed
 }
 
 func sortPods(pods []Pod) {
@@ -58,17 +35,11 @@ func sortPods(pods []Pod) {
 }
 
 // devices merges the entries of each resource: the kubelet makes one entry per NUMA node, in any order.
-func (a *answer) devices(pod PodName, c *v1.ContainerResources, keep func(string) bool) (out []Devices) {
+func devices(c *v1.ContainerResources, keep func(string) bool) (out []Devices) {
 	byResource := map[string][]string{}
 	for _, d := range c.GetDevices() {
-		if !keep(d.GetResourceName()) || !a.usable(pod, c.GetName(), d.GetResourceName()) {
-			continue
-		}
-		for _, id := range d.GetDeviceIds() {
-			if a.usable(pod, c.GetName(), id) {
-				byResource[d.GetResourceName()] = append(byResource[d.GetResourceName()], id)
-				a.ids++
-			}
+		if keep(d.GetResourceName()) && len(d.GetDeviceIds()) > 0 {
+			byResource[d.GetResourceName()] = append(byResource[d.GetResourceName()], d.GetDeviceIds()...)
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(byResource)) {
@@ -79,30 +50,14 @@ func (a *answer) devices(pod PodName, c *v1.ContainerResources, keep func(string
 	return out
 }
 
-func (a *answer) claims(pod PodName, c *v1.ContainerResources) (out []Claim) {
+func claims(c *v1.ContainerResources) (out []Claim) {
 	for _, d := range c.GetDynamicResources() {
 		for _, r := range d.GetClaimResources() {
-			claim := Claim{d.GetClaimNamespace(), d.GetClaimName(), DeviceName{r.GetDriverName(), r.GetPoolName(), r.GetDeviceName()}}
-			if a.usable(pod, c.GetName(), claim.Namespace, claim.Name, claim.Device.Driver, claim.Device.Pool, claim.Device.Device) {
-				out = append(out, claim)
-				a.ids++
-			}
+			out = append(out, Claim{d.GetClaimNamespace(), d.GetClaimName(), DeviceName{r.GetDriverName(), r.GetPoolName(), r.GetDeviceName()}})
 		}
 	}
 	slices.SortFunc(out, Claim.compare)
 	return slices.CompactFunc(out, func(a, b Claim) bool { return a == b })
-}
-
-// usable reports whether all texts can be label values, and counts the unusable ones.
-func (a *answer) usable(pod PodName, container string, texts ...string) bool {
-	bad := slices.IndexFunc(texts, func(s string) bool { return !validText(s, maxNameBytes) })
-	if bad < 0 {
-		return true
-	}
-	if a.skipped++; a.skipped == 1 {
-		a.example = clip(fmt.Sprintf("a name of %d bytes (namespace %.253q, pod %.253q, container %.253q)", len(texts[bad]), pod.Namespace, pod.Name, container))
-	}
-	return false
 }
 
 // deviceKey identifies a device as the kubelet does.

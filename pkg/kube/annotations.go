@@ -10,8 +10,6 @@ import (
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -29,42 +27,49 @@ type Annotations struct {
 	want func() map[string]string
 	log  *zap.Logger
 	api  *APIServer
+
+	// Used by Run's goroutine only.
+	written map[string]string
+	failing string        // reason
+	wait    time.Duration // before the next comparison
 }
 
 // NewAnnotations returns Annotations, which do nothing before Run. Run calls want; an empty value removes the annotation.
 func NewAnnotations(pod PodName, want func() map[string]string, userAgent string, log *zap.Logger) *Annotations {
-	return &Annotations{pod: pod, want: want, log: log.Named("annotations"), api: NewAPIServer(APIOptions{UserAgent: userAgent, Log: log})}
+	api := NewAPIServer(APIOptions{UserAgent: userAgent, Log: log})
+	return &Annotations{pod: pod, want: want, log: log.Named("annotations"), api: api, wait: annotationInterval}
 }
 
 // Run writes until ctx ends, and returns nil. It may be called once.
 func (a *Annotations) Run(ctx context.Context) error {
-	var written map[string]string
-	failing, wait := "", annotationInterval
-	timer := time.NewTimer(rand.N(annotationInterval)) //nolint:gosec // spreads load
-	defer timer.Stop()
-	for {
+	for wait := rand.N(annotationInterval); ; wait = a.wait { //nolint:gosec // spreads load
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-timer.C:
+		case <-time.After(wait):
+			a.compare(ctx)
 		}
-		if want := a.want(); !maps.Equal(want, written) {
-			err := a.patch(ctx, want)
-			switch {
-			case ctx.Err() != nil:
-				return nil
-			case err != nil:
-				if reason := reasonOf(err); reason != failing {
-					a.log.Warn("cannot write the pod's annotations", zap.Error(err))
-					failing = reason
-				}
-				wait = min(2*wait, annotationRetry)
-			default:
-				a.log.Debug("wrote the pod's annotations")
-				written, failing, wait = want, "", annotationInterval
-			}
+	}
+}
+
+// compare writes the wanted annotations if they are not written yet.
+func (a *Annotations) compare(ctx context.Context) {
+	want := a.want()
+	if maps.Equal(want, a.written) {
+		return
+	}
+	err := a.patch(ctx, want)
+	switch {
+	case ctx.Err() != nil: // Run is ending
+	case err == nil:
+		a.log.Debug("wrote the pod's annotations")
+		a.written, a.failing, a.wait = want, "", annotationInterval
+	default:
+		if reason := reasonOf(err); reason != a.failing {
+			a.log.Warn("cannot write the pod's annotations", zap.Error(err))
+			a.failing = reason
 		}
-		timer.Reset(wait)
+		a.wait = min(2*a.wait, annotationRetry)
 	}
 }
 
@@ -82,15 +87,14 @@ func (a *Annotations) patch(ctx context.Context, want map[string]string) error {
 		return err
 	}
 	pod := a.pod
-	c, err := a.api.dial()
+	c, err := a.api.dial(qps, burst)
 	if err != nil {
-		return fmt.Errorf("annotate pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return fmt.Errorf("annotate pod %s/%s: %w: %w", pod.Namespace, pod.Name, errNoConfig, err)
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	_, err = c.pods.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(pod.Namespace).
-		Patch(ctx, pod.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	err = c.Patch(types.MergePatchType).AbsPath("api/v1/namespaces", pod.Namespace, "pods", pod.Name).Body(body).Do(ctx).Error()
 	switch {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("annotate pod %s/%s: grant the verb patch on pods to this service account by a Role in namespace %q: %w", pod.Namespace, pod.Name, pod.Namespace, err)

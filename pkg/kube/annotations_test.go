@@ -37,7 +37,7 @@ func TestAnnotations(t *testing.T) {
 				apitest.Refuse(w, code, "Forbidden", "pods is forbidden")
 				return true
 			}
-			apitest.Reply(w, http.StatusOK, podObject("gpu", "exporter-x", "u", object{}))
+			apitest.Reply(w, http.StatusOK, apitest.Pod("gpu", "exporter-x", "u", nil))
 			return true
 		})
 		asked := func() []string {

@@ -5,149 +5,87 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"warpgauge/pkg/kube/kubetest"
 )
 
-var (
-	pod       = kubetest.Pod
-	container = kubetest.Container
-	devices   = kubetest.Devices
-	claim     = kubetest.Claim
-)
-
 func gpus(resource string) bool { return strings.HasPrefix(resource, "nvidia.com/") }
 
-func listOf(pods ...*v1.PodResources) *v1.ListPodResourcesResponse {
-	return &v1.ListPodResourcesResponse{PodResources: pods}
+// own is a pod with devices of nvidia.com/gpu.
+func own(name string, ids ...string) Pod {
+	return Pod{PodName{"ns", name}, []Container{{Name: "c", Devices: []Devices{{"nvidia.com/gpu", ids}}}}}
 }
 
-// podOf is a pod as in Allocations.
-func podOf(namespace, name string, containers ...Container) Pod {
-	return Pod{PodName{namespace, name}, containers}
+// listing is the kubelet's list of pods, after that many idle ones without devices.
+func listing(idle int, pods ...Pod) *v1.ListPodResourcesResponse {
+	list := &v1.ListPodResourcesResponse{}
+	for i := range idle {
+		list.PodResources = append(list.PodResources, kubetest.Pod("idle", fmt.Sprint(i)))
+	}
+	for _, p := range pods {
+		var containers []*v1.ContainerResources
+		for _, c := range p.Containers {
+			var has []kubetest.Resource
+			for _, d := range c.Devices {
+				has = append(has, kubetest.Devices(d.Resource, d.IDs...))
+			}
+			for _, d := range c.Claims {
+				has = append(has, kubetest.Claim(d.Namespace, d.Name, kubetest.ClaimedDevice(d.Device)))
+			}
+			containers = append(containers, kubetest.Container(c.Name, has...))
+		}
+		list.PodResources = append(list.PodResources, kubetest.Pod(p.Namespace, p.Name, containers...))
+	}
+	return list
 }
 
-func TestList(t *testing.T) {
-	f := func(name string, want []Pod, pods ...*v1.PodResources) {
-		t.Helper()
-		got, err := readAnswer(listOf(pods...), gpus)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if diff := cmp.Diff(want, got.pods); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if got.skipped != 0 || len(got.listed) != len(pods) {
-			t.Errorf("%s: %d parts skipped (%s), %d pods listed; want 0 and %d", name, got.skipped, got.example, len(got.listed), len(pods))
-		}
+// TestAnswer: devices are merged and sorted, whatever the order of the kubelet's entries.
+func TestAnswer(t *testing.T) {
+	const res = "nvidia.com/gpu"
+	nic, gpu := DeviceName{"example.com", "node", "nic"}, DeviceName{"gpu.nvidia.com", "node", "gpu-0"}
+	list := listing(2,
+		Pod{PodName{"b", "b"}, []Container{{Name: "c", Devices: []Devices{{res, []string{"GPU-2", "GPU-1"}}, {"example.com/nic", []string{"eth0"}}, {res, []string{"GPU-1"}}, {res, nil}}}}},
+		Pod{PodName{"b", "a"}, []Container{
+			{Name: "z", Claims: []Claim{{"ns", "two", gpu}, {"ns", "one", gpu}, {"ns", "one", nic}, {"ns", "one", gpu}}},
+			{Name: "none"},
+			{Name: "c", Devices: []Devices{{"nvidia.com/mig-1g.5gb", []string{"MIG-1"}}, {res, []string{"GPU-3"}}}},
+		}},
+		Pod{PodName{"a", "z"}, []Container{{Name: "c", Devices: []Devices{{"example.com/nic", []string{"eth1"}}}}}})
+	got, listed := readAnswer(list, gpus)
+	want := []Pod{
+		{PodName{"b", "a"}, []Container{
+			{Name: "c", Devices: []Devices{{res, []string{"GPU-3"}}, {"nvidia.com/mig-1g.5gb", []string{"MIG-1"}}}},
+			{Name: "z", Claims: []Claim{{"ns", "one", nic}, {"ns", "one", gpu}, {"ns", "two", gpu}}},
+		}},
+		{PodName{"b", "b"}, []Container{{Name: "c", Devices: []Devices{{res, []string{"GPU-1", "GPU-2"}}}}}},
 	}
-	one := func(resource string, ids ...string) []Pod {
-		return []Pod{podOf("ns", "p", Container{Name: "c", Devices: []Devices{{resource, ids}}})}
-	}
-	f("nothing", nil)
-	f("no devices", nil, pod("ns", "p", container("c"), container("d")))
-	f("one", one("nvidia.com/gpu", "GPU-1"), pod("ns", "p", container("c", devices("nvidia.com/gpu", "GPU-1"))))
-	f("another resource", nil, pod("ns", "p", container("c", devices("example.com/nic", "eth0"))))
-	f("an entry for each device", one("nvidia.com/gpu", "GPU-1", "GPU-2"),
-		pod("ns", "p", container("c", devices("nvidia.com/gpu", "GPU-2"), devices("nvidia.com/gpu", "GPU-1"))))
-	f("several ids in an entry", one("nvidia.com/gpu", "GPU-1", "GPU-2"),
-		pod("ns", "p", container("c", devices("nvidia.com/gpu", "GPU-2", "GPU-1"))))
-	f("an entry for each NUMA node", one("nvidia.com/gpu", "GPU-1"),
-		pod("ns", "p", container("c", devices("nvidia.com/gpu", "GPU-1", "GPU-1"), devices("nvidia.com/gpu", "GPU-1"))))
-	f("an entry without ids", nil, pod("ns", "p", container("c", devices("nvidia.com/gpu"))))
-	has := func(id string) []Container {
-		return []Container{{Name: "c", Devices: []Devices{{"nvidia.com/gpu", []string{id}}}}}
-	}
-	f("sorted", []Pod{podOf("a", "z", has("GPU-3")...), podOf("b", "a", has("GPU-2")...), podOf("b", "b", has("GPU-1")...)},
-		pod("b", "b", container("c", devices("nvidia.com/gpu", "GPU-1"))),
-		pod("b", "a", container("c", devices("nvidia.com/gpu", "GPU-2"))),
-		pod("a", "z", container("c", devices("nvidia.com/gpu", "GPU-3"))))
-
-	gpu := kubetest.ClaimedDevice{Driver: "gpu.nvidia.com", Pool: "node", Device: "gpu-0"}
-	part := kubetest.ClaimedDevice{Driver: "example.com", Pool: "node", Device: "nic"}
-	f("claims", []Pod{podOf("ns", "p", Container{Name: "c", Claims: []Claim{
-		{"ns", "one", DeviceName{"example.com", "node", "nic"}},
-		{"ns", "one", DeviceName{"gpu.nvidia.com", "node", "gpu-0"}},
-		{"ns", "two", DeviceName{"gpu.nvidia.com", "node", "gpu-0"}},
-	}})},
-		pod("ns", "p", container("c", claim("ns", "two", gpu), claim("ns", "one", gpu, part, gpu))))
-}
-
-func TestPartsOfNoUseAreLeftOutAndCounted(t *testing.T) {
-	const gpu = "nvidia.com/gpu"
-	long := strings.Repeat("x", maxNameBytes+1)
-	f := func(name string, skipped int, pods ...*v1.PodResources) {
-		t.Helper()
-		good := pod("ns", "p", container("c", devices(gpu, "GPU-1")))
-		got, err := readAnswer(listOf(append(pods, good)...), gpus)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		want := []Pod{podOf("ns", "p", Container{Name: "c", Devices: []Devices{{gpu, []string{"GPU-1"}}}})}
-		if diff := cmp.Diff(want, got.pods); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if got.skipped != skipped || !utf8.ValidString(got.example) || len(got.example) > 400 {
-			t.Errorf("%s: skipped %d, want %d; first %q", name, got.skipped, skipped, got.example)
-		}
-	}
-	claimed := func(name string, d kubetest.ClaimedDevice) *v1.PodResources {
-		return pod("ns", "x", container("c", claim("ns", name, d)))
-	}
-	f("nothing", 0)
-	f("pod without devices or names", 0, pod("", ""))
-	f("pod without a name", 1, pod("ns", "", container("c", devices(gpu, "GPU-2"))))
-	f("pod without a namespace", 1, pod("", "x", container("c", devices(gpu, "GPU-2"))))
-	f("container without a name", 1, pod("ns", "x", container("", devices(gpu, "GPU-2"))))
-	f("empty id", 1, pod("ns", "x", container("c", devices(gpu, ""))))
-	f("long ids", 2, pod("ns", "x", container("c", devices(gpu, long, long))))
-	f("long id of what does not count", 0, pod("ns", "x", container("c", devices("a", long))))
-	f("claim without a name", 1, claimed("", kubetest.ClaimedDevice{Driver: "d", Pool: "p", Device: "e"}))
-	f("claim without a driver", 1, claimed("x", kubetest.ClaimedDevice{Pool: "p", Device: "e"}))
-	f("claim without a device", 1, claimed("x", kubetest.ClaimedDevice{Driver: "d", Pool: "p"}))
-}
-
-func TestAnswersThatAreTooLong(t *testing.T) {
-	ids := make([]string, maxIDs+1)
-	for i := range ids {
-		ids[i] = "x"
-	}
-	for name, list := range map[string]*v1.ListPodResourcesResponse{
-		"ids":  listOf(pod("ns", "p", container("c", devices("nvidia.com/gpu", ids...)))),
-		"pods": {PodResources: make([]*v1.PodResources, maxPods+1)},
-	} {
-		if got, err := readAnswer(list, gpus); err == nil || got != nil {
-			t.Errorf("too many %s: %v, %v, want an error", name, got, err)
-		}
+	if diff := cmp.Diff(want, got); diff != "" || len(listed) != 5 {
+		t.Errorf("%d pods are listed, want 5; pods (-want +got):\n%s", len(listed), diff)
 	}
 }
 
 // FuzzList reads what a server may send as an answer.
 func FuzzList(f *testing.F) {
-	add := func(pods ...*v1.PodResources) {
-		b, err := proto.Marshal(listOf(pods...))
+	for _, list := range []*v1.ListPodResourcesResponse{{PodResources: kubetest.Many(3, 2)}, listing(1, own("a", "GPU-1", "", "GPU-1"), own("a"))} {
+		b, err := proto.Marshal(list)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b)
 	}
-	add(kubetest.Many(3, 2)...)
-	add(pod("ns", "p", container("c", devices("nvidia.com/gpu", "GPU-1", "", "GPU-1"), devices("a", "b")),
-		container("c", claim("ns", "x", kubetest.ClaimedDevice{Driver: "d", Pool: "p", Device: "e"}))))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var list v1.ListPodResourcesResponse
-		if proto.Unmarshal(b, &list) != nil {
-			return
-		}
-		if a, err := readAnswer(&list, gpus); err == nil {
-			check(t, a.pods)
-			current, _ := holders{}.assign(a.pods)
-			check(t, current)
+		if proto.Unmarshal(b, &list) == nil {
+			pods, _ := readAnswer(&list, gpus)
+			check(t, pods)
+			pods, _ = holders{}.assign(pods)
+			check(t, pods)
 		}
 	})
 }
@@ -155,30 +93,18 @@ func FuzzList(f *testing.F) {
 // check checks what Allocations promise.
 func check(t testing.TB, pods []Pod) {
 	t.Helper()
-	label := func(s ...string) {
-		for _, s := range s {
-			if s == "" || len(s) > maxNameBytes || !utf8.ValidString(s) {
-				t.Errorf("%q cannot be a label", s)
-			}
-		}
-	}
 	if !slices.IsSortedFunc(pods, func(a, b Pod) int { return a.PodName.Compare(b.PodName) }) {
 		t.Errorf("pods are not sorted: %v", pods)
 	}
 	for _, p := range pods {
-		label(p.Namespace, p.Name)
 		if len(p.Containers) == 0 {
 			t.Errorf("pod %q has nothing", p.Name)
 		}
 		for _, c := range p.Containers {
-			label(c.Name)
 			for _, d := range c.Devices {
-				if !gpus(d.Resource) || len(d.IDs) == 0 || slices.Contains(d.IDs, "") || !slices.IsSorted(d.IDs) {
+				if !gpus(d.Resource) || len(d.IDs) == 0 || !slices.IsSorted(d.IDs) {
 					t.Errorf("devices %q", d)
 				}
-			}
-			for _, c := range c.Claims {
-				label(c.Namespace, c.Name, c.Device.Driver, c.Device.Pool, c.Device.Device)
 			}
 			if len(c.Devices)+len(c.Claims) == 0 {
 				t.Errorf("container %q has nothing", c.Name)
@@ -187,36 +113,77 @@ func check(t testing.TB, pods []Pod) {
 	}
 }
 
-// own is a pod with devices of nvidia.com/gpu.
-func own(name string, ids ...string) Pod {
-	return podOf("ns", name, Container{Name: "c", Devices: []Devices{{"nvidia.com/gpu", ids}}})
-}
-
-func sorted(pods []Pod) []Pod {
-	out := slices.Clone(pods)
-	sortPods(out)
-	return out
-}
-
-// listing is the kubelet's list of pods, after that many idle ones without devices.
-func listing(idle int, pods ...Pod) *v1.ListPodResourcesResponse {
-	list := &v1.ListPodResourcesResponse{}
-	for i := range idle {
-		list.PodResources = append(list.PodResources, pod("idle", fmt.Sprint(i)))
+func TestPodsThatAreMissingAfterARestart(t *testing.T) {
+	a, b := own("a", "GPU-1"), own("b", "GPU-2", "GPU-3")
+	last := []Pod{a, b}
+	start := time.Unix(1000, 0)
+	limits := NewKubelet(KubeletOptions{}).limits
+	type step struct {
+		at   time.Duration // since the restart
+		says *v1.ListPodResourcesResponse
+		kept []Pod
 	}
-	for _, p := range pods {
-		var containers []*v1.ContainerResources
-		for _, c := range p.Containers {
-			var has []kubetest.Resource
-			for _, d := range c.Devices {
-				has = append(has, devices(d.Resource, d.IDs...))
-			}
-			for _, d := range c.Claims {
-				has = append(has, claim(d.Namespace, d.Name, kubetest.ClaimedDevice{Driver: d.Device.Driver, Pool: d.Device.Pool, Device: d.Device.Device}))
-			}
-			containers = append(containers, container(c.Name, has...))
+	const idle = 6 // pods without devices
+	f := func(name string, steps ...step) {
+		t.Helper()
+		var r restart
+		missing := func(last []Pod, list *v1.ListPodResourcesResponse, at time.Time) []Pod {
+			pods, listed := readAnswer(list, gpus)
+			return r.missing(last, pods, listed, at, limits)
 		}
-		list.PodResources = append(list.PodResources, pod(p.Namespace, p.Name, containers...))
+		r.begin(start.Add(-time.Hour))
+		if kept := missing(nil, listing(idle, a, b), start.Add(-time.Hour)); kept != nil {
+			t.Errorf("%s: kept at first %v", name, kept)
+		}
+		r.begin(start)
+		for _, s := range steps {
+			if diff := cmp.Diff(s.kept, missing(last, s.says, start.Add(s.at))); diff != "" {
+				t.Errorf("%s after %v (-want +got):\n%s", name, s.at, diff)
+			}
+		}
 	}
-	return list
+	sec := time.Second
+	f("all there at once", step{0, listing(idle, a, b), nil}, step{5 * sec, listing(idle, a), nil})
+	f("nothing for a while", step{0, listing(0), last}, step{20 * sec, listing(0), last}, step{40 * sec, listing(idle, a, b), nil})
+	f("static pods for a while", step{0, listing(1), last}, step{20 * sec, listing(1), last}, step{4 * time.Minute, listing(1), last})
+	f("nothing for ever", step{0, listing(0), last}, step{299 * sec, listing(0), last}, step{300 * sec, listing(0), nil})
+	f("one is gone", step{0, listing(idle, a), []Pod{b}}, step{14 * sec, listing(idle, a), []Pod{b}}, step{15 * sec, listing(idle, a), nil})
+	f("the list grows", step{0, listing(4), last}, step{10 * sec, listing(idle, a), []Pod{b}}, step{24 * sec, listing(idle, a), []Pod{b}}, step{25 * sec, listing(idle, a), nil})
+	f("half is enough", step{0, listing(4), last}, step{15 * sec, listing(4), nil})
+	f("less than half is not", step{0, listing(3), last}, step{15 * sec, listing(3), last})
+	others := listing(0, own("1"), own("2"), own("3"), own("4"), own("5"))
+	f("others do not count for half", step{0, others, last}, step{15 * sec, others, last})
+	f("another pod has got one", step{0, listing(0, own("n", "GPU-2")), []Pod{a, own("b", "GPU-3")}})
+	f("other pods have got all", step{0, listing(0, own("n", "GPU-2", "GPU-3", "GPU-1")), nil}, step{5 * sec, listing(0), nil})
+	without := listing(idle, own("a"), own("b"))
+	f("listed without its devices", step{0, without, last}, step{15 * sec, without, nil})
+}
+
+// The kubelet lists a pod that has finished until it is deleted, next to the one that has
+// got its device (audit C6).
+func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {
+	old, next, third := own("old", "GPU-1", "GPU-2"), own("new", "GPU-1"), own("a-third", "GPU-1")
+	type answers [][]Pod
+	f := func(name string, listed, want answers) {
+		t.Helper()
+		var h holders
+		for i, pods := range listed {
+			var got []Pod
+			pods = slices.Clone(pods)
+			sortPods(pods)
+			got, h = h.assign(pods)
+			if diff := cmp.Diff(want[i], got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s, answer %d (-want +got):\n%s", name, i, diff)
+			}
+		}
+	}
+	rest := own("old", "GPU-2")
+	f("taken over", answers{{old}, {old, next}, {old, next}, {next}}, answers{{old}, {next, rest}, {next, rest}, {next}})
+	f("twice", answers{{old}, {old, next}, {old, next, third}, {third}}, answers{{old}, {next, rest}, {third, rest}, {third}})
+	f("all of it", answers{{own("old", "GPU-1")}, {own("old", "GPU-1"), next}}, answers{{own("old", "GPU-1")}, {next}})
+	f("together from the start", answers{{old, next}, {old, next}}, answers{{next, old}, {next, old}})
+	f("two at once", answers{{}, {old, next}}, answers{nil, {next, old}})
+	f("the next one goes first", answers{{old}, {old, next}, {old}}, answers{{old}, {next, rest}, {rest}})
+	f("and the pod has it again", answers{{old}, {old, next}, {}, {old}}, answers{{old}, {next, rest}, nil, {old}})
+	f("after an empty answer", answers{{}, {old}, {old, next}}, answers{nil, {old}, {next, rest}})
 }

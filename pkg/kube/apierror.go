@@ -41,9 +41,6 @@ var (
 	errNoVersion  = errors.New("the answer is not a list of an API server: it has no resource version")
 )
 
-// undecodable is client-go's reason for an event that it could not decode; the status it makes up for it is 500.
-const undecodable = "ClientWatchDecoding"
-
 // reasonOf classifies an error by the person who can repair it. All errors that pass by themselves have one reason, so
 // that an outage with many symptoms is reported once.
 func reasonOf(err error) string {
@@ -58,8 +55,6 @@ func reasonOf(err error) string {
 		return ReasonUnauthorized
 	case apierrors.IsForbidden(err):
 		return ReasonForbidden
-	case apierrors.HasStatusCause(err, undecodable):
-		return ReasonMalformed
 	case hasStatus && later(int(status.Status().Code)):
 		return ReasonUnreachable
 	case isTooLarge(err):

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +17,6 @@ import (
 	"google.golang.org/grpc/grpclog"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -32,7 +29,7 @@ type Metadata struct {
 	// PodsTime and SlicesTime are when each list was last confirmed: by reading it, or by an event of the following
 	// watch, including bookmarks, which come about once a minute. Zero: never.
 	PodsTime, SlicesTime time.Time
-	// Pods holds all pods of this node that the API still has, including ended ones.
+	// Pods holds the pods of this node that have not ended.
 	Pods map[PodName]PodMeta
 	// ByUID finds a pod by each of its UIDs: the API's, and for a static pod also the kubelet's, which is in the names
 	// of its cgroups.
@@ -74,10 +71,6 @@ type APIServer struct {
 	mu     sync.Mutex // serializes publishers
 }
 
-// abandonAfter is how long Run waits at its end for a call that ignores its context, for example a kubeconfig's
-// credential helper.
-const abandonAfter = 2 * time.Second
-
 // NewAPIServer returns an APIServer, which reads nothing before Run.
 func NewAPIServer(o APIOptions) *APIServer {
 	if o.Log == nil {
@@ -92,27 +85,28 @@ func NewAPIServer(o APIOptions) *APIServer {
 	s := &APIServer{o: o, log: o.Log.Named("podmeta"), config: configFromEnvironment}
 	s.newest.Store(&Metadata{Pods: map[PodName]PodMeta{}, ByUID: map[string]PodName{}, Slices: map[DeviceName]SliceDevice{}})
 	if o.Pods {
-		s.addFeed(MappingPodMetadata, resource{"", "pods"}, newMirror(s, pods{o.KeepLabel}))
+		s.addFeed(MappingPodMetadata, resource{"", "pods"}, pods{o.KeepLabel})
 	}
 	if o.Slices {
-		s.addFeed(MappingResourceSlices, resource{resourceGroup, "resourceslices"}, newMirror(s, resourceSlices{}))
+		s.addFeed(MappingResourceSlices, resource{resourceGroup, "resourceslices"}, resourceSlices{})
 	}
 	if o.Allocations != nil {
-		s.claims = newClaimReader(s)
+		s.claims = &claimReader{s: s, known: map[ClaimName][]DeviceName{}}
 		s.newest.Load().Claims = map[ClaimName][]DeviceName{}
 	}
 	return s
 }
 
-func (s *APIServer) addFeed(mapping string, r resource, t target) {
-	f := &feed{resource: r, node: s.o.Node, target: t, log: s.log, dial: s.dial, health: NewHealth(mapping, s.o.Log, apiReasons()...)}
+func (s *APIServer) addFeed(mapping string, r resource, k kind) {
+	f := &feed{resource: r, s: s, mirror: mirror{kind: k}, health: NewHealth(mapping, s.o.Log, apiReasons()...)}
 	s.feeds, s.Health = append(s.feeds, f), append(s.Health, f.health)
 }
 
 // Snapshot returns the newest Metadata, which may be empty but is never nil. It does not wait.
 func (s *APIServer) Snapshot() *Metadata { return s.newest.Load() }
 
-// Run reads until ctx ends, and returns nil. It may be called once.
+// Run reads until ctx ends, and returns nil. It may be called once. It does not return while a call ignores its context,
+// for example a kubeconfig's credential helper.
 func (s *APIServer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	for _, f := range s.feeds {
@@ -125,16 +119,7 @@ func (s *APIServer) Run(ctx context.Context) error {
 	if s.claims != nil {
 		running.Go(func() { s.claims.run(ctx) })
 	}
-	<-ctx.Done()
-	over := make(chan struct{})
-	go func() { running.Wait(); close(over) }()
-	limit := time.NewTimer(abandonAfter)
-	defer limit.Stop()
-	select {
-	case <-over:
-	case <-limit.C:
-		s.log.Warn("abandoning a call to the API server that does not return")
-	}
+	running.Wait()
 	return nil
 }
 
@@ -155,15 +140,13 @@ func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 
 const (
 	qps, burst = 0.5, 10  // requests per second: one list and then a watch every few minutes, however fast a server ends them
-	maxAnswer  = 16 << 20 // bytes of one answer that is read completely: a thousand pods with all their metadata
+	maxAnswer  = 16 << 20 // bytes of one answer, or of one event: thousands of pods with all their metadata
 )
 
-// clients holds the connections to an API server.
-type clients struct {
-	pods     metadata.Interface
-	objects  dynamic.Interface
-	versions func(ctx context.Context, group string) ([]string, error) // versions of an API group
-	close    func()                                                    // closes idle connections
+// client makes requests to an API server. Its answers are JSON, of which decode reads the needed parts.
+type client struct {
+	rest.Interface
+	close func() // closes idle connections
 }
 
 // configFromEnvironment returns how to reach the API server: with KUBECONFIG's files if it is set, else with this pod's
@@ -193,41 +176,37 @@ func configFromEnvironment() (*rest.Config, error) {
 	return config, nil
 }
 
-// dial creates clients. It does not contact the API server.
-func (s *APIServer) dial() (*clients, error) {
-	c, err := s.newClients(qps, burst)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoConfig, err)
-	}
-	return c, nil
-}
-
-func (s *APIServer) newClients(qps float32, burst int) (*clients, error) {
+// dial creates a client. It does not contact the API server.
+func (s *APIServer) dial(qps float32, burst int) (*client, error) {
 	found, err := s.config()
 	if err != nil {
 		return nil, err
 	}
 	config := prepared(found, s.o.UserAgent, qps, burst)
-	config.Timeout = 0 // it would end watches, too; each call has its own limit
+	config.Timeout = 0                                                    // it would end watches, too; each call has its own limit
+	config.NegotiatedSerializer = metainternal.Codecs.WithoutConversion() // for refusals
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &clients{close: func() { utilnet.CloseIdleConnectionsFor(hc.Transport) }}
-	if c.pods, err = metadata.NewForConfigAndClient(config, hc); err != nil {
-		return nil, err
-	}
-	if c.objects, err = dynamic.NewForConfigAndClient(config, hc); err != nil {
-		return nil, err
-	}
-	plain := rest.CopyConfig(config)
-	plain.NegotiatedSerializer = metainternal.Codecs.WithoutConversion()
-	raw, err := rest.UnversionedRESTClientForConfigAndClient(plain, hc)
+	c, err := rest.UnversionedRESTClientForConfigAndClient(config, hc)
 	if err != nil {
 		return nil, err
 	}
-	c.versions = func(ctx context.Context, group string) ([]string, error) { return versionsOf(ctx, raw, group) }
-	return c, nil
+	return &client{c, func() { utilnet.CloseIdleConnectionsFor(hc.Transport) }}, nil
+}
+
+// read makes a request and decodes the answer.
+func read(ctx context.Context, r *rest.Request, v any) error {
+	result := r.Do(ctx)
+	if err := result.Error(); err != nil { // with what the server says, which Raw's error lacks
+		return err
+	}
+	body, err := result.Raw()
+	if err != nil {
+		return err
+	}
+	return decode(body, v)
 }
 
 // Config returns how to reach the API server, as APIServer does, for another client's calls. Their answers must be
@@ -251,28 +230,8 @@ func prepared(found *rest.Config, userAgent string, qps float32, burst int) *res
 	return config
 }
 
-// versionsOf reads the versions of one group, because a cluster's whole discovery is megabytes.
-func versionsOf(ctx context.Context, c rest.Interface, group string) (versions []string, err error) {
-	body, err := c.Get().AbsPath("/apis", group).SetHeader("Accept", "application/json").Do(ctx).Raw()
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Versions []struct {
-			Version string `json:"version"`
-		} `json:"versions"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("read versions of apiGroup %q: %w", group, err)
-	}
-	for _, v := range answer.Versions {
-		versions = append(versions, v.Version)
-	}
-	return versions, nil
-}
-
-// bounded limits answers that client-go reads completely into memory. The decoder limits each event of a watch; their
-// sum must not be limited.
+// bounded limits answers that client-go reads completely into memory. The feed limits each event of a watch; their sum
+// must not be limited.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

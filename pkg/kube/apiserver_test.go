@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"warpgauge/internal/testkit/eventually"
+	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
 // certificate returns one that signs itself, for 127.0.0.1, and its PEM.
@@ -79,18 +80,13 @@ func TestTLSThatCannotBeTrusted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			api, logs := newAPI(APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
+			c := startAPI(t, APIOptions{Node: "node-1", Pods: true}, func() (*rest.Config, error) {
 				return &rest.Config{Host: "https://" + net.JoinHostPort(test.host, port), TLSClientConfig: rest.TLSClientConfig{CAData: test.ca}}, nil
 			})
-			c := startAPI(t, api, logs)
 			eventually.True(t, "failure", func() bool { return c.health.State().Failing != "" })
 			c.stop()
-			<-c.ended
-			if got := c.health.State().Failing; got != ReasonTLS {
-				t.Errorf("failing for %q, want %q", got, ReasonTLS)
-			}
-			if text := c.lastError(); !strings.Contains(text, test.says) {
-				t.Errorf("said %q, want %q in it", text, test.says)
+			if s := c.health.State(); s.Failing != ReasonTLS || !strings.Contains(s.Problem.Error(), test.says) {
+				t.Errorf("failing for %q: %v; want %q and %q", s.Failing, s.Problem, ReasonTLS, test.says)
 			}
 		})
 	}
@@ -143,49 +139,41 @@ func TestConfigFromEnvironment(t *testing.T) {
 
 // A service account that comes later is found, and so is a configuration that cannot be used at first.
 func TestAConfigThatComesLater(t *testing.T) {
-	asked := 0
-	inWith(t, podOptions, func(s *apiServer) (*rest.Config, error) {
-		switch asked++; {
-		case asked < 3:
-			return nil, os.ErrNotExist
-		case asked < 5:
-			return &rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("none")}}, nil
-		}
-		return s.Config()
-	}, func(t *testing.T, s *apiServer, c *running) {
+	synctest.Test(t, func(t *testing.T) {
+		s, asked := apitest.Pipe(t, "node-1"), 0
+		c := startAPI(t, podOptions(s), func() (*rest.Config, error) {
+			switch asked++; {
+			case asked < 3:
+				return nil, os.ErrNotExist
+			case asked < 5:
+				return &rest.Config{Host: "https://x", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("none")}}, nil
+			}
+			return s.Config()
+		})
+		c.failing(t, ReasonNoConfig, "read pods: no way to the API server is known")
 		time.Sleep(10 * time.Minute)
-		if got := c.health.State().Failing; got != "" {
-			t.Errorf("failing for %q: %s", got, c.lastError())
-		}
+		c.failing(t, "", "")
+		c.stop()
 	})
 }
 
-// The helper of a kubeconfig ignores its context: Run says that it hangs, and leaves it behind.
+// The helper of a kubeconfig ignores its context: Health says that it hangs.
 func TestCredentialHelperThatHangs(t *testing.T) {
 	for _, o := range []APIOptions{{Node: "node-1", Pods: true}, {Node: "node-1", Slices: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			helper := hanging(make(chan struct{}))
-			api, logs := newAPI(o, func() (*rest.Config, error) {
+			c := startAPI(t, o, func() (*rest.Config, error) {
 				config := &rest.Config{Host: "http://api.test"}
 				config.Wrap(func(http.RoundTripper) http.RoundTripper { return helper })
 				return config, nil
 			})
-			c := startAPI(t, api, logs)
 			time.Sleep(time.Hour)
-			synctest.Wait()
-			if got := c.health.State().Failing; got != ReasonUnreachable {
-				t.Errorf("failing for %q", got)
-			}
-			began := time.Now()
-			c.stop()
-			<-c.ended
-			if took := time.Since(began); took != abandonAfter {
-				t.Errorf("Run ended %v after its context, want %v", took, abandonAfter)
-			}
-			if said := c.said(); len(said) != 2 || !strings.Contains(said[1], "abandoning") {
+			c.failing(t, ReasonUnreachable, "no answer in time")
+			if said := c.said(); len(said) != 1 {
 				t.Errorf("said %q", said)
 			}
 			close(helper)
+			c.stop()
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,9 +11,6 @@ import (
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ClaimName identifies a ResourceClaim.
@@ -31,25 +29,32 @@ const (
 // change, so each claim is read once.
 type claimReader struct {
 	s        *APIServer
-	versions versions
-	poll     poller
 	seen     uint64                     // version of the allocations
-	known    map[ClaimName][]DeviceName // claims already read
+	next     time.Time                  // when claims are read again even if the allocations stay
+	known    map[ClaimName][]DeviceName // claims already read, with the devices that each has admin access to
 	failures int                        // consecutive failures
 	reported bool
 }
 
-func newClaimReader(s *APIServer) *claimReader {
-	return &claimReader{s: s, poll: newPoller(), known: map[ClaimName][]DeviceName{}}
-}
+const claimCheck = time.Second // how often the allocations are compared
 
 func (r *claimReader) run(ctx context.Context) {
-	r.poll.run(ctx, r.fetchClaims, func() bool { return r.s.o.Allocations().Version != r.seen })
+	ticker := time.NewTicker(claimCheck)
+	defer ticker.Stop()
+	for {
+		if a := r.s.o.Allocations(); a.Version != r.seen || !time.Now().Before(r.next) {
+			r.next = time.Now().Add(r.fetchClaims(ctx, a))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
-// fetchClaims reads the unknown claims and publishes. A claim that cannot be read counts as one that uses its devices.
-func (r *claimReader) fetchClaims(ctx context.Context) time.Duration {
-	a := r.s.o.Allocations()
+// fetchClaims reads the unknown claims and publishes. It returns the time to wait for failed ones. A claim that cannot be read counts as one that uses its devices.
+func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Duration {
 	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
 		_, found := slices.BinarySearchFunc(names, name, ClaimName.compare)
@@ -94,48 +99,33 @@ func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, claimLimit)
 	defer cancel()
-	c, err := r.s.newClients(claimQPS, claimBurst)
+	c, err := r.s.dial(claimQPS, claimBurst)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	version, err := r.versions.pick(ctx, c, false)
-	if err != nil {
-		return err
-	}
-	claims := c.objects.Resource(schema.GroupVersionResource{Group: resourceGroup, Version: version, Resource: "resourceclaims"})
 	refused := map[string]bool{} // namespaces
 	for _, name := range unread[:min(len(unread), maxClaims)] {
 		if refused[name.Namespace] {
 			continue
 		}
-		claim, err := claims.Namespace(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+		var claim apiObject
+		_, err := resource{group: resourceGroup}.inAnyVersion(func(version string) error {
+			return read(ctx, c.Get().AbsPath("apis", resourceGroup, version, "namespaces", name.Namespace, "resourceclaims", name.Name), &claim)
+		})
 		if err == nil {
-			r.known[name] = looksAt(claim)
+			r.known[name] = nil
+			for _, result := range claim.Status.Allocation.Devices.Results {
+				if result.AdminAccess {
+					r.known[name] = append(r.known[name], result.DeviceName)
+				}
+			}
 			continue
 		}
 		refused[name.Namespace] = apierrors.IsForbidden(err)
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 	return first
-}
-
-// looksAt returns the devices that a claim has admin access to.
-func looksAt(claim *unstructured.Unstructured) (out []DeviceName) {
-	results, _, err := unstructured.NestedSlice(claim.Object, "status", "allocation", "devices", "results")
-	if err != nil {
-		return nil
-	}
-	for _, result := range results {
-		m, _ := result.(map[string]any)
-		if admin, _ := m["adminAccess"].(bool); admin {
-			text := func(name string) string { s, _ := m[name].(string); return s }
-			out = append(out, DeviceName{Driver: text("driver"), Pool: text("pool"), Device: text("device")})
-		}
-	}
-	return out
 }
 
 // claimNames returns the claims with devices of the vendors, sorted, each once.

@@ -5,9 +5,6 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // ConfigMapKey is the key of dcgm-exporter's counters CSV in a ConfigMap.
@@ -25,15 +22,16 @@ func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (
 			err = fmt.Errorf("read ConfigMap %s:%s: %w", namespace, name, err)
 		}
 	}()
-	c, err := s.newClients(qps, burst)
+	c, err := s.dial(qps, burst)
 	if err != nil {
 		return nil, err
 	}
 	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	object, err := c.objects.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	var object apiObject
+	err = read(ctx, c.Get().AbsPath("api/v1/namespaces", namespace, "configmaps", name), &object)
+	text, found := object.Data[ConfigMapKey]
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("grant the verb get on it to this service account by a Role in namespace %q: %w", namespace, err)
@@ -41,9 +39,7 @@ func (s *APIServer) readConfigMap(ctx context.Context, namespace, name string) (
 		return nil, fmt.Errorf("there is none: %w", err)
 	case err != nil:
 		return nil, err
-	}
-	text, found, err := unstructured.NestedString(object.Object, "data", ConfigMapKey)
-	if err != nil || !found {
+	case !found:
 		return nil, fmt.Errorf("it has no key %q, under which the counters CSV is expected", ConfigMapKey)
 	}
 	return []byte(text), nil

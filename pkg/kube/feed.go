@@ -2,25 +2,27 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"iter"
+	"fmt"
+	"io"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 )
 
 // A kube-apiserver answers a list for one node within milliseconds, sends the headers of a watch at once, and a
 // bookmark about once a minute.
 const (
-	answerLimit = 30 * time.Second // for a list, for a watch's headers, for the versions of a group
+	answerLimit = 30 * time.Second // for a list, for a watch's headers
 	watchWorks  = 10 * time.Second // a watch that stays open for this long works
 	maxWatch    = 10 * time.Minute // a watch lasts between half of this and all of it
 	watchSlack  = 30 * time.Second // for a server to end a watch at the requested time
@@ -31,58 +33,22 @@ const (
 	healthy     = 2 * time.Minute // after an attempt that lasted this long the pauses start over
 )
 
-// target receives a feed's objects. It belongs to the feed's goroutine.
-type target interface {
-	replace(objects iter.Seq2[runtime.Object, error]) error
-	apply(object runtime.Object, deleted bool) error
-	confirm() // the content is unchanged
-	count() int
-}
-
-// api lists and watches one resource.
-type api struct {
-	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
-	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-// api returns a resource's calls. Of the core group, which has pods, it reads metadata only.
-func (r resource) api(c *clients, version string) api {
-	gvr := schema.GroupVersionResource{Group: r.group, Version: version, Resource: r.name}
-	if r.group == "" {
-		pods := c.pods.Resource(gvr)
-		return api{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return pods.List(ctx, o) }, pods.Watch}
-	}
-	objects := c.objects.Resource(gvr)
-	return api{func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return objects.List(ctx, o) }, objects.Watch}
-}
-
-// feed keeps a target up to date: it lists, then watches, and lists again when the watch fails. Unlike client-go's
-// reflector it limits every call, reports every failure to a Health, and follows the resource to another API version
-// after an upgrade.
+// feed mirrors one resource: it lists, then watches, and lists again when the watch fails. Unlike client-go's reflector
+// it limits every call, reports every failure to a Health, and follows the resource to another API version after an
+// upgrade.
 type feed struct {
 	resource resource
-	node     string
-	target   target
+	s        *APIServer
 	health   *Health
-	log      *zap.Logger
-	dial     func() (*clients, error)
 
-	versions versions
-	version  string // in use
-	at       string // resource version of the newest list or event; empty: the newest available
-	broken   bool   // watches fail, so a list alone is not a success
-	trusted  bool   // a watch has worked since the last refusal
-	absent   bool   // the chosen version does not have the resource
+	mirror  mirror
+	entries int    // as published
+	verb    string // of the current call, for messages
+	version string // of the API, in use
+	at      string // resource version of the newest list or event; empty: the newest available
+	broken  bool   // watches fail, so a list alone is not a success
+	trusted bool   // a watch has worked since the last refusal
 }
-
-// callError is an error of a call to the API server.
-type callError struct {
-	verb string
-	err  error
-}
-
-func (e *callError) Error() string { return e.verb + ": " + e.err.Error() }
-func (e *callError) Unwrap() error { return e.err }
 
 // run reads until ctx ends.
 func (f *feed) run(ctx context.Context) {
@@ -94,14 +60,12 @@ func (f *feed) run(ctx context.Context) {
 			return
 		}
 		f.failed(err)
-		if time.Since(began) >= healthy || f.absent {
+		if time.Since(began) >= healthy {
 			failures = 0
 		}
-		t := time.NewTimer(delay(failures, err))
 		select {
 		case <-ctx.Done():
-			t.Stop()
-		case <-t.C:
+		case <-time.After(delay(failures, err)):
 		}
 	}
 }
@@ -117,130 +81,103 @@ func delay(failures int, err error) time.Duration {
 }
 
 // listAndWatch lists once and watches until that fails.
-func (f *feed) listAndWatch(ctx context.Context) *callError {
-	c, err := f.dial()
+func (f *feed) listAndWatch(ctx context.Context) error {
+	f.verb = "read"
+	c, err := f.s.dial(qps, burst)
 	if err != nil {
-		return &callError{"read", err}
+		return fmt.Errorf("%w: %w", errNoConfig, err)
 	}
 	defer c.close()
-	if err := f.pick(ctx, c); err != nil {
-		return &callError{"read", err}
+	f.verb = "list"
+	for err = f.list(ctx, c); err == nil; err = f.follow(ctx, c) {
+		f.verb = "watch"
 	}
-	a := f.resource.api(c, f.version)
-	if err := f.replace(ctx, a); err != nil {
-		return &callError{"list", err}
-	}
-	for {
-		if err := f.follow(ctx, a); err != nil {
-			return &callError{"watch", err}
-		}
-	}
+	return err
 }
 
-func (f *feed) pick(ctx context.Context, c *clients) error {
-	ctx, done := f.limit(ctx, "read")
-	defer done()
-	version := "v1"
-	if f.resource.group != "" {
-		var err error
-		version, err = f.versions.pick(ctx, c, f.absent)
-		f.absent = false
-		if err != nil {
-			return cause(ctx, err)
-		}
+// list reads the whole list. After an error the former objects stay.
+func (f *feed) list(ctx context.Context, c *client) error {
+	defer f.overdue().Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
+	defer cancel()
+	var list struct {
+		Metadata struct{ ResourceVersion string }
+		Items    []apiObject
+	}
+	version, err := f.resource.inAnyVersion(func(version string) error {
+		return read(ctx, f.request(c, version, "List"), &list)
+	})
+	switch {
+	case err != nil:
+		return cause(ctx, err)
+	case list.Metadata.ResourceVersion == "": // it only looks like an empty list
+		return errNoVersion
 	}
 	if f.version != version && f.version != "" {
-		f.log.Info("switched API version", zap.String("resource", f.resource.name), zap.String("version", version))
+		f.s.log.Info("switched API version", zap.String("resource", f.resource.name), zap.String("version", version))
 	}
 	f.version = version
-	return nil
-}
-
-// Limits on a list: far more than a node can have. At most one list and one page are in memory.
-const (
-	pageSize     = 500      // objects per answer; API servers before 1.34 ignore it for the first list
-	maxObjects   = 10_000   // per list: pods, including ended ones; devices
-	maxLabelText = 32 << 20 // bytes of kept pod labels
-)
-
-// replace reads the whole list, page by page.
-func (f *feed) replace(ctx context.Context, a api) error {
-	version := ""
-	pages := func(yield func(runtime.Object, error) bool) {
-		o := metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector(), Limit: pageSize}
-		if f.at != "" {
-			o.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan // with a limit it would be exactly that version otherwise
-		}
-		for n := 0; ; {
-			objects, m, err := f.page(ctx, a, o)
-			if n += len(objects); n > maxObjects {
-				err = errTooMany
-			}
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			version = m.GetResourceVersion()
-			for _, object := range objects {
-				if !yield(object, nil) {
-					return
-				}
-			}
-			if m.GetContinue() == "" {
-				return
-			}
-			o.ResourceVersion, o.ResourceVersionMatch, o.Continue = "", "", m.GetContinue()
+	next := mirror{kind: f.mirror.kind, objects: map[PodName]*apiObject{}}
+	for i := range list.Items {
+		if err := next.put(&list.Items[i], false); err != nil {
+			return err
 		}
 	}
-	if err := f.target.replace(pages); err != nil {
-		return err
-	}
-	f.at = version
+	f.mirror, f.at = next, list.Metadata.ResourceVersion
+	f.publish()
 	if !f.broken {
-		f.health.Succeeded(f.target.count())
+		f.health.Succeeded(f.entries)
 	}
 	return nil
 }
 
-// page reads one page of a list.
-func (f *feed) page(ctx context.Context, a api, o metav1.ListOptions) ([]runtime.Object, metav1.ListInterface, error) {
-	ctx, done := f.limit(ctx, "list")
-	defer done()
-	list, err := a.list(ctx, o)
-	if err != nil {
-		return nil, nil, cause(ctx, err)
+// request returns a request for this node's objects, from the newest known version on. Of pods it asks for metadata
+// only.
+func (f *feed) request(c *client, version, suffix string) *rest.Request {
+	root, selector := "/apis/"+f.resource.group, fields.OneTermEqualSelector("spec.nodeName", f.s.o.Node)
+	accept := "application/json"
+	if f.resource.group == "" {
+		root = "/api"
+		selector = fields.AndSelectors(selector, fields.OneTermNotEqualSelector("status.phase", "Succeeded"), fields.OneTermNotEqualSelector("status.phase", "Failed"))
+		accept += ";as=PartialObjectMetadata" + suffix + ";g=meta.k8s.io;v=v1"
 	}
-	m, err := meta.ListAccessor(list)
-	if err != nil {
-		return nil, nil, err
-	}
-	if m.GetResourceVersion() == "" { // it only looks like an empty list
-		return nil, nil, errNoVersion
-	}
-	objects, err := meta.ExtractList(list)
-	return objects, m, err
+	return c.Get().AbsPath(root, version, f.resource.name).SetHeader("Accept", accept).
+		Param("fieldSelector", selector.String()).Param("resourceVersion", f.at)
 }
 
-func (f *feed) selector() string {
-	return fields.OneTermEqualSelector("spec.nodeName", f.node).String()
+// publish publishes the objects as they are now.
+func (f *feed) publish() {
+	f.s.publish(func(next *Metadata) (changed bool) {
+		f.entries, changed = f.mirror.kind.store(f.mirror.objects, next)
+		return changed
+	})
+}
+
+// event is an event of a watch, or why there is none.
+type event struct {
+	Type   watch.EventType
+	Object json.RawMessage
+	err    error
 }
 
 // follow watches once. It returns nil if the server ended the watch in time.
-func (f *feed) follow(ctx context.Context, a api) error {
+func (f *feed) follow(ctx context.Context, c *client) error {
 	last := maxWatch/2 + rand.N(maxWatch/2) //nolint:gosec // spreads load
-	seconds := int64(last / time.Second)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	noHeaders := time.AfterFunc(answerLimit, func() { cancel(errNoAnswer) })
-	overdue := f.overdue("watch")
-	w, err := a.watch(ctx, metav1.ListOptions{ResourceVersion: f.at, FieldSelector: f.selector(), AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
+	overdue := f.overdue()
+	stream, err := f.request(c, f.version, "").Param("watch", "true").Param("allowWatchBookmarks", "true").
+		Param("timeoutSeconds", strconv.Itoa(int(last/time.Second))).Stream(ctx)
 	overdue.Stop()
 	noHeaders.Stop()
 	if err != nil {
 		return cause(ctx, err)
 	}
-	defer w.Stop()
-	began, events := time.Now(), 0
+	defer func() { _ = stream.Close() }()
+	events := make(chan event)
+	go readEvents(ctx, stream, events)
+	began, count := time.Now(), 0
 	works, end := time.NewTimer(watchWorks), time.NewTimer(last+watchSlack)
 	defer works.Stop()
 	defer end.Stop()
@@ -252,84 +189,110 @@ func (f *feed) follow(ctx context.Context, a api) error {
 			return errNoAnswer
 		case <-works.C:
 			f.works()
-		case e, open := <-w.ResultChan():
+		case e, open := <-events:
 			switch {
-			case !open && events == 0 && time.Since(began) < minWatch:
+			case !open && count == 0 && time.Since(began) < minWatch:
 				return errShortWatch
 			case !open:
 				return nil
 			}
-			if err := f.event(e); err != nil {
+			if err := f.apply(e); err != nil {
 				return err
 			}
-			events++
+			count++
 			f.works()
 		}
 	}
 }
 
-// event applies one event of a watch.
-func (f *feed) event(e watch.Event) error {
-	if e.Type == watch.Error {
-		return apierrors.FromObject(e.Object)
+// readEvents sends the events of a stream until it ends, which closes the channel.
+func readEvents(ctx context.Context, stream io.Reader, to chan<- event) {
+	defer close(to)
+	limited := &io.LimitedReader{R: stream}
+	in := json.NewDecoder(limited)
+	for {
+		limited.N = maxAnswer
+		var e event
+		switch e.err = in.Decode(&e); {
+		case limited.N <= 0:
+			e.err = errTooMany
+		case e.err != nil && (isNetwork(e.err) || utilnet.IsProbableEOF(e.err)):
+			return
+		}
+		select {
+		case to <- e:
+		case <-ctx.Done():
+			return
+		}
+		if e.err != nil {
+			return
+		}
 	}
-	m, err := meta.Accessor(e.Object)
-	if err != nil {
+}
+
+// apply applies one event of a watch.
+func (f *feed) apply(e event) error {
+	var o apiObject
+	switch {
+	case e.err != nil:
+		return e.err
+	case e.Type == watch.Error:
+		s := &apierrors.StatusError{}
+		return errors.Join(decode(e.Object, &s.ErrStatus), s)
+	}
+	if err := decode(e.Object, &o); err != nil {
 		return err
 	}
-	if m.GetResourceVersion() == "" {
+	version := o.Metadata.ResourceVersion
+	if version == "" {
 		return errNoVersion
 	}
+	var err error
 	switch e.Type {
-	case watch.Added, watch.Modified:
-		err = f.target.apply(e.Object, false)
-	case watch.Deleted:
-		err = f.target.apply(e.Object, true)
-	case watch.Bookmark:
-		f.target.confirm()
+	case watch.Added, watch.Modified, watch.Deleted:
+		err = f.mirror.put(&o, e.Type == watch.Deleted)
+	case watch.Bookmark: // the content is unchanged
 	default:
 		err = errors.New("an event of an unknown type")
 	}
 	if err == nil {
-		f.at = m.GetResourceVersion()
+		f.at = version
+		f.publish()
 	}
 	return err
 }
 
+// decode reads JSON into v. Members of other types than expected are left out.
+func decode(text []byte, v any) error {
+	var member *json.UnmarshalTypeError
+	if err := json.Unmarshal(text, v); !errors.As(err, &member) {
+		return err
+	}
+	return nil
+}
+
 func (f *feed) works() {
 	f.broken, f.trusted = false, true
-	f.health.Succeeded(f.target.count())
+	f.health.Succeeded(f.entries)
 }
 
 // failed reports a failure, unless the next attempt probably repairs it.
-func (f *feed) failed(err *callError) {
+func (f *feed) failed(err error) {
 	switch {
-	case f.resource.group != "" && apierrors.IsNotFound(err.err):
-		f.absent = true // try the other versions
-		return
-	case apierrors.IsResourceExpired(err.err), apierrors.IsGone(err.err), apierrors.HasStatusCause(err.err, metav1.CauseTypeResourceVersionTooLarge):
+	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
 		f.at = "" // it does not have our resource version
 		return
-	case isTooLarge(err.err) && f.at != "":
-		f.at = "" // now in pages, even on an old API server
-		return
-	case apierrors.IsForbidden(err.err) && f.trusted:
-		f.trusted = false // an API server that has just started refuses everything until it has read its roles
+	case f.trusted && (apierrors.IsForbidden(err) || f.resource.group != "" && apierrors.IsNotFound(err)):
+		f.trusted = false // it has just started and not read its roles yet, or serves other versions since an upgrade
 		return
 	}
-	f.broken = f.broken || err.verb == "watch"
-	f.health.Failed(reasonOf(err.err), f.resource.explain(err.verb, err.err))
-}
-
-// limit bounds a call. The caller must call done when it has returned.
-func (f *feed) limit(ctx context.Context, verb string) (limited context.Context, done func()) {
-	limited, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
-	overdue := f.overdue(verb)
-	return limited, func() { overdue.Stop(); cancel() }
+	f.broken = f.broken || f.verb == "watch"
+	f.health.Failed(reasonOf(err), f.resource.explain(f.verb, err))
 }
 
 // overdue reports a call that ignores its context.
-func (f *feed) overdue(verb string) *time.Timer {
+func (f *feed) overdue() *time.Timer {
+	verb := f.verb
 	return time.AfterFunc(answerLimit+watchSlack, func() {
 		f.health.Failed(reasonOf(errNoAnswer), f.resource.explain(verb, errNoAnswer))
 	})

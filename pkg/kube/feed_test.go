@@ -15,10 +15,8 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/client-go/rest"
 )
 
@@ -28,30 +26,84 @@ func podOptions(*apiServer) APIOptions {
 
 func sliceOptions(*apiServer) APIOptions { return APIOptions{Node: "node-1", Slices: true} }
 
+type (
+	apiServer = apitest.Server
+	object    = apitest.Object
+)
+
+// sliceObject is one of version v1; devices are attributes by name.
+func sliceObject(name, driver, pool string, generation, count int, devices ...object) object {
+	list := []any{}
+	for _, d := range devices {
+		list = append(list, d)
+	}
+	return object{"kind": "ResourceSlice", "apiVersion": "resource.k8s.io/v1", "metadata": object{"name": name},
+		"spec": object{"driver": driver, "nodeName": "node-1", "devices": list,
+			"pool": object{"name": pool, "generation": generation, "resourceSliceCount": count}}}
+}
+
+func gpuObject(name, uuid string) object {
+	return object{"name": name, "attributes": object{"type": object{"string": "gpu"}, "uuid": object{"string": uuid}}}
+}
+
+// running is an APIServer that runs for one list, and what it reported.
+type running struct {
+	*APIServer
+	health *Health
+	logs   *observer.ObservedLogs
+	stop   func() // waits for its end
+}
+
+func startAPI(t *testing.T, o APIOptions, config func() (*rest.Config, error)) *running {
+	t.Helper()
+	core, logs := observer.New(zap.DebugLevel)
+	o.Log = zap.New(core)
+	r := &running{APIServer: NewAPIServer(o), logs: logs}
+	r.config, r.health = config, r.Health[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = func() {
+		t.Helper()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+	return r
+}
+
+// said returns the messages since it was called last.
+func (r *running) said() (all []string) {
+	for _, e := range r.logs.TakeAll() {
+		all = append(all, e.Message)
+	}
+	return all
+}
+
+// failing checks why the list fails, "" if it does not, and that the error says what to do.
+func (r *running) failing(t *testing.T, reason, says string) {
+	t.Helper()
+	synctest.Wait()
+	s := r.health.State()
+	if s.Failing != reason || reason != "" && !strings.Contains(s.Problem.Error(), says) {
+		t.Errorf("failing for %q (%v), want %q and %q in the error", s.Failing, s.Problem, reason, says)
+	}
+}
+
 // in runs f in a bubble with an API server, and checks at the end that Run returns at once.
 func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
-	inWith(t, options, (*apiServer).Config, f)
-}
-
-// inWith is in with another configuration.
-func inWith(t *testing.T, options func(*apiServer) APIOptions, config func(*apiServer) (*rest.Config, error), f func(t *testing.T, s *apiServer, c *running)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := apitest.Pipe(t, "node-1")
-		api, logs := newAPI(options(s), func() (*rest.Config, error) { return config(s) })
-		c := startAPI(t, api, logs)
+		c := startAPI(t, options(s), s.Config)
 		synctest.Wait()
 		f(t, s, c)
 		c.said()
 		began := time.Now()
 		c.stop()
-		<-c.ended
-		if took := time.Since(began); took != 0 {
-			t.Errorf("Run ended %v after its context", took)
-		}
-		if said := c.said(); len(said) > 0 {
-			t.Errorf("the end is reported as %q", said)
+		if took, said := time.Since(began), c.said(); took != 0 || len(said) > 0 {
+			t.Errorf("Run ended %v after its context, and says %q", took, said)
 		}
 	})
 }
@@ -62,8 +114,8 @@ func TestPodsComeAndGo(t *testing.T) {
 		if first.Version != 1 || first.PodsTime.IsZero() || len(first.Pods) != 0 {
 			t.Errorf("an empty node is %+v, want version 1 with a time", first)
 		}
-		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "x"}))
-		static := podObject("kube-system", "proxy-node-1", "uid-2", nil)
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train", "secret": "x"}))
+		static := apitest.Pod("kube-system", "proxy-node-1", "uid-2", nil)
 		static["metadata"].(object)["annotations"] = object{"kubernetes.io/config.mirror": "hash-2"}
 		s.Pods(static)
 		synctest.Wait()
@@ -85,7 +137,7 @@ func TestPodsComeAndGo(t *testing.T) {
 
 		// An event without a change of what is kept confirms, and so do bookmarks, about once a minute.
 		time.Sleep(time.Second)
-		s.Pods(podObject("ml", "train-0", "uid-1", object{"app": "train", "secret": "y"}))
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train", "secret": "y"}))
 		synctest.Wait()
 		if again := c.Snapshot(); again.Version != got.Version || !again.PodsTime.After(got.PodsTime) {
 			t.Errorf("version %d at %v, then %d at %v: want the same version, confirmed", got.Version, got.PodsTime, again.Version, again.PodsTime)
@@ -100,8 +152,8 @@ func TestPodsComeAndGo(t *testing.T) {
 		s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
 		s.Compact()
 		time.Sleep(30 * time.Minute)
-		s.RemovePod(podObject("ml", "train-0", "uid-1", nil))
-		s.Pods(podObject("ml", "train-0", "uid-3", nil))
+		s.RemovePod(apitest.Pod("ml", "train-0", "uid-1", nil))
+		s.Pods(apitest.Pod("ml", "train-0", "uid-3", nil))
 		s.RemovePod(static)
 		synctest.Wait()
 		if diff := cmp.Diff(map[PodName]PodMeta{{"ml", "train-0"}: {UID: "uid-3"}}, c.Snapshot().Pods); diff != "" {
@@ -130,20 +182,19 @@ func TestRefusals(t *testing.T) {
 		{"all of the group forbidden", sliceOptions, 403, "Forbidden", "/apis/resource.k8s.io", ReasonForbidden, `grant the verbs list and watch on resource "resourceslices"`},
 		{"no longer who we were", podOptions, 401, "Unauthorized", "/", ReasonUnauthorized, "does not accept the token"},
 		{"gateway", podOptions, 502, "", "/", ReasonUnreachable, " pods: "},
-		{"server error", podOptions, 500, "InternalError", "/", ReasonUnreachable, " pods: "},
 		{"too many requests", podOptions, 429, "TooManyRequests", "/", ReasonUnreachable, " pods: "},
 		{"no pods here", podOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup ""`},
 		{"no slices here", sliceOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup "resource.k8s.io"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 				synctest.Wait()
 				good := c.Snapshot()
 				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					what := r.URL.Path
-					if r.URL.Query().Get("watch") != "" {
+					if watches(r) {
 						what = "watch " + what
 					}
 					if !strings.HasPrefix(what, test.on) && !strings.HasPrefix(r.URL.Path, test.on) {
@@ -153,16 +204,10 @@ func TestRefusals(t *testing.T) {
 					return true
 				})
 				time.Sleep(30 * time.Minute)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != test.want {
-					t.Fatalf("failing for %q, want %q; said %q", got, test.want, c.lastError())
-				}
+				c.failing(t, test.want, test.says)
 				warnings := c.logs.FilterMessageSnippet("mapping failed").All()
 				if len(warnings) != 1 {
 					t.Errorf("told %d times, want once", len(warnings))
-				}
-				if text := c.lastError(); !strings.Contains(text, test.says) {
-					t.Errorf("said %q, want %q in it", text, test.says)
 				}
 				if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || !cmp.Equal(now.Slices, good.Slices) {
 					t.Errorf("the last good Snapshot is gone: %+v", now)
@@ -173,10 +218,7 @@ func TestRefusals(t *testing.T) {
 
 				s.AnswerFirst(nil)
 				time.Sleep(longDelay * 2)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != "" {
-					t.Errorf("still failing for %q", got)
-				}
+				c.failing(t, "", "")
 				if said := c.said(); !slices.Contains(said, "mapping works again") {
 					t.Errorf("said %q", said)
 				}
@@ -185,13 +227,14 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
 // Each kind of silence must end by itself.
 func TestSilence(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done()
 		return true
 	}
-	watches := func(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 	for name, test := range map[string]struct {
 		pods   int
 		answer func(w http.ResponseWriter, r *http.Request) bool
@@ -214,13 +257,10 @@ func TestSilence(t *testing.T) {
 				s.AnswerFirst(test.answer)
 				s.SetDown(true) // the connections that are open
 				s.SetDown(false)
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Compact()
 				time.Sleep(8 * time.Minute)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != ReasonUnreachable || !strings.Contains(c.lastError(), "no answer in time") {
-					t.Errorf("failing for %q: %v", got, c.health.State().Problem)
-				}
+				c.failing(t, ReasonUnreachable, "no answer in time")
 				if n := len(c.Snapshot().Pods); n != test.pods {
 					t.Errorf("%d pods, want %d", n, test.pods)
 				}
@@ -236,7 +276,7 @@ func TestSilence(t *testing.T) {
 			mute.Store(true)
 			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
 			time.Sleep(time.Minute)
-			s.Pods(podObject("ml", "train-0", "uid-1", nil))
+			s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 			mute.Store(false)
 			time.Sleep(maxWatch + watchSlack + 2*lastDelay)
 			synctest.Wait()
@@ -270,11 +310,11 @@ func TestBrokenAnswers(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.Pods(podObject("ml", "train-0", "uid-1", nil))
+				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				synctest.Wait()
 				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
 					body := test.watch
-					if r.URL.Query().Get("watch") == "" {
+					if !watches(r) {
 						if body = test.list; body == "" {
 							return false
 						}
@@ -284,7 +324,7 @@ func TestBrokenAnswers(t *testing.T) {
 					return true
 				})
 				time.Sleep(30 * time.Minute)
-				s.Pods(podObject("ml", "train-1", "uid-2", nil))
+				s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				want, told := 2, 1 // lists continue
@@ -302,144 +342,48 @@ func TestBrokenAnswers(t *testing.T) {
 				}
 				s.AnswerFirst(nil)
 				time.Sleep(5 * time.Minute)
-				synctest.Wait()
-				if got := c.health.State().Failing; got != "" || len(c.Snapshot().Pods) != 2 {
-					t.Errorf("failing for %q with %d pods after it works again", got, len(c.Snapshot().Pods))
+				c.failing(t, "", "")
+				if n := len(c.Snapshot().Pods); n != 2 {
+					t.Errorf("%d pods after it works again", n)
 				}
 			})
 		})
 	}
 }
 
-func TestAnAnswerWithoutEndIsNotReadWhole(t *testing.T) {
-	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		sent := 0
-		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Query().Get("watch") != "" {
-				return true
-			}
-			w.Header().Set("Content-Type", "application/json")
-			chunk := []byte(strings.Repeat(" ", 1<<20))
-			for sent = 0; sent < 10*maxAnswer; sent += len(chunk) {
-				if _, err := w.Write(chunk); err != nil {
-					break
-				}
-			}
-			return true
-		})
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if got := c.health.State().Failing; got != ReasonTooLarge {
-			t.Errorf("failing for %q: %s", got, c.lastError())
-		}
-		if sent > 2*maxAnswer {
-			t.Errorf("read %d bytes", sent)
-		}
-	})
-}
-
-// fill gives the node that many pods.
-func fill(s *apiServer, pods int) {
-	for i := range pods {
-		s.Pods(podObject("ml", fmt.Sprint("train-", i), fmt.Sprint("uid-", i), object{"app": "x"}))
-	}
-}
-
-// A list of many objects is read in pages, even from an API server that gives what it has
-// in memory as a whole, if that is too large.
-func TestListsComeInPages(t *testing.T) {
-	for _, old := range []bool{false, true} {
+func TestAnswersWithoutEndAreNotReadWhole(t *testing.T) {
+	for _, watch := range []bool{false, true} {
 		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			s.Old = old
-			fill(s, 2*pageSize+1)
-			whole := 0
+			sent := 0
 			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				if !old || r.URL.Query().Get("resourceVersion") == "" || r.URL.Query().Get("watch") != "" {
-					return false
+				if watches(r) != watch {
+					return watches(r)
 				}
-				whole++
-				apitest.Reply(w, http.StatusOK, object{"x": strings.Repeat("x", maxAnswer)})
+				w.Header().Set("Content-Type", "application/json")
+				chunk := []byte(strings.Repeat(" ", 1<<20))
+				for sent = 0; sent < 10*maxAnswer; sent += len(chunk) {
+					if _, err := w.Write(chunk); err != nil {
+						break
+					}
+				}
 				return true
 			})
-			s.SetDown(true) // so that the list is read again
-			time.Sleep(time.Second)
-			s.SetDown(false)
-			s.Asked()
-			time.Sleep(2 * lastDelay)
-			synctest.Wait()
-			if got := len(c.Snapshot().Pods); got != 2*pageSize+1 {
-				t.Errorf("old server %v: %d pods, want %d", old, got, 2*pageSize+1)
-			}
-			if old && whole == 0 {
-				t.Error("the old server was not asked for the whole list first")
-			}
-			lists := slices.DeleteFunc(s.Asked(), func(r string) bool { return strings.HasPrefix(r, "watch") })
-			if len(lists) < 3 {
-				t.Errorf("old server %v: lists %q, want 3 pages", old, lists)
+			time.Sleep(20 * time.Second)
+			c.failing(t, ReasonTooLarge, "")
+			if sent > 2*maxAnswer {
+				t.Errorf("watch %v: read %d bytes", watch, sent)
 			}
 		})
 	}
 }
 
-// More than is read into memory costs what is new, not the process; the message says what to do.
-func TestListsAreBounded(t *testing.T) {
-	s, _ := newAPI(podOptions(nil), nil)
-	f, pages := s.feeds[0], 0
-	endless := api{list: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: fmt.Sprint(pages)}}
-		for i := range o.Limit {
-			list.Items = append(list.Items, *podNamed(fmt.Sprint(pages, "-", i), "u", ""))
-		}
-		pages++
-		return list, nil
-	}}
-	must(t, f.target.apply(podNamed("before", "u", ""), false))
-	err := f.replace(t.Context(), endless)
-	if !errors.Is(err, errTooMany) || pages != maxObjects/pageSize+1 || f.target.count() != 1 || f.at != "" {
-		t.Errorf("a list without an end: %v after %d pages; %d pods of version %q, want the one that was known", err, pages, f.target.count(), f.at)
-	}
-	f.failed(&callError{"list", err})
-	if st := f.health.State(); st.Failing != ReasonTooLarge || !strings.Contains(st.Problem.Error(), "list pods") || !strings.Contains(st.Problem.Error(), "delete pods") {
-		t.Errorf("state %+v", st)
-	}
-
-	slices := newMirror(s, resourceSlices{})
-	many := func(yield func(runtime.Object, error) bool) {
-		for i := 0; ; i++ {
-			var devices []object
-			for j := range 100 {
-				devices = append(devices, gpuObject(fmt.Sprintf("gpu-%d-%d", i, j), "GPU-x"))
-			}
-			if !yield(&unstructured.Unstructured{Object: apitest.Clone(sliceObject(fmt.Sprint("s-", i), nvidiaDriver, fmt.Sprint("pool-", i), 1, 1, devices...))}, nil) {
-				return
-			}
-		}
-	}
-	if err := slices.replace(many); !errors.Is(err, errTooMany) || len(slices.objects) != 0 {
-		t.Errorf("slices without an end: %v, %d are kept", err, len(slices.objects))
-	}
-}
-
-// podNamed is a pod of namespace ml with a label.
-func podNamed(name string, uid types.UID, label string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name, UID: uid, Labels: map[string]string{"app": label}}}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// Labels and events of a watch are bounded, too.
-func TestLabelsAndEventsAreBounded(t *testing.T) {
-	s, _ := newAPI(podOptions(nil), nil)
-	m := newMirror(s, pods{s.o.KeepLabel})
+// What is kept is bounded, and after a list or an event that is too large the former objects stay.
+func TestObjectsAreBounded(t *testing.T) {
+	m := mirror{kind: pods{func(name string) bool { return name == "app" }}, objects: map[PodName]*apiObject{}}
 	for i := range maxObjects {
-		m.objects[PodName{"ml", fmt.Sprint(i)}] = mirrored[podEntry]{uid: "u"}
+		m.objects[PodName{"ml", fmt.Sprint(i)}] = podNamed(fmt.Sprint(i), "u", "")
 	}
-	last, long := fmt.Sprint(maxObjects), strings.Repeat("x", maxLabelText/2)
+	last, long := fmt.Sprint(maxObjects), strings.Repeat("x", maxSize/2)
 	for i, step := range []struct {
 		name, label string
 		deleted     bool
@@ -448,39 +392,60 @@ func TestLabelsAndEventsAreBounded(t *testing.T) {
 		{last, "", false, errTooMany}, {"0", "", true, nil}, {last, "", false, nil},
 		{"1", long, false, nil}, {"2", long, false, errTooMany}, {"1", "", false, nil}, {"2", long, false, nil}, {"2", "", true, nil}, {"3", long, false, nil},
 	} {
-		if err := m.apply(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
+		if err := m.put(podNamed(step.name, "u", step.label), step.deleted); !errors.Is(err, step.want) {
 			t.Errorf("step %d: %v, want %v", i, err, step.want)
 		}
 	}
-	list := func(yield func(runtime.Object, error) bool) {
-		_ = yield(podNamed("1", "u", long), nil) && yield(podNamed("2", "u", long), nil)
-	}
-	if err := m.replace(list); !errors.Is(err, errTooMany) || len(m.objects) < maxObjects/2 {
-		t.Errorf("a list with labels beyond the limit: %v, %d pods are left", err, len(m.objects))
-	}
+
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
+		synctest.Wait()
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			list := object{"metadata": object{"resourceVersion": "7"}, "items": make([]object, maxObjects+1)}
+			for i := range list["items"].([]object) {
+				list["items"].([]object)[i] = object{"metadata": object{"name": fmt.Sprint(i)}}
+			}
+			apitest.Reply(w, http.StatusOK, list)
+			return true
+		})
+		time.Sleep(time.Hour)
+		c.failing(t, ReasonTooLarge, "delete pods")
+		if n := len(c.Snapshot().Pods); n != 1 {
+			t.Errorf("%d pods, want the one that was known", n)
+		}
+	})
+}
+
+// podNamed is a pod of namespace ml with a label.
+func podNamed(name, uid, label string) *apiObject {
+	o := &apiObject{}
+	o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.Labels = "ml", name, uid, map[string]string{"app": label}
+	return o
 }
 
 // The API server may report a pod's end after its successor of the same name: the successor stays.
 func TestLateDeleteKeepsTheSuccessor(t *testing.T) {
-	s, _ := newAPI(podOptions(nil), nil)
-	m := newMirror(s, pods{})
-	event := func(uid types.UID, deleted bool, want string) {
-		t.Helper()
-		must(t, m.apply(podNamed("train-0", uid, ""), deleted))
-		if got := s.Snapshot().Pods[PodName{"ml", "train-0"}].UID; got != want {
-			t.Errorf("after an event of pod %s (deleted: %v) the snapshot has pod %q, want %q", uid, deleted, got, want)
+	m := mirror{kind: pods{}, objects: map[PodName]*apiObject{}}
+	for _, e := range []struct {
+		uid     string
+		deleted bool
+		want    string
+	}{{"first", false, "first"}, {"second", false, "second"}, {"first", true, "second"}, {"second", true, ""}} {
+		var next Metadata
+		if err := m.put(podNamed("train-0", e.uid, ""), e.deleted); err != nil {
+			t.Error(err)
+		}
+		m.kind.store(m.objects, &next)
+		if got := next.Pods[PodName{"ml", "train-0"}].UID; got != e.want {
+			t.Errorf("after an event of pod %s (deleted: %v) there is pod %q, want %q", e.uid, e.deleted, got, e.want)
 		}
 	}
-	event("first", false, "first")
-	event("second", false, "second")
-	event("first", true, "second")
-	event("second", true, "")
 }
 
 func TestLifeOfASlice(t *testing.T) {
 	both := func(*apiServer) APIOptions { return APIOptions{Node: "node-1", Pods: true, Slices: true} }
 	in(t, both, func(t *testing.T, s *apiServer, c *running) {
-		s.Pods(podObject("ml", "a", "uid-a", nil))
+		s.Pods(apitest.Pod("ml", "a", "uid-a", nil))
 		see := func(want map[string]string) {
 			t.Helper()
 			synctest.Wait()
@@ -528,7 +493,7 @@ func TestLifeOfASlice(t *testing.T) {
 // An API server that starts says "forbidden" until it has read its roles.
 func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-		s.Pods(podObject("ml", "train-0", "uid-1", nil))
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 		time.Sleep(watchWorks)
 		synctest.Wait()
 		c.said()
@@ -538,42 +503,12 @@ func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 			return true
 		})
 		time.Sleep(time.Minute)
-		s.Pods(podObject("ml", "train-1", "uid-2", nil))
+		s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
 		synctest.Wait()
 		if got := c.said(); len(got) != 0 || len(c.Snapshot().Pods) != 2 {
 			t.Errorf("said %q, %d pods", got, len(c.Snapshot().Pods))
 		}
 	})
-}
-
-// A version may be served without slices in it, and discovery may be hidden.
-func TestVersionsAreTried(t *testing.T) {
-	for _, hidden := range []bool{false, true} {
-		in(t, func(s *apiServer) APIOptions {
-			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-				switch {
-				case hidden && r.URL.Path == "/apis/resource.k8s.io":
-					apitest.Refuse(w, http.StatusForbidden, "Forbidden", "no discovery")
-				case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1/"), strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/v1beta2/"):
-					apitest.Refuse(w, http.StatusNotFound, "NotFound", "no such resource")
-				default:
-					return false
-				}
-				return true
-			})
-			s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
-			return sliceOptions(s)
-		}, func(t *testing.T, s *apiServer, c *running) {
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			if len(c.Snapshot().Slices) != 1 || c.health.State().Failing != "" {
-				t.Errorf("hidden %v: %d devices, failing for %q", hidden, len(c.Snapshot().Slices), c.health.State().Failing)
-			}
-			if c.logs.FilterMessageSnippet("fails").Len() != 0 {
-				t.Errorf("said %q", c.said())
-			}
-		})
-	}
 }
 
 func TestUpgradesOfTheCluster(t *testing.T) {
@@ -589,9 +524,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 			time.Sleep(2 * longDelay)
 			synctest.Wait()
 		}
-		if got := c.health.State().Failing; got != ReasonNotServed {
-			t.Errorf("failing for %q", got)
-		}
+		c.failing(t, ReasonNotServed, "")
 		device := DeviceName{nvidiaDriver, "node-1", "gpu-0"}
 		for i, versions := range [][]string{{"v1alpha3", "v1beta1"}, {"v1beta1", "v1beta2"}, {"v1"}} {
 			serve(versions...)
@@ -616,9 +549,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		if got := c.Snapshot().Slices[device].UUID; got != "GPU-2" {
 			t.Errorf("uuid %q", got)
 		}
-		if got := c.health.State().Failing; got != ReasonNotServed {
-			t.Errorf("failing for %q", got)
-		}
+		c.failing(t, ReasonNotServed, "")
 	})
 }
 
@@ -633,11 +564,6 @@ func TestNothingIsAskedWithoutANodeName(t *testing.T) {
 		if got := s.Asked(); len(got) != 0 {
 			t.Errorf("asked %q", got)
 		}
-		if got := c.health.State().Failing; got != ReasonNoNode {
-			t.Errorf("failing for %q", got)
-		}
-		if text := c.lastError(); !strings.Contains(text, "set NODE_NAME") {
-			t.Errorf("said %q", text)
-		}
+		c.failing(t, ReasonNoNode, "set NODE_NAME")
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // PodName identifies a pod on a node.
@@ -51,31 +50,19 @@ func (p *poller) PollSoon() {
 	}
 }
 
-// run calls poll until ctx ends. poll returns the time to wait. When changed, which is checked once per gap, returns
-// true, the next call comes early. changed may be nil.
-func (p *poller) run(ctx context.Context, poll func(context.Context) time.Duration, changed func() bool) {
+// run calls poll until ctx ends. poll returns the time to wait.
+func (p *poller) run(ctx context.Context, poll func(context.Context) time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var check <-chan time.Time
-	if changed != nil {
-		ticker := time.NewTicker(p.gap)
-		defer ticker.Stop()
-		check = ticker.C
-	}
 	requested := false
 	var last time.Time
-	early := func() { timer.Reset(max(0, p.gap-time.Since(last))) }
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.soon:
 			requested = true
-			early()
-		case <-check:
-			if changed() {
-				early()
-			}
+			timer.Reset(max(0, p.gap-time.Since(last)))
 		case <-timer.C:
 			wait := poll(ctx)
 			last = time.Now()
@@ -94,9 +81,4 @@ func clip(s string) string {
 		return strings.ToValidUTF8(s, "�")
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…" // without an incomplete rune
-}
-
-// validText reports whether another program's text can be a label value of at most that many bytes.
-func validText(s string, most int) bool {
-	return s != "" && len(s) <= most && utf8.ValidString(s)
 }

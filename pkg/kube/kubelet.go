@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"os"
 	"reflect"
 	"slices"
@@ -19,7 +18,6 @@ import (
 const (
 	ReasonMalformed  = "malformed"  // an answer that is not a message
 	ReasonRecovering = "recovering" // the kubelet has restarted and does not list all pods yet
-	ReasonSkipped    = "skipped"    // counter only: unusable parts of an answer
 )
 
 // Allocations is the kubelet's latest answer. It is immutable.
@@ -93,8 +91,7 @@ type kubeletLimits struct {
 // quicker, but a server treats more than one in five minutes as an attack.
 const silentCalls = 3
 
-// Kubelet reads from the kubelet of this node which pod has which device: every Period, after PollSoon, and when a
-// restart of the kubelet has replaced its socket.
+// Kubelet reads from the kubelet of this node which pod has which device: every Period, and after PollSoon.
 type Kubelet struct {
 	poller
 	Health *Health
@@ -110,7 +107,6 @@ type Kubelet struct {
 	file    os.FileInfo // the socket's file when the last connection was tried; nil: none
 	fresh   bool        // the connection has not returned a list yet
 	silent  int         // consecutive timed-out calls
-	skipped int         // unusable parts of the last list
 	restart restart
 	holders holders
 }
@@ -136,7 +132,7 @@ func NewKubelet(o KubeletOptions) *Kubelet {
 	}
 	k := &Kubelet{
 		poller: newPoller(), o: o, log: o.Log.Named("podresources"),
-		Health: NewHealth(MappingPodResources, o.Log, append(socketReasons(), ReasonMalformed, ReasonRecovering, ReasonSkipped)...),
+		Health: NewHealth(MappingPodResources, o.Log, append(socketReasons(), ReasonMalformed, ReasonRecovering)...),
 		limits: kubeletLimits{timeout: 10 * time.Second, steady: 15 * time.Second, distrust: 5 * time.Minute, maxBytes: 16 << 20},
 	}
 	k.connect = k.dial
@@ -150,7 +146,7 @@ func (k *Kubelet) Snapshot() *Allocations { return k.shown.Load() }
 // Run polls until ctx ends, and returns nil. It may be called once.
 func (k *Kubelet) Run(ctx context.Context) error {
 	defer k.hangUp()
-	k.run(ctx, k.poll, k.replaced)
+	k.run(ctx, k.poll)
 	return nil
 }
 
@@ -160,26 +156,18 @@ func (k *Kubelet) poll(ctx context.Context) time.Duration {
 	switch {
 	case ctx.Err() != nil:
 		return 0 // Run is ending, which is not a failure
-	case f != nil && f.reason == ReasonRateLimited:
-		k.Health.Failed(f.reason, f.err)
-		return k.gap + rand.N(k.gap) //nolint:gosec // spreads clients that wait for the same limit
 	case f != nil:
 		k.Health.Failed(f.reason, f.err)
 		return k.o.Period
 	}
-	a, err := readAnswer(list, k.o.Keep)
-	if err != nil {
-		k.Health.Failed(ReasonTooLarge, err)
-		return k.o.Period
-	}
-	k.reportSkipped(a)
+	found, listed := readAnswer(list, k.o.Keep)
 	now, last := time.Now(), k.Snapshot()
 	if k.fresh {
 		k.fresh = false
 		k.restart.begin(now)
 	}
-	pods, holders := k.holders.assign(a.pods)
-	kept := k.restart.missing(last.Pods, pods, a.listed, now, k.limits)
+	pods, holders := k.holders.assign(found)
+	kept := k.restart.missing(last.Pods, pods, listed, now, k.limits)
 	if len(kept) == 0 {
 		k.holders = holders
 		k.publish(pods, now)
@@ -189,7 +177,7 @@ func (k *Kubelet) poll(ctx context.Context) time.Duration {
 	pods = slices.Concat(kept, pods)
 	sortPods(pods)
 	k.publish(pods, last.Time)
-	f = fail(ReasonRecovering, "list pods at %q: the kubelet has restarted and lists %d pods, without %d that had devices and keep them for now (if this lasts: does the kubelet reach the API server?)", k.o.Socket, len(a.listed), len(kept))
+	f = fail(ReasonRecovering, "list pods at %q: the kubelet has restarted and lists %d pods, without %d that had devices and keep them for now (if this lasts: does the kubelet reach the API server?)", k.o.Socket, len(listed), len(kept))
 	k.Health.Failed(f.reason, f.err)
 	return k.o.Period
 }
@@ -259,17 +247,6 @@ func (k *Kubelet) publish(pods []Pod, confirmed time.Time) {
 	k.o.OnChange()
 }
 
-func (k *Kubelet) reportSkipped(a *answer) {
-	k.Health.Counted(ReasonSkipped, a.skipped)
-	switch {
-	case a.skipped > 0 && k.skipped == 0:
-		k.log.Warn("skipping invalid entries of the kubelet's pod-resources list", zap.Int("parts", a.skipped), zap.String("first", a.example))
-	case a.skipped == 0 && k.skipped > 0:
-		k.log.Info("all entries of the kubelet's pod-resources list are valid again")
-	}
-	k.skipped = a.skipped
-}
-
 func containers(pods []Pod) (n int) {
 	for _, p := range pods {
 		n += len(p.Containers)
@@ -306,8 +283,5 @@ func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
 
 func (c kubeletConn) list(ctx context.Context) (*v1.ListPodResourcesResponse, *failure) {
 	list, err := c.calls.List(ctx, &v1.ListPodResourcesRequest{})
-	if err != nil {
-		return nil, c.failure(err)
-	}
-	return list, nil
+	return list, c.failure(err)
 }

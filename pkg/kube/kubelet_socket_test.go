@@ -6,47 +6,42 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube/kubetest"
 )
 
-// rig is a Client that runs against a socket.
+// rig is a Kubelet that runs against a socket.
 type rig struct {
 	*Kubelet
 	t       testing.TB
 	logs    *observer.ObservedLogs
-	changes chan struct{} // one for each OnChange, as far as there is room
+	changes atomic.Int64
 }
 
 // start runs a Kubelet. set changes its limits.
-func start(t testing.TB, o KubeletOptions, set ...func(*Kubelet)) *rig {
+func start(t testing.TB, socket string, period time.Duration, set func(*Kubelet)) *rig {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	r := &rig{t: t, logs: logs, changes: make(chan struct{}, 1000)}
-	o.Log, o.Keep = zap.New(core), gpus
-	o.OnChange = func() {
-		select {
-		case r.changes <- struct{}{}:
-		default:
-		}
-	}
-	r.Kubelet = NewKubelet(o)
-	r.gap = quick
-	for _, f := range set {
-		f(r.Kubelet)
-	}
+	r := &rig{t: t, logs: logs}
+	r.Kubelet = NewKubelet(KubeletOptions{Socket: socket, Period: period, Log: zap.New(core), Keep: gpus, OnChange: func() { r.changes.Add(1) }})
+	r.gap = min(period, quick)
+	set(r.Kubelet)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -78,21 +73,17 @@ func (r *rig) owners(want ...string) {
 // has waits until the Snapshot has those pods.
 func (r *rig) has(want ...string) {
 	r.t.Helper()
-	eventually.True(r.t, "the owners are "+strings.Join(want, " ")+" and not "+strings.Join(names(r.Snapshot()), " "), func() bool {
-		return r.Snapshot().Version > 0 && gocmp.Equal(append([]string{}, want...), names(r.Snapshot()))
+	eventually.True(r.t, "the owners are "+strings.Join(want, " "), func() bool {
+		var names []string
+		for _, p := range r.Snapshot().Pods {
+			names = append(names, p.Name)
+		}
+		return cmp.Equal(want, names)
 	})
 }
 
-func names(s *Allocations) []string {
-	out := []string{}
-	for _, p := range s.Pods {
-		out = append(out, p.Namespace+"/"+p.Name)
-	}
-	return out
-}
-
 func train(name string, ids ...string) *v1.PodResources {
-	return pod("ml", name, container("main", devices("nvidia.com/gpu", ids...)))
+	return kubetest.Pod("ml", name, kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", ids...)))
 }
 
 // quick polls often; seldom only for a reason.
@@ -101,25 +92,77 @@ const (
 	seldom = time.Hour
 )
 
+// answerAll listens on a socket and does the same to each connection.
+func answerAll(t testing.TB, path string, with func(net.Conn)) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			with(c)
+			_ = c.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+}
+
 // Each way in which a socket can be of no use has its own reason, and says where
 // and what to do.
 func TestWhatIsNoKubelet(t *testing.T) {
-	f := func(reason string, parts []string, prepare func(path string)) {
+	must := func(err error) {
 		t.Helper()
-		t.Run(reason, func(t *testing.T) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	serve := func(with func(net.Conn)) func(string) { return func(path string) { answerAll(t, path, with) } }
+	refuse := func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) }
+	for _, test := range []struct {
+		reason, part string
+		prepare      func(path string)
+	}{
+		{ReasonAbsent, "mount the socket's directory", func(string) {}},
+		{ReasonNotASocket, "makes a directory", func(path string) { must(os.Mkdir(path, 0o750)) }},
+		{ReasonNotASocket, "not a socket", func(path string) { must(os.WriteFile(path, nil, 0o600)) }},
+		{ReasonNotASocket, "another kind", func(path string) {
+			c, err := net.ListenPacket("unixgram", path)
+			must(err)
+			t.Cleanup(func() { c.Close() })
+		}},
+		{ReasonRefused, "mount its directory", func(path string) {
+			k := kubetest.At(t, path)
+			k.Serve()
+			k.Kill()
+		}},
+		{ReasonNotGRPC, "does not speak gRPC", serve(func(c net.Conn) { refuse(c); _, _ = io.Copy(io.Discard, c) })},
+		{ReasonNotGRPC, "does not speak gRPC", serve(func(c net.Conn) { _, _ = c.Read(make([]byte, 16)); refuse(c) })},
+		{ReasonNotGRPC, "does not speak gRPC", serve(refuse)},
+		{ReasonNotGRPC, "does not speak gRPC", serve(func(c net.Conn) {
+			_, _ = io.Copy(c, iotest.OneByteReader(strings.NewReader(strings.Repeat("\xff", 100))))
+		})},
+		{ReasonTimeout, "did not answer in time", serve(func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })},
+	} {
+		t.Run(test.reason, func(t *testing.T) {
 			path := kubetest.SocketPath(t)
-			if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-				t.Fatal(err)
+			must(os.MkdirAll(filepath.Dir(path), 0o750))
+			test.prepare(path)
+			r := start(t, path, quick, timeout(200*time.Millisecond))
+			if said := r.failing(test.reason); !strings.Contains(said, test.part) || !strings.Contains(said, path) {
+				t.Errorf("%q does not say %q", said, test.part)
 			}
-			prepare(path)
-			r := start(t, KubeletOptions{Socket: path, Period: quick}, timeout(200*time.Millisecond))
-			said := r.failing(reason)
-			for _, part := range append(parts, path) {
-				if !strings.Contains(said, part) {
-					t.Errorf("%q does not say %q", said, part)
-				}
-			}
-			if s := r.Snapshot(); s == nil || s.Version != 0 || !s.Time.IsZero() {
+			time.Sleep(5 * quick) // looks that fail in the same way
+			if s := r.Snapshot(); s.Version != 0 || !s.Time.IsZero() {
 				t.Errorf("snapshot %v, want one without an answer", s)
 			}
 			// The line follows the state, so it may come a moment later than the failure is seen.
@@ -130,55 +173,9 @@ func TestWhatIsNoKubelet(t *testing.T) {
 			}
 		})
 	}
-	write := func(data string) func(string) {
-		return func(path string) {
-			if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	listen := func(network string) func(string) {
-		return func(path string) {
-			c, err := net.ListenPacket(network, path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { c.Close() })
-		}
-	}
-	says := func(b string) func(string) {
-		return func(path string) {
-			answerAll(t, path, func(c net.Conn) { _, _ = c.Write([]byte(b)); _, _ = io.Copy(io.Discard, c) })
-		}
-	}
-	f(ReasonAbsent, []string{"no such file", "mount the socket's directory"}, func(string) {})
-	f(ReasonNotASocket, []string{"makes a directory", "--pod-resources-kubelet-socket"}, func(path string) {
-		if err := os.Mkdir(path, 0o750); err != nil {
-			t.Fatal(err)
-		}
-	})
-	f(ReasonNotASocket, []string{"not a socket"}, write("x"))
-	f(ReasonNotASocket, []string{"another kind"}, listen("unixgram"))
-	f(ReasonRefused, []string{"refused", "mount its directory"}, func(path string) {
-		k := kubetest.At(t, path)
-		k.Serve()
-		k.Kill()
-	})
-	f(ReasonNotGRPC, []string{"does not speak gRPC"}, says("HTTP/1.1 400 Bad Request\r\n\r\n"))
-	f(ReasonNotGRPC, []string{"does not speak gRPC"}, says(strings.Repeat("\xff", 1000)))
-	f(ReasonTimeout, []string{"did not answer in time"}, says(""))
-	f(ReasonUnimplemented, []string{"not a kubelet's"}, func(path string) {
-		l, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := grpc.NewServer()
-		go s.Serve(l)
-		t.Cleanup(s.Stop)
-	})
 }
 
-func TestReasonsOfDialing(t *testing.T) {
+func TestReasonsOfErrors(t *testing.T) {
 	for number, reason := range map[syscall.Errno]string{
 		syscall.ENOENT: ReasonAbsent, syscall.ENOTDIR: ReasonAbsent, syscall.EACCES: ReasonDenied, syscall.EPERM: ReasonDenied,
 		syscall.ECONNREFUSED: ReasonRefused, syscall.EPROTOTYPE: ReasonNotASocket, syscall.EAGAIN: ReasonTimeout, syscall.EMFILE: ReasonError,
@@ -188,63 +185,72 @@ func TestReasonsOfDialing(t *testing.T) {
 			t.Errorf("%v: reason %q, want %q", number, got, reason)
 		}
 	}
+	for code, want := range map[codes.Code]string{
+		codes.DeadlineExceeded: ReasonTimeout, codes.Canceled: ReasonTimeout, codes.Unimplemented: ReasonUnimplemented, codes.Unavailable: ReasonClosed,
+		codes.PermissionDenied: ReasonDenied, codes.Unauthenticated: ReasonDenied, codes.ResourceExhausted: ReasonRateLimited, codes.Internal: ReasonError,
+	} {
+		if got := callReason(status.New(code, "text")); got != want {
+			t.Errorf("%v: %q, want %q", code, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"": "", "a\xffb": "a�b", strings.Repeat("é", 150): strings.Repeat("é", 150), "x" + strings.Repeat("é", 150): "x" + strings.Repeat("é", 149) + "…",
+	} {
+		if got := clip(in); got != want {
+			t.Errorf("clip(%q) = %q, want %q", in, got, want)
+		}
+	}
 }
 
 // Whatever a kubelet does once it has answered, the last good answer stays.
 func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	kubelet.Shuffle(true)
-	kubelet.Set(train("a", "GPU-2", "GPU-1"), pod("kube-system", "proxy", container("main")))
-	r := start(t, KubeletOptions{Socket: "unix://" + kubelet.Socket(), Period: quick}, timeout(100*time.Millisecond), func(k *Kubelet) { k.limits.maxBytes = 100_000 })
-	r.owners("ml/a")
+	kubelet.Set(train("a", "GPU-2", "GPU-1"), kubetest.Pod("kube-system", "proxy", kubetest.Container("main")))
+	r := start(t, "unix://"+kubelet.Socket(), quick, func(k *Kubelet) { k.limits.timeout, k.limits.maxBytes = 100*time.Millisecond, 100_000 })
+	r.owners("a")
 	good := r.Snapshot()
-	if diff := gocmp.Diff([]Pod{podOf("ml", "a", Container{Name: "main", Devices: []Devices{{"nvidia.com/gpu", []string{"GPU-1", "GPU-2"}}}})}, good.Pods); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
 	kubelet.Await(10)
-	if got := r.Snapshot(); got.Version != 1 || !got.Time.After(good.Time) || len(r.changes) != 1 || kubelet.Connections() != 1 {
-		t.Errorf("after ten equal answers in another order: %+v, %d changes, %d connections", got, len(r.changes), kubelet.Connections())
+	if got := r.Snapshot(); got.Version != 1 || !got.Time.After(good.Time) || r.changes.Load() != 1 || kubelet.Connections() != 1 {
+		t.Errorf("after ten equal answers in another order: %+v, %d changes, %d connections", got, r.changes.Load(), kubelet.Connections())
 	}
-	f := func(name, reason, part string, misbehave func(), behave func()) {
+	f := func(reason, part string, misbehave func(), behave func()) {
 		t.Helper()
 		misbehave()
 		if said := r.failing(reason); !strings.Contains(said, part) || !strings.Contains(said, kubelet.Socket()) {
-			t.Errorf("%s: %q does not say %q", name, said, part)
+			t.Errorf("%q does not say %q", said, part)
 		}
-		if s := r.Snapshot(); s.Version != good.Version || !gocmp.Equal(s.Pods, good.Pods) {
-			t.Errorf("%s: the snapshot has changed: %v", name, s)
+		if s := r.Snapshot(); s.Version != good.Version || !cmp.Equal(s.Pods, good.Pods) {
+			t.Errorf("%s: the snapshot has changed: %v", reason, s)
 		}
 		behave()
-		r.owners("ml/a")
+		r.owners("a")
 	}
-	says := func(b kubetest.Behaviour) func() {
-		return func() { kubelet.On(b) }
-	}
+	says := func(b kubetest.Behaviour) func() { return func() { kubelet.On(b) } }
 	well := says(nil)
-	f("silence", ReasonTimeout, "in time", says(kubetest.Silence()), well)
-	f("an error", ReasonError, "unheard of", says(kubetest.Fail(codes.Unknown, "unheard of")), well)
-	f("an old kubelet", ReasonUnimplemented, "older", says(kubetest.Fail(codes.Unimplemented, "unknown method List")), well)
-	f("no permission", ReasonDenied, "not you", says(kubetest.Fail(codes.PermissionDenied, "not you")), well)
-	f("rate limit", ReasonRateLimited, "rejected by rate limit", says(kubetest.Fail(codes.ResourceExhausted, "rejected by rate limit")), well)
-	f("nonsense", ReasonMalformed, "unmarshal", says(kubetest.Say([]byte{0xff})), well)
-	f("too large", ReasonTooLarge, "100000", func() { kubelet.Set(kubetest.Many(2000, 2000)...) }, func() { kubelet.Set(train("a", "GPU-2", "GPU-1")) })
-	f("down", ReasonRefused, "refused", kubelet.Kill, kubelet.Serve)
-	f("gone", ReasonAbsent, "no such file", func() { kubelet.Kill(); kubelet.Remove() }, kubelet.Serve)
-	if n := r.logs.FilterMessage("mapping works again").Len(); n != 9 {
-		t.Errorf("%d recoveries in the log, want 9", n)
+	f(ReasonTimeout, "in time", says(kubetest.Silence()), well)
+	f(ReasonError, "unheard of", says(kubetest.Fail(codes.Unknown, "unheard of")), well)
+	f(ReasonUnimplemented, "older", says(kubetest.Fail(codes.Unimplemented, "unknown method List")), well)
+	f(ReasonRateLimited, "rejected by rate limit", says(kubetest.Fail(codes.ResourceExhausted, "rejected by rate limit")), well)
+	f(ReasonMalformed, "unmarshal", says(kubetest.Say([]byte{0xff})), well)
+	f(ReasonTooLarge, "100000", func() { kubelet.Set(kubetest.Many(2000, 2000)...) }, func() { kubelet.Set(train("a", "GPU-2", "GPU-1")) })
+	f(ReasonRefused, "refused", kubelet.Kill, kubelet.Serve)
+	f(ReasonAbsent, "no such file", func() { kubelet.Kill(); kubelet.Remove() }, kubelet.Serve)
+	if n := r.logs.FilterMessage("mapping works again").Len(); n != 8 {
+		t.Errorf("%d recoveries in the log, want 8", n)
 	}
 }
 
-// A kubelet that restarts is noticed because its socket is replaced, not by the
-// period; and what it does not list yet is not believed to be gone.
+// A restarted kubelet is another one, and what it does not list yet is not believed to be gone.
 func TestRestart(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
-	r := start(t, KubeletOptions{Socket: kubelet.Socket(), Period: seldom}, func(k *Kubelet) { k.limits.steady = 300 * time.Millisecond })
-	r.owners("ml/a", "ml/b")
+	r := start(t, kubelet.Socket(), seldom, func(k *Kubelet) { k.limits.steady = 300 * time.Millisecond })
+	r.owners("a", "b")
 	before := r.Snapshot()
 
 	kubelet.Restart()
+	r.PollSoon()
 	if said := r.failing(ReasonRecovering); !strings.Contains(said, "restarted") {
 		t.Errorf("%q does not say that the kubelet has restarted", said)
 	}
@@ -253,58 +259,49 @@ func TestRestart(t *testing.T) {
 	}
 	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
 	r.PollSoon()
-	r.owners("ml/a", "ml/b")
-	if got := r.Snapshot().Version; got != before.Version {
-		t.Errorf("version %d, want %d: nothing has changed", got, before.Version)
-	}
-	if n := kubelet.Connections(); n != 2 {
-		t.Errorf("%d connections, want 2", n)
+	r.owners("a", "b")
+	if got, n := r.Snapshot().Version, kubelet.Connections(); got != before.Version || n != 2 {
+		t.Errorf("version %d, want %d: nothing has changed; %d connections, want 2", got, before.Version, n)
 	}
 
-	kubelet.Restart(train("c", "GPU-2"), pod("kube-system", "proxy"))
-	r.has("ml/a", "ml/c")
+	kubelet.Restart(train("c", "GPU-2"), kubetest.Pod("kube-system", "proxy"))
+	r.PollSoon()
+	r.has("a", "c")
 	kubelet.Restart(train("a", "GPU-1"))
-	r.has("ml/a", "ml/c")
+	r.PollSoon()
+	r.has("a", "c")
 	eventually.True(t, "the one that has ended is gone", func() bool {
 		r.PollSoon()
-		return gocmp.Equal([]string{"ml/a"}, names(r.Snapshot()))
+		return len(r.Snapshot().Pods) == 1
 	})
 }
 
+// Another directory in place of the socket's, with the old kubelet still there; then a directory that comes later.
 func TestTheSocketsDirectory(t *testing.T) {
-	path := kubetest.SocketPath(t)
-	dir := filepath.Dir(path)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	r := start(t, KubeletOptions{Socket: path, Period: seldom}, func(k *Kubelet) { k.limits.distrust = time.Nanosecond })
-	r.failing(ReasonAbsent)
-	kubelet := kubetest.At(t, path) // makes the directory
+	kubelet := kubetest.Start(t)
 	kubelet.Set(train("a", "GPU-1"))
-	kubelet.Serve()
-	r.owners("ml/a")
-
-	// Another directory in its place, with the old kubelet still there.
+	dir := filepath.Dir(kubelet.Socket())
+	r := start(t, kubelet.Socket(), quick, func(k *Kubelet) { k.limits.distrust = time.Nanosecond })
+	r.owners("a")
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	other := kubetest.At(t, path)
+	other := kubetest.At(t, kubelet.Socket())
 	other.Set(train("b", "GPU-1"))
 	other.Serve()
-	r.owners("ml/b")
+	r.owners("b")
 	other.Kill()
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	r.PollSoon()
 	r.failing(ReasonAbsent)
-	third := kubetest.At(t, path)
+	third := kubetest.At(t, kubelet.Socket())
 	third.Set(train("c", "GPU-1"))
 	third.Serve()
-	r.owners("ml/c")
+	r.owners("c")
 }
 
-// A file system may give a new socket the number of the old one.
+// A connection stays with its kubelet. A file system may give a new socket the number of the old one.
 func TestASocketOfAnotherTimeIsAnotherSocket(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	k := NewKubelet(KubeletOptions{Socket: kubelet.Socket()})
@@ -321,8 +318,86 @@ func TestASocketOfAnotherTimeIsAnotherSocket(t *testing.T) {
 	if !k.replaced() {
 		t.Error("a socket with the same number, made later, is not seen")
 	}
+	kubelet.Restart()
+	for range 3 {
+		if _, f := k.lister.list(t.Context()); f == nil || f.reason != ReasonClosed {
+			t.Errorf("after the kubelet ended and another came: %+v, want %s", f, ReasonClosed)
+		}
+	}
 	kubelet.Remove()
 	if k.replaced() {
-		t.Error("a socket that is gone is taken for another one; the connection works")
+		t.Error("a socket that is gone is taken for another one; the connection may work")
 	}
+}
+
+// Fifty readers, and a kubelet that goes through everything that it can: no reader ever sees less than what the kubelet
+// said when it was well, and nothing is left open.
+func TestReadersWhileTheKubeletFlaps(t *testing.T) {
+	descriptors := func() int {
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(files)
+	}
+	kubelet := kubetest.Start(t)
+	kubelet.Shuffle(true)
+	pods := kubetest.Many(110, 64)
+	kubelet.Set(pods...)
+	idle := descriptors()
+	t.Run("run", func(t *testing.T) {
+		r := start(t, kubelet.Socket(), time.Millisecond, timeout(50*time.Millisecond))
+		eventually.True(t, "there is an answer", func() bool { return r.Snapshot().Version > 0 })
+		files, goroutines := descriptors(), runtime.NumGoroutine()
+		version := r.Snapshot().Version
+		ctx, cancel := context.WithCancel(context.Background())
+		var readers sync.WaitGroup
+		var seen atomic.Int64
+		for range 50 {
+			readers.Go(func() {
+				// A reader pauses as a scraper does; fifty that never do leave two cores no
+				// time for the client.
+				for last := r.Snapshot(); ctx.Err() == nil; time.Sleep(100 * time.Microsecond) {
+					s := r.Snapshot()
+					if s == last {
+						continue
+					}
+					if s.Version != version || s.Time.Before(last.Time) || len(s.Pods) != 64 {
+						t.Errorf("version %d, %d pods, confirmed %v later, want %d, 64, not earlier", s.Version, len(s.Pods), s.Time.Sub(last.Time), version)
+						return
+					}
+					check(t, s.Pods)
+					last = s
+					seen.Add(1)
+				}
+			})
+		}
+		f := func(reason string, fault func()) {
+			t.Helper()
+			fault()
+			r.failing(reason)
+			kubelet.On(nil)
+			kubelet.Restart(pods...)
+			eventually.True(t, "all is well", func() bool { return r.Health.State().Failing == "" })
+		}
+		on := func(b kubetest.Behaviour) func() { return func() { kubelet.On(b) } }
+		for range 3 {
+			f(ReasonTimeout, on(kubetest.Silence()))
+			f(ReasonError, on(kubetest.Fail(codes.Internal, "broken")))
+			f(ReasonMalformed, on(kubetest.Say([]byte{0xff})))
+			f(ReasonRateLimited, on(kubetest.Fail(codes.ResourceExhausted, "rejected by rate limit")))
+			f(ReasonRefused, kubelet.Kill)
+			f(ReasonAbsent, func() { kubelet.Kill(); kubelet.Remove() })
+			f(ReasonRecovering, func() { kubelet.Restart() })
+			f(ReasonRecovering, func() { kubelet.Restart(pods[:3]...) })
+		}
+		cancel()
+		readers.Wait()
+		if seen.Load() == 0 {
+			t.Error("no reader has seen another snapshot")
+		}
+		eventually.True(t, "there are as many descriptors as before", func() bool { return descriptors() <= files })
+		eventually.True(t, "there are as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
+	})
+	eventually.True(t, "there are as many descriptors as without a client", func() bool { return descriptors() <= idle })
 }

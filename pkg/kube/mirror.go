@@ -1,106 +1,126 @@
 package kube
 
 import (
-	"iter"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
+	"errors"
+	"maps"
+	"time"
 )
 
 // mirror keeps the needed parts of this node's objects of one resource. It belongs to a feed's goroutine.
-type mirror[V any] struct {
-	s       *APIServer
-	kind    kind[V]
-	objects map[PodName]mirrored[V]
-	size    int // sum of kind.size
-	entries int // as published
+type mirror struct {
+	kind    kind
+	objects map[PodName]*apiObject
+	size    int // sum of apiObject.size
 }
 
-// mirrored is the kept part of an object.
-type mirrored[V any] struct {
-	uid   types.UID
-	value V
-}
-
-// kind decodes and publishes the objects of one resource.
-type kind[V any] interface {
-	// decode returns the kept part of an object; false: the object is not kept.
-	decode(object runtime.Object) (V, bool, error)
-	// size counts towards maxSize.
-	size(V) int
-	maxSize() int
+// kind knows the objects of one resource.
+type kind interface {
+	// strip removes what is not needed from an object and sets its size; false: the object is not kept.
+	strip(*apiObject) (keep bool)
 	// store puts objects into next. It returns the number of entries, and whether more than times has changed.
-	store(objects map[PodName]mirrored[V], next *Metadata) (entries int, changed bool)
+	store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool)
 }
 
-func newMirror[V any](s *APIServer, k kind[V]) *mirror[V] {
-	return &mirror[V]{s: s, kind: k, objects: map[PodName]mirrored[V]{}}
-}
-
-// count returns the number of entries.
-func (m *mirror[V]) count() int { return m.entries }
-
-// replace applies a whole list. After an error the former objects stay.
-func (m *mirror[V]) replace(objects iter.Seq2[runtime.Object, error]) error {
-	next := newMirror(m.s, m.kind)
-	for object, err := range objects {
-		if err != nil {
-			return err
-		}
-		if err := next.put(object, false); err != nil {
-			return err
-		}
-	}
-	m.objects, m.size = next.objects, next.size
-	m.confirm()
-	return nil
-}
-
-// apply applies an event of one object.
-func (m *mirror[V]) apply(object runtime.Object, deleted bool) error {
-	err := m.put(object, deleted)
-	if err == nil {
-		m.confirm()
-	}
-	return err
-}
+// Limits on the objects in memory, far more than a node can have.
+const (
+	maxObjects = 10_000
+	maxSize    = 32 << 20 // bytes of labels of pods, names and attributes of devices
+)
 
 // put adds, changes or removes an object. After an error the former object stays.
-func (m *mirror[V]) put(object runtime.Object, remove bool) error {
-	value, keep, err := m.kind.decode(object)
-	if err != nil {
-		return err
+func (m *mirror) put(o *apiObject, remove bool) error {
+	if o.Metadata.Name == "" {
+		return errors.New("the answer has an object without a name")
 	}
-	o, err := meta.Accessor(object)
-	if err != nil {
-		return err
-	}
-	name := PodName{o.GetNamespace(), o.GetName()}
+	name := PodName{o.Metadata.Namespace, o.Metadata.Name}
+	keep, size := m.kind.strip(o), m.size
 	before, known := m.objects[name]
-	size := m.size
 	if known {
-		size -= m.kind.size(before.value)
+		size -= before.size
 	}
 	switch {
-	case remove && before.uid != o.GetUID():
+	case remove && (!known || before.Metadata.UID != o.Metadata.UID):
 		return nil // its successor with the same name is known already
 	case remove || !keep:
 		delete(m.objects, name)
+	case size+o.size > maxSize || !known && len(m.objects) == maxObjects:
+		return errTooMany
 	default:
-		if size += m.kind.size(value); size > m.kind.maxSize() || !known && len(m.objects) == maxObjects {
-			return errTooMany
-		}
-		m.objects[name] = mirrored[V]{o.GetUID(), value}
+		size += o.size
+		m.objects[name] = o
 	}
 	m.size = size
 	return nil
 }
 
-// confirm publishes the objects as they are now.
-func (m *mirror[V]) confirm() {
-	m.s.publish(func(next *Metadata) (changed bool) {
-		m.entries, changed = m.kind.store(m.objects, next)
-		return changed
-	})
+// PodMeta is the kept part of a pod's metadata.
+type PodMeta struct {
+	UID    string            // the API's
+	Labels map[string]string // the labels that APIOptions.KeepLabel keeps; may be nil
+}
+
+func (p PodMeta) equal(q PodMeta) bool { return p.UID == q.UID && maps.Equal(p.Labels, q.Labels) }
+
+// mirrorOf is the annotation with which the kubelet marks the API's copy of a static pod. Its value is the kubelet's
+// UID of the pod.
+const mirrorOf = "kubernetes.io/config.mirror"
+
+// pods is the kind of this node's pods.
+type pods struct{ keepLabel func(name string) bool }
+
+func (k pods) strip(o *apiObject) bool {
+	m := &o.Metadata
+	o.static, m.Annotations = m.Annotations[mirrorOf], nil
+	if k.keepLabel == nil {
+		m.Labels = nil
+	}
+	for name, value := range m.Labels {
+		if k.keepLabel(name) {
+			o.size += len(name) + len(value)
+		} else {
+			delete(m.Labels, name)
+		}
+	}
+	return true
+}
+
+// store finds that most events only change the status.
+func (pods) store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool) {
+	byName, byUID := make(map[PodName]PodMeta, len(objects)), make(map[string]PodName, len(objects))
+	for name, o := range objects {
+		byName[name], byUID[o.Metadata.UID] = PodMeta{o.Metadata.UID, o.Metadata.Labels}, name
+		if o.static != "" {
+			byUID[o.static] = name
+		}
+	}
+	changed = next.PodsTime.IsZero() || !maps.EqualFunc(next.Pods, byName, PodMeta.equal) || !maps.Equal(next.ByUID, byUID)
+	if changed {
+		next.Pods, next.ByUID = byName, byUID
+	}
+	next.PodsTime = time.Now()
+	return len(byName), changed
+}
+
+// apiObject is the needed part of an object of any resource.
+type apiObject struct {
+	Metadata struct {
+		Namespace, Name, UID, ResourceVersion string
+		Labels, Annotations                   map[string]string
+	}
+	Spec   sliceSpec // of a ResourceSlice
+	Status struct {  // of a ResourceClaim
+		Allocation struct {
+			Devices struct {
+				Results []struct {
+					DeviceName
+					AdminAccess bool
+				}
+			}
+		}
+	}
+	Data map[string]string // of a ConfigMap
+
+	static string // the kubelet's UID of a static pod
+	slice  slice  // what Spec says
+	size   int    // counts towards maxSize
 }

@@ -70,7 +70,7 @@ func (r *Runtime) Snapshot() *Containers { return r.snapshot.Load() }
 // Run polls until ctx ends, and returns nil. It may be called once.
 func (r *Runtime) Run(ctx context.Context) error {
 	defer r.hangUp()
-	r.run(ctx, r.poll, nil)
+	r.run(ctx, r.poll)
 	return nil
 }
 
@@ -110,11 +110,11 @@ func (r *Runtime) list(ctx context.Context) (map[string]RunningContainer, *failu
 	}
 	running := &v1.ContainerFilter{State: &v1.ContainerStateValue{State: v1.ContainerState_CONTAINER_RUNNING}}
 	list, err := v1.NewRuntimeServiceClient(r.conn).ListContainers(ctx, &v1.ListContainersRequest{Filter: running})
-	if err == nil {
-		return containersOf(list.GetContainers()), nil
-	}
 	f := r.conn.failure(err)
-	if f.reason == ReasonUnimplemented {
+	switch {
+	case f == nil:
+		return containersOf(list.GetContainers()), nil
+	case f.reason == ReasonUnimplemented:
 		// An old runtime? The messages of v1alpha2 equal those of v1 (k8s.io/cri-api had both up to 1.25).
 		var v v1.VersionResponse
 		if r.conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &v1.VersionRequest{}, &v) == nil {

@@ -43,75 +43,54 @@ func TestContainersOfTheKubelet(t *testing.T) {
 	}
 }
 
-func TestContainersHaveANewVersionOnlyIfTheyDiffer(t *testing.T) {
-	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
-	c, health, changes := runRuntime(t, "unix://"+r.socket, 5*time.Millisecond)
+// TestRuntime: the version grows with other containers only, the last answer stays while the runtime is away, and requests
+// that come together are one.
+func TestRuntime(t *testing.T) {
+	r := startRuntime(t, filepath.Join(t.TempDir(), "s"), criContainer(idA, "u", "ns", "pod", "main"))
+	changes := make(chan struct{}, 100)
+	c := NewRuntime("unix://"+r.socket, func() { changes <- struct{}{} }, zap.NewNop())
+	c.period = 5 * time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	check := func(what string, version uint64, containers int) {
+		t.Helper()
+		if s := c.Snapshot(); s.Version != version || len(s.ByID) != containers || len(changes) != 0 {
+			t.Errorf("%s: %+v, %d further changes", what, s, len(changes))
+		}
+	}
+	failing := func(reason string) {
+		t.Helper()
+		eventually.True(t, "it fails for "+reason, func() bool { return c.Health.State().Failing == reason })
+	}
 	<-changes
 	first := c.Snapshot()
-	if first.Version != 1 || first.Time.IsZero() || first.ByID[idA].Pod.Name != "pod" {
-		t.Errorf("first snapshot: %+v", first)
-	}
 	eventually.True(t, "an equal answer confirms", func() bool { return c.Snapshot().Time.After(first.Time) })
-	if s := c.Snapshot(); s.Version != 1 || len(changes) != 0 {
-		t.Errorf("after equal answers: version %d, %d further changes", s.Version, len(changes))
-	}
+	check("after equal answers", 1, 1)
 	r.set(func() { r.containers = append(r.containers, criContainer(idB, "u2", "ns", "pod2", "main")) })
 	<-changes
-	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
-		t.Errorf("after another container: %+v", s)
-	}
+	check("after another container", 2, 2)
 	if len(first.ByID) != 1 {
 		t.Errorf("the first snapshot was changed: %+v", first)
 	}
-	r.set(func() { r.containers = nil })
-	<-changes
-	if s := c.Snapshot(); s.Version != 3 || len(s.ByID) != 0 {
-		t.Errorf("after all have ended: %+v", s)
-	}
-	if got := health.State().Failing; got != "" {
-		t.Errorf("failing: %q", got)
-	}
-}
-
-// TestTheLastAnswerStays while the runtime is away, and a new one is found again.
-func TestTheLastAnswerStays(t *testing.T) {
-	r := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", "pod", "main"))
-	c, health, changes := runRuntime(t, r.socket, 5*time.Millisecond)
-	<-changes
 	r.stop() // removes its socket
-	eventually.True(t, "absence is seen", func() bool { return health.State().Failing == ReasonAbsent })
-	if s := c.Snapshot(); s.Version != 1 || s.ByID[idA].Pod.Name != "pod" {
-		t.Errorf("meanwhile: %+v", s)
-	}
-	again := startRuntime(t, r.socket, criContainer(idA, "u", "ns", "pod", "main"), criContainer(idB, "u2", "ns", "pod2", "main"))
+	failing(ReasonAbsent)
+	check("while it is away", 2, 2)
+	again := startRuntime(t, r.socket)
 	<-changes
-	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
-		t.Errorf("after its return: %+v", s)
-	}
+	check("after its return", 3, 0)
 	again.set(func() { again.err = status.Error(codes.Unknown, "broken") })
-	eventually.True(t, "an error is seen", func() bool { return health.State().Failing == ReasonError })
-	if s := c.Snapshot(); s.Version != 2 || len(s.ByID) != 2 {
-		t.Errorf("after an error: %+v", s)
-	}
+	failing(ReasonError)
+	check("after an error", 3, 0)
 }
 
-func TestPollSoon(t *testing.T) {
-	r := startRuntime(t, newSocket(t))
-	c, _, changes := runRuntime(t, r.socket, time.Hour)
-	<-changes
-	r.set(func() { r.containers = []*v1.Container{criContainer(idA, "u", "ns", "pod", "main")} })
-	for range 1000 {
-		c.PollSoon()
-	}
-	<-changes
-	r.set(func() {
-		if r.calls > 3 {
-			t.Errorf("%d calls, want at most 3: requests that come together are one, with a second call", r.calls)
-		}
-	})
-}
-
-// TestFailuresHaveReasons, and say what to do. TestWhatIsNoKubelet has the reasons of sockets.
+// TestFailuresHaveReasons, and say what to do. TestReasonsOfErrors and TestWhatIsNoKubelet have the reasons of sockets.
 func TestFailuresHaveReasons(t *testing.T) {
 	f := func(what, socket string, most int, reason, says string) {
 		t.Helper()
@@ -124,25 +103,21 @@ func TestFailuresHaveReasons(t *testing.T) {
 		}
 	}
 	const most = 64 << 20
-	f("no socket", newSocket(t), most, ReasonAbsent, "--container-runtime-socket")
+	f("no socket", filepath.Join(t.TempDir(), "s"), most, ReasonAbsent, "--container-runtime-socket")
 
-	docker := newSocket(t)
+	docker := filepath.Join(t.TempDir(), "s")
 	answerAll(t, docker, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
 	f("Docker's socket", docker, most, ReasonNotGRPC, "cri-dockerd")
 
-	plain := &fakeRuntime{t: t, socket: newSocket(t)}
+	plain := &fakeRuntime{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	plain.start(func(*grpc.Server) {})
 	f("containerd without the CRI", plain.socket, most, ReasonUnimplemented, "disabled_plugins")
 
-	old := &fakeRuntime{t: t, socket: newSocket(t)}
+	old := &fakeRuntime{t: t, socket: filepath.Join(t.TempDir(), "s")}
 	old.start(registerOld)
 	f("a runtime before v1", old.socket, most, ReasonOldAPI, `"cri-o" "1.19"`)
 
-	denied := startRuntime(t, newSocket(t))
-	denied.set(func() { denied.err = status.Error(codes.PermissionDenied, "no") })
-	f("a runtime that refuses", denied.socket, most, ReasonDenied, "no")
-
-	long := startRuntime(t, newSocket(t), criContainer(idA, "u", "ns", strings.Repeat("p", 2000), "main"))
+	long := startRuntime(t, filepath.Join(t.TempDir(), "s"), criContainer(idA, "u", "ns", strings.Repeat("p", 2000), "main"))
 	f("a long answer", long.socket, 1000, ReasonTooLarge, "")
 }
 
@@ -172,11 +147,7 @@ type fakeRuntime struct {
 	mu         sync.Mutex
 	containers []*v1.Container
 	err        error
-	calls      int
 }
-
-// newSocket returns a path for a socket, which may have 107 bytes.
-func newSocket(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }
 
 func startRuntime(t testing.TB, socket string, containers ...*v1.Container) *fakeRuntime {
 	t.Helper()
@@ -207,7 +178,6 @@ func (r *fakeRuntime) stop() {
 // answers with the states that were asked for.
 func (r *fakeRuntime) ListContainers(_ context.Context, q *v1.ListContainersRequest) (*v1.ListContainersResponse, error) {
 	r.mu.Lock()
-	r.calls++
 	err := r.err
 	var out []*v1.Container
 	for _, c := range r.containers {
@@ -236,25 +206,4 @@ func criContainer(id, uid, namespace, pod, name string) *v1.Container {
 		},
 		Annotations: map[string]string{"io.kubernetes.container.restartCount": "0"},
 	}
-}
-
-// runRuntime runs a Runtime until the test ends. changes counts calls of OnChange.
-func runRuntime(t testing.TB, socket string, period time.Duration, set ...func(*Runtime)) (c *Runtime, health *Health, changes chan struct{}) {
-	t.Helper()
-	changes = make(chan struct{}, 100)
-	c = NewRuntime(socket, func() { changes <- struct{}{} }, zap.NewNop())
-	c.period = period
-	for _, f := range set {
-		f(c)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- c.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	return c, c.Health, changes
 }

@@ -2,10 +2,8 @@ package kube
 
 import (
 	"cmp"
-	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"warpgauge/pkg/field"
 )
@@ -38,63 +36,89 @@ type SliceDevice struct {
 	RenderNode string // DRM render node of an existing partition: "renderD129"
 }
 
-// readSlice converts a ResourceSlice of any version. It returns false if no vendor's driver published it, or if
-// mandatory fields are missing. v1beta1 wraps in the field basic the fields that later versions have in the device
-// itself.
+// sliceSpec is the needed part of a ResourceSlice of any version. v1beta1 wraps in the member basic what later versions
+// have in the device itself.
+type sliceSpec struct {
+	Driver string
+	Pool   struct {
+		Name                           string
+		Generation, ResourceSliceCount int64
+	}
+	Devices []struct {
+		Name       string
+		Attributes attributes
+		Basic      *struct{ Attributes attributes }
+	}
+}
+
+// attributes are the attributes of a device. A name without a domain belongs to the driver's domain, so uuid and
+// gpu.nvidia.com/uuid are the same.
+type attributes map[string]struct {
+	String string
+	Int    *int64
+}
+
+// readSlice returns the devices of a ResourceSlice. It returns false if no vendor's driver published it, or if mandatory
+// fields are missing.
 //
 // The attribute names come from https://github.com/NVIDIA/k8s-dra-driver-gpu (cmd/gpu-kubelet-plugin/deviceinfo.go,
 // 25.3.0 to May 2026) and https://github.com/ROCm/k8s-gpu-dra-driver (docs/driver-attributes.md, 0.1 to 1.0).
-func readSlice(object map[string]any) (slice, bool) {
-	spec := child(object, "spec")
-	pool := child(spec, "pool")
+func readSlice(spec *sliceSpec) (slice, bool) {
 	s := slice{
-		pool:       poolName{driver: shortText(spec["driver"]), name: shortText(pool["name"])},
-		generation: integer(pool["generation"]),
-		count:      integer(pool["resourceSliceCount"]),
+		pool:       poolName{driver: spec.Driver, name: shortText(spec.Pool.Name)},
+		generation: spec.Pool.Generation, count: spec.Pool.ResourceSliceCount,
 	}
 	vendor := field.VendorByDriver(s.pool.driver)
 	if s.pool.name == "" || vendor == nil {
 		return slice{}, false
 	}
-	list, _ := spec["devices"].([]any)
-	for _, element := range list {
-		device, _ := element.(map[string]any)
-		name := shortText(device["name"])
+	for _, d := range spec.Devices {
+		name := shortText(d.Name)
 		if name == "" {
 			continue
 		}
-		published := child(device, "attributes")
-		if basic := child(device, "basic"); basic != nil {
-			published = child(basic, "attributes")
+		if d.Basic != nil {
+			d.Attributes = d.Basic.Attributes
 		}
-		s.devices = append(s.devices, namedDevice{name, readDevice(vendor, name, attributes{vendor.Driver, published})})
+		s.devices = append(s.devices, namedDevice{name, readDevice(vendor, name, d.Attributes)})
 	}
 	return s, true
 }
 
 func readDevice(v *field.Vendor, name string, a attributes) SliceDevice {
-	d := SliceDevice{
-		UUID:       a.text("uuid"),
-		ParentUUID: a.text("parentUUID"),
-		Profile:    a.text("profile", "partitionProfile"),
-		PCIBusID:   a.text("resource.kubernetes.io/pciBusID", "pcieBusID", "pciAddr", "parentPciAddr"),
+	text := func(names ...string) string { // the first one that the device has
+		for _, name := range names {
+			if s := cmp.Or(a[name].String, a[v.Driver+"/"+name].String); s != "" {
+				return shortText(s)
+			}
+		}
+		return ""
 	}
-	if compute, memory := a.text("computePartition"), a.text("memoryPartition"); d.Profile == "" && compute != "" && memory != "" {
+	d := SliceDevice{
+		UUID:       text("uuid"),
+		ParentUUID: text("parentUUID"),
+		Profile:    text("profile", "partitionProfile"),
+		PCIBusID:   text("resource.kubernetes.io/pciBusID", "pcieBusID", "pciAddr", "parentPciAddr"),
+	}
+	if compute, memory := text("computePartition"), text("memoryPartition"); d.Profile == "" && compute != "" && memory != "" {
 		d.Profile = compute + "_" + memory
 	}
-	switch kind := a.text("type"); {
-	case kind == "":
-	case kind == v.SliceGPU:
+	switch text("type") {
+	case "":
+	case v.SliceGPU:
 		d.Kind = WholeGPU
-	case kind == v.SliceMIG:
+	case v.SliceMIG:
 		d.Kind = MIGDevice
-	case kind == v.SlicePartition:
+	case v.SlicePartition:
 		d.Kind = GPUPartition
-		render := a.number("renderIndex")
 		// An existing partition is named gpu-CARD-RENDER. A partition that is created when a claim is prepared is
 		// gpu-INDEX-COMPUTE-MEMORY and has no render node yet.
-		if parts := strings.Split(name, "-"); render == "" && len(parts) == 3 {
+		render := ""
+		if parts := strings.Split(name, "-"); len(parts) == 3 {
 			render = parts[2]
+		}
+		if n := cmp.Or(a["renderIndex"].Int, a[v.Driver+"/renderIndex"].Int); n != nil {
+			render = strconv.FormatInt(*n, 10)
 		}
 		if n, err := strconv.ParseUint(render, 10, 20); err == nil {
 			d.RenderNode = "renderD" + strconv.FormatUint(n, 10)
@@ -103,60 +127,11 @@ func readDevice(v *field.Vendor, name string, a attributes) SliceDevice {
 	return d
 }
 
-// attributes are the attributes of a device. A name without a domain belongs to the driver's domain, so uuid and
-// gpu.nvidia.com/uuid are the same.
-type attributes struct {
-	driver string
-	all    map[string]any
-}
-
-// value returns the value of the first name that has one of the given type.
-func (a attributes) value(kind string, names ...string) any {
-	for _, name := range names {
-		for _, key := range []string{name, a.driver + "/" + name} {
-			if v, ok := child(a.all, key)[kind]; ok {
-				return v
-			}
-		}
-	}
-	return nil
-}
-
-func (a attributes) text(names ...string) string { return shortText(a.value("string", names...)) }
-
-func (a attributes) number(name string) string {
-	v := a.value("int", name)
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatInt(integer(v), 10)
-}
-
-func child(m map[string]any, key string) map[string]any {
-	c, _ := m[key].(map[string]any)
-	return c
-}
-
-// maxText bounds an attribute or name; the API allows 64 bytes for an attribute and 253 for the longest name.
-const maxText = 253
-
-// shortText returns v if it is a UTF-8 text within the API's limits, else "".
-func shortText(v any) string {
-	s, _ := v.(string)
-	if len(s) > maxText || !utf8.ValidString(s) {
+// shortText returns s if it is within the API's limits, else "".
+func shortText(s string) string {
+	const most = 253 // bytes of the longest name; an attribute has at most 64
+	if len(s) > most {
 		return ""
 	}
 	return s
-}
-
-func integer(v any) int64 {
-	switch n := v.(type) {
-	case int64:
-		return n
-	case float64:
-		if n == math.Trunc(n) && math.Abs(n) <= 1<<53 {
-			return int64(n)
-		}
-	}
-	return 0
 }

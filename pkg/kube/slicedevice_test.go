@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"warpgauge/pkg/field"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // readFile converts a file of testdata, which holds one slice as the API server sends it.
@@ -21,11 +19,11 @@ func readFile(t *testing.T, file string) slice {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var u unstructured.Unstructured
-	if err := u.UnmarshalJSON(text); err != nil {
+	var o apiObject
+	if err := decode(text, &o); err != nil {
 		t.Fatal(err)
 	}
-	s, ok := readSlice(u.Object)
+	s, ok := readSlice(&o.Spec)
 	if !ok {
 		t.Fatalf("%s is not read", file)
 	}
@@ -67,28 +65,30 @@ func TestWhatDriversPublish(t *testing.T) {
 }
 
 func TestAttributesWithAndWithoutADomain(t *testing.T) {
-	f := func(vendor *field.Vendor, name string, of object, want SliceDevice) {
+	f := func(vendor *field.Vendor, name, text string, want SliceDevice) {
 		t.Helper()
-		got := readDevice(vendor, name, attributes{vendor.Driver, of})
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", of, diff)
+		var a attributes
+		if err := decode([]byte(text), &a); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, readDevice(vendor, name, a)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
 		}
 	}
-	s := func(v string) object { return object{"string": v} }
-	f(field.VendorNVIDIA, "x", object{"uuid": s("a")}, SliceDevice{UUID: "a"})
-	f(field.VendorNVIDIA, "x", object{"gpu.nvidia.com/uuid": s("a"), "gpu.nvidia.com/type": s("mig")}, SliceDevice{UUID: "a", Kind: MIGDevice})
-	f(field.VendorNVIDIA, "x", object{"gpu.amd.com/uuid": s("a")}, SliceDevice{})
-	f(field.VendorNVIDIA, "x", object{"resource.kubernetes.io/pciBusID": s("0000:D8:00.0")}, SliceDevice{PCIBusID: "0000:D8:00.0"})
-	f(field.VendorNVIDIA, "x", object{"uuid": object{"int": int64(3)}, "type": s("tpu")}, SliceDevice{})
-	f(field.VendorNVIDIA, "x", object{"uuid": s(strings.Repeat("x", 300)), "profile": s("\xff")}, SliceDevice{})
-	f(field.VendorNVIDIA, "x", object{"uuid": nil, "type": "gpu", "profile": object{"string": nil}}, SliceDevice{})
-	f(field.VendorNVIDIA, "x", nil, SliceDevice{})
-	part := s("amdgpu-partition")
-	f(field.VendorAMD, "gpu-1-129", object{"type": part}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD129"})
-	f(field.VendorAMD, "gpu-1-129", object{"type": part, "renderIndex": object{"int": int64(130)}}, SliceDevice{Kind: GPUPartition, RenderNode: "renderD130"})
-	f(field.VendorAMD, "gpu-1-cpx-nps4", object{"type": part}, SliceDevice{Kind: GPUPartition})
-	f(field.VendorAMD, "gpu-1-x", object{"type": part, "renderIndex": s("1")}, SliceDevice{Kind: GPUPartition})
-	f(field.VendorAMD, "gpu-1-129", object{"type": s("amdgpu"), "computePartition": s("spx"), "memoryPartition": s("nps1")}, SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
+	f(field.VendorNVIDIA, "x", `{"uuid": {"string": "a"}}`, SliceDevice{UUID: "a"})
+	f(field.VendorNVIDIA, "x", `{"gpu.nvidia.com/uuid": {"string": "a"}, "gpu.nvidia.com/type": {"string": "mig"}}`, SliceDevice{UUID: "a", Kind: MIGDevice})
+	f(field.VendorNVIDIA, "x", `{"gpu.amd.com/uuid": {"string": "a"}}`, SliceDevice{})
+	f(field.VendorNVIDIA, "x", `{"uuid": {"int": 3}, "type": {"string": "tpu"}, "profile": {"string": 7}}`, SliceDevice{})
+	f(field.VendorNVIDIA, "x", `{"uuid": {"string": "`+strings.Repeat("x", 300)+`"}}`, SliceDevice{})
+	f(field.VendorNVIDIA, "x", `{"uuid": null, "type": "gpu", "profile": {"string": null}}`, SliceDevice{})
+	f(field.VendorNVIDIA, "x", `null`, SliceDevice{})
+	const part = `"type": {"string": "amdgpu-partition"}`
+	f(field.VendorAMD, "gpu-1-129", `{`+part+`}`, SliceDevice{Kind: GPUPartition, RenderNode: "renderD129"})
+	f(field.VendorAMD, "gpu-1-129", `{`+part+`, "renderIndex": {"int": 130}}`, SliceDevice{Kind: GPUPartition, RenderNode: "renderD130"})
+	f(field.VendorAMD, "gpu-1-cpx-nps4", `{`+part+`}`, SliceDevice{Kind: GPUPartition})
+	f(field.VendorAMD, "gpu-1-x", `{`+part+`, "renderIndex": {"string": "1"}}`, SliceDevice{Kind: GPUPartition})
+	f(field.VendorAMD, "gpu-1-129", `{"type": {"string": "amdgpu"}, "computePartition": {"string": "spx"}, "memoryPartition": {"string": "nps1"}}`,
+		SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
 }
 
 // FuzzSlice converts anything that a server may send. What comes out is safe as label
@@ -107,11 +107,11 @@ func FuzzSlice(f *testing.F) {
 	}
 	f.Add([]byte(`{"spec":{"driver":"gpu.nvidia.com","pool":{"name":"n","generation":1e300,"resourceSliceCount":-1},"devices":[{"name":"gpu-0-mig-1g-1-1","attributes":{"index":{"int":1.5}}},3,null]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var object map[string]any
-		if json.Unmarshal(text, &object) != nil {
+		var o apiObject
+		if decode(text, &o) != nil {
 			return
 		}
-		s, ok := readSlice(object)
+		s, ok := readSlice(&o.Spec)
 		if !ok {
 			if s.devices != nil {
 				t.Fatal("devices of a slice that is not read")
@@ -120,7 +120,7 @@ func FuzzSlice(f *testing.F) {
 		}
 		safe := func(texts ...string) {
 			for _, text := range texts {
-				if !utf8.ValidString(text) || len(text) > maxText {
+				if !utf8.ValidString(text) || len(text) > 253 {
 					t.Fatalf("unsafe text %q", text)
 				}
 			}

@@ -2,15 +2,11 @@ package kube
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 const resourceGroup = "resource.k8s.io"
@@ -19,20 +15,17 @@ const resourceGroup = "resource.k8s.io"
 // because a GPU is on one node.
 type resourceSlices struct{}
 
-// decode keeps no slices of other drivers.
-func (resourceSlices) decode(object runtime.Object) (s slice, keep bool, err error) {
-	u, ok := object.(*unstructured.Unstructured)
-	if !ok || u.GetName() == "" {
-		return s, false, fmt.Errorf("read resource slice: %T without name", object)
+// strip keeps no slices of other drivers.
+func (resourceSlices) strip(o *apiObject) (keep bool) {
+	o.slice, keep = readSlice(&o.Spec)
+	o.Spec = sliceSpec{}
+	for _, d := range o.slice.devices {
+		o.size += len(d.name) + len(d.UUID) + len(d.ParentUUID) + len(d.Profile) + len(d.PCIBusID) + 256 // in memory
 	}
-	s, keep = readSlice(u.Object)
-	return s, keep, nil
+	return keep
 }
 
-func (resourceSlices) size(s slice) int { return len(s.devices) }
-func (resourceSlices) maxSize() int     { return maxObjects }
-
-func (resourceSlices) store(objects map[PodName]mirrored[slice], next *Metadata) (entries int, changed bool) {
+func (resourceSlices) store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool) {
 	devices := join(objects, next.Slices)
 	changed = next.SlicesTime.IsZero() || !maps.Equal(next.Slices, devices)
 	if changed {
@@ -42,34 +35,17 @@ func (resourceSlices) store(objects map[PodName]mirrored[slice], next *Metadata)
 	return len(devices), changed
 }
 
-// versions chooses the version of a group, which an upgrade of the cluster changes.
-type versions struct {
-	picked  string
-	refused []string // versions that the server announces but in which it does not have the resource
-}
-
-// pick chooses a version: Kubernetes serves v1 of resource.k8s.io from 1.34 on, and before v1beta2 and v1beta1 if they
-// are enabled. absent: the last version did not have the resource. It reads the served versions each time.
-func (v *versions) pick(ctx context.Context, c *clients, absent bool) (string, error) {
-	known := []string{"v1", "v1beta2", "v1beta1"}
-	if absent {
-		v.refused = append(v.refused, v.picked)
+// inAnyVersion calls f with each version of the API group until the server knows the resource, and returns that version.
+// Kubernetes serves v1 of resource.k8s.io from 1.34 on, and before v1beta2 and v1beta1 if they are enabled.
+func (r resource) inAnyVersion(f func(version string) error) (string, error) {
+	if r.group == "" {
+		return "v1", f("v1")
 	}
-	served, err := c.versions(ctx, resourceGroup)
-	switch {
-	case apierrors.IsNotFound(err):
-		served = nil
-	case apierrors.IsForbidden(err): // a cluster may hide its discovery, so try all versions
-		served = known
-	case err != nil:
-		return "", fmt.Errorf("read which versions of apiGroup %q are served: %w", resourceGroup, err)
-	}
-	for _, v.picked = range known {
-		if slices.Contains(served, v.picked) && !slices.Contains(v.refused, v.picked) {
-			return v.picked, nil
+	for _, version := range []string{"v1", "v1beta2", "v1beta1"} {
+		if err := f(version); !apierrors.IsNotFound(err) {
+			return version, err
 		}
 	}
-	v.refused = nil
 	return "", errNotServed
 }
 
@@ -100,11 +76,11 @@ const maxWithdrawn = 1024
 //
 // A device that has disappeared stays, because claims of running pods still name it: the kubelet deletes all slices of
 // a node when it starts, and those of a driver that has gone; NVIDIA's driver 25.12 omits unhealthy devices.
-func join(all map[PodName]mirrored[slice], before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
+func join(all map[PodName]*apiObject, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
 	devices := make(map[DeviceName]SliceDevice, len(before))
 	pools := map[poolName][]slice{}
 	for _, name := range slices.SortedFunc(maps.Keys(all), PodName.Compare) {
-		s := all[name].value
+		s := all[name].slice
 		pools[s.pool] = append(pools[s.pool], s)
 	}
 	for pool, parts := range pools {

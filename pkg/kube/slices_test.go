@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -21,9 +20,9 @@ func part(generation, count int64, devices map[string]string) slice {
 
 // joinSlices joins slices by the names of their objects.
 func joinSlices(all map[string]slice, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
-	objects := map[PodName]mirrored[slice]{}
+	objects := map[PodName]*apiObject{}
 	for name, s := range all {
-		objects[PodName{Name: name}] = mirrored[slice]{value: s}
+		objects[PodName{Name: name}] = &apiObject{slice: s}
 	}
 	return join(objects, before)
 }
@@ -86,32 +85,5 @@ func TestWithdrawnDevicesAreBounded(t *testing.T) {
 	}
 	if len(devices) != maxWithdrawn+each {
 		t.Errorf("%d devices, want %d", len(devices), maxWithdrawn+each)
-	}
-}
-
-// An update of a pool, slice by slice in any order, never loses a device that is in
-// both generations, and ends with the new one alone.
-func TestUpdatesOfAPool(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		const n = 4
-		objects, devices := map[string]slice{}, map[DeviceName]SliceDevice{}
-		for i := range n {
-			objects[fmt.Sprintf("old-%d", i)] = part(1, n, uuidsOf{fmt.Sprintf("gpu-%d", i): "old"})
-		}
-		devices = joinSlices(objects, devices)
-		for _, i := range r.Perm(n) {
-			objects[fmt.Sprintf("new-%d", i)] = part(2, n, uuidsOf{fmt.Sprintf("gpu-%d", i): "new"})
-			if r.IntN(2) == 0 {
-				delete(objects, fmt.Sprintf("old-%d", r.IntN(n)))
-			}
-			devices = joinSlices(objects, devices)
-			if len(devices) != n || devices[DeviceName{nvidiaDriver, "node-1", fmt.Sprintf("gpu-%d", i)}].UUID != "new" {
-				t.Fatalf("seed %d: %v", seed, uuids(devices))
-			}
-		}
-		if got := uuids(devices); !maps.Equal(got, uuidsOf{"gpu-0": "new", "gpu-1": "new", "gpu-2": "new", "gpu-3": "new"}) {
-			t.Fatalf("seed %d: %v", seed, got)
-		}
 	}
 }

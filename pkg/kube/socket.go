@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -53,8 +52,9 @@ type socket struct {
 // reaches the same server, and the caller makes the next connection without gRPC's back-off.
 type conn struct {
 	*grpc.ClientConn
-	socket *socket
-	wire   *wire
+	socket   *socket
+	plain    net.Conn
+	answered bool // a call has ended in another way than by the end of the connection
 }
 
 var errOver = errors.New("the connection has ended")
@@ -71,7 +71,6 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 		}
 		return nil, fail(reason, "connect to %s at %q: %w%s", s.what, s.path, err, s.hint(reason))
 	}
-	w := &wire{Conn: plain}
 	var taken atomic.Bool
 	c, err := grpc.NewClient("passthrough:///localhost", // the name is the authority, which servers check
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -79,7 +78,7 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 			if taken.Swap(true) {
 				return nil, errOver
 			}
-			return w, nil
+			return plain, nil
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}, MinConnectTimeout: s.timeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.maxBytes)),
@@ -89,17 +88,28 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 		_ = plain.Close() // nothing was sent
 		return nil, fail(ReasonError, "make a gRPC client: %w", err)
 	}
-	return &conn{ClientConn: c, socket: s, wire: w}, nil
+	return &conn{ClientConn: c, socket: s, plain: plain}, nil
 }
 
 func (c *conn) close() {
 	_ = c.ClientConn.Close()
-	_ = c.wire.Close() // gRPC may never have used it
+	_ = c.plain.Close() // gRPC may never have used it
 }
 
-// failure returns the reason and the error of a failed call.
+// failure returns the reason and the error of a call, nil if it did not fail. Another kind of server hangs up, or says
+// what gRPC does not understand, before it has answered any call.
 func (c *conn) failure(err error) *failure {
-	reason, s := c.reason(err), status.Convert(err)
+	if err == nil {
+		c.answered = true
+		return nil
+	}
+	s := status.Convert(err)
+	reason := callReason(s)
+	if reason != ReasonClosed {
+		c.answered = true
+	} else if !c.answered {
+		reason = ReasonNotGRPC
+	}
 	return fail(reason, "call %s at %q: %s: %s%s", c.socket.what, c.socket.path, s.Code(), clip(s.Message()), c.socket.hint(reason))
 }
 
@@ -131,12 +141,8 @@ func dialReason(path string, err error) string {
 	return ReasonError
 }
 
-// reason classifies the error of a call.
-func (c *conn) reason(err error) string {
-	if c.wire.foreign() {
-		return ReasonNotGRPC
-	}
-	s := status.Convert(err)
+// callReason classifies the error of a call.
+func callReason(s *status.Status) string {
 	switch s.Code() {
 	case codes.DeadlineExceeded, codes.Canceled:
 		return ReasonTimeout
@@ -158,51 +164,4 @@ func (c *conn) reason(err error) string {
 		}
 	}
 	return ReasonError
-}
-
-// wire keeps the first bytes from the server: HTTP/2 begins with a SETTINGS frame, 3 bytes of length and then a 4 (RFC
-// 9113, 3.4 and 4.1).
-type wire struct {
-	net.Conn
-	mu    sync.Mutex
-	first []byte
-	over  sync.Once
-}
-
-// firstBytes is the number of kept bytes, up to the frame type.
-const firstBytes = 4
-
-// Read implements net.Conn.
-func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Conn.Read(p)
-	w.mu.Lock()
-	if missing := firstBytes - len(w.first); missing > 0 {
-		w.first = append(w.first, p[:min(n, missing)]...)
-	}
-	w.mu.Unlock()
-	return n, err
-}
-
-// Close implements net.Conn. A server that does not understand gRPC answers and closes; gRPC may then fail to write
-// before it has read the answer, so Close reads the rest.
-func (w *wire) Close() error {
-	w.over.Do(func() {
-		_ = w.SetReadDeadline(time.Now().Add(10 * time.Millisecond)) // for a closed connection: nothing is left
-		for err := error(nil); err == nil && len(w.start()) < firstBytes; {
-			_, err = w.Read(make([]byte, firstBytes))
-		}
-	})
-	return w.Conn.Close()
-}
-
-func (w *wire) start() []byte {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.first
-}
-
-// foreign reports whether the server speaks a protocol other than HTTP/2.
-func (w *wire) foreign() bool {
-	first := w.start()
-	return len(first) == firstBytes && first[firstBytes-1] != 4
 }

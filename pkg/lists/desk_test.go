@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -50,7 +49,6 @@ type bench struct {
 	file    string // content
 	readErr error
 	logs    *observer.ObservedLogs
-	reg     *prometheus.Registry
 	events  *events.Subscription
 
 	mu       sync.Mutex // timers call, too
@@ -60,23 +58,19 @@ type bench struct {
 	refuse   error // of releases
 }
 
-func newBench(initial string) *bench {
+func newBench(initial string, log ...zapcore.Core) *bench {
 	core, logs := observer.New(zap.InfoLevel)
-	return newLoggedBench(initial, zap.New(core), logs)
-}
-
-func newLoggedBench(initial string, log *zap.Logger, logs *observer.ObservedLogs) *bench {
-	b := &bench{
-		file: initial, logs: logs, reg: prometheus.NewRegistry(), released: map[string]bool{},
-		reload: func(context.Context, field.List) error { return nil },
-		files:  NewFiles(config.Default(), nil, nil, nil),
-	}
+	b := &bench{file: initial, logs: logs, released: map[string]bool{}, reload: accept, files: NewFiles(config.Default(), nil, nil, nil)}
 	bus := &events.Bus{}
 	b.events = bus.Subscribe(10, events.Reload)
-	first := b.files.Parse(&config.Content{CSV: []byte(initial), Name: "counters.csv"})
-	b.Desk = New(first, Options{Local: held{b.files, b}, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: log})
-	b.reg.MustRegister(b.Desk)
+	b.Desk = New(b.parse(initial), Options{
+		Local: held{b.files, b}, Engine: (*engine)(b), Events: bus, Usual: 10 * time.Minute, Logger: zap.New(zapcore.NewTee(append(log, core)...)),
+	})
 	return b
+}
+
+func (b *bench) parse(csv string) *Parsed {
+	return b.files.Parse(&config.Content{CSV: []byte(csv), Name: "counters.csv"})
 }
 
 // held is the Local of a bench.
@@ -87,15 +81,6 @@ type held struct {
 
 func (h held) Read(context.Context) (*config.Content, error) {
 	return &config.Content{CSV: []byte(h.b.file), Name: "counters.csv"}, h.b.readErr
-}
-
-// published returns the events so far.
-func (b *bench) published() (out []string) {
-	for len(b.events.C) > 0 {
-		e := <-b.events.C
-		out = append(out, fmt.Sprint(e.Text, " ", e.Bad))
-	}
-	return out
 }
 
 // engine is the Engine of a bench.
@@ -132,6 +117,9 @@ func (e *engine) set(name string, released bool) {
 
 func (e *engine) Names() []string { return []string{"dcgm", "nvml"} }
 
+func accept(context.Context, field.List) error { return nil }
+func hang(context.Context, field.List) error   { return errors.New("hangs") }
+
 // reloads sets what becomes of the next lists.
 func (b *bench) reloads(f func(context.Context, field.List) error) {
 	b.mu.Lock()
@@ -153,44 +141,19 @@ func (b *bench) wantApplied(t *testing.T, want ...int) {
 	}
 }
 
-// wantRead checks which fields are read.
-func (b *bench) wantRead(t *testing.T, want ...string) {
+// want reloads and checks what becomes of it: whether the local list is good, and how many reloads had each result.
+func (b *bench) want(t *testing.T, problem string, good bool, successes, unchanged, failed uint64) {
 	t.Helper()
-	synctest.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if got := b.applied[len(b.applied)-1]; !slices.Equal(got, want) {
-		t.Errorf("after %v: %q are read, want %q", time.Now().UTC().Format(time.TimeOnly), got, want)
+	if err := b.Reload(t.Context(), "test"); (problem == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), problem) {
+		t.Errorf("reload = %v, want %q", err, problem)
 	}
+	b.wantCounts(t, good, successes, unchanged, failed)
 }
 
-// metric returns the value of a metric, of the counter the child with that result.
-func (b *bench) metric(t *testing.T, name, result string) float64 {
+func (b *bench) wantCounts(t *testing.T, good bool, successes, unchanged, failed uint64) {
 	t.Helper()
-	families, err := b.reg.Gather()
-	must(t, err)
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() != name || result != "" && m.GetLabel()[0].GetValue() != result {
-				continue
-			}
-			return m.GetGauge().GetValue() + m.GetCounter().GetValue()
-		}
-	}
-	t.Fatalf("no metric %s %s", name, result)
-	return 0
-}
-
-func (b *bench) want(t *testing.T, ok, success, unchanged, failed float64) {
-	t.Helper()
-	got := [...]float64{
-		b.metric(t, "warpgauge_config_last_reload_successful", ""),
-		b.metric(t, "warpgauge_config_reloads_total", "success"),
-		b.metric(t, "warpgauge_config_reloads_total", "unchanged"),
-		b.metric(t, "warpgauge_config_reloads_total", "error"),
-	}
-	if want := [...]float64{ok, success, unchanged, failed}; got != want {
-		t.Errorf("ok, success, unchanged, error = %v, want %v", got, want)
+	if s := b.Status(); s.good != good || s.successes != successes || s.unchanged != unchanged || s.errors != failed || good != (s.LastError == "") || good != s.FailedAt.IsZero() {
+		t.Errorf("status = %+v, want good %v, %d successes, %d unchanged, %d errors", s, good, successes, unchanged, failed)
 	}
 }
 
@@ -203,70 +166,39 @@ func (b *bench) serve(t *testing.T, revision, csv string) error {
 	if csv == "" {
 		return turn.Serve(t.Context(), nil)
 	}
-	p := b.files.Parse(&config.Content{CSV: []byte(csv)})
+	p := b.parse(csv)
 	return turn.Serve(t.Context(), &List{Origin: "http://lists", Revision: revision, Hash: p.Content.Hash(), Fields: p.Fields})
 }
 
+// An unusable file keeps the list; each bad line is logged. A file that is as before is good again.
 func TestReload(t *testing.T) {
 	b := newBench(csvA)
-	b.want(t, 1, 0, 0, 0)
-
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 0, 1, 0)
-
+	b.wantCounts(t, true, 0, 0, 0)
+	b.want(t, "", true, 0, 1, 0)
 	b.file = csvB
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 1, 1, 0)
-	b.wantApplied(t, 2)
+	b.want(t, "", true, 1, 1, 0)
 	if got := b.Status().Proposals; len(got) != 1 || got[0].By != "test" || got[0].What != "reload" || got[0].Answer != Applied {
 		t.Errorf("proposals = %+v", got)
 	}
-}
-
-func TestReloadOfABadFileKeepsTheList(t *testing.T) {
-	b := newBench(csvA)
 	b.file = csvB + "DCGM_FI_DEV_FB_USED, gouge, x\nDCGM_FI_DEV_FB_FREE, counterr, y\n"
-	err := b.Reload(t.Context(), "test")
-	if err == nil || !strings.Contains(err.Error(), "gouge") || !strings.Contains(err.Error(), "counterr") {
-		t.Errorf("reload = %v, want an error with both bad lines", err)
-	}
-	b.want(t, 0, 0, 0, 1)
+	b.want(t, "counterr", false, 1, 1, 1)
 	lines := b.logs.FilterMessageSnippet("unknown type").All()
 	if len(lines) != 2 || lines[0].ContextMap()["line"] != int64(3) || lines[1].ContextMap()["line"] != int64(4) {
 		t.Errorf("log = %v, want a line each for lines 3 and 4 of the file", b.logs.All())
 	}
-	if s := b.Status(); s.LastError == "" || s.FailedAt.IsZero() || s.Proposals[0].Answer != Failed {
-		t.Errorf("status = %+v", s)
-	}
-
-	b.file = csvA // as it was: nothing to apply, but all is well again
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 0, 1, 1)
-	b.wantApplied(t)
-	if s := b.Status(); s.LastError != "" || !s.FailedAt.IsZero() {
-		t.Errorf("after a good file the status is %+v", s)
-	}
-}
-
-func TestReloadOfAnUnreadableOrEmptyFileKeepsTheList(t *testing.T) {
-	b := newBench(csvA)
 	b.readErr = os.ErrNotExist
-	if err := b.Reload(t.Context(), "test"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("reload = %v, want that the file is not there", err)
-	}
-	b.readErr = nil
-	b.file = "# nothing\n"
-	if err := b.Reload(t.Context(), "test"); !errors.Is(err, errEmpty) {
-		t.Errorf("reload of a file without fields = %v, want an error: it would empty the page", err)
-	}
-	b.want(t, 0, 0, 0, 2)
-	b.wantApplied(t)
+	b.want(t, "not exist", false, 1, 1, 2)
+	b.readErr, b.file = nil, "# nothing\n"
+	b.want(t, "asks for nothing", false, 1, 1, 3) // it would empty the page
+	b.file = csvB                                 // as it was: nothing to apply, but all is well again
+	b.want(t, "", true, 1, 2, 3)
+	b.wantApplied(t, 2)
 }
 
 // Audit S11: lines about a list had the key "file" twice.
 func TestReloadLogsEachKeyOnce(t *testing.T) {
 	var out bytes.Buffer
-	b := newLoggedBench(csvA, zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), zap.InfoLevel)), nil)
+	b := newBench(csvA, zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), zap.InfoLevel))
 	warned := csvA + "DCGM_FI_DEV_GPU_UTLI, gauge, u\n"
 	for _, b.file = range []string{warned, warned, warned + "DCGM_FI_DEV_FB_USED, gouge, x\n", "# nothing\n"} {
 		_ = b.Reload(t.Context(), "test") // its result is not what is tested
@@ -278,7 +210,7 @@ func TestReloadLogsEachKeyOnce(t *testing.T) {
 	for _, line := range lines {
 		var keys map[string]any
 		must(t, json.Unmarshal([]byte(line), &keys))
-		for key := range maps.Keys(keys) {
+		for key := range keys {
 			if n := strings.Count(line, fmt.Sprintf("%q:", key)); n != 1 {
 				t.Errorf("%s: the key %s is there %d times", line, key, n)
 			}
@@ -287,21 +219,6 @@ func TestReloadLogsEachKeyOnce(t *testing.T) {
 			t.Errorf("%s: no file", line)
 		}
 	}
-}
-
-// A collector that could not use the list is asked again, although the file is the same.
-func TestReloadAgainAfterHalfASuccess(t *testing.T) {
-	b := newBench(csvA)
-	b.file = csvB
-	b.reloads(func(context.Context, field.List) error { return errors.New("reopen collector") })
-	if err := b.Reload(t.Context(), "test"); err == nil {
-		t.Error("reload hides the error of a collector")
-	}
-	b.want(t, 0, 0, 0, 1)
-	b.reloads(func(context.Context, field.List) error { return nil })
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 1, 0, 1)
-	b.wantApplied(t, 2, 2)
 }
 
 func TestReloadsComeOneAfterTheOther(t *testing.T) {
@@ -318,8 +235,9 @@ func TestReloadsComeOneAfterTheOther(t *testing.T) {
 			atWork--
 			return nil
 		})
-		first := make(chan error, 1)
-		go func() { first <- b.Reload(t.Context(), "first") }()
+		var all sync.WaitGroup
+		reload := func() { must(t, b.Reload(t.Context(), "test")) }
+		all.Go(reload)
 		synctest.Wait()
 		if !b.Changing() {
 			t.Error("no reload in progress while one is at work")
@@ -329,43 +247,30 @@ func TestReloadsComeOneAfterTheOther(t *testing.T) {
 		if err := b.Reload(hurried, "hurried"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("reload = %v, want it to give up when its context ends before its turn", err)
 		}
-		second := make(chan error, 1)
-		go func() { second <- b.Reload(t.Context(), "second") }()
+		all.Go(reload)
 		synctest.Wait()
 		close(release)
-		must(t, <-first)
-		must(t, <-second)
+		all.Wait()
 		if b.Changing() {
 			t.Error("a reload is in progress after all have ended")
 		}
-		b.want(t, 1, 1, 1, 0) // the second found the file unchanged
+		b.wantCounts(t, true, 1, 1, 0) // the second found the file unchanged
 	})
 }
 
-// Requests that come before the file is read are one.
-func TestRequestsAreMerged(t *testing.T) {
+// Requests that come before the file is read are one. A collector that hangs does not block reloads for ever.
+func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
 		for range 3 {
 			b.RequestReload("file change")
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- b.Run(ctx, Signals{}) }()
-		synctest.Wait()
-		b.want(t, 1, 0, 1, 0)
-		cancel()
-		must(t, <-done)
-	})
-}
-
-func TestRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(csvA)
 		hangups := make(chan os.Signal, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx, Signals{Reload: hangups}) }()
+		synctest.Wait()
+		b.wantCounts(t, true, 0, 1, 0)
 
 		b.file = csvB
 		hangups <- os.Interrupt // any value: only SIGHUP is subscribed
@@ -383,153 +288,143 @@ func TestRun(t *testing.T) {
 		b.reloads(func(ctx context.Context, _ field.List) error { <-ctx.Done(); return ctx.Err() })
 		hangups <- os.Interrupt
 		synctest.Wait()
-		time.Sleep(changeTimeout) // a collector that hangs must not block reloads for ever
+		time.Sleep(changeTimeout)
 		synctest.Wait()
 		if b.Changing() {
 			t.Errorf("a reload still waits after %v", changeTimeout)
 		}
-		b.want(t, 0, 2, 0, 1)
-
+		b.wantCounts(t, false, 2, 1, 1)
 		hangups <- os.Interrupt
 		synctest.Wait()
 		cancel() // in the middle of a reload
 		must(t, <-done)
-		b.want(t, 0, 2, 0, 1)
+		b.wantCounts(t, false, 2, 1, 1)
 	})
 }
 
-// A server's list wins while it is in service; the local list is checked all the same, waits, and returns.
+// A server's list wins while it is in service, also if it is the local one; the local list is checked all the same, waits,
+// and returns.
 func TestServersListWins(t *testing.T) {
 	b := newBench(csvA)
+	service := func(origin, revision, problem string, answer Answer) {
+		t.Helper()
+		s := b.Status()
+		if s.InService.Origin != origin || s.InService.Revision != revision || !strings.Contains(s.LastError, problem) || len(s.Proposals) > 0 && s.Proposals[0].Answer != answer {
+			t.Errorf("status = %+v, want %s %s in service, error %q, answer %s", s, origin, revision, problem, answer)
+		}
+	}
 	const clock = csvA + "DCGM_FI_DEV_SM_CLOCK, gauge, c\n"
+	must(t, b.serve(t, "r0", csvA))
+	service("http://lists", "r0", "", "")
 	must(t, b.serve(t, "r1", clock))
-	in := b.Status().InService
-	if in.Origin != "http://lists" || in.Revision != "r1" {
-		t.Errorf("in service is %+v", in)
-	}
 	must(t, b.serve(t, "r2", clock)) // the same under another name
-	if again := b.Status().InService; again.Revision != "r2" || again.Hash != in.Hash {
-		t.Errorf("in service is %+v", again)
-	}
+	service("http://lists", "r2", "", "")
 	b.file = csvB
-	must(t, b.Reload(t.Context(), "test"))
-	b.wantApplied(t, 2)
-	s := b.Status()
-	if s.InService.Origin != "http://lists" || s.Local.Hash == in.Hash || len(s.Local.Fields.Fields) != 2 || s.Proposals[0].Answer != Waiting {
-		t.Errorf("status = %+v", s)
-	}
+	b.want(t, "", true, 1, 0, 0)
+	service("http://lists", "r2", "", Waiting)
 	b.file = "DCGM_FI_DEV_GPU_TEMP, gouge, t\n"
-	if err := b.Reload(t.Context(), "test"); err == nil || b.Status().LastError == "" || b.Status().InService.Origin != "http://lists" {
-		t.Errorf("a bad local file: %v, %+v", err, b.Status())
-	}
-	must(t, b.serve(t, "r3", clock))
-	if b.Status().LastError == "" {
-		t.Error("another revision hides that the local file is bad")
-	}
+	b.want(t, "gouge", false, 1, 0, 1)
+	must(t, b.serve(t, "r3", clock)) // another revision does not hide that the local file is bad
+	service("http://lists", "r3", "gouge", Failed)
 	b.file = csvB
-	must(t, b.Reload(t.Context(), "test"))
-	if text := b.Status().LastError; text != "" {
-		t.Errorf("after a good file the error is still %q", text)
-	}
+	b.want(t, "", true, 1, 1, 1)
 	must(t, b.serve(t, "", ""))
-	b.wantApplied(t, 2, 2)
-	if s := b.Status(); s.InService.Origin != "counters.csv" || s.InService.Fields.Fields[1].Name != "DCGM_FI_DEV_POWER_USAGE" {
-		t.Errorf("the local list is not back: %+v", s.InService)
+	service("counters.csv", "", "", Unchanged)
+	b.wantApplied(t, 1, 2, 2)
+	if got := b.applied[2][1]; got != "DCGM_FI_DEV_POWER_USAGE" {
+		t.Errorf("the local list is not back: %q", b.applied)
 	}
-	if got, want := b.published(), []string{"field list of http://lists: 2 fields false", "field list of counters.csv: 2 fields false"}; len(got) != 3 || got[0] != want[0] || got[2] != want[1] {
-		t.Errorf("events = %q", got)
+	var texts []string
+	for len(b.events.C) > 0 {
+		e := <-b.events.C
+		texts = append(texts, fmt.Sprint(e.Text, " ", e.Bad))
+	}
+	if len(texts) != 4 || texts[1] != "field list of http://lists: 2 fields false" || texts[3] != "field list of counters.csv: 2 fields false" {
+		t.Errorf("events = %q", texts)
 	}
 }
 
-// A server's list that one collector cannot use is taken back everywhere.
-func TestServersListThatOneCollectorCannotUse(t *testing.T) {
+// A list that single collectors could not use is put into service again by the next reload, although the file is the same;
+// a server's list that they cannot use is taken back everywhere.
+func TestHalfASuccess(t *testing.T) {
 	b := newBench(csvA)
+	b.file = csvB
+	b.reloads(hang)
+	b.want(t, "hangs", false, 0, 0, 1)
+	b.reloads(accept)
+	b.want(t, "", true, 1, 0, 1)
+	b.wantApplied(t, 2, 2)
+
 	b.reloads(func(_ context.Context, l field.List) error {
-		if len(l.Fields) == 2 {
+		if len(l.Fields) == 1 {
 			return errors.New("collector dcgm: no")
 		}
 		return nil
 	})
-	must(t, b.Reload(t.Context(), "test"))
-	b.file = csvA + "# now with a comment\n"
-	must(t, b.Reload(t.Context(), "test"))
-	err := b.serve(t, "x", csvB)
-	if err == nil || !strings.Contains(err.Error(), "dcgm: no") || b.Status().InService.Origin != "counters.csv" {
+	if err := b.serve(t, "x", csvA); err == nil || !strings.Contains(err.Error(), "dcgm: no") || b.Status().InService.Origin != "counters.csv" {
 		t.Errorf("%v; status %+v", err, b.Status())
 	}
-	b.wantApplied(t, 1, 2, 1)
-	b.want(t, 1, 1, 1, 0) // the counters CSV is good
-}
+	b.wantApplied(t, 2, 2, 1, 2)
+	b.want(t, "", true, 1, 1, 1) // the counters CSV is good, and in service everywhere
 
-// A list that could not be put back everywhere is put back by the next reload, although the file is the same.
-func TestReloadAfterAListThatCouldNotBeTakenBack(t *testing.T) {
-	b := newBench(csvA)
-	good := func(context.Context, field.List) error { return nil }
-	bad := func(context.Context, field.List) error { return errors.New("hangs") }
-	b.file = csvA
-	must(t, b.Reload(t.Context(), "test")) // the same file by its name
-	b.reloads(bad)
-	if b.serve(t, "x", csvB) == nil {
-		t.Fatal("a list that no collector can use is in service")
+	cannotBeTakenBack := func() {
+		b.reloads(hang)
+		if b.serve(t, "x", csvA) == nil {
+			t.Error("a list that no collector can use is in service")
+		}
+		b.reloads(accept)
 	}
-	b.reloads(good)
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 1, 1, 0)
-	b.wantApplied(t, 2, 1, 1)
-
-	// A list of a server that is good is in service everywhere.
-	b.reloads(bad)
-	_ = b.serve(t, "x", csvB)
-	b.reloads(good)
-	must(t, b.serve(t, "y", csvProf))
+	cannotBeTakenBack()
+	b.want(t, "", true, 2, 1, 1)
+	cannotBeTakenBack()
+	must(t, b.serve(t, "y", csvProf)) // in service everywhere
 	must(t, b.serve(t, "", ""))
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 1, 2, 0)
-
-	// While a server's list is in service the local one needs no change.
+	b.want(t, "", true, 2, 2, 1)
 	must(t, b.serve(t, "y", csvProf))
-	b.reloads(bad)
-	_ = b.serve(t, "x", csvB)
-	b.reloads(good)
-	must(t, b.Reload(t.Context(), "test"))
-	b.want(t, 1, 1, 3, 0)
+	cannotBeTakenBack()
+	b.want(t, "", true, 2, 3, 1) // while a server's list is in service the local one needs no change
 }
 
-// A server may deliver the local list: it is the server's from then on.
-func TestServerDeliversTheLocalList(t *testing.T) {
-	b := newBench(csvA)
-	must(t, b.serve(t, "r", csvA))
-	if s := b.Status(); s.InService.Origin != "http://lists" || s.InService.Hash != s.Local.Hash {
-		t.Errorf("in service is %+v", s.InService)
-	}
-}
-
-// The metrics of a server's list.
-func TestDeliveryMetrics(t *testing.T) {
-	b := newBench(csvA)
-	count := func(name string) int {
-		n, err := testutil.GatherAndCount(b.reg, name)
+// The metrics of the desk and of a server's list.
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(csvA)
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(b.Desk)
+		gather := func() string {
+			families, err := reg.Gather()
+			must(t, err)
+			var out strings.Builder
+			for _, f := range families {
+				_, err := expfmt.MetricFamilyToText(&out, f)
+				must(t, err)
+			}
+			return out.String()
+		}
+		has := func(lines ...string) {
+			t.Helper()
+			text := gather()
+			for _, line := range lines {
+				if !strings.Contains(text, "\nwarpgauge_"+line+"\n") {
+					t.Errorf("no %q in\n%s", line, text)
+				}
+			}
+		}
+		has("config_last_reload_successful 1", `config_reloads_total{result="success"} 0`, "profiling_paused 0", "list_applied_timestamp_seconds 9.466848e+08",
+			`list_info{hash="`+b.Status().Local.Hash+`",origin="counters.csv",revision=""} 1`)
+		if text := gather(); strings.Contains(text, "remote") || strings.Contains(text, "until") {
+			t.Errorf("without a server:\n%s", text)
+		}
+		b.file = ""
+		_ = b.Reload(t.Context(), "test")
+		b.SetDelivery(Delivery{Status: Refused, Refused: []Refusal{{Text: "x"}}, Unkept: "full", Since: time.Now()})
+		has("config_last_reload_successful 0", `config_reloads_total{result="error"} 1`, `remote_config_status{status="refused"} 1`, "remote_refused_lines 1", "remote_unkept 1")
+		turn, err := b.Begin(t.Context())
 		must(t, err)
-		return n
-	}
-	if n := count("warpgauge_remote_config_status"); n != 0 {
-		t.Errorf("%d series without a server", n)
-	}
-	b.SetDelivery(Delivery{Status: Refused, Refused: []Refusal{{Text: "x"}}, Unkept: "full", Since: time.Now()})
-	if b.metric(t, "warpgauge_remote_config_status", "refused") != 1 || b.metric(t, "warpgauge_remote_refused_lines", "") != 1 || b.metric(t, "warpgauge_remote_unkept", "") != 1 {
-		t.Error("metrics of a refused list")
-	}
-	if n := count("warpgauge_list_until_timestamp_seconds"); n != 0 {
-		t.Error("a list without an end has one")
-	}
-	until := time.Now().Add(time.Hour)
-	turn, err := b.Begin(t.Context())
-	must(t, err)
-	must(t, turn.Serve(t.Context(), &List{Hash: "x", Until: until}))
-	turn.End()
-	if got := b.metric(t, "warpgauge_list_until_timestamp_seconds", ""); got != float64(until.Unix()) {
-		t.Errorf("the list ends at %v, want %v", got, until.Unix())
-	}
+		must(t, turn.Serve(t.Context(), &List{Hash: "x", Until: time.Now().Add(time.Hour)}))
+		turn.End()
+		has("list_until_timestamp_seconds 9.466884e+08")
+	})
 }
 
 // A configuration file of a server has a list and intervals only; lines are those of the file.
@@ -552,7 +447,7 @@ func TestParseDelivered(t *testing.T) {
 // The list that was kept is in service before anything samples.
 func TestRestore(t *testing.T) {
 	b := newBench(csvA)
-	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.files.Parse(&config.Content{CSV: []byte(csvB)}).Fields})
+	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
 	b.wantApplied(t, 2)
 	if s := b.Status(); s.InService.Origin != "http://lists" || s.Local.Origin != "counters.csv" {
 		t.Errorf("status = %+v", s)
@@ -585,9 +480,11 @@ func TestAnnotations(t *testing.T) {
 		check(errEmpty.Error())
 		b.SetDelivery(Delivery{Status: Applied, Since: time.Now().Add(1)})
 		check(errEmpty.Error())
-		got := b.published()
-		if want := []string{"list of the server is refused: line 3: no such field; line 4: x true", "list of the server is applied: it is in service false"}; !slices.Equal(got[1:], want) {
-			t.Errorf("events = %q, want %q", got[1:], want)
+		<-b.events.C // of the reload
+		for _, want := range []string{"list of the server is refused: line 3: no such field; line 4: x", "list of the server is applied: it is in service"} {
+			if e := <-b.events.C; e.Text != want || e.Bad != strings.Contains(want, "refused") {
+				t.Errorf("event %+v, want %q", e, want)
+			}
 		}
 	})
 }

@@ -118,22 +118,6 @@ func BenchmarkTable(b *testing.B) {
 	})
 }
 
-// BenchmarkRebuild is BenchmarkTable and the layout and page that follow from it.
-func BenchmarkRebuild(b *testing.B) {
-	forModes(b, func(b *testing.B, replicas int) {
-		n, answers := newNode8(), snapshots(replicas)
-		now := answers[0]
-		k := New(n.board, Options{Allocations: func() *kube.Allocations { return now }, Virtual: replicas > 1})
-		r := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
-		at := time.Now()
-		for i := 0; b.Loop(); i++ {
-			now = answers[i%2]
-			k.Refresh(at)
-			r.Page(exposition.Text, false)
-		}
-	})
-}
-
 // BenchmarkScrapeWithOwners scrapes after a tick, in turns with and without mapping,
 // in turns also of pages that are there already.
 func BenchmarkScrapeWithOwners(b *testing.B) {
@@ -256,31 +240,5 @@ func writePlain(out *bytes.Buffer, series []plain) {
 			}
 		}
 		fmt.Fprintf(out, "} %s\n", s.value)
-	}
-}
-
-// BenchmarkShares brings the values of 32 pods up to date.
-func BenchmarkShares(b *testing.B) {
-	r := newRig(virtual, machine()...)
-	var given, known []string
-	for i := range 32 {
-		given = append(given, fmt.Sprintf("ml/p%02d/main: nvidia.com/gpu %s::%d", i, uuid(i%3), i))
-		known = append(known, fmt.Sprintf("ml/p%02d uid-%d", i, i))
-	}
-	r.know(known...).give(given...)
-	for g := range 3 {
-		for i := range 32 {
-			if i%3 == g {
-				r.use(uuid(g), true, append(r.used.Load().Devices[uuid(g)].Users, proc(fmt.Sprintf("uid-%d", i), "", float64(i), mib))...)
-			}
-		}
-	}
-	now := time.Now()
-	b.ReportAllocs()
-	for b.Loop() {
-		r.Refresh(now)
-	}
-	if n := len(r.Shares().Series); n != 64 {
-		b.Fatalf("%d series", n)
 	}
 }

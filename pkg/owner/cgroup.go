@@ -1,6 +1,9 @@
 package owner
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // location is where a process runs, from its control groups.
 type location struct {
@@ -129,19 +132,31 @@ func parsePath(path, own []string) (l location) {
 	return l
 }
 
+// Names of groups.
+var (
+	uidForm        = `([[:xdigit:]]{8}(?:[-_][[:xdigit:]]{4}){3}[-_][[:xdigit:]]{12}|[[:xdigit:]]{32})` // a UUID, or the kubelet's hash of a static pod's manifest
+	podSlice       = regexp.MustCompile(`kubepods.*-pod` + uidForm + `\.slice$`)
+	podGroup       = regexp.MustCompile(`^pod` + uidForm + `$`)
+	containerGroup = regexp.MustCompile(`^(?:.*-)?([[:xdigit:]]{64})(?:\.scope)?$`)
+	monitorGroup   = regexp.MustCompile(`conmon-[^-]*$|-conmon(?:\.scope)?$`)
+	jobGroup       = regexp.MustCompile(`^(?:slurm(?:_[^/]*)?/uid_[^/]*|system\.slice/(?:[^/]*_)?slurmstepd\.scope)/job_(\d{1,20})$`)
+	jobInScope     = regexp.MustCompile(`^(?:[^/]*_)?slurmstepd\.scope/job_(\d{1,20})$`)
+)
+
+// submatch returns what the expression's group matches in s, "" if s does not match.
+func submatch(form *regexp.Regexp, s string) string {
+	if m := form.FindStringSubmatch(s); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
 // podOf returns the UID in the name of a pod's group, in Kubernetes' spelling. plain also accepts pod<uid>, a pod's
 // name only directly below kubepods and its classes.
 func podOf(part string, plain bool) string {
-	if slice, ok := strings.CutSuffix(part, ".slice"); ok {
-		i := strings.LastIndexByte(slice, '-')
-		if i < 0 || !strings.Contains(slice[:i], "kubepods") {
-			return ""
-		}
-		part, plain = slice[i+1:], true
-	}
-	uid, ok := strings.CutPrefix(part, "pod")
-	if !ok || !plain || !isUID(uid) {
-		return ""
+	uid := submatch(podSlice, part)
+	if uid == "" && plain {
+		uid = submatch(podGroup, part)
 	}
 	return strings.ReplaceAll(uid, "_", "-") // "-" separates levels in the names of slices
 }
@@ -149,16 +164,10 @@ func podOf(part string, plain bool) string {
 // containerOf returns the ID in the name of a container's group. monitor reports that it is the group of the runtime's
 // own process for a container (conmon of cri-o and podman), whose processes are in no container.
 func containerOf(part string) (id string, monitor bool) {
-	part = strings.TrimSuffix(part, ".scope")
-	i := strings.LastIndexByte(part, '-')
-	if strings.HasSuffix(part[:max(i, 0)], "conmon") || strings.HasSuffix(part, "-conmon") {
+	if monitorGroup.MatchString(part) {
 		return "", true
 	}
-	const length = 64
-	if id = part[i+1:]; len(id) != length || !isHex(id) {
-		return "", false
-	}
-	return id, false
+	return submatch(containerGroup, part), false
 }
 
 // jobOf returns the number of the job whose group is the last of groups. Slurm's groups are
@@ -167,35 +176,9 @@ func containerOf(part string) (id string, monitor bool) {
 // relative means that we may be in system.slice ourselves, so that it is invisible. Source:
 // https://slurm.schedmd.com/cgroup_v2.html
 func jobOf(groups []string, relative bool) string {
-	last := len(groups) - 1
-	number, ok := strings.CutPrefix(groups[last], "job_")
-	if !ok || number == "" || len(number) > 20 || strings.Trim(number, "0123456789") != "" {
-		return ""
+	path := strings.Join(groups, "/")
+	if job := submatch(jobGroup, path); job != "" || !relative {
+		return job
 	}
-	scope := func(s string) bool { return s == "slurmstepd.scope" || strings.HasSuffix(s, "_slurmstepd.scope") }
-	switch {
-	case last == 2 && groups[0] == "system.slice" && scope(groups[1]),
-		last == 2 && (groups[0] == "slurm" || strings.HasPrefix(groups[0], "slurm_")) && strings.HasPrefix(groups[1], "uid_"),
-		last == 1 && relative && scope(groups[0]):
-		return number
-	}
-	return ""
-}
-
-// isUID reports whether s is a UUID, with "-" or "_", or 32 hexadecimal digits: the kubelet's hash of a static pod's
-// manifest.
-func isUID(s string) bool {
-	const uuid, hash = 36, 32
-	switch len(s) {
-	case hash:
-		return isHex(s)
-	case uuid:
-		for _, i := range []int{8, 13, 18, 23} {
-			if s[i] != '-' && s[i] != '_' {
-				return false
-			}
-		}
-		return isHex(s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:])
-	}
-	return false
+	return submatch(jobInScope, path)
 }

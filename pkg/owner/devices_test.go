@@ -5,8 +5,6 @@ import (
 
 	"warpgauge/pkg/kube"
 
-	"github.com/google/go-cmp/cmp"
-
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/view"
 )
@@ -135,12 +133,9 @@ func TestMIGUUIDsAreRemembered(t *testing.T) {
 		plain[i].Instance.UUID = ""
 	}
 	r := newRig(nil, known...).give("ml/a/main: nvidia.com/mig-1g.10gb " + mig(0))
-	want := []string{"container=main namespace=ml pod=a"}
 	check := func(what string) {
 		t.Helper()
-		if diff := cmp.Diff(want, r.owners(t, uuid(2)+"/0")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		r.wants(t, what, uuid(2)+"/0", "container=main namespace=ml pod=a")
 	}
 	check("told")
 	version := r.Version()

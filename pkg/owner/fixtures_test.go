@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
 	"warpgauge/pkg/ring"
@@ -127,10 +128,14 @@ func all(changes ...func(*Options)) func(*Options) {
 
 // give makes the kubelet say who has what: "ns/pod/container: resource id id".
 func (r *rig) give(lines ...string) *rig {
-	next := &kube.Allocations{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)}
-	r.pods.Store(next)
+	r.set(lines...)
 	r.Refresh(time.Now())
 	return r
+}
+
+// set is give without a Refresh.
+func (r *rig) set(lines ...string) {
+	r.pods.Store(&kube.Allocations{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)})
 }
 
 func podsOf(lines ...string) []kube.Pod {
@@ -156,11 +161,12 @@ func podsOf(lines ...string) []kube.Pod {
 	return out
 }
 
-// read makes the API server report claims, with the devices that each only looks at.
-func (r *rig) read(claims map[kube.ClaimName][]kube.DeviceName) *rig {
+// tell makes the API server tell something else.
+func (r *rig) tell(change func(m *kube.Metadata)) *rig {
 	next := *r.meta.Load()
 	next.Version++
-	next.Claims, next.ClaimsTime = maps.Clone(claims), time.Now()
+	next.PodsTime, next.SlicesTime, next.ClaimsTime = time.Now(), time.Now(), time.Now()
+	change(&next)
 	r.meta.Store(&next)
 	r.Refresh(time.Now())
 	return r
@@ -168,36 +174,30 @@ func (r *rig) read(claims map[kube.ClaimName][]kube.DeviceName) *rig {
 
 // know makes the API server tell pods: "ns/pod uid label=value …".
 func (r *rig) know(lines ...string) *rig {
-	last := r.meta.Load()
-	next := &kube.Metadata{Version: last.Version + 1, PodsTime: time.Now(), SlicesTime: time.Now(), Pods: map[kube.PodName]kube.PodMeta{}, ByUID: map[string]kube.PodName{}, Slices: last.Slices}
-	for _, line := range lines {
-		words := strings.Fields(line)
-		ns, pod, _ := strings.Cut(words[0], "/")
-		name := kube.PodName{Namespace: ns, Name: pod}
-		p := kube.PodMeta{UID: words[1], Labels: map[string]string{}}
-		for _, l := range words[2:] {
-			k, v, _ := strings.Cut(l, "=")
-			p.Labels[k] = v
+	return r.tell(func(m *kube.Metadata) {
+		m.Pods, m.ByUID = map[kube.PodName]kube.PodMeta{}, map[string]kube.PodName{}
+		for _, line := range lines {
+			words := strings.Fields(line)
+			ns, pod, _ := strings.Cut(words[0], "/")
+			name := kube.PodName{Namespace: ns, Name: pod}
+			p := kube.PodMeta{UID: words[1], Labels: map[string]string{}}
+			for _, l := range words[2:] {
+				k, v, _ := strings.Cut(l, "=")
+				p.Labels[k] = v
+			}
+			m.Pods[name], m.ByUID[p.UID] = p, name
 		}
-		next.Pods[name], next.ByUID[p.UID] = p, name
-	}
-	r.meta.Store(next)
-	r.Refresh(time.Now())
-	return r
+	})
 }
 
-// describe makes the API server tell a device of a ResourceSlice.
-func (r *rig) describe(driver, pool, name string, d kube.SliceDevice) *rig {
-	last := r.meta.Load()
-	next := *last
-	next.Version++
-	next.Slices = map[kube.DeviceName]kube.SliceDevice{{Driver: driver, Pool: pool, Device: name}: d}
-	for k, v := range last.Slices {
-		next.Slices[k] = v
-	}
-	r.meta.Store(&next)
-	r.Refresh(time.Now())
-	return r
+// describe makes the API server tell a device of a ResourceSlice of pool node-1.
+func (r *rig) describe(driver, name string, d kube.SliceDevice) *rig {
+	return r.tell(func(m *kube.Metadata) {
+		if m.Slices = maps.Clone(m.Slices); m.Slices == nil {
+			m.Slices = map[kube.DeviceName]kube.SliceDevice{}
+		}
+		m.Slices[kube.DeviceName{Driver: driver, Pool: "node-1", Device: name}] = d
+	})
 }
 
 // run makes the container runtime name containers: "id ns/pod/container uid".
@@ -222,11 +222,8 @@ func (r *rig) schedule(jobs map[string][]string) *rig {
 
 // use makes processes known on a device.
 func (r *rig) use(device string, complete bool, users ...User) *rig {
-	last := r.used.Load()
 	next := &Usage{Time: time.Now(), Devices: map[string]DeviceUse{}}
-	for id, u := range last.Devices {
-		next.Devices[id] = u
-	}
+	maps.Copy(next.Devices, r.used.Load().Devices)
 	next.Devices[device] = DeviceUse{Time: time.Now(), Complete: complete, Users: users}
 	r.used.Store(next)
 	r.Refresh(time.Now())
@@ -270,19 +267,15 @@ func labelText(o view.Owner) string {
 	return strings.Join(out, " ")
 }
 
-// page is a Renderer of a board whose devices have temperature, utilisation and
-// memory: 40, 80 % and 1000 MiB.
-func (r *rig) page(tb testing.TB, f exposition.Format) string {
+// wants checks the labels of the users of a device.
+func (r *rig) wants(tb testing.TB, what, device string, want ...string) {
 	tb.Helper()
-	return string(exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(f, false))
+	if diff := cmp.Diff(want, r.owners(tb, device)); diff != "" {
+		tb.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
-// measure puts the devices on the board with values.
-func measure(tb testing.TB, b *view.Board, devices ...collector.Device) {
-	tb.Helper()
-	b.Store(&view.View{Version: b.Load().Version + 1, Sources: []*view.Source{measured(tb, devices...)}})
-}
-
+// measured is a source of devices that have temperature, utilisation and memory: 40, 80 % and 1000 MiB.
 func measured(tb testing.TB, devices ...collector.Device) *view.Source {
 	tb.Helper()
 	list, problems, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,Temperature.\nDCGM_FI_DEV_GPU_UTIL,gauge,Utilisation.\nDCGM_FI_DEV_FB_USED,gauge,Memory.\nDCGM_FI_DEV_FB_USED_BYTES,gauge,Memory.\n"), field.ParseOptions{})

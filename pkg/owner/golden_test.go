@@ -1,48 +1,29 @@
 package owner
 
 import (
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"warpgauge/internal/testkit/golden"
+	"warpgauge/pkg/view"
+
 	"warpgauge/pkg/kube"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"warpgauge/pkg/exposition"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden pages")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("page differs from %s (-want +got), rewrite with -update:\n%s", path, diff)
-	}
-}
-
 // shared gives devices in every way: GPU 0 to two pods and a side-car, GPU 1 to one
 // pod by a claim, instances of GPU 2 to one pod, to two, and to a job.
 func shared(t *testing.T, change ...func(*Options)) *rig {
 	r := newRig(all(append(change, func(o *Options) { o.PodLabels = true })...), machine()...)
-	measure(t, r.board, machine()[:8]...)
+	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{measured(t, machine()[:8]...)}})
 	r.know("ml/train-0 uid-t team=vision", "ml/infer-0 uid-i app.kubernetes.io/name=\"chat\"", "ml/infer-1 uid-j team=chat").
 		run("c1 ml/train-0/main uid-t", "c2 ml/train-0/side uid-t").
-		describe("gpu.nvidia.com", "node-1", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
+		describe("gpu.nvidia.com", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
 		give(
 			"ml/train-0/main: nvidia.com/gpu.shared "+uuid(0)+"::0", "ml/train-0/side: nvidia.com/gpu.shared "+uuid(0)+"::1", "ml/infer-0/main: nvidia.com/gpu.shared "+uuid(0)+"::2",
 			"ml/infer-1/main: claim=big gpu.nvidia.com node-1 gpu-1",
@@ -66,8 +47,8 @@ func TestGolden(t *testing.T) {
 		"virtual-no-metadata.prom": all(virtual, func(o *Options) { o.Metadata, o.Containers = nil, nil }),
 	} {
 		r := shared(t, change)
-		text := r.page(t, exposition.Text)
-		golden(t, name, text)
+		text := string(exposition.New(r.board, exposition.Options{Owners: r.Keeper}).Page(exposition.Text, false))
+		golden.Check(t, filepath.Join("testdata", name), text)
 		parser := expfmt.NewTextParser(model.LegacyValidation)
 		if _, err := parser.TextToMetricFamilies(strings.NewReader(text)); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -41,7 +42,7 @@ const (
 // parseID parses an ID of the kubelet. ok is false for an unknown form.
 func parseID(id string) (out deviceID, ok bool) {
 	if base, replica, found := strings.Cut(id, replicaMark); found {
-		if replica != "" && !isWord(replica) {
+		if replica != "" && !wordForm.MatchString(replica) {
 			return deviceID{}, false
 		}
 		out, ok = parseName(base)
@@ -49,12 +50,12 @@ func parseID(id string) (out deviceID, ok bool) {
 		return out, ok
 	}
 	if base, replica, found := strings.Cut(id, vgpuMark); found {
-		if isNumber(base) {
+		if numberForm.MatchString(base) {
 			out, ok = deviceID{form: formIndex, name: base}, true
 		} else if out, ok = parseName(base); out.form != formNode {
 			return deviceID{}, false
 		}
-		if isNumber(replica) {
+		if numberForm.MatchString(replica) {
 			out.replica = replica
 		}
 		return out, ok
@@ -78,25 +79,24 @@ func parseName(id string) (deviceID, bool) {
 func parseVendorID(v *field.Vendor, id string) (deviceID, bool) {
 	if rest, found := cutPrefix(id, v.MIG+v.UUID); found && v.MIG != "" && v.UUID != "" {
 		parts := strings.Split(rest, "/")
-		ok := len(parts) == 3 && isUUID(parts[0]) && isNumber(parts[1]) && isNumber(parts[2])
-		if !ok {
+		if len(parts) != 3 || !uuidForm.MatchString(parts[0]) || !numberForm.MatchString(parts[1]) || !numberForm.MatchString(parts[2]) {
 			return deviceID{}, false
 		}
 		return deviceID{form: formMIGLegacy, name: foldUUID(v.UUID + parts[0]), instance: parts[1], compute: parts[2]}, true
 	}
-	if rest, found := cutPrefix(id, v.MIG); found && isUUID(rest) {
+	if rest, found := cutPrefix(id, v.MIG); found && uuidForm.MatchString(rest) {
 		return deviceID{form: formMIG, name: foldUUID(id)}, true
 	}
-	if rest, found := cutPrefix(id, v.UUID); found && isUUID(rest) {
+	if rest, found := cutPrefix(id, v.UUID); found && uuidForm.MatchString(rest) {
 		return deviceID{form: formUUID, name: foldUUID(id)}, true
 	}
 	if rest, found := cutPrefix(id, v.Node); found {
 		number, instance, divided := strings.Cut(rest, "/gi")
-		if isNumber(number) && (!divided || isNumber(instance)) {
+		if numberForm.MatchString(number) && (!divided || numberForm.MatchString(instance)) {
 			return deviceID{form: formNode, name: v.Node + number, instance: instance}, true
 		}
 	}
-	if number, found := cutPrefix(id, v.Partition); found && isNumber(number) {
+	if number, found := cutPrefix(id, v.Partition); found && numberForm.MatchString(number) {
 		return deviceID{form: formPartition, name: id}, true
 	}
 	if slices.Contains(v.All, id) {
@@ -113,40 +113,24 @@ func cutPrefix(s, prefix string) (string, bool) {
 	return strings.CutPrefix(s, prefix)
 }
 
+var pciForm = regexp.MustCompile(`^([[:xdigit:]]{4,8}):([[:xdigit:]]{2}:[[:xdigit:]]{2}\.[0-7])$`)
+
 // parsePCI returns an address in the form of devices: a domain of eight digits, upper case.
 func parsePCI(id string) (string, bool) {
-	domain, rest, found := strings.Cut(id, ":")
-	if !found || len(domain) < 4 || len(domain) > 8 || !isHex(domain) {
+	m := pciForm.FindStringSubmatch(id)
+	if m == nil {
 		return "", false
 	}
-	// The rest is bb:dd.f.
-	if len(rest) != 7 || rest[2] != ':' || rest[5] != '.' || !isHex(rest[:2]) || !isHex(rest[3:5]) || rest[6] < '0' || rest[6] > '7' {
-		return "", false
-	}
-	return strings.ToUpper(fmt.Sprintf("%08s:%s", domain, rest)), true
+	return strings.ToUpper(fmt.Sprintf("%08s:%s", m[1], m[2])), true
 }
 
 // foldUUID makes UUIDs comparable regardless of case.
 func foldUUID(s string) string { return strings.ToLower(s) }
 
-// isNumber reports whether s is a decimal number of plausible length for a device.
-func isNumber(s string) bool {
-	return s != "" && len(s) <= 9 && strings.Trim(s, "0123456789") == ""
-}
-
-func isHex(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789abcdefABCDEF") == ""
-}
-
-// isUUID is lenient: some vendors' UUIDs have 16 digits without hyphens, and GPUs without a unique ID have their address
-// instead.
-func isUUID(s string) bool {
-	return s != "" && len(s) <= 64 && strings.Trim(s, "0123456789abcdefABCDEF-:.") == ""
-}
-
-// isWord reports whether s can number a share: letters allowed in Kubernetes names.
-func isWord(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r|0x20 >= 'a' && r|0x20 <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-	})
-}
+var (
+	numberForm = regexp.MustCompile(`^\d{1,9}$`) // of plausible length for a device
+	wordForm   = regexp.MustCompile(`^[\w.-]+$`) // the number of a share: letters allowed in Kubernetes names
+	// uuidForm is lenient: some vendors' UUIDs have 16 digits without hyphens, and GPUs without a unique ID have their
+	// address instead.
+	uuidForm = regexp.MustCompile(`^[[:xdigit:]:.-]{1,64}$`)
+)

@@ -19,12 +19,7 @@ import (
 // one line, as the shell's echo joins its words, one file for each GPU of the job.
 func TestAMDJobFiles(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) }
 	job := func(id, user, partition, gpus string) string {
 		return `{ "SLURM_JOB_ID": "` + id + `", "SLURM_JOB_USER": "` + user + `", "SLURM_JOB_PARTITION": "` + partition +
 			`", "SLURM_CLUSTER_NAME": "c1", "SLURM_JOB_GPUS": "` + gpus + `", "CUDA_VISIBLE_DEVICES": "` + gpus + `", "SLURM_SCRIPT_CONTEXT": "prolog_slurmd" }` + "\n"

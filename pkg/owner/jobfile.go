@@ -7,8 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -26,42 +27,26 @@ const (
 	maxSize  = 64 << 10 // bytes of a file
 	maxJobs  = 128      // per device; each is a copy of the device's series
 	maxJobID = 256      // bytes of a job id
-	maxIndex = 1 << 16  // of a GPU or an instance
 )
 
 // jobFile is the state of one job file.
 type jobFile struct {
 	jobs  []string          // accepted jobs
 	about []collector.Label // labels of the only job, if the file has them
-	last  content           // content that is not accepted yet
-	since time.Time         // when last was first read; zero: everything is accepted
-	doubt time.Time         // since when the file has had no acceptable content
+	last  content           // the newest content that is incomplete or unusable
+	since time.Time         // when last was first read; zero: it is accepted
 }
 
-// update accepts a complete content, and an incomplete one when it has not changed for a while.
+// update accepts a complete content, and an incomplete or unusable one when it has not changed for a while.
 func (f *jobFile) update(c content, now time.Time) {
-	if c.reason == ReasonIO && c.whole {
-		return // unreadable: the accepted content stays as long as that lasts
-	}
-	if !c.open && !c.whole {
-		*f = jobFile{jobs: c.jobs, about: c.about}
-		return
-	}
-	if f.since.IsZero() && f.last.equal(c) && (f.last.open || f.last.whole) {
-		return // it was accepted in the end
-	}
-	if f.doubt.IsZero() {
-		f.doubt = now
-	}
-	if f.since.IsZero() || !f.last.equal(c) {
-		f.last, f.since = c, now
-	}
 	switch {
-	case c.open && now.Sub(f.since) >= jobPatience:
+	case c.reason == ReasonIO && c.whole: // unreadable: the accepted content stays as long as that lasts
+	case !c.open && !c.whole:
+		*f = jobFile{jobs: c.jobs, about: c.about}
+	case !f.last.equal(c):
+		f.last, f.since = c, now
+	case !f.since.IsZero() && now.Sub(f.since) >= jobPatience:
 		*f = jobFile{jobs: c.all(), last: c}
-	case now.Sub(f.doubt) >= jobGrace:
-		// It changes all the time, so that its last line may be incomplete, or it is unusable.
-		*f = jobFile{jobs: c.jobs, last: c}
 	}
 }
 
@@ -77,7 +62,8 @@ type content struct {
 }
 
 func (c content) equal(d content) bool {
-	return slices.Equal(c.jobs, d.jobs) && slices.Equal(c.about, d.about) && c.tail == d.tail && c.open == d.open && c.reason == d.reason && c.whole == d.whole
+	c.err, d.err = nil, nil
+	return reflect.DeepEqual(c, d)
 }
 
 // all returns the jobs of a file that is complete.
@@ -167,12 +153,11 @@ func jobNames(root *os.Root, problems map[string]*fileProblem) ([]string, error)
 	for {
 		names, err := dir.Readdirnames(maxFiles)
 		for _, name := range names {
-			switch nameOf(name) {
-			case deviceName:
+			switch {
+			case jobFileName.MatchString(name):
 				out = append(out, name)
-			case badName:
+			case likeJobFile.MatchString(name):
 				countProblem(problems, ReasonBadName, name, nil)
-			case otherName:
 			}
 		}
 		slices.SortFunc(out, compareNames)
@@ -188,32 +173,11 @@ func jobNames(root *os.Root, problems map[string]*fileProblem) ([]string, error)
 	}
 }
 
-// nameKind is the kind of a name in the directory.
-type nameKind int
-
-const (
-	otherName  nameKind = iota // temporary files, notes
-	deviceName                 // a job file
-	badName                    // digits, but not a device
+// Names of job files: digits, optionally a dot and digits. Numbers must be written as in labels, so 00 is not a GPU.
+var (
+	jobFileName = regexp.MustCompile(`^(0|[1-9]\d{0,4})(\.(0|[1-9]\d{0,4}))?$`)
+	likeJobFile = regexp.MustCompile(`^\d+(\.\d+)?$`)
 )
-
-// nameOf recognises job files by their names: digits, optionally a dot and digits. Numbers must be written as in
-// labels, so 00 is not a GPU.
-func nameOf(name string) nameKind {
-	gpu, instance, split := strings.Cut(name, ".")
-	digits := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-	index := func(s string) bool {
-		n, err := strconv.Atoi(s)
-		return err == nil && n < maxIndex && strconv.Itoa(n) == s
-	}
-	switch {
-	case !digits(gpu) || split && !digits(instance):
-		return otherName
-	case !index(gpu) || split && !index(instance):
-		return badName
-	}
-	return deviceName
-}
 
 // compareNames orders job files by GPU, then instance. Numbers have no leading zeros.
 func compareNames(a, b string) int {

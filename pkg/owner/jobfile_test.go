@@ -22,19 +22,27 @@ func TestParse(t *testing.T) {
 	f("17\n18", "18", true, "17")
 	f("17\n\n18\n", "", false, "17", "18")
 	f("17\n17", "17", true, "17")
-	f("# no comment\n", "", false, "# no comment") // as in dcgm-exporter
+	f("# no comment\n \t17 \r\n17\n", "", false, "# no comment", "17") // as in dcgm-exporter
 	f("123_4\n123.batch\nléa-7\n", "", false, "123_4", "123.batch", "léa-7")
 	f(strings.Repeat("x", maxJobID)+"\n", "", false, strings.Repeat("x", maxJobID))
 }
 
 func TestNames(t *testing.T) {
-	for name, want := range map[string]nameKind{
-		"0": deviceName, "10": deviceName, "3.0": deviceName, "12.13": deviceName, "65535.65535": deviceName,
-		"00": badName, "01.2": badName, "1.02": badName, "65536": badName, "1.65536": badName, "123456789012345678901234567890": badName,
-		"": otherName, ".": otherName, "0.": otherName, ".0": otherName, "0.0.0": otherName, "0~": otherName, ".0.tmp": otherName, "a": otherName, "-1": otherName, "0x1": otherName, "٣": otherName,
+	const device, bad, other = 0, 1, 2
+	for name, want := range map[string]int{
+		"0": device, "10": device, "3.0": device, "12.13": device, "65535.65535": device,
+		"00": bad, "01.2": bad, "1.02": bad, "123456": bad, "1.123456": bad, "123456789012345678901234567890": bad,
+		"": other, ".": other, "0.": other, ".0": other, "0.0.0": other, "0~": other, ".0.tmp": other, "a": other, "-1": other, "0x1": other, "٣": other, "0\n": other,
 	} {
-		if got := nameOf(name); got != want {
-			t.Errorf("nameOf(%q) = %v, want %v", name, got, want)
+		got := other
+		switch {
+		case jobFileName.MatchString(name):
+			got = device
+		case likeJobFile.MatchString(name):
+			got = bad
+		}
+		if got != want {
+			t.Errorf("%q is %v, want %v", name, got, want)
 		}
 	}
 	names := []string{"10", "2", "2.10", "2.9", "0", "1.0"}
@@ -80,21 +88,6 @@ func FuzzParse(f *testing.F) {
 		}
 		if !part.whole && !slices.Equal(part.jobs, c.jobs[:min(len(part.jobs), len(c.jobs))]) {
 			t.Fatalf("%q says %q, cut short at %d %q", text, c.jobs, cut, part.jobs)
-		}
-	})
-}
-
-// FuzzNames: what is taken for a job file is written as a number is.
-func FuzzNames(f *testing.F) {
-	for _, s := range []string{"0", "3.0", "00", "0.", "65536", "1.2.3"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, name string) {
-		if nameOf(name) != deviceName {
-			return
-		}
-		if len(name) > len("65535.65535") || strings.Trim(name, "0123456789.") != "" || strings.Count(name, ".") > 1 {
-			t.Fatalf("%q is taken for a job file", name)
 		}
 	})
 }

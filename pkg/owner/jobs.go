@@ -50,21 +50,20 @@ func jobReasons() []string {
 }
 
 const (
-	jobPeriod   = time.Second            // between two reads
-	jobPatience = time.Second            // a file that is empty or whose last line has no end must be unchanged for this long
-	jobGrace    = 5 * time.Second        // maximum time that the jobs of an unusable file stay
-	jobHangs    = 10 * time.Second       // a longer read is a failure
-	jobAbandon  = 200 * time.Millisecond // how long Run waits at its end for a read that hangs
-	jobRest     = 10                     // after a read that took t, the next one waits t × jobRest
+	jobPeriod   = time.Second      // between two reads
+	jobPatience = time.Second      // a file that is empty, unusable or whose last line has no end must be unchanged for this long
+	jobGrace    = 5 * time.Second  // how long jobs stay without the directory
+	jobHangs    = 10 * time.Second // a longer read is a failure
+	jobRest     = 10               // after a read that took t, the next one waits t × jobRest
 )
 
 // JobDirectory reads a directory in which a scheduler's prolog and epilog keep one file per device, named by the GPU's
 // index ("0") or by GPU and instance ("3.0"), with a job ID on each line. It is dcgm-exporter's job mapping, but in the
 // background. It also reads files that are JSON with one job (jobabout.go).
 //
-// A file with complete lines is accepted at once. A file that is empty or whose last line has no end may be incomplete:
-// its former content stays until it has not changed for a moment. Removing a file ends its jobs at once. A file that
-// cannot be read or is not a job file only affects its own device.
+// A file with complete lines is accepted at once. A file that is empty, is not a job file or whose last line has no end may
+// be incomplete: its former content stays until it has not changed for a moment. Removing a file ends its jobs at once. A
+// file that cannot be read or is not a job file only affects its own device.
 type JobDirectory struct {
 	Health *kube.Health
 
@@ -106,29 +105,15 @@ func (j *JobDirectory) Snapshot() *Jobs { return j.snapshot.Load() }
 // Ready reports whether the directory was read and all its content is accepted.
 func (j *JobDirectory) Ready() bool { return j.ready.Load() }
 
-// Run reads until ctx ends, and returns nil. It may be called once. It abandons a read that hangs in the system;
-// everything else that it started has ended when it returns.
+// Run reads until ctx ends, and returns nil. It may be called once. It does not return while a read hangs in the system.
 func (j *JobDirectory) Run(ctx context.Context) error {
 	for {
-		began, done := time.Now(), make(chan struct{})
-		go func() {
-			defer close(done)
-			late := time.AfterFunc(j.hangs, func() {
-				j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
-			})
-			defer late.Stop()
-			j.readDirectory(began)
-		}()
-		select {
-		case <-done:
-		case <-ctx.Done():
-			select {
-			case <-done:
-			case <-time.After(jobAbandon):
-				j.log.Warn("abandoning a read of the job directory that does not return", zap.String("file", j.dir))
-			}
-			return nil
-		}
+		began := time.Now()
+		late := time.AfterFunc(j.hangs, func() {
+			j.Health.Failed(ReasonTimeout, fmt.Errorf("read the job directory %q: the system has not answered for %v", j.dir, j.hangs))
+		})
+		j.readDirectory(began)
+		late.Stop()
 		select {
 		case <-ctx.Done():
 			return nil

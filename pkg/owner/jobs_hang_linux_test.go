@@ -3,20 +3,17 @@ package owner
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"warpgauge/internal/testkit/eventually"
 	"warpgauge/internal/testkit/hungfs"
 )
 
-// TestHang: while the file system hangs, the last jobs are there for all
-// readers, and Run ends all the same.
+// TestHang: while the file system hangs, the last jobs are there for all readers.
 func TestHang(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	must(t, os.Mkdir(dir, 0o755))
-	r := startJobs(t, dir, func(j *JobDirectory) { j.period, j.hangs = 5*time.Millisecond, 200*time.Millisecond })
+	r := startJobs(t, dir)
 	r.replace("0", "17\n")
 	r.soon("before", jobsBy{"0": {"17"}})
 	fail, unmount := hungfs.Mount(t, dir)
@@ -28,12 +25,4 @@ func TestHang(t *testing.T) {
 	unmount()
 	eventually.True(t, "success is reported", func() bool { return r.Health.State().Failing == "" })
 	r.want("when it is back", jobsBy{"0": {"17"}})
-
-	fail, _ = hungfs.Mount(t, dir)
-	eventually.True(t, "the next hang is reported", func() bool { return r.Health.State().Failing == ReasonTimeout })
-	r.stop()
-	if lines := strings.Join(r.logged(), "\n"); !strings.Contains(lines, "abandoning") {
-		t.Errorf("log %q does not say what was abandoned", lines)
-	}
-	fail() // so that the goroutine that was left behind ends, too
 }

@@ -1,11 +1,13 @@
 package owner
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -13,72 +15,212 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/kube"
 )
 
-func TestDirectoryThatIsMissing(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "not", "yet")
-	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, polling)
-		h := r.Health
-		pass(time.Minute)
-		if s := r.Snapshot(); s.Version != 0 || !s.Time.IsZero() || len(s.ByDevice) != 0 {
-			t.Errorf("snapshot of nothing is %+v", s)
-		}
-		if got := h.State().Failing; got != ReasonMissing {
-			t.Errorf("failing for %q, want %s", got, ReasonMissing)
-		}
-		must(t, os.MkdirAll(dir, 0o755))
-		pass(10 * time.Millisecond)
-		if s := r.Snapshot(); s.Version != 0 || s.Time.IsZero() || h.State().Failing != "" {
-			t.Errorf("snapshot of an empty directory is %+v, failing for %q", s, h.State().Failing)
-		}
-		r.replace("0", "17\n")
-		pass(time.Second)
-		r.want("came", jobsBy{"0": {"17"}})
+// jobsBy is what a snapshot should hold.
+type jobsBy = map[string][]string
 
-		must(t, os.Rename(dir, dir+".old"))
-		pass(jobGrace - 20*time.Millisecond)
-		r.want("gone for a moment", jobsBy{"0": {"17"}})
-		pass(40 * time.Millisecond)
-		r.want("gone for good", jobsBy{})
-		must(t, os.Rename(dir+".old", dir))
-		pass(time.Second)
-		r.want("back", jobsBy{"0": {"17"}})
+// jobRig is a JobDirectory that runs.
+type jobRig struct {
+	*JobDirectory
+	t       *testing.T
+	logs    *observer.ObservedLogs
+	changes int    // of synctest's goroutines
+	stop    func() // ends Run and waits for it
+}
+
+// startJobs runs a JobDirectory, which reads every 10 ms; it is stopped at the end of the test at the latest.
+func startJobs(t *testing.T, dir string) *jobRig {
+	t.Helper()
+	core, logs := observer.New(zap.WarnLevel)
+	r := &jobRig{t: t, logs: logs}
+	r.JobDirectory = NewJobDirectory(dir, func() { r.changes++ }, zap.New(core))
+	r.period, r.hangs = 10*time.Millisecond, 200*time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (r *jobRig) path(name string) string { return filepath.Join(r.dir, name) }
+
+// write writes in place.
+func (r *jobRig) write(name, text string) {
+	r.t.Helper()
+	must(r.t, os.WriteFile(r.path(name), []byte(text), 0o644))
+}
+
+// replace renames a new file into place, as a good prolog does.
+func (r *jobRig) replace(name, text string) {
+	r.t.Helper()
+	r.write("."+name+".tmp", text)
+	must(r.t, os.Rename(r.path("."+name+".tmp"), r.path(name)))
+}
+
+func (r *jobRig) want(when string, want jobsBy) {
+	r.t.Helper()
+	if diff := cmp.Diff(want, r.Snapshot().ByDevice); diff != "" {
+		r.t.Errorf("%s: jobs (-want +got):\n%s", when, diff)
+	}
+}
+
+func (r *jobRig) soon(what string, want jobsBy) {
+	r.t.Helper()
+	eventually.True(r.t, what, func() bool { return cmp.Equal(want, r.Snapshot().ByDevice) })
+}
+
+// skipped returns the reasons for which files were skipped, sorted.
+func (r *jobRig) skipped() (out []string) {
+	for _, e := range r.logs.FilterMessageSnippet("skipping").All() {
+		out = append(out, e.ContextMap()["reason"].(string))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestUpdate: when the content of a file is accepted.
+func TestUpdate(t *testing.T) {
+	type step struct {
+		after time.Duration // since the last step
+		c     content
+		want  []string
+	}
+	text := func(s string) content { return parseJobs([]byte(s)) }
+	bad := func(reason string) content { return content{reason: reason, whole: true} }
+	moment, begin := jobPatience/3, step{0, text("17\n"), []string{"17"}}
+	old := begin.want
+	for name, steps := range map[string][]step{
+		"complete":            {{moment, text("18\n19\n"), []string{"18", "19"}}},
+		"last line open":      {{moment, text("18\n1"), old}, {moment, text("18\n19"), old}, {jobPatience - 1, text("18\n19"), old}, {1, text("18\n19"), []string{"18", "19"}}},
+		"accepted once":       {{moment, text("18"), old}, {jobPatience, text("18"), []string{"18"}}, {time.Hour, text("18"), []string{"18"}}, {time.Second, text(""), []string{"18"}}},
+		"emptied":             {{moment, text(""), old}, {jobPatience, text(""), nil}},
+		"emptied and written": {{moment, text(""), old}, {moment, text("18\n"), []string{"18"}}},
+		"changes all the time": {{moment, text("1"), old}, {moment, text("11"), old}, {moment, text("111"), old}, {moment, text("1111"), old}, {moment, text("11111"), old},
+			{moment, text("11111\n"), []string{"11111"}}},
+		"turns bad":        {{moment, bad(ReasonNotAFile), old}, {jobPatience, bad(ReasonNotAFile), nil}, {moment, text("18\n"), []string{"18"}}},
+		"may not be read":  {{moment, bad(ReasonDenied), old}, {jobPatience, bad(ReasonDenied), nil}},
+		"cannot be read":   {{moment, bad(ReasonIO), old}, {time.Hour, bad(ReasonIO), old}},
+		"JSON that is cut": {{moment, text(`{ "SLURM_JOB_ID": "17", "SLU`), old}, {moment, text(`{ "SLURM_JOB_ID": "18" }`), []string{"18"}}},
+	} {
+		var f jobFile
+		now := time.Now()
+		for i, s := range append([]step{begin}, steps...) {
+			now = now.Add(s.after)
+			if f.update(s.c, now); !slices.Equal(f.jobs, s.want) {
+				t.Errorf("%s, step %d: jobs %q, want %q", name, i, f.jobs, s.want)
+			}
+		}
+	}
+}
+
+// TestWriteInPlace interrupts a writer within each line: the old jobs stay until the new
+// ones are complete, and no half job id is ever seen.
+func TestWriteInPlace(t *testing.T) {
+	const before, after = "1001\n1002\n", "2001\n2002\n"
+	old, half, full := []string{"1001", "1002"}, []string{"2001"}, []string{"2001", "2002"}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := startJobs(t, dir)
+		for cut := 1; cut < len(after); cut++ {
+			r.replace("0", before)
+			pass(20 * time.Millisecond)
+			r.want("start", jobsBy{"0": old})
+			h, err := os.OpenFile(r.path("0"), os.O_WRONLY|os.O_TRUNC, 0)
+			must(t, err)
+			watch := func(d time.Duration, allowed ...[]string) {
+				for end := time.Now().Add(d); time.Now().Before(end); pass(5 * time.Millisecond) {
+					got := r.Snapshot().ByDevice["0"]
+					if !slices.ContainsFunc(allowed, func(a []string) bool { return slices.Equal(a, got) }) {
+						t.Fatalf("cut %d: jobs are %q, want one of %q", cut, got, allowed)
+					}
+				}
+			}
+			watch(jobPatience-50*time.Millisecond, old)
+			if r.Ready() {
+				t.Error("ready with a file that is not believed")
+			}
+			h.WriteString(after[:cut])
+			allowed := [][]string{old}
+			if cut == len("2001\n") {
+				allowed = append(allowed, half) // a whole line parses
+			}
+			watch(jobPatience-50*time.Millisecond, allowed...)
+			h.WriteString(after[cut:])
+			must(t, h.Close())
+			watch(20*time.Millisecond, append(allowed, full)...)
+			watch(time.Millisecond, full)
+			if !r.Ready() {
+				t.Error("not ready with a file that is believed")
+			}
+		}
 		r.stop()
 	})
 }
 
-// TestVersionsOfJobs: the version grows with the jobs, and only then is there a call.
-func TestVersionsOfJobs(t *testing.T) {
-	dir := t.TempDir()
+// TestDirectory: jobs come and go with files and with the directory. The version grows with the jobs, and only then is
+// there a call.
+func TestDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "not", "yet")
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, polling)
-		version := func(when string, want uint64) {
+		r := startJobs(t, dir)
+		step := func(when string, after time.Duration, version uint64, failing string, want jobsBy) {
 			t.Helper()
-			pass(3 * time.Second)
-			if s := r.Snapshot(); s.Version != want || r.changes != int(want) || time.Since(s.Time) > 20*time.Millisecond {
-				t.Errorf("%s: version %d, %d changes, confirmed %v ago; want version %d", when, s.Version, r.changes, time.Since(s.Time), want)
+			pass(after)
+			r.want(when, want)
+			if s, got := r.Snapshot(), r.Health.State().Failing; s.Version != version || r.changes != int(version) || got != failing || s.Time.IsZero() && failing == "" {
+				t.Errorf("%s: %+v, %d changes, failing for %q; want version %d, %q", when, s, r.changes, got, version, failing)
 			}
 		}
-		version("empty", 0)
+		moment := 20 * time.Millisecond
+		step("missing", time.Minute, 0, ReasonMissing, jobsBy{})
+		must(t, os.MkdirAll(dir, 0o755))
+		step("empty", moment, 0, "", jobsBy{})
 		r.replace("0", "17\n")
-		version("a job", 1)
+		step("a job", moment, 1, "", jobsBy{"0": {"17"}})
 		r.replace("0", "17\n")
-		version("the same job", 1)
 		r.write("note.txt", "hello")
-		version("not our file", 1)
 		r.write("1", "")
-		version("no job", 1)
+		step("nothing new", 3*time.Second, 1, "", jobsBy{"0": {"17"}})
 		kept := r.Snapshot()
 		r.replace("1", "18\n19\n")
-		version("two jobs", 2)
-		if diff := cmp.Diff(jobsBy{"0": {"17"}}, kept.ByDevice); diff != "" {
-			t.Errorf("a snapshot that was given out has changed (-want +got):\n%s", diff)
+		step("two jobs", moment, 2, "", jobsBy{"0": {"17"}, "1": {"18", "19"}})
+		if len(kept.ByDevice) != 1 {
+			t.Errorf("a snapshot that was given out has changed: %+v", kept)
 		}
 		r.replace("1", "19\n18\n")
-		version("another order", 3)
+		step("another order", moment, 3, "", jobsBy{"0": {"17"}, "1": {"19", "18"}})
+		must(t, os.Remove(r.path("1")))
+		step("removed: at once", moment, 4, "", jobsBy{"0": {"17"}})
+		must(t, os.Rename(dir, dir+".old"))
+		step("gone for a moment", jobGrace-moment, 4, ReasonMissing, jobsBy{"0": {"17"}})
+		step("gone for good", 2*moment, 5, ReasonMissing, jobsBy{})
+		must(t, os.Rename(dir+".old", dir))
+		step("back", moment, 6, "", jobsBy{"0": {"17"}})
 		r.stop()
 	})
 }
@@ -94,7 +236,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("99\n"), 0o644))
 	}
 	for name, text := range map[string]string{
-		"0": "17\n", "00": "99\n", "07.1": "99\n", "1.00": "99\n", "99999999999999999999": "99\n", "65536": "99\n",
+		"0": "17\n", "00": "99\n", "07.1": "99\n", "1.00": "99\n", "99999999999999999999": "99\n", "123456": "99\n",
 		"2": strings.Repeat("x", maxJobID+1) + "\n18\n",
 		"3": "\x7fELF\x02\x01\x01\x00\n99\n", "4": "caf\xe9\n", "5": "a\x1b[31mb\n19\n",
 	} {
@@ -119,7 +261,7 @@ func TestWhatIsNoJobFile(t *testing.T) {
 	socket(t, filepath.Join(dir, "17"))
 
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, polling)
+		r := startJobs(t, dir)
 		h = r.Health
 		pass(2 * jobGrace)
 		got := r.Snapshot().ByDevice
@@ -130,11 +272,9 @@ func TestWhatIsNoJobFile(t *testing.T) {
 		if diff := cmp.Diff(jobsBy{"0": {"17"}, "2": {"18"}, "5": {"19"}, "15": {"17"}}, got); diff != "" {
 			t.Errorf("jobs (-want +got):\n%s", diff)
 		}
-		lines := r.logged()
-		slices.Sort(lines)
 		want := []string{ReasonBadContent, ReasonBadName, ReasonNotAFile, ReasonManyJobs, ReasonTooLarge}
 		slices.Sort(want)
-		if diff := cmp.Diff(want, lines); diff != "" {
+		if diff := cmp.Diff(want, r.skipped()); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 		r.stop()
@@ -173,13 +313,13 @@ func TestTooManyFiles(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := startJobs(t, dir, nil)
+		r := startJobs(t, dir)
 		pass(3 * time.Second)
 		got := r.Snapshot().ByDevice
 		if len(got) != maxFiles || got["0"] == nil || got[fmt.Sprint(maxFiles-1)] == nil {
 			t.Errorf("%d devices, want the first %d", len(got), maxFiles)
 		}
-		if lines := r.logged(); !slices.Equal(lines, []string{ReasonManyFiles}) {
+		if lines := r.skipped(); !slices.Equal(lines, []string{ReasonManyFiles}) {
 			t.Errorf("log %q", lines)
 		}
 		wantErrors(t, r.Health, map[string]int{ReasonManyFiles: 200})
@@ -199,27 +339,8 @@ func TestErrorsOfJobFiles(t *testing.T) {
 	}
 }
 
-// TestIOErrorIsNoAnswer: what a file said stays for as long as the system cannot read it;
-// what we may not read stays for a moment.
-func TestIOErrorIsNoAnswer(t *testing.T) {
-	now := time.Now()
-	for reason, want := range map[string][]string{ReasonIO: {"17"}, ReasonDenied: nil} {
-		f := jobFile{jobs: []string{"17"}}
-		c := content{reason: reason, whole: true}
-		f.update(c, now)
-		f.update(c, now.Add(jobGrace-1))
-		if !slices.Equal(f.jobs, []string{"17"}) {
-			t.Errorf("%s: jobs %q at once, want 17", reason, f.jobs)
-		}
-		f.update(c, now.Add(1000*jobGrace))
-		if !slices.Equal(f.jobs, want) {
-			t.Errorf("%s: jobs %q after a while, want %q", reason, f.jobs, want)
-		}
-	}
-}
-
-// TestDirectoryIsReplaced: whatever happens to the directory is seen, and nothing stays open.
-func TestDirectoryIsReplaced(t *testing.T) {
+// TestLinks: a directory that is a link, as a ConfigMap is mounted, and one that is replaced. Nothing stays open.
+func TestLinks(t *testing.T) {
 	open := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -227,23 +348,22 @@ func TestDirectoryIsReplaced(t *testing.T) {
 		}
 		return len(names)
 	}
-	dir := filepath.Join(t.TempDir(), "jobs")
-	before := open()
-	r := startJobs(t, dir, polling)
+	root := t.TempDir()
+	dir, before := filepath.Join(root, "jobs"), open()
+	r := startJobs(t, dir)
 	for i := range 5 {
 		job := fmt.Sprint(i)
-		must(t, os.Mkdir(dir, 0o755))
+		must(t, os.MkdirAll(filepath.Join(root, "a"+job), 0o755))
+		symlink(t, "a"+job, dir)
+		r.soon("another directory is empty", jobsBy{})
+		must(t, os.Mkdir(r.path("..v1"), 0o755))
+		must(t, os.WriteFile(r.path("..v1/0"), []byte(job+"\n"), 0o644))
+		symlink(t, "..v1", r.path("..data"))
+		symlink(t, "..data/0", r.path("0"))
 		must(t, os.Symlink("/etc/passwd", r.path("5")))
-		r.replace("0", job+"\n")
-		r.soon("created", jobsBy{"0": {job}})
-		// Another one takes its place, first by two renames, then after a removal.
-		must(t, os.Mkdir(dir+".new", 0o755))
-		must(t, os.WriteFile(filepath.Join(dir+".new", "2"), []byte(job+"\n"), 0o644))
-		must(t, os.Rename(dir, dir+".old"))
-		must(t, os.Rename(dir+".new", dir))
-		r.soon("replaced", jobsBy{"2": {job}})
-		must(t, os.RemoveAll(dir+".old"))
-		must(t, os.RemoveAll(dir))
+		r.soon("a file that is a link", jobsBy{"0": {job}})
+		// Another directory takes its place, after a removal.
+		must(t, os.Remove(dir))
 		must(t, os.Mkdir(dir, 0o755))
 		r.replace("3", job+"\n")
 		r.soon("removed and created", jobsBy{"3": {job}})
@@ -253,29 +373,6 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	if after := open(); after > before {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}
-}
-
-// TestLinks: as a ConfigMap is mounted, and a directory that is a link.
-func TestLinks(t *testing.T) {
-	root := t.TempDir()
-	for _, d := range []string{"a", "b"} {
-		must(t, os.MkdirAll(filepath.Join(root, "elsewhere", d), 0o755))
-	}
-	dir := filepath.Join(root, "jobs")
-	symlink(t, "elsewhere/a", dir)
-	r := startJobs(t, dir, polling)
-	r.replace("0", "17\n")
-	r.soon("through the link", jobsBy{"0": {"17"}})
-	symlink(t, filepath.Join(root, "elsewhere/b"), dir)
-	r.soon("another directory is empty", jobsBy{})
-	r.replace("0", "18\n")
-	r.soon("through the new link", jobsBy{"0": {"18"}})
-
-	must(t, os.Mkdir(r.path("..v1"), 0o755))
-	must(t, os.WriteFile(r.path("..v1/0"), []byte("19\n"), 0o644))
-	symlink(t, "..v1", r.path("..data"))
-	symlink(t, "..data/0", r.path("0"))
-	r.soon("a file that is a link", jobsBy{"0": {"19"}})
 }
 
 // symlink makes or replaces a symbolic link atomically.

@@ -12,7 +12,6 @@ import (
 
 	"warpgauge/pkg/kube"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
@@ -20,11 +19,6 @@ import (
 
 	"warpgauge/pkg/view"
 )
-
-// set makes the kubelet's answer another one, and nothing else.
-func (r *rig) set(lines ...string) {
-	r.pods.Store(&kube.Allocations{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)})
-}
 
 // running starts Run, in a bubble of synctest, and ends it with the test.
 func (r *rig) running(t *testing.T) {
@@ -39,37 +33,24 @@ func (r *rig) running(t *testing.T) {
 	})
 }
 
-func TestRunJoinsWhatIsNew(t *testing.T) {
+// TestRun joins what is new when it is told, or a second later; a thousand changes are a few tables.
+func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(virtual, machine()...)
 		r.running(t)
 		synctest.Wait()
 		r.set("ml/a/main: nvidia.com/gpu " + uuid(0))
-		if n := len(r.owners(t, uuid(0))); n != 0 {
-			t.Errorf("%d owners before the notification", n)
-		}
+		r.wants(t, "before the notification", uuid(0))
 		r.Notify()
 		r.Notify() // never blocks
 		time.Sleep(rest)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"container=main namespace=ml pod=a"}, r.owners(t, uuid(0))); diff != "" {
-			t.Errorf("after Notify (-want +got):\n%s", diff)
-		}
+		r.wants(t, "after Notify", uuid(0), "container=main namespace=ml pod=a")
 		r.set()
 		time.Sleep(checkPeriod + rest) // without a notification
 		synctest.Wait()
-		if n := len(r.owners(t, uuid(0))); n != 0 {
-			t.Errorf("%d owners long after they are gone", n)
-		}
-	})
-}
+		r.wants(t, "long after they are gone", uuid(0))
 
-// TestRunCoalesces: a thousand changes are a few tables.
-func TestRunCoalesces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(nil, machine()...)
-		r.running(t)
-		synctest.Wait()
 		before := testutil.ToFloat64(r.metrics.builds)
 		for i := range 1000 {
 			r.set(fmt.Sprintf("ml/p%d/main: nvidia.com/gpu %s", i, uuid(0)))
@@ -82,9 +63,7 @@ func TestRunCoalesces(t *testing.T) {
 		if most := float64(time.Second/rest) + 2; builds < 2 || builds > most {
 			t.Errorf("%v tables for 1000 changes in a second, want at most %v", builds, most)
 		}
-		if diff := cmp.Diff([]string{"container=main namespace=ml pod=p999"}, r.owners(t, uuid(0))); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		r.wants(t, "after 1000 changes", uuid(0), "container=main namespace=ml pod=p999")
 	})
 }
 
@@ -134,9 +113,7 @@ func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
 		t.Errorf("%d ids without a device", n)
 	}
 	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{{Devices: machine()}}})
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=b"}, r.owners(t, uuid(1))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	r.wants(t, "another View", uuid(1), "container=main namespace=ml pod=b")
 }
 
 // TestNobodyIsAsked: every client may be missing.

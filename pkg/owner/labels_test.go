@@ -12,26 +12,6 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-func TestLabelName(t *testing.T) {
-	f := func(key, want string) {
-		t.Helper()
-		if got := labelName(key); got != want {
-			t.Errorf("label %q is called %q, want %q", key, got, want)
-		}
-	}
-	f("app", "app")
-	f("app.kubernetes.io/name", "app_kubernetes_io_name")
-	f("pod-template-hash", "pod_template_hash")
-	f("Team_1", "Team_1")
-	f("3scale.net/created-by", "_3scale_net_created_by")
-	f("grün", "gr_n")
-	f("a\xffb", "a_b")
-	f("__meta", "_meta")
-	f("-_x", "_x")
-	f("___", "_")
-	f("", "")
-}
-
 func TestPodLabels(t *testing.T) {
 	k := newRig(func(o *Options) { o.PodLabels = true }).Keeper
 	f := func(what string, in map[string]string, want []collector.Label, lost losses) {
@@ -49,6 +29,8 @@ func TestPodLabels(t *testing.T) {
 	f("none", nil, nil, losses{})
 	f("two, by name", m{"b": "1", "a.x": "2"}, l{{Name: "a_x", Value: "2"}, {Name: "b", Value: "1"}}, losses{})
 	f("sorted by what they become", m{"a.z": "1", "a-a": "2"}, l{{Name: "a_a", Value: "2"}, {Name: "a_z", Value: "1"}}, losses{})
+	f("names that Prometheus does not allow", m{"3scale.net/created-by": "1", "grün": "2", "a\xffb": "3", "__meta": "4", "-_x": "5", "___": "6", "Team_1": "7"},
+		l{{Name: "Team_1", Value: "7"}, {Name: "_", Value: "6"}, {Name: "_3scale_net_created_by", Value: "1"}, {Name: "_meta", Value: "4"}, {Name: "_x", Value: "5"}, {Name: "a_b", Value: "3"}, {Name: "gr_n", Value: "2"}}, losses{})
 	f("two that become one", m{"a.x": "second", "a-x": "first", "a/x": "third"}, l{{Name: "a_x", Value: "first"}}, losses{duplicate: 2})
 	f("ours", m{"pod": "x", "namespace": "x", "container": "x", "gpu": "x", "UUID": "x", "hostname": "x", "vgpu": "x", "hpc-job": "x", "err.code": "x", "le": "x", "app": "x", "dra-claim.name": "x"},
 		l{{Name: "app", Value: "x"}}, losses{reserved: 11})

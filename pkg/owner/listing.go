@@ -21,12 +21,10 @@ type Process struct {
 // Listing lists the processes on each device on demand: the newest rows of the process collectors, with names and
 // control groups from /proc. It starts no goroutine. Its methods may be called by any goroutine.
 type Listing struct {
-	mu        sync.Mutex
-	rows      processRows
+	mu sync.Mutex
+	processReader
 	read      time.Time
-	list      map[string][]Process // by collector.Device.ID
-	locations *locations
-	pidSpace  string
+	processes map[string][]Process // by collector.Device.ID
 }
 
 // listingAge is how long a list stays valid: processes are sampled once a second.
@@ -34,29 +32,24 @@ const listingAge = 500 * time.Millisecond
 
 // NewListing returns a Listing of the sources on a board of process collectors.
 func NewListing(board *view.Board) *Listing {
-	return &Listing{rows: processRows{board: board, log: zap.NewNop()}, locations: newLocations("/proc")} // Processes logs
+	return &Listing{processReader: newProcessReader(board, zap.NewNop())} // Processes logs
 }
 
 // Of returns the processes on a device; nil if unknown.
 func (l *Listing) Of(device string, now time.Time) []Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if age := now.Sub(l.read); l.list == nil || age >= listingAge || age < 0 {
+	if age := now.Sub(l.read); l.processes == nil || age >= listingAge || age < 0 {
 		l.refresh(now)
 	}
-	return l.list[device]
+	return l.processes[device]
 }
 
 func (l *Listing) refresh(now time.Time) {
-	l.read, l.list = now, map[string][]Process{}
-	if l.pidSpace == "" {
-		l.pidSpace, l.locations.own, _ = l.locations.proc.self() // without it processes are numbers only
-	}
-	l.rows.each(now, func(id string, block []float64, sampled time.Time) {
-		found, _ := collector.GetProcesses(nil, block)
-		l.list[id] = l.locate(found, sampled.UnixNano(), now)
+	l.read, l.processes = now, map[string][]Process{}
+	_, _ = l.each(now, func(id string, list []collector.Process, _ int, sampled time.Time) { // without /proc processes are numbers only
+		l.processes[id] = l.locate(list, sampled.UnixNano(), now)
 	})
-	l.locations.forget()
 }
 
 // locate finds names and containers, unless processes are numbered in a PID namespace other than ours.

@@ -16,7 +16,6 @@ func TestListing(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0", "GPU-1"})
 	l := NewListing(&w.board)
 	l.locations = newLocations(w.root)
-	l.locations.uptime = func() time.Duration { return uptimeThere }
 	f := func(device string, want ...Process) {
 		t.Helper()
 		if diff := cmp.Diff(want, l.Of(device, w.now), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
@@ -34,19 +33,12 @@ func TestListing(t *testing.T) {
 	w.run(200, time.Hour, inJob)
 	w.must(os.WriteFile(filepath.Join(w.root, "100", "comm"), []byte("python3\n"), 0o644))
 	w.sample(0, 0, 3, sampled(100, 1<<30, 50), sampled(200, 5, math.NaN()), sampled(300, 1, 1))
-	w.now = w.now.Add(time.Second) // the list of a moment ago is good for a while
 	row()
 	inPod := Process{Process: sampled(100, 1<<30, 50), Name: "python3", PodUID: strings.ReplaceAll(expand.Replace("<UID_A>"), "_", "-"), ContainerID: expand.Replace("<CTR-A>")}
 	inSlurm := Process{Process: sampled(200, 5, math.NaN()), Job: "42"}
 	gone := Process{Process: sampled(300, 1, 1)}
 	f("GPU-0", inPod, inSlurm, gone)
 	f("GPU-1")
-	w.end(100)
-	w.now = w.now.Add(time.Second)
-	f("GPU-0", inPod, inSlurm, gone) // as the sample says
-	w.now = w.now.Add(processMaxAge)
-	f("GPU-0")
-
 	w.namespace("pid:[4026532000]", firstCgroupNamespace)
 	l = NewListing(&w.board)
 	l.locations = newLocations(w.root)

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +26,7 @@ func TestModes(t *testing.T) {
 			want   []string
 		}{{"plain", withoutProcesses, plain}, {"virtual", all(virtual, withoutProcesses), virtualised}} {
 			r := newRig(c.change, machine()...).give(given...)
-			if diff := cmp.Diff(c.want, r.owners(t, device)); diff != "" {
-				t.Errorf("%s, %s (-want +got):\n%s", what, c.mode, diff)
-			}
+			r.wants(t, what+", "+c.mode, device, c.want...)
 			if n := r.Unmatched(); len(n) != 0 {
 				t.Errorf("%s: unmatched %+v", what, n)
 			}
@@ -83,13 +82,7 @@ func TestPodUID(t *testing.T) {
 	r := newRig(func(o *Options) { o.PodUID = true }, machine()...).give("ml/a/main: nvidia.com/gpu " + uuid(0))
 	want := func(what, uid string) {
 		t.Helper()
-		text := "container=main namespace=ml pod=a"
-		if uid != "" {
-			text += " pod_uid=" + uid
-		}
-		if diff := cmp.Diff([]string{text}, r.owners(t, uuid(0))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		r.wants(t, what, uuid(0), strings.TrimSuffix("container=main namespace=ml pod=a pod_uid="+uid, " pod_uid="))
 	}
 	want("not known", "")
 	r.run("c1 ml/a/main of-runtime")
@@ -110,93 +103,61 @@ func TestPodUID(t *testing.T) {
 }
 
 func TestClaims(t *testing.T) {
-	common := " dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-0 dra_driver_name=gpu.nvidia.com dra_pool_name=node-1"
-	given := []string{"ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0"}
-	slice := kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(0)}
-	f := func(what string, r *rig, device string, want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+	labels := func(driver, device, more string) string {
+		return "dra_claim_namespace=ml dra_device_name=" + device + " dra_driver_name=" + driver + more + " dra_pool_name=node-1 namespace=ml pod=a"
 	}
-	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).give(given...)
-	f("a GPU", r, uuid(0), "container=main"+common+" namespace=ml pod=a")
-	f("one that is not claimed", r, uuid(1))
-
-	r = newRig(func(o *Options) { o.Claims = false }, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).give(given...)
-	f("claims do not count", r, uuid(0))
-
-	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
-		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/a/side: claim=c1 gpu.nvidia.com node-1 gpu-0")
-	f("one claim of two containers", r, uuid(0), strings.TrimSpace(common)+" namespace=ml pod=a")
-
-	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
-		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
-	f("one claim of two pods", r, uuid(0))
-
-	r = newRig(virtual, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
-		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
-	f("one claim of two pods, virtual", r, uuid(0), "container=main"+common+" namespace=ml pod=a", "container=main"+common+" namespace=ml pod=b")
+	named := "dra_claim_name=c1 " + labels("gpu.nvidia.com", "gpu-0", "")
+	claims := func(change func(*Options), given ...string) *rig {
+		return newRig(change, machine()...).describe("gpu.nvidia.com", "gpu-0", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(0)}).
+			describe("gpu.nvidia.com", "gpu-2-mig-x", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}).
+			describe("gpu.amd.com", "gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", Profile: "cpx_nps4", RenderNode: "renderD130"}).
+			give(given...)
+	}
+	one, side, other := "ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/a/side: claim=c1 gpu.nvidia.com node-1 gpu-0", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-0"
+	r := claims(nil, one)
+	r.wants(t, "a GPU", uuid(0), "container=main "+named)
+	r.wants(t, "one that is not claimed", uuid(1))
+	claims(func(o *Options) { o.Claims = false }, one).wants(t, "claims do not count", uuid(0))
+	claims(nil, one, side).wants(t, "one claim of two containers", uuid(0), named)
+	claims(nil, one, other).wants(t, "one claim of two pods", uuid(0))
+	claims(virtual, one, other).wants(t, "one claim of two pods, virtual", uuid(0), "container=main "+named, "container=main "+strings.Replace(named, "pod=a", "pod=b", 1))
+	// Of two claims of a container what they have in common is told.
+	claims(nil, one, strings.Replace(one, "c1", "c2", 1)).wants(t, "two claims", uuid(0), "container=main "+labels("gpu.nvidia.com", "gpu-0", ""))
+	r = claims(nil, "ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-2-mig-x")
+	r.wants(t, "an instance", uuid(2)+"/1", "container=main dra_claim_name=c1 "+labels("gpu.nvidia.com", "gpu-2-mig-x", " dra_mig_device_uuid="+mig(1)+" dra_mig_profile=2g.20gb"))
+	r.wants(t, "its GPU", uuid(2))
+	claims(nil, "ml/a/main: claim=c1 gpu.amd.com node-1 gpu-3-130").wants(t, "AMD's partition", amd(1).ID+"/1", "container=main dra_claim_name=c1 "+labels("gpu.amd.com", "gpu-3-130", ""))
+	if n := claims(nil, "ml/a/main: claim=c1 compute-domain.nvidia.com node-1 channel-0").Unmatched(); len(n) != 0 {
+		t.Errorf("a driver that does not count leaves %+v", n)
+	}
 
 	// The claim of a pod that only looks at all GPUs, as the GPU Operator's host engine has one.
 	looks := map[kube.ClaimName][]kube.DeviceName{{Namespace: "ml", Name: "c1"}: nil, {Namespace: "op", Name: "all"}: {{Driver: "gpu.nvidia.com", Pool: "node-1", Device: "gpu-0"}}}
-	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice).
-		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0", "op/dcgm/main: claim=all gpu.nvidia.com node-1 gpu-0")
-	f("not known that it only looks", r, uuid(0))
-	f("it looks", r.read(looks), uuid(0), "container=main"+common+" namespace=ml pod=a")
+	r = claims(nil, one, "op/dcgm/main: claim=all gpu.nvidia.com node-1 gpu-0")
+	r.wants(t, "not known that it only looks", uuid(0))
+	r.tell(func(m *kube.Metadata) { m.Claims = maps.Clone(looks) }).wants(t, "it looks", uuid(0), "container=main "+named)
 	delete(looks, kube.ClaimName{Namespace: "ml", Name: "c1"})
-	f("the user's claim has not been read", r.read(looks), uuid(0))
-
-	// Of two claims of a container what they have in common is told.
-	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-0", slice)
-	pods := podsOf("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-0")
-	other := pods[0].Containers[0].Claims[0]
-	other.Name = "c2"
-	pods[0].Containers[0].Claims = append(pods[0].Containers[0].Claims, other)
-	r.pods.Store(&kube.Allocations{Version: 1, Pods: pods})
-	r.Refresh(time.Now())
-	f("two claims", r, uuid(0), "container=main dra_claim_namespace=ml dra_device_name=gpu-0 dra_driver_name=gpu.nvidia.com dra_pool_name=node-1 namespace=ml pod=a")
-
-	r = newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-2-mig-x", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}).
-		give("ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-2-mig-x")
-	f("an instance", r, uuid(2)+"/1", "container=main dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-2-mig-x dra_driver_name=gpu.nvidia.com "+
-		"dra_mig_device_uuid="+mig(1)+" dra_mig_profile=2g.20gb dra_pool_name=node-1 namespace=ml pod=a")
-	f("its GPU", r, uuid(2))
-
-	r = newRig(nil, machine()...).describe("gpu.amd.com", "node-1", "gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", Profile: "cpx_nps4", RenderNode: "renderD130"}).
-		give("ml/a/main: claim=c1 gpu.amd.com node-1 gpu-3-130")
-	f("AMD's partition", r, amd(1).ID+"/1", "container=main dra_claim_name=c1 dra_claim_namespace=ml dra_device_name=gpu-3-130 dra_driver_name=gpu.amd.com dra_pool_name=node-1 namespace=ml pod=a")
-
-	r = newRig(nil, machine()...).give("ml/a/main: claim=c1 compute-domain.nvidia.com node-1 channel-0")
-	if n := r.Unmatched(); len(n) != 0 {
-		t.Errorf("a driver that does not count leaves %+v", n)
-	}
+	r.tell(func(m *kube.Metadata) { m.Claims = looks }).wants(t, "the user's claim has not been read", uuid(0))
 }
 
 func TestJobs(t *testing.T) {
-	f := func(what string, r *rig, device string, want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, r.owners(t, device)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
 	r := newRig(nil, machine()...).schedule(map[string][]string{"0": {"17", "9"}, "2": {"20"}, "2.0": {"21"}, "2.3": {"22"}})
-	f("two jobs, in the file's order", r, uuid(0), "hpc_job=17", "hpc_job=9")
-	f("a link", r, uuid(0)+"/link1", "hpc_job=17", "hpc_job=9")
-	f("no job", r, uuid(1))
-	f("a GPU of instances", r, uuid(2), "hpc_job=20")
-	f("an instance", r, uuid(2)+"/0", "hpc_job=21")
-	f("an instance without a file", r, uuid(2)+"/1") // that of the GPU is not valid for it
-	f("a compute instance", r, uuid(2)+"/3/1", "hpc_job=22")
-	f("a switch", r, "nvswitch0")
+	r.wants(t, "two jobs, in the file's order", uuid(0), "hpc_job=17", "hpc_job=9")
+	r.wants(t, "a link", uuid(0)+"/link1", "hpc_job=17", "hpc_job=9")
+	r.wants(t, "no job", uuid(1))
+	r.wants(t, "a GPU of instances", uuid(2), "hpc_job=20")
+	r.wants(t, "an instance", uuid(2)+"/0", "hpc_job=21")
+	r.wants(t, "an instance without a file", uuid(2)+"/1") // that of the GPU is not valid for it
+	r.wants(t, "a compute instance", uuid(2)+"/3/1", "hpc_job=22")
+	r.wants(t, "a switch", "nvswitch0")
 
 	r.give("ml/a/main: nvidia.com/gpu " + uuid(0))
-	f("pods and jobs", r, uuid(0), "container=main hpc_job=17 namespace=ml pod=a", "container=main hpc_job=9 namespace=ml pod=a")
+	r.wants(t, "pods and jobs", uuid(0), "container=main hpc_job=17 namespace=ml pod=a", "container=main hpc_job=9 namespace=ml pod=a")
 	r.give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
-	f("several pods and jobs", r, uuid(0), "hpc_job=17", "hpc_job=9")
+	r.wants(t, "several pods and jobs", uuid(0), "hpc_job=17", "hpc_job=9")
 
 	v := newRig(virtual, machine()...).schedule(map[string][]string{"0": {"1", "2"}}).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
-	f("copies for pods and jobs", v, uuid(0),
+	v.wants(t, "copies for pods and jobs", uuid(0),
 		"container=main hpc_job=1 namespace=ml pod=a", "container=main hpc_job=2 namespace=ml pod=a",
 		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
 }
@@ -247,9 +208,7 @@ func TestTooManyUsers(t *testing.T) {
 func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a"}, r.owners(t, uuid(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	r.wants(t, "ignored", uuid(0), "container=main namespace=ml pod=a")
 }
 
 func TestUnmatched(t *testing.T) {
@@ -264,13 +223,11 @@ func TestUnmatched(t *testing.T) {
 	if diff := cmp.Diff(want, r.Unmatched()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a"}, r.owners(t, uuid(0))); diff != "" {
-		t.Errorf("the id that is known (-want +got):\n%s", diff)
-	}
+	r.wants(t, "the id that is known", uuid(0), "container=main namespace=ml pod=a")
 }
 
 func TestDescribe(t *testing.T) {
-	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "node-1", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
+	r := newRig(nil, machine()...).describe("gpu.nvidia.com", "gpu-1", kube.SliceDevice{Kind: kube.WholeGPU, UUID: uuid(1)}).
 		give("ml/a/main: nvidia.com/gpu.shared "+uuid(0)+"::3", "ml/b/main: claim=c1 gpu.nvidia.com node-1 gpu-1").
 		schedule(map[string][]string{"0": {"4711"}})
 	f := func(device string, want ...string) {

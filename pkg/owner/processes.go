@@ -73,16 +73,12 @@ const (
 type Processes struct {
 	Health *kube.Health
 
-	log      *zap.Logger
 	onChange func()
 	usage    atomic.Pointer[Usage]
 
 	// Used by Run's goroutine only.
-	rows      processRows
-	locations *locations
-	list      []collector.Process
-	pidSpace  string // our PID namespace; empty until it could be read
-	unplaced  int    // consecutive polls with processes that could not be located
+	processReader
+	unplaced int // consecutive polls with processes that could not be located
 }
 
 // outcome is the result of a poll.
@@ -94,12 +90,20 @@ type outcome struct {
 	err      error // why one could not be located
 }
 
-// processRows reads the newest rows of process collectors. It belongs to one goroutine at a time.
-type processRows struct {
-	board   *view.Board
-	log     *zap.Logger
-	view    *view.View
-	sources []*processSource
+// processReader reads the newest rows of process collectors, and where the processes run. It belongs to one goroutine at a
+// time.
+type processReader struct {
+	board     *view.Board
+	log       *zap.Logger
+	view      *view.View
+	sources   []*processSource
+	list      []collector.Process
+	locations *locations
+	pidSpace  string // our PID namespace; empty until it could be read
+}
+
+func newProcessReader(board *view.Board, log *zap.Logger) processReader {
+	return processReader{board: board, log: log, locations: newLocations("/proc")}
 }
 
 // processSource is a source on the board.
@@ -109,9 +113,13 @@ type processSource struct {
 	row    view.Row
 }
 
-// each calls f for each device with a recent sample. If two sources have one, the first on the board counts. It returns
-// the number of devices whose sample is too old.
-func (r *processRows) each(now time.Time, f func(id string, block []float64, sampled time.Time)) (stale int) {
+// each calls f for each device with a recent sample: with the listed processes, valid until f returns, and how many there
+// are. If two sources have a sample, the first on the board counts. It returns the number of devices whose sample is too
+// old, and why our namespace could not be read.
+func (r *processReader) each(now time.Time, f func(id string, list []collector.Process, count int, sampled time.Time)) (stale int, err error) {
+	if r.pidSpace == "" {
+		r.pidSpace, r.locations.own, err = r.locations.proc.self()
+	}
 	if v := r.board.Load(); v != r.view {
 		r.follow(v)
 	}
@@ -128,14 +136,17 @@ func (r *processRows) each(now time.Time, f func(id string, block []float64, sam
 				stale++
 			default:
 				done[id] = true
-				f(id, s.row.Cells[s.blocks[i]:][:collector.ProcessWidth], sampled)
+				var count int
+				r.list, count = collector.GetProcesses(r.list[:0], s.row.Cells[s.blocks[i]:][:collector.ProcessWidth])
+				f(id, r.list, count, sampled)
 			}
 		}
 	}
-	return stale
+	r.locations.forget()
+	return stale, err
 }
 
-func (r *processRows) follow(v *view.View) {
+func (r *processReader) follow(v *view.View) {
 	r.view, r.sources = v, nil
 	for _, s := range v.Sources {
 		blocks, err := collector.ProcessBlocks(len(s.Devices), s.Columns)
@@ -151,10 +162,9 @@ func (r *processRows) follow(v *view.View) {
 // onChange must not block.
 func NewProcesses(board *view.Board, onChange func(), log *zap.Logger) *Processes {
 	p := &Processes{
-		Health: kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
-		log:    log.Named("process"), onChange: onChange, locations: newLocations("/proc"),
+		Health:   kube.NewHealth(MappingProcesses, log, ReasonNoHostPID, ReasonNoProc, ReasonNoSource, ReasonStale, ReasonUnplaced),
+		onChange: onChange, processReader: newProcessReader(board, log.Named("process")),
 	}
-	p.rows = processRows{board: board, log: p.log}
 	p.usage.Store(&Usage{})
 	return p
 }
@@ -179,31 +189,25 @@ func (p *Processes) Run(ctx context.Context) error {
 // poll reads the newest rows and publishes the result.
 func (p *Processes) poll(now time.Time) {
 	next := &Usage{Time: now, Devices: map[string]DeviceUse{}}
-	var err error
-	if p.pidSpace == "" {
-		p.pidSpace, p.locations.own, err = p.locations.proc.self()
-	}
 	var o outcome
-	o.stale = p.rows.each(now, func(id string, block []float64, sampled time.Time) {
+	var err error
+	o.stale, err = p.each(now, func(id string, list []collector.Process, count int, sampled time.Time) {
 		o.devices++
-		next.Devices[id] = p.device(block, sampled, now, &o)
+		next.Devices[id] = p.device(list, count, sampled, now, &o)
 	})
-	p.locations.forget()
 	p.usage.Store(next)
 	p.report(err, o)
 	p.onChange()
 }
 
 // device sums the processes of one device.
-func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) DeviceUse {
-	var count int
-	p.list, count = collector.GetProcesses(p.list[:0], block)
+func (p *Processes) device(list []collector.Process, count int, sampled, now time.Time, o *outcome) DeviceUse {
 	use := DeviceUse{Time: sampled}
 	if p.pidSpace != firstPIDNamespace {
 		return use
 	}
-	use.Complete = count == len(p.list)
-	for _, process := range p.list {
+	use.Complete = count == len(list)
+	for _, process := range list {
 		at, err := p.locations.find(process.PID, sampled.UnixNano(), now)
 		if err == nil && at.unknown {
 			err = errInside
@@ -220,7 +224,7 @@ func (p *Processes) device(block []float64, sampled, now time.Time, o *outcome) 
 		u.SM += process.Busy // NaN makes the sum NaN
 		u.Memory += process.Memory
 	}
-	if count != len(p.list) {
+	if count != len(list) {
 		for i := range use.Users { // the sums may lack processes
 			use.Users[i].SM, use.Users[i].Memory = math.NaN(), math.NaN()
 		}
@@ -259,7 +263,7 @@ func (p *Processes) report(err error, o outcome) {
 	case p.pidSpace != firstPIDNamespace:
 		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one is in another PID namespace, %s: "+
 			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
-	case len(p.rows.sources) == 0:
+	case len(p.sources) == 0:
 		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))
 	case o.devices == 0:
 		p.Health.Failed(ReasonStale, fmt.Errorf("no device reported its processes within the last %s, %d did before", processMaxAge, o.stale))

@@ -7,61 +7,37 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"go.uber.org/zap"
 
 	"warpgauge/pkg/collector"
 )
 
 // TestRealControlGroups puts a process into control groups of this machine and reads the real /proc.
 func TestRealControlGroups(t *testing.T) {
-	if own, _, err := newProcfs("/proc").self(); err != nil || own != firstPIDNamespace {
+	if own, _, err := procfs("/proc").self(); err != nil || own != firstPIDNamespace {
 		t.Skipf("this takes the machine's PID namespace; ours is %q (%v)", own, err)
 	}
 	mount, own := writableHierarchy(t)
 	child := exec.Command("sleep", "1h")
 	must(t, child.Start())
-	end := func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-	}
-	t.Cleanup(end)
-
-	w := newWorld(t, []string{"GPU-0"})
-	w.client = NewProcesses(&w.board, func() {}, zap.NewNop())
-	look := func(list ...collector.Process) DeviceUse {
-		w.now = time.Now()
-		w.sample(0, 0, len(list), list...)
-		w.rings[0].Append(w.now.UnixNano(), w.stamps[0], w.rows[0])
-		w.client.poll(time.Now())
-		return w.client.Snapshot().Devices["GPU-0"]
-	}
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
 	process := collector.Process{PID: child.Process.Pid, Memory: 1000, Busy: 10}
+	w := newWorld(t, []string{"GPU-0"})
 	f := func(group string, want User) {
 		t.Helper()
 		dir := filepath.Join(mount, expand.Replace(group))
 		must(t, os.MkdirAll(dir, 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(process.PID)), 0))
-		w.client.locations = newLocations("/proc") // a process that moves is seen late
+		w.client.locations, w.client.pidSpace = newLocations("/proc"), "" // a process that moves is seen late
+		w.sample(0, 0, 1, process)
 		want.Processes, want.SM, want.Memory = 1, 10, 1000
-		if got := look(process); !got.Complete || len(got.Users) != 1 || got.Users[0] != want {
-			t.Errorf("%s: got %+v, want %+v", group, got, want)
-		}
+		t.Log(group)
+		w.wants(w.look(), one(want))
 	}
 	f(own+"/kubepods/burstable/pod<UID-A>/<CTR-A>", User{PodUID: uidA, ContainerID: ctrA})
 	f(own+"/kubepods.slice/kubepods-pod<UID_B>.slice/cri-containerd-<CTR-B>.scope/init.scope", User{PodUID: uidB, ContainerID: ctrB})
 	f("slurm_"+own+"/uid_0/job_42/step_0/task_0", User{Job: "42"})
 	f(own+"/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", User{}) // not where slurmd makes them
 	f(own, User{})
-
-	end()
-	if got := look(process); !got.Complete || len(got.Users) != 1 {
-		t.Errorf("after its end, listed still: %+v, want what was known of it", got)
-	}
-	if got := look(); !got.Complete || len(got.Users) != 0 {
-		t.Errorf("after its end: %+v", got)
-	}
 }
 
 // writableHierarchy returns where a hierarchy of control groups is mounted that we may change, and a group in it for

@@ -1,9 +1,11 @@
 package owner
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +19,24 @@ func (w *world) wants(s *Usage, want map[string]DeviceUse) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, s.Devices, cmpopts.IgnoreFields(DeviceUse{}, "Time"), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
 		w.t.Errorf("devices (-want +got):\n%s", diff)
+	}
+}
+
+// ofA and ofB are the use of one process.
+var (
+	ofA1 = User{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000}
+	ofB1 = User{PodUID: uidB, ContainerID: ctrB, Processes: 1, SM: 10, Memory: 1000}
+)
+
+// one is a device whose processes are all known.
+func one(users ...User) map[string]DeviceUse {
+	return map[string]DeviceUse{"GPU-0": {Complete: true, Users: users}}
+}
+
+func (w *world) failing(want string) {
+	w.t.Helper()
+	if got := w.health.State().Failing; got != want {
+		w.t.Errorf("failing: %q, want %q", got, want)
 	}
 }
 
@@ -42,15 +62,13 @@ func TestProcessesAreSummedByContainer(t *testing.T) {
 		"GPU-1":   {Complete: true},
 		"GPU-1/3": {Complete: true, Users: []User{{PodUID: uidB, ContainerID: ctrB, Processes: 1, SM: 25, Memory: 4096}}},
 	})
-	if got := w.health.State().Failing; got != "" {
-		t.Errorf("failing: %q", got)
-	}
+	w.failing("")
 }
 
 func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0"})
 	w.run(10, time.Hour, inPodA)
-	a := User{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000}
+	a := ofA1
 	f := func(what string, want DeviceUse) {
 		t.Helper()
 		w.t.Log(what)
@@ -70,112 +88,60 @@ func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
 	f("a process ended before the look", DeviceUse{Users: []User{a}})
 	w.sample(0, 0, 1, sampled(10, 1000, 10))
 	f("and is in the next row no more", DeviceUse{Complete: true, Users: []User{a}})
-	if got := w.health.State().Failing; got != "" {
-		t.Errorf("failing: %q", got)
-	}
+	w.failing("")
 }
 
-// TestAProcessThatEnds was its container's when the sample was taken.
-func TestAProcessThatEnds(t *testing.T) {
+// TestProcessesEndAndMove: a process was its container's when the sample was taken, and its number may be another's later.
+func TestProcessesEndAndMove(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0"})
+	sample := func(want ...User) {
+		t.Helper()
+		w.sample(0, 0, 1, sampled(10, 1000, 10))
+		w.wants(w.look(), one(want...))
+	}
 	w.run(10, time.Hour, inPodA)
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.look()
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
+	sample(ofA1)
+	w.run(10, 2*time.Hour, inPodB) // after the row that is already read
+	w.wants(w.lookAgain(time.Second), one(ofA1))
+	sample(ofB1)
+	w.run(10, 2*time.Hour, inPodA) // it is moved, which is not seen at every look
+	sample(ofB1)
+	w.now = w.now.Add(locationAge)
+	sample(ofA1)
 	w.end(10)
-	want := map[string]DeviceUse{"GPU-0": {Complete: true, Users: []User{{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000}}}}
-	w.wants(w.look(), want)
-	w.wants(w.lookAgain(time.Second), want)
+	sample(ofA1)
+	w.wants(w.lookAgain(time.Second), one(ofA1))
 	w.sample(0, 0, 0)
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Complete: true}})
+	w.wants(w.look(), one())
 	if n := len(w.client.locations.known); n != 0 {
 		t.Errorf("%d processes are remembered, want 0", n)
 	}
-}
-
-func TestANumberThatIsReused(t *testing.T) {
-	w := newWorld(t, []string{"GPU-0"})
-	user := func(pod, container string) map[string]DeviceUse {
-		return map[string]DeviceUse{"GPU-0": {Complete: true, Users: []User{{PodUID: pod, ContainerID: container, Processes: 1, SM: 10, Memory: 1000}}}}
-	}
-	w.run(10, time.Hour, inPodA)
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), user(uidA, ctrA))
-
-	// The process of the row that is already read: it has ended, and its number
-	// belongs to another.
-	w.run(10, 2*time.Hour, inPodB)
-	w.wants(w.lookAgain(time.Second), user(uidA, ctrA))
-
-	// In the next row it is the other.
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), user(uidB, ctrB))
-
-	// A process that started after the sample is not the one that it lists …
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.run(10, uptimeThere, inPodA)
-	w.wants(w.look(), user(uidB, ctrB))
-
-	// … and if that one was never seen, nothing is known of it.
-	w.run(11, uptimeThere, inPodA)
-	w.sample(0, 0, 1, sampled(11, 1000, 10))
+	w.sample(0, 0, 1, sampled(11, 1000, 10)) // it ended before it was ever seen
 	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
-	w.run(11, uptimeThere-time.Second, inPodA)
-	w.sample(0, 0, 1, sampled(11, 1000, 10))
-	w.wants(w.look(), user(uidA, ctrA))
-}
-
-func TestAProcessThatIsMoved(t *testing.T) {
-	w := newWorld(t, []string{"GPU-0"})
-	w.run(10, time.Hour, onHost)
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.look()
-	w.run(10, time.Hour, inJob)
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	if got := w.look().Devices["GPU-0"].Users[0].Job; got != "" {
-		t.Errorf("job %q at once: control groups are read at every look", got)
-	}
-	w.now = w.now.Add(locationAge)
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	if got := w.look().Devices["GPU-0"].Users[0].Job; got != "42" {
-		t.Errorf("job %q after %v, want 42", got, locationAge)
-	}
 }
 
 // TestNamespaces: in a PID namespace of our own nothing is attributed; from a cgroup namespace of our own what is in our
 // own group may be in a pod.
 func TestNamespaces(t *testing.T) {
-	w := newWorld(t, []string{"GPU-0"})
-	failing := func(want string) {
+	try := func(prepare func(w *world), failing string, want DeviceUse) *world {
 		t.Helper()
-		if got := w.health.State().Failing; got != want {
-			t.Errorf("failing: %q, want %q", got, want)
-		}
+		w := newWorld(t, []string{"GPU-0"})
+		prepare(w)
+		w.run(10, time.Hour, inPodA)
+		w.sample(0, 0, 1, sampled(10, 1000, 10))
+		w.wants(w.look(), map[string]DeviceUse{"GPU-0": want})
+		w.failing(failing)
+		return w
 	}
-	w.namespace("pid:[4026532584]", firstCgroupNamespace)
-	w.run(10, time.Hour, inPodA) // another process than the one that the driver means
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
-	failing(ReasonNoHostPID)
-
-	w = newWorld(t, []string{"GPU-0"})
-	w.must(os.Remove(filepath.Join(w.root, "self", "ns", "pid")))
-	w.run(10, time.Hour, inPodA)
-	w.sample(0, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
-	failing(ReasonNoProc)
+	try(func(w *world) { w.namespace("pid:[4026532584]", firstCgroupNamespace) }, ReasonNoHostPID, DeviceUse{})
+	w := try(func(w *world) { w.must(os.Remove(filepath.Join(w.root, "self", "ns", "pid"))) }, ReasonNoProc, DeviceUse{})
 	w.namespace(firstPIDNamespace, firstCgroupNamespace)
-	if s := w.lookAgain(time.Second); !s.Devices["GPU-0"].Complete {
-		t.Errorf("readable again: %+v", s.Devices)
-	}
-	failing("")
-
-	w = newWorld(t, []string{"GPU-0"})
-	w.namespace(firstPIDNamespace, "cgroup:[4026532586]")
-	w.run(10, time.Hour, "0::/../../kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope")
+	w.wants(w.lookAgain(time.Second), one(ofA1))
+	w.failing("")
+	w = try(func(w *world) { w.namespace(firstPIDNamespace, "cgroup:[4026532586]") }, "", DeviceUse{Complete: true, Users: []User{ofA1}})
 	w.run(11, time.Hour, "0::/")
 	w.sample(0, 0, 2, sampled(10, 1000, 10), sampled(11, 1, 1))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Users: []User{{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000}}}})
+	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Users: []User{ofA1}}})
 }
 
 func TestProcessesThatCannotBeLocated(t *testing.T) {
@@ -188,9 +154,7 @@ func TestProcessesThatCannotBeLocated(t *testing.T) {
 			w.sample(0, 0, len(list), list...)
 			w.look()
 		}
-		if got := w.health.State().Failing; got != want {
-			t.Errorf("%d looks at %v: failing %q, want %q", looks, list, got, want)
-		}
+		w.failing(want)
 		if got := w.logs.FilterMessageSnippet("containers of some GPU processes").Len(); got != lines {
 			t.Errorf("%d looks at %v: %d lines, want %d", looks, list, got, lines)
 		}
@@ -212,30 +176,24 @@ func TestOldRowsAreNoUse(t *testing.T) {
 	w.now = w.now.Add(9 * time.Second)
 	w.sample(1, 0, 0)
 	w.wants(w.look(), map[string]DeviceUse{
-		"GPU-0": {Complete: true, Users: []User{{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000}}},
+		"GPU-0": {Complete: true, Users: []User{ofA1}},
 		"GPU-1": {Complete: true},
 	})
 	w.wants(w.lookAgain(time.Second), map[string]DeviceUse{"GPU-1": {Complete: true}})
 	w.wants(w.lookAgain(10*time.Second), nil)
-	if got := w.health.State().Failing; got != ReasonStale {
-		t.Errorf("failing: %q, want %q", got, ReasonStale)
-	}
+	w.failing(ReasonStale)
 }
 
 func TestSourcesComeAndGo(t *testing.T) {
 	w := newWorld(t)
 	w.wants(w.look(), nil)
-	if got := w.health.State().Failing; got != ReasonNoSource {
-		t.Errorf("failing: %q, want %q", got, ReasonNoSource)
-	}
+	w.failing(ReasonNoSource)
 	w.publish([]string{"GPU-0"}, []string{"GPU-0"})
 	w.run(10, time.Hour, inPodA)
 	w.sample(0, 0, 0)
 	w.sample(1, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {Complete: true}}) // the first source's
-	if got := w.health.State().Failing; got != "" {
-		t.Errorf("failing: %q", got)
-	}
+	w.wants(w.look(), one()) // the first source's
+	w.failing("")
 	w.publish()
 	w.wants(w.look(), nil)
 }
@@ -254,4 +212,41 @@ func TestColumnsOfAStrangerAreLeftOut(t *testing.T) {
 	if n := w.logs.FilterMessageSnippet("skipping an invalid source").Len(); n != 1 {
 		t.Errorf("%d lines in the log, want 1", n)
 	}
+}
+
+// TestUsageIsReadWhilePolling is mostly for the race detector. Run polls each second.
+func TestUsageIsReadWhilePolling(t *testing.T) {
+	w := newWorld(t, []string{"GPU-0"})
+	w.run(10, time.Hour, inPodA)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4500*time.Millisecond)
+		defer cancel()
+		if err := w.client.Run(ctx); err != nil || w.changes != 5 {
+			t.Errorf("Run: %v; %d polls in 4.5 s, want 5", err, w.changes)
+		}
+	})
+	done := make(chan struct{})
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for {
+			s := w.client.Snapshot()
+			for id, use := range s.Devices {
+				if id != "GPU-0" || len(use.Users) != 1 || use.Users[0].PodUID != uidA {
+					t.Errorf("%s: %+v", id, use)
+				}
+			}
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	}()
+	for i := range 200 {
+		w.sample(0, 0, 1, sampled(10, float64(i), 1))
+		w.look()
+	}
+	close(done)
+	<-read
 }

@@ -33,8 +33,6 @@ type world struct {
 	client  *Processes
 }
 
-const uptimeThere = 1_000_000 * time.Second
-
 // newWorld has a source for each list of devices.
 func newWorld(t testing.TB, sources ...[]string) *world {
 	w := &world{t: t, root: t.TempDir(), now: time.Unix(1_800_000_000, 0)}
@@ -45,7 +43,6 @@ func newWorld(t testing.TB, sources ...[]string) *world {
 	w.client = NewProcesses(&w.board, func() { w.changes++ }, zap.New(core))
 	w.health = w.client.Health
 	w.client.locations = newLocations(w.root)
-	w.client.locations.uptime = func() time.Duration { return uptimeThere }
 	return w
 }
 
@@ -90,7 +87,7 @@ func (w *world) run(pid int, start time.Duration, cgroup string) {
 	w.t.Helper()
 	dir := filepath.Join(w.root, strconv.Itoa(pid))
 	w.must(os.MkdirAll(dir, 0o755))
-	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3 1\n", pid, start/(time.Second/ticksPerSecond))
+	stat := fmt.Sprintf("%d (a) b) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 %d 171798691 3 1\n", pid, start/(10*time.Millisecond))
 	w.must(os.WriteFile(filepath.Join(dir, "stat"), []byte(stat), 0o644))
 	w.must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -15,44 +14,25 @@ import (
 // errGone means that the process does not exist.
 var errGone = errors.New("no such process")
 
-// procfs reads files of processes, but only files that the kernel answers from memory without a lock that a hung
-// process can hold (stat, cgroup; never cmdline or maps).
-type procfs struct {
-	root string // "/proc"
-	buf  []byte // of the last read
-}
+// procfs is where the files of processes are: "/proc". It reads only files that the kernel answers from memory, in a bounded
+// length and without a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
+type procfs string
 
-// maxFileBytes bounds a file: 14 hierarchies with long paths need 5 KiB.
-const maxFileBytes = 32 << 10
-
-func newProcfs(root string) *procfs { return &procfs{root: root, buf: make([]byte, maxFileBytes)} }
-
-// readFile returns the content of a file, valid until the next call. A file that exceeds the buffer is cut after its
-// last complete line.
-func (p *procfs) readFile(name string) ([]byte, error) {
-	f, err := os.Open(p.root + "/" + name)
-	var n int
-	if err == nil {
-		n, err = io.ReadFull(f, p.buf)
-		_ = f.Close() // read only
-	}
-	switch {
-	case err == nil:
-		return p.buf[:bytes.LastIndexByte(p.buf, '\n')+1], nil
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return p.buf[:n], nil
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESRCH): // when opened or read
+// readFile returns the content of a file.
+func (p procfs) readFile(name string) ([]byte, error) {
+	text, err := os.ReadFile(string(p) + "/" + name)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // when opened or read
 		return nil, errGone
 	}
-	return nil, err
+	return text, err
 }
 
-func (p *procfs) file(pid int, name string) ([]byte, error) {
+func (p procfs) file(pid int, name string) ([]byte, error) {
 	return p.readFile(strconv.Itoa(pid) + "/" + name)
 }
 
 // start returns when a process started, in ticks since the machine's start. PID and start identify a process.
-func (p *procfs) start(pid int) (uint64, error) {
+func (p procfs) start(pid int) (uint64, error) {
 	file, err := p.file(pid, "stat")
 	if err != nil {
 		return 0, err
@@ -62,9 +42,6 @@ func (p *procfs) start(pid int) (uint64, error) {
 	}
 	return 0, fmt.Errorf("read state of process %d: %q has no time of start", pid, file[:min(len(file), 80)])
 }
-
-// ticksPerSecond is USER_HZ, which is 100 on all platforms of Go.
-const ticksPerSecond = 100
 
 // parseStart parses field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second field is a name in parentheses that may
 // contain any byte, including parentheses and spaces.
@@ -78,20 +55,6 @@ func parseStart(stat []byte) (uint64, bool) {
 	return n, err == nil
 }
 
-// uptime returns the time since the machine's start; 0 if it cannot be read.
-func (p *procfs) uptime() time.Duration {
-	file, err := p.readFile("uptime")
-	if err != nil {
-		return 0
-	}
-	seconds, _, _ := bytes.Cut(file, []byte(" "))
-	up, err := strconv.ParseFloat(string(seconds), 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(up * float64(time.Second))
-}
-
 // The inode numbers of the machine's first namespaces, which the kernel has fixed (PROC_PID_INIT_INO and
 // PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
 const (
@@ -100,12 +63,12 @@ const (
 )
 
 // self returns our PID namespace and our control groups.
-func (p *procfs) self() (pid string, own surroundings, err error) {
-	pid, err = os.Readlink(p.root + "/self/ns/pid")
+func (p procfs) self() (pid string, own surroundings, err error) {
+	pid, err = os.Readlink(string(p) + "/self/ns/pid")
 	if err != nil {
 		return "", own, fmt.Errorf("read own PID namespace: %w", err)
 	}
-	group, err := os.Readlink(p.root + "/self/ns/cgroup")
+	group, err := os.Readlink(string(p) + "/self/ns/cgroup")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // kernels before 4.6 have none
 		return "", own, fmt.Errorf("read own cgroup namespace: %w", err)
 	}
@@ -117,22 +80,16 @@ func (p *procfs) self() (pid string, own surroundings, err error) {
 	return pid, surroundingsOf(file, nested), nil
 }
 
-const (
-	// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators
-	// move running processes.
-	locationAge = 30 * time.Second
-	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the
-	// library call.
-	startSlack = 100 * time.Millisecond
-)
+// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators move
+// running processes.
+const locationAge = 30 * time.Second
 
 // locations finds where processes run and caches it. Its size is bounded by the processes of one poll.
 type locations struct {
-	proc   *procfs
-	uptime func() time.Duration
-	own    surroundings
-	known  map[int]*located
-	round  uint64
+	proc  procfs
+	own   surroundings
+	known map[int]*located
+	round uint64
 }
 
 // located is a process with a known location.
@@ -146,8 +103,7 @@ type located struct {
 }
 
 func newLocations(root string) *locations {
-	proc := newProcfs(root)
-	return &locations{proc: proc, uptime: proc.uptime, known: map[int]*located{}}
+	return &locations{proc: procfs(root), known: map[int]*located{}}
 }
 
 // find returns the location of a process in a sample of the given time. A process that has ended since is found if it
@@ -161,9 +117,6 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 		}
 	}
 	start, err := l.proc.start(pid)
-	if err == nil && l.startedAfter(start, sampled, now) {
-		err = errGone // its PID was reused
-	}
 	if err == nil && k != nil && k.start == start && now.Sub(k.read) < locationAge {
 		k.confirmed = now.UnixNano()
 		return &k.location, nil
@@ -202,16 +155,6 @@ func (l *locations) readLocation(pid int, start uint64) (location, error) {
 		err = errGone
 	}
 	return at, err
-}
-
-// startedAfter reports whether a process started after the sample.
-func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) bool {
-	up := l.uptime()
-	if up == 0 {
-		return false
-	}
-	age := now.Sub(time.Unix(0, sampled))
-	return time.Duration(start)*(time.Second/ticksPerSecond) > up-age+startSlack
 }
 
 // forget drops the processes that no sample has had since the last call.

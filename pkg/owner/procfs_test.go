@@ -1,9 +1,6 @@
 package owner
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,39 +33,4 @@ func FuzzStart(f *testing.F) {
 			t.Errorf("%q: %d is not in it", stat, start)
 		}
 	})
-}
-
-func TestFilesAreBounded(t *testing.T) {
-	root := t.TempDir()
-	put := func(pid, content string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Join(root, pid), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, pid, "cgroup"), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("1", strings.Repeat("1:x:/y\n", maxFileBytes))
-	put("2", strings.Repeat("x", 2*maxFileBytes))
-	put("3", "0::/\n")
-	p := newProcfs(root)
-	if got, err := p.file(1, "cgroup"); err != nil || len(got) == 0 || len(got) > maxFileBytes || got[len(got)-1] != '\n' {
-		t.Errorf("a file that is too long: %d bytes, %v", len(got), err)
-	}
-	if got, err := p.file(2, "cgroup"); err != nil || len(got) != 0 {
-		t.Errorf("a line that is too long: %d bytes, %v", len(got), err)
-	}
-	if got, err := p.file(3, "cgroup"); err != nil || string(got) != "0::/\n" {
-		t.Errorf("got %q, %v", got, err)
-	}
-	if _, err := p.file(4, "cgroup"); !errors.Is(err, errGone) {
-		t.Errorf("a process that there is not: %v, want %v", err, errGone)
-	}
-	if err := os.Mkdir(filepath.Join(root, "3", "stat"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.file(3, "stat"); err == nil || errors.Is(err, errGone) {
-		t.Errorf("a file that cannot be read: %v, want another error than %v", err, errGone)
-	}
 }

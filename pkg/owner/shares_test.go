@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/kube"
@@ -85,57 +86,35 @@ func TestSharesOfPods(t *testing.T) {
 	f("zero is a value", true, []User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
 
-// TestSharesOfAPodLeaveWithItsMapping: the API server deletes a pod before the kubelet no longer lists it.
-func TestSharesOfAPodLeaveWithItsMapping(t *testing.T) {
-	a := proc("uid-a", "c1", 30, 100*mib)
-	r := twoPods().use(uuid(0), true, a)
-	f := func(when string, want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, r.use(uuid(0), true, a).shown(uuid(0))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
-	}
-	f("both know it", ofA+": 30 100", ofB+": 0 0")
-	r.know("ml/b uid-b")
-	f("the API server has deleted it", ofA+": 30 100", ofB+": 0 0")
-	r.give("ml/b/main: nvidia.com/gpu " + uuid(0) + "::1")
-	f("the kubelet no longer lists it")
-}
-
 // TestSharesWithoutNames: a pod whose uid is not known has no values, and a 0 least
 // of all.
 func TestSharesWithoutNames(t *testing.T) {
-	given := []string{"ml/a/main: nvidia.com/gpu " + uuid(0), "ml/b/main: nvidia.com/gpu " + uuid(0)}
 	users := []User{proc("uid-a", "c1", 30, 100*mib)}
-	r := newRig(virtual, machine()...).give(given...).use(uuid(0), true, users...)
-	if got := r.shown(uuid(0)); got != nil {
-		t.Errorf("no uids are known, got %q", got)
+	share := func() *rig {
+		return newRig(virtual, machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0)).use(uuid(0), true, users...)
 	}
+	f := func(what string, r *rig, want ...string) {
+		t.Helper()
+		for i := range want {
+			want[i] = "container=main namespace=ml pod=" + want[i]
+		}
+		if diff := cmp.Diff(want, r.shown(uuid(0)), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	r := share()
+	f("no uids are known", r)
 	if !r.Split(r.device(t, uuid(0)), gpuUtil) {
 		t.Error("the device's own series are copied for pods of which nothing is known")
 	}
-	r.know("ml/a uid-a")
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=uid-a: 30 100"}, r.shown(uuid(0))); diff != "" {
-		t.Errorf("one uid is known (-want +got):\n%s", diff)
-	}
+	f("one uid is known", r.know("ml/a uid-a"), "a pod_uid=uid-a: 30 100")
 	// The runtime knows as well, of a static pod another uid than the API server.
-	r = newRig(virtual, machine()...).give(given...).run("c1 ml/a/main uid-a", "c2 ml/b/main uid-b").use(uuid(0), true, users...)
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=uid-a: 30 100", "container=main namespace=ml pod=b pod_uid=uid-b: 0 0"}, r.shown(uuid(0))); diff != "" {
-		t.Errorf("the runtime knows (-want +got):\n%s", diff)
-	}
-	r.know("ml/a api-a", "ml/b api-b")
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 30 100", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
-		t.Errorf("the API server has other uids (-want +got):\n%s", diff)
-	}
-	// the API server knows both uids of a static pod.
-	m := *r.meta.Load()
-	m.Version++
-	m.ByUID["hash"] = kube.PodName{Namespace: "ml", Name: "a"}
-	r.meta.Store(&m)
-	r.run().use(uuid(0), true, proc("hash", "c9", 5, mib))
-	if diff := cmp.Diff([]string{"container=main namespace=ml pod=a pod_uid=api-a: 5 1", "container=main namespace=ml pod=b pod_uid=api-b: 0 0"}, r.shown(uuid(0))); diff != "" {
-		t.Errorf("a static pod (-want +got):\n%s", diff)
-	}
+	r = share().run("c1 ml/a/main uid-a", "c2 ml/b/main uid-b")
+	f("the runtime knows", r, "a pod_uid=uid-a: 30 100", "b pod_uid=uid-b: 0 0")
+	f("the API server has other uids", r.know("ml/a api-a", "ml/b api-b"), "a pod_uid=api-a: 30 100", "b pod_uid=api-b: 0 0")
+	// The API server knows both uids of a static pod.
+	r.tell(func(m *kube.Metadata) { m.ByUID["hash"] = kube.PodName{Namespace: "ml", Name: "a"} })
+	f("a static pod", r.run().use(uuid(0), true, proc("hash", "c9", 5, mib)), "a pod_uid=api-a: 5 1", "b pod_uid=api-b: 0 0")
 }
 
 // TestSharesOfContainers: a pod of which two containers have the GPU.

@@ -39,7 +39,6 @@ const (
 	LinkBudgetUsed
 	BanksWithoutSpareRow
 	ThrottledTime // seconds
-	CallSlowdown  // ratio
 	ClockLag      // share
 	DerivedReadings
 )
@@ -50,7 +49,6 @@ func (d Derived) String() string {
 		LinkBudgetUsed:       "the share of an hour's budget of errors that the worst link has used",
 		BanksWithoutSpareRow: "the number of memory banks without a spare row",
 		ThrottledTime:        "the number of seconds of the last hour with clocks held down",
-		CallSlowdown:         "the time of a sample, as a multiple of its usual time,",
 		ClockLag:             "the share by which the clock is below the median of GPUs with the same work",
 	}[d]
 }
@@ -181,10 +179,6 @@ const (
 	LinkCRCErrorsPerHour  = 3600 * CRCErrorsPerSecond
 	LinkErrorsPerHour     = 60
 	LinkRecoveriesPerHour = 10
-
-	// A busy machine makes library calls several times as slow. On a GPU that corrected 17,700
-	// errors a second they took 45 s and more (NVIDIA/DCGM#313). Below SlowCall nothing is slow.
-	SlowCall = 100 * time.Millisecond
 )
 
 // Early signs.
@@ -206,7 +200,6 @@ var (
 	Throttled = Condition{
 		Readings: []field.ID{field.ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,
 	}
-	SlowCalls = Condition{Derived: CallSlowdown, Test: AtLeast, Threshold: 10, Clear: 3}
 	// Straggler: GPUs of one model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv 2208.11035).
 	Straggler = Condition{Readings: []field.ID{field.SMClock, field.GPUUtilization}, Derived: ClockLag, Test: AtLeast, Threshold: 0.25, Clear: 0.125}
 )

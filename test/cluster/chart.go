@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -37,11 +36,6 @@ func (n *node) packageChart() string {
 	return filepath.Base(n.chart)
 }
 
-// helmTest runs the test of the installed release.
-func (n *node) helmTest() string {
-	return n.helm("test", "warpgauge", "--namespace", monitoring, "--logs", "--timeout", "90s")
-}
-
 // dryRun lets the chart's own test ask, which knows all the variants.
 func (n *node) dryRun() string {
 	if n.crds == "" {
@@ -51,7 +45,7 @@ func (n *node) dryRun() string {
 	n.wait(30*time.Second, func() { n.kubectl("get", "servicemonitors,podmonitors,prometheusrules", "-A") })
 	// For the variant with admin access to GPUs.
 	n.kubectl("label", "namespace", "default", "resource.kubernetes.io/admin-access=true")
-	out := n.command("", filepath.Join(n.repo, "deploy/helm"), "env", "WARPGAUGE_CHART="+n.chart, n.tools.chartTest, "-test.v", "-test.run", "^TestServer$")
+	out := n.command("", filepath.Join(n.repo, "deploy/helm"), "env", "WARPGAUGE_CHART="+n.chart, "chart.test", "-test.v", "-test.run", "^TestServer$")
 	if !strings.Contains(out, "--- PASS: TestServer") {
 		fail("the test did not run: %s", out)
 	}
@@ -76,64 +70,4 @@ func (n *node) dryRunPlain() string {
 		count += len(found)
 	}
 	return fmt.Sprintf("%d files", count)
-}
-
-// installWithoutLeave installs the chart with features that need permissions, and without
-// the objects that grant them.
-func (n *node) installWithoutLeave() string {
-	faults := "faults:\n" // which load switches
-	for file, percent := range map[string]int{"busy": 97, "idle": 5} {
-		faults += fmt.Sprintf("  - {device: 0-%d, kind: value, field: %s, value: %d, while: /fake/%s}\n", dra, utilization, percent, file)
-	}
-	n.write("fake/spec.yaml", faults, 0o644)
-	n.load("idle")
-	values := string(get(manifests.ReadFile("manifests/values.yaml")))
-	n.write("values.yaml", fmt.Sprintf(values, imageTag, sharedGPU, n.path("fake")), 0o644)
-	n.install("kubernetes.rbac.create=false")
-	return "at " + n.exporterAddress()
-}
-
-// install runs Helm. Of a DaemonSet of one pod Helm waits for none: the chart lets a part
-// of the pods be unavailable, rounded up.
-func (n *node) install(set string) {
-	if err := try(func() {
-		n.helm("upgrade", "--install", "warpgauge", n.chart,
-			"--namespace", monitoring, "--create-namespace", "--values", n.path("values.yaml"), "--set", set, "--wait", "--timeout", "90s")
-	}); err != nil {
-		fail("%w\n%s", err, n.exporterLog())
-	}
-	n.wait(60*time.Second, func() { n.exporterAddress() })
-}
-
-func (n *node) exporterLog() string {
-	return n.kubectl("--namespace", monitoring, "logs", "--selector", "app.kubernetes.io/component=nvidia", "--tail", "-1")
-}
-
-// installWithLeave adds the chart's RBAC objects, which the running pod notices.
-func (n *node) installWithLeave() (text string) {
-	n.install("kubernetes.rbac.create=true")
-	pod := n.running("gpu=whole", 1)[0]
-	n.wait(90*time.Second, func() {
-		for _, s := range n.scrape().of(pod.Name) {
-			text = describe(s)
-			if s["pod_uid"] == string(pod.UID) && s["team"] == "vision" && s["app_kubernetes_io_name"] == "inference" {
-				return
-			}
-		}
-		fail("labels are %s", text)
-	})
-	return text
-}
-
-// uninstall checks that Helm leaves nothing behind.
-func (n *node) uninstall() string {
-	must(os.WriteFile(n.log("exporter"), []byte(n.exporterLog()), 0o644))
-	n.helm("uninstall", "warpgauge", "--namespace", monitoring, "--wait", "--timeout", "60s")
-	n.wait(30*time.Second, func() {
-		if out := n.kubectl("get", "all,serviceaccounts,configmaps,secrets,clusterroles,clusterrolebindings", "-A",
-			"-l", "app.kubernetes.io/instance=warpgauge", "-o", "name"); strings.Contains(out, "/") {
-			fail("%s", out)
-		}
-	})
-	return ""
 }

@@ -20,10 +20,10 @@ func (n *node) startControlPlane() string {
 	n.certificates()
 	n.credentials()
 	begin := time.Now()
-	n.launch("etcd", n.tools.etcd, "--data-dir", n.path("etcd"),
+	n.launch("etcd", "etcd", "--data-dir", n.path("etcd"),
 		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync")
-	n.launch("kube-apiserver", n.tools.apiserver,
+	n.launch("kube-apiserver", "kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379", "--secure-port=443", "--advertise-address="+nodeIP,
 		"--service-cluster-ip-range="+serviceNet,
 		"--tls-cert-file", n.path("apiserver.crt"), "--tls-private-key-file", n.path("apiserver.key"),
@@ -32,23 +32,13 @@ func (n *node) startControlPlane() string {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file", n.path("service-account.key"),
 		"--service-account-signing-key-file", n.path("service-account.key"),
-		// For servers behind it, such as Prometheus Adapter.
-		"--requestheader-client-ca-file", n.path("front-proxy-ca.crt"), "--requestheader-allowed-names=front-proxy-client",
-		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
-		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-		"--proxy-client-cert-file", n.path("front-proxy-client.crt"), "--proxy-client-key-file", n.path("front-proxy-client.key"),
 		"--kubelet-preferred-address-types=InternalIP")
 	n.wait(60*time.Second, func() { get(n.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(n.ctx)) })
-	// Autoscaling as fast as a test wants it; with the defaults it takes minutes.
-	n.launch("kube-controller-manager", n.tools.controllerManager,
+	n.launch("kube-controller-manager", "kube-controller-manager",
 		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		"--use-service-account-credentials", "--root-ca-file", n.path("ca.crt"),
-		"--service-account-private-key-file", n.path("service-account.key"),
-		"--horizontal-pod-autoscaler-sync-period=3s",
-		"--horizontal-pod-autoscaler-downscale-stabilization=10s",
-		"--horizontal-pod-autoscaler-initial-readiness-delay=1s",
-		"--horizontal-pod-autoscaler-cpu-initialization-period=1s")
-	n.launch("kube-scheduler", n.tools.scheduler,
+		"--service-account-private-key-file", n.path("service-account.key"))
+	n.launch("kube-scheduler", "kube-scheduler",
 		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1")
 	version := get(n.client.Discovery().ServerVersion())
 	return "Kubernetes " + version.GitVersion + " answers after " + since(begin)
@@ -76,16 +66,12 @@ contexts: [{name: c, context: {cluster: c, user: u}}]
 }
 
 func (n *node) certificates() {
-	authority := x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	ca, front := n.issue("ca", nil, authority), n.issue("front-proxy-ca", nil, authority)
+	ca := n.issue("ca", nil, x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	n.issue("service-account", nil, x509.Certificate{}) // only its key is used
 	n.issue("apiserver", ca, x509.Certificate{
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default.svc"},
 		IPAddresses: []net.IP{net.ParseIP(serviceIP), net.ParseIP(nodeIP), net.ParseIP("127.0.0.1")},
-	})
-	n.issue("front-proxy-client", front, x509.Certificate{
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 

@@ -69,7 +69,7 @@ func mounts(dir string) {
 			fail("mount %q on %q: %w", source, target, err)
 		}
 	}
-	for _, d := range []string{"lib", "log", "cni", "sysctl", "net", "fake", "docker"} {
+	for _, d := range []string{"lib", "log", "cni", "sysctl", "net", "docker"} {
 		must(os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	// Private towards the machine, shared below: what the kubelet mounts for a pod must

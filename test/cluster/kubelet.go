@@ -55,9 +55,9 @@ volumePluginDir: /var/lib/kubelet/volume-plugins
 // startContainerd tries a container, which some machines do not allow: without the right
 // control groups or capabilities there is no node.
 func (n *node) startContainerd() string {
-	require(n.tools.kubelet, n.tools.pause, n.tools.containerd, n.tools.ctr, n.tools.runc)
+	require("kubelet", "cluster-pause", "containerd", "ctr", "runc")
 	n.write("cni/10-pods.conflist", cniConfig, 0o644)
-	n.launch("containerd", n.tools.containerd, "--config", n.write("containerd.toml", fmt.Sprintf(containerdConfig, n.path("cni")), 0o644))
+	n.launch("containerd", "containerd", "--config", n.write("containerd.toml", fmt.Sprintf(containerdConfig, n.path("cni")), 0o644))
 	n.wait(30*time.Second, func() { n.ctr("version") })
 	n.importImages()
 	var out string
@@ -69,31 +69,16 @@ func (n *node) startContainerd() string {
 
 // ctr works where containerd's CRI does.
 func (n *node) ctr(args ...string) string {
-	return n.command("", n.dir, n.tools.ctr, append([]string{"--namespace", "k8s.io"}, args...)...)
+	return n.command("", n.dir, "ctr", append([]string{"--namespace", "k8s.io"}, args...)...)
 }
 
 func (n *node) startNode() string {
 	begin := time.Now()
 	n.write("kubelet.yaml", kubeletConfig, 0o644)
 	must(os.MkdirAll("/var/lib/kubelet", 0o750))
-	n.startKubelet()
-	n.nodeReady()
-	i := n.self().Status.NodeInfo
-	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin))
-}
-
-func (n *node) startKubelet() {
-	n.kubelet = n.launch("kubelet", n.tools.kubelet, "--config", n.path("kubelet.yaml"),
+	n.launch("kubelet", "kubelet", "--config", n.path("kubelet.yaml"),
 		"--kubeconfig", n.path("kubelet.kubeconfig"), "--hostname-override", nodeName, "--node-ip", nodeIP,
 		"--node-labels=nvidia.com/gpu.present=true")
-}
-
-// self returns the kubelet's node.
-func (n *node) self() *corev1.Node {
-	return get(n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{}))
-}
-
-func (n *node) nodeReady() {
 	n.wait(60*time.Second, func() {
 		conditions := n.self().Status.Conditions
 		if !slices.ContainsFunc(conditions, func(c corev1.NodeCondition) bool {
@@ -102,12 +87,19 @@ func (n *node) nodeReady() {
 			fail("the node is not ready: %+v", conditions)
 		}
 	})
+	i := n.self().Status.NodeInfo
+	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin))
+}
+
+// self returns the kubelet's node.
+func (n *node) self() *corev1.Node {
+	return get(n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{}))
 }
 
 // importImages imports our images into containerd, because there is no registry. The exporter's image comes
 // from the release, if there is one.
 func (n *node) importImages() {
-	n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}})
+	n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": filepath.Join(n.repo, "bin/cluster-pause")}})
 	if archive := n.released("warpgauge-image-*.tar"); archive != "" {
 		n.ctr("images", "import", "--index-name", exporterImage, archive)
 		n.report.note("the image is %s", archive)

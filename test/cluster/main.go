@@ -1,7 +1,7 @@
 // Command cluster runs warpgauge in a Kubernetes cluster of one node. Only the GPUs are
 // simulated. These are real: etcd, API server, controller manager, scheduler, kubelet and
-// containerd, Helm and our chart, Prometheus, Prometheus Adapter. `make e2e-cluster`
-// builds the programs and starts the cluster.
+// containerd, Helm and our chart. `make e2e-cluster` builds the programs and starts the
+// cluster.
 //
 // The cluster lives in namespaces of its own (mounts, processes, network, host name):
 // nothing on this machine changes, and with the first process everything ends.
@@ -68,11 +68,12 @@ func start(args []string) {
 			*p = get(filepath.Abs(*p))
 		}
 	}
+	findPrograms(o)
 	switch mode {
 	case modeInit:
 		initNamespaces(o)
 	case modeNode:
-		n := &node{options: o, tools: newTools(o), report: report{start: time.Now()}}
+		n := &node{options: o, report: report{start: time.Now()}}
 		n.ctx, n.cancel = context.WithCancelCause(context.Background())
 		defer n.cancel(nil)
 		n.checks()
@@ -91,16 +92,13 @@ func (o options) args(mode string) []string {
 // node is the machine of the cluster: its servers and the state that checks share.
 type node struct {
 	options
-	tools  tools
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	client kubernetes.Interface
 	report report
 
-	chart   string   // the package that is installed
-	uuids   []string // of the simulated GPUs, by index
-	kubelet *process
-	plugins []*devicePlugin
+	chart string   // the package that is installed
+	uuids []string // of the simulated GPUs, by index
 }
 
 func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
@@ -112,19 +110,17 @@ func (n *node) write(name, text string, mode os.FileMode) string {
 }
 
 const (
-	monitoring  = "monitoring" // namespace of the chart
-	workloads   = "ml"         // that of the pods with GPUs, as in deploy/prometheus-adapter/hpa
-	utilization = "DCGM_FI_DEV_GPU_UTIL"
+	monitoring = "monitoring" // namespace of the chart
+	workloads  = "ml"         // that of the pods with GPUs
 
 	gpu       = "nvidia.com/gpu"
 	sharedGPU = "nvidia.com/gpu.shared"
 )
 
-// What each simulated GPU is offered as: 0 to 5 whole, 6 in two time slices, 7 by DRA.
+// What each simulated GPU is offered as: 0 to 5 whole, 6 in two time slices.
 const (
 	wholeGPUs = 6
 	sliced    = 6
-	dra       = 7
 )
 
 //go:embed manifests
@@ -151,16 +147,7 @@ func (n *node) checks() {
 	if !c("the chart's DaemonSet is ready, without leave to read pods", n.installWithoutLeave) {
 		return
 	}
-	c("namespace, pod and container, as the kubelet tells", n.owners)
-	c("without RBAC: a message, and everything else stays", n.message)
-	c("with the chart's RBAC: labels and uid of pods", n.installWithLeave)
+	c("namespace, pod and container, a series for each container on a shared GPU, and with the chart's RBAC labels and uid of pods", n.owners)
 	c("helm test passes", n.helmTest)
-	c("time-sliced GPU: a series for each container", n.slices)
-	c("dynamic resource allocation: the device's pod", n.dynamic)
-	if c("Prometheus and Prometheus Adapter", n.startMonitoring) {
-		c("load rises: the HPA scales up", n.scaleUp)
-		c("load falls: the HPA scales down", n.scaleDown)
-	}
-	c("the kubelet restarts while the page is scraped: labels stay", n.restartKubelet)
 	c("the release is uninstalled and leaves nothing", n.uninstall)
 }

@@ -1,159 +1,100 @@
 package main
 
 import (
-	"context"
-	"fmt"
-	"slices"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// startWorkloads starts pods that ask for GPUs.
 func (n *node) startWorkloads() string {
 	n.applyFile("workloads.yaml")
-	var names []string
-	for _, p := range n.running("", 3) {
-		names = append(names, p.Namespace+"/"+p.Name)
+	n.kubectl("--namespace", workloads, "rollout", "status", "deployment/inference", "--timeout=60s")
+	return n.kubectl("--namespace", workloads, "wait", "--for=condition=Ready", "pods", "--all", "--timeout=60s")
+}
+
+// install installs or upgrades the release and waits for its pod.
+func (n *node) install(rbac string) string {
+	values := strings.NewReplacer("TAG", imageTag, "SHARED", sharedGPU).Replace(string(get(manifests.ReadFile("manifests/values.yaml"))))
+	n.helm("upgrade", "--install", "warpgauge", n.chart, "--namespace", monitoring, "--create-namespace",
+		"--values", n.write("values.yaml", values, 0o644), "--set", "kubernetes.rbac.create="+rbac)
+	return n.kubectl("--namespace", monitoring, "rollout", "status", "daemonset/warpgauge-nvidia", "--timeout=120s")
+}
+
+// installWithoutLeave installs the chart with features that need permissions, and without the objects that grant them.
+func (n *node) installWithoutLeave() string { return n.install("false") }
+
+var utilization = regexp.MustCompile(`(?m)^DCGM_FI_DEV_GPU_UTIL\{.*$`)
+
+// scrape reads the series of the utilization through the pod's own address.
+func (n *node) scrape() []string {
+	pods := get(n.client.CoreV1().Pods(monitoring).List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=nvidia"})).Items
+	if len(pods) != 1 {
+		fail("%d exporter pods", len(pods))
 	}
-	return strings.Join(names, "\n")
+	request := get(http.NewRequestWithContext(n.ctx, http.MethodGet, "http://"+pods[0].Status.PodIP+":9400/metrics", nil))
+	client := http.Client{Timeout: 5 * time.Second}
+	answer := get(client.Do(request))
+	defer func() { _ = answer.Body.Close() }()
+	return utilization.FindAllString(string(get(io.ReadAll(answer.Body))), -1)
 }
 
-// owners compares the page with the API server's pods.
-func (n *node) owners() (text string) {
-	p := n.running("gpu=whole", 1)[0]
-	n.wait(30*time.Second, func() {
-		page := n.scrape()
-		found := page.of(p.Name)
-		if len(found) != 1 || len(page.with("UUID", found[0]["UUID"])) != 1 || found[0]["container"] != p.Spec.Containers[0].Name {
-			fail("series of %s/%s on the page: %v", p.Namespace, p.Name, found)
+// expect waits until so many series have all of some labels.
+func (n *node) expect(want int, labels ...string) {
+	n.wait(90*time.Second, func() {
+		found, page := 0, n.scrape()
+		for _, s := range page {
+			missing := false
+			for _, l := range labels {
+				missing = missing || !strings.Contains(s, l)
+			}
+			if !missing {
+				found++
+			}
 		}
-		if len(page.with("pod", "")) == 0 {
-			fail("every GPU has a pod")
+		if found != want {
+			fail("%d series have %q, want %d, in:\n%s", found, labels, want, strings.Join(page, "\n"))
 		}
-		text = describe(found[0])
 	})
-	return text
 }
 
-func (n *node) message() (text string) {
-	for _, s := range n.scrape() {
-		if s["pod_uid"] != "" || s["team"] != "" {
-			fail("labels of a pod without leave to read it: %s", describe(s))
-		}
+// owners compares the page with the API server's pods: labels and uid come with the RBAC objects, which the running
+// pod notices.
+func (n *node) owners() string {
+	whole := get(n.client.CoreV1().Pods(workloads).List(n.ctx, metav1.ListOptions{LabelSelector: "gpu=whole"})).Items
+	pod := []string{`namespace="` + workloads + `"`, `pod="` + whole[0].Name + `"`, `container="server"`}
+	n.expect(1, pod...)
+	n.expect(0, `pod_uid=`)
+	for i, name := range []string{"shared-a", "shared-b"} {
+		n.expect(1, `UUID="`+n.uuids[sliced]+`"`, `pod="`+name+`"`)
+		n.expect(1, `UUID="`+n.uuids[sliced]+`"`, `vgpu="`+string(rune('0'+i))+`"`)
 	}
-	n.wait(60*time.Second, func() {
-		lines := strings.Split(n.exporterLog(), "\n")
-		text = ""
-		for _, what := range []string{"pods", "resourceslices"} {
-			i := slices.IndexFunc(lines, func(l string) bool {
-				return strings.Contains(l, "forbidden") && strings.Contains(l, "list "+what+": ")
-			})
-			if i < 0 {
-				fail("no message about %s in the log: %s", what, strings.Join(lines, "\n"))
-			}
-			text += lines[i] + "\n"
-		}
-	})
-	return text
+	n.expect(3, `,pod="`)
+	n.install("true")
+	n.expect(1, append(pod, `pod_uid="`+string(whole[0].UID)+`"`, `team="vision"`, `app_kubernetes_io_name="inference"`)...)
+	return ""
 }
 
-func (n *node) slices() string {
-	var text []string
+// helmTest runs the test of the installed release.
+func (n *node) helmTest() string {
+	return n.helm("test", "warpgauge", "--namespace", monitoring, "--logs", "--timeout", "90s")
+}
+
+// uninstall checks that Helm leaves nothing behind.
+func (n *node) uninstall() string {
+	log := n.kubectl("--namespace", monitoring, "logs", "--selector", "app.kubernetes.io/component=nvidia", "--tail", "-1")
+	must(os.WriteFile(n.log("exporter"), []byte(log), 0o644))
+	n.helm("uninstall", "warpgauge", "--namespace", monitoring, "--wait", "--timeout", "60s")
 	n.wait(30*time.Second, func() {
-		text = nil
-		var who []string
-		for _, s := range n.scrape().with("UUID", n.uuids[sliced]) {
-			text = append(text, describe(s))
-			who = append(who, s["pod"]+" "+s["vgpu"])
-		}
-		slices.Sort(who)
-		if len(who) != 2 || !strings.HasPrefix(who[0], "shared-a ") || !strings.HasPrefix(who[1], "shared-b ") ||
-			strings.TrimPrefix(who[0], "shared-a ") == strings.TrimPrefix(who[1], "shared-b ") {
-			fail("series: %q", text)
+		if out := n.kubectl("get", "all,serviceaccounts,configmaps,secrets,clusterroles,clusterrolebindings", "-A",
+			"-l", "app.kubernetes.io/instance=warpgauge", "-o", "name"); strings.Contains(out, "/") {
+			fail("%s", out)
 		}
 	})
-	return strings.Join(text, "\n")
-}
-
-func (n *node) dynamic() (text string) {
-	n.startDRA(map[string]string{fmt.Sprintf("gpu-%d", dra): n.uuids[dra]})
-	n.applyFile("dra.yaml")
-	n.running("gpu=dra", 1)
-	n.wait(60*time.Second, func() {
-		series := n.scrape().with("UUID", n.uuids[dra])
-		if len(series) != 1 || len(series.of("claimed")) != 1 {
-			fail("series: %v", series)
-		}
-		text = describe(series[0])
-	})
-	return text
-}
-
-// The kubelet is away for longer than the exporter's interval of asking it, 5 s.
-const kubeletAway = 7 * time.Second
-
-// restartKubelet scrapes without a pause from before the kubelet ends until the page has a
-// pod that was made after it came back.
-func (n *node) restartKubelet() string {
-	address, want := n.exporterAddress(), n.steady()
-	ctx, stop := context.WithCancel(n.ctx)
-	defer stop()
-	scrapes, failed := 0, make(chan error, 1)
-	go func() {
-		failed <- try(func() {
-			for ; ctx.Err() == nil; scrapes++ {
-				have := n.scrapeAt(address).owners()
-				for _, o := range want {
-					if !slices.Contains(have, o) {
-						fail("scrape %d: %s is not on the page, which has %q", scrapes, o, have)
-					}
-				}
-			}
-		})
-	}()
-	var back, fresh string
-	err := try(func() {
-		n.kubelet.stop()
-		for _, p := range n.plugins {
-			p.close()
-		}
-		time.Sleep(kubeletAway)
-		begin := time.Now()
-		n.startKubelet()
-		n.registerPlugins()
-		n.wait(60*time.Second, func() {
-			lease := get(n.client.CoordinationV1().Leases("kube-node-lease").Get(n.ctx, nodeName, metav1.GetOptions{}))
-			if lease.Spec.RenewTime.Time.Before(begin) {
-				fail("the kubelet has not renewed its lease")
-			}
-		})
-		n.nodeReady()
-		back = since(begin)
-		n.applyFile("fresh.yaml")
-		n.running("gpu=fresh", 1)
-		begin = time.Now()
-		n.wait(60*time.Second, func() {
-			if n.scrape().of("fresh") == nil {
-				fail("a pod made after the restart is not on the page")
-			}
-		})
-		fresh = since(begin)
-	})
-	stop()
-	must(err, <-failed)
-	return fmt.Sprintf("%d scrapes with all %d pods; the kubelet was away for %v and took %s to come back; a new pod was on the page %s after it ran",
-		scrapes, len(want), kubeletAway, back, fresh)
-}
-
-// steady waits until the page has the pods that run, and no others, and returns them
-// with their devices.
-func (n *node) steady() (out []string) {
-	n.wait(30*time.Second, func() {
-		pods := n.podsOf(workloads, "gpu")
-		if out = n.scrape().owners(); len(out) != len(pods) {
-			fail("%d pods have GPUs, on the page are %q", len(pods), out)
-		}
-	})
-	return out
+	return ""
 }

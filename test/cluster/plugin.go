@@ -23,21 +23,14 @@ func (n *node) startPlugins() string {
 			n.uuids = append(n.uuids, word)
 		}
 	}
-	if len(n.uuids) < dra+1 {
+	if len(n.uuids) <= sliced {
 		fail("the exporter simulates %d GPUs: %s", len(n.uuids), out)
 	}
-	n.plugins = []*devicePlugin{
+	// The kubelet refuses a registration while it starts.
+	for _, p := range []*devicePlugin{
 		{resource: gpu, ids: n.uuids[:wholeGPUs]},
 		{resource: sharedGPU, ids: []string{n.uuids[sliced] + "::0", n.uuids[sliced] + "::1"}},
-	}
-	n.registerPlugins()
-	return ""
-}
-
-// registerPlugins waits until the node offers everything. The kubelet refuses a
-// registration while it starts.
-func (n *node) registerPlugins() {
-	for _, p := range n.plugins {
+	} {
 		n.wait(30*time.Second, func() { must(p.start(n.ctx)) })
 		n.wait(30*time.Second, func() {
 			have := n.self().Status.Allocatable[corev1.ResourceName(p.resource)]
@@ -46,14 +39,7 @@ func (n *node) registerPlugins() {
 			}
 		})
 	}
-}
-
-// load makes all simulated GPUs busy or idle; what names the load.
-func (n *node) load(what string) {
-	for _, f := range []string{"busy", "idle"} {
-		must(os.RemoveAll(n.path("fake/" + f)))
-	}
-	n.write("fake/"+what, "", 0o644)
+	return ""
 }
 
 // devicePlugin offers simulated GPUs to the kubelet as NVIDIA's plugin offers real ones,
@@ -62,12 +48,9 @@ type devicePlugin struct {
 	deviceplugin.UnimplementedDevicePluginServer
 	resource string
 	ids      []string
-	server   *grpc.Server
-	stop     chan struct{}
 }
 
-// start serves and registers. The kubelet removes all sockets when it starts, so every
-// plugin must do both again then.
+// start serves and registers.
 func (p *devicePlugin) start(ctx context.Context) error {
 	socket := strings.NewReplacer("/", "-", ".", "-").Replace(p.resource) + ".sock"
 	_ = os.Remove(deviceplugin.DevicePluginPath + socket)
@@ -76,9 +59,9 @@ func (p *devicePlugin) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.server, p.stop = grpc.NewServer(), make(chan struct{})
-	deviceplugin.RegisterDevicePluginServer(p.server, p)
-	go func() { _ = p.server.Serve(l) }() // ends with close
+	server := grpc.NewServer()
+	deviceplugin.RegisterDevicePluginServer(server, p)
+	go func() { _ = server.Serve(l) }() // ends with the program
 	conn, err := grpc.NewClient("unix://"+deviceplugin.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -90,15 +73,10 @@ func (p *devicePlugin) start(ctx context.Context) error {
 		Version: deviceplugin.Version, Endpoint: socket, ResourceName: p.resource,
 	})
 	if err != nil {
-		p.close()
+		server.Stop()
 		return fmt.Errorf("register %s with the kubelet: %w", p.resource, err)
 	}
 	return nil
-}
-
-func (p *devicePlugin) close() {
-	close(p.stop)
-	p.server.Stop()
 }
 
 func (p *devicePlugin) GetDevicePluginOptions(context.Context, *deviceplugin.Empty) (*deviceplugin.DevicePluginOptions, error) {
@@ -113,10 +91,7 @@ func (p *devicePlugin) ListAndWatch(_ *deviceplugin.Empty, stream grpc.ServerStr
 	if err := stream.Send(out); err != nil {
 		return err
 	}
-	select {
-	case <-p.stop:
-	case <-stream.Context().Done():
-	}
+	<-stream.Context().Done()
 	return nil
 }
 

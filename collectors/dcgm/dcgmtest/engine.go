@@ -173,28 +173,17 @@ func (e *Engine) Restart() {
 
 // Stop is Restart without the start: connecting answers a code, for example -21, until Start.
 func (e *Engine) Stop(code int) {
-	e.set(true, code, "engine down")
+	e.Behave("down", code)
 	e.Restart()
 }
 
 // Start ends Stop.
-func (e *Engine) Start() { e.set(true, 0, "engine down") }
+func (e *Engine) Start() { e.Behave("down", 0) }
 
-// RefuseEmbedded makes starting an embedded engine answer a code; 0 removes the fault.
-func (e *Engine) RefuseEmbedded(code int) { e.set(true, code, "engine embedding") }
-
-// RefuseListing makes listing the entities of a kind answer a code; 0 removes the fault.
-func (e *Engine) RefuseListing(k Kind, code int) { e.set(true, code, "engine unlisted", int(k)) }
-
-// RefuseProfiling makes all profiling calls answer a code (-33 without the module, -36 on GPUs without it); 0 removes
-// the fault.
-func (e *Engine) RefuseProfiling(code int) { e.set(true, code, "engine profiling") }
-
-// Reverse makes replies come in the opposite order.
-func (e *Engine) Reverse(on bool) { e.set(on, 1, "engine order") }
-
-// CountAll makes all lists report this number of entries; 0 removes the fault.
-func (e *Engine) CountAll(n uint32) { e.set(true, n, "engine counts") }
+// Behave sets a property of the engine (README.md has the list): the code that starting an embedded one ("embedding"), all
+// profiling calls ("profiling") or listing the entities of a kind ("unlisted 9") answer; the order of replies ("order": 1
+// is the opposite one), or the number of entries that all lists report ("counts"). 0 restores it.
+func (e *Engine) Behave(property string, n int) { e.set(true, n, "engine "+property) }
 
 // Freeze freezes an entity's values, or with All or Everything those of many: the engine keeps answering with the last
 // ones. A GPU's instances and links freeze with it.

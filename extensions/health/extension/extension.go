@@ -27,7 +27,7 @@ type Extension struct {
 }
 
 // New returns the extension with the defaults of its flags.
-func New() *Extension { return &Extension{Settings: defaults()} }
+func New() *Extension { return &Extension{Settings: Settings{Mode: ModeOn, KernelLog: KernelLogAuto}} }
 
 var _ interface {
 	exporter.Extension
@@ -53,11 +53,11 @@ func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, 
 	if added := exporter.Hidden(c.Lists.Status().InService.Fields, e.Readings(cfg)); len(added) > 0 {
 		c.Log.Named("health").Info("health reads fields that the list does not name; --health=off reads none", zap.Int("fields", len(added)), zap.Strings("names", added))
 	}
-	o := signs.Options{Rows: c.Rows, Engine: c.Engine}
+	var owners signs.Owners
 	if c.Owners != nil { // a nil *Keeper in the interface would not be nil
-		o.Owners = c.Owners
+		owners = c.Owners
 	}
-	early := signs.New(o)
+	early := signs.New(c.Rows, owners)
 	w := health.New(health.Options{
 		Rows: c.Rows, Status: c.Engine.Status, Rules: rules, Derived: early, Board: c.Verdicts,
 		Directory: directory, BootID: health.BootID(),
@@ -81,9 +81,6 @@ func stage(name string, run func(context.Context) error) exporter.Stage {
 // directory returns where conditions are kept: the flag's value, even if it is empty; else a place in the directory
 // that systemd has made for this service.
 func (s *Settings) directory(cfg *config.Config, lookup func(string) (string, bool)) string {
-	if s.inMemory {
-		return ""
-	}
 	if cfg.Source(flagDirectory) != config.FromDefault {
 		return s.Directory
 	}

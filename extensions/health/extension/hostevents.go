@@ -16,7 +16,6 @@ import (
 	"warpgauge/pkg/exporter"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/session"
-	"warpgauge/pkg/verdict"
 )
 
 // Sources of observations that are not collectors.
@@ -42,7 +41,7 @@ type hostEvents struct {
 	events  *events.Bus
 	log     *kernellog.Log // nil: not read
 	ledger  *kernellog.Ledger
-	missing *pci.Missing
+	missing *missing
 	bus     pci.Bus
 
 	// What is known of addresses, of the goroutine that reads the log.
@@ -64,11 +63,9 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 		engine: c.Engine, observe: watch.Observe, events: c.Events, bus: pci.NewBus(""), unserved: map[pci.Address]bool{},
 		ledger: kernellog.NewLedger(max(10*time.Second, 3*c.Config.Interval)),
 	}
-	hidden := hiddenVendors(c.Config, c.Lookup)
-	w.missing = pci.New(pci.Options{
-		Bus: w.bus, Expected: settings.ExpectedGPUs, Changed: w.reportMissing, Logger: c.Log,
-		Serving: func() pci.Serving { return serving(c.Engine, c.Verdicts.Load().Verdicts, hidden) },
-	})
+	w.missing = &missing{
+		engine: c.Engine, bus: w.bus, expected: settings.ExpectedGPUs, hidden: hiddenVendors(c.Config, c.Lookup), verdicts: c.Verdicts, observe: watch.Observe,
+	}
 	c.Registry.MustRegister(w.missing)
 	path := settings.KernelLog
 	if path == KernelLogAuto {
@@ -85,7 +82,7 @@ func newHostEvents(settings *Settings, c exporter.Core, watch *health.Watch, dir
 }
 
 func (w *hostEvents) stages() []exporter.Stage {
-	out := []exporter.Stage{stage("GPUs on the PCI bus", w.missing.Run)}
+	out := []exporter.Stage{stage("GPUs on the PCI bus", w.missing.run)}
 	if w.log != nil {
 		out = append(out, stage("kernel log", w.follow))
 	}
@@ -163,32 +160,23 @@ func (w *hostEvents) addKernelEvent(e kernellog.Event) {
 }
 
 // detail returns a line's information about an XID, without its code.
-func detail(e *kernellog.Event, unknown bool) string {
-	var b strings.Builder
+func detail(e *kernellog.Event, unknown bool) (out string) {
 	if unknown {
-		fmt.Fprintf(&b, ", of the GPU at %s, which no collector serves", e.Address)
+		out += fmt.Sprintf(", of the GPU at %s, which no collector serves", e.Address)
 	}
 	if e.Process != "" || e.PID > 0 {
-		fmt.Fprintf(&b, ", process %s (%d)", e.Process, e.PID)
-	}
-	for _, p := range [][2]string{{"channel ", e.Channel}, {"", e.Unit}, {"link ", e.Link}} {
-		if p[1] != "" {
-			b.WriteString(", " + p[0] + p[1])
-		}
+		out += fmt.Sprintf(", process %s (%d)", e.Process, e.PID)
 	}
 	if e.Cause > 0 {
-		fmt.Fprintf(&b, ", caused by XID %d", e.Cause)
+		out += fmt.Sprintf(", caused by XID %d", e.Cause)
 	}
-	return b.String()
+	return out
 }
-
-// lookAgain is for how long it is known which device has an address.
-const lookAgain = 5 * time.Second
 
 // find returns the device of an event, and reports whether it is of a GPU or switch of this
 // node. An error that the port reports which a board is connected to is the board's.
 func (w *hostEvents) find(e *kernellog.Event) (d collector.Device, known bool) {
-	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > lookAgain {
+	if now := time.Now(); w.devices == nil || now.Sub(w.asOf) > 5*time.Second {
 		w.asOf = now
 		w.refresh()
 	}
@@ -218,44 +206,6 @@ func (w *hostEvents) refresh() {
 			w.ports[b.Port] = b.Address
 		}
 	}
-}
-
-// reportMissing reports a GPU that is missing now, or that is not any longer.
-func (w *hostEvents) reportMissing(g pci.Gone, over bool) {
-	if g.Address != (pci.Address{}) { // else it is not known which device it is
-		w.observe(health.Observation{Reason: "missing", PCIBusID: g.Address.String(), Time: time.Now(), Source: sourcePCI, Text: g.Text, Over: over})
-	}
-}
-
-// serving returns the GPUs that collectors serve, and the vendors whose GPUs are all served.
-func serving(e engine, known []verdict.Verdict, hidden map[*field.Vendor]bool) pci.Serving {
-	out := pci.Serving{Complete: map[*field.Vendor]bool{}, GPUs: map[pci.Address]bool{}}
-	others := map[string]bool{}
-	status := e.Status()
-	for i := range status {
-		c := &status[i]
-		if v := e.Vendor(c.Name); v != nil && c.Up {
-			out.Complete[v] = !hidden[v]
-		}
-		for j := range c.Devices {
-			d := &c.Devices[j]
-			if d.State == session.Absent || d.Device.Level > field.ComputeInstance {
-				continue
-			}
-			if at, ok := pci.Parse(d.Device.PCIBusID); ok {
-				out.GPUs[at.Board()] = true
-			} else {
-				others[d.Device.GPU] = true
-			}
-		}
-	}
-	out.Others = len(others)
-	for i := range known {
-		if at, ok := pci.Parse(known[i].Device.PCIBusID); ok && known[i].Collector != "" && known[i].Device.Level == field.GPU {
-			out.Known = append(out.Known, at)
-		}
-	}
-	return out
 }
 
 // hiddenVendors returns the vendors with GPUs that the user's selection excludes, or that

@@ -20,72 +20,46 @@ type Settings struct {
 	NodeCondition bool     // write a condition of the Kubernetes node
 	NodeEvents    bool     // write events of the Kubernetes node
 	NodeLabels    bool     // write labels of the Kubernetes node, as AMD's exporter does
-
-	inMemory bool
 }
 
-// Values of Settings.Mode.
+// Values of Settings.Mode, and those of Settings.KernelLog that are not a path.
 const (
-	ModeOn  = "on"
-	ModeOff = "off"
-)
-
-// Values of Settings.KernelLog that are not a path.
-const (
+	ModeOn        = "on"
+	ModeOff       = "off"
 	KernelLogAuto = "auto"
 	KernelLogOff  = "off"
 )
 
-const group config.Group = "Health of devices"
-
 const (
-	flagDirectory = "health-directory"
-	flagAMDSocket = "health-amd-socket"
+	group         config.Group = "Health of devices"
+	flagDirectory              = "health-directory"
+	flagAMDSocket              = "health-amd-socket"
 )
-
-func defaults() Settings { return Settings{Mode: ModeOn, KernelLog: KernelLogAuto} }
 
 // Flags adds the extension's rows.
 func (s *Settings) Flags(set *config.Set) {
+	flag := func(name, metavar string, v config.Value, usage string) config.Flag {
+		return config.Flag{Name: name, Group: group, Value: v, Metavar: metavar, Usage: usage}
+	}
+	directory := flag(flagDirectory, "DIR", config.Text(&s.Directory),
+		"Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.")
+	directory.ShownDefault = "health in $STATE_DIRECTORY, which systemd sets; else empty"
 	set.Add(config.Section{Origin: config.Own, Check: s.check, Flags: []config.Flag{
-		{
-			Name: "health", Env: "WARPGAUGE_HEALTH", Group: group, Value: config.OneOf(&s.Mode, ModeOn, ModeOff),
-			Metavar: "on|off",
-			Usage:   "Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched.",
-		},
-		{
-			Name: flagDirectory, Env: "WARPGAUGE_HEALTH_DIRECTORY", Group: group, Value: config.Text(&s.Directory),
-			Metavar: "DIR", Usage: "Where verdicts on devices are kept, so that a fault is not forgotten when the exporter restarts. Empty: in memory only.",
-			ShownDefault: "health in $STATE_DIRECTORY, which systemd sets; else empty",
-		},
-		{
-			Name: "health-rules", Env: "WARPGAUGE_HEALTH_RULES", Group: group, Value: config.List(&s.Rules),
-			Metavar: "RULE=VALUE,…", Usage: "Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95.",
-		},
-		{
-			Name: "kernel-log", Env: "WARPGAUGE_KERNEL_LOG", Group: group, Value: config.Text(&s.KernelLog),
-			Metavar: "MODE|PATH", Usage: "The kernel's log as second witness of what happens to devices. auto: /dev/kmsg, if it may be read; off; or a file of that form.",
-		},
-		{
-			Name: "expected-gpus", Env: "WARPGAUGE_EXPECTED_GPUS", Group: group, Value: config.Int(&s.ExpectedGPUs),
-			Metavar: "N", Usage: "How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case.",
-		},
-		{
-			Name: flagAMDSocket, Env: "WARPGAUGE_HEALTH_AMD_SOCKET", Group: group, Value: config.Text(&s.AMDSocket),
-			Metavar: "PATH", Usage: "The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none.",
-		},
-		{
-			Name: "health-node-condition", Env: "WARPGAUGE_HEALTH_NODE_CONDITION", Group: group, Value: config.Bool(&s.NodeCondition),
-			Usage: "Write the health of this node's GPUs into a condition of the Kubernetes node.",
-		},
-		{
-			Name: "health-node-events", Env: "WARPGAUGE_HEALTH_NODE_EVENTS", Group: group, Value: config.Bool(&s.NodeEvents),
-			Usage: "Write a Kubernetes event of the node when the health of a GPU changes.",
-		},
-		{
-			Name: "health-node-labels", Env: "WARPGAUGE_HEALTH_NODE_LABELS", Group: group, Value: config.Bool(&s.NodeLabels),
-			Usage: "Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each GPU of AMD's that has failed, as AMD's exporter does.",
-		},
+		flag("health", "on|off", config.OneOf(&s.Mode, ModeOn, ModeOff),
+			"Judge the health of devices, and read for it what the list does not name. off: no rule runs, nothing is read but the list, and the kernel's log and the PCI bus are not watched."),
+		directory,
+		flag("health-rules", "RULE=VALUE,…", config.List(&s.Rules),
+			"Rules of health that differ from docs/health-rules.md: off or on, or a threshold in the rule's unit. Such as corrected_errors=off,hot=95."),
+		flag("kernel-log", "MODE|PATH", config.Text(&s.KernelLog),
+			"The kernel's log as second witness of what happens to devices. auto: /dev/kmsg, if it may be read; off; or a file of that form."),
+		flag("expected-gpus", "N", config.Int(&s.ExpectedGPUs),
+			"How many GPUs this node must have. 0: not known; those on the PCI bus, and those that were served before, are expected in any case."),
+		flag(flagAMDSocket, "PATH", config.Text(&s.AMDSocket),
+			"The Unix socket on which AMD's device plugin asks for the health of GPUs, as it does AMD's exporter. Empty: none."),
+		flag("health-node-condition", "", config.Bool(&s.NodeCondition), "Write the health of this node's GPUs into a condition of the Kubernetes node."),
+		flag("health-node-events", "", config.Bool(&s.NodeEvents), "Write a Kubernetes event of the node when the health of a GPU changes."),
+		flag("health-node-labels", "", config.Bool(&s.NodeLabels),
+			"Give the Kubernetes node the label metricsexporter.amd.com.gpu.<number>.state=unhealthy for each GPU of AMD's that has failed, as AMD's exporter does."),
 	}})
 }
 
@@ -107,6 +81,3 @@ func (s *Settings) check(*config.Config) error {
 	}
 	return errors.Join(errs...)
 }
-
-// InMemory keeps verdicts in memory only, whatever the flags say.
-func (s *Settings) InMemory() { s.inMemory = true }

@@ -17,20 +17,14 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 )
 
 const (
-	maxClients    = 32       // more wait until one leaves
-	maxStreams    = 16       // calls at a time of one client
-	maxRequest    = 64 << 10 // bytes
-	maxIdle       = 5 * time.Minute
-	handshake     = 10 * time.Second
-	silence       = 30 * time.Second // after which a client is asked whether it still reads …
-	silenceAnswer = 20 * time.Second // … and how long it may take to answer
-	probe         = time.Second      // to find out whether a process listens
-	longestPath   = 107              // bytes of a Unix socket's path
-	mode          = 0o600            // of the socket, as AMD's exporter has it
+	maxClients  = 32          // more wait until one leaves
+	maxStreams  = 16          // calls at a time of one client
+	maxRequest  = 64 << 10    // bytes
+	probe       = time.Second // to find out whether a process listens
+	longestPath = 107         // bytes of a Unix socket's path
 )
 
 // Server serves on one socket. Call Listen, then Run, each once.
@@ -76,7 +70,7 @@ func (s *Server) Listen() (err error) {
 		return err
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false) // not ListenUnix: it has no context
-	err = os.Chmod(made, mode)
+	err = os.Chmod(made, 0o600)                          // as AMD's exporter has it
 	if err == nil {
 		err = os.Rename(made, s.path)
 	}
@@ -141,10 +135,7 @@ func (s *Server) free() error {
 // Run serves until ctx ends, and removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.remove()
-	server := grpc.NewServer(
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.ConnectionTimeout(handshake), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: maxIdle, Time: silence, Timeout: silenceAnswer}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: silenceAnswer, PermitWithoutStream: true}))
+	server := grpc.NewServer(grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxRequest), grpc.WaitForHandlers(true))
 	s.register(server)
 	s.log.Info("serving on a Unix socket", zap.String("path", s.path))
 	served := make(chan error, 1)

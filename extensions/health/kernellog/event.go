@@ -46,9 +46,7 @@ type Event struct {
 	Cause   int         // the XID that this one follows, if the line says so
 	PID     int
 	Process string
-	Channel string
-	Unit    string // "GPC 1, TPC 0, SM 0"
-	Link    string // number of an NVLink
+	Link    string // number of an NVSwitch's link
 	Block   string // of RAS
 	// Count is how many errors the line says that there are; Total, that these are all since
 	// the driver was loaded: the line is repeated whenever they are read.
@@ -141,12 +139,7 @@ func (e *Event) xid(rest string) (ok bool) {
 		}
 		rest = after
 	}
-	e.Channel = word(after(rest, "Ch ", "Channel ID ", "Channel ", "ChID ", " channel 0x"))
-	if unit, _, found := strings.Cut(after(rest, "(GPC "), ")"); found {
-		e.Unit = shorten("GPC "+unit, maxWord)
-	}
 	e.Cause, _, _ = number(after(rest, "caused by previous Xid "))
-	e.link(rest)
 	return true
 }
 
@@ -209,7 +202,9 @@ func (e *Event) sxid(line string) (ok bool) {
 	} else if !strings.HasPrefix(rest, ", Non-fatal") {
 		return false
 	}
-	e.link(rest)
+	if v, _, found := number(after(rest, "Link ")); found {
+		e.Link = strconv.Itoa(v)
+	}
 	return ok
 }
 
@@ -255,21 +250,10 @@ func (e *Event) ras(line string) bool {
 	return e.Count > 0 && e.Count%0xffff0 != 0
 }
 
-// link reads "Link 13", "link 5".
-func (e *Event) link(text string) {
-	if v, _, ok := number(after(text, "Link ", "link ")); ok {
-		e.Link = strconv.Itoa(v)
-	}
-}
-
-// after returns the text behind the first of the marks that it contains.
-func after(text string, marks ...string) string {
-	for _, m := range marks {
-		if _, rest, found := strings.Cut(text, m); found {
-			return rest
-		}
-	}
-	return ""
+// after returns the text behind a mark.
+func after(text, mark string) string {
+	_, rest, _ := strings.Cut(text, mark)
+	return rest
 }
 
 // field reads "name=value, rest".

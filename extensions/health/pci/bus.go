@@ -1,13 +1,4 @@
-// Package pci finds the GPUs that are on the PCI bus, and compares them with those that collectors
-// serve. The answer is one metric, warpgauge_gpus_missing{basis,pci_bus_id,slot}, whose
-// sum() is the number of missing GPUs of this node. A GPU that is on the bus and that no collector
-// serves has a series of its own (basis="pci"), with its slot; one that was served before and is
-// no longer on the bus, too (basis="last_known"); the rest of --expected-gpus has one series
-// without an address (basis="flag"). A basis that finds nothing missing has a series of 0; one that
-// cannot be judged now has none. Alert on warpgauge_gpus_missing > 0.
-//
-// Missing.Run polls small files of sysfs that the kernel answers from memory: nothing wakes a GPU
-// or waits for one. Packages kernellog and cmd/warpgauge use the addresses.
+// Package pci reads addresses of PCI functions, and finds the GPUs that are on the PCI bus.
 package pci
 
 import (

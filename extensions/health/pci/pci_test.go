@@ -1,21 +1,14 @@
 package pci
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"warpgauge/pkg/field"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 )
 
 func must(t testing.TB, err error) {
@@ -106,11 +99,6 @@ func (m machine) bind(path, driver string) {
 	}
 }
 
-// remove takes a device off the bus.
-func (m machine) remove(path string) {
-	must(m.t, os.Remove(filepath.Join(m.root, "sys/bus/pci/devices", filepath.Base(path))))
-}
-
 const (
 	first  = "pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0" // behind a PCIe switch that is in a slot
 	second = "pci0000:37/0000:37:01.0/0000:3b:00.0"                           // in a slot of its own
@@ -160,163 +148,4 @@ func TestBoards(t *testing.T) {
 	if _, err := NewBus(t.TempDir()).Boards(); err == nil {
 		t.Error("no error of a machine without a bus")
 	}
-}
-
-// node is a machine whose GPUs are compared, as Run does, while time passes in a bubble.
-type node struct {
-	machine
-	missing *Missing
-	serving Serving
-	changes []string
-}
-
-func newNode(t *testing.T, expected int) *node {
-	n := &node{machine: newMachine(t), serving: Serving{Complete: map[*field.Vendor]bool{field.VendorNVIDIA: true}}}
-	n.serve(0x18, 0x3b, 0x4c)
-	n.missing = New(Options{
-		Bus: NewBus(n.root), Expected: expected, Logger: zap.NewNop(), Serving: func() Serving { return n.serving },
-		Changed: func(g Gone, over bool) {
-			n.changes = append(n.changes, fmt.Sprintf("%s %s over=%v", g.Address, g.Basis, over))
-		},
-	})
-	n.missing.compare(time.Now())
-	return n
-}
-
-func (n *node) serve(buses ...uint8) {
-	n.serving.GPUs = map[Address]bool{}
-	for _, b := range buses {
-		n.serving.GPUs[Address{Bus: b}] = true
-	}
-}
-
-// want compares the metric after some time.
-func (n *node) want(what string, after time.Duration, series ...string) {
-	n.t.Helper()
-	for ; after > 0; after -= scanInterval {
-		time.Sleep(scanInterval) // of the bubble
-		n.missing.compare(time.Now())
-	}
-	r := prometheus.NewRegistry()
-	r.MustRegister(n.missing)
-	families, err := r.Gather()
-	must(n.t, err)
-	var got []string
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				if l.GetValue() != "" {
-					labels = append(labels, l.GetName()+"="+l.GetValue())
-				}
-			}
-			got = append(got, fmt.Sprintf("%s %v", strings.Join(labels, " "), m.GetGauge().GetValue()))
-		}
-	}
-	slices.Sort(got)
-	slices.Sort(series)
-	if diff := cmp.Diff(series, got); diff != "" {
-		n.t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-const none = "basis=pci 0"
-
-// TestMissing: a GPU that is on the bus and that no collector serves is missing with its slot, once
-// that is so for two minutes, and no longer when it is served.
-func TestMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 0)
-		n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
-		n.file("dev/nvidia3", "")
-		n.want("all are served", 10*time.Minute, none)
-		n.changes = nil // each was found
-		n.serve(0x3b, 0x4c)
-		n.want("not yet", time.Minute, none)
-		n.want("missing", 2*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
-		n.serving.Complete = nil
-		n.want("its collector starts again", 3*time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
-		n.serving.Complete = map[*field.Vendor]bool{field.VendorNVIDIA: true}
-		n.bind(first, "")
-		n.want("no driver is bound", time.Minute, "basis=pci pci_bus_id=00000000:18:00.0 slot=5 1")
-		n.bind(first, "nvidia")
-		n.serve(0x18, 0x3b, 0x4c)
-		n.want("it is back", time.Minute, none)
-		want := []string{"00000000:18:00.0 pci over=false", "00000000:18:00.0 pci over=true"}
-		if diff := cmp.Diff(want, n.changes); diff != "" {
-			t.Errorf("changes (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestNotMissing: GPUs that no collector serves, and should not.
-func TestNotMissing(t *testing.T) {
-	f := func(what string, do func(*node), want ...string) {
-		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
-			n := newNode(t, 0)
-			n.want("all are served: "+what, time.Minute, none)
-			n.serve(0x3b, 0x4c)
-			do(n)
-			n.want(what, 12*time.Minute, want...)
-		})
-	}
-	f("given to a virtual machine", func(n *node) { n.bind(first, "vfio-pci") }, none)
-	f("of nouveau", func(n *node) { n.bind(first, "nouveau") }, none)
-	f("left out by the driver", func(n *node) { n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "GPU Excluded:\t Yes") }, none)
-	f("hidden from the container", func(n *node) {
-		n.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
-	}, none)
-	f("the display without a driver", func(n *node) { n.bind(first, ""); n.file("sys/devices/"+first+"/boot_vga", "1") }, none)
-	f("a virtual function", func(n *node) { n.file("sys/devices/"+first+"/physfn", "") }, none)
-	f("deselected, or hidden from the container", func(n *node) { n.serving.Complete[field.VendorNVIDIA] = false })
-	f("the driver is not loaded", func(n *node) {
-		must(n.t, os.RemoveAll(filepath.Join(n.root, "sys/module/nvidia")))
-		n.serve()
-	}, none)
-	f("of another machine's host engine", func(n *node) { n.serve(0xaa, 0xab) })
-	f("no bus in the container", func(n *node) { must(n.t, os.RemoveAll(filepath.Join(n.root, "sys/bus"))) })
-	f("another vendor's, which no collector is up for", func(n *node) {
-		n.serve(0x18, 0x3b, 0x4c)
-		n.add("pci0000:c0/0000:c1:00.0", "1002", "120000", "amdgpu")
-	}, none)
-}
-
-// TestReloads: the driver is loaded again each ten minutes, and its GPUs come one by one.
-func TestReloads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 3)
-		for range 5 {
-			n.serving.Complete[field.VendorNVIDIA] = false
-			n.serve()
-			n.want("no driver", 90*time.Second, "basis=flag 0")
-			n.serving.Complete[field.VendorNVIDIA] = true
-			for served := range 3 {
-				n.serve([]uint8{0x18, 0x3b, 0x4c}[:served+1]...)
-				time.Sleep(10 * time.Second) // of the bubble
-			}
-			n.want("all of it", 10*time.Minute, "basis=flag 0", none)
-		}
-	})
-}
-
-// TestExpected: what the flag says counts GPUs that nothing else says to be missing.
-func TestExpected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, 8)
-		n.want("3 of 8", 3*time.Minute, none, "basis=flag 5")
-		n.serving.Others = 5
-		n.want("5 more without an address", time.Minute, none, "basis=flag 0")
-		n.serve(0x18, 0x3b)
-		n.want("one of them is on the bus", 3*time.Minute, "basis=pci pci_bus_id=00000000:4C:00.0 1", "basis=flag 0")
-		n.serving.Known = []Address{{Bus: 0x4c}, {Bus: 0x18}}
-		n.remove(third)
-		n.want("it leaves the bus, and was known before", 3*time.Minute, "basis=last_known pci_bus_id=00000000:4C:00.0 1", "basis=flag 0", none)
-		n.serving.Known = nil
-		n.want("it is written off", 3*time.Minute, "basis=flag 1", none)
-		n.serving.Complete[field.VendorNVIDIA] = false
-		n.serve()
-		n.serving.Others = 0
-		n.want("nothing is served at all", 3*time.Minute, "basis=flag 8")
-	})
 }

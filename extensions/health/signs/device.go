@@ -32,7 +32,6 @@ type device struct {
 	means     means
 	group     string // of devices it is compared with; "": none
 	deviation [deviations]float64
-	calls     calls // of the source whose first device this is
 }
 
 // cell names a reading of a device.
@@ -153,8 +152,6 @@ func (d *device) describe(of rules.Derived) string {
 		return fmt.Sprintf("link %s: %.2g times the budget of an hour for %s", worst.linkName(), worst.links.share, linkNames[worst.links.kind])
 	case of == rules.ThrottledTime:
 		return fmt.Sprintf("clocks were held down for %.0f s of the last hour", d.slowed.total)
-	case of == rules.CallSlowdown:
-		return fmt.Sprintf("a sample takes %.2g s in the library, which took %.2g s before", d.calls.mean, d.calls.baseline)
 	case of == rules.ClockLag:
 		return fmt.Sprintf("the clock is %.0f %% below the median of GPUs with the same work", 100*d.values[of])
 	}

@@ -24,8 +24,6 @@ var (
 		"How far a GPU's mean is from the median of GPUs with the same work, as a share of that.", append(deviceLabels, "of"), nil)
 	descWarmer = prometheus.NewDesc("warpgauge_sign_deviation_celsius",
 		"How much warmer a GPU is than the median of GPUs with the same work.", deviceLabels, nil)
-	descCalls = prometheus.NewDesc("warpgauge_sign_call_slowdown_ratio",
-		"Time that a sample takes in the vendor library, as a multiple of what it took in the last hours.", []string{"collector", "source"}, nil)
 )
 
 // Describe describes nothing: which families there are is known when they mean something.
@@ -48,9 +46,6 @@ func (s *Signs) Collect(ch chan<- prometheus.Metric) {
 func (d *device) collect(gauge func(*prometheus.Desc, float64, ...string)) {
 	if d.links.known && d.links.share > 0 {
 		gauge(descLinks, d.links.share, d.ID, d.GPU, d.linkName())
-	}
-	if v := d.calls.slowdown(); !math.IsNaN(v) {
-		gauge(descCalls, v, d.calls.collector, d.ID)
 	}
 	if d.corrected.used() {
 		gauge(descCorrected, d.corrected.total, d.ID, d.GPU)

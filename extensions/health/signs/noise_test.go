@@ -42,7 +42,6 @@ func TestHealthyNoise(t *testing.T) {
 				}
 				switch hour {
 				case 3, 9: // another list
-					j.columns = 2 * (hour % 2) * (12 - hour) / 3
 					j.close(false)
 					j.open()
 				case 6, 15: // a driver upgrade; a diagnosis

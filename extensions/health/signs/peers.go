@@ -98,8 +98,8 @@ type peers struct {
 // sync compares every now and then.
 func (p *peers) sync(s *Signs) {
 	version := uint64(0)
-	if s.o.Owners != nil {
-		version = s.o.Owners.Version()
+	if s.owners != nil {
+		version = s.owners.Version()
 	}
 	if !p.grouped || version != p.version {
 		p.grouped, p.version, p.next = true, version, 0
@@ -130,8 +130,8 @@ func (p *peers) regroup(s *Signs) {
 			continue
 		}
 		keys[i] = d.Model
-		if s.o.Owners != nil {
-			if users := s.o.Owners.Users(&d.Device); len(users) > 0 {
+		if s.owners != nil {
+			if users := s.owners.Users(&d.Device); len(users) > 0 {
 				keys[i], p.owned = fmt.Sprint(d.Model, users), true
 			}
 		}

@@ -1,6 +1,5 @@
 // Package signs derives readings of early signs of a fault from every sampled row:
-// corrected memory errors, library calls that take longer than they did, spare rows that run
-// out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
+// corrected memory errors, spare rows that run out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
 // package health judge them. docs/health.md says how each is computed.
 //
 // Signs follows a rows.Reader and starts no goroutine. In the steady state it allocates
@@ -19,26 +18,13 @@ import (
 	"warpgauge/pkg/owner"
 	"warpgauge/pkg/rows"
 	"warpgauge/pkg/rules"
-	"warpgauge/pkg/session"
 	"warpgauge/pkg/view"
 )
-
-// Options of New.
-type Options struct {
-	Rows   *rows.Reader
-	Owners Owners // nil: it is not known who uses a device
-	Engine Engine // nil: the time of library calls is not known
-}
 
 // Owners says who uses a device; owner.Keeper does.
 type Owners interface {
 	Version() uint64
 	Users(*collector.Device) []owner.Owner
-}
-
-// Engine tells what the sessions have spent in libraries; exporter.Engine does.
-type Engine interface {
-	Costs() []session.Costs
 }
 
 const (
@@ -48,7 +34,7 @@ const (
 
 // Signs derives the readings of all devices. It implements health.Derived.
 type Signs struct {
-	o Options
+	owners Owners // nil: it is not known who uses a device
 
 	mu      sync.Mutex         // guards all that follows: held for computing only
 	now     int64              // of the last Update, Unix ns
@@ -56,7 +42,6 @@ type Signs struct {
 	devices map[string]*device // by ID, those that are gone included
 	present []*device          // those of the View
 	peers   peers
-	asked   int64 // when the Engine was, Unix ns
 }
 
 // follow leads from the cells of a source to the signs that they decide.
@@ -72,10 +57,10 @@ type tap struct {
 	last         *float64 // value of the cell
 }
 
-// New returns Signs.
-func New(o Options) *Signs {
-	s := &Signs{o: o, devices: make(map[string]*device)}
-	o.Rows.Follow(s)
+// New returns Signs of the rows that a reader reads. Without owners (nil) it is not known who uses a device.
+func New(reader *rows.Reader, owners Owners) *Signs {
+	s := &Signs{owners: owners, devices: make(map[string]*device)}
+	reader.Follow(s)
 	return s
 }
 
@@ -100,17 +85,6 @@ func (s *Signs) Update(now time.Time) {
 	for _, d := range s.present {
 		if d.fresh(s.now) {
 			d.derive(s.now)
-		}
-	}
-	if s.o.Engine == nil || s.now >= s.asked && s.now-s.asked < callPeriod {
-		return
-	}
-	s.asked = s.now
-	for _, c := range s.o.Engine.Costs() {
-		for source, cost := range c.Sources {
-			if d := s.devices[source]; d != nil && d.calls.collector == c.Collector {
-				d.values[rules.CallSlowdown] = d.calls.addMinute(cost.Samples, cost.Time.Seconds())
-			}
 		}
 	}
 }
@@ -143,11 +117,7 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	for n := range sources {
 		src, f := &sources[n], &s.follows[n]
 		f.devices = make([]*device, len(src.Devices))
-		gpus := 0
 		for i := range src.Devices {
-			if src.Devices[i].Level == field.GPU && src.Devices[i].Parent == "" {
-				gpus++
-			}
 			if !src.Supplies[i] {
 				continue
 			}
@@ -162,10 +132,6 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 			s.present = append(s.present, d)
 		}
 		f.connect(src)
-		if len(f.devices) > 0 && f.devices[0] != nil { // the source is called after it
-			d := f.devices[0]
-			d.calls.bind(src.Collector, len(src.Columns), gpus == 1 && d.Level == field.GPU)
-		}
 	}
 	for id, d := range s.devices {
 		if now.UnixNano()-d.bound > forget {

@@ -31,7 +31,6 @@ type node struct {
 	start time.Time
 
 	version  uint64 // of views
-	columns  int    // in addition, as another list has
 	released bool
 	said     []session.CollectorStatus // until something changes
 	users    map[string]string         // by device; "": none
@@ -68,9 +67,7 @@ type gpu struct {
 	low, none, ber                 float64
 	heat, capped                   float64 // ns of thermal and power violation
 	links                          [][4]float64
-	hot                            bool // air is warm: slows down now and then
-	calls                          uint64
-	seconds                        float64
+	hot                            bool                 // air is warm: slows down now and then
 	values                         map[field.ID]float64 // what a fault sets
 	instance                       []collector.Device
 	replayed, crc, heated, limited time.Time // when that happened to a link, or to the GPU, last
@@ -197,9 +194,6 @@ func (n *node) addColumns(g *gpu) {
 	if len(g.links) > 0 {
 		g.add(1218, of(&g.ber))
 	}
-	for i := range n.columns {
-		g.add(field.ID(1005+i), always(0))
-	}
 	for _, d := range g.instance {
 		g.source.Devices = append(g.source.Devices, d)
 		g.add(1001, load(1))
@@ -221,7 +215,7 @@ func (n *node) open() {
 	n.version++
 	v.Version, n.said = n.version, nil
 	for _, g := range n.gpus {
-		g.source, g.cells, g.calls, g.seconds = &view.Source{Collector: n.kind.collector, Interval: step, Devices: []collector.Device{g.Device}}, nil, 0, 0
+		g.source, g.cells = &view.Source{Collector: n.kind.collector, Interval: step, Devices: []collector.Device{g.Device}}, nil
 		n.addColumns(g)
 		g.source.Ring = ring.Make(16, len(g.source.Devices), len(g.source.Columns))
 		g.stamps, g.row = make([]int64, len(g.source.Devices)), make([]float64, len(g.cells))
@@ -342,8 +336,6 @@ func (n *node) work(g *gpu) {
 		g.links[n.rand.IntN(k.links)][2] += by
 		g.replayed = n.now
 	}
-	g.calls++
-	g.seconds += 0.004 + 0.02*max(0, n.rand.NormFloat64())*g.load
 }
 
 // sample appends a row.
@@ -376,17 +368,6 @@ func (n *node) use(pod string, gpus ...int) {
 	for _, i := range gpus {
 		n.users[n.gpus[i].ID] = pod
 	}
-}
-
-// Costs makes the node an Engine.
-func (n *node) Costs() []session.Costs {
-	c := session.Costs{Collector: n.kind.collector, Sources: map[string]session.SourceCost{}}
-	for _, g := range n.gpus {
-		if g.source != nil {
-			c.Sources[g.ID] = session.SourceCost{Samples: g.calls, Time: time.Duration(g.seconds * 1e9)}
-		}
-	}
-	return []session.Costs{c}
 }
 
 // The shapes of load.

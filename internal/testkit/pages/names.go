@@ -4,8 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"warpgauge/pkg/field"
 )
 
 // ownMetric finds the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
@@ -29,6 +32,14 @@ func Metrics(t testing.TB, root string) map[string]bool {
 		t.Fatalf("found %d metrics only", len(out))
 	}
 	return out
+}
+
+// IsField reports whether the catalogue has a series' field, or the field of which a histogram is made.
+func IsField(series string) bool {
+	return slices.ContainsFunc(Families(series), func(family string) bool {
+		_, _, ok := field.ByName(family)
+		return ok
+	})
 }
 
 // Families returns the families that a series of a name can belong to: of the same name, or a histogram.

@@ -4,21 +4,14 @@ import (
 	"context"
 	"math/rand/v2"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // the codec that every server has
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Behaviour replaces the API's answer to a call. ctx ends with the call or with the kubelet. It returns an API message
-// or Raw.
+// Behaviour replaces the API's answer to a call. ctx ends with the call or with the kubelet.
 type Behaviour func(ctx context.Context) (any, error)
-
-// Raw is a message in wire format, whatever it contains.
-type Raw []byte
 
 // Silence never answers.
 func Silence() Behaviour {
@@ -33,59 +26,9 @@ func Fail(code codes.Code, message string) Behaviour {
 	return func(context.Context) (any, error) { return nil, status.Error(code, message) }
 }
 
-// Say answers with bytes that need not be a valid message.
-func Say(message []byte) Behaviour {
-	return func(context.Context) (any, error) { return Raw(message), nil }
-}
-
-// interceptor counts calls and applies the Behaviour.
-func (s *Server) interceptor(in *instance) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		behave := s.count()
-		if behave == nil {
-			return handler(ctx, req)
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func() {
-			select {
-			case <-in.dying:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		return behave(ctx)
-	}
-}
-
-// api is the API without faults.
-type api struct {
-	v1.UnimplementedPodResourcesListerServer
-	s *Server
-}
-
-// List implements the API.
-func (a api) List(context.Context, *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
-	return a.s.list(), nil
-}
-
-// codec is gRPC's own codec, with Raw passed through.
-type codec struct{}
-
-// Name implements encoding.CodecV2.
-func (codec) Name() string { return "proto" }
-
-// Marshal implements encoding.CodecV2.
-func (codec) Marshal(v any) (mem.BufferSlice, error) {
-	if raw, ok := v.(Raw); ok {
-		return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
-	}
-	return encoding.GetCodecV2("proto").Marshal(v)
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	return encoding.GetCodecV2("proto").Unmarshal(data, v)
+// Say answers with a pod that need not be a valid message.
+func Say(pod []byte) Behaviour {
+	return func(context.Context) (any, error) { return wrapperspb.Bytes(pod), nil } // it has the list's number
 }
 
 // shuffled splits devices into one entry each, in random order.

@@ -11,6 +11,7 @@ package kubetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
+
+	"warpgauge/internal/testkit/eventually"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -27,6 +29,7 @@ import (
 
 // Server is the kubelet.
 type Server struct {
+	v1.UnimplementedPodResourcesListerServer
 	tb     testing.TB
 	socket string
 
@@ -36,16 +39,13 @@ type Server struct {
 	shuffle     bool
 	calls       int
 	connections int
-	changed     chan struct{} // closed and replaced with each call
-	running     *instance     // nil while the kubelet is down
+	running     *instance // nil while the kubelet is down
 }
 
 // instance is one life of the kubelet.
 type instance struct {
 	server *grpc.Server
 	served chan struct{} // closed when Serve has returned
-	dying  chan struct{} // closed first, so that silence ends
-	once   sync.Once
 }
 
 // Start returns a kubelet without pods that serves on a socket in a temporary directory. It ends with the test.
@@ -59,7 +59,7 @@ func Start(tb testing.TB) *Server {
 // At returns a kubelet that does not run yet, for the socket at path. Its
 // directory need not exist.
 func At(tb testing.TB, path string) *Server {
-	s := &Server{tb: tb, socket: path, changed: make(chan struct{})}
+	s := &Server{tb: tb, socket: path}
 	tb.Cleanup(s.Kill)
 	return s
 }
@@ -121,21 +121,8 @@ func (s *Server) Connections() int {
 // Await waits for n more calls.
 func (s *Server) Await(n int) {
 	s.tb.Helper()
-	late := time.NewTimer(30 * time.Second)
-	defer late.Stop()
-	for want := s.Calls() + n; ; {
-		s.mu.Lock()
-		got, changed := s.calls, s.changed
-		s.mu.Unlock()
-		if got >= want {
-			return
-		}
-		select {
-		case <-changed:
-		case <-late.C:
-			s.tb.Fatalf("%d calls, want %d", got, want)
-		}
-	}
+	want := s.Calls() + n
+	eventually.True(s.tb, fmt.Sprint(n, " calls"), func() bool { return s.Calls() >= want })
 }
 
 // Serve starts the kubelet: it creates the socket's directory, removes a file at the path and creates the new socket
@@ -146,17 +133,12 @@ func (s *Server) Serve() {
 	if err != nil {
 		s.tb.Fatal(err)
 	}
-	in := &instance{served: make(chan struct{}), dying: make(chan struct{})}
-	in.server = grpc.NewServer(grpc.UnaryInterceptor(s.interceptor(in)), grpc.ForceServerCodecV2(codec{}))
-	v1.RegisterPodResourcesListerServer(in.server, api{s: s})
+	in := &instance{served: make(chan struct{})}
+	in.server = grpc.NewServer(grpc.UnaryInterceptor(s.intercept))
+	v1.RegisterPodResourcesListerServer(in.server, s)
 	s.mu.Lock()
-	before := s.running
 	s.running = in
 	s.mu.Unlock()
-	if before != nil {
-		s.tb.Error("the kubelet runs already")
-		before.kill()
-	}
 	go func() {
 		defer close(in.served)
 		if err := in.server.Serve(countingListener{Listener: l, s: s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
@@ -173,14 +155,9 @@ func (s *Server) Kill() {
 	s.running = nil
 	s.mu.Unlock()
 	if in != nil {
-		in.kill()
+		in.server.Stop()
+		<-in.served
 	}
-}
-
-func (in *instance) kill() {
-	in.once.Do(func() { close(in.dying) })
-	in.server.Stop()
-	<-in.served
 }
 
 // Restart is Kill and Serve with other pods: none, for a kubelet that has not found its pods again.
@@ -233,18 +210,20 @@ func (l countingListener) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// count counts a call and returns the behaviour for it.
-func (s *Server) count() Behaviour {
+// intercept counts a call and applies the Behaviour.
+func (s *Server) intercept(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.calls++
-	close(s.changed)
-	s.changed = make(chan struct{})
-	return s.behaviour
+	behave := s.behaviour
+	s.mu.Unlock()
+	if behave != nil {
+		return behave(ctx)
+	}
+	return handler(ctx, req)
 }
 
-// list returns the API's answer.
-func (s *Server) list() *v1.ListPodResourcesResponse {
+// List implements the API.
+func (s *Server) List(context.Context, *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := &v1.ListPodResourcesResponse{PodResources: s.pods}
@@ -256,5 +235,5 @@ func (s *Server) list() *v1.ListPodResourcesResponse {
 			}
 		}
 	}
-	return out
+	return out, nil
 }

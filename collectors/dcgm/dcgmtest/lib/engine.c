@@ -13,24 +13,21 @@ struct field_group {
 };
 
 struct watch {
-	uintptr_t group, fields, owner;
-	dcgmGroupEntityPair_t *members;
-	int member_count;
-	unsigned short ids[DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP];
-	int id_count;
+	uintptr_t group, fields, owner; // group 0: free
 	int64_t start, every;
 };
 
 static struct connection connections[MAX_CONNECTIONS];
 static struct group groups[DCGM_MAX_NUM_GROUPS];
 static struct field_group field_groups[DCGM_MAX_NUM_FIELD_GROUPS];
-static struct watch *watches;
-static int watch_count;
+static struct watch watches[2 * DCGM_MAX_NUM_FIELD_GROUPS];
 static struct values watch_table; // by entity and field: base is the start, slope how often, code whose
 static uintptr_t serial = 1;
 static int64_t embedded_since; // µs
 
 enum { EMBEDDED_HANDLE = 0x7fffffff };
+
+#define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
 
 static void plus(unsigned w) { atomic_fetch_add(word(w), 1); }
 static void minus(unsigned w) { atomic_fetch_sub(word(w), 1); }
@@ -55,18 +52,21 @@ struct connection *connection_of(dcgmHandle_t h) {
 // is watched since it began, as if another client had watched it before.
 static void rebuild(void) {
 	free_values(&watch_table);
-	for (const struct watch *w = watches; w < watches + watch_count; w++)
-		for (int m = 0; m < w->member_count; m++)
-			for (int f = 0; f < w->id_count; f++) {
-				const dcgmGroupEntityPair_t *e = &w->members[m];
-				const struct value *there = find_value(&watch_table, (int)e->entityGroupId, e->entityId, w->ids[f]);
+	for (const struct watch *w = watches; w < watches + COUNT(watches); w++) {
+		const struct group *g = group_of(w->group);
+		const unsigned short *ids;
+		for (int m = 0; g && m < g->count; m++)
+			for (int f = 0; f < fields_of(w->fields, &ids); f++) {
+				const dcgmGroupEntityPair_t *e = &g->members[m];
+				const struct value *there = find_value(&watch_table, (int)e->entityGroupId, e->entityId, ids[f]);
 				double start = there ? there->base : (double)w->start, every = (double)w->every;
 				if (there && there->code != (int)w->owner && there->slope < every) every = there->slope;
-				struct value *v = put_value(&watch_table, (int)e->entityGroupId, e->entityId, w->ids[f]);
+				struct value *v = put_value(&watch_table, (int)e->entityGroupId, e->entityId, ids[f]);
 				v->base = start;
 				v->slope = every;
 				v->code = (int)w->owner;
 			}
+	}
 }
 
 int64_t engine_since(dcgmHandle_t h) { return h == EMBEDDED_HANDLE ? embedded_since : (int64_t)atomic_load(word(WORD_SINCE)); }
@@ -79,28 +79,28 @@ bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every) {
 	return true;
 }
 
+static void drop_watch(struct watch *w) {
+	*w = (struct watch){0};
+	minus(WORD_WATCHES);
+}
+
 static void drop_field_group(struct field_group *f) {
+	for (int i = 0; i < COUNT(watches); i++)
+		if (watches[i].group && watches[i].fields == f->id) drop_watch(&watches[i]);
 	*f = (struct field_group){0};
 	minus(WORD_FIELD_GROUPS);
 }
 
-static void drop_watch(int i) {
-	free(watches[i].members);
-	minus(WORD_WATCHES);
-	memmove(&watches[i], &watches[i + 1], (size_t)(--watch_count - i) * sizeof *watches);
-}
-
 static void drop_group(struct group *g) {
 	if (g->health) minus(WORD_HEALTH_WATCHES);
-	free(g->members);
 	*g = (struct group){0};
 	minus(WORD_GROUPS);
 }
 
 // forget takes back all that a connection has made.
 static void forget(struct connection *c) {
-	for (int i = watch_count - 1; i >= 0; i--)
-		if (watches[i].owner == c->handle) drop_watch(i);
+	for (int i = 0; i < COUNT(watches); i++)
+		if (watches[i].group && watches[i].owner == c->handle) drop_watch(&watches[i]);
 	for (int i = 0; i < DCGM_MAX_NUM_GROUPS; i++)
 		if (groups[i].id && groups[i].owner == c->handle) drop_group(&groups[i]);
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++)
@@ -123,20 +123,13 @@ static struct connection *free_connection(void) {
 	return NULL;
 }
 
-// A second dcgmInit does nothing, and one dcgmShutdown undoes all (DcgmApi.cpp).
+// A second dcgmInit does nothing (DcgmApi.cpp).
 static bool initialised;
 
 dcgmReturn_t dcgmInit(void) {
 	ENTER(dcgmInit);
 	if (!initialised) plus(WORD_INITS);
 	initialised = true;
-	return leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmShutdown(void) {
-	ENTER(dcgmShutdown);
-	if (initialised) minus(WORD_INITS);
-	initialised = false;
 	return leave(DCGM_ST_OK);
 }
 
@@ -218,13 +211,6 @@ static struct group *mutable_group(dcgmGpuGrp_t id) {
 
 const struct group *group_of(dcgmGpuGrp_t id) { return mutable_group(id); }
 
-static void add_member(struct group *g, int kind, uint32_t id) {
-	dcgmGroupEntityPair_t *more = realloc(g->members, (size_t)(g->count + 1) * sizeof *more);
-	if (!more) abort();
-	g->members = more;
-	more[g->count++] = (dcgmGroupEntityPair_t){(dcgm_field_entity_group_t)kind, id};
-}
-
 dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t type, const char *name, dcgmGpuGrp_t *out) {
 	ENTER(dcgmGroupCreate);
 	struct connection *c = connection_of(h);
@@ -242,20 +228,16 @@ dcgmReturn_t dcgmGroupCreate(dcgmHandle_t h, dcgmGroupType_t type, const char *n
 	return beyond_limit(DCGM_ST_MAX_LIMIT);
 }
 
-static dcgmReturn_t join(dcgmHandle_t h, dcgmGpuGrp_t id, int kind, uint32_t entity) {
-	struct group *g = mutable_group(id);
-	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
-	if (!g || !has_entity(kind, entity)) return leave(DCGM_ST_BADPARAM);
-	if (g->count == DCGM_GROUP_MAX_ENTITIES_V2) return beyond_limit(DCGM_ST_MAX_LIMIT);
-	for (int i = 0; i < g->count; i++)
-		if ((int)g->members[i].entityGroupId == kind && g->members[i].entityId == entity) return leave(DCGM_ST_BADPARAM);
-	add_member(g, kind, entity);
-	return leave(DCGM_ST_OK);
-}
-
 dcgmReturn_t dcgmGroupAddEntity(dcgmHandle_t h, dcgmGpuGrp_t id, dcgm_field_entity_group_t kind, dcgm_field_eid_t entity) {
 	ENTER(dcgmGroupAddEntity);
-	return join(h, id, (int)kind, entity);
+	struct group *g = mutable_group(id);
+	if (!connection_of(h)) return leave(DCGM_ST_CONNECTION_NOT_VALID);
+	if (!g || !has_entity((int)kind, entity)) return leave(DCGM_ST_BADPARAM);
+	if (g->count == DCGM_GROUP_MAX_ENTITIES_V2) return beyond_limit(DCGM_ST_MAX_LIMIT);
+	for (int i = 0; i < g->count; i++)
+		if (g->members[i].entityGroupId == kind && g->members[i].entityId == entity) return leave(DCGM_ST_BADPARAM);
+	g->members[g->count++] = (dcgmGroupEntityPair_t){kind, entity};
+	return leave(DCGM_ST_OK);
 }
 
 dcgmReturn_t dcgmGroupDestroy(dcgmHandle_t h, dcgmGpuGrp_t id) {
@@ -322,22 +304,6 @@ static dcgmReturn_t refusal(const struct group *g, const struct field_group *f) 
 	return DCGM_ST_OK;
 }
 
-static void put_watch(const struct connection *c, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, int64_t every) {
-	const struct group *g = group_of(group);
-	const struct field_group *f = field_group_of(fields);
-	struct watch *more = realloc(watches, (size_t)(watch_count + 1) * sizeof *more);
-	if (!more) abort();
-	watches = more;
-	struct watch *w = &watches[watch_count++];
-	*w = (struct watch){.group = group, .fields = fields, .owner = c->handle, .member_count = g->count, .id_count = f->count,
-	                    .start = now_micros(), .every = every};
-	w->members = malloc((size_t)g->count * sizeof *w->members);
-	if (!w->members) abort();
-	plus(WORD_WATCHES);
-	memcpy(w->members, g->members, (size_t)g->count * sizeof *w->members);
-	memcpy(w->ids, f->fields, (size_t)f->count * sizeof *w->ids);
-}
-
 dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long every, double keep, int samples) {
 	ENTER(dcgmWatchFields);
 	struct connection *c = connection_of(h);
@@ -351,9 +317,14 @@ dcgmReturn_t dcgmWatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t 
 	if (profiling > DCGM_PROF_MAX_FIELD_IDS_PER_GROUP_V2) return beyond_limit(DCGM_ST_GENERIC_ERROR);
 	dcgmReturn_t no = refusal(g, f);
 	if (no != DCGM_ST_OK) return leave(no);
-	put_watch(c, group, fields, every);
-	rebuild();
-	return leave(DCGM_ST_OK);
+	for (int i = 0; i < COUNT(watches); i++) {
+		if (watches[i].group) continue;
+		watches[i] = (struct watch){group, fields, c->handle, now_micros(), every};
+		plus(WORD_WATCHES);
+		rebuild();
+		return leave(DCGM_ST_OK);
+	}
+	return beyond_limit(DCGM_ST_MAX_LIMIT);
 }
 
 dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields) {
@@ -363,8 +334,8 @@ dcgmReturn_t dcgmUnwatchFields(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_
 	const struct field_group *f = field_group_of(fields);
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (!g || !f) return leave(DCGM_ST_BADPARAM);
-	for (int i = watch_count - 1; i >= 0; i--)
-		if (watches[i].owner == c->handle && watches[i].group == group && watches[i].fields == fields) drop_watch(i);
+	for (int i = 0; i < COUNT(watches); i++)
+		if (watches[i].owner == c->handle && watches[i].group == group && watches[i].fields == fields) drop_watch(&watches[i]);
 	rebuild();
 	return leave(DCGM_ST_OK);
 }

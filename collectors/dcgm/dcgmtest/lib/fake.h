@@ -172,7 +172,7 @@ bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
 int64_t engine_since(dcgmHandle_t h); // when the engine began, µs
 struct group {
 	uintptr_t id, owner;
-	dcgmGroupEntityPair_t *members;
+	dcgmGroupEntityPair_t members[DCGM_GROUP_MAX_ENTITIES_V2];
 	int count;
 	unsigned health;
 };

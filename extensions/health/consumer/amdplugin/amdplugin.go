@@ -27,7 +27,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-//go:generate go run -C ../../../../test/tools/proto . ../../../extensions/health/consumer/amdplugin/gpumetricssvc/gpumetricssvc.proto gpumetricssvc.proto
+// The Go code next to gpumetricssvc.proto, which is AMD's contract and does not change, is from
+//
+//	protoc --go_out=paths=source_relative:. --go-grpc_out=paths=source_relative:. gpumetricssvc.proto
 
 // olderName is the service's name in the device plugin. The messages are the same.
 const olderName = "metricssvc.MetricsService"
@@ -38,7 +40,7 @@ const (
 	unhealthy = "unhealthy"
 )
 
-// Service answers calls.
+// Service answers calls. SetError, which simulates errors, is not implemented.
 type Service struct {
 	gpumetricssvc.UnimplementedMetricsServiceServer
 	board *verdict.Board
@@ -88,11 +90,6 @@ func (s *Service) GetGPUState(_ context.Context, asked *gpumetricssvc.GPUGetRequ
 	all, err := s.states()
 	all = slices.DeleteFunc(all, func(g *gpumetricssvc.GPUState) bool { return !slices.Contains(asked.GetID(), g.GetID()) })
 	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
-}
-
-// SetError implements gpumetricssvc.MetricsServiceServer.
-func (s *Service) SetError(context.Context, *gpumetricssvc.GPUErrorRequest) (*gpumetricssvc.GPUErrorResponse, error) {
-	return nil, status.Error(codes.PermissionDenied, "errors cannot be simulated")
 }
 
 func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {

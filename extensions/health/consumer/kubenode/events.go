@@ -3,7 +3,6 @@ package kubenode
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"warpgauge/pkg/verdict"
@@ -28,7 +27,6 @@ type events struct {
 	start   time.Time
 	last    map[string]content // by device
 	waiting map[string]*corev1.Event
-	current string // device of the event that next returned
 	limit   *rate.Limiter
 }
 
@@ -88,23 +86,4 @@ func (e *events) event(v *verdict.Verdict) *corev1.Event {
 		ReportingController: component,
 		ReportingInstance:   e.node,
 	}
-}
-
-// next is an event that waits, the same again until drop is called; nil: none, or it
-// must wait.
-func (e *events) next(now time.Time) *corev1.Event {
-	if e.waiting[e.current] == nil {
-		ids := slices.Sorted(maps.Keys(e.waiting))
-		if len(ids) == 0 || !e.limit.AllowN(now, 1) {
-			return nil
-		}
-		e.current = ids[0]
-	}
-	return e.waiting[e.current]
-}
-
-// drop forgets the event that next returned.
-func (e *events) drop() {
-	delete(e.waiting, e.current)
-	e.current = ""
 }

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -216,11 +217,11 @@ func (w *Writer) writeLabels(ctx context.Context, wanted map[string]string) bool
 }
 
 func (w *Writer) writeEvents(ctx context.Context) bool {
-	for {
-		e := w.events.next(time.Now())
-		if e == nil {
-			return len(w.events.waiting) == 0
+	for _, id := range slices.Sorted(maps.Keys(w.events.waiting)) {
+		if w.events.limit.Tokens() < 1 {
+			return false
 		}
+		e := w.events.waiting[id]
 		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(e)
 		if err == nil {
 			_, err = w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(e.Namespace).
@@ -229,8 +230,10 @@ func (w *Writer) writeEvents(ctx context.Context) bool {
 		if !w.report("event", err) {
 			return false
 		}
-		w.events.drop()
+		delete(w.events.waiting, id)
+		w.events.limit.Allow()
 	}
+	return true
 }
 
 // report logs the first of several failures and the end of them.

@@ -1,5 +1,5 @@
 // Package apitest is an API server with the pods and ResourceSlices of one node, for tests. It keeps a log of events as
-// etcd does, and serves lists in pages and watches.
+// etcd does, and serves lists and watches.
 //
 //	api := apitest.Start(t, "node-1")
 //	api.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train"}))
@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/client-go/rest"
 )
 
@@ -34,13 +35,10 @@ type Object = map[string]any
 
 // Server is the API server.
 type Server struct {
-	Old bool // ignores limits of lists that it has in memory, as before 1.34; set before the first request
-
 	tb         testing.TB
 	node       string
 	kubeconfig string
-	accept     chan net.Conn
-	closed     chan struct{}
+	listener   *bufconn.Listener
 
 	mu       sync.Mutex
 	down     bool // refuses connections
@@ -62,18 +60,17 @@ type event struct {
 	Object   Object `json:"object"`
 }
 
-// New returns an API server without pods and slices that no network serves.
-func New(tb testing.TB, node string) *Server {
+func newServer(tb testing.TB, node string) *Server {
 	return &Server{
-		tb: tb, node: node, accept: make(chan net.Conn), closed: make(chan struct{}), changed: make(chan struct{}),
-		versions: []string{"v1", "v1beta2", "v1beta1"}, objects: map[string]map[string]Object{"pods": {}, "resourceslices": {}},
+		tb: tb, node: node, changed: make(chan struct{}),
+		versions: []string{"v1"}, objects: map[string]map[string]Object{"pods": {}, "resourceslices": {}},
 	}
 }
 
 // Start returns an API server that serves HTTP until the test ends, for tests of whole programs.
 func Start(tb testing.TB, node string) *Server {
 	tb.Helper()
-	s := New(tb, node)
+	s := newServer(tb, node)
 	server := httptest.NewServer(s)
 	tb.Cleanup(func() {
 		server.CloseClientConnections() // watches do not end by themselves
@@ -93,52 +90,25 @@ current-context: test
 	return s
 }
 
-// Pipe returns an API server that serves over pipes, so that it can be in a bubble of synctest; see Config.
+// Pipe returns an API server that serves in memory, so that it can be in a bubble of synctest; see Config.
 func Pipe(tb testing.TB, node string) *Server {
-	s := New(tb, node)
+	s := newServer(tb, node)
+	s.listener = bufconn.Listen(1 << 16)
 	server := &http.Server{Handler: s} //nolint:gosec // the client is the test
-	go server.Serve(pipes{s})          //nolint:errcheck // it ends with the test
+	go server.Serve(s.listener)        //nolint:errcheck // it ends with the test
 	tb.Cleanup(func() { _ = server.Close() })
 	return s
 }
 
-// pipes is the listener of a Server.
-type pipes struct{ *Server }
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.accept:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error {
-	close(p.closed)
-	return nil
-}
-
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
-
-// Config returns how to reach a Server over pipes.
+// Config returns how to reach a Server in memory.
 func (s *Server) Config() (*rest.Config, error) {
 	return &rest.Config{Host: "http://api.test", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		s.mu.Lock()
-		down := s.down
-		s.mu.Unlock()
-		if down {
+		defer s.mu.Unlock()
+		if s.down {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
-		ours, theirs := net.Pipe()
-		select {
-		case s.accept <- theirs:
-			return ours, nil
-		case <-s.closed:
-			return nil, net.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
+		return s.listener.DialContext(ctx)
 	}}, nil
 }
 
@@ -157,7 +127,7 @@ func (s *Server) set(change func()) {
 // SetDown ends all watches; while the server is down, there are no connections.
 func (s *Server) SetDown(down bool) { s.set(func() { s.down = down }) }
 
-// Versions sets the served versions of resource.k8s.io, the preferred one first.
+// Versions sets the served versions of resource.k8s.io.
 func (s *Server) Versions(versions ...string) { s.set(func() { s.versions = versions }) }
 
 // Compact forgets all events, so that a watch from before gets 410.
@@ -253,14 +223,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/api/v1/pods":
 		s.resource(w, r, "pods")
-	case r.URL.Path == "/apis/resource.k8s.io" && len(versions) > 0:
-		group := Object{"kind": "APIGroup", "apiVersion": "v1", "name": "resource.k8s.io"}
-		list := []any{}
-		for _, v := range versions {
-			list = append(list, Object{"groupVersion": "resource.k8s.io/" + v, "version": v})
-		}
-		group["versions"] = list
-		Reply(w, http.StatusOK, group)
 	case len(parts) == 4 && parts[1] == "resource.k8s.io" && parts[3] == "resourceslices" && slices.Contains(versions, parts[2]):
 		s.resource(w, r, "resourceslices")
 	default:
@@ -270,15 +232,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource string) {
 	q := r.URL.Query()
-	if q.Get("fieldSelector") != "spec.nodeName="+s.node {
-		s.tb.Errorf("%s: field selector %q: not of this node only", r.URL, q.Get("fieldSelector"))
+	selector := "spec.nodeName=" + s.node
+	if resource == "pods" {
+		selector += ",status.phase!=Succeeded,status.phase!=Failed"
+	}
+	if got := q.Get("fieldSelector"); got != selector && got != "spec.nodeName="+s.node+",status.phase!=Failed,status.phase!=Succeeded" {
+		s.tb.Errorf("%s: field selector %q: not what runs on this node only", r.URL, got)
 	}
 	if resource == "pods" && !strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		s.tb.Errorf("%s accepts %q: more than metadata", r.URL, r.Header.Get("Accept"))
-	}
-	if q.Get("sendInitialEvents") != "" {
-		Refuse(w, http.StatusUnprocessableEntity, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
-		return
 	}
 	if q.Get("watch") != "" {
 		s.watch(w, r, resource)
@@ -286,23 +248,11 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, resource strin
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if q.Get("continue") != "" && (q.Get("resourceVersion") != "" || q.Get("resourceVersionMatch") != "") {
-		Refuse(w, http.StatusBadRequest, "BadRequest", "resourceVersion and resourceVersionMatch are forbidden with continue")
-		return
-	}
-	keys := slices.Sorted(maps.Keys(s.objects[resource]))
-	m := Object{"resourceVersion": strconv.Itoa(s.version())}
-	if limit, _ := strconv.Atoi(q.Get("limit")); limit > 0 && (q.Get("resourceVersion") != "0" || !s.Old) {
-		from, _ := strconv.Atoi(q.Get("continue"))
-		if keys = keys[from:]; len(keys) > limit {
-			keys, m["continue"] = keys[:limit], strconv.Itoa(from+limit)
-		}
-	}
 	items := []any{}
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(s.objects[resource])) {
 		items = append(items, s.objects[resource][key])
 	}
-	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": m, "items": items})
+	Reply(w, http.StatusOK, Object{"kind": kinds[resource] + "List", "apiVersion": groups[resource], "metadata": Object{"resourceVersion": strconv.Itoa(s.version())}, "items": items})
 }
 
 var (

@@ -1,0 +1,238 @@
+package extension
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"warpgauge/extensions/health"
+	"warpgauge/extensions/health/pci"
+	"warpgauge/pkg/field"
+	"warpgauge/pkg/session"
+	"warpgauge/pkg/verdict"
+)
+
+// Bases of an expectation, the first that applies counts a GPU.
+const (
+	onBus     = "pci"
+	lastKnown = "last_known"
+	byFlag    = "flag"
+)
+
+const scanInterval = 30 * time.Second
+
+// bus lists the boards of this machine; pci.Bus does.
+type bus interface {
+	Boards() ([]pci.Board, error)
+	Module(*field.Vendor) bool
+}
+
+// missing compares the GPUs on the PCI bus with those that collectors serve. It observes each difference, which the rule
+// "missing" judges, and shows what is missing as warpgauge_gpus_missing. A basis that finds nothing missing has a series of
+// 0; one that cannot be judged now has none.
+//
+// run polls small files of sysfs that the kernel answers from memory: nothing wakes a GPU or waits for one.
+type missing struct {
+	engine   engine
+	bus      bus
+	expected int // GPUs that the node must have; 0: not known
+	hidden   map[*field.Vendor]bool
+	verdicts *verdict.Board
+	observe  func(health.Observation)
+
+	lacking time.Time // since when fewer than expected are served; zero: they are not
+	last    atomic.Pointer[scan]
+}
+
+// scan is the result of a comparison.
+type scan struct {
+	bases []string // that can be judged
+	gone  []gone
+	lack  int // GPUs that only the flag expects
+}
+
+// gone is a GPU that is not served.
+type gone struct {
+	at          pci.Address
+	basis, slot string
+}
+
+// run compares twice a minute until ctx ends.
+func (m *missing) run(ctx context.Context) error {
+	tick := time.NewTicker(scanInterval)
+	defer tick.Stop()
+	for {
+		m.compare(time.Now())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// compare looks once.
+func (m *missing) compare(now time.Time) {
+	boards, err := m.bus.Boards() // no bus: only the flag says what to expect
+	serving, judged := serving(m.engine, m.hidden), m.judged()
+	elsewhere := len(serving.gpus) > 0 && !slices.ContainsFunc(boards, func(b pci.Board) bool { return serving.gpus[b.Address.Board()] }) // as with a remote host engine
+	out, here := &scan{}, map[pci.Address]bool{}
+	// The states of a device that a collector has served say themselves that it is not missing.
+	over := func(at pci.Address) {
+		if !judged[at].known {
+			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: at.String(), Source: sourcePCI, Over: true})
+		}
+	}
+	for i := range boards {
+		b := &boards[i]
+		at := b.Address.Board()
+		here[at] = true
+		unknown := elsewhere || !serving.complete[b.Vendor] || !m.bus.Module(b.Vendor)
+		if !expected(b) || serving.gpus[at] || unknown && !judged[at].missing {
+			over(at)
+			continue
+		}
+		out.gone = append(out.gone, gone{b.Address, onBus, b.Slot})
+		if !unknown {
+			m.observe(health.Observation{Reason: health.ReasonMissing, PCIBusID: b.Address.String(), Time: now, Source: sourcePCI, Text: describe(b)})
+		}
+	}
+	if err == nil && !elsewhere && slices.Contains(slices.Collect(maps.Values(serving.complete)), true) {
+		out.bases = append(out.bases, onBus)
+	}
+	if err != nil || elsewhere {
+		judged = nil // it is not known what has left the bus
+	}
+	for at, j := range judged {
+		if j.known && !slices.Contains(out.bases, lastKnown) {
+			out.bases = append(out.bases, lastKnown)
+		}
+		switch {
+		case here[at] || serving.gpus[at]:
+		case j.known:
+			out.gone = append(out.gone, gone{at, lastKnown, ""})
+		default:
+			over(at)
+		}
+	}
+	if m.expected > 0 {
+		out.bases = append(out.bases, byFlag)
+		lack := m.expected - len(serving.gpus) - serving.others - len(out.gone)
+		switch {
+		case lack <= 0:
+			m.lacking = time.Time{}
+		case m.lacking.IsZero() || now.Before(m.lacking):
+			m.lacking = now
+		case now.Sub(m.lacking) >= health.MissingFor:
+			out.lack = lack
+		}
+	}
+	m.last.Store(out)
+}
+
+// judgement is the verdict on a GPU.
+type judgement struct {
+	known   bool // a collector has served it
+	missing bool
+}
+
+// judged returns the judgements by address.
+func (m *missing) judged() map[pci.Address]judgement {
+	out := map[pci.Address]judgement{}
+	all := m.verdicts.Load().Verdicts
+	for i := range all {
+		v := &all[i]
+		if at, ok := pci.Parse(v.Device.PCIBusID); ok && v.Device.Level == field.GPU {
+			missing := slices.ContainsFunc(v.Conditions, func(c verdict.Condition) bool { return c.Reason == health.ReasonMissing })
+			out[at.Board()] = judgement{v.Collector != "", missing}
+		}
+	}
+	return out
+}
+
+// expected reports whether a driver and a collector should serve the board. What is bound to another driver, such as
+// vfio-pci, was given away; the machine's display without any is nothing that computes.
+func expected(b *pci.Board) bool {
+	return !b.Switch && !b.Virtual && !b.Hidden && (b.Driver == b.Vendor.Module || b.Driver == "" && !b.Display)
+}
+
+func describe(b *pci.Board) string {
+	where := "on the PCI bus"
+	if b.Slot != "" {
+		where = "in slot " + b.Slot
+	}
+	if b.Driver == "" {
+		return where + ", and no driver is bound to it"
+	}
+	return where + " with driver " + b.Driver + ", and no collector finds it"
+}
+
+// served are the GPUs that collectors serve at one time.
+type served struct {
+	// complete has the vendors all of whose GPUs are served, as far as the driver has them: a collector is up, and neither
+	// the user's selection nor the container hides any.
+	complete map[*field.Vendor]bool
+	gpus     map[pci.Address]bool // boards that are served, or released by an operator
+	others   int                  // GPUs that are served and have no address
+}
+
+// serving returns the GPUs that collectors serve.
+func serving(e engine, hidden map[*field.Vendor]bool) served {
+	out := served{complete: map[*field.Vendor]bool{}, gpus: map[pci.Address]bool{}}
+	others := map[string]bool{}
+	for _, c := range e.Status() {
+		if v := e.Vendor(c.Name); v != nil && c.Up {
+			out.complete[v] = !hidden[v]
+		}
+		for j := range c.Devices {
+			d := &c.Devices[j]
+			if d.State == session.Absent || d.Device.Level > field.ComputeInstance {
+				continue
+			}
+			if at, ok := pci.Parse(d.Device.PCIBusID); ok {
+				out.gpus[at.Board()] = true
+			} else {
+				others[d.Device.GPU] = true
+			}
+		}
+	}
+	out.others = len(others)
+	return out
+}
+
+var descMissing = prometheus.NewDesc("warpgauge_gpus_missing",
+	"GPUs that this node should have and no collector serves, by what says so: pci (on the bus), last_known (served before) or flag (--expected-gpus). sum() is how many are missing.",
+	[]string{"basis", "pci_bus_id", "slot"}, nil)
+
+// Describe implements prometheus.Collector.
+func (m *missing) Describe(ch chan<- *prometheus.Desc) { ch <- descMissing }
+
+// Collect implements prometheus.Collector.
+func (m *missing) Collect(ch chan<- prometheus.Metric) {
+	s := m.last.Load()
+	if s == nil {
+		return
+	}
+	gauge := func(n int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(descMissing, prometheus.GaugeValue, float64(n), labels...)
+	}
+	judged, found := m.judged(), map[string]bool{}
+	for _, g := range s.gone {
+		if judged[g.at.Board()].missing {
+			found[g.basis] = true
+			gauge(1, g.basis, g.at.String(), g.slot)
+		}
+	}
+	for _, b := range s.bases {
+		switch {
+		case b == byFlag:
+			gauge(s.lack, b, "", "")
+		case !found[b]:
+			gauge(0, b, "", "")
+		}
+	}
+}
