@@ -43,39 +43,41 @@ Exit code 0: all that OLD has is on NEW. 1: something is missing or differs.
 			cmdline.OutputFlag(),
 		}, cmdline.TrustFlags()...), // OLD and NEW are in the place of --url
 		Action: func(ctx context.Context, cmd *cli.Command) error {
-			tolerance := cmd.Float("tolerance")
-			form := cmd.String("output")
-			err := cmdline.CheckOutput(form)
+			c, err := compare(ctx, a, cmd)
 			switch {
 			case err != nil:
-			case cmd.Args().Len() != 2:
-				err = errors.New("compare takes two pages, OLD and NEW; see warpctl compare --help")
-			case !(tolerance >= 0 && tolerance < 1):
-				err = fmt.Errorf("--tolerance is %v: write a number from 0 to less than 1", tolerance)
-			}
-			if err != nil {
 				return &cmdline.ExitError{Code: 2, Err: err}
-			}
-			trust, err := cmdline.Trust(ctx, cmd)
-			if err != nil {
-				return &cmdline.ExitError{Code: 2, Err: err}
-			}
-			var pages [2]map[string]*dto.MetricFamily
-			for i, name := range cmd.Args().Slice() {
-				if pages[i], err = cmdline.ReadPage(ctx, name, os.Stdin, trust); err != nil {
-					return &cmdline.ExitError{Code: 2, Err: err}
-				}
-			}
-			c := comparePages(pages[0], pages[1], tolerance)
-			if err := cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()}); err != nil {
-				return &cmdline.ExitError{Code: 2, Err: err}
-			}
-			if c.bad() {
+			case c.bad():
 				return cmdline.ErrReported
 			}
 			return nil
 		},
 	}
+}
+
+// compare reads both pages and prints the comparison.
+func compare(ctx context.Context, a *app, cmd *cli.Command) (*comparison, error) {
+	tolerance, form := cmd.Float("tolerance"), cmd.String("output")
+	switch err := cmdline.CheckOutput(form); {
+	case err != nil:
+		return nil, err
+	case cmd.Args().Len() != 2:
+		return nil, errors.New("compare takes two pages, OLD and NEW; see warpctl compare --help")
+	case !(tolerance >= 0 && tolerance < 1):
+		return nil, fmt.Errorf("--tolerance is %v: write a number from 0 to less than 1", tolerance)
+	}
+	trust, err := cmdline.Trust(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	var pages [2]map[string]*dto.MetricFamily
+	for i, name := range cmd.Args().Slice() {
+		if pages[i], err = cmdline.ReadPage(ctx, name, os.Stdin, trust); err != nil {
+			return nil, err
+		}
+	}
+	c := comparePages(pages[0], pages[1], tolerance)
+	return c, cmdline.WriteOutput(a.out, form, cmdline.Output{Table: c.writeTable, JSON: c, CSV: c.rows()})
 }
 
 // comparison holds the differences between two pages of a node.

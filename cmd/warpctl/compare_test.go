@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -84,27 +82,7 @@ func TestCompareFindings(t *testing.T) {
 	}
 }
 
-// What a switch to new names changes is no loss, and neither are more families.
-// TestCompareProgram runs the real program: its exit codes and output.
-func TestCompareProgram(t *testing.T) {
-	exe := filepath.Join(t.TempDir(), "warpctl")
-	if out, err := exec.Command("go", "build", "-o", exe, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	before, after := tempFile(t, "page", oldPage), tempFile(t, "page", newPage)
-	for _, c := range []struct {
-		args []string
-		code int
-		want string
-	}{{[]string{before, before}, 0, ""}, {[]string{before, after}, 1, "DCGM_FI_DEV_GPU_TEMP"}, {[]string{before}, 2, "see warpctl compare --help"}} {
-		cmd := exec.Command(exe, append([]string{"compare"}, c.args...)...)
-		out, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(string(out), c.want) {
-			t.Errorf("warpctl compare %q: exit code %d, want %d with %q; %v\n%s", c.args, code, c.code, c.want, err, out)
-		}
-	}
-}
-
+// A switch to new names is no loss, and neither are more families.
 func TestCompareEqualPages(t *testing.T) {
 	const old = `# TYPE DCGM_FI_DEV_SM_CLOCK gauge
 DCGM_FI_DEV_SM_CLOCK{UUID="GPU-a",Hostname="n1",pod="p"} 1980

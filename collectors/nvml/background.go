@@ -25,7 +25,13 @@ type background[T any] struct {
 	busy   atomic.Bool // the call is running
 	begun  time.Time   // when it started
 	newest atomic.Pointer[T]
+	first  chan struct{} // closed when there is an answer
+	once   sync.Once     // closes first
 	all    sync.WaitGroup
+}
+
+func newBackground[T any](cost *collector.Meter, call func() T) *background[T] {
+	return &background[T]{call: call, cost: cost, first: make(chan struct{})}
 }
 
 // overdue is how long a call may run until its last answer is worth nothing.
@@ -46,6 +52,7 @@ func (b *background[T]) answer() {
 	b.cost.Record(1, start)
 	b.newest.Store(&v)
 	b.busy.Store(false)
+	b.once.Do(func() { close(b.first) })
 }
 
 // last returns the newest answer, nil before the first and while the call is overdue.
@@ -61,6 +68,10 @@ func (b *background[T]) wait() { b.all.Wait() }
 
 // peerUnknown is the status of a pair that NVML does not tell. NVML's statuses start at 0.
 const peerUnknown = -1
+
+// peersPatience is how long Open waits for the first status of the peers. The calls take microseconds unless one of the
+// two GPUs is failing.
+const peersPatience = 250 * time.Millisecond
 
 // linkStatuses are the values of label link_status by NVML's answer (nvmlGpuP2PStatus_t), in dcgm-exporter's spelling.
 var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
@@ -98,6 +109,14 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 	if len(p.peers) == 0 {
 		return nil
 	}
+	timeout := time.After(peersPatience)
+	for _, x := range p.peers {
+		select {
+		case <-x.first:
+		case <-timeout:
+			return p
+		}
+	}
 	return p
 }
 
@@ -108,7 +127,7 @@ func (p *peersPart) add(index int, call func() int) {
 			{Name: "link_status", Value: status}, {Name: "peer_gpu", Value: strconv.Itoa(index)},
 		}})
 	}
-	x := &background[int]{call: call, cost: &p.cost}
+	x := newBackground(&p.cost, call)
 	x.start()
 	p.peers = append(p.peers, x)
 }

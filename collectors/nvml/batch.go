@@ -99,11 +99,11 @@ func (b *batch) planTerm(t term, of device, link uint32) (input, bool) {
 		unit = len(b.calls)
 		c := plannedCall{ask: bound, arg: t.arg, out: make([]float64, bound.results), cost: b.meter(bound.name)}
 		if t.call == getPCIeThroughput {
-			c.slow = &background[slowAnswer]{cost: c.cost, call: func() slowAnswer {
+			c.slow = newBackground(c.cost, func() slowAnswer {
 				out := make([]float64, bound.results)
 				code := bound.do(t.arg, out)
 				return slowAnswer{out, code}
-			}}
+			})
 		}
 		b.calls = append(b.calls, c)
 	}

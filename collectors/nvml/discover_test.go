@@ -71,35 +71,6 @@ func h100(i int) collector.Device {
 	}
 }
 
-func TestDiscovery(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
-	n.SetNumber(2, "minor", 7)
-	gpus := discoveryOn(t, n).mustFind(t)
-	want := []collector.Device{h100(0), h100(1), h100(2)}
-	want[2].Node = "nvidia7"
-	equal(t, want, devicesOf(gpus), "")
-	for i, g := range gpus {
-		if g.index != i || g.handle == nil || !g.migCapable || g.mig || g.err != nil {
-			t.Errorf("GPU %d: %+v", i, g)
-		}
-	}
-}
-
-// TestDiscoveryOfLittle: a board that has no more than its identity.
-func TestDiscoveryOfLittle(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	for _, f := range []string{"nvmlDeviceGetName", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetMigMode"} {
-		n.Return(0, f, "NOT_SUPPORTED")
-	}
-	g := discoveryOn(t, n).mustFind(t)[0]
-	want := h100(0)
-	want.Model = ""
-	equal(t, want, g.device, "")
-	if g.migCapable || g.mig || g.err != nil {
-		t.Errorf("got %+v", g)
-	}
-}
-
 // TestDiscoveryOfTheBroken: a GPU that is lost is there, identified by the kernel, and
 // the others are as ever.
 func TestDiscoveryOfTheBroken(t *testing.T) {

@@ -4,10 +4,8 @@ package nvml
 
 import (
 	"testing"
-	"time"
 
 	"warpgauge/collectors/nvml/nvmltest"
-	"warpgauge/internal/testkit/eventually"
 	"warpgauge/pkg/collector"
 )
 
@@ -81,43 +79,4 @@ func TestFacts(t *testing.T) {
 	}
 	want := map[string][]collector.Label{uuid: board, uuid + "/7": instance}
 	equal(t, want, describe(t, n), "")
-}
-
-// TestFactsThatAreMissing: what a board does not have is no label.
-func TestFactsThatAreMissing(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	for _, f := range []string{
-		"nvmlDeviceGetSerial", "nvmlDeviceGetInforomVersion", "nvmlDeviceGetInforomImageVersion", "nvmlDeviceGetVbiosVersion",
-		"nvmlDeviceGetBrand", "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetPciInfo_v3",
-	} {
-		n.Return(0, f, "NOT_SUPPORTED")
-	}
-	var got []string
-	for _, l := range describe(t, n)[nvmltest.UUID(0)] {
-		got = append(got, l.Name)
-	}
-	want := []string{
-		"DCGM_FI_DRIVER_VERSION", "DCGM_FI_NVML_VERSION", "DCGM_FI_CUDA_DRIVER_VERSION", "DCGM_FI_DEV_NAME", "DCGM_FI_DEV_UUID",
-		"DCGM_FI_DEV_MINOR_NUMBER", "DCGM_FI_DEV_CUDA_VISIBLE_DEVICES_STR",
-	}
-	equal(t, want, got, "")
-}
-
-// TestFactsHang: a GPU that hangs then is one that does not answer.
-func TestFactsHang(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
-	d := discoveryOn(t, n)
-	d.pending.patience = 500 * time.Millisecond
-	gpus := d.mustFind(t)
-	release := n.Hang(1, "nvmlDeviceGetSerial")
-	defer release()
-	d.collector().describe(t.Context(), gpus, listOf(t, factsCSV))
-	if gpus[0].err != nil || len(gpus[0].device.Facts) == 0 {
-		t.Errorf("GPU 0: %v, %v", gpus[0].err, gpus[0].device.Facts)
-	}
-	if gpus[1].err == nil || !gpus[1].silent() {
-		t.Errorf("GPU 1: %v", gpus[1].err)
-	}
-	release()
-	eventually.True(t, "the call's answer", func() bool { return !gpus[1].silent() })
 }

@@ -80,29 +80,36 @@ func (s gpmScale) convert(v float64) float64 {
 	return v
 }
 
-// gpmSubject is the device that is sampled: a GPU (with its links) or an instance.
-type gpmSubject struct {
-	handle   nvml.Device
-	instance int         // ID of a GPU instance on it, or wholeDevice
-	mig      bool        // an instance, which may be destroyed
-	state    nvml.Return // NVML's last answer, for the log
-}
-
 // takeSample reads a sample.
-func (s *gpmSubject) takeSample(into nvml.GpmSample) nvml.Return {
-	if s.instance == wholeDevice {
-		return into.Get(s.handle)
+func (g *gpmGroup) takeSample(into nvml.GpmSample) nvml.Return {
+	if g.instance == wholeDevice {
+		return into.Get(g.handle)
 	}
-	return into.MigGet(s.handle, s.instance)
+	return into.MigGet(g.handle, g.instance)
 }
 
-// gpmGroup is a set of columns of one subject that are due together, with their two samples.
+// gpmGroup is a set of columns that are due together, with their two samples, of one device: a GPU (with its links) or an
+// instance.
 type gpmGroup struct {
-	*gpmSubject
+	handle       nvml.Device
+	instance     int         // ID of a GPU instance on it, or wholeDevice
+	mig          bool        // an instance, which may be destroyed
+	state        nvml.Return // NVML's last answer, for the log
+	all          []gpmCandidate
 	first, n     int // range of its columns
 	older, newer nvml.GpmSample
 	sampled      bool // older is valid
 	at           time.Time
+}
+
+// gpmCandidate is a column that GPM may supply.
+type gpmCandidate struct {
+	target
+	field.Reading
+	profiling
+
+	metric uint32
+	code   nvml.Return // GPM's answer when it was tried
 }
 
 var _ part = (*gpmPart)(nil)
@@ -125,7 +132,7 @@ func (p *gpmPart) sample(row []float64, due []bool) error {
 			return gpmError(code) // the device's state reports it
 		}
 		if code != g.state {
-			p.logState(g.gpmSubject, code)
+			p.logState(g, code)
 		}
 		if code != nvml.SUCCESS && g.mig && p.changed() {
 			return fmt.Errorf("%w: nvmlGpmMigSampleGet: %w", collector.ErrColumnsChanged, code)
@@ -188,11 +195,11 @@ func gpmError(code nvml.Return) error {
 	return fmt.Errorf("nvmlGpmSampleGet: %w", fatal(code))
 }
 
-func (p *gpmPart) logState(s *gpmSubject, code nvml.Return) {
-	s.state = code
+func (p *gpmPart) logState(g *gpmGroup, code nvml.Return) {
+	g.state = code
 	log := p.log
-	if s.instance != wholeDevice {
-		log = log.With(zap.Int("instance", s.instance))
+	if g.instance != wholeDevice {
+		log = log.With(zap.Int("instance", g.instance))
 	}
 	if code == nvml.SUCCESS {
 		log.Info("reading profiling samples again")
@@ -215,8 +222,8 @@ func (p *gpmPart) close() {
 // newGPM makes the part for a GPU's profiling fields, nil if there are none. targets starts with the GPU; its instances
 // are in the order of g.instances.
 func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *reasons) (part, error) {
-	plans := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
-	if len(plans) == 0 {
+	groups := planGPM(g, targets, fields, l.has("nvmlGpmMigSampleGet"))
+	if len(groups) == 0 {
 		return nil, nil //nolint:nilnil // no part, no error
 	}
 	p := &gpmPart{
@@ -225,18 +232,18 @@ func newGPM(l *library, g *gpu, targets []target, fields []field.Reading, why *r
 	}
 	e, err := withoutGPM(l, g), error(nil)
 	if e.Reason == "" {
-		if err = p.try(plans); err != nil && !ends(err) {
+		if err = p.try(groups); err != nil && !ends(err) {
 			e, err = collector.Explanation{Reason: collector.ReasonUnsupported, Detail: err.Error()}, nil
 		}
 	}
 	if e.Reason != "" {
-		for _, plan := range plans {
-			for _, c := range plan.all {
+		for _, g := range groups {
+			for _, c := range g.all {
 				why.Note(c.device, c.Desc.ID, e)
 			}
 		}
 	} else if err == nil {
-		p.bind(plans)
+		p.bind(groups)
 	}
 	if len(p.cols) == 0 {
 		p.close()
@@ -263,29 +270,12 @@ func withoutGPM(l *library, g *gpu) (e collector.Explanation) {
 	return e
 }
 
-// gpmCandidate is a column that GPM may supply.
-type gpmCandidate struct {
-	target
-	field.Reading
-	profiling
-
-	metric uint32
-	code   nvml.Return // GPM's answer when it was tried
-}
-
-// gpmPlan is a group with its candidates.
-type gpmPlan struct {
-	*gpmGroup
-	all []gpmCandidate
-}
-
-// planGPM groups the candidates by subject and due time. perInstance is false if the library cannot sample GPU
-// instances.
-func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool) []*gpmPlan {
-	var out []*gpmPlan
+// planGPM groups the candidates by device and due time. perInstance is false if the library cannot sample GPU instances.
+func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool) []*gpmGroup {
+	var out []*gpmGroup
 	for _, t := range targets {
-		s := subjectOf(g, t)
-		if s == nil || s.instance != wholeDevice && !perInstance {
+		of := groupOf(g, t)
+		if of == nil || of.instance != wholeDevice && !perInstance {
 			continue
 		}
 		for _, f := range fields {
@@ -297,14 +287,12 @@ func planGPM(g *gpu, targets []target, fields []field.Reading, perInstance bool)
 			if m == 0 {
 				continue
 			}
-			if i := slices.IndexFunc(out, func(p *gpmPlan) bool { return p.handle == s.handle && p.instance == s.instance }); i >= 0 {
-				s = out[i].gpmSubject // a link's is its GPU's
-			}
-			i := slices.IndexFunc(out, func(p *gpmPlan) bool {
-				return p.gpmSubject == s && p.all[0].Interval == f.Interval && p.all[0].Default == f.Default
+			i := slices.IndexFunc(out, func(o *gpmGroup) bool {
+				return o.handle == of.handle && o.instance == of.instance && o.all[0].Interval == f.Interval && o.all[0].Default == f.Default
 			})
 			if i < 0 {
-				i, out = len(out), append(out, &gpmPlan{gpmGroup: &gpmGroup{gpmSubject: s}})
+				group := *of
+				i, out = len(out), append(out, &group)
 			}
 			out[i].all = append(out[i].all, gpmCandidate{target: t, Reading: f, profiling: row, metric: m})
 		}
@@ -323,26 +311,25 @@ func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 	return d.Level >= level && d.Level <= field.ComputeInstance
 }
 
-// subjectOf returns the subject that a target's samples come from, nil if there is none. A GPU instance is sampled by
-// its ID on the GPU, which gives the sum of its compute instances.
-func subjectOf(g *gpu, t target) *gpmSubject {
-	s := &gpmSubject{handle: g.handle, instance: wholeDevice}
+// groupOf returns an empty group of the device whose samples have a target's values, nil if there is none. A GPU instance
+// is sampled by its ID on the GPU, which gives the sum of its compute instances; a link with its GPU.
+func groupOf(g *gpu, t target) *gpmGroup {
 	switch t.level {
 	case field.Instance:
-		s.mig, s.instance = true, g.instances[t.device-1].gi
+		return &gpmGroup{handle: g.handle, mig: true, instance: g.instances[t.device-1].gi}
 	case field.ComputeInstance:
-		s.mig, s.handle = true, g.instances[t.device-1].handle
+		return &gpmGroup{handle: g.instances[t.device-1].handle, mig: true, instance: wholeDevice}
 	case field.VGPU:
 		return nil
 	}
-	return s
+	return &gpmGroup{handle: g.handle, instance: wholeDevice}
 }
 
 // try takes two samples of each group and asks for its metrics. The values mean nothing, because no time lies between the
 // samples.
-func (p *gpmPart) try(plans []*gpmPlan) error {
-	for _, plan := range plans {
-		for _, s := range []*nvml.GpmSample{&plan.older, &plan.newer} {
+func (p *gpmPart) try(groups []*gpmGroup) error {
+	for _, g := range groups {
+		for _, s := range []*nvml.GpmSample{&g.older, &g.newer} {
 			sample, code := p.api.GpmSampleAlloc()
 			if code != nvml.SUCCESS {
 				return fmt.Errorf("nvmlGpmSampleAlloc: %w", code)
@@ -350,18 +337,18 @@ func (p *gpmPart) try(plans []*gpmPlan) error {
 			*s = sample
 			p.samples = append(p.samples, sample)
 		}
-		_ = plan.takeSample(plan.older) // the next call's answer says the same
-		code := plan.takeSample(plan.newer)
+		_ = g.takeSample(g.older) // the next call's answer says the same
+		code := g.takeSample(g.newer)
 		if lost(code) || isFatal(code) {
 			return gpmError(code)
 		}
-		for part := range slices.Chunk(plan.all, gpmAtOnce) {
+		for part := range slices.Chunk(g.all, gpmAtOnce) {
 			metrics := make([]uint32, len(part))
 			for i := range part {
 				metrics[i], part[i].code = part[i].metric, code
 			}
 			if code == nvml.SUCCESS {
-				for i, m := range p.readMetrics(plan.gpmGroup, metrics) {
+				for i, m := range p.readMetrics(g, metrics) {
 					part[i].code = nvml.Return(m.NvmlReturn)
 				}
 			}
@@ -372,19 +359,24 @@ func (p *gpmPart) try(plans []*gpmPlan) error {
 
 // bind makes a column of each candidate that GPM supports. INVALID_ARGUMENT for some metrics means that they are newer
 // than the driver. For all metrics it may only mean that no time lies between the samples.
-func (p *gpmPart) bind(plans []*gpmPlan) {
-	valid := map[*gpmSubject]bool{}
-	for _, plan := range plans {
-		valid[plan.gpmSubject] = valid[plan.gpmSubject] || slices.ContainsFunc(plan.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
+func (p *gpmPart) bind(groups []*gpmGroup) {
+	type device struct {
+		nvml.Device
+		instance int
 	}
-	for _, plan := range plans {
-		p.groups = append(p.groups, plan.gpmGroup)
-		plan.first = len(p.cols)
-		for _, c := range plan.all {
+	valid := map[device]bool{}
+	for _, g := range groups {
+		of := device{g.handle, g.instance}
+		valid[of] = valid[of] || slices.ContainsFunc(g.all, func(c gpmCandidate) bool { return c.code != nvml.ERROR_INVALID_ARGUMENT })
+	}
+	p.groups = groups
+	for _, g := range groups {
+		g.first = len(p.cols)
+		for _, c := range g.all {
 			switch {
 			case c.code == nvml.ERROR_NOT_SUPPORTED, c.code == nvml.ERROR_FUNCTION_NOT_FOUND:
 				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonUnsupported, Detail: "GPM does not offer it for this GPU"})
-			case c.code == nvml.ERROR_INVALID_ARGUMENT && valid[plan.gpmSubject]:
+			case c.code == nvml.ERROR_INVALID_ARGUMENT && valid[device{g.handle, g.instance}]:
 				p.why.Note(c.device, c.Desc.ID, collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks metric %d of GPM", p.why.driver, c.metric)})
 			default:
 				p.cols = append(p.cols, collector.Column{Device: c.device, Field: c.Desc.ID})
@@ -392,6 +384,6 @@ func (p *gpmPart) bind(plans []*gpmPlan) {
 				p.metrics = append(p.metrics, c.metric)
 			}
 		}
-		plan.n = len(p.cols) - plan.first
+		g.n = len(p.cols) - g.first
 	}
 }

@@ -225,12 +225,3 @@ func TestProfilingFails(t *testing.T) {
 		t.Errorf("a GPU that is lost: %v", err)
 	}
 }
-
-// TestScaleOfMetrics: a share has no more digits than cycles were counted.
-func TestScaleOfMetrics(t *testing.T) {
-	for in, want := range map[float64]float64{2.0500000000000003: 0.0205, 94: 0.94, 100.0 / 3: 0.333333333, 0: 0, 100: 1} {
-		if got := (gpmScale{factor: fromPercent}).convert(in); got != want {
-			t.Errorf("%v %%: got %v, want %v", in, got, want)
-		}
-	}
-}

@@ -41,22 +41,14 @@ type healthPart struct {
 type boundWatch struct {
 	columns []int // by reason; the first is for none
 	rules   []boundRule
-	codes   []boundXID
 	chosen  int // of the current sample
 	result  float64
 }
 
+// boundRule is a rule about readings, links or an XID for this GPU.
 type boundRule struct {
-	healthRule
-	reason    int           // index into columns
-	cells     []int         // of the inputs in their row; −1 if the GPU has no such reading
-	states    []rules.State // of the inputs
-	in, grown []float64
-}
-
-type boundXID struct {
-	xidRule
-	reason int
+	reason   int // index into columns
+	evaluate func(now time.Time) float64
 }
 
 var _ part = (*healthPart)(nil)
@@ -115,49 +107,79 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 		p.row, p.due = make([]float64, len(inputs.columns())), make([]bool, len(inputs.columns()))
 	}
 	for _, r := range healthRules(arch) {
-		bound := boundRule{healthRule: r, states: make([]rules.State, len(r.inputs)), in: make([]float64, len(r.inputs)), grown: make([]float64, len(r.inputs))}
-		has := r.inputs == nil && links != nil
-		for _, id := range r.inputs {
-			i, ok := at[id]
-			if !ok {
-				i = -1
-			}
-			bound.cells, has = append(bound.cells, i), has || ok
-		}
-		if has {
-			w := p.addWatch(r.watch)
-			bound.reason = p.addReason(w, r.watch, r.code)
-			w.rules = append(w.rules, bound)
+		if evaluate := p.bindRule(r, at); evaluate != nil {
+			p.addRule(r.watch, r.code, evaluate)
 		}
 	}
 	if x != nil {
 		for _, r := range xidRules(arch) {
-			w := p.addWatch(r.watch)
-			w.codes = append(w.codes, boundXID{r, p.addReason(w, r.watch, r.code)})
+			p.addRule(r.watch, r.code, func(time.Time) float64 {
+				if _, occurred := x.codes[r.xid]; occurred {
+					return r.result
+				}
+				if r.watch == allWatch && x.set != nil {
+					return healthPass
+				}
+				return math.NaN()
+			})
 		}
 	}
 	return p
 }
 
-// addWatch returns the watch with the given name and creates it if needed.
-func (p *healthPart) addWatch(name string) *boundWatch {
-	for i := range p.watches {
-		if w := &p.watches[i]; p.cols[w.columns[0]].Labels[1].Value == name {
-			return w
+// bindRule returns how to evaluate a rule, nil if the GPU has none of its inputs. at has the columns of the inputs.
+func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.Time) float64 {
+	if r.inputs == nil {
+		if p.links == nil {
+			return nil
+		}
+		return p.evaluateLinks
+	}
+	states, in, grown := make([]rules.State, len(r.inputs)), make([]float64, len(r.inputs)), make([]float64, len(r.inputs))
+	cells, has := make([]int, len(r.inputs)), false
+	for i, id := range r.inputs {
+		cells[i] = -1
+		if c, ok := at[id]; ok {
+			cells[i], has = c, true
 		}
 	}
-	p.watches = append(p.watches, boundWatch{columns: []int{p.addColumn(name, healthOK)}})
-	return &p.watches[len(p.watches)-1]
+	if !has {
+		return nil
+	}
+	return func(now time.Time) float64 {
+		worst := rules.Silent
+		for i, c := range cells {
+			in[i] = math.NaN()
+			if c >= 0 {
+				in[i] = p.row[c]
+			}
+			if r.judge != nil {
+				grown[i] = states[i].Growth.Add(time.Minute, now, in[i])
+			} else {
+				worst = max(worst, r.condition.Evaluate(&states[i], in[i], now))
+			}
+		}
+		if r.judge != nil {
+			return r.judge(in, grown)
+		}
+		return [...]float64{rules.Silent: math.NaN(), rules.Well: healthPass, rules.Between: healthPass, rules.Unwell: r.result}[worst]
+	}
 }
 
-// addReason returns the index of the watch's column for a reason and creates it if needed.
-func (p *healthPart) addReason(w *boundWatch, watch, code string) int {
-	i := slices.IndexFunc(w.columns, func(c int) bool { return p.cols[c].Labels[0].Value == code })
+// addRule adds a rule to its watch, which it creates if needed, with a column for the rule's reason.
+func (p *healthPart) addRule(watch, code string, evaluate func(now time.Time) float64) {
+	i := slices.IndexFunc(p.watches, func(w boundWatch) bool { return p.cols[w.columns[0]].Labels[1].Value == watch })
 	if i < 0 {
-		i = len(w.columns)
+		i = len(p.watches)
+		p.watches = append(p.watches, boundWatch{columns: []int{p.addColumn(watch, healthOK)}})
+	}
+	w := &p.watches[i]
+	reason := slices.IndexFunc(w.columns, func(c int) bool { return p.cols[c].Labels[0].Value == code })
+	if reason < 0 {
+		reason = len(w.columns)
 		w.columns = append(w.columns, p.addColumn(watch, code))
 	}
-	return i
+	w.rules = append(w.rules, boundRule{reason, evaluate})
 }
 
 func (p *healthPart) addColumn(watch, code string) int {
@@ -185,7 +207,7 @@ func (p *healthPart) sample(row []float64, due []bool) error {
 	}
 	for i := range p.watches {
 		w := &p.watches[i]
-		w.evaluate(p, now)
+		w.evaluate(now)
 		for reason, c := range w.columns {
 			if !due[c] {
 				continue
@@ -211,29 +233,22 @@ func (p *healthPart) markInputs(now time.Time) {
 }
 
 // evaluate chooses the worst result and its reason.
-func (w *boundWatch) evaluate(p *healthPart, now time.Time) {
+func (w *boundWatch) evaluate(now time.Time) {
 	w.chosen, w.result = 0, math.NaN()
-	for i := range w.rules {
-		r := &w.rules[i]
-		if r.inputs == nil {
-			w.consider(r.reason, p.evaluateLinks())
-		} else {
-			w.consider(r.reason, r.evaluate(p.row, now))
-		}
-	}
-	for i := range w.codes {
-		x := &w.codes[i]
-		if _, occurred := p.xids.codes[x.xid]; occurred {
-			w.consider(x.reason, x.xidRule.result)
-		} else if x.watch == allWatch && p.xids.set != nil {
-			w.consider(x.reason, healthPass)
+	for _, r := range w.rules {
+		switch result := r.evaluate(now); {
+		case math.IsNaN(result), result <= w.result:
+		case result > healthPass:
+			w.chosen, w.result = r.reason, result
+		default:
+			w.result = result
 		}
 	}
 }
 
 // evaluateLinks fails if a link is not active. If no link ever was, perhaps nothing is connected, so the result is
 // unknown.
-func (p *healthPart) evaluateLinks() float64 {
+func (p *healthPart) evaluateLinks(time.Time) float64 {
 	start := time.Now()
 	s := p.links()
 	p.linkCost.Record(1, start)
@@ -242,37 +257,6 @@ func (p *healthPart) evaluateLinks() float64 {
 		return math.NaN()
 	}
 	return known(0, s.known&^s.active != 0, healthFail)
-}
-
-func (w *boundWatch) consider(reason int, result float64) {
-	switch {
-	case math.IsNaN(result):
-	case math.IsNaN(w.result), result > w.result:
-		w.result = result
-		if result > healthPass {
-			w.chosen = reason
-		}
-	}
-}
-
-func (r *boundRule) evaluate(row []float64, now time.Time) float64 {
-	for i, c := range r.cells {
-		r.in[i] = math.NaN()
-		if c >= 0 {
-			r.in[i] = row[c]
-		}
-	}
-	if r.judge != nil {
-		for i := range r.in {
-			r.grown[i] = r.states[i].Growth.Add(time.Minute, now, r.in[i])
-		}
-		return r.judge(r.in, r.grown)
-	}
-	worst := rules.Silent
-	for i := range r.in {
-		worst = max(worst, r.condition.Evaluate(&r.states[i], r.in[i], now))
-	}
-	return [...]float64{rules.Silent: math.NaN(), rules.Well: healthPass, rules.Between: healthPass, rules.Unwell: r.result}[worst]
 }
 
 func (p *healthPart) calls() []collector.CallCost {

@@ -152,28 +152,6 @@ func TestFieldsThatNoGPUHasKeepNothingOpen(t *testing.T) {
 	mustHold(t, n, false)
 }
 
-// TestDriverThatIsReloaded: what was open says that it is outdated; closed and
-// opened again it works.
-func TestDriverThatIsReloaded(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
-	c, sources := open(t, at(n))
-	n.Unload()
-	row, due := make([]float64, 1), []bool{true}
-	if err := sources[0].Sample(row, due); !errors.Is(err, collector.ErrOutdated) {
-		t.Errorf("Sample without a driver: %v, want %v", err, collector.ErrOutdated)
-	}
-	if _, err := c.Rescan(t.Context()); !errors.Is(err, collector.ErrOutdated) {
-		t.Errorf("Rescan without a driver: %v, want %v", err, collector.ErrOutdated)
-	}
-	must(t, c.Close())
-	if _, err := New(at(n)).Open(t.Context(), temperature(t)); !errors.Is(err, collector.ErrNotLoaded) || errors.Is(err, collector.ErrOutdated) {
-		t.Errorf("Open without a driver: %v, want %v", err, collector.ErrNotLoaded)
-	}
-	n.LoadDriver("")
-	_, sources = open(t, at(n))
-	sampleAll(t, sources)
-}
-
 // TestDriverThatIsUpgraded: this process is bound to the old library for its life.
 func TestDriverThatIsUpgraded(t *testing.T) {
 	if nvmltest.OwnProcess(t) {

@@ -26,13 +26,25 @@ type processPart struct {
 	meters   [numAsks]collector.Meter
 }
 
-// processSubject is a GPU or MIG device whose processes are listed.
+// processSubject lists the processes of a GPU or MIG device. It allocates only when there are more processes than ever
+// before.
 type processSubject struct {
-	*processQuery
-	device int
-	means  *busyMeans // nil if drivers do not report it: with MIG
-	log    *zap.Logger
-	state  [2]nvml.Return // last logged answers of lists and of samples
+	device  int // index in the source's devices
+	handle  nvml.Device
+	outside bool                     // skip processes in instances
+	lists   [numLists]unsafe.Pointer // function addresses, nil if the library lacks them
+	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if not used
+	busyOld unsafe.Pointer           // nvmlDeviceGetProcessUtilization; nil if not used
+	buf     []byte
+	means   *busyMeans // nil if drivers do not report it: with MIG
+	log     *zap.Logger
+	state   [2]nvml.Return // last logged answers of lists and of samples
+
+	// The newest answers.
+	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
+	found    []collector.Process  // each once, however many lists have it; Busy is NaN
+	nameless int                  // processes with PID 0, which are not in found
+	samples  []busySample
 }
 
 var _ part = (*processPart)(nil)
@@ -44,22 +56,29 @@ func newProcessPart(l *library, g *gpu, log *zap.Logger) *processPart {
 	for i := range p.meters {
 		p.meters[i].Call = processCalls[i][0].symbol
 	}
-	p.addSubject(0, newProcessQuery(l, g.handle, g.mig, !g.mig), log.With(zap.String("device", g.device.ID)))
+	p.addSubject(l, processSubject{handle: g.handle, outside: g.mig, log: log.With(zap.String("device", g.device.ID))}, !g.mig)
 	for i, in := range g.instances {
 		if in.ci >= 0 {
-			p.addSubject(1+i, newProcessQuery(l, in.handle, false, false), log.With(zap.String("device", in.device.ID)))
+			p.addSubject(l, processSubject{device: 1 + i, handle: in.handle, log: log.With(zap.String("device", in.device.ID))}, false)
 		}
 	}
 	return p
 }
 
-func (p *processPart) addSubject(device int, q *processQuery, log *zap.Logger) {
-	s := processSubject{device: device, processQuery: q, log: log}
-	if q.busy != nil || q.busyOld != nil {
+// addSubject looks a subject's functions up. busy also reads utilization.
+func (p *processPart) addSubject(l *library, s processSubject, busy bool) {
+	s.buf = make([]byte, usualProcesses*entrySize)
+	for i := range s.lists {
+		s.lists[i] = l.firstOf(processCalls[i])
+	}
+	if busy {
+		s.busy, s.busyOld = l.firstOf(processCalls[askBusy][:1]), l.firstOf(processCalls[askBusy][1:])
+	}
+	if s.busy != nil || s.busyOld != nil {
 		s.means = new(busyMeans)
 	}
 	p.subjects = append(p.subjects, s)
-	p.cols = collector.AppendProcessColumns(p.cols, device)
+	p.cols = collector.AppendProcessColumns(p.cols, s.device)
 }
 
 func (p *processPart) columns() []collector.Column { return p.cols }
@@ -144,15 +163,15 @@ func (s *processSubject) listed() (nvml.Return, error) {
 }
 
 // count returns the number of processes, −1 if one of NVML's lists is missing.
-func (q *processQuery) count() int {
+func (s *processSubject) count() int {
 	for i := range numLists {
-		switch q.codes[i] {
+		switch s.codes[i] {
 		case nvml.SUCCESS, nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND: // no processes of that kind
 		default:
 			return -1
 		}
 	}
-	return len(q.found) + q.nameless
+	return len(s.found) + s.nameless
 }
 
 // logState logs when a device starts or stops listing its processes.
@@ -186,23 +205,6 @@ func (p *processPart) calls() []collector.CallCost {
 
 func (*processPart) close() {}
 
-// processQuery lists the processes of a GPU or a MIG device. It allocates only when there are more processes than ever
-// before. It is for one goroutine.
-type processQuery struct {
-	device  nvml.Device
-	outside bool                     // skip processes in instances
-	lists   [numLists]unsafe.Pointer // function addresses, nil if the library lacks them
-	busy    unsafe.Pointer           // nvmlDeviceGetProcessesUtilizationInfo; nil if not used
-	busyOld unsafe.Pointer           // nvmlDeviceGetProcessUtilization; nil if not used
-	buf     []byte
-
-	// The newest answers.
-	codes    [numAsks]nvml.Return // ERROR_FUNCTION_NOT_FOUND if the library lacks it
-	found    []collector.Process  // each once, however many lists have it; Busy is NaN
-	nameless int                  // processes with PID 0, which are not in found
-	samples  []busySample
-}
-
 // Layout of the structs that the functions fill, in bytes, from nvml.h.
 const (
 	// nvmlProcessInfo_v2_t, which _v2 and _v3 of the functions fill. Under the same name, drivers 535.43 to 535.86 fill
@@ -224,113 +226,99 @@ const (
 	maxProcesses   = 4096
 )
 
-// newProcessQuery returns a query for a GPU or MIG device. outside skips the processes in instances; busy also reads
-// utilization.
-func newProcessQuery(l *library, d nvml.Device, outside, busy bool) *processQuery {
-	q := &processQuery{device: d, outside: outside, buf: make([]byte, usualProcesses*entrySize)}
-	for i := range q.lists {
-		q.lists[i] = l.firstOf(processCalls[i])
-	}
-	if busy {
-		q.busy = l.firstOf(processCalls[askBusy][:1])
-		q.busyOld = l.firstOf(processCalls[askBusy][1:])
-	}
-	return q
-}
-
-func (q *processQuery) room() int { return len(q.buf) / entrySize }
+func (s *processSubject) room() int { return len(s.buf) / entrySize }
 
 // grow makes room for n entries. It returns false at the maximum.
-func (q *processQuery) grow(n int) bool {
-	n = min(max(n+n/4, 2*q.room()), maxProcesses)
-	if n <= q.room() {
+func (s *processSubject) grow(n int) bool {
+	n = min(max(n+n/4, 2*s.room()), maxProcesses)
+	if n <= s.room() {
 		return false
 	}
-	q.buf = make([]byte, n*entrySize)
+	s.buf = make([]byte, n*entrySize)
 	return true
 }
 
 // ask reads all lists, then utilization samples newer than since. It stops at a fatal answer. It may hang when the
 // driver does.
-func (q *processQuery) ask(since uint64, meters *[numAsks]collector.Meter) {
-	q.found, q.samples, q.nameless = q.found[:0], q.samples[:0], 0
-	for i := range q.codes {
-		q.codes[i] = nvml.ERROR_FUNCTION_NOT_FOUND
+func (s *processSubject) ask(since uint64, meters *[numAsks]collector.Meter) {
+	s.found, s.samples, s.nameless = s.found[:0], s.samples[:0], 0
+	for i := range s.codes {
+		s.codes[i] = nvml.ERROR_FUNCTION_NOT_FOUND
 	}
-	for list, f := range q.lists {
+	for list, f := range s.lists {
 		if f == nil {
 			continue
 		}
-		count, code := q.fill(&meters[list], func(room int) (int, nvml.Return) { return listProcesses(f, q.device, q.buf, room) })
-		q.codes[list] = code
+		count, code := s.fill(&meters[list], func(room int) (int, nvml.Return) { return listProcesses(f, s.handle, s.buf, room) })
+		s.codes[list] = code
 		if isFatal(code) {
 			return
 		}
 		if code == nvml.SUCCESS {
-			q.readList(list, count)
+			s.readList(list, count)
 		}
 	}
-	if q.busy != nil {
-		count, code := q.fill(&meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(q.busy, q.device, since, q.buf, room) })
-		q.codes[askBusy] = code
+	if s.busy != nil {
+		count, code := s.fill(&meters[askBusy], func(room int) (int, nvml.Return) { return listBusy(s.busy, s.handle, since, s.buf, room) })
+		s.codes[askBusy] = code
 		for i := range count {
-			e := q.buf[i*sampleSize:]
-			q.addSample(binary.NativeEndian.Uint64(e), binary.NativeEndian.Uint32(e[samplePID:]), binary.NativeEndian.Uint32(e[sampleSM:]))
+			e := s.buf[i*sampleSize:]
+			s.addSample(binary.NativeEndian.Uint64(e), binary.NativeEndian.Uint32(e[samplePID:]), binary.NativeEndian.Uint32(e[sampleSM:]))
 		}
-		if q.busyOld == nil || !never(code) {
+		if s.busyOld == nil || !never(code) {
 			return
 		}
-		q.busy = nil // permanently: this driver or device does not support it
+		s.busy = nil // permanently: this driver or device does not support it
 	}
-	if q.busyOld != nil {
+	if s.busyOld != nil {
 		start := time.Now()
-		q.codes[askBusy] = q.askOld(since)
+		s.codes[askBusy] = s.askOld(since)
 		meters[askBusy].Record(1, start)
 	}
 }
 
 // askOld first asks for the number of samples, as this function requires.
-func (q *processQuery) askOld(since uint64) nvml.Return {
-	count, code := listOldBusy(q.busyOld, q.device, since, nil, 0)
+func (s *processSubject) askOld(since uint64) nvml.Return {
+	count, code := listOldBusy(s.busyOld, s.handle, since, nil, 0)
 	switch {
 	case code != nvml.ERROR_INSUFFICIENT_SIZE:
 		return code
 	case count == 0:
 		return nvml.ERROR_NOT_FOUND
-	case count > q.room() && !q.grow(min(count, maxProcesses)), count > q.room():
+	case count > s.room() && !s.grow(min(count, maxProcesses)), count > s.room():
 		return nvml.ERROR_INSUFFICIENT_SIZE
 	}
-	count, code = listOldBusy(q.busyOld, q.device, since, q.buf, count)
+	count, code = listOldBusy(s.busyOld, s.handle, since, s.buf, count)
 	switch {
 	case code != nvml.SUCCESS:
 		return code
-	case count > q.room():
+	case count > s.room():
 		return nvml.ERROR_INSUFFICIENT_SIZE
 	}
 	for i := range count {
-		e := q.buf[i*oldSize:]
-		q.addSample(binary.NativeEndian.Uint64(e[oldStamp:]), binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[oldSM:]))
+		e := s.buf[i*oldSize:]
+		s.addSample(binary.NativeEndian.Uint64(e[oldStamp:]), binary.NativeEndian.Uint32(e), binary.NativeEndian.Uint32(e[oldSM:]))
 	}
 	return code
 }
 
-func (q *processQuery) addSample(stamp uint64, pid, percent uint32) {
-	q.samples = append(q.samples, busySample{pid: int(pid), percent: float64(percent), stamp: int64(stamp)})
+func (s *processSubject) addSample(stamp uint64, pid, percent uint32) {
+	s.samples = append(s.samples, busySample{pid: int(pid), percent: float64(percent), stamp: int64(stamp)})
 }
 
 // fill makes a call that fills the buffer, and repeats it with a larger buffer if needed. It returns the number of
 // entries.
-func (q *processQuery) fill(m *collector.Meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
+func (s *processSubject) fill(m *collector.Meter, call func(room int) (int, nvml.Return)) (int, nvml.Return) {
 	for {
-		for i := range q.buf {
-			q.buf[i] = filler
+		for i := range s.buf {
+			s.buf[i] = filler
 		}
 		start := time.Now()
-		count, code := call(q.room())
+		count, code := call(s.room())
 		m.Record(1, start)
 		switch {
-		case code == nvml.ERROR_INSUFFICIENT_SIZE && q.grow(min(count, maxProcesses)):
-		case code == nvml.SUCCESS && count > q.room():
+		case code == nvml.ERROR_INSUFFICIENT_SIZE && s.grow(min(count, maxProcesses)):
+		case code == nvml.SUCCESS && count > s.room():
 			return 0, nvml.ERROR_INSUFFICIENT_SIZE
 		case code != nvml.SUCCESS:
 			return 0, code
@@ -342,9 +330,9 @@ func (q *processQuery) fill(m *collector.Meter, call func(room int) (int, nvml.R
 
 // readList reads the processes of a list. The driver's version is not known here, so the last byte that differs from
 // the filler shows how long the driver's entries are.
-func (q *processQuery) readList(list, count int) {
+func (s *processSubject) readList(list, count int) {
 	end := count * infoLong
-	for end > 0 && q.buf[end-1] == filler {
+	for end > 0 && s.buf[end-1] == filler {
 		end--
 	}
 	size := infoLong
@@ -355,26 +343,26 @@ func (q *processQuery) readList(list, count int) {
 		size = infoSize
 	}
 	for i := range count {
-		e := q.buf[i*size:]
+		e := s.buf[i*size:]
 		pid := binary.NativeEndian.Uint32(e)
 		inInstance := size > infoShort && binary.NativeEndian.Uint32(e[infoInstance:]) != noInstance
 		switch {
-		case q.outside && inInstance:
+		case s.outside && inInstance:
 		case pid == 0:
-			q.nameless++
+			s.nameless++
 		default:
-			q.addProcess(int(pid), known64(binary.NativeEndian.Uint64(e[infoMemory:])), list)
+			s.addProcess(int(pid), known64(binary.NativeEndian.Uint64(e[infoMemory:])), list)
 		}
 	}
 }
 
 // addProcess adds a process or merges another list's entry of it: each list reports the whole process.
-func (q *processQuery) addProcess(pid int, memory float64, list int) {
-	i := slices.IndexFunc(q.found, func(p collector.Process) bool { return p.PID == pid })
+func (s *processSubject) addProcess(pid int, memory float64, list int) {
+	i := slices.IndexFunc(s.found, func(p collector.Process) bool { return p.PID == pid })
 	if i < 0 {
-		i, q.found = len(q.found), append(q.found, collector.Process{PID: pid, Memory: memory, Busy: math.NaN()})
+		i, s.found = len(s.found), append(s.found, collector.Process{PID: pid, Memory: memory, Busy: math.NaN()})
 	}
-	p := &q.found[i]
+	p := &s.found[i]
 	if math.IsNaN(p.Memory) || memory > p.Memory {
 		p.Memory = memory
 	}

@@ -119,28 +119,6 @@ func TestBusyGarbage(t *testing.T) {
 	r.want("since the last answer", 6, 0)
 }
 
-func TestBusyWithoutAnswer(t *testing.T) {
-	r := newBusyRig(t)
-	r.ask(0)
-	r.want("not supported", 1, math.NaN())
-	r.asked("still of all", 1, -1)
-	r.b.idle()
-	r.want("the first answer", 1, math.NaN())
-	r.asked("still of all", 2, -1)
-	r.b.idle()
-	r.want("idle twice", 1, 0)
-	r.asked("still of all", 3, -1)
-	r.take(r.sample(1, 12, 2.9))
-	r.want("the first activity: the driver's mean is over more than a tick", 1, math.NaN())
-	r.want("others were idle", 2, 0)
-	r.asked("from now on", 4, 2.9)
-	r.asked("a call that failed", 5, 2.9)
-	r.want("nothing is known", 1, math.NaN())
-	r.asked("and the next", 6, 2.9)
-	r.take(r.sample(1, 12, 5.9))
-	r.want("the mean since the last answer", 1, 12)
-}
-
 // TestBusyClockIsSet: stamps are of the system clock. After it was set back the
 // driver has nothing "newer" for hours, which is not idle.
 func TestBusyClockIsSet(t *testing.T) {

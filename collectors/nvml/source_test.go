@@ -13,40 +13,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestInstances: an instance has its own memory and nothing of its board's.
-func TestInstances(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"3g.40gb", "1g.10gb"}}})
-	s := openReadings(t, n, "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL")[0]
-	must(t, s.sample())
-	if got := len(s.Devices()); got != 3 {
-		t.Fatalf("%d devices, want 3", got)
-	}
-	total := map[int]float64{}
-	for i, c := range s.Columns() {
-		d, _ := field.ByID(c.Field)
-		if c.Device > 0 && d.Level == field.GPU {
-			t.Errorf("instance %d has a column of %s", c.Device, d.Name)
-		}
-		if d.Name == "DCGM_FI_DEV_FB_TOTAL" {
-			total[c.Device] = s.row[i]
-		}
-	}
-	if len(total) != 3 || total[0] <= total[1]+total[2] || total[1] == total[2] || total[1] <= 0 || total[2] <= 0 {
-		t.Errorf("memory of board and instances: %v", total)
-	}
-
-	n.SetMIG(0, "7g.80gb")
-	var err error
-	for range 3 { // at once, or when it is found that what is read of is no more
-		if err = s.sample(); err != nil {
-			break
-		}
-	}
-	if !errors.Is(err, collector.ErrColumnsChanged) {
-		t.Errorf("partitioned in another way: got %v, want %v", err, collector.ErrColumnsChanged)
-	}
-}
-
 // TestLinks: links are devices where the list asks for fields of links, and only
 // those that there are.
 func TestLinks(t *testing.T) {
@@ -147,17 +113,6 @@ func TestHangsWhenBound(t *testing.T) {
 	}
 	release()
 	eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
-}
-
-// TestLostWhenBound: a GPU that is lost at Open is a source that says so.
-func TestLostWhenBound(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
-	n.Return(1, "nvmlDeviceGetTemperature", "GPU_IS_LOST")
-	sources := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP")
-	must(t, sources[0].sample())
-	if err := sources[1].sample(); !errors.Is(err, collector.ErrDeviceLost) || len(sources[1].Columns()) != 0 {
-		t.Errorf("the lost GPU: %v, %d columns", err, len(sources[1].Columns()))
-	}
 }
 
 // TestSourceOfParts: a part's error costs its own cells, unless it concerns all.

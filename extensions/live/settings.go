@@ -95,52 +95,34 @@ func (s *Settings) Flags(set *config.Set) {
 	}})
 }
 
-func (s *Settings) check(*config.Config) error {
-	return errors.Join(s.History.check(), s.Recorder.check(&s.History))
-}
-
-// minHistory is less than what a series of each field of one GPU takes.
-const minHistory = 1 << 20
-
-func (h *History) check() error {
-	if !h.Wanted() {
-		return nil
-	}
-	err := config.AtLeast("history-age", h.Age, time.Second)
-	if h.Bytes < minHistory {
-		err = errors.Join(err, fmt.Errorf("--history-bytes is %s: it must be at least 1MiB, or 0 for none", config.Bytes(&h.Bytes)))
-	}
-	return err
-}
-
-// Limits of a recording.
+// Limits of histories and recordings.
 const (
-	minRecordings  = 1 << 20
+	minBytes       = 1 << 20 // less than a series of each field of one GPU takes
 	maxRecorded    = time.Hour
 	recorderMargin = 10 * time.Second // from the last sample to the file
 )
 
-func (r *Recorder) check(h *History) error {
-	if r.Directory == "" || !h.Wanted() { // without a history nothing is recorded
+func (s *Settings) check(*config.Config) error {
+	h, r := &s.History, &s.Recorder
+	if !h.Wanted() { // without a history nothing is recorded
 		return nil
 	}
-	errs := []error{
-		config.AtLeast("recorder-before", r.Before, time.Second),
-		config.AtLeast("recorder-files", r.Files, 1),
+	errs := []error{config.AtLeast("history-age", h.Age, time.Second)}
+	add := func(wrong bool, format string, args ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	if !filepath.IsAbs(r.Directory) {
-		errs = append(errs, fmt.Errorf("--%s is %q: write an absolute path", flagRecorder, r.Directory))
+	add(h.Bytes < minBytes, "--history-bytes is %s: it must be at least 1MiB, or 0 for none", config.Bytes(&h.Bytes))
+	if r.Directory == "" {
+		return errors.Join(errs...)
 	}
-	if r.Bytes < minRecordings {
-		errs = append(errs, fmt.Errorf("--recorder-bytes is %s: it must be at least 1MiB", config.Bytes(&r.Bytes)))
-	}
+	errs = append(errs, config.AtLeast("recorder-before", r.Before, time.Second), config.AtLeast("recorder-files", r.Files, 1))
+	add(!filepath.IsAbs(r.Directory), "--%s is %q: write an absolute path", flagRecorder, r.Directory)
+	add(r.Bytes < minBytes, "--recorder-bytes is %s: it must be at least 1MiB", config.Bytes(&r.Bytes))
 	span := r.Before + r.After
 	least := span + recorderMargin
-	switch {
-	case span > maxRecorded:
-		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: they can be at most 1h", config.Duration(&span)))
-	case least > h.Age:
-		errs = append(errs, fmt.Errorf("--recorder-before and --recorder-after are %s together: --history-age must be at least %s", config.Duration(&span), config.Duration(&least)))
-	}
+	add(span > maxRecorded, "--recorder-before and --recorder-after are %s together: they can be at most 1h", config.Duration(&span))
+	add(span <= maxRecorded && least > h.Age, "--recorder-before and --recorder-after are %s together: --history-age must be at least %s", config.Duration(&span), config.Duration(&least))
 	return errors.Join(errs...)
 }

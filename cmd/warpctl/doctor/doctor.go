@@ -77,40 +77,30 @@ func Run(ctx context.Context, o Options) *Result {
 	}
 	s := &system{root: o.Root, access: o.access}
 	r := &Result{facts: Facts{Version: o.Version, Time: time.Now().UTC(), Drivers: map[string]*Driver{}}, redactor: newRedactor()}
-	var passwd, resolv string
-	configured := probe{"settings", probeLimit, func(context.Context) (func(*Facts), error) {
+	run := func(probes ...probe) {
+		applies := make([]func(*Facts), len(probes))
+		var wg sync.WaitGroup
+		for i := range probes {
+			wg.Go(func() { applies[i] = probes[i].limited(ctx) })
+		}
+		wg.Wait()
+		for _, apply := range applies {
+			apply(&r.facts)
+		}
+	}
+	run(probe{"settings", probeLimit, func(context.Context) (func(*Facts), error) {
 		settings := s.settings(o.Environ)
 		return func(f *Facts) { f.settings = settings }, nil
-	}}
-	if apply, err := configured.limited(ctx); err == nil {
-		apply(&r.facts)
-	} else {
-		r.facts.Unread = append(r.facts.Unread, Unread{configured.name, err.Error()})
-	}
+	}})
+	var passwd, resolv string
 	probes := []probe{{"exporter", 2 * o.Limit, o.ask}}
 	if runtime.GOOS == "linux" {
-		probes = append(probes, o.machine(s, &r.facts.settings)...)
-		probes = append(probes, probe{"names", probeLimit, func(context.Context) (func(*Facts), error) {
-			users, domains := s.text("/etc/passwd"), s.text("/etc/resolv.conf")
-			host := s.text("/etc/hostname")
+		probes = append(o.machine(s, &r.facts.settings), probes[0], probe{"names", probeLimit, func(context.Context) (func(*Facts), error) {
+			users, domains, host := s.text("/etc/passwd"), s.text("/etc/resolv.conf"), s.text("/etc/hostname")
 			return func(*Facts) { passwd, resolv = users, domains; r.redactor.host(host) }, nil
 		}})
 	}
-	applies := make([]func(*Facts), len(probes))
-	errs := make([]error, len(probes))
-	var wg sync.WaitGroup
-	for i := range probes {
-		wg.Go(func() { applies[i], errs[i] = probes[i].limited(ctx) })
-	}
-	wg.Wait()
-	for i := range probes {
-		if applies[i] != nil {
-			applies[i](&r.facts)
-		}
-		if errs[i] != nil {
-			r.facts.Unread = append(r.facts.Unread, Unread{probes[i].name, errs[i].Error()})
-		}
-	}
+	run(probes...)
 	r.redactor.learn(&r.facts, o.Environ, passwd, resolv)
 	for _, c := range checks {
 		out := findings{check: c.name}

@@ -110,28 +110,27 @@ type probe struct {
 	run   func(context.Context) (func(*Facts), error)
 }
 
-// abandoned is why a probe has no result.
-var errAbandoned = errors.New("it does not answer")
-
-// limited runs p for no longer than its limit. A call that hangs is abandoned: it ends
-// with the process.
-func (p *probe) limited(ctx context.Context) (func(*Facts), error) {
+// limited runs p for no longer than its limit, and returns how to apply what it found. A call that hangs is abandoned: it
+// ends with the process.
+func (p *probe) limited(ctx context.Context) func(*Facts) {
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
-	type result struct {
-		apply func(*Facts)
-		err   error
+	unread := func(why string) func(*Facts) {
+		return func(f *Facts) { f.Unread = append(f.Unread, Unread{p.name, why}) }
 	}
-	done := make(chan result, 1)
+	done := make(chan func(*Facts), 1)
 	go func() {
 		apply, err := p.run(ctx)
-		done <- result{apply, err}
+		if err != nil {
+			apply = unread(err.Error())
+		}
+		done <- apply
 	}()
 	select {
-	case r := <-done:
-		return r.apply, r.err
+	case apply := <-done:
+		return apply
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w within %v", errAbandoned, p.limit)
+		return unread(fmt.Sprintf("it does not answer within %v", p.limit))
 	}
 }
 

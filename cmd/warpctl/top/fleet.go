@@ -263,10 +263,10 @@ func pointsOf(s *apiv1.Samples, factor float64, span time.Duration, n int) []flo
 	}
 	at := func(ms int64) int { return int((ms - s.Until + span.Milliseconds()) * int64(n) / span.Milliseconds()) }
 	for i, ms := range s.Series[0].Times {
-		first, max := at(ms), s.Series[0].Max
-		for k := first; i < len(max) && max[i] != nil && k < n && (k == first || k < at(ms+s.Step)); k++ {
-			if k >= 0 && !(out[k] > *max[i]*factor) {
-				out[k] = *max[i] * factor
+		first, highest := at(ms), s.Series[0].Max
+		for k := first; i < len(highest) && highest[i] != nil && k < n && (k == first || k < at(ms+s.Step)); k++ {
+			if k >= 0 && !(out[k] > *highest[i]*factor) {
+				out[k] = *highest[i] * factor
 			}
 		}
 	}

@@ -85,10 +85,6 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tick:
 		m.take(time.Time(msg))
 		return m, next()
-	case tea.PasteMsg:
-		if m.typing {
-			m.setFilter(m.filtered() + msg.Content)
-		}
 	case tea.KeyPressMsg:
 		if m.typing {
 			m.typed(msg)

@@ -90,10 +90,9 @@ func deviceReport(node string, r *row) DeviceReport {
 		}
 	}
 	for i := range r.Users {
-		if u := user(&r.Users[i]); !slices.Contains(d.Users, u) {
-			d.Users = append(d.Users, u)
-		}
+		d.Users = append(d.Users, user(&r.Users[i]))
 	}
+	d.Users = unique(d.Users)
 	return d
 }
 

@@ -201,16 +201,22 @@ func user(u *apiv1.User) string {
 func (r *row) users() string {
 	var out []string
 	for i := range r.Users {
-		if u := user(&r.Users[i]); u != "" && !slices.Contains(out, u) {
-			out = append(out, u)
-		}
+		out = append(out, user(&r.Users[i]))
 	}
 	if len(out) == 0 {
 		for i := range r.Processes {
-			if p := cmp.Or(r.Processes[i].Name, "-"); !slices.Contains(out, p) {
-				out = append(out, p)
-			}
+			out = append(out, cmp.Or(r.Processes[i].Name, "-"))
 		}
 	}
-	return cmp.Or(strings.Join(out, ", "), "-")
+	return cmp.Or(join(", ", unique(out)...), "-")
+}
+
+// unique leaves out repeated texts.
+func unique(texts []string) (out []string) {
+	for _, t := range texts {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	return out
 }

@@ -27,36 +27,24 @@ type column[T any] struct {
 
 // widths returns the widths of the columns in a line of that width, 0 for columns left out.
 func widths[T any](columns []column[T], width int) []int {
-	out := make([]int, len(columns))
-	left, shown := width+1, len(columns)
+	out, byRank := make([]int, len(columns)), make([]int, len(columns))
+	left := width + 1
 	for i, c := range columns {
-		out[i] = c.width
+		out[i], byRank[i] = c.width, i
 		left -= c.width + 1
 	}
-	for left < 0 && shown > 1 {
-		drop := 0
-		for i, c := range columns {
-			if out[i] > 0 && c.rank > 0 && (out[drop] == 0 || columns[drop].rank <= c.rank) {
-				drop = i
-			}
+	slices.SortFunc(byRank, func(a, b int) int { return cmp.Or(columns[b].rank-columns[a].rank, b-a) })
+	for _, i := range byRank {
+		if left < 0 && columns[i].rank > 0 {
+			left += out[i] + 1
+			out[i] = 0
 		}
-		if columns[drop].rank == 0 {
-			break
-		}
-		left += out[drop] + 1
-		out[drop], shown = 0, shown-1
 	}
-	for i, c := range columns {
-		if out[i] > 0 && c.grow && left > 0 {
-			others := 0
-			for j := i; j < len(columns); j++ {
-				if out[j] > 0 && columns[j].grow {
-					others++
-				}
-			}
-			out[i] += left / others
-			left -= left / others
-		}
+	growing := slices.DeleteFunc(slices.Sorted(slices.Values(byRank)), func(i int) bool { return out[i] == 0 || !columns[i].grow })
+	for n, i := range growing {
+		share := max(left, 0) / (len(growing) - n)
+		out[i] += share
+		left -= share
 	}
 	return out
 }

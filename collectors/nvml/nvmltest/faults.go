@@ -1,21 +1,21 @@
 package nvmltest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // Every stands for all functions of a GPU.
 const Every = "*"
 
-// fault is a fault of a function on a GPU.
+// fault is a fault of a function on a GPU: "code GPU_IS_LOST", "hang", "delay 5000".
 type fault struct {
-	gpu      int
-	function string
-	what     string // "code GPU_IS_LOST", "hang"
-	kind     string
+	gpu            int
+	function, what string
 }
 
 func (f fault) line() string {
@@ -26,62 +26,56 @@ func (f fault) line() string {
 	return fmt.Sprintf("fault %s %s %s", gpu, f.function, f.what)
 }
 
-// setFault replaces the fault of that kind.
-func (n *Node) setFault(f fault) {
+// replaceFault removes the fault of that kind, the first word of what, and adds f if add is set.
+func (n *Node) replaceFault(f fault, add bool) {
+	kind, _, _ := strings.Cut(f.what, " ")
 	n.change(func() error {
 		n.faults = slices.DeleteFunc(n.faults, func(o fault) bool {
-			return o.gpu == f.gpu && o.function == f.function && o.kind == f.kind
+			return o.gpu == f.gpu && o.function == f.function && strings.HasPrefix(o.what, kind)
 		})
-		n.faults = append(n.faults, f)
+		if add {
+			n.faults = append(n.faults, f)
+		}
 		return nil
 	})
 }
 
 // Return makes a function answer a code: its name without NVML_ERROR_ ("NOT_SUPPORTED"; "SUCCESS" removes the fault) or
 // its number. gpu is Host for functions without a device. function may be Every; a fault of a single function overrides
-// a fault of Every.
+// a fault of Every. Close reports an unknown function.
 func (n *Node) Return(gpu int, function, code string) {
-	if code == "SUCCESS" || code == "0" {
-		n.removeFaults(func(f fault) bool { return f.gpu == gpu && f.function == function && f.kind == "code" })
-		return
-	}
-	n.setFault(fault{gpu: gpu, function: function, kind: "code", what: "code " + code})
+	n.replaceFault(fault{gpu, function, "code " + code}, code != "SUCCESS")
 }
 
 // Delay makes calls of a function take the given time until end is called or the node is closed.
 func (n *Node) Delay(gpu int, function string, d time.Duration) (end func()) {
-	f := fault{gpu: gpu, function: function, kind: "delay", what: fmt.Sprintf("delay %d", d.Microseconds())}
-	n.setFault(f)
-	return func() { n.removeFaults(func(o fault) bool { return o == f }) }
+	return n.until(fault{gpu, function, fmt.Sprintf("delay %d", d.Microseconds())})
 }
 
 // Hang makes calls of a function hang until release is called or the node is closed. release may be called twice.
 // Hanging returns how many calls hang.
 func (n *Node) Hang(gpu int, function string) (release func()) {
-	f := fault{gpu: gpu, function: function, kind: "hang", what: "hang"}
-	n.setFault(f)
-	return func() {
-		n.removeFaults(func(o fault) bool { return o.gpu == gpu && o.function == function && o.kind == "hang" })
-	}
+	return n.until(fault{gpu, function, "hang"})
 }
 
-func (n *Node) removeFaults(which func(fault) bool) {
-	n.change(func() error {
-		n.faults = slices.DeleteFunc(n.faults, which)
-		return nil
-	})
+func (n *Node) until(f fault) (end func()) {
+	n.replaceFault(f, true)
+	return func() { n.replaceFault(f, false) }
 }
 
 // Clear removes all faults that Return, Hang and Lose set for a GPU, or with Host for functions without a
 // device.
 func (n *Node) Clear(gpu int) {
-	n.removeFaults(func(f fault) bool { return f.gpu == gpu })
+	n.change(func() error {
+		n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return f.gpu == gpu })
+		return nil
+	})
 }
 
 // Lose makes a GPU fall off the bus: listeners get XID 79, callers get GPU_IS_LOST.
 func (n *Node) Lose(gpu int) {
 	n.XID(gpu, 79)
-	n.setFault(fault{gpu: gpu, function: Every, kind: "code", what: "code GPU_IS_LOST"})
+	n.Return(gpu, Every, "GPU_IS_LOST")
 }
 
 // Remove takes a GPU out of the machine: the count shrinks and the GPUs behind it move up.
@@ -91,52 +85,35 @@ func (n *Node) Remove(gpu int) {
 
 // Restore brings back a GPU that was lost or removed.
 func (n *Node) Restore(gpu int) {
-	n.change(func() error {
-		delete(n.absent, gpu)
-		n.faults = slices.DeleteFunc(n.faults, func(f fault) bool {
-			return f.gpu == gpu && f.function == Every && f.kind == "code"
-		})
-		return nil
-	})
+	n.change(func() error { delete(n.absent, gpu); return nil })
+	n.Return(gpu, Every, "SUCCESS")
 }
 
-// Unload removes the driver until Load: initialisation fails, and calls of initialised users answer DRIVER_NOT_LOADED.
-// The real driver cannot be unloaded while its devices are open: see OpenFiles.
+// Unload removes the driver until LoadDriver: initialisation fails, and calls of initialised users answer
+// DRIVER_NOT_LOADED. The real driver cannot be unloaded while its devices are open: see OpenFiles.
 func (n *Node) Unload() {
-	n.change(func() error {
-		n.faults = append(n.faults, unloaded(n.gpus)...)
-		return n.removeDriverFiles()
-	})
+	n.change(func() error { n.unloaded = true; return n.removeDriverFiles() })
 }
 
 // LoadDriver brings the driver back, in another version if one is given. The library keeps its version; if that no
 // longer fits, initialisation answers LIB_RM_VERSION_MISMATCH, as on a node after an upgrade.
 func (n *Node) LoadDriver(version string) {
+	version = cmp.Or(version, n.driver.version)
 	n.change(func() error {
-		gone := unloaded(n.gpus)
-		n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return slices.Contains(gone, f) })
-		kernel := n.driver.version
-		if version != "" && version != kernel {
-			kernel = version
-			n.faults = append(n.faults, mismatch()...)
-		} else {
-			gone = mismatch()
-			n.faults = slices.DeleteFunc(n.faults, func(f fault) bool { return slices.Contains(gone, f) })
-		}
-		return n.makeDriverFiles(kernel)
+		n.unloaded, n.mismatch = false, version != n.driver.version
+		return n.makeDriverFiles(version)
 	})
 }
 
-func unloaded(gpus int) (out []fault) {
-	for gpu := Host; gpu < gpus; gpu++ {
-		out = append(out, fault{gpu: gpu, function: Every, kind: "unloaded", what: "code DRIVER_NOT_LOADED"})
+// driverFaults returns the lines of a driver that is not loaded, or of another version than the library.
+func (n *Node) driverFaults() (out []string) {
+	if n.unloaded {
+		out = append(out, "fault node * code DRIVER_NOT_LOADED", "fault * * code DRIVER_NOT_LOADED")
 	}
-	return out
-}
-
-func mismatch() (out []fault) {
-	for _, f := range []string{"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"} {
-		out = append(out, fault{gpu: Host, function: f, kind: "mismatch", what: "code LIB_RM_VERSION_MISMATCH"})
+	if n.mismatch {
+		for _, f := range []string{"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"} {
+			out = append(out, "fault node "+f+" code LIB_RM_VERSION_MISMATCH")
+		}
 	}
 	return out
 }

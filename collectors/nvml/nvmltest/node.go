@@ -31,19 +31,20 @@ type Node struct {
 	gpus   int
 	model  string
 
-	mu     sync.Mutex
-	closed bool
-	clock  clock
-	sets   []setting
-	faults []fault
-	loads  []string
-	mig    map[int][]Instance
-	extra  []string
-	procs  map[int][]string
-	events []string
-	nextID uint64
-	absent map[int]bool
-	calls  map[string]uint64 // at the last ResetCalls
+	mu                 sync.Mutex
+	closed             bool
+	clock              clock
+	sets               []setting
+	faults             []fault
+	loads              []string
+	mig                map[int][]Instance
+	extra              []string
+	procs              map[int][]string
+	events             []string
+	nextID             uint64
+	absent             map[int]bool
+	unloaded, mismatch bool              // of the driver
+	calls              map[string]uint64 // at the last ResetCalls
 }
 
 // setting is a value that differs from the preset's.
@@ -178,7 +179,7 @@ func (n *Node) text() string {
 	for _, s := range n.sets {
 		line("gpu %s %s %s", s.gpu, s.key, s.value)
 	}
-	for _, group := range [][]string{n.loads, n.extra, n.events} {
+	for _, group := range [][]string{n.loads, n.extra, n.events, n.driverFaults()} {
 		for _, l := range group {
 			line("%s", l)
 		}

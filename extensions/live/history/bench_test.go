@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 	"time"
 
@@ -92,31 +91,4 @@ func BenchmarkHistory(b *testing.B) {
 			b.ReportMetric(float64(h.store.bytes)/kept, "B/sample")
 		})
 	}
-}
-
-// BenchmarkRead is what a reader of 15 minutes of one series pays.
-func BenchmarkRead(b *testing.B) {
-	n := newBenchNode(time.Second)
-	h := New(Options{Rows: rows.New(&n.board, nil)})
-	for range 900 {
-		n.append()
-		h.Sync(time.Unix(0, n.now))
-	}
-	s := h.Series(Match{})[benchFields-1]
-	until := n.now/1e6 + 1
-	b.Run("samples", func(b *testing.B) {
-		count := 0
-		for b.Loop() {
-			for range h.Samples(s, until-900_000, until) {
-				count++
-			}
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(count), "ns/sample")
-	})
-	b.Run("points", func(b *testing.B) {
-		for b.Loop() {
-			h.Points(s, until-900_000, until, 300)
-		}
-	})
-	runtime.KeepAlive(n)
 }

@@ -32,7 +32,8 @@ type node struct {
 	speed    float64
 	began    time.Time
 	fields   []reading
-	proxied  bool // while it is down, a proxy answers
+	proxied  bool   // while it is down, a proxy answers
+	replayed string // recording that is shown: it has no new rows
 
 	mu         sync.Mutex
 	devices    []apiv1.Device
@@ -62,6 +63,8 @@ func (n *node) serve(tb testing.TB, prefix string) string {
 		"devices": n.devicesAnswer, "fields": n.fieldsAnswer, "samples": n.samplesAnswer, "events": n.eventsAnswer, "health": n.healthAnswer, "list": n.listAnswer, "recordings": n.recordingsAnswer,
 	} {
 		mux.HandleFunc("GET /api/v1/"+name, func(w http.ResponseWriter, r *http.Request) {
+			n.mu.Lock()
+			defer n.mu.Unlock()
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(f(r)) // an error says that the browser went away
 		})
@@ -109,11 +112,23 @@ func (f *reading) has(d *apiv1.Device) bool {
 	return d.Kind == f.kind
 }
 
-func (f *reading) each() []map[string]string {
-	if f.labels == nil {
-		return []map[string]string{nil}
+// each calls f with every series of the chosen devices and fields, by device; k is its number in its field.
+func (n *node) each(devices []apiv1.Device, ids, fields []string, call func(i, k int, f *reading, labels map[string]string)) {
+	for i := range devices {
+		for j := range n.fields {
+			f := &n.fields[j]
+			if !f.has(&devices[i]) || !matches(ids, devices[i].ID) || !matches(fields, f.name) {
+				continue
+			}
+			for k := range max(len(f.labels), 1) {
+				var labels map[string]string
+				if f.labels != nil {
+					labels = f.labels[k]
+				}
+				call(i, k, f, labels)
+			}
+		}
 	}
-	return f.labels
 }
 
 func (f *reading) at(device, series int, t time.Time) *float64 {
@@ -134,55 +149,36 @@ func matches(patterns []string, name string) bool {
 }
 
 func (n *node) devicesAnswer(*http.Request) any {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return apiv1.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, History: true, Recorder: n.recordings != nil,
+	return apiv1.Devices{Time: n.now(), Hostname: "gpu-node-17", Version: "2.0.0-test", Simulated: true, Recording: n.replayed, History: true, Recorder: n.recordings != nil,
 		Collectors: []apiv1.Collector{{Name: "nvml", Up: true}}, Devices: n.devices}
 }
 
 func (n *node) fieldsAnswer(r *http.Request) any {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	out := apiv1.Fields{Time: n.now()}
-	age := 0.2
-	for i, d := range n.devices {
-		if !matches(r.URL.Query()["device"], d.ID) {
-			continue
+	q, age, all := r.URL.Query(), 0.2, make([]apiv1.DeviceFields, len(n.devices))
+	n.each(n.devices, q["device"], q["field"], func(i, k int, f *reading, labels map[string]string) {
+		x := apiv1.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
+		if d, _, ok := field.ByName(f.name); ok {
+			m, _ := d.RoleOf(slices.Collect(maps.Values(labels))...)
+			x.Role = string(m.Role)
 		}
-		fields := apiv1.DeviceFields{ID: d.ID}
-		for _, f := range n.fields {
-			if !f.has(&d) || !matches(r.URL.Query()["field"], f.name) {
-				continue
-			}
-			for k, labels := range f.each() {
-				x := apiv1.Field{Name: f.name, Metric: f.name, Help: "A made-up reading for tests.", Type: "gauge", Unit: f.unit, Window: 1, Interval: n.interval.Seconds(), Labels: labels}
-				if d, _, ok := field.ByName(f.name); ok {
-					m, _ := d.RoleOf(slices.Collect(maps.Values(labels))...)
-					x.Role = string(m.Role)
-				}
-				if strings.HasSuffix(f.name, "_total") {
-					x.Type = "counter"
-				}
-				if x.Value = f.at(i, k, n.now()); x.Value == nil || d.State != "up" {
-					x.Value, x.Absent = nil, &apiv1.Absence{Reason: "blank"}
-					if d.State != "up" {
-						x.Absent = &apiv1.Absence{Reason: "device_lost", Detail: d.Reason}
-					}
-				} else {
-					x.Age = &age
-				}
-				fields.Fields = append(fields.Fields, x)
-			}
+		if strings.HasSuffix(f.name, "_total") {
+			x.Type = "counter"
 		}
-		out.Devices = append(out.Devices, fields)
-	}
-	return out
+		switch d := &n.devices[i]; {
+		case d.State != "up":
+			x.Absent = &apiv1.Absence{Reason: "device_lost", Detail: d.Reason}
+		case f.at(i, k, n.now()) == nil:
+			x.Absent = &apiv1.Absence{Reason: "blank"}
+		default:
+			x.Value, x.Age = f.at(i, k, n.now()), &age
+		}
+		all[i].ID, all[i].Fields = n.devices[i].ID, append(all[i].Fields, x)
+	})
+	return apiv1.Fields{Time: n.now(), Devices: slices.DeleteFunc(all, func(d apiv1.DeviceFields) bool { return d.ID == "" })}
 }
 
 func (n *node) samplesAnswer(r *http.Request) any {
 	q := r.URL.Query()
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	now := n.now()
 	since, err := time.Parse(time.RFC3339, q.Get("since"))
 	if err != nil || now.Sub(since) > 15*time.Minute {
@@ -194,45 +190,32 @@ func (n *node) samplesAnswer(r *http.Request) any {
 		step = max(now.Sub(since)/time.Duration(points), n.interval)
 		out.Step = step.Milliseconds()
 	}
-	for i, d := range n.devices {
-		for _, f := range n.fields {
-			if d.ID != out.Device || f.name != out.Field || !f.has(&d) {
-				continue
-			}
-			out.Unit = f.unit
-			for k, labels := range f.each() {
-				s := apiv1.SampledSeries{Labels: labels}
-				for t := since.Truncate(step).Add(step); t.Before(now); t = t.Add(step) {
-					v := f.at(i, k, t)
-					s.Times = append(s.Times, t.UnixMilli())
-					if out.Step == 0 {
-						s.Values = append(s.Values, v)
-					} else {
-						s.Min, s.Max, s.Mean = append(s.Min, v), append(s.Max, v), append(s.Mean, v)
-					}
-				}
-				out.Series = append(out.Series, s)
+	n.each(n.devices, q["device"], q["field"], func(i, k int, f *reading, labels map[string]string) {
+		out.Unit = f.unit
+		s := apiv1.SampledSeries{Labels: labels}
+		for t := since.Truncate(step).Add(step); t.Before(now); t = t.Add(step) {
+			v := f.at(i, k, t)
+			s.Times = append(s.Times, t.UnixMilli())
+			if out.Step == 0 {
+				s.Values = append(s.Values, v)
+			} else {
+				s.Min, s.Max, s.Mean = append(s.Min, v), append(s.Max, v), append(s.Mean, v)
 			}
 		}
-	}
+		out.Series = append(out.Series, s)
+	})
 	return out
 }
 
 func (n *node) eventsAnswer(*http.Request) any {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	return apiv1.Events{Events: append([]apiv1.Event{}, n.events...)}
 }
 
 func (n *node) recordingsAnswer(*http.Request) any {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	return apiv1.Recordings{Recordings: n.recordings}
 }
 
 func (n *node) healthAnswer(*http.Request) any {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	return apiv1.Health{Time: n.now(), State: "ok", Ready: true, Devices: n.health}
 }
 
@@ -270,17 +253,9 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 		n.mu.Unlock()
 	}()
 	var columns apiv1.StreamColumns
-	first := make([]int, len(devices))
-	for i, d := range devices {
-		first[i] = len(columns.Columns)
-		for _, f := range n.fields {
-			if f.has(&d) && matches(q["field"], f.name) {
-				for _, labels := range f.each() {
-					columns.Columns = append(columns.Columns, apiv1.StreamColumn{Device: d.ID, Field: f.name, Unit: f.unit, Labels: labels})
-				}
-			}
-		}
-	}
+	n.each(devices, nil, q["field"], func(i, _ int, f *reading, labels map[string]string) {
+		columns.Columns = append(columns.Columns, apiv1.StreamColumn{Device: devices[i].ID, Field: f.name, Unit: f.unit, Labels: labels})
+	})
 	send("columns", columns)
 	last := n.now().Truncate(n.interval)
 	ticker := time.NewTicker(every)
@@ -311,22 +286,24 @@ func (n *node) stream(w http.ResponseWriter, r *http.Request) {
 			events = len(n.events)
 			n.mu.Unlock()
 		case <-ticker.C:
+			if n.replayed != "" {
+				continue
+			}
 			var rows apiv1.StreamRows
 			for now := n.now(); !last.Add(n.interval).After(now); {
 				last = last.Add(n.interval)
-				for i, d := range devices {
-					if d.State != "up" {
-						continue
+				first, row := 0, make(map[int]*apiv1.StreamRow)
+				n.each(devices, nil, q["field"], func(i, k int, f *reading, _ map[string]string) {
+					if first++; devices[i].State != "up" {
+						return
 					}
-					row := apiv1.StreamRow{Time: last.UnixMilli(), First: first[i]}
-					for _, f := range n.fields {
-						if f.has(&d) && matches(q["field"], f.name) {
-							for k := range f.each() {
-								row.Values = append(row.Values, f.at(i, k, last))
-							}
-						}
+					if row[i] == nil {
+						row[i] = &apiv1.StreamRow{Time: last.UnixMilli(), First: first - 1}
 					}
-					rows.Rows = append(rows.Rows, row)
+					row[i].Values = append(row[i].Values, f.at(i, k, last))
+				})
+				for _, r := range row {
+					rows.Rows = append(rows.Rows, *r)
 				}
 			}
 			if rows.Rows != nil {

@@ -281,7 +281,7 @@ func (r *Recorder) begin(t Trigger, now time.Time) error {
 func (r *Recorder) finish(now time.Time) {
 	p := r.pending
 	r.pending = nil
-	h, err := r.write(p, now)
+	h, err := r.write(p)
 	if err != nil {
 		r.failed.Inc()
 		r.log.Error("recording cannot be written", zap.String("cause", p.Cause), zap.Error(err))
@@ -296,25 +296,11 @@ func (r *Recorder) finish(now time.Time) {
 	}
 }
 
-// header returns the header of a recording of p, which began elapsed ago. If the clock was set
-// meanwhile, the recording reaches to now, and begins before the earlier of the two times.
-func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Header {
-	until := p.Time.Add(r.o.After)
-	from := p.Time
-	text := p.Text
-	if set := now.Round(0).Sub(p.began.Round(0)) - elapsed; set.Abs() > interval {
-		until, from = now, now.Add(-r.o.After)
-		if p.Time.Before(from) {
-			from = p.Time
-		}
-		text += fmt.Sprintf(" (the clock was set by %v after that)", set.Round(time.Millisecond))
-	}
-	from = from.Add(-r.o.Before)
+// header returns the header of a recording of p.
+func (r *Recorder) header(p *pending) *Header {
+	from, until := p.Time.Add(-r.o.Before), p.Time.Add(r.o.After)
 	if from.Before(r.started) && r.started.Before(p.Time) {
 		from = r.started
-	}
-	if oldest := until.Add(-maxSpan); from.Before(oldest) {
-		from = oldest
 	}
 	at := p.Time.UTC().Truncate(time.Millisecond)
 	h := &Header{
@@ -324,7 +310,7 @@ func (r *Recorder) header(p *pending, now time.Time, elapsed time.Duration) *Hea
 			Time: at, Cause: p.Cause, Device: p.Device,
 			From: from.UTC().Truncate(time.Millisecond), Until: until.UTC().Truncate(time.Millisecond),
 		},
-		Text: text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Series: []history.Series{}, Node: *r.o.Node(),
+		Text: p.Text, Version: r.o.Version, Hostname: r.o.Hostname, Lists: []string{}, Devices: []Device{}, Series: []history.Series{}, Node: *r.o.Node(),
 	}
 	if r.o.Health != nil {
 		h.Health = r.o.Health()
@@ -365,8 +351,8 @@ func (r *Recorder) addSeries(h *Header, all []history.Series) (lists []field.Lis
 	return lists
 }
 
-func (r *Recorder) write(p *pending, now time.Time) (*Header, error) {
-	h := r.header(p, now, now.Sub(p.began))
+func (r *Recorder) write(p *pending) (*Header, error) {
+	h := r.header(p)
 	from, until := h.From.UnixMilli(), h.Until.UnixMilli()
 	all := slices.DeleteFunc(r.o.History.Series(history.Match{}), func(s history.Series) bool { return s.Last < from })
 	lists := r.addSeries(h, all)

@@ -326,30 +326,6 @@ func TestNamesAreChecked(t *testing.T) {
 	}
 }
 
-func TestTheClockIsSetDuringARecording(t *testing.T) {
-	n := newNode(t, private(t))
-	at := time.Unix(1_700_000_000, 0)
-	f := func(set, from, until time.Duration, text string) {
-		t.Helper()
-		p := &pending{Trigger: Trigger{Cause: "xid", Text: "XID 79", Time: at}, began: at}
-		h := n.header(p, at.Add(32*time.Second+set), 32*time.Second)
-		if got := h.From.Sub(at); got != from {
-			t.Errorf("clock set by %v: from %v, want %v", set, got, from)
-		}
-		if got := h.Until.Sub(at); got != until {
-			t.Errorf("clock set by %v: until %v, want %v", set, got, until)
-		}
-		if h.Text != text {
-			t.Errorf("clock set by %v: %q", set, h.Text)
-		}
-	}
-	f(0, -time.Minute, 30*time.Second, "XID 79")
-	f(-time.Second, -time.Minute, 30*time.Second, "XID 79")
-	f(time.Hour, -time.Minute, time.Hour+32*time.Second, "XID 79 (the clock was set by 1h0m0s after that)")
-	f(-time.Hour, -time.Hour-58*time.Second, -time.Hour+32*time.Second, "XID 79 (the clock was set by -1h0m0s after that)")
-	f(10*24*time.Hour, 9*24*time.Hour+32*time.Second, 10*24*time.Hour+32*time.Second, "XID 79 (the clock was set by 240h0m0s after that)")
-}
-
 // failing fails after so many bytes, as a full disk does.
 type failing struct{ left int }
 

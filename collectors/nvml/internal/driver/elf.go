@@ -1,14 +1,11 @@
 package driver
 
 import (
-	"bytes"
 	"debug/elf"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 )
@@ -17,10 +14,6 @@ import (
 // loader's own messages do not help here: for a library of another architecture it says that there is no such file.
 func Problem(path string) string {
 	if !strings.Contains(path, "/") {
-		file := loaderFile(path)
-		if problem := truncated(file); problem != "" {
-			return "the loader finds " + file + " for it: " + problem
-		}
 		return ""
 	}
 	f, err := os.Open(path)
@@ -84,59 +77,4 @@ func truncated(path string) string {
 		return fmt.Sprintf("it is truncated: its headers describe more than the %d bytes that it has; install the driver again", size)
 	}
 	return ""
-}
-
-// loaderFile returns the file that the dynamic loader uses for a name without a slash: the first for this architecture
-// in LD_LIBRARY_PATH, the loader's cache and its default directories. It returns "" if there is none.
-func loaderFile(name string) string {
-	var files []string
-	for _, dir := range filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")) {
-		files = append(files, filepath.Join(dir, name))
-	}
-	if cache, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
-		files = append(files, cached(cache, name)...)
-	}
-	for _, dir := range []string{"/lib64", "/usr/lib64", "/lib", "/usr/lib"} {
-		files = append(files, filepath.Join(dir, name))
-	}
-	for _, path := range files {
-		f, err := os.Open(path) //nolint:gosec // where the loader would look, too
-		if err != nil {
-			continue
-		}
-		problem := machineProblem(f)
-		_ = f.Close() // was only read
-		if problem == "" || strings.HasPrefix(problem, "it is no library") {
-			return path
-		}
-	}
-	return ""
-}
-
-// cached returns the files of a name in the loader's cache, in its order: struct cache_file_new of glibc's
-// sysdeps/generic/dl-cache.h.
-func cached(cache []byte, name string) (files []string) {
-	const (
-		header, entry = 48, 24
-		key, value    = 4, 8 // in an entry: offsets of two strings
-	)
-	at := bytes.Index(cache, []byte("glibc-ld.so.cache1.1"))
-	if at < 0 || len(cache) < at+header {
-		return nil
-	}
-	cache = cache[at:]
-	str := func(offset uint32) string {
-		if uint64(offset) >= uint64(len(cache)) {
-			return ""
-		}
-		s, _, _ := bytes.Cut(cache[offset:], []byte{0})
-		return string(s)
-	}
-	n := binary.NativeEndian.Uint32(cache[20:])
-	for e := cache[header:]; n > 0 && len(e) >= entry; e, n = e[entry:], n-1 {
-		if str(binary.NativeEndian.Uint32(e[key:])) == name {
-			files = append(files, str(binary.NativeEndian.Uint32(e[value:])))
-		}
-	}
-	return files
 }

@@ -25,6 +25,7 @@ struct nvmlDevice_st {
 // A value as the script has it.
 struct cell {
 	enum { UNSUPPORTED, CODE, CONSTANT, EXPRESSION, STRING } kind;
+	int index; // in its key, for the variable i
 	union {
 		int code; // nvmlReturn_t
 		double number;
@@ -160,7 +161,7 @@ extern atomic_uint initialised;
 double load_at(const struct call *c);
 double work_until(const struct call *c);
 nvmlReturn_t value(const struct call *c, int key, double *out);
-nvmlReturn_t value_of(const struct call *c, const struct cell *cell, int index, double load, double work, double *out);
+nvmlReturn_t value_of(const struct call *c, const struct cell *cell, double load, double work, double *out);
 nvmlReturn_t get_uint(const struct call *c, int key, unsigned *out);
 nvmlReturn_t get_int(const struct call *c, int key, int *out);
 nvmlReturn_t get_ull(const struct call *c, int key, unsigned long long *out);

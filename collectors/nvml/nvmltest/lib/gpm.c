@@ -77,7 +77,7 @@ nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t d, unsigned gi, nvmlGpmSample_t sa
 static nvmlReturn_t metric(const struct call *c, unsigned id, double load, double work, double *out) {
 	if (id == 0 || id >= (unsigned)c->s->gpm || id >= 340)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	return value_of(c, &c->g->cells[K_GPM + (int)id], (int)id, load, work, out);
+	return value_of(c, &c->g->cells[K_GPM + (int)id], load, work, out);
 }
 
 nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *get) {

@@ -50,7 +50,7 @@ PROCESSES_OF(nvmlDeviceGetMPSComputeRunningProcesses, 'M')
 
 static unsigned percent(const struct call *c, const struct cell *cell) {
 	double v = 0;
-	return value_of(c, cell, 0, load_at(c), work_until(c), &v) == NVML_SUCCESS ? (unsigned)v : 0;
+	return value_of(c, cell, load_at(c), work_until(c), &v) == NVML_SUCCESS ? (unsigned)v : 0;
 }
 
 // A sample with all that the newest struct has.

@@ -132,7 +132,7 @@ static bool line_gpu(struct line *r) {
 		if (!cell_of(r, text, key_table[k].text, &cell))
 			return false;
 		for (int g = gpus.from; g <= gpus.to; g++)
-			for (int e = elements.from; e <= elements.to; e++)
+			for (int e = cell.index = elements.from; e <= elements.to; cell.index = ++e)
 				r->s->gpus[g].cells[key_table[k].first + e] = cell;
 		return true;
 	}

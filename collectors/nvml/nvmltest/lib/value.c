@@ -39,42 +39,22 @@ double work_until(const struct call *c) {
 	return c->m ? v * c->m->share : v;
 }
 
-nvmlReturn_t value_of(const struct call *c, const struct cell *cell, int index, double load, double work, double *out) {
+nvmlReturn_t value_of(const struct call *c, const struct cell *cell, double load, double work, double *out) {
 	switch (cell->kind) {
 	case CODE: return cell->code;
 	case CONSTANT: *out = cell->number; return NVML_SUCCESS;
 	case EXPRESSION:
-		*out = evaluate(cell->text, &(struct variables){c->now, c->g ? c->g->number : 0, index, load, work});
+		*out = evaluate(cell->text, &(struct variables){c->now, c->g ? c->g->number : 0, cell->index, load, work});
 		return NVML_SUCCESS;
 	default: return NVML_ERROR_NOT_SUPPORTED;
 	}
 }
 
-// first is where the key's elements begin, for the variable i.
-static int first(int key) {
-	static const int firsts[] = {
-#define TEXT(symbol, name, count) K_##symbol,
-#define NUMBER TEXT
-#include "keys.def"
-#undef TEXT
-#undef NUMBER
-	};
-	int low = 0, high = (int)(sizeof firsts / sizeof *firsts) - 1;
-	while (low < high) {
-		int middle = (low + high + 1) / 2;
-		if (firsts[middle] <= key)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return firsts[low];
-}
-
 nvmlReturn_t value(const struct call *c, int key, double *out) {
 	const struct cell *cell = &c->g->cells[key];
 	if (cell->kind != EXPRESSION)
-		return value_of(c, cell, 0, 0, 0, out);
-	return value_of(c, cell, key - first(key), load_at(c), work_until(c), out);
+		return value_of(c, cell, 0, 0, out);
+	return value_of(c, cell, load_at(c), work_until(c), out);
 }
 
 nvmlReturn_t get_uint(const struct call *c, int key, unsigned *out) {

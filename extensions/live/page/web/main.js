@@ -133,7 +133,7 @@ class App {
     const { model } = this, order = Object.keys(ROLES), of = (s) => order.indexOf(model.roleOf(s.field));
     const columns = new Map(model.columns.toSorted((a, b) => of(b) - of(a)).map((s) => [`${s.device}\n${s.field}`, s]));
     this.queue = model.info.history === false ? [] : [...columns].reverse();
-    while (this.fetching < 4) this.#fetch();
+    for (let i = this.fetching; i < 4; i++) this.#fetch();
   }
 
   async #fetch() {
