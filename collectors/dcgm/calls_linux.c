@@ -17,10 +17,12 @@ const char *wg_function_name(int index) {
 	return index >= 0 && index < WG_FUNCTION_COUNT ? names[index] : NULL;
 }
 
-// The function of a name, as its type.
+// The call of a function, or the answer that the library lacks it.
 #define FN(name) ((wg_fn_##name)t->at[WG_##name])
-#define NEED(name) \
-	if (!FN(name)) return WG_NO_SYMBOL
+#define CALL(name, ...) (FN(name) ? FN(name)(__VA_ARGS__) : WG_NO_SYMBOL)
+
+// FRESH empties a struct and gives it its version.
+#define FRESH(out, type, v) (memset(out, 0, sizeof *(out)), (out)->version = WG_VERSION(type, v))
 
 enum {
 	ST_OK = 0,
@@ -37,85 +39,62 @@ enum {
 #define INT64_BLANK INT64_C(0x7ffffffffffffff0)
 #define FP64_BLANK 140737488355328.0
 
-int wg_init(const wg_table *t) {
-	NEED(dcgmInit);
-	return FN(dcgmInit)();
-}
+int wg_init(const wg_table *t) { return CALL(dcgmInit); }
 
 int wg_start_embedded(const wg_table *t, const char *log_file, int severity, uintptr_t *handle) {
-	NEED(dcgmStartEmbedded_v2);
 	wg_embedded2 p = {.version = WG_VERSION(wg_embedded2, 2), .mode = OPERATION_AUTO, .log_file = log_file, .severity = severity};
-	int r = FN(dcgmStartEmbedded_v2)(&p);
+	int r = CALL(dcgmStartEmbedded_v2, &p);
 	*handle = p.handle;
 	return r;
 }
 
-int wg_stop_embedded(const wg_table *t, uintptr_t handle) {
-	NEED(dcgmStopEmbedded);
-	return FN(dcgmStopEmbedded)(handle);
-}
+int wg_stop_embedded(const wg_table *t, uintptr_t handle) { return CALL(dcgmStopEmbedded, handle); }
 
 int wg_connect(const wg_table *t, const char *address, int is_url, int is_unix, unsigned timeout_ms, uintptr_t *handle) {
 	if (is_url) {
-		NEED(dcgmConnect_v3);
 		wg_connect3 p = {.version = WG_VERSION(wg_connect3, 1), .timeout_ms = timeout_ms};
-		return FN(dcgmConnect_v3)(address, &p, handle);
+		return CALL(dcgmConnect_v3, address, &p, handle);
 	}
-	NEED(dcgmConnect_v2);
 	wg_connect2 p = {.version = WG_VERSION(wg_connect2, 2), .timeout_ms = timeout_ms, .unix_socket = (uint32_t)is_unix};
-	return FN(dcgmConnect_v2)(address, &p, handle);
+	return CALL(dcgmConnect_v2, address, &p, handle);
 }
 
-int wg_disconnect(const wg_table *t, uintptr_t handle) {
-	NEED(dcgmDisconnect);
-	return FN(dcgmDisconnect)(handle);
-}
+int wg_disconnect(const wg_table *t, uintptr_t handle) { return CALL(dcgmDisconnect, handle); }
 
 int wg_library_version(const wg_table *t, wg_version2 *out) {
-	NEED(dcgmVersionInfo);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_version2, 2);
-	return FN(dcgmVersionInfo)(out);
+	FRESH(out, wg_version2, 2);
+	return CALL(dcgmVersionInfo, out);
 }
 
 int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out) {
-	NEED(dcgmHostengineVersionInfo);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_version2, 2);
-	return FN(dcgmHostengineVersionInfo)(handle, out);
+	FRESH(out, wg_version2, 2);
+	return CALL(dcgmHostengineVersionInfo, handle, out);
 }
 
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count) {
-	NEED(dcgmGetEntityGroupEntities);
-	return FN(dcgmGetEntityGroupEntities)(handle, kind, ids, count, only_supported ? ONLY_SUPPORTED : 0);
+	return CALL(dcgmGetEntityGroupEntities, handle, kind, ids, count, only_supported ? ONLY_SUPPORTED : 0);
 }
 
 int wg_hierarchy(const wg_table *t, uintptr_t handle, wg_hierarchy2 *out) {
-	NEED(dcgmGetGpuInstanceHierarchy);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_hierarchy2, 2);
-	int r = FN(dcgmGetGpuInstanceHierarchy)(handle, out);
+	FRESH(out, wg_hierarchy2, 2);
+	int r = CALL(dcgmGetGpuInstanceHierarchy, handle, out);
 	if (out->count > WG_MAX_HIERARCHY) out->count = WG_MAX_HIERARCHY;
 	return r;
 }
 
 int wg_cpus(const wg_table *t, uintptr_t handle, wg_cpus1 *out) {
-	NEED(dcgmGetCpuHierarchy);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_cpus1, 1);
-	int r = FN(dcgmGetCpuHierarchy)(handle, out);
+	FRESH(out, wg_cpus1, 1);
+	int r = CALL(dcgmGetCpuHierarchy, handle, out);
 	if (out->count > 8) out->count = 8;
 	return r;
 }
 
 int wg_links(const wg_table *t, uintptr_t handle, wg_links5 *out) {
-	NEED(dcgmGetNvLinkLinkStatus);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_links5, 5);
-	int r = FN(dcgmGetNvLinkLinkStatus)(handle, out);
+	FRESH(out, wg_links5, 5);
+	int r = CALL(dcgmGetNvLinkLinkStatus, handle, out);
 	if (r == ST_VER_MISMATCH) {
 		wg_links4 old = {.version = WG_VERSION(wg_links4, 4)};
-		r = FN(dcgmGetNvLinkLinkStatus)(handle, &old);
+		r = CALL(dcgmGetNvLinkLinkStatus, handle, &old);
 		memset(out, 0, sizeof *out);
 		out->gpu_count = old.gpu_count;
 		for (int i = 0; i < WG_MAX_GPUS; i++) {
@@ -131,48 +110,34 @@ int wg_links(const wg_table *t, uintptr_t handle, wg_links5 *out) {
 }
 
 int wg_peers(const wg_table *t, uintptr_t handle, wg_peers1 *out) {
-	NEED(dcgmGetNvLinkP2PStatus);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_peers1, 1);
-	int r = FN(dcgmGetNvLinkP2PStatus)(handle, out);
+	FRESH(out, wg_peers1, 1);
+	int r = CALL(dcgmGetNvLinkP2PStatus, handle, out);
 	if (out->gpu_count > WG_MAX_GPUS) out->gpu_count = WG_MAX_GPUS;
 	return r;
 }
 
 int wg_group_create(const wg_table *t, uintptr_t handle, const char *name, const wg_entity *e, int n, uintptr_t *group) {
-	NEED(dcgmGroupCreate);
-	NEED(dcgmGroupAddEntity);
-	NEED(dcgmGroupDestroy);
-	int r = FN(dcgmGroupCreate)(handle, GROUP_EMPTY, name, group);
+	int r = CALL(dcgmGroupCreate, handle, GROUP_EMPTY, name, group);
 	if (r != ST_OK) return r;
-	for (int i = 0; i < n && r == ST_OK; i++) r = FN(dcgmGroupAddEntity)(handle, *group, e[i].kind, e[i].id);
-	if (r != ST_OK) FN(dcgmGroupDestroy)(handle, *group);
+	for (int i = 0; i < n && r == ST_OK; i++) r = CALL(dcgmGroupAddEntity, handle, *group, e[i].kind, e[i].id);
+	if (r != ST_OK) wg_group_destroy(t, handle, *group);
 	return r;
 }
 
-int wg_group_destroy(const wg_table *t, uintptr_t handle, uintptr_t group) {
-	NEED(dcgmGroupDestroy);
-	return FN(dcgmGroupDestroy)(handle, group);
-}
+int wg_group_destroy(const wg_table *t, uintptr_t handle, uintptr_t group) { return CALL(dcgmGroupDestroy, handle, group); }
 
 int wg_fields_create(const wg_table *t, uintptr_t handle, const char *name, const uint16_t *f, int n, uintptr_t *fields) {
-	NEED(dcgmFieldGroupCreate);
-	return FN(dcgmFieldGroupCreate)(handle, n, f, name, fields);
+	return CALL(dcgmFieldGroupCreate, handle, n, f, name, fields);
 }
 
-int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields) {
-	NEED(dcgmFieldGroupDestroy);
-	return FN(dcgmFieldGroupDestroy)(handle, fields);
-}
+int wg_fields_destroy(const wg_table *t, uintptr_t handle, uintptr_t fields) { return CALL(dcgmFieldGroupDestroy, handle, fields); }
 
 int wg_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, int64_t every_us, double keep_s) {
-	NEED(dcgmWatchFields);
-	return FN(dcgmWatchFields)(handle, group, fields, every_us, keep_s, 0);
+	return CALL(dcgmWatchFields, handle, group, fields, every_us, keep_s, 0);
 }
 
 int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields) {
-	NEED(dcgmUnwatchFields);
-	return FN(dcgmUnwatchFields)(handle, group, fields);
+	return CALL(dcgmUnwatchFields, handle, group, fields);
 }
 
 // sentinel_of numbers DCGM's blanks, which follow one another.
@@ -211,13 +176,12 @@ static long index_of(const wg_value2 *v, uint32_t expected, const wg_entity *e, 
 // ask makes the call with scratch marked, so that what is not written is seen.
 static int ask(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
                wg_value2 *scratch) {
-	NEED(dcgmEntitiesGetLatestValues);
 	for (uint32_t i = 0; i < ne * nf; i++) {
 		scratch[i].version = WG_VERSION(wg_value2, 2);
 		scratch[i].field = 0; // no field has number 0
 		scratch[i].status = ST_NO_DATA;
 	}
-	return FN(dcgmEntitiesGetLatestValues)(handle, e, ne, f, nf, live ? LIVE_DATA : 0, scratch);
+	return CALL(dcgmEntitiesGetLatestValues, handle, e, ne, f, nf, live ? LIVE_DATA : 0, scratch);
 }
 
 int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
@@ -272,23 +236,20 @@ static int take_value(int32_t kind, uint32_t id, wg_value1 *values, int count, v
 
 int wg_since(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, const wg_entity *e, const int64_t *after_us,
              uint32_t n, wg_event *out, int *count) {
-	NEED(dcgmGetValuesSince_v2);
 	struct history h = {.e = e, .after_us = after_us, .n = n, .out = out, .room = *count};
 	int64_t from = INT64_MAX;
 	for (uint32_t i = 0; i < n; i++)
 		if (after_us[i] < from) from = after_us[i];
 	long long next = 0;
-	int r = FN(dcgmGetValuesSince_v2)(handle, group, fields, n ? from + 1 : 0, &next, take_value, &h);
+	int r = CALL(dcgmGetValuesSince_v2, handle, group, fields, n ? from + 1 : 0, &next, take_value, &h);
 	*count = r == ST_OK || r == ST_NO_DATA ? h.count : 0;
 	return r == ST_NO_DATA ? ST_OK : r;
 }
 
 int wg_prof_groups(const wg_table *t, uintptr_t handle, uint32_t gpu, wg_metric_groups3 *out) {
-	NEED(dcgmProfGetSupportedMetricGroups);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_metric_groups3, 3);
+	FRESH(out, wg_metric_groups3, 3);
 	out->gpu = gpu;
-	int r = FN(dcgmProfGetSupportedMetricGroups)(handle, out);
+	int r = CALL(dcgmProfGetSupportedMetricGroups, handle, out);
 	if (out->group_count > 10) out->group_count = 10;
 	for (uint32_t i = 0; i < 10; i++)
 		if (out->groups[i].field_count > 64) out->groups[i].field_count = 64;
@@ -296,17 +257,14 @@ int wg_prof_groups(const wg_table *t, uintptr_t handle, uint32_t gpu, wg_metric_
 }
 
 int wg_health_watch(const wg_table *t, uintptr_t handle, uintptr_t group, uint32_t systems, int64_t every_us, double keep_s) {
-	NEED(dcgmHealthSet_v2);
 	wg_health_set2 p = {
 	    .version = WG_VERSION(wg_health_set2, 2), .group = group, .systems = systems, .interval_us = every_us, .keep_s = keep_s};
-	return FN(dcgmHealthSet_v2)(handle, &p);
+	return CALL(dcgmHealthSet_v2, handle, &p);
 }
 
 int wg_health(const wg_table *t, uintptr_t handle, uintptr_t group, wg_health5 *out) {
-	NEED(dcgmHealthCheck);
-	memset(out, 0, sizeof *out);
-	out->version = WG_VERSION(wg_health5, 5);
-	int r = FN(dcgmHealthCheck)(handle, group, out);
+	FRESH(out, wg_health5, 5);
+	int r = CALL(dcgmHealthCheck, handle, group, out);
 	if (out->count > WG_MAX_INCIDENTS) out->count = WG_MAX_INCIDENTS;
 	return r;
 }

@@ -142,21 +142,32 @@ func TestBlankIdentity(t *testing.T) {
 	}
 }
 
-// TestDevices: GPUs and their links, each named as the contract says. NVIDIA's engine
-// needs another library for NVSwitches, and NVIDIA's CPUs and adapters for those.
+// TestDevices: GPUs and their links, each named as the contract says. A rescan sees a link that goes down, and a new binding
+// has the links that are up. NVIDIA's engine needs another library for NVSwitches, and NVIDIA's CPUs and adapters for those.
 func TestDevices(t *testing.T) {
 	onAll(t, hardware{gpus: 8}, func(t *testing.T, m machine) {
-		c := open1(t, m.options(), temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_SYSTEM_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL")
-		if n := levels(c.sources[0].Devices()); n[field.GPU] != 8 || n[field.Link] != 8*18 {
-			t.Errorf("devices by level: %v", n)
-		}
+		names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_SYSTEM_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL"}
 		facts := []collector.Label{{Name: "DCGM_FI_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_SYSTEM_DRIVER_VERSION", Value: "580.65.06"}, {Name: "DCGM_FI_DEV_SERIAL", Value: nvmltest.Serial(3)}}
 		gpu := collector.Device{ID: nvmltest.UUID(3), Level: field.GPU, GPU: "3", UUID: nvmltest.UUID(3), PCIBusID: "00000000:20:00.0", Node: "nvidia3", Model: "NVIDIA H100 80GB HBM3", Facts: facts}
 		link := gpu
 		link.ID, link.Parent, link.Level, link.Labels = gpu.ID+"/link5", gpu.ID, field.Link, []collector.Label{{Name: "nvlink", Value: "5"}}
-		for _, want := range []collector.Device{gpu, link} {
-			if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+		for _, links := range []int{8 * 18, 8*18 - 1, 8 * 18} {
+			c := started(t, m, names...)
+			if n := levels(c.sources[0].Devices()); n[field.GPU] != 8 || n[field.Link] != links {
+				t.Errorf("devices by level: %v, want %d links", n, links)
+			}
+			for _, want := range []collector.Device{gpu, link} {
+				if diff := cmp.Diff(want, find(t, c, want.ID)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", want.ID, diff)
+				}
+			}
+			if changed, err := c.Rescan(t.Context()); changed || err != nil {
+				t.Errorf("rescan of what is as before: %v, %v", changed, err)
+			}
+			m.setLink(1, 7, links != 8*18)
+			c.untilRescan(t)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
 			}
 		}
 	})
@@ -198,30 +209,6 @@ func levels(all []collector.Device) map[field.Level]int {
 		out[d.Level]++
 	}
 	return out
-}
-
-// TestLinkComesAndGoes: a rescan sees it, and a new binding has the links that are up.
-func TestLinkComesAndGoes(t *testing.T) {
-	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-		names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE"}
-		c := started(t, m, names...)
-		links := levels(c.sources[0].Devices())[field.Link]
-		for _, up := range []bool{false, true} {
-			if changed, err := c.Rescan(t.Context()); changed || err != nil {
-				t.Errorf("rescan of what is as before: %v, %v", changed, err)
-			}
-			m.setLink(1, 7, up)
-			c.untilRescan(t)
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
-			links += map[bool]int{false: -1, true: 1}[up]
-			c = started(t, m, names...)
-			if got := levels(c.sources[0].Devices())[field.Link]; got != links {
-				t.Errorf("link up %v: %d links, want %d", up, got, links)
-			}
-		}
-	})
 }
 
 // untilRescan waits until a rescan sees a change.
@@ -278,41 +265,32 @@ func TestInstances(t *testing.T) {
 // numbers the driver has given.
 func (c *opened) wantInstances(tb testing.TB, m machine, layout []string) {
 	tb.Helper()
+	gpu, uuids, split := nvmltest.UUID(0), m.uuids(0), map[string]bool{}
 	want, got := map[string]int{}, map[string]int{}
-	uuids := m.uuids(0)
 	for _, p := range layout {
-		profile, parts, split := strings.Cut(p, "/")
-		want["instance "+profile]++
-		if n, err := strconv.Atoi(parts); split && err == nil {
-			want["compute "+profile] += n
+		profile, parts, several := strings.Cut(p, "/")
+		want["GPU instance "+profile]++
+		if n, err := strconv.Atoi(parts); several && err == nil {
+			split[profile] = true
+			want["compute instance "+profile] += n
 		}
 	}
-	gpu := nvmltest.UUID(0)
 	for _, d := range devices(c) {
 		if d.Level == field.GPU {
 			continue
 		}
 		profile, _, _ := strings.Cut(d.Instance.Profile, ".")
-		id := gpu + "/" + d.Instance.ID
-		kind := "instance "
+		kind, parent, at := "GPU instance ", gpu, d.Instance.ID
 		if d.Level == field.ComputeInstance {
-			kind = "compute "
-			if d.Parent != id {
-				tb.Errorf("%s is part of %q, want %q", d.ID, d.Parent, id)
-			}
-			id += "/" + d.Instance.ComputeID
-		} else if d.Parent != gpu {
-			tb.Errorf("%s is part of %q, want the GPU", d.ID, d.Parent)
+			kind, parent, at = "compute instance ", gpu+"/"+at, at+"/"+d.Instance.ComputeID
 		}
-		if got[kind+profile]++; d.ID != id || d.UUID != gpu || d.GPU != "0" {
+		if got[kind+profile]++; d.ID != gpu+"/"+at || d.Parent != parent || d.UUID != gpu || d.GPU != "0" {
 			tb.Errorf("an instance is %+v", d)
 		}
-		at := d.Instance.ID + "/" + d.Instance.ComputeID
-		if d.Instance.ComputeID == "" {
-			at += "0"
+		if d.Level == field.Instance {
+			at += "/0"
 		}
-		hasParts := d.Level == field.Instance && want["compute "+profile] > 0
-		if uuid := uuids[at]; d.Instance.UUID != uuid && !hasParts || uuid == "" {
+		if uuid := uuids[at]; uuid == "" || d.Instance.UUID != uuid && (d.Level == field.ComputeInstance || !split[profile]) {
 			tb.Errorf("%s has the UUID %q, want %q of %v", d.ID, d.Instance.UUID, uuid, uuids)
 		}
 	}

@@ -32,14 +32,12 @@ const (
 
 // Kinds that ruin the process in which they begin. They need a World with Options.Isolated.
 const (
-	Crash    FaultKind = "crash"    // SIGSEGV
-	Abort    FaultKind = "abort"    // an assertion's text, then SIGABRT
-	Exit     FaultKind = "exit"     // ends with Status
-	Spin     FaultKind = "spin"     // Sample does not return and keeps a core busy
-	Leak     FaultKind = "leak"     // Rate more memory each second
-	FDs      FaultKind = "fds"      // no descriptor is left
-	Garbage  FaultKind = "garbage"  // junk on every Unix socket that is open
-	Scribble FaultKind = "scribble" // junk over all shared memory
+	Crash   FaultKind = "crash"   // SIGSEGV
+	Abort   FaultKind = "abort"   // an assertion's text, then SIGABRT
+	Exit    FaultKind = "exit"    // ends with Status
+	Spin    FaultKind = "spin"    // Sample does not return and keeps a core busy
+	Leak    FaultKind = "leak"    // Rate more memory each second
+	Garbage FaultKind = "garbage" // junk on every Unix socket that is open
 )
 
 // Fault is a fault with its time and targets.
@@ -204,9 +202,7 @@ var faultKeys = map[FaultKind]string{
 	Exit:      "for once status",
 	Spin:      "for once device switch",
 	Leak:      "for once rate!",
-	FDs:       "for once",
 	Garbage:   "for once",
-	Scribble:  "for once",
 }
 
 // has reports whether faults of a kind have a key.

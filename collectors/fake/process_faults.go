@@ -2,11 +2,9 @@ package fake
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,14 +17,10 @@ type process struct {
 	mu     sync.Mutex
 	random *rand.Rand
 	leaked [][]byte
-	held   []int // descriptors
 }
 
-// Limits on what a fault may use up.
-const (
-	maxLeakMiB     = 4 << 10
-	maxDescriptors = 1024
-)
+// maxLeakMiB bounds what a fault may leak.
+const maxLeakMiB = 4 << 10
 
 func newProcess(born time.Duration, seed uint64) *process {
 	return &process{born: born, random: rand.New(rand.NewPCG(seed, uint64(born)))} //nolint:gosec // junk, not a secret
@@ -51,9 +45,6 @@ func (w *World) suffer(elapsed time.Duration) {
 	defer p.mu.Unlock()
 	for _, f := range faults {
 		if !p.hit(f, elapsed) {
-			if f.Kind == FDs {
-				p.closeAll()
-			}
 			continue
 		}
 		switch f.Kind {
@@ -67,12 +58,8 @@ func (w *World) suffer(elapsed time.Duration) {
 			syscall.Exit(f.Status)
 		case Leak:
 			p.leak(f, elapsed)
-		case FDs:
-			p.exhaust()
 		case Garbage:
 			p.babble()
-		case Scribble:
-			p.scribble()
 		}
 	}
 }
@@ -96,29 +83,6 @@ func (p *process) leak(f *fault, elapsed time.Duration) {
 		}
 		p.leaked = append(p.leaked, b)
 	}
-}
-
-// exhaust opens descriptors until none is left. It lowers the limit first, which may be a million.
-func (p *process) exhaust() {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil && limit.Cur > maxDescriptors {
-		limit.Cur = maxDescriptors
-		_ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
-	}
-	for {
-		fd, err := syscall.Open(os.DevNull, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
-		if err != nil {
-			return
-		}
-		p.held = append(p.held, fd)
-	}
-}
-
-func (p *process) closeAll() {
-	for _, fd := range p.held {
-		_ = syscall.Close(fd)
-	}
-	p.held = nil
 }
 
 // spin keeps a core busy while f lasts.
@@ -149,34 +113,6 @@ func (p *process) babble() {
 			if _, unix := name.(*syscall.SockaddrUnix); unix {
 				_, _ = syscall.SendmsgN(fd, junk, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)
 			}
-		}
-	}
-}
-
-// scribble overwrites random words and the headers of the process's shared memory, different ones on each call. It writes
-// through the kernel, which knows the mappings; a stray pointer would have the same effect.
-func (p *process) scribble() {
-	maps, err1 := os.ReadFile("/proc/self/maps")
-	mem, err2 := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
-	if err1 != nil || err2 != nil {
-		return
-	}
-	defer func() { _ = mem.Close() }()
-	word := make([]byte, 8)
-	for line := range strings.Lines(string(maps)) {
-		var start, end uint64
-		var mode string
-		if _, err := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode); err != nil || mode != "rw-s" || !strings.Contains(line, "/memfd:") {
-			continue
-		}
-		words := (end - start) / 8
-		for i := range min(words, 1024) {
-			at := p.random.Uint64N(words)
-			if i < 16 {
-				at = i
-			}
-			p.fill(word)
-			_, _ = mem.WriteAt(word, int64(start+8*at))
 		}
 	}
 }

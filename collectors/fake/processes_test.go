@@ -30,13 +30,13 @@ func openProcesses(t *testing.T, w *World) *node {
 	return &node{t, w, nil, sources}
 }
 
-func (n *node) wantProcesses(what string, gpu, device, count int, list ...collector.Process) {
+func (n *node) wantProcesses(what string, gpu, count int, list ...collector.Process) {
 	n.tb.Helper()
 	row, err := sampleRow(n.sources[gpu])
 	if err != nil {
 		n.tb.Errorf("%s: %v", what, err)
 	}
-	got, total := collector.GetProcesses(nil, row[device*collector.ProcessWidth:][:collector.ProcessWidth])
+	got, total := collector.GetProcesses(nil, row)
 	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || total != count {
 		n.tb.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, total, count, diff)
 	}
@@ -47,7 +47,6 @@ func TestProcesses(t *testing.T) {
 	spec, err := ParseSpec(strings.NewReader(`
 profile: dgx-a100-mig
 processes:
-  - {device: 0, instance: 13, pid: 4711, memory: 100}
   - {device: 0, pid: 4712, busy: 7}
   - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, at: 10s, for: 10s}
   - {device: 4, pid: 4714, while: ` + file + `}
@@ -62,21 +61,20 @@ processes:
 		t.Fatalf("%d sources, want 8", len(l.sources))
 	}
 	nan := math.NaN()
-	l.wantProcesses("on the board", 0, 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessCompute})
-	l.wantProcesses("in its instance", 0, 3, 1, collector.Process{PID: 4711, Memory: 100, Busy: nan, Flags: collector.ProcessCompute})
-	l.wantProcesses("not there yet", 4, 0, 0)
+	l.wantProcesses("on the board", 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessCompute})
+	l.wantProcesses("not there yet", 4, 0)
 	now = now.Add(10 * time.Second)
-	l.wantProcesses("there", 5, 0, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessCompute})
+	l.wantProcesses("there", 5, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessCompute})
 	now = now.Add(10 * time.Second)
-	l.wantProcesses("gone", 5, 0, 0)
+	l.wantProcesses("gone", 5, 0)
 	on()
 	now = now.Add(time.Hour)
-	l.wantProcesses("while the file is there", 4, 0, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
+	l.wantProcesses("while the file is there", 4, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
 
 	heal := inject(t, w, Fault{Kind: Blank, GPUs: index(4)})
-	l.wantProcesses("untold", 4, 0, -1)
+	l.wantProcesses("untold", 4, -1)
 	heal()
 	// AMD's busy is another quantity.
-	amd := newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), Instance: -1, PID: 1, Memory: 1, Busy: 1}}}})
-	openProcesses(t, amd).wantProcesses("AMD", 7, 0, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
+	amd := newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), PID: 1, Memory: 1, Busy: 1}}}})
+	openProcesses(t, amd).wantProcesses("AMD", 7, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
 }

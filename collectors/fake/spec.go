@@ -149,8 +149,8 @@ func (f *Fault) UnmarshalYAML(n *yaml.Node) error {
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (p *Process) UnmarshalYAML(n *yaml.Node) error {
 	type plain Process
-	*p = Process{Instance: -1, Memory: math.NaN(), Busy: math.NaN()}
-	return decode(n, (*plain)(p), "a process", "device! pid! instance memory busy at for while", func() error {
+	*p = Process{Memory: math.NaN(), Busy: math.NaN()}
+	return decode(n, (*plain)(p), "a process", "device! pid! memory busy at for while", func() error {
 		switch {
 		case p.PID < 1 || p.PID > maxPID:
 			return fmt.Errorf("PIDs are 1 to %d, not %d", maxPID, p.PID)

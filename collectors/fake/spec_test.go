@@ -25,7 +25,7 @@ loads:
   - device: [0-3, 9]
     shape: bursts
 processes:
-  - {device: 0, instance: 13, pid: 4711, memory: 100}
+  - {device: 0, pid: 4711, memory: 100}
   - {device: 4-5, pid: 4713, busy: 35.5, at: 10s, for: 10s}
 faults:
   - {at: 10s, for: 1m30s, device: 3, kind: hang}
@@ -58,8 +58,8 @@ func TestParseSpec(t *testing.T) {
 		Profile: "dgx-a100-mig", Devices: 12, Seed: 7,
 		Loads: []Load{{All(), Inference}, {Spans{{0, 3}, {9, 9}}, Bursts}},
 		Processes: []Process{
-			{GPUs: index(0), Instance: 13, PID: 4711, Memory: 100, Busy: math.NaN()},
-			{GPUs: Spans{{4, 5}}, Instance: -1, PID: 4713, Memory: math.NaN(), Busy: 35.5, At: 10 * s, For: 10 * s},
+			{GPUs: index(0), PID: 4711, Memory: 100, Busy: math.NaN()},
+			{GPUs: Spans{{4, 5}}, PID: 4713, Memory: math.NaN(), Busy: 35.5, At: 10 * s, For: 10 * s},
 		},
 		Faults: []Fault{
 			{Kind: Hang, At: 10 * s, For: 90 * s, GPUs: index(3)},
@@ -152,7 +152,6 @@ func TestBadSpec(t *testing.T) {
 	process("{device: 0, pid: 0}", "PIDs are 1 to 4194304")
 	process("{device: 0, pid: 1, busy: 101}", "percentage")
 	process("{device: 8, pid: 1}", "device 8: the node has 8")
-	process("{device: 0, instance: 2, pid: 1}", "GPU 0 has no instance 2")
 	process("{device: 0, pid: 1, at: 1s, while: /x}", "while replaces")
 	for _, o := range []Options{{Profile: "dgx-h1000"}, {Devices: -1}, {Devices: maxDevices + 1}, {Spec: &Spec{Faults: []Fault{{}}}}} {
 		if _, err := Factory(o); err == nil {

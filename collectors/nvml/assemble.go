@@ -23,6 +23,7 @@ type assembly struct {
 	pending *pending
 	fields  []field.Reading
 	gpus    []*gpu
+	kept    *keptXIDs
 }
 
 // sources builds one source per GPU, all concurrently. Each GPU is asked once for everything it supports, so a GPU that
@@ -101,7 +102,7 @@ func (a *assembly) source(g *gpu) (*source, error) {
 			parts = append(parts, w)
 		}
 	}
-	xids := newXIDs(a.lib, g, a.fields, log)
+	xids := newXIDs(a.lib, g, a.fields, a.kept, log)
 	if err == nil {
 		mig := slices.ContainsFunc(a.gpus, func(g *gpu) bool { return g.mig })
 		p, err = newHealth(a.lib, g, mig, a.fields, xids)

@@ -28,12 +28,14 @@ type Collector struct {
 	gpus    discovery // searched again by Rescan
 	found   inventory // Rescan compares with it
 	gone    time.Time // when Rescan first missed a GPU; zero while none is missing
+	kept    *keptXIDs // nil: Close closes the event sets
 }
 
 var (
 	_ collector.Collector = (*Collector)(nil)
 	_ collector.Rescanner = (*Collector)(nil)
 	_ collector.Limited   = (*Collector)(nil)
+	_ collector.Keeper    = (*Collector)(nil)
 )
 
 // New returns an unopened collector and touches nothing.
@@ -47,6 +49,20 @@ func newCollector(o Options, name string) *Collector {
 // Name is "nvml".
 func (*Collector) Name() string { return Name }
 
+// Keep implements collector.Keeper.
+func (c *Collector) Keep() {
+	if c.kept == nil {
+		c.kept = &keptXIDs{gpus: map[string]*xids{}}
+	}
+}
+
+// Inherit implements collector.Keeper.
+func (c *Collector) Inherit(closed collector.Collector) {
+	if f, ok := closed.(*Collector); ok {
+		c.kept = f.kept
+	}
+}
+
 // Open loads and initialises NVML, finds the GPUs and binds the fields to each. If NVML supplies none of the list's
 // fields, Open returns collector.ErrNothingToRead. An error names the attempts, the findings and the remedy. After
 // an error nothing stays open, except that a library call which hangs keeps the library open until it returns.
@@ -59,7 +75,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	}
 	return c.open(ctx, func(ctx context.Context, gpus []*gpu) ([]collector.Source, error) {
 		c.describe(ctx, gpus, fields)
-		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), gpus: gpus}
+		a := assembly{lib: c.lib, log: c.o.Log, pending: c.pending, fields: fields.Readings(), gpus: gpus, kept: c.kept}
 		sources, err := a.sources(ctx)
 		if err == nil && !slices.ContainsFunc(sources, hasColumns) {
 			err = nothingToRead(sources)
@@ -72,6 +88,7 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 // open opens NVML and builds the sources of the GPUs.
 func (c *Collector) open(ctx context.Context, assemble func(context.Context, []*gpu) ([]collector.Source, error)) ([]collector.Source, error) {
 	lib, err := process.open(ctx, c.o)
+	c.kept.release()
 	if err != nil {
 		return nil, fmt.Errorf("open NVML: %w", err)
 	}
@@ -179,11 +196,15 @@ func (c *Collector) Close() error {
 	lib, sources := c.lib, c.sources
 	c.lib, c.sources = nil, nil
 	c.mu.Unlock()
+	kept := lib != nil && c.kept.put(sources, lib)
 	closeAll(sources)
 	if lib == nil {
 		return nil
 	}
 	c.pending.wait()
+	if kept {
+		return nil
+	}
 	return lib.close()
 }
 

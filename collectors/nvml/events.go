@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -70,15 +71,25 @@ type xids struct {
 	last         []xid // newest XID of each GPU and compute instance, the newest at the end
 	codes        map[uint64]struct{}
 	reconfigured bool // the MIG layout has changed
+	kept         bool // the set stays open for the next session
 }
 
-// newXIDs opens an event set for a GPU. It returns nil if the list has neither XID nor health fields and the GPU has no
+// newXIDs opens an event set for a GPU, or takes the one that an earlier session has kept. It returns nil if the list has neither XID nor health fields and the GPU has no
 // MIG mode, or if the GPU has no events.
-func newXIDs(l *library, g *gpu, fields []field.Reading, log *zap.Logger) *xids {
+func newXIDs(l *library, g *gpu, fields []field.Reading, kept *keptXIDs, log *zap.Logger) *xids {
+	former := kept.take(g.device.ID)
 	if !wanted(fields, field.XIDErrors, field.XIDEvent, field.GPUHealth) && !g.migCapable {
+		if former != nil {
+			former.close()
+		}
 		return nil
 	}
-	x, err := openXIDs(func() (eventSet, error) { return openEvents(l.has, l.api, g.handle) }, log)
+	open := func() (eventSet, error) { return openEvents(l.has, l.api, g.handle) }
+	if former != nil {
+		former.open, former.log, former.reconfigured = open, log, false
+		return former
+	}
+	x, err := openXIDs(open, log)
 	if err != nil {
 		log.Info("GPU reports no XID events", zap.Error(err))
 		return nil
@@ -216,10 +227,62 @@ func (x *xids) record(e xid) {
 }
 
 func (x *xids) close() {
-	if x.set != nil {
+	if x.set != nil && !x.kept {
 		_ = x.set.Free() // nothing to do about an error
 		x.set = nil
 	}
+}
+
+// keptXIDs holds the event sets that stay open from one session to the next, and a reference to NVML while it has some.
+// A nil *keptXIDs keeps nothing.
+type keptXIDs struct {
+	mu   sync.Mutex
+	gpus map[string]*xids // by the GPU's ID
+	lib  *library         // to be closed once; nil: a collector has NVML open
+}
+
+// take removes the XIDs of a GPU; nil if there are none.
+func (k *keptXIDs) take(gpu string) *xids {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	x := k.gpus[gpu]
+	delete(k.gpus, gpu)
+	if x != nil {
+		x.kept = false
+	}
+	return x
+}
+
+// put keeps the XIDs of sources that are about to be closed, and the reference to NVML if there are any. It reports
+// whether it has kept the reference.
+func (k *keptXIDs) put(sources []collector.Source, lib *library) bool {
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range sources {
+		if s, ok := s.(*source); ok && s.events != nil {
+			s.events.kept = true
+			k.gpus[s.devices[0].ID] = s.events.xids
+		}
+	}
+	if len(k.gpus) > 0 {
+		k.lib = lib
+	}
+	return k.lib != nil
+}
+
+// release drops the reference to NVML, which another collector has open now, or which cannot be opened any more.
+func (k *keptXIDs) release() {
+	if k == nil || k.lib == nil {
+		return
+	}
+	_ = k.lib.close() // the next call of NVML says what is wrong
+	k.lib = nil
 }
 
 // Event columns per device: how many XIDs of one tick a row can hold. The rest waits for the next tick.

@@ -207,7 +207,7 @@ var table = []Rule{
 		Text: "the GPU is slower than others with the same work", Source: linkSigns},
 
 	{Name: ruleReleased, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Text: "an operator has released the collector", Source: linkStates},
-	{Name: ruleStalled, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, Quiet: 30 * time.Second, Text: "the device has no new values", Source: linkStates},
+	{Name: ruleStalled, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, End: WhenTold, Text: "the device has no new values", Source: linkStates},
 	{Name: ruleNotServed, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no collector serves the device", Source: linkStates},
 	{Name: ruleStarting, Condition: ofState, State: verdict.Unknown, Action: verdict.ActionNone, For: 30 * time.Second, Text: "no values yet", Source: linkStates},
 }

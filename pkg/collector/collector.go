@@ -69,6 +69,16 @@ type Resumer interface {
 	Resume(until map[string]int64)
 }
 
+// Keeper is an optional ability of a Collector whose events have no history: its event sets stay open from one session
+// to the next in the same process, so that no event is missed.
+type Keeper interface {
+	// Keep makes Close leave the event sets open. Keep is called before Open.
+	Keep()
+	// Inherit hands over the event sets of a closed collector of the same Factory. It is called once, before Open, which
+	// closes the sets that it does not use.
+	Inherit(closed Collector)
+}
+
 // MaxGPUs is the maximum number of GPUs, and likewise of switches and network adapters, that are used per library,
 // however many it counts: more than a node has. See Limited.
 const MaxGPUs = 256

@@ -3,14 +3,17 @@ package config
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/file"
 )
 
-// watchEvery is how often a watched file is read.
-const watchEvery = time.Second
+const (
+	watchEvery = time.Second // how often a watched file is read
+	watchPause = time.Minute // the longest pause while reads hang: the path may lead elsewhere meanwhile
+)
 
 // Watch calls onChange, from the calling goroutine, when the content of the file at path
 // differs from the result of known: the content that the caller has read last, good or
@@ -20,19 +23,21 @@ const watchEvery = time.Second
 // about to be replaced, is no change. Watch returns nil when ctx ends, whatever the file system does.
 func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChange func()) error {
 	files := file.NewReader(field.MaxFileBytes)
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
+	pause := watchEvery
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	differed := false // at the last read, and onChange was not called for it
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
-		}
-		if files.Hangs() {
-			continue
+		case <-timer.C:
 		}
 		data, err := files.Read(ctx, path)
+		if pause = min(2*pause, watchPause); !errors.Is(err, file.ErrHangs) {
+			pause = watchEvery
+		}
+		timer.Reset(pause)
 		if ctx.Err() != nil {
 			return nil
 		}

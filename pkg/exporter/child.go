@@ -11,6 +11,7 @@ import (
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sys/unix"
 
+	"warpgauge/pkg/field"
 	"warpgauge/pkg/supervisor"
 )
 
@@ -50,17 +51,12 @@ func child(ctx context.Context, a *Program, name, started string) error {
 	if err != nil || control == nil {
 		return fmt.Errorf("the child command is for the exporter itself, not for users")
 	}
-	list, until, err := supervisor.ReadInput(os.Stdin)
-	if err != nil {
-		return err
-	}
 	// Not through the backlog: the exporter always reads, and the last lines before a crash count.
 	log := supervisor.ChildLogger(a.Err, cfg.LogLevel())
 	factory, err := a.childFactory(cfg, name, time.Unix(0, ns), log)
 	if err != nil {
 		return err
 	}
-	o := sessionOptions(cfg, name, log)
-	o.Until = until
-	return supervisor.Child(ctx, control, samplerStop*3/4, factory, a.extend(cfg, list), o)
+	extend := func(list field.List) field.List { return a.extend(cfg, list) }
+	return supervisor.Child(ctx, control, samplerStop*3/4, factory, extend, sessionOptions(cfg, name, log))
 }

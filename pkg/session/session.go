@@ -48,7 +48,11 @@ type Options struct {
 	RingSpan       time.Duration // minimum time that a ring holds; 0 means 1 min. A ring has 16 to 1024 rows
 	Select         Selection     // selected devices; the zero value selects all
 	// Until holds, by device, up to when earlier sessions have reported XIDs, for a collector.Resumer.
-	Until  map[string]int64
+	Until map[string]int64
+	// Former is the session before this one in the same process. Its event sets are inherited. Nil: there was none.
+	Former *Session
+	// Keep leaves the event sets open for the next session, whose Former is this one.
+	Keep   bool
 	Logger *zap.Logger // may be nil
 	Parent Parent      // nil: of this process
 }
@@ -124,6 +128,13 @@ func (s *Session) Run(ctx context.Context) error {
 	if r, ok := s.collector.(collector.Resumer); ok {
 		r.Resume(s.o.Until)
 	}
+	if k, ok := s.collector.(collector.Keeper); ok && s.o.Keep {
+		if s.o.Former != nil {
+			k.Inherit(s.o.Former.collector)
+		}
+		k.Keep()
+	}
+	s.o.Former = nil // its rings
 	octx, stop := context.WithTimeout(ctx, OpenTimeout)
 	sources, err := s.collector.Open(octx, s.list)
 	stop()

@@ -18,10 +18,11 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// The control channel runs one way, from the child to its parent, over a Unix stream socket. A message is a length (4
-// bytes, big endian), a kind (1 byte) and that many bytes of JSON.
-// The descriptor of the rings' memory comes with the view. The parent never sends: closing its end asks the child to
-// stop.
+// The control channel is a Unix stream socket. A message of the child is a length (4 bytes, big endian), a kind (1 byte)
+// and that many bytes of JSON. The descriptor of the rings' memory comes with the view.
+//
+// The parent sends orders: a length and that many bytes of an input, with which the child begins a session. An empty
+// order ends the session; the child then waits for the next input. Closing the parent's end asks the child to stop.
 //
 // Every allocation that a child can cause in the parent is bounded. A node of 16 GPUs with every field and all links
 // stays below a tenth of each bound.
@@ -34,6 +35,7 @@ const (
 	maxText     = 1024 // bytes of a reason
 
 	headerBytes = 5
+	maxInput    = 64 << 20 // bytes of an input; a list has at most some hundred KiB
 )
 
 // maxBytes is the maximum size of a message, by kind.
@@ -47,7 +49,7 @@ const (
 	kindCosts                  // session.Costs
 )
 
-// viewMessage is the result of binding. It is sent at most once.
+// viewMessage is the result of binding. It is sent at most once in a session.
 type viewMessage struct{ Sources []sourceMessage }
 
 // sourceMessage is one source. The rings are in the order of the sources in the memory that comes with the message.
@@ -91,9 +93,10 @@ func (l *devices) UnmarshalJSON(b []byte) error {
 // up. The rings say when each was last sampled.
 type statesMessage struct {
 	Devices []deviceMessage
-	// Ended marks the last message. Cause and Reason say why the session ended; both are empty if the parent asked for
-	// it.
+	// Ended marks the last message of a session. Cause and Reason say why the session ended; both are empty if the
+	// parent asked for it. Waits says that the child waits for another input.
 	Ended  bool          `json:",omitempty"`
+	Waits  bool          `json:",omitempty"`
 	Cause  session.Cause `json:",omitempty"`
 	Reason string        `json:",omitempty"`
 }
@@ -140,6 +143,28 @@ func (s *sender) sendJSON(k kind, message any, fd int) error {
 		return err
 	}
 	return s.send(k, payload, fd)
+}
+
+// sendOrder sends an order to a child.
+func sendOrder(conn *net.UnixConn, input []byte) error {
+	b := binary.BigEndian.AppendUint32(nil, uint32(len(input)))
+	_, err := conn.Write(append(b, input...))
+	return err
+}
+
+// readOrder reads an order of the parent. It returns io.EOF when the parent asks the child to stop.
+func readOrder(conn *net.UnixConn) ([]byte, error) {
+	var header [4]byte
+	if _, err := io.ReadFull(conn, header[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(header[:])
+	if n > maxInput {
+		return nil, fmt.Errorf("%w: an order of %d bytes", errChannel, n)
+	}
+	input := make([]byte, n)
+	_, err := io.ReadFull(conn, input)
+	return input, err
 }
 
 // errChannel means that the child broke the channel's rules.

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -43,7 +42,8 @@ var reasons = []string{
 	ReasonAbort, ReasonCrash, ReasonExit, ReasonHung, ReasonMemory, ReasonOutdated, ReasonProtocol, ReasonSignal, ReasonStart,
 }
 
-// child is a session in a separate process.
+// child is a separate process and its current session. When a session has ended, the next one can begin in the same
+// process, so that its library misses no event.
 type child struct {
 	o      *Options
 	log    *zap.Logger
@@ -54,7 +54,7 @@ type child struct {
 	output *output
 	born   time.Time
 	news   chan struct{}
-	end    chan struct{}
+	end    chan struct{} // closed when the process has ended
 
 	heard atomic.Int64 // when the last message came, ns since born
 	cost  atomic.Pointer[usage]
@@ -64,12 +64,15 @@ type child struct {
 	stuck atomic.Bool // killed but not gone
 
 	mu     sync.Mutex
-	why    *ending   // why the parent ends it, or the child's own reason
-	killed time.Time // zero: not killed
+	why    *ending       // why the parent ends it, or the child's own reason
+	over   chan struct{} // closed when the session has ended
+	waits  bool          // the session has ended, and the process waits for another list
+	killed time.Time     // zero: not killed
 	list   field.List
 
 	// Used by the supervisor's goroutine only.
 	checked  time.Time
+	began    time.Time     // of the session
 	hungFrom time.Time     // since when every call hangs
 	cpu      time.Duration // set after the end
 }
@@ -83,13 +86,13 @@ type usage struct {
 // self is the running program, even after its file was replaced.
 const self = "/proc/self/exe"
 
-// input is the first line of a child's standard input.
+// input is the first line of an input.
 type input struct {
 	Until   map[string]int64
 	Dialect *field.Dialect `json:",omitempty"`
 }
 
-// inputOf encodes the input that ReadInput decodes.
+// inputOf encodes the input of a session: a line of JSON, then the field list.
 func inputOf(list field.List, until map[string]int64) []byte {
 	first, err := json.Marshal(input{until, list.Dialect})
 	if err != nil {
@@ -98,7 +101,7 @@ func inputOf(list field.List, until map[string]int64) []byte {
 	return append(append(first, '\n'), field.Format(list)...)
 }
 
-// startChild starts the same program again and passes it the input.
+// startChild starts the same program again and begins a session in it.
 func startChild(list field.List, until map[string]int64, o *Options, log *zap.Logger) (*child, error) {
 	becomeReaper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
@@ -112,13 +115,13 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 		return nil, err
 	}
 	c := &child{
-		o: o, log: log, mark: markVariable + rand.Text(), conn: &receiver{conn: conn, fd: -1}, list: list, born: time.Now(),
-		news: make(chan struct{}, 1), end: make(chan struct{}),
+		o: o, log: log, mark: markVariable + rand.Text(), conn: &receiver{conn: conn, fd: -1}, born: time.Now(),
+		news: make(chan struct{}, 1), end: make(chan struct{}), waits: true,
 	}
 	c.cost.Store(&usage{})
 	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
 	c.cmd = &exec.Cmd{
-		Path: self, Args: o.Command, Env: append(environment(os.Environ(), o.Environment), c.mark), Stdin: bytes.NewReader(inputOf(list, until)),
+		Path: self, Args: o.Command, Env: append(environment(os.Environ(), o.Environment), c.mark),
 		Stdout: c.output, Stderr: c.output, WaitDelay: drainTime,
 		ExtraFiles:  []*os.File{theirs}, // becomes ControlFD
 		SysProcAttr: childAttributes,
@@ -131,8 +134,47 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 	living.Store(c.pid, nil)
 	c.output.pid.Store(int64(c.pid))
 	c.log = log.With(zap.Int("pid", c.pid))
+	c.begin(list, until)
 	go c.run()
 	return c, nil
+}
+
+// begin begins a session in a process that waits for one. It returns false if the process does not.
+func (c *child) begin(list field.List, until map[string]int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.waits || !c.killed.IsZero() {
+		return false
+	}
+	c.waits, c.why, c.over, c.list = false, nil, make(chan struct{}), list
+	c.view.Store(nil)
+	c.said.Store(nil)
+	c.began, c.hungFrom = time.Now(), time.Time{}
+	c.heard.Store(int64(time.Since(c.born)))
+	c.order(inputOf(list, until))
+	return true
+}
+
+// order sends an order, and kills a process that does not read it.
+func (c *child) order(input []byte) {
+	_ = c.conn.conn.SetWriteDeadline(time.Now().Add(c.silence()))
+	go func() {
+		if err := sendOrder(c.conn.conn, input); err != nil {
+			c.kill(ReasonProtocol, fmt.Sprintf("cannot send an order: %v", err))
+		}
+	}()
+}
+
+// finish asks the session to end and leaves the process. It kills the process after grace.
+func (c *child) finish(grace time.Duration) {
+	c.mu.Lock()
+	over := c.over
+	if c.why == nil {
+		c.why = &ending{}
+	}
+	c.mu.Unlock()
+	c.order(nil)
+	c.killUnless(over, grace)
 }
 
 // drainTime is how long the parent reads the output of a process that has ended: a process that it started may keep the
@@ -166,6 +208,10 @@ func (c *child) run() {
 		e := classifyExit(st, &c.output.tail)
 		c.why = &e
 	}
+	if !c.waits {
+		close(c.over)
+	}
+	c.waits = false
 	c.mu.Unlock()
 	close(c.end)
 }
@@ -207,7 +253,10 @@ func (c *child) onView(payload []byte) error {
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return fmt.Errorf("%w: view: %w", errChannel, err)
 	}
-	if c.view.Load() != nil {
+	c.mu.Lock()
+	second, list := c.waits || c.view.Load() != nil, c.list
+	c.mu.Unlock()
+	if second {
 		return fmt.Errorf("%w: a second view", errChannel)
 	}
 	if err := m.validate(); err != nil {
@@ -239,7 +288,7 @@ func (c *child) onView(payload []byte) error {
 			absent[i] = collector.Absence{Device: int(a[0]), Field: field.ID(a[1]), Explanation: a[2]}
 		}
 		out = append(out, &view.Source{
-			Collector: c.o.Name, Fields: c.list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every,
+			Collector: c.o.Name, Fields: list, Devices: s.Devices, Columns: s.Columns, Ring: r, Interval: s.Interval, Every: s.Every,
 			Explanations: s.Explanations, Absent: absent,
 		})
 	}
@@ -343,6 +392,10 @@ func (c *child) onStates(payload []byte) error {
 func (c *child) onEnded(m *statesMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if m.Waits && !c.waits {
+		c.waits = true
+		close(c.over)
+	}
 	if c.why != nil {
 		return
 	}
@@ -425,13 +478,25 @@ func (c *child) states() []session.DeviceStatus {
 func (c *child) costs() *session.Costs { return c.spent.Load() }
 
 func (c *child) changed() <-chan struct{} { return c.news }
-func (c *child) done() <-chan struct{}    { return c.end }
+
+func (c *child) done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
 
 func (c *child) held() string {
 	if c.stuck.Load() {
 		return fmt.Sprintf("child process %d was killed and does not end: it is in the kernel", c.pid)
 	}
 	return heldBy(c.states())
+}
+
+// waiting reports whether the process waits for its next session.
+func (c *child) waiting() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waits && c.killed.IsZero()
 }
 
 func (c *child) ended() ending {
@@ -460,10 +525,16 @@ func (c *child) stop(grace time.Duration) {
 	}
 	c.mu.Unlock()
 	_ = c.conn.conn.CloseWrite()
+	c.killUnless(c.end, grace)
+}
+
+// killUnless kills the process if done is not closed within grace.
+func (c *child) killUnless(done <-chan struct{}, grace time.Duration) {
 	go func() {
 		timer := time.NewTimer(grace)
 		defer timer.Stop()
 		select {
+		case <-done:
 		case <-c.end:
 		case <-timer.C:
 			c.log.Warn("killing a child that does not stop")
@@ -532,7 +603,7 @@ func (c *child) silence() time.Duration { return max(10*time.Second, 2*c.o.Sessi
 func (c *child) checkHang(now time.Time) {
 	all := c.states()
 	if len(all) == 0 {
-		if limit := session.OpenTimeout + c.o.Session.Deadline; now.Sub(c.born) > limit {
+		if limit := session.OpenTimeout + c.o.Session.Deadline; now.Sub(c.began) > limit {
 			c.kill(ReasonHung, fmt.Sprintf("has not opened its library after %v", limit))
 		}
 		return

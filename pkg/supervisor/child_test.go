@@ -68,17 +68,15 @@ func childMain(mode string) error {
 		_, _ = control.Write(make([]byte, 64))
 		select {}
 	}
-	fields, _, err := ReadInput(os.Stdin)
-	if err != nil {
-		return err
-	}
 	log := ChildLogger(os.Stderr, zapcore.InfoLevel)
 	o := session.Options{Interval: 10 * time.Millisecond, Logger: log}
 	if d, err := time.ParseDuration(os.Getenv(envDeadline)); err == nil {
 		o.Deadline = d
 	}
-	return Child(context.Background(), control, time.Second, script(mode, log).Open, fields, o)
+	return Child(context.Background(), control, time.Second, script(mode, log).Open, asItIs, o)
 }
+
+func asItIs(l field.List) field.List { return l }
 
 // script is the library of a child: two devices, and what its mode says.
 func script(mode string, log *zap.Logger) *sessiontest.Library {
@@ -659,8 +657,11 @@ func TestAChildWithoutAParent(t *testing.T) {
 		go func() {
 			ended <- Child(context.Background(), control, 50*time.Millisecond, func() collector.Collector {
 				return l.Open()
-			}, list(1), session.Options{Interval: 10 * time.Millisecond})
+			}, asItIs, session.Options{Interval: 10 * time.Millisecond})
 		}()
+		if err := sendOrder(parent.conn, inputOf(fieldsOf(t, temperature), nil)); err != nil {
+			t.Fatal(err)
+		}
 		if _, _, err := parent.next(); err != nil {
 			t.Errorf("%s: %v", mode, err)
 		}

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -367,9 +368,20 @@ func (f *Failover) composed(now time.Time) []*view.Source {
 		}
 		first = slices.DeleteFunc(first, func(s *view.Source) bool { return overlaps(s, known) && !overlaps(s, missing) })
 	}
-	known := devicesOf(first)
+	known := devicesOf(sampled(first))
 	second = slices.DeleteFunc(second, func(s *view.Source) bool { return overlaps(s, known) })
-	return append(first, second...)
+	// The events of an absent GPU are shown once, and only if no collector samples the GPU.
+	known = devicesOf(sampled(append(slices.Clip(first), second...)))
+	return slices.DeleteFunc(append(first, second...), func(s *view.Source) bool {
+		if s.Interval > 0 {
+			return false
+		}
+		if overlaps(s, known) {
+			return true
+		}
+		maps.Copy(known, devicesOf([]*view.Source{s}))
+		return false
+	})
 }
 
 // gathering reports whether the secondary took over so recently that its sources without rows may still get some.
@@ -396,9 +408,9 @@ func (f *Failover) want(rest bool) {
 	}
 }
 
-// lacking reports whether the secondary has GPUs that the primary does not know.
+// lacking reports whether the secondary samples GPUs that the primary does not.
 func (f *Failover) lacking() bool {
-	known := devicesOf(f.primary)
+	known := devicesOf(sampled(f.primary))
 	for _, s := range gpusOf(f.secondary) {
 		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU && !known[d.ID] }) {
 			return true
@@ -419,10 +431,20 @@ func (f *Failover) ready(s *view.Source, now time.Time) bool {
 	return complete(f.published, []*view.Source{s}, now, 4*f.o.Patience, patientRows)
 }
 
-// gpusOf returns the sources with sampled GPUs. The source of an absent GPU has no interval.
-func gpusOf(sources []*view.Source) (out []*view.Source) {
+// sampled returns the sources that have a session. The source of an absent GPU has no interval.
+func sampled(sources []*view.Source) (out []*view.Source) {
 	for _, s := range sources {
-		if s.Interval > 0 && slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {
+		if s.Interval > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// gpusOf returns the sources with sampled GPUs.
+func gpusOf(sources []*view.Source) (out []*view.Source) {
+	for _, s := range sampled(sources) {
+		if slices.ContainsFunc(s.Devices, func(d collector.Device) bool { return d.Level == field.GPU }) {
 			out = append(out, s)
 		}
 	}

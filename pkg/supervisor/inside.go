@@ -2,10 +2,13 @@ package supervisor
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -30,10 +33,11 @@ const (
 // ErrOrphaned ends a child whose session does not end although its parent has closed the channel or is gone.
 var ErrOrphaned = errors.New("the exporter that this process belongs to has asked it to stop, or is gone, and a library call does not return")
 
-// Child runs one session in a process that a Supervisor has started, until the parent closes its end of the control
-// channel. It returns an error only if the session does not end in time because library calls hang; then the caller
-// must end the process.
-func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, open collector.Factory, list field.List, o session.Options) error {
+// Child runs sessions in a process that a Supervisor has started, one after the other, with the lists that the parent
+// sends, until the parent closes its end of the control channel or a session fails. Event sets stay open from one
+// session to the next. extend completes a list. Child returns an error only if it cannot go on, or if a session does not
+// end in time because library calls hang; then the caller must end the process.
+func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, open collector.Factory, extend func(field.List) field.List, o session.Options) error {
 	// Only the parent ends a child. Signals to all processes of a service, as an init system sends them, are for the
 	// parent, and so are SIGHUP, SIGUSR1 and SIGUSR2.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -44,43 +48,84 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c := &inside{to: &sender{conn: conn}, fail: cancel}
-	o.Parent = c
-	s := session.New(open, list, o)
-	go func() {
-		var b [1]byte
-		_, _ = conn.Read(b[:]) // returns only at the end: the parent sends nothing
-		cancel(nil)
-	}()
+	c := &inside{to: &sender{conn: conn}, fail: cancel, orders: make(chan []byte), stopTimeout: stopTimeout}
+	o.Parent, o.Keep = c, true
+	go c.listen(ctx, conn)
+	for {
+		var first []byte
+		select {
+		case first = <-c.orders:
+		case <-ctx.Done():
+			return nil
+		}
+		if len(first) == 0 {
+			continue // the session had ended by itself
+		}
+		list, until, err := readInput(bytes.NewReader(first))
+		if err != nil {
+			return err
+		}
+		o.Until = until
+		s := session.New(open, extend(list), o)
+		if again, err := c.run(ctx, s); !again {
+			return err
+		}
+		o.Former = s
+	}
+}
+
+// listen passes on the parent's orders until the parent asks the child to stop.
+func (c *inside) listen(ctx context.Context, conn *net.UnixConn) {
+	for {
+		order, err := readOrder(conn)
+		if err != nil {
+			c.fail(nil)
+			return
+		}
+		select {
+		case c.orders <- order:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// run runs a session. It reports whether another one may follow in this process.
+func (c *inside) run(ctx context.Context, s *session.Session) (again bool, err error) {
+	sctx, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	err, returned := c.report(ctx, s, ended)
+	go func() { ended <- s.Run(sctx) }()
+	err, returned := c.report(sctx, stop, s, ended)
 	if !returned {
-		timer := time.NewTimer(stopTimeout)
+		timer := time.NewTimer(c.stopTimeout)
 		defer timer.Stop()
 		select {
 		case err = <-ended:
 		case <-timer.C:
-			return ErrOrphaned
+			return false, ErrOrphaned
 		}
 	}
 	c.sendCosts(s)
-	last := statesMessage{Ended: true}
-	if err == nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+	if err == nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		err = context.Cause(ctx)
 	}
+	last := statesMessage{Ended: true, Cause: session.CauseOf(err)}
 	if err != nil {
-		last.Cause, last.Reason = session.CauseOf(err), err.Error()
+		last.Reason = err.Error()
 	}
+	last.Waits = ctx.Err() == nil && (err == nil || last.Cause == session.CauseChanged)
 	_ = c.to.sendJSON(kindStates, &last, -1) // if the parent is gone, this process ends soon
-	return nil
+	return last.Waits, nil
 }
 
 // inside is the child's side of the control channel. It implements session.Parent.
 type inside struct {
-	to     *sender
-	fail   context.CancelCauseFunc // ends the session
-	region *ring.Region
+	to          *sender
+	fail        context.CancelCauseFunc // ends the process
+	orders      chan []byte
+	stopTimeout time.Duration
+	region      *ring.Region
 }
 
 func (c *inside) Memory(words int) ([]atomic.Uint64, any, error) {
@@ -109,8 +154,8 @@ func (c *inside) Publish(sources []*view.Source) {
 	_ = c.region.CloseFD()
 }
 
-// report sends states and costs until the session has ended, with its error, or ctx has.
-func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan error) (err error, returned bool) {
+// report sends states and costs until the session has ended, with its error, or ctx has. An order stops the session.
+func (c *inside) report(ctx context.Context, stop func(), s *session.Session, ended <-chan error) (err error, returned bool) {
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
@@ -119,6 +164,9 @@ func (c *inside) report(ctx context.Context, s *session.Session, ended <-chan er
 			return nil, false
 		case err := <-ended:
 			return err, true
+		case <-c.orders:
+			stop()
+			return nil, false
 		case <-ticker.C:
 			c.sendCosts(s)
 		case <-s.Changed():
@@ -147,9 +195,8 @@ func statesOf(all []session.DeviceStatus) *statesMessage {
 
 func (c *inside) sendCosts(s *session.Session) { _ = c.to.sendJSON(kindCosts, s.Costs(), -1) }
 
-// ReadInput reads a Supervisor's input for a child: a line of JSON with session.Options.Until and the dialect, then the
-// field list.
-func ReadInput(from *os.File) (list field.List, until map[string]int64, err error) {
+// readInput decodes what inputOf encodes.
+func readInput(from io.Reader) (list field.List, until map[string]int64, err error) {
 	lines := bufio.NewReader(from)
 	first, err := lines.ReadBytes('\n')
 	var in input
@@ -160,7 +207,7 @@ func ReadInput(from *os.File) (list field.List, until map[string]int64, err erro
 		list, _, err = field.Parse(lines, field.ParseOptions{File: "the list of the exporter"})
 	}
 	if err != nil {
-		return field.List{}, nil, fmt.Errorf("read field list from standard input: %w", err)
+		return field.List{}, nil, fmt.Errorf("read the exporter's field list: %w", err)
 	}
 	list.Dialect = in.Dialect
 	return list, in.Until, nil

@@ -21,8 +21,9 @@ type life interface {
 	changed() <-chan struct{}       // receives when one of the above changes
 	held() string                   // names the library calls that hang; "" if none does
 	check(now time.Time)            // ends a child that hangs or uses too much memory
-	stop(grace time.Duration)       // asks the session to end; a child is killed after grace
-	done() <-chan struct{}          // closed when the session is completely gone
+	stop(grace time.Duration)       // asks the session to end, with its process; a child is killed after grace
+	finish(grace time.Duration)     // asks the session to end; its process may stay for the next one
+	done() <-chan struct{}          // closed when the session has ended
 	ended() ending                  // how it ended; valid after done
 	logFields() []zap.Field
 }
@@ -61,6 +62,7 @@ func (l *local) held() string                   { return heldBy(l.states()) }
 func (l *local) changed() <-chan struct{}       { return l.s.Changed() }
 func (l *local) check(time.Time)                {}
 func (l *local) stop(time.Duration)             { l.cancel() }
+func (l *local) finish(time.Duration)           { l.cancel() }
 func (l *local) done() <-chan struct{}          { return l.end }
 func (l *local) logFields() []zap.Field         { return nil }
 

@@ -1,10 +1,10 @@
 package supervisor
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -230,23 +230,12 @@ func TestAListWithoutSwitchesLosesNone(t *testing.T) {
 	}
 }
 
-// What a child is given on its standard input is what it reads.
+// readInput decodes what inputOf encodes.
 func TestInputOfAChild(t *testing.T) {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
 	sent := map[string]int64{"GPU-a/1": 1763812345678901, "GPU 0": 0}
 	given := fieldsOf(t, temperature)
 	given.Dialect = &field.Dialect{InPlace: true, Readings: []field.ID{155, 10001}, Texts: []field.ID{50}}
-	if _, err := w.Write(inputOf(given, sent)); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	list, until, err := ReadInput(r)
+	list, until, err := readInput(bytes.NewReader(inputOf(given, sent)))
 	if err != nil || len(list.Fields) != 1 || !maps.Equal(until, sent) || !reflect.DeepEqual(list.Dialect, given.Dialect) {
 		t.Errorf("got %v, %v, %v", list, until, err)
 	}

@@ -109,6 +109,7 @@ type Supervisor struct {
 	over    bool // Run has returned
 
 	// Used by Run only.
+	spare        *child           // a process that waits for its next session; nil: none
 	shown        []*view.Source   // published sources
 	until        map[string]int64 // by device: up to when its XIDs are in published rows
 	good         field.List       // list of the last published session
@@ -262,11 +263,15 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 	}
+	defer s.dropSpare()
 	for ctx.Err() == nil {
 		r := s.request()
 		what, present := "", true
 		if !r.rests() && s.o.Present != nil {
 			what, present = s.o.Present()
+		}
+		if r.rests() || !present {
+			s.dropSpare()
 		}
 		switch {
 		case r.rests():
@@ -383,9 +388,31 @@ func (s *Supervisor) live(ctx context.Context, r *request) error {
 	return nil
 }
 
+// dropSpare ends the process that waits for its next session.
+func (s *Supervisor) dropSpare() {
+	c := s.spare
+	if c == nil {
+		return
+	}
+	s.spare = nil
+	s.counts.begin(c)
+	c.stop(s.o.StopTimeout * 7 / 8)
+	timer := time.NewTimer(s.o.StopTimeout)
+	defer timer.Stop()
+	select {
+	case <-c.end:
+		s.counts.end(c, false)
+	case <-timer.C:
+		s.counts.end(c, true)
+	}
+}
+
 // after decides the reaction to the end of a session.
 func (s *Supervisor) after(t *turn) {
 	e := t.life.ended()
+	if c, ok := t.life.(*child); ok && c.waiting() {
+		s.spare = c
+	}
 	switch {
 	case t.planned: // another state is wanted
 		s.setHandover()
@@ -464,6 +491,12 @@ func (s *Supervisor) start(list field.List) (life, error) {
 	s.remember()
 	if s.o.Command == nil {
 		return startLocal(list, maps.Clone(s.until), &s.o), nil
+	}
+	if c := s.spare; c != nil {
+		s.spare = nil
+		if c.begin(list, s.until) {
+			return c, nil
+		}
 	}
 	return startChild(list, s.until, &s.o, s.log)
 }
@@ -565,14 +598,16 @@ func (t *turn) obey() {
 		cause, reason := r.cause()
 		s.withdraw(cause, reason)
 		t.stop()
+	case r.lists != t.request.lists && t.sources != nil && t.published.IsZero():
+		// Its rows may have events that no reader has seen yet.
 	case r.lists != t.request.lists:
 		if held := t.life.held(); held != "" && s.o.Command == nil && !t.published.IsZero() {
 			// Ending it would remove all devices from the page until the call returns.
 			s.answer(r.version, fmt.Errorf("collector %q keeps the former list until a call returns: %s; --isolation=process does not have to wait", s.o.Name, held))
 			return
 		}
-		t.planned = true
-		t.stop()
+		t.planned, t.stopped = true, time.Now()
+		t.life.finish(s.o.StopTimeout * 7 / 8)
 	case r.version != t.request.version && !t.published.IsZero():
 		s.answer(r.version, nil) // nothing changes
 	}

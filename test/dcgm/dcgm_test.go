@@ -207,27 +207,36 @@ func TestXIDsOverReloads(t *testing.T) {
 	for _, collector := range []string{"dcgm", "nvml"} {
 		t.Run(collector, func(t *testing.T) {
 			n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
-			list := filepath.Join(t.TempDir(), "list.csv")
-			if err := os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"), 0o600); err != nil {
-				t.Fatal(err)
+			file := filepath.Join(t.TempDir(), "list.csv")
+			write := func(more string) {
+				t.Helper()
+				if err := os.WriteFile(file, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_XID_ERRORS_TOTAL, counter, x\n"+more), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
-			e := n.serve(t, "-f", list, "--enable-only="+collector)
+			write("")
+			e := n.serve(t, "-f", file, "--enable-only="+collector)
 			n.steady(t, e)
 			const xids, reloads = 24, 80
 			for i := range reloads {
+				write([]string{"DCGM_FI_DEV_POWER_USAGE, gauge, p\n", ""}[i%2])
 				e.Signal(t, syscall.SIGHUP)
-				if i%(reloads/xids) == 0 && i/(reloads/xids) < xids {
-					n.XID(i%n.GPUs(), 31)
+				if at := i / (reloads / xids); i%(reloads/xids) == 0 && at < xids {
+					time.Sleep(time.Duration(at) * 200 * time.Millisecond / xids) // each distance from a reload
+					n.XID(at%n.GPUs(), 31)
 				}
 				time.Sleep(110 * time.Millisecond)
 			}
-			e.await(t, "all XIDs or a gap", func(p page) error {
-				var got float64
-				for _, v := range p.of("DCGM_EXP_XID_ERRORS_TOTAL", "UUID") {
-					got += v
+			e.await(t, "all XIDs", func(p page) error {
+				got, by := 0.0, map[string]float64{}
+				for s, v := range p {
+					if strings.HasPrefix(s, "DCGM_EXP_XID_ERRORS_TOTAL{") {
+						got += v
+						by[label(s, "gpu")] += v
+					}
 				}
 				if got != xids {
-					return fmt.Errorf("%v of %d XIDs", got, xids)
+					return fmt.Errorf("%v of %d XIDs: %v", got, xids, by)
 				}
 				return nil
 			})

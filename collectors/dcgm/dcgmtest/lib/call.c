@@ -39,7 +39,7 @@ static void reload(void) {
 // What takes things back is left out of faults that mean every function, so that
 // a test of an error sees whether it is done.
 static bool cleans_up(enum function f) {
-	return f == FN_dcgmShutdown || f == FN_dcgmDisconnect || f == FN_dcgmStopEmbedded || f == FN_dcgmGroupDestroy ||
+	return f == FN_dcgmDisconnect || f == FN_dcgmStopEmbedded || f == FN_dcgmGroupDestroy ||
 	       f == FN_dcgmFieldGroupDestroy || f == FN_dcgmUnwatchFields;
 }
 

@@ -123,20 +123,13 @@ static struct connection *free_connection(void) {
 	return NULL;
 }
 
-// A second dcgmInit does nothing, and one dcgmShutdown undoes all (DcgmApi.cpp).
+// A second dcgmInit does nothing (DcgmApi.cpp).
 static bool initialised;
 
 dcgmReturn_t dcgmInit(void) {
 	ENTER(dcgmInit);
 	if (!initialised) plus(WORD_INITS);
 	initialised = true;
-	return leave(DCGM_ST_OK);
-}
-
-dcgmReturn_t dcgmShutdown(void) {
-	ENTER(dcgmShutdown);
-	if (initialised) minus(WORD_INITS);
-	initialised = false;
 	return leave(DCGM_ST_OK);
 }
 

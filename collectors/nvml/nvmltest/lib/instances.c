@@ -169,17 +169,26 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t h, u
 	LEAVE(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t h, nvmlComputeInstanceInfo_t *out) {
+static nvmlReturn_t compute_info(enum function f, nvmlComputeInstance_t h, nvmlComputeInstanceInfo_t *out) {
 	struct call c;
-	nvmlReturn_t r = enter_instance(&c, FN_nvmlComputeInstanceGetInfo_v2, h, compute_instances, sizeof compute_instances, &h->ci);
+	nvmlReturn_t r = enter_instance(&c, f, h, compute_instances, sizeof compute_instances, &h->ci);
 	if (r != NVML_SUCCESS)
 		return r;
-	*out = (nvmlComputeInstanceInfo_t){
-		.device = handle_of(h->gpu, -1, -1),
-		.gpuInstance = instance_handle(h->gpu, (unsigned)h->gi),
-		.id = (unsigned)h->ci,
-		.profileId = compute_profile(c.m),
-		.placement = {0, c.m->slices},
-	};
+	out->device = handle_of(h->gpu, -1, -1);
+	out->gpuInstance = instance_handle(h->gpu, (unsigned)h->gi);
+	out->id = (unsigned)h->ci;
+	out->profileId = compute_profile(c.m);
+	if (f == FN_nvmlComputeInstanceGetInfo_v2) // the first version has no placement
+		out->placement = (nvmlComputeInstancePlacement_t){0, c.m->slices};
 	LEAVE(NVML_SUCCESS);
+}
+
+// NVIDIA's host engine calls the first version.
+#undef nvmlComputeInstanceGetInfo
+nvmlReturn_t nvmlComputeInstanceGetInfo(nvmlComputeInstance_t h, nvmlComputeInstanceInfo_t *out) {
+	return compute_info(FN_nvmlComputeInstanceGetInfo, h, out);
+}
+
+nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t h, nvmlComputeInstanceInfo_t *out) {
+	return compute_info(FN_nvmlComputeInstanceGetInfo_v2, h, out);
 }
