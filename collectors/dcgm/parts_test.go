@@ -110,7 +110,7 @@ const xidCount = "DCGM_EXP_XID_ERRORS_COUNT"
 
 // TestStormOfXIDs: of more than can wait for rows some are not counted, which is a gap.
 func TestStormOfXIDs(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	c := open1(t, remote(e), temperature, xidCount)
 	c.mustSample(t)
 	since := func() float64 {

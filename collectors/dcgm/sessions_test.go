@@ -91,7 +91,7 @@ func (s *served) gaps(t *testing.T) (sum float64) {
 // each, on an engine that lives on, each is counted once, also if several sessions end
 // before a row of them was read or before they are in service.
 func TestXIDsOverReloads(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "a100-mig"})
 	e.XID(0, 31) // before the exporter
 	s := serve(t, remote(e))
 	gpu := nvmltest.UUID(0)
@@ -141,7 +141,7 @@ func TestXIDsOverReloads(t *testing.T) {
 func TestXIDsOverRestarts(t *testing.T) {
 	for name, embedding := range map[string]bool{"host engine": false, "embedded": true} {
 		t.Run(name, func(t *testing.T) {
-			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
+			e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
 			o := remote(e)
 			if embedding {
 				o = embedded(e)
