@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -15,7 +14,6 @@ import (
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
 	"warpgauge/pkg/field"
-	"warpgauge/pkg/file"
 )
 
 // fleet is all nodes and the one port that serves them.
@@ -52,39 +50,27 @@ const loadSets = 8
 
 // readCounters reads a file, or the built-in one of that name where there is none.
 func readCounters(name string) (field.List, error) {
-	text, err := file.NewReader(field.MaxFileBytes).Read(context.Background(), name)
-	if errors.Is(err, os.ErrNotExist) {
+	text, err := os.ReadFile(name)
+	if err != nil {
 		if text, err = etc.Files().ReadFile(name); err != nil {
 			names, _ := fs.Glob(etc.Files(), "*.csv") // the pattern is good
-			return field.List{}, fmt.Errorf("read built-in counters file: %w; there are %s", err, strings.Join(names, ", "))
+			return field.List{}, fmt.Errorf("read --counters: %w; there are %s", err, strings.Join(names, ", "))
 		}
-	}
-	if err != nil {
-		return field.List{}, fmt.Errorf("read --counters: %w", err)
 	}
 	list, problems, err := field.Parse(bytes.NewReader(text), field.ParseOptions{File: name})
 	if err != nil {
-		for _, p := range problems {
-			err = errors.Join(err, p)
-		}
-		return field.List{}, fmt.Errorf("parse counters file %q: %w", name, err)
+		return field.List{}, fmt.Errorf("parse counters file %q: %w %v", name, err, problems)
 	}
 	return list, nil
 }
 
-// run serves until ctx ends.
+// run serves until ctx ends. The nodes begin one after the other within an interval, as those of a
+// real fleet do not tick together either.
 func (f *fleet) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	f.start(ctx, &wg)
-	return f.serve(ctx, out)
-}
-
-// start lets the nodes begin one after the other within an interval, as those of a
-// real fleet do not tick together either.
-func (f *fleet) start(ctx context.Context, wg *sync.WaitGroup) {
 	for i, n := range f.nodes {
 		wait := f.o.interval * time.Duration(i) / time.Duration(len(f.nodes))
 		wg.Go(func() {
@@ -95,4 +81,5 @@ func (f *fleet) start(ctx context.Context, wg *sync.WaitGroup) {
 			}
 		})
 	}
+	return f.serve(ctx, out)
 }

@@ -40,27 +40,22 @@ type target struct {
 
 const nodePath = "/node/"
 
-// list says where Prometheus finds each node. All are on one port, so each says
-// its path and has its own instance.
-func (f *fleet) list(address string) []target {
-	out := make([]target, len(f.nodes))
-	for i, n := range f.nodes {
-		out[i] = target{[]string{address}, map[string]string{
-			"__metrics_path__": nodePath + n.host + "/metrics",
-			"instance":         n.host,
-			"profile":          n.profile,
-			"simulated":        "true",
-		}}
-	}
-	return out
-}
-
 func (f *fleet) handler(address string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+nodePath, f.serveNode)
 	mux.HandleFunc("GET /targets", func(w http.ResponseWriter, _ *http.Request) {
+		// All nodes are on one port, so each says its path and has its own instance.
+		var out []target
+		for _, n := range f.nodes {
+			out = append(out, target{[]string{address}, map[string]string{
+				"__metrics_path__": nodePath + n.host + "/metrics",
+				"instance":         n.host,
+				"profile":          n.profile,
+				"simulated":        "true",
+			}})
+		}
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(f.list(address)) // the client went away
+		_ = json.NewEncoder(w).Encode(out) // the client went away
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprintf(w, "%d simulated GPU nodes. All numbers are invented.\n\n/targets\n", len(f.nodes))

@@ -10,7 +10,6 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -37,7 +36,6 @@ enum { ATTRIBUTE_MULTIPROCESSORS = 16, ATTRIBUTE_MAJOR = 75 };
 	F(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr *, size_t)) \
 	F(MemFree, "cuMemFree_v2", (CUdeviceptr)) \
 	F(MemcpyHtoD, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t)) \
-	F(MemcpyDtoH, "cuMemcpyDtoH_v2", (void *, CUdeviceptr, size_t)) \
 	F(LaunchKernel, "cuLaunchKernel", (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)) \
 	F(GetErrorName, "cuGetErrorName", (CUresult, const char **))
 
@@ -108,23 +106,20 @@ static double now(void) {
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-struct gpucheck_result gpucheck_run(int ordinal, int element_size, const char *ptx, const char *name) {
-	struct gpucheck_result out = {0};
-	char *message = out.message;
+int gpucheck_run(int ordinal, int element_size, const char *ptx, const char *name, char (*to)[256]) {
+	char *message = *to;
 	CUdevice device = -1;
 	CUcontext context = NULL;
 	CUmodule module = NULL;
 	CUfunction function;
 	CUdeviceptr a = 0, d = 0;
-	float *tiles = NULL;
 	union {
 		uint16_t half[N * N];
 		float single[N * N];
 	} ones;
-	int multiprocessors;
+	int multiprocessors, result = -1;
 	unsigned rounds = ROUNDS, repeat = 1;
 
-	// Both matrices have ones only, so that each element of the product is 16 · 4 · ROUNDS.
 	for (int i = 0; i < N * N; i++)
 		if (element_size == 2)
 			ones.half[i] = 0x3c00;
@@ -137,37 +132,23 @@ struct gpucheck_result gpucheck_run(int ordinal, int element_size, const char *p
 	TRY(cu.ModuleLoadData(&module, ptx));
 	TRY(cu.ModuleGetFunction(&function, module, name));
 	unsigned blocks = (unsigned)(multiprocessors * BLOCKS_PER_SM);
-	size_t count = (size_t)blocks * WARPS * N * N, input = (size_t)(N * N * element_size);
-	TRY(cu.MemAlloc(&a, input));
-	TRY(cu.MemAlloc(&d, count * sizeof(float)));
-	TRY(cu.MemcpyHtoD(a, &ones, input));
+	TRY(cu.MemAlloc(&a, (size_t)(N * N * element_size)));
+	TRY(cu.MemAlloc(&d, (size_t)blocks * WARPS * N * N * sizeof(float)));
+	TRY(cu.MemcpyHtoD(a, &ones, (size_t)(N * N * element_size)));
 
 	void *arguments[] = {&a, &a, &d, &rounds, &repeat};
-	double begin = now();
 	do {
 		double start = now();
 		// Four in a row, so that the GPU need not wait for us.
 		for (int i = 0; i < 4; i++)
 			TRY(cu.LaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
 		TRY(cu.CtxSynchronize());
-		out.operations += 4.0 * repeat * rounds * 4 * 2 * N * N * N * blocks * WARPS;
 		// Long enough that launching costs nothing, short enough to stop at once.
 		if (now() - start < 0.05 && repeat < 1u << 20)
 			repeat *= 2;
 	} while (!atomic_load(&stopped));
-	out.seconds = now() - begin;
-
-	tiles = malloc(count * sizeof *tiles);
-	if (!tiles) {
-		snprintf(message, 256, "out of memory");
-		goto end;
-	}
-	TRY(cu.MemcpyDtoH(tiles, d, count * sizeof *tiles));
-	for (size_t i = 0; i < count && !*message; i++)
-		if (tiles[i] != (float)(N * 4 * ROUNDS))
-			snprintf(message, 256, "the GPU's product is wrong: element %zu is %g, not %d", i, tiles[i], N * 4 * ROUNDS);
+	result = 0;
 end:
-	free(tiles);
 	if (a)
 		cu.MemFree(a);
 	if (d)
@@ -178,7 +159,7 @@ end:
 		cu.CtxSetCurrent(NULL);
 		cu.DevicePrimaryCtxRelease(device);
 	}
-	return out;
+	return result;
 }
 
 void gpucheck_stop(bool stop) { atomic_store(&stopped, stop); }

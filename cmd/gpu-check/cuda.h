@@ -10,18 +10,12 @@ struct gpucheck_device {
 	int major; // of its compute capability
 };
 
-struct gpucheck_result {
-	char message[256];  // why it failed; empty: the product is right
-	double operations;  // multiplications and additions
-	double seconds;     // from the first launch to the end of the last
-};
-
 // gpucheck_open loads the library and lists at most max devices. It returns how many, or -1 and a message.
 int gpucheck_open(const char *library, struct gpucheck_device *devices, int max, char (*message)[256]);
 
-// gpucheck_run multiplies on one GPU until gpucheck_stop, and checks the product.
+// gpucheck_run multiplies on one GPU until gpucheck_stop, and returns 0, or -1 and a message.
 // Calls for different GPUs may run at the same time.
-struct gpucheck_result gpucheck_run(int ordinal, int element_size, const char *ptx, const char *function);
+int gpucheck_run(int ordinal, int element_size, const char *ptx, const char *function, char (*message)[256]);
 void gpucheck_stop(bool stop);
 
 #endif

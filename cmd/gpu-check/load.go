@@ -28,9 +28,3 @@ type cudaDevice struct {
 	pci     string
 	major   int // of its compute capability
 }
-
-// outcome of a multiplication on one GPU.
-type outcome struct {
-	err      error
-	teraflop float64 // per second
-}

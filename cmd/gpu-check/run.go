@@ -186,12 +186,12 @@ func (r *runner) round(ctx context.Context) (one round, err error) {
 // underLoad compares while the GPUs multiply that can run a kernel. A GPU in MIG mode is not loaded: CUDA sees one of
 // its instances only.
 func (r *runner) underLoad(ctx context.Context, k kernel, devices []cudaDevice) error {
-	results := map[int]chan outcome{}
+	results := map[int]chan error{}
 	setStop(false)
 	for i, g := range r.rep.gpus {
 		for _, d := range devices {
 			if samePCI(g.pci, d.pci) && !g.mig && d.major >= k.oldest {
-				results[i] = make(chan outcome, 1)
+				results[i] = make(chan error, 1)
 				go func() { results[i] <- multiply(k, d) }()
 			}
 		}
@@ -206,10 +206,8 @@ func (r *runner) underLoad(ctx context.Context, k kernel, devices []cudaDevice) 
 		if results[i] == nil {
 			continue
 		}
-		if o := <-results[i]; o.err != nil {
-			r.rep.add(k.name, g, result{metric: "product", theirs: o.err.Error(), verdict: fail})
-		} else {
-			r.rep.add(k.name, g, result{metric: "product", ours: fmt.Sprintf("%.4g TFLOP/s", o.teraflop), verdict: pass})
+		if failed := <-results[i]; failed != nil {
+			r.rep.add(k.name, g, result{metric: "load", theirs: failed.Error(), verdict: fail})
 		}
 		if err == nil {
 			r.rep.add(k.name, g, expectLoad(k, g, r.idle, rounds[len(rounds)-1].after)...)

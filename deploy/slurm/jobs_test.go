@@ -89,26 +89,27 @@ func (n *node) run(args []string, env ...string) (code int, stderr string) {
 	return cmd.ProcessState.ExitCode(), err.String()
 }
 
-func (n *node) prolog(job, gpus string, more ...string) string {
+// hook runs the script as slurmd does, for a job that is to run whatever happens.
+func (n *node) hook(context, job string, more ...string) string {
 	n.t.Helper()
-	env := []string{"SLURM_SCRIPT_CONTEXT=prolog_slurmd", "SLURM_JOB_ID=" + job}
-	if gpus != "" {
-		env = append(env, "SLURM_JOB_GPUS="+gpus)
-	}
-	code, text := n.run(nil, append(env, more...)...)
+	code, text := n.run(nil, append([]string{"SLURM_SCRIPT_CONTEXT=" + context, "SLURM_JOB_ID=" + job}, more...)...)
 	if code != 0 {
-		n.t.Errorf("prolog of job %s: exit code %d: %s", job, code, text)
+		n.t.Errorf("%s of job %s: exit code %d: %s", context, job, code, text)
 	}
 	return text
 }
 
+func (n *node) prolog(job, gpus string, more ...string) string {
+	n.t.Helper()
+	if gpus != "" {
+		more = append(more, "SLURM_JOB_GPUS="+gpus)
+	}
+	return n.hook("prolog_slurmd", job, more...)
+}
+
 func (n *node) epilog(job string, more ...string) string {
 	n.t.Helper()
-	code, text := n.run(nil, append([]string{"SLURM_SCRIPT_CONTEXT=epilog_slurmd", "SLURM_JOB_ID=" + job}, more...)...)
-	if code != 0 {
-		n.t.Errorf("epilog of job %s: exit code %d: %s", job, code, text)
-	}
-	return text
+	return n.hook("epilog_slurmd", job, more...)
 }
 
 // jobs is the directory: what the exporter reads, by name, lines joined by blanks.
@@ -201,6 +202,7 @@ func TestAbout(t *testing.T) {
 	n.prolog("19", "0")
 	n.file("proc/sys/kernel/random/boot_id", "boot-2\n")
 	n.prolog("20", "0", "SLURM_JOB_USER=cleo")
+	n.want("after a reboot, whatever file system it lies on", map[string]string{"0": "20"})
 	about("after a reboot", ".job-20: user=cleo partition= cluster=")
 }
 
@@ -233,16 +235,6 @@ func TestAtTheSameTime(t *testing.T) {
 			t.Errorf("%s has %d jobs, want %d: %s", name, got, want, n.jobs()[name])
 		}
 	}
-}
-
-// TestReboot: what was there before goes, whatever file system it lies on.
-func TestReboot(t *testing.T) {
-	n := newNode(t)
-	n.prolog("17", "0")
-	n.prolog("18", "1")
-	n.file("proc/sys/kernel/random/boot_id", "boot-2\n")
-	n.prolog("19", "1")
-	n.want("after the reboot", map[string]string{"1": "19"})
 }
 
 // TestClean: jobs whose epilog never ran.

@@ -45,7 +45,7 @@ func (n *node) dryRun() string {
 	n.wait(30*time.Second, func() { n.kubectl("get", "servicemonitors,podmonitors,prometheusrules", "-A") })
 	// For the variant with admin access to GPUs.
 	n.kubectl("label", "namespace", "default", "resource.kubernetes.io/admin-access=true")
-	out := n.command("", filepath.Join(n.repo, "deploy/helm"), "env", "WARPGAUGE_CHART="+n.chart, n.tools.chartTest, "-test.v", "-test.run", "^TestServer$")
+	out := n.command("", filepath.Join(n.repo, "deploy/helm"), "env", "WARPGAUGE_CHART="+n.chart, "chart.test", "-test.v", "-test.run", "^TestServer$")
 	if !strings.Contains(out, "--- PASS: TestServer") {
 		fail("the test did not run: %s", out)
 	}

@@ -20,10 +20,10 @@ func (n *node) startControlPlane() string {
 	n.certificates()
 	n.credentials()
 	begin := time.Now()
-	n.launch("etcd", n.tools.etcd, "--data-dir", n.path("etcd"),
+	n.launch("etcd", "etcd", "--data-dir", n.path("etcd"),
 		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379",
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync")
-	n.launch("kube-apiserver", n.tools.apiserver,
+	n.launch("kube-apiserver", "kube-apiserver",
 		"--etcd-servers=http://127.0.0.1:2379", "--secure-port=443", "--advertise-address="+nodeIP,
 		"--service-cluster-ip-range="+serviceNet,
 		"--tls-cert-file", n.path("apiserver.crt"), "--tls-private-key-file", n.path("apiserver.key"),
@@ -34,11 +34,11 @@ func (n *node) startControlPlane() string {
 		"--service-account-signing-key-file", n.path("service-account.key"),
 		"--kubelet-preferred-address-types=InternalIP")
 	n.wait(60*time.Second, func() { get(n.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(n.ctx)) })
-	n.launch("kube-controller-manager", n.tools.controllerManager,
+	n.launch("kube-controller-manager", "kube-controller-manager",
 		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		"--use-service-account-credentials", "--root-ca-file", n.path("ca.crt"),
 		"--service-account-private-key-file", n.path("service-account.key"))
-	n.launch("kube-scheduler", n.tools.scheduler,
+	n.launch("kube-scheduler", "kube-scheduler",
 		"--kubeconfig", n.path("admin.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1")
 	version := get(n.client.Discovery().ServerVersion())
 	return "Kubernetes " + version.GitVersion + " answers after " + since(begin)

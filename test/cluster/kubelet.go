@@ -55,9 +55,9 @@ volumePluginDir: /var/lib/kubelet/volume-plugins
 // startContainerd tries a container, which some machines do not allow: without the right
 // control groups or capabilities there is no node.
 func (n *node) startContainerd() string {
-	require(n.tools.kubelet, n.tools.pause, n.tools.containerd, n.tools.ctr, n.tools.runc)
+	require("kubelet", "cluster-pause", "containerd", "ctr", "runc")
 	n.write("cni/10-pods.conflist", cniConfig, 0o644)
-	n.launch("containerd", n.tools.containerd, "--config", n.write("containerd.toml", fmt.Sprintf(containerdConfig, n.path("cni")), 0o644))
+	n.launch("containerd", "containerd", "--config", n.write("containerd.toml", fmt.Sprintf(containerdConfig, n.path("cni")), 0o644))
 	n.wait(30*time.Second, func() { n.ctr("version") })
 	n.importImages()
 	var out string
@@ -69,14 +69,14 @@ func (n *node) startContainerd() string {
 
 // ctr works where containerd's CRI does.
 func (n *node) ctr(args ...string) string {
-	return n.command("", n.dir, n.tools.ctr, append([]string{"--namespace", "k8s.io"}, args...)...)
+	return n.command("", n.dir, "ctr", append([]string{"--namespace", "k8s.io"}, args...)...)
 }
 
 func (n *node) startNode() string {
 	begin := time.Now()
 	n.write("kubelet.yaml", kubeletConfig, 0o644)
 	must(os.MkdirAll("/var/lib/kubelet", 0o750))
-	n.launch("kubelet", n.tools.kubelet, "--config", n.path("kubelet.yaml"),
+	n.launch("kubelet", "kubelet", "--config", n.path("kubelet.yaml"),
 		"--kubeconfig", n.path("kubelet.kubeconfig"), "--hostname-override", nodeName, "--node-ip", nodeIP,
 		"--node-labels=nvidia.com/gpu.present=true")
 	n.wait(60*time.Second, func() {
@@ -99,7 +99,7 @@ func (n *node) self() *corev1.Node {
 // importImages imports our images into containerd, because there is no registry. The exporter's image comes
 // from the release, if there is one.
 func (n *node) importImages() {
-	n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": n.tools.pause}})
+	n.importImage(image{name: pauseImage, entrypoint: "/pause", files: map[string]string{"pause": filepath.Join(n.repo, "bin/cluster-pause")}})
 	if archive := n.released("warpgauge-image-*.tar"); archive != "" {
 		n.ctr("images", "import", "--index-name", exporterImage, archive)
 		n.report.note("the image is %s", archive)

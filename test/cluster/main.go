@@ -68,11 +68,12 @@ func start(args []string) {
 			*p = get(filepath.Abs(*p))
 		}
 	}
+	findPrograms(o)
 	switch mode {
 	case modeInit:
 		initNamespaces(o)
 	case modeNode:
-		n := &node{options: o, tools: newTools(o), report: report{start: time.Now()}}
+		n := &node{options: o, report: report{start: time.Now()}}
 		n.ctx, n.cancel = context.WithCancelCause(context.Background())
 		defer n.cancel(nil)
 		n.checks()
@@ -91,7 +92,6 @@ func (o options) args(mode string) []string {
 // node is the machine of the cluster: its servers and the state that checks share.
 type node struct {
 	options
-	tools  tools
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	client kubernetes.Interface

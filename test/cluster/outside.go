@@ -16,7 +16,7 @@ import (
 
 // runOutside makes the namespaces, waits for the run inside and tidies up.
 func runOutside(o options) {
-	if why := cannot(o); why != "" {
+	if why := cannot(); why != "" {
 		fmt.Println("cluster: not run:", why)
 		if strings.Contains(","+os.Getenv("WARPGAUGE_REQUIRE")+",", ",cluster,") {
 			fail("WARPGAUGE_REQUIRE wants it")
@@ -45,13 +45,12 @@ func runOutside(o options) {
 }
 
 // cannot returns why the cluster cannot run here, by trying each requirement.
-func cannot(o options) string {
+func cannot() string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
 	}
-	t := newTools(o)
 	if err := try(func() {
-		require(t.apiserver, t.controllerManager, t.scheduler, t.kubectl, t.helm, t.chartTest, t.etcd, t.ip)
+		require("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm", "chart.test", "etcd", "ip")
 	}); err != nil {
 		return err.Error()
 	}

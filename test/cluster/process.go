@@ -13,28 +13,15 @@ import (
 	"time"
 )
 
-// tools are the programs of the cluster: our own builds, then what Debian has.
-type tools struct {
-	apiserver, controllerManager, scheduler, kubelet, kubectl string
-	helm, chartTest, pause                                    string
-	etcd, containerd, ctr, runc, ip                           string
-}
-
-func newTools(o options) tools {
-	own := func(pattern, name string) string {
-		if found, _ := filepath.Glob(filepath.Join(o.tools, pattern, name)); len(found) > 0 {
-			return found[len(found)-1]
+// findPrograms puts our own builds first in PATH, before what Debian has.
+func findPrograms(o options) {
+	path := filepath.Join(o.repo, "bin")
+	for _, pattern := range []string{"kubernetes-v*", "helm-v*", "etcd-server"} {
+		if found := get(filepath.Glob(filepath.Join(o.tools, pattern))); found != nil {
+			path += ":" + found[len(found)-1]
 		}
-		return name
 	}
-	k := func(name string) string { return own("kubernetes-v*", name) }
-	return tools{
-		apiserver: k("kube-apiserver"), controllerManager: k("kube-controller-manager"), scheduler: k("kube-scheduler"),
-		kubelet: k("kubelet"), kubectl: k("kubectl"),
-		helm:      own("helm-v*", "helm"),
-		chartTest: filepath.Join(o.repo, "bin/chart.test"), pause: filepath.Join(o.repo, "bin/cluster-pause"),
-		etcd: own("etcd-server", "etcd"), containerd: "containerd", ctr: "ctr", runc: "runc", ip: "ip",
-	}
+	must(os.Setenv("PATH", path+":"+os.Getenv("PATH")))
 }
 
 // require skips a check if one of its programs is not here.
@@ -44,17 +31,6 @@ func require(programs ...string) {
 			panic(failure{skip(err.Error())})
 		}
 	}
-}
-
-// environment has the folders of our programs first in PATH, without which they would find Debian's kubectl.
-func (n *node) environment() []string {
-	path := os.Getenv("PATH")
-	for _, p := range []string{n.tools.kubectl, n.tools.helm} {
-		if found, err := exec.LookPath(p); err == nil {
-			path = filepath.Dir(found) + ":" + path
-		}
-	}
-	return append(os.Environ(), "PATH="+path)
 }
 
 // process is a server of the cluster. Its unwanted end ends the whole run.
@@ -69,7 +45,7 @@ func (n *node) launch(name, program string, args ...string) *process {
 	log := get(os.OpenFile(n.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer func() { _ = log.Close() }() // the server has its own descriptor
 	p := &process{cmd: exec.Command(program, args...), done: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = log, log, n.environment()
+	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		fail("start %s: %w", name, err)
 	}
@@ -104,7 +80,7 @@ func (n *node) command(stdin, dir, program string, args ...string) string {
 	cmd := exec.CommandContext(n.ctx, program, args...)
 	cmd.Stdin, cmd.Dir = strings.NewReader(stdin), dir
 	config := n.path("admin.kubeconfig")
-	cmd.Env = append(n.environment(), "KUBECONFIG="+config, "WARPGAUGE_CHART_KUBECONFIG="+config, "HOME="+n.dir) // for the caches of Helm and kubectl
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+config, "WARPGAUGE_CHART_KUBECONFIG="+config, "HOME="+n.dir) // for the caches of Helm and kubectl
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		fail("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
@@ -113,15 +89,15 @@ func (n *node) command(stdin, dir, program string, args ...string) string {
 }
 
 func (n *node) kubectl(args ...string) string {
-	return n.command("", n.dir, n.tools.kubectl, args...)
+	return n.command("", n.dir, "kubectl", args...)
 }
 
 // apply creates the objects of a manifest.
 func (n *node) apply(text string) {
-	n.command(text, n.dir, n.tools.kubectl, "apply", "--validate=strict", "-f", "-")
+	n.command(text, n.dir, "kubectl", "apply", "--validate=strict", "-f", "-")
 }
 
 // applyFile creates the objects of a file of manifests.
 func (n *node) applyFile(name string) { n.apply(string(get(manifests.ReadFile("manifests/" + name)))) }
 
-func (n *node) helm(args ...string) string { return n.command("", n.dir, n.tools.helm, args...) }
+func (n *node) helm(args ...string) string { return n.command("", n.dir, "helm", args...) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -68,7 +67,6 @@ func (n *node) wait(limit time.Duration, check func()) {
 type report struct {
 	start                   time.Time
 	passed, failed, skipped int
-	mu                      sync.Mutex
 }
 
 // check makes a check, prints its verdict with the text that it returns, and reports whether the next one can run.
@@ -94,8 +92,6 @@ func (r *report) check(name string, f func() string) bool {
 }
 
 func (r *report) note(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	fmt.Printf("%6.1f s  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
 }
 

@@ -45,19 +45,17 @@ func run(ctx context.Context, delay time.Duration, command []string) error {
 	defer all.wg.Wait()
 	defer cancel(nil)
 
-	var targets []target
-	for _, n := range nodes() {
-		address, err := n.start(ctx, all)
-		if err != nil {
+	nodes := nodes()
+	for _, n := range nodes {
+		if err := n.start(ctx, all); err != nil {
 			return fmt.Errorf("start node %q: %w", n.name, err)
 		}
-		targets = append(targets, target{name: n.name, address: address})
 	}
-	url, err := startPrometheus(ctx, all, targets)
+	url, err := startPrometheus(ctx, all, nodes)
 	if err != nil {
 		return fmt.Errorf("start prometheus: %w", err)
 	}
-	fmt.Fprintf(os.Stderr, "%d simulated nodes, Prometheus at %s; pictures in %s\n", len(targets), url, delay)
+	fmt.Fprintf(os.Stderr, "%d simulated nodes, Prometheus at %s; pictures in %s\n", len(nodes), url, delay)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -14,6 +14,7 @@ import (
 // node is a simulated node and who uses its GPUs.
 type node struct {
 	name, profile string
+	address       string // of its exporter
 	fields        string // list of fields, if not that of the others
 	seed          int
 	script        string // faults, for --fake-spec
@@ -22,45 +23,44 @@ type node struct {
 	jobs          map[int]string     // ids of jobs by number of the GPU, as a batch system's prolog writes them
 }
 
-// start returns the address of the node's exporter.
-func (n *node) start(ctx context.Context, all *processes) (string, error) {
+// start starts the node's exporter.
+func (n *node) start(ctx context.Context, all *processes) error {
 	exe, err := filepath.Abs("bin/warpgauge")
 	if err != nil {
-		return "", err
+		return err
 	}
 	fields, err := filepath.Abs(cmp.Or(n.fields, "etc/recommended-counters.csv"))
 	if err != nil {
-		return "", err
+		return err
 	}
-	address, err := address(ctx)
-	if err != nil {
-		return "", err
+	if n.address, err = address(ctx); err != nil {
+		return err
 	}
 	script := filepath.Join(all.dir, n.name+".yaml")
 	if err := os.WriteFile(script, []byte(n.script), 0o600); err != nil {
-		return "", err
+		return err
 	}
 	args := append([]string{
-		"--address=" + address, "--collectors=" + fields, "--process-values=false", "--exporter-metrics=full",
-		"--enable-fake", "--enable-only=fake", "--fake-profile=" + n.profile, "--fake-spec=" + script, fmt.Sprintf("--fake-seed=%d", n.seed),
+		"--address=" + n.address, "--collectors=" + fields, "--process-values=false", "--exporter-metrics=full",
+		"--enable-only=fake", "--fake-profile=" + n.profile, "--fake-spec=" + script, fmt.Sprintf("--fake-seed=%d", n.seed),
 	}, n.flags...)
 	if n.jobs == nil {
 		socket, err := startKubelet(ctx, all, n)
 		if err != nil {
-			return "", err
+			return err
 		}
 		args = append(args, "--kubernetes", "--pod-resources-kubelet-socket="+socket)
 	} else {
 		jobs := filepath.Join(all.dir, n.name+"-jobs")
 		if err := os.Mkdir(jobs, 0o700); err != nil {
-			return "", err
+			return err
 		}
 		for gpu, job := range n.jobs {
 			if err := os.WriteFile(filepath.Join(jobs, strconv.Itoa(gpu)), []byte(job+"\n"), 0o600); err != nil {
-				return "", err
+				return err
 			}
 		}
 		args = append(args, "--hpc-job-mapping-dir="+jobs)
 	}
-	return address, all.start(ctx, n.name, exe, []string{"NODE_NAME=" + n.name}, args...)
+	return all.start(ctx, n.name, exe, []string{"NODE_NAME=" + n.name}, args...)
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -21,26 +21,20 @@ type processes struct {
 	wg     sync.WaitGroup
 }
 
-// start runs a program until ctx is done, its log in a file of that name.
+// start runs a program until ctx is done.
 func (p *processes) start(ctx context.Context, name, exe string, environment []string, args ...string) error {
-	log, err := os.Create(filepath.Join(p.dir, name+".log"))
-	if err != nil {
-		return err
-	}
+	var log bytes.Buffer
 	c := exec.CommandContext(ctx, exe, args...) //nolint:gosec // what the user says it is
 	c.Env = append(os.Environ(), environment...)
-	c.Dir, c.Stdout, c.Stderr = p.dir, log, log
+	c.Dir, c.Stdout, c.Stderr = p.dir, &log, &log
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = 10 * time.Second
 	if err := c.Start(); err != nil {
-		_ = log.Close() // nothing was written
 		return err
 	}
 	p.wg.Go(func() {
-		defer func() { _ = log.Close() }()
 		if err := c.Wait(); ctx.Err() == nil {
-			text, _ := os.ReadFile(log.Name())
-			p.failed(fmt.Errorf("%s has ended: %w\n%s", name, err, text))
+			p.failed(fmt.Errorf("%s has ended: %w\n%s", name, err, &log))
 		}
 	})
 	return nil

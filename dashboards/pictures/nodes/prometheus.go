@@ -8,23 +8,17 @@ import (
 	"strings"
 )
 
-// target is an exporter, under the name that its node has in the pictures.
-type target struct{ name, address string }
-
-// scrapeInterval is short, so that some minutes make a picture. The rules keep
-// their own intervals.
-const scrapeInterval = "5s"
-
-// startPrometheus returns the address of a Prometheus that scrapes the targets.
-func startPrometheus(ctx context.Context, all *processes, targets []target) (string, error) {
+// startPrometheus returns the address of a Prometheus that scrapes the nodes under their names.
+func startPrometheus(ctx context.Context, all *processes, nodes []*node) (string, error) {
 	rules, err := filepath.Abs("deploy/prometheus/rules/recording.yml")
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "global: {scrape_interval: %s, scrape_timeout: %s, evaluation_interval: %s}\n", scrapeInterval, scrapeInterval, scrapeInterval)
+	// Often, so that some minutes make a picture. The rules keep their own intervals.
+	b.WriteString("global: {scrape_interval: 5s, scrape_timeout: 5s, evaluation_interval: 5s}\n")
 	fmt.Fprintf(&b, "rule_files: [%q]\nscrape_configs:\n- job_name: warpgauge\n  honor_labels: true\n  static_configs:\n", rules)
-	for _, t := range targets {
+	for _, t := range nodes {
 		fmt.Fprintf(&b, "  - {targets: [%q], labels: {instance: %q}}\n", t.address, t.name)
 	}
 	config := filepath.Join(all.dir, "prometheus.yml")
