@@ -16,75 +16,6 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// captured makes readings of what nvidia-smi said of a board, in NVML's numbers.
-func captured(t *testing.T, b captures.Board) map[field.ID]float64 {
-	t.Helper()
-	out := map[field.ID]float64{}
-	for id, names := range map[field.ID][]string{
-		155: {"xml:gpu_power_readings/average_power_draw", "xml:gpu_power_readings/power_draw", "xml:power_readings/power_draw", "csv:power.draw"},
-		311: {"csv:ecc.errors.uncorrected.volatile.total", "xml:ecc_errors/volatile/dram_uncorrectable"},
-		390: {"csv:retired_pages.single_bit_ecc.count"}, 391: {"csv:retired_pages.double_bit.count"}, 392: {"csv:retired_pages.pending"},
-		393: {"xml:remapped_rows/remapped_row_unc", "csv:remapped_rows.uncorrectable"}, 395: {"xml:remapped_rows/remapped_row_failure", "csv:remapped_rows.failure"},
-		84: {"csv:inforom.checksum_validation"}, 1507: {"xml:ecc_errors/unrepairable_memory"}, 1523: {"xml:gpu_recovery_action", "csv:gpu_recovery_action"},
-	} {
-		said := b.First(names...)
-		if said == "" {
-			continue
-		}
-		v, ok := map[string]float64{"No": 0, "Yes": 1, "None": 0, "valid": 1}[said]
-		if !ok {
-			var err error
-			number, _, _ := strings.Cut(said, " ")
-			if v, err = strconv.ParseFloat(number, 64); err != nil {
-				t.Fatalf("%s: %q is not understood: %v", b.Name, said, err)
-			}
-		}
-		out[id] = v
-	}
-	if state, ok := map[string]float64{"Completed": 3, "In Progress": 2, "Not Started": 1}[b.First("xml:fabric/state", "csv:fabric.state")]; ok {
-		status := 1.0
-		if b.First("xml:fabric/status", "csv:fabric.status") == "Success" {
-			status = 0
-		}
-		out[170] = dcgmFabricStatus(state, status)
-		out[174] = 0
-		for shift, names := range map[int][2]string{
-			0: {"xml:fabric/health/bandwidth", "csv:fabric.health.bandwidth"}, 2: {"xml:fabric/health/route_recovery_in_progress", ""},
-			4: {"xml:fabric/health/route_unhealthy", "csv:fabric.health.route_unhealthy"}, 6: {"xml:fabric/health/access_timeout_recovery", ""},
-			8: {"xml:fabric/health/incorrect_configuration", ""},
-		} {
-			bits := map[string]int{"": 0, "Full": 2, "False": 2, "None": 1, "Degraded": 1, "True": 1}
-			out[174] += float64(bits[b.First(names[:]...)] << shift)
-		}
-	}
-	return out
-}
-
-// TestCapturedBoardsAreHealthy: boards of others at work do not fail, and what they do not have is
-// not judged.
-func TestCapturedBoardsAreHealthy(t *testing.T) {
-	inFabric := []string{"h100", "b200", "gb200", "gb300", "h200", "h200-idle", "h200-mig", "h100-csv"}
-	for _, b := range captures.NVIDIA(t) {
-		readings := captured(t, b)
-		want := map[string]string{}
-		for watch, ids := range map[string][]field.ID{
-			"MEM": {311, 390, 391, 392, 393, 395, 1507}, "INFOROM": {84}, "POWER": {155}, "DRIVER": {1523}, "NVLINK": {170},
-		} {
-			if slices.ContainsFunc(ids, func(id field.ID) bool { _, has := readings[id]; return has }) {
-				want[watch] = "pass"
-			}
-		}
-		if (want["NVLINK"] != "") != slices.Contains(inFabric, b.Name) {
-			t.Errorf("%s: in a fabric is %t (%s)", b.Name, want["NVLINK"] != "", b.Source)
-		}
-		p := newHealthPart(nvml.DEVICE_ARCH_UNKNOWN, newStub(readings), nil, nil)
-		if diff := cmp.Diff(want, watches(t, p)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s%v\n%s", b.Name, diff, readings, b.Source)
-		}
-		p.close()
-	}
-}
-
 // TestCapturedBrands: DCGM's names of brands are nvidia-smi's.
 func TestCapturedBrands(t *testing.T) {
 	seen := 0
@@ -144,6 +75,14 @@ func decodings() []decoded {
 		{id: 204, names: of("xml:utilization/memory_util", "csv:utilization.memory"), call: getUtilization, pick: 1, unit: one},
 		{id: 191, names: of("xml:fan_speed", "csv:fan.speed"), call: getFanSpeed, unit: one},
 		{id: 202, names: of("xml:pci/replay_counter"), call: getPCIeReplay, unit: one},
+		{id: 311, names: of("csv:ecc.errors.uncorrected.volatile.total", "xml:ecc_errors/volatile/dram_uncorrectable"), arg: 4, unit: one},
+		{id: 390, names: of("csv:retired_pages.single_bit_ecc.count"), call: getRetiredPages, arg: singleBitPages, unit: one},
+		{id: 391, names: of("csv:retired_pages.double_bit.count"), arg: 30, unit: one},
+		{id: 392, names: of("csv:retired_pages.pending"), arg: 31, unit: one},
+		{id: 395, names: of("xml:remapped_rows/remapped_row_failure", "csv:remapped_rows.failure"), arg: 145, unit: one},
+		{id: 84, names: of("csv:inforom.checksum_validation"), call: getInforomValid, unit: one},
+		{id: 1507, names: of("xml:ecc_errors/unrepairable_memory"), call: getUnrepairableMemory, unit: one},
+		{id: 1523, names: of("xml:gpu_recovery_action", "csv:gpu_recovery_action"), arg: 230, unit: one},
 		{id: 393, names: of("xml:remapped_rows/remapped_row_unc", "csv:remapped_rows.uncorrectable"), arg: 143, unit: one},
 		{id: 394, names: of("xml:remapped_rows/remapped_row_corr", "csv:remapped_rows.correctable"), arg: 142, unit: one},
 		{id: 310, names: of("csv:ecc.errors.corrected.volatile.total"), arg: 3, unit: one},
@@ -151,52 +90,82 @@ func decodings() []decoded {
 	}
 }
 
-// TestCapturedBoardsDecoded gives NVML's numbers of the boards of others to the readings, which must make
-// of them what nvidia-smi shows, and nothing of what it does not have.
-func TestCapturedBoardsDecoded(t *testing.T) {
-	fields := map[field.ID]bool{}
-	for _, b := range captures.NVIDIA(t) {
-		d := &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){}, fields: map[uint32]float64{}}
-		answers := map[*call]map[uint32]map[int]float64{}
-		want := map[field.ID]float64{}
-		for _, r := range decodings() {
-			number, _, _ := strings.Cut(b.First(r.names...), " ")
-			v, err := strconv.ParseFloat(number, 64)
-			if err != nil {
+// capturedDevice is a board of others with what nvidia-smi said of it, in NVML's numbers, and what readings must make of
+// them: what nvidia-smi shows, and nothing of what the board does not have.
+func capturedDevice(b captures.Board) (d *fakeDevice, want map[field.ID]float64) {
+	d, want = &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){}, fields: map[uint32]float64{}}, map[field.ID]float64{}
+	answers := map[*call]map[uint32]map[int]float64{}
+	answer := func(c *call, arg uint32, pick int, v float64) {
+		if answers[c] == nil {
+			answers[c] = map[uint32]map[int]float64{}
+		}
+		if answers[c][arg] == nil {
+			answers[c][arg] = map[int]float64{}
+		}
+		answers[c][arg][pick] = v
+	}
+	for _, r := range decodings() {
+		said := b.First(r.names...)
+		v, ok := map[string]float64{"No": 0, "Yes": 1, "None": 0, "valid": 1}[said]
+		if !ok {
+			var err error
+			number, _, _ := strings.Cut(said, " ")
+			if v, err = strconv.ParseFloat(number, 64); err != nil {
 				continue
 			}
-			if r.call == nil {
-				d.fields[r.arg] = math.Round(v * r.unit)
-			} else {
-				if answers[r.call] == nil {
-					answers[r.call] = map[uint32]map[int]float64{}
-				}
-				if answers[r.call][r.arg] == nil {
-					answers[r.call][r.arg] = map[int]float64{}
-				}
-				answers[r.call][r.arg][r.pick] = math.Round(v * r.unit)
-			}
-			if v != 0 || byField()[r.id][0].how != unlessZero { // a vGPU has no highest clock
-				want[r.id] = v * max(r.scale, 1)
-			}
 		}
-		for c, byArg := range answers {
-			d.results[c] = func(arg [3]uint32) ([]float64, nvml.Return) {
-				byPick, ok := byArg[arg[0]]
-				if !ok {
-					return nil, nvml.ERROR_NOT_SUPPORTED
-				}
-				out := slices.Repeat([]float64{math.NaN()}, (*c)[0].results)
-				for pick, v := range byPick {
-					out[pick] = v
-				}
-				return out, nvml.SUCCESS
+		if r.call == nil {
+			d.fields[r.arg] = math.Round(v * r.unit)
+		} else {
+			answer(r.call, r.arg, r.pick, math.Round(v*r.unit))
+		}
+		if v != 0 || byField()[r.id][0].how != unlessZero { // a vGPU has no highest clock
+			want[r.id] = v * max(r.scale, 1)
+		}
+	}
+	if state, ok := map[string]float64{"Completed": 3, "In Progress": 2, "Not Started": 1}[b.First("xml:fabric/state", "csv:fabric.state")]; ok {
+		status, mask := 1.0, 0
+		if b.First("xml:fabric/status", "csv:fabric.status") == "Success" {
+			status = 0
+		}
+		for shift, names := range map[int][2]string{
+			0: {"xml:fabric/health/bandwidth", "csv:fabric.health.bandwidth"}, 2: {"xml:fabric/health/route_recovery_in_progress", ""},
+			4: {"xml:fabric/health/route_unhealthy", "csv:fabric.health.route_unhealthy"}, 6: {"xml:fabric/health/access_timeout_recovery", ""},
+			8: {"xml:fabric/health/incorrect_configuration", ""},
+		} {
+			mask += map[string]int{"": 0, "Full": 2, "False": 2, "None": 1, "Degraded": 1, "True": 1}[b.First(names[:]...)] << shift
+		}
+		for pick, v := range []float64{state, status, 0, float64(mask)} {
+			answer(getFabricInfo, 0, pick, v)
+		}
+	}
+	for c, byArg := range answers {
+		d.results[c] = func(arg [3]uint32) ([]float64, nvml.Return) {
+			byPick, ok := byArg[arg[0]]
+			if !ok {
+				return nil, nvml.ERROR_NOT_SUPPORTED
 			}
+			out := slices.Repeat([]float64{math.NaN()}, (*c)[0].results)
+			for pick, v := range byPick {
+				out[pick] = v
+			}
+			return out, nvml.SUCCESS
 		}
-		var ids []field.ID
-		for _, r := range decodings() {
-			ids = append(ids, r.id)
-		}
+	}
+	return d, want
+}
+
+// TestCapturedBoards: readings show what nvidia-smi shows, boards at work do not fail, and what they do not have is not
+// judged.
+func TestCapturedBoards(t *testing.T) {
+	inFabric := []string{"h100", "b200", "gb200", "gb300", "h200", "h200-idle", "h200-mig", "h100-csv"}
+	fields := map[field.ID]bool{}
+	var ids []field.ID
+	for _, r := range decodings() {
+		ids = append(ids, r.id)
+	}
+	for _, b := range captures.NVIDIA(t) {
+		d, want := capturedDevice(b)
 		p := bind(t, d, ids...)
 		row, err := sampleAllOf(p)
 		must(t, err)
@@ -210,6 +179,23 @@ func TestCapturedBoardsDecoded(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s, %s (-nvidia-smi +ours):\n%s", b.Name, b.Source, diff)
 		}
+		watching := map[string]string{}
+		for watch, ids := range map[string][]field.ID{"MEM": {311, 390, 391, 392, 393, 395, 1507}, "INFOROM": {84}, "POWER": {155, 240}, "DRIVER": {1523}} {
+			if slices.ContainsFunc(ids, func(id field.ID) bool { _, has := want[id]; return has }) {
+				watching[watch] = "pass"
+			}
+		}
+		if slices.Contains(inFabric, b.Name) {
+			watching["NVLINK"] = "pass"
+		}
+		if replays, counted := want[202]; counted && replays == 0 { // before the first sample
+			watching["PCIE"] = "pass"
+		}
+		inputs, err := newReadings(d, []target{{reader: d, level: field.GPU}}, healthInputs(), nil, unexplained())
+		must(t, err)
+		h := newHealthPart(nvml.DEVICE_ARCH_UNKNOWN, inputs, nil, nil)
+		equal(t, watching, watches(t, h), "%s, %s: watches", b.Name, b.Source)
+		h.close()
 	}
 	if len(fields) < 25 {
 		t.Errorf("%d fields were decoded", len(fields))

@@ -71,20 +71,6 @@ func h100(i int) collector.Device {
 	}
 }
 
-func TestDiscovery(t *testing.T) {
-	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
-	n.SetNumber(2, "minor", 7)
-	gpus := discoveryOn(t, n).mustFind(t)
-	want := []collector.Device{h100(0), h100(1), h100(2)}
-	want[2].Node = "nvidia7"
-	equal(t, want, devicesOf(gpus), "")
-	for i, g := range gpus {
-		if g.index != i || g.handle == nil || !g.migCapable || g.mig || g.err != nil {
-			t.Errorf("GPU %d: %+v", i, g)
-		}
-	}
-}
-
 // TestDiscoveryOfTheBroken: a GPU that is lost is there, identified by the kernel, and
 // the others are as ever.
 func TestDiscoveryOfTheBroken(t *testing.T) {

@@ -134,6 +134,11 @@ func TestEventsOfARow(t *testing.T) {
 	wantEvents(t, "before any XID", p, sampled{})
 
 	s.xid(31, noInstance, noInstance)
+	row := make([]float64, len(p.columns()))
+	must(t, p.sample(row, make([]bool, len(row))))
+	if slices.ContainsFunc(row, func(v float64) bool { return v != 0 }) {
+		t.Errorf("a sample in which nothing is due wrote %v", row)
+	}
 	s.xid(13, 3, 0)
 	s.xid(43, 5, 7)          // a compute instance that is no device of ours
 	s.xid(94, 9, 0)          // an instance that is none
@@ -154,20 +159,6 @@ func TestEventsOfARow(t *testing.T) {
 	if s.opened != 1 || s.freed != 1 {
 		t.Errorf("%d event sets were opened, %d freed, want 1 and 1", s.opened, s.freed)
 	}
-}
-
-// TestEventsNotDue: an event waits for a row in which its cell is due.
-func TestEventsNotDue(t *testing.T) {
-	s := &fakeEvents{}
-	p := fakeEventsPart(t, s, zap.NewNop())
-	defer p.close()
-	s.xid(31, noInstance, noInstance)
-	row, due := make([]float64, len(p.columns())), make([]bool, len(p.columns()))
-	must(t, p.sample(row, due))
-	if slices.ContainsFunc(row, func(v float64) bool { return v != 0 }) {
-		t.Errorf("a sample in which nothing is due wrote %v", row)
-	}
-	wantEvents(t, "when due", p, sampled{byDevice{0: {31}}, byDevice{0: {31}}})
 }
 
 func TestEventsLost(t *testing.T) {
@@ -209,18 +200,6 @@ func TestEventsOfMIG(t *testing.T) {
 		if _, err := sampleEvents(t, p); !errors.Is(err, collector.ErrColumnsChanged) {
 			t.Errorf("sample after a change of the MIG configuration: got %v, want ErrColumnsChanged", err)
 		}
-	}
-}
-
-// TestEventsOfALostGPU: the state of the device says that it is lost, so this is no warning of its own.
-func TestEventsOfALostGPU(t *testing.T) {
-	core, logged := observer.New(zap.DebugLevel)
-	s := &fakeEvents{fail: nvml.ERROR_GPU_IS_LOST}
-	p := fakeEventsPart(t, s, zap.New(core))
-	defer p.close()
-	wantEvents(t, "of a lost GPU", p, sampled{})
-	if all := logged.All(); len(all) != 1 || all[0].Level != zap.DebugLevel {
-		t.Errorf("got %v, want one line at level debug", all)
 	}
 }
 

@@ -160,24 +160,6 @@ func TestCountersThatMayWrap(t *testing.T) {
 	}
 }
 
-// TestChipToChip: errors of all links, and the state that is active if all are.
-func TestChipToChip(t *testing.T) {
-	state := map[uint32]float64{0: 1, 1: 1, 2: 1}
-	d := &fakeDevice{branch: 580, scoped: func(id, scope uint32) (float64, nvml.Return) {
-		switch {
-		case scope > 2:
-			return 0, nvml.ERROR_INVALID_ARGUMENT
-		case id == 171:
-			return state[scope], nvml.SUCCESS
-		}
-		return float64(10*id + scope), nvml.SUCCESS
-	}}
-	p := bind(t, d, 286, 287, 1400, 1403)
-	wantCells(t, "all active", cellsOf(t, p), map[string]float64{"0/286": 1, "0/287": 1720, "0/1400": 3*2310 + 3, "0/1403": 2340})
-	state[2] = 0
-	wantCells(t, "one inactive", cellsOf(t, p), map[string]float64{"0/286": 0})
-}
-
 // TestMarksOfTheUnknown: numbers by which NVML says that it does not know.
 func TestMarksOfTheUnknown(t *testing.T) {
 	if nvmltest.OwnProcess(t) { // a newer driver

@@ -56,4 +56,7 @@ func TestConvert(t *testing.T) {
 	f(asBitErrors, 0, 0<<8|12)
 	f(asBitErrors, 3e-15, 3<<8|15)
 	f(asBitErrors, nan, nan)
+	f(worstBitErrors, 15e-9, 3<<8|15, 15<<8|9)
+	f(worstBitErrors, nan, 3<<8|15, nan)
+	f(lowest, 0, 1, 0, 1)
 }

@@ -3,10 +3,8 @@
 package simulated_test
 
 import (
-	"debug/elf"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -89,33 +87,4 @@ func TestKept(t *testing.T) {
 	})
 	t.Setenv("CC", "cc -DANOTHER")
 	f("the compiler", none)
-}
-
-// TestAtOnce: those who build the same at once all get it whole.
-func TestAtOnce(t *testing.T) {
-	l := tiny(t)
-	files := make([]string, 4)
-	errs := make([]error, len(files))
-	var all sync.WaitGroup
-	for i := range files {
-		all.Go(func() {
-			if files[i], errs[i] = l.Build(nil); errs[i] == nil {
-				var lib *elf.File
-				if lib, errs[i] = elf.Open(files[i]); errs[i] == nil {
-					errs[i] = lib.Close()
-				}
-			}
-		})
-	}
-	all.Wait()
-	for i := range files {
-		if errs[i] != nil || files[i] != files[0] {
-			t.Errorf("%s, %v; another got %s", files[i], errs[i], files[0])
-		}
-	}
-	dir, err := simulated.Directory()
-	must(t, err)
-	if left, err := filepath.Glob(filepath.Join(dir, "build-*")); err != nil || len(left) != 0 {
-		t.Errorf("left over: %v, %v", left, err)
-	}
 }
