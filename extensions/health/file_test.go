@@ -29,9 +29,7 @@ func remembered(t *testing.T) ([]byte, *node) {
 	n.Observe(Observation{Reason: "xid", Code: 92, Device: "GPU-b"})
 	n.tick(time.Second)
 	data, err := json.Marshal(n.content())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data, n
 }
 
@@ -70,9 +68,7 @@ func TestRestart(t *testing.T) {
 		t.Helper()
 		n.restart(o)
 		n.heard = nil
-		if err := n.restore(data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.restore(data))
 	}
 	// Of this start of the node: nothing ends, and nothing is said again.
 	again(Options{BootID: "boot-1", Scope: "all"})
@@ -100,9 +96,7 @@ func TestRestart(t *testing.T) {
 	}
 	// A rule that is off now.
 	rules, err := Select([]string{"xid_48=off"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	again(Options{BootID: "boot-1", Scope: "all", Rules: rules})
 	n.tick(time.Second)
 	n.want("GPU-a", verdict.OK, "")
@@ -117,9 +111,7 @@ func TestADeviceThatIsMissingAfterARestart(t *testing.T) {
 		n.restart(Options{BootID: "boot-2", Scope: scope})
 		n.status[0].Devices, n.status[0].Up, n.status[0].Cause = devices[:1], true, ""
 		n.heard = nil
-		if err := n.restore(data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.restore(data))
 	}
 	again("all")
 	n.status[0].Up, n.status[0].Cause, n.status[0].Devices = false, session.CauseOpening, nil
@@ -183,9 +175,7 @@ func TestTheFile(t *testing.T) {
 			f(n)
 			time.Sleep(3 * time.Second)
 			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
+			must(t, <-done)
 		})
 	}
 	run(func(n *node) { n.Observe(Observation{Reason: "xid", Code: 48, Device: "GPU-a"}) })
@@ -195,9 +185,7 @@ func TestTheFile(t *testing.T) {
 		t.Fatalf("the file is %q: %v", data, err)
 	}
 	leftover := filepath.Join(dir, "."+fileName) // of a process that was killed
-	if err := os.WriteFile(leftover, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(leftover, nil, 0o600))
 	if err := os.Chtimes(leftover, time.Time{}, time.Unix(1, 0)); err != nil { // bubbles begin in 2000
 		t.Fatal(err)
 	}
@@ -205,9 +193,7 @@ func TestTheFile(t *testing.T) {
 	if _, err := os.Stat(leftover); err == nil {
 		t.Error("a file that was not finished is still there")
 	}
-	if err := os.WriteFile(name, data[:len(data)/2], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, data[:len(data)/2], 0o600))
 	run(func(n *node) { n.want("GPU-a", verdict.OK, "") })
 	if got := logs.FilterMessageSnippet("cannot be used").Len(); got != 1 {
 		t.Errorf("%d lines of the log on a file that is broken", got)
@@ -215,16 +201,10 @@ func TestTheFile(t *testing.T) {
 	if data, _ = os.ReadFile(name); !json.Valid(data) {
 		t.Errorf("the broken file is not replaced: %q", data)
 	}
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o777))
 	run(func(*node) {
-		if err := os.Remove(name); err != nil {
-			t.Error(err)
-		}
-		if err := os.Chmod(dir, 0o700); err != nil {
-			t.Error(err)
-		}
+		must(t, os.Remove(name))
+		must(t, os.Chmod(dir, 0o700))
 		time.Sleep(2 * retryEvery) // in which nothing else happens
 		if _, err := os.Stat(name); err != nil {
 			t.Errorf("once it can be written again: %v", err)

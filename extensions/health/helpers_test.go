@@ -104,3 +104,10 @@ func (n *node) want(id string, s verdict.State, reason string) {
 }
 
 var blank = math.NaN()
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -46,9 +46,7 @@ func TestRulesAreConsistent(t *testing.T) {
 
 func TestSelect(t *testing.T) {
 	rules, err := Select([]string{"row_remap_pending=off", "hot=80", "lost=on"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if rules.find("row_remap_pending", 0) != nil || rules.find("lost", 0) == nil || rules.find("hot", 0).Threshold != 80 {
 		t.Errorf("the rules are %v", rules.names())
 	}
@@ -78,9 +76,7 @@ func TestSelect(t *testing.T) {
 	f("hot.umc=3", "hot has no blocks", "hot=3")
 	f("ras_uncorrected.umc=off", "above 0")
 	rules, err = Select([]string{"ras_uncorrected=3", "ras_uncorrected.umc=6", "ras_uncorrected.gfx=2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for block, want := range map[string]float64{"umc": 6, "gfx": 2, "sdma": 3} {
 		c := collector.Column{Field: field.AMDRASErrors, Labels: []collector.Label{{Name: "block", Value: block}, {Name: "severity", Value: "ue"}}}
 		if r := rules.find("ras_uncorrected", 0); !r.judges(&c) || r.threshold(&c) != want || Table().find("ras_uncorrected", 0).threshold(&c) != 1 {
@@ -324,9 +320,7 @@ func TestMetric(t *testing.T) {
 warpgauge_device_health{action="reset_gpu",collector="test",device="GPU-a",gpu="0",reason="row_remap_pending",state="degraded"} 1
 warpgauge_device_health{action="none",collector="test",device="GPU-b",gpu="1",reason="",state="ok"} 1
 `
-	if err := testutil.CollectAndCompare(n.Watch, strings.NewReader(want)); err != nil {
-		t.Error(err)
-	}
+	must(t, testutil.CollectAndCompare(n.Watch, strings.NewReader(want)))
 }
 
 // TestNothingNewAllocatesNothing: a second in which nothing happens costs no memory.

@@ -72,9 +72,7 @@ func (s *serving) Unreachable(err error) {
 func (s *serving) run(t *testing.T, d time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
-	if err := s.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	must(t, s.Run(ctx))
 }
 
 func TestURL(t *testing.T) {
@@ -222,32 +220,6 @@ func TestURLReadsNoMoreThanItMay(t *testing.T) {
 type brokenBody struct{}
 
 func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-
-// TestURLWithASlowBody: a byte a second ends after a minute.
-func TestURLWithASlowBody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServing(nil)
-		s.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusOK, ContentLength: -1, Request: r, Body: io.NopCloser(slow{r.Context()})}, nil
-		})
-		start := time.Now()
-		if err := s.ask(t.Context()); err == nil || time.Since(start) > 2*requestTimeout {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-	})
-}
-
-type slow struct{ ctx context.Context }
-
-func (s slow) Read(p []byte) (int, error) {
-	select {
-	case <-s.ctx.Done():
-		return 0, s.ctx.Err()
-	case <-time.After(time.Second):
-		p[0] = '#'
-		return 1, nil
-	}
-}
 
 // TestURLBacksOff: as the server asks, else twice as long each time, and at once to the
 // usual interval after an answer.

@@ -143,20 +143,6 @@ func TestTemporaryListOverARestart(t *testing.T) {
 	})
 }
 
-func TestTemporaryListThatEndsWhileNothingRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := private(t)
-		b := newBench(t, in(dir))
-		b.want("b", listB, lists.Applied, lists.Applied, "b")
-		b.want("c", half, lists.Applied, lists.Applied, "b c")
-		time.Sleep(time.Hour)
-		b = newBench(t, in(dir))
-		if l := b.restored(); l == nil || l.Revision != "b" {
-			t.Fatalf("in service %+v", l)
-		}
-	})
-}
-
 func TestClockSteps(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string

@@ -7,6 +7,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/etc"
+	"warpgauge/extensions/health"
 	"warpgauge/pkg/field"
 	"warpgauge/pkg/verdict"
 )
@@ -34,9 +35,9 @@ func TestEarlySigns(t *testing.T) {
 	})
 }
 
-// TestSimulatedNodesAreWell: an hour of each simulated node under load, with all that the
-// recommended list reads, has no verdict other than ok and no sign, except that one GPU of each
-// has an XID 94 now and then, on purpose.
+// TestSimulatedNodesAreWell: two hours of each simulated node under load, with all that the
+// recommended list reads, and with a release, reloads and XIDs of applications, have no verdict other than ok and no sign,
+// except that one GPU of each has an XID 94 now and then, on purpose.
 func TestSimulatedNodesAreWell(t *testing.T) {
 	csv, err := etc.Files().ReadFile("recommended-counters.csv")
 	must(t, err)
@@ -45,8 +46,21 @@ func TestSimulatedNodesAreWell(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newJudgedNode(t, profile, string(csv), "--collect-interval=5000")
 				time.Sleep(30 * time.Second)
-				for range 60 {
+				for minute := range 120 {
 					time.Sleep(time.Minute)
+					switch minute {
+					case 40: // a diagnosis
+						must(t, n.Engine.Release(t.Context(), ""))
+						time.Sleep(6 * time.Minute)
+						n.Engine.Resume("")
+						time.Sleep(time.Minute)
+					case 60, 80:
+						must(t, n.Engine.Reload(t.Context(), n.Core().Lists.Status().InService.Fields))
+						time.Sleep(time.Minute)
+					}
+					for _, xid := range []int{13, 31, 43, 45, 63} { // of applications, and of a row that was remapped
+						n.watch.Observe(health.Observation{Reason: "xid", Code: xid, Device: n.verdict(field.GPU, "0").Device.ID, Source: "kernel log"})
+					}
 					for _, v := range n.watch.Board().Load().Verdicts {
 						if v.Reason != "xid_94" && v.State != verdict.OK || len(v.Conditions) > 1 {
 							t.Fatalf("%s: %v %q with %+v", v.Device.ID, v.State, v.Reason, v.Conditions)

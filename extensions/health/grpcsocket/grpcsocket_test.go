@@ -31,9 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func directory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sock") //nolint:usetesting // the test's own can be too long
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
 }
@@ -47,9 +45,7 @@ func newServer(path string) *grpcsocket.Server {
 func serve(t *testing.T, path string) (stop func()) {
 	t.Helper()
 	s := newServer(path)
-	if err := s.Listen(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Listen())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -65,9 +61,7 @@ func serve(t *testing.T, path string) (stop func()) {
 func client(t *testing.T, path string) grpc_health_v1.HealthClient {
 	t.Helper()
 	c, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return grpc_health_v1.NewHealthClient(c)
 }
@@ -89,9 +83,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 	watch, err := client(t, path).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if m, err := watch.Recv(); err != nil || m.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("received %v, %v", m, err)
 	}
@@ -118,24 +110,16 @@ func TestListen(t *testing.T) {
 		}},
 		{name: "another process serves", prepare: func(t *testing.T, path string) { listen(t, path) }, want: "another process serves on it"},
 		{name: "a file", prepare: func(t *testing.T, path string) {
-			if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte("precious"), 0o600))
 		}, want: "it is there and not a socket"},
 		{name: "a link to a socket", prepare: func(t *testing.T, path string) {
-			if err := os.Symlink("elsewhere", path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Symlink("elsewhere", path))
 		}, want: "it is there and not a socket"},
 		{name: "others can write in the directory", prepare: func(t *testing.T, path string) {
-			if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(filepath.Dir(path), 0o777))
 		}, want: "other users can write"},
 		{name: "a sticky directory", prepare: func(t *testing.T, path string) {
-			if err := os.Chmod(filepath.Dir(path), 0o777|fs.ModeSticky); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(filepath.Dir(path), 0o777|fs.ModeSticky))
 		}},
 		{name: "a path that is too long", path: filepath.Join(directory(t), strings.Repeat("x", 100)), want: "the path is too long"},
 		{name: "no directory", path: "/nonexistent/directory/s", want: "no such file or directory"},
@@ -150,14 +134,10 @@ func TestListen(t *testing.T) {
 			s := newServer(cmp.Or(tt.path, path))
 			err := s.Listen()
 			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel()
-				if err := s.Run(ctx); err != nil {
-					t.Error(err)
-				}
+				must(t, s.Run(ctx))
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -174,9 +154,7 @@ func TestListen(t *testing.T) {
 func listen(t *testing.T, path string) *net.UnixListener {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -185,9 +163,7 @@ func listen(t *testing.T, path string) *net.UnixListener {
 func TestReplaced(t *testing.T) {
 	path := filepath.Join(directory(t), "s")
 	stop := serve(t, path)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
 	later := listen(t, path)
 	stop()
 	c, err := net.DialTimeout("unix", path, time.Minute)
@@ -195,4 +171,11 @@ func TestReplaced(t *testing.T) {
 		t.Fatalf("the socket of the later process is gone: %v", err)
 	}
 	_, _ = c.Close(), later.Close()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

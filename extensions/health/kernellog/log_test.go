@@ -155,26 +155,6 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestStateAtEveryByte: a state file that is cut anywhere makes neither a panic nor an event twice.
-func TestStateAtEveryByte(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.write(xidRecord(10, 1))
-		r.start()
-		r.write(xidRecord(11, 31))
-		r.want("one", 31)
-		r.end()
-		whole, err := os.ReadFile(filepath.Join(r.state, stateFile))
-		must(t, err)
-		for n := range whole {
-			must(t, os.WriteFile(filepath.Join(r.state, stateFile), whole[:n], 0o600))
-			r.start()
-			r.end()
-		}
-		r.want("restarts with a part of the state")
-	})
-}
-
 // TestForged: a line that a program has written, whatever it says, is none of the kernel's.
 // /dev/kmsg gives such lines another facility than 0, whichever they ask for:
 // https://docs.kernel.org/admin-guide/abi-testing.html (/dev/kmsg).

@@ -149,8 +149,7 @@ func TestWatch(t *testing.T) {
 
 // A directory that goes bad leaves the one before in use, and a rollout in progress is not disturbed.
 func TestBadDirectoryLeavesRollout(t *testing.T) {
-	s := newSim(t, 100, "")
-	s.stable()
+	s := newSim(t, 100, "").stable()
 	s.offerList(listB)
 	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
 	s.core.applyPlan(nil, errors.New("fleet.yaml: line 3"), s.now)

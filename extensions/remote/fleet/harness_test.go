@@ -236,14 +236,19 @@ func (s *sim) ever(text string) (n int) {
 }
 
 // stable brings list A to all.
-func (s *sim) stable() {
+func (s *sim) stable() *sim {
 	s.t.Helper()
 	s.until("list A is stable", time.Hour, func() bool { return s.core.cohorts["all"].Stable == hashOf(listA) })
 	if n := s.with(listA); n != len(s.nodes) {
 		s.t.Fatalf("%d of %d nodes have list A", n, len(s.nodes))
 	}
+	s.each(func(n *node) { n.got = map[string]int{} })
+	return s
+}
+
+func (s *sim) each(f func(*node)) {
 	for _, n := range s.nodes {
-		n.got = map[string]int{}
+		f(n)
 	}
 }
 

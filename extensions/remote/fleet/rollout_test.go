@@ -55,8 +55,7 @@ func TestChooseProperties(t *testing.T) {
 
 // A list that does no harm gets to all in stages, and no stage has more than it may.
 func TestRolloutInStages(t *testing.T) {
-	s := newSim(t, 200, "")
-	s.stable()
+	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	for _, want := range []int{2, 20, 200} {
 		s.until(fmt.Sprintf("%d nodes have list B", want), 10*time.Minute, func() bool { return s.with(listB) >= want })
@@ -95,17 +94,13 @@ func TestHarmStopsRollout(t *testing.T) {
 			t.Parallel()
 			s := newSim(t, 300, "")
 			s.stable()
-			for _, n := range s.nodes {
-				n.handle, n.suffer = handle, suffer
-			}
+			s.each(func(n *node) { n.handle, n.suffer = handle, suffer })
 			s.offerList(listB)
 			s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
 			if why := s.rollout().Reason; !strings.Contains(why, want) {
 				t.Errorf("it stopped because %q, want %q", why, want)
 			}
-			for _, n := range s.nodes {
-				n.away = false
-			}
+			s.each(func(n *node) { n.away = false })
 			s.run(25 * time.Minute)
 			if n := s.ever(listB); n != 3 {
 				t.Errorf("%d nodes were offered the list, want 3", n)
@@ -173,8 +168,7 @@ func TestHarmStopsRollout(t *testing.T) {
 
 // Two bad reports can be of a moment.
 func TestOneBadReport(t *testing.T) {
-	s := newSim(t, 100, "")
-	s.stable()
+	s := newSim(t, 100, "").stable()
 	s.offerList(listB)
 	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) > 0 })
 	for _, n := range s.nodes {
@@ -191,8 +185,7 @@ func TestOneBadReport(t *testing.T) {
 
 // A stage is a share of the agents that are there, and has none that has said it stops.
 func TestAgentsThatLeftTakeNoPart(t *testing.T) {
-	s := newSim(t, 200, "")
-	s.stable()
+	s := newSim(t, 200, "").stable()
 	gone := map[UID]bool{}
 	for _, n := range s.nodes[:100] {
 		n.sequence++
@@ -214,15 +207,11 @@ func TestAgentsThatLeftTakeNoPart(t *testing.T) {
 
 // A paused rollout changes nothing: neither for nodes that have the list nor for others, whatever they report.
 func TestPauseFreezes(t *testing.T) {
-	s := newSim(t, 200, "")
-	s.stable()
+	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	s.until("some canaries have it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
 	s.command("pause")
-	for _, n := range s.nodes {
-		n.suffer = stall
-		stall(n)
-	}
+	s.each(func(n *node) { n.suffer = stall; stall(n) })
 	s.run(20 * time.Minute)
 	s.open()
 	s.run(20 * time.Minute)
@@ -235,9 +224,7 @@ func TestPauseFreezes(t *testing.T) {
 		t.Fatal("another list in the directory has moved a paused rollout")
 	}
 	s.offerList(listB)
-	for _, n := range s.nodes {
-		n.suffer, n.numbers[stalled] = nil, 0
-	}
+	s.each(func(n *node) { n.suffer, n.numbers[stalled] = nil, 0 })
 	s.run(time.Minute)
 	s.command("resume")
 	s.run(30 * time.Second)
@@ -257,9 +244,7 @@ func TestFirstRolloutReturns(t *testing.T) {
 	s.nodes[5].own = newList("effective", []byte(listC))
 	s.nodes[5].list = s.nodes[5].own.Hash
 	s.offerList(listB)
-	for _, n := range s.nodes {
-		n.suffer = stall
-	}
+	s.each(func(n *node) { n.suffer = stall })
 	s.until("stopped", 20*time.Minute, func() bool { return s.state() == Stopped })
 	s.open() // the nodes' own lists are in the state
 	s.run(2 * time.Minute)
@@ -270,8 +255,7 @@ func TestFirstRolloutReturns(t *testing.T) {
 
 // A server that was killed continues in the stage where it was, and touches no other node.
 func TestKilledServer(t *testing.T) {
-	s := newSim(t, 200, "")
-	s.stable()
+	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 2 && s.rollout().Soaked > 90 })
 	before := s.ever(listB)
@@ -307,26 +291,20 @@ func TestKilledServer(t *testing.T) {
 
 // After a start the agents have as long as after the beginning of a stage, however short the warm-up is.
 func TestAgentsAreNotSeenAtOnce(t *testing.T) {
-	s := newSim(t, 200, "")
-	s.stable()
+	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	s.until("second stage", 20*time.Minute, func() bool { return s.rollout().Stage == 2 })
 	s.o.Warmup = 0
 	s.open()
-	for _, n := range s.nodes {
-		n.away = true
-	}
+	s.each(func(n *node) { n.away = true })
 	s.run(2 * time.Minute)
-	for _, n := range s.nodes {
-		n.away = false
-	}
+	s.each(func(n *node) { n.away = false })
 	s.until("done", 30*time.Minute, func() bool { return s.state() == Done })
 }
 
 // Another list in the directory takes the place of a rollout; the one before is not tried again by itself only if it was rejected.
 func TestTwoRolloutsAtOnce(t *testing.T) {
-	s := newSim(t, 200, "")
-	s.stable()
+	s := newSim(t, 200, "").stable()
 	s.offerList(listB)
 	s.until("canaries of B", 20*time.Minute, func() bool { return s.with(listB) == 2 })
 	s.offerList(listC)
@@ -433,9 +411,7 @@ func TestRolloutProperties(t *testing.T) {
 			if s.state() != Stopped {
 				s.command("rollback")
 			}
-			for _, n := range s.nodes {
-				n.away = false
-			}
+			s.each(func(n *node) { n.away = false })
 			s.run(2 * time.Minute)
 			if n := s.with(listA); n != len(s.nodes) {
 				t.Fatalf("%d of %d nodes are back", n, len(s.nodes))

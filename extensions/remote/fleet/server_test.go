@@ -133,9 +133,7 @@ func TestForeignClient(t *testing.T) {
 			if file := m.RemoteConfig.Config.ConfigMap[opamp.ConfigName]; string(file.GetBody()) == listA && file.GetContentType() == "text/csv" {
 				status = &protobufs.RemoteConfigStatus{LastRemoteConfigHash: m.RemoteConfig.ConfigHash, Status: applied}
 			}
-			if err := c.SetRemoteConfigStatus(status); err != nil {
-				t.Error(err)
-			}
+			must(t, c.SetRemoteConfigStatus(status))
 		}},
 	}))
 	t.Cleanup(func() { must(t, c.Stop(context.Background())) })

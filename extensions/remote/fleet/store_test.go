@@ -36,8 +36,7 @@ func TestStateDamaged(t *testing.T) {
 
 // While the state cannot be written no stage begins; a stop is made all the same, and written later.
 func TestDiskFull(t *testing.T) {
-	s := newSim(t, 100, "")
-	s.stable()
+	s := newSim(t, 100, "").stable()
 	broken := func() (mend func()) {
 		whole := s.core.store.dir
 		s.core.store.dir.Path = "/proc/none" // no file can be made in it
@@ -54,10 +53,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	mend()
 	s.until("a canary has it", 10*time.Minute, func() bool { return s.with(listB) == 1 })
-	for _, n := range s.nodes {
-		n.suffer = stall
-		stall(n)
-	}
+	s.each(func(n *node) { n.suffer = stall; stall(n) })
 	mend = broken()
 	s.until("stopped", 10*time.Minute, func() bool { return s.state() == Stopped })
 	s.run(time.Minute)
@@ -82,8 +78,7 @@ func TestStateLocked(t *testing.T) {
 
 // A cohort that the directory no longer has is forgotten, and begins again when it comes back.
 func TestCohortGone(t *testing.T) {
-	s := newSim(t, 20, "    stages: [{percent: 100}]\n")
-	s.stable()
+	s := newSim(t, 20, "    stages: [{percent: 100}]\n").stable()
 	former := s.yaml
 	s.yaml = strings.Replace(s.yaml, "name: all", "name: others", 1)
 	s.take()

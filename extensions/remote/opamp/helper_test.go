@@ -1,6 +1,7 @@
 package opamp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -82,11 +83,9 @@ type peer struct {
 
 func (p *peer) handler(t *testing.T) (http.Handler, func(context.Context, net.Conn) context.Context) {
 	t.Helper()
-	on := types.ConnectionCallbacks{
-		OnMessage: func(_ context.Context, _ types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
-			return p.message(m)
-		},
-	}
+	on := types.ConnectionCallbacks{OnMessage: func(_ context.Context, _ types.Connection, m *protobufs.AgentToServer) *protobufs.ServerToAgent {
+		return p.message(m)
+	}}
 	handle, conn, err := server.New(nil).Attach(server.Settings{Callbacks: types.Callbacks{
 		OnConnecting: func(*http.Request) types.ConnectionResponse {
 			return types.ConnectionResponse{Accept: true, ConnectionCallbacks: on}
@@ -100,34 +99,21 @@ func (p *peer) message(m *protobufs.AgentToServer) *protobufs.ServerToAgent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.got = append(p.got, m)
-	var answer *protobufs.ServerToAgent
+	answer := &protobufs.ServerToAgent{}
 	if p.reply != nil {
-		answer = p.reply(len(p.got), m)
+		answer = cmp.Or(p.reply(len(p.got), m), answer)
 	}
-	if answer == nil {
-		answer = &protobufs.ServerToAgent{}
-	}
-	if p.model == nil {
-		p.model = &protobufs.AgentToServer{}
-	}
-	lost := m.SequenceNum != p.model.SequenceNum+1
+	before := cmp.Or(p.model, &protobufs.AgentToServer{})
+	lost := m.SequenceNum != before.SequenceNum+1
 	if lost && (m.AgentDescription == nil || m.Health == nil || m.EffectiveConfig == nil || m.RemoteConfigStatus == nil) && m.AgentDisconnect == nil {
 		p.fullAsks++
 		answer.Flags |= uint64(protobufs.ServerToAgentFlags_ServerToAgentFlags_ReportFullState)
 	}
-	p.model.SequenceNum, p.model.InstanceUid, p.model.Capabilities, p.model.AgentDisconnect = m.SequenceNum, m.InstanceUid, m.Capabilities, m.AgentDisconnect
-	if m.AgentDescription != nil {
-		p.model.AgentDescription = m.AgentDescription
-	}
-	if m.Health != nil {
-		p.model.Health = m.Health
-	}
-	if m.EffectiveConfig != nil {
-		p.model.EffectiveConfig = m.EffectiveConfig
-	}
-	if m.RemoteConfigStatus != nil {
-		p.model.RemoteConfigStatus = m.RemoteConfigStatus
-	}
+	p.model = proto.Clone(m).(*protobufs.AgentToServer)
+	p.model.AgentDescription = cmp.Or(m.AgentDescription, before.AgentDescription)
+	p.model.Health = cmp.Or(m.Health, before.Health)
+	p.model.EffectiveConfig = cmp.Or(m.EffectiveConfig, before.EffectiveConfig)
+	p.model.RemoteConfigStatus = cmp.Or(m.RemoteConfigStatus, before.RemoteConfigStatus)
 	return answer
 }
 
@@ -144,13 +130,20 @@ func (p *peer) set(reply func(int, *protobufs.AgentToServer) *protobufs.ServerTo
 	p.reply = reply
 }
 
-// node is the exporter as the agent sees it.
+// last returns the last message.
+func (p *peer) last() *protobufs.AgentToServer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.got[len(p.got)-1]
+}
+
+// node is the exporter as the agent sees it: Node and Desk.
 type node struct {
-	mu        sync.Mutex
+	mu        sync.Mutex // held while the agent asks or tells something
 	facts     Facts
 	effective *lists.Offer
 	delivered []*lists.Offer
-	outcome   func(*lists.Offer) *lists.Outcome
+	outcome   func(*lists.Offer) *lists.Outcome // what becomes of lists
 	failures  []string
 	refusals  []string
 	answers   int
@@ -162,55 +155,26 @@ func (n *node) change(f func()) {
 	f()
 }
 
-// Facts implements Node, as the next one does.
-func (n *node) Facts() Facts {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.facts
-}
-
-func (n *node) Effective() *lists.Offer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.effective
-}
-
-// Unreachable implements Desk, as the next three do.
+func (n *node) Facts() (f Facts)            { n.change(func() { f = n.facts }); return f }
+func (n *node) Effective() (o *lists.Offer) { n.change(func() { o = n.effective }); return o }
 func (n *node) Unreachable(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.failures = append(n.failures, err.Error())
+	n.change(func() { n.failures = append(n.failures, err.Error()) })
 }
-
-func (n *node) Refused(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.refusals = append(n.refusals, err.Error())
-}
-
-func (n *node) Answered() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.answers++
+func (n *node) Refused(err error) { n.change(func() { n.refusals = append(n.refusals, err.Error()) }) }
+func (n *node) Answered()         { n.change(func() { n.answers++ }) }
+func (n *node) offers() (all []*lists.Offer) {
+	n.change(func() { all = slices.Clone(n.delivered) })
+	return all
 }
 
 func (n *node) Deliver(_ context.Context, o *lists.Offer) *lists.Outcome {
-	n.mu.Lock()
-	outcome := n.outcome
-	n.delivered = append(n.delivered, o)
-	n.mu.Unlock()
+	var outcome func(*lists.Offer) *lists.Outcome
+	n.change(func() { n.delivered, outcome = append(n.delivered, o), n.outcome })
 	if outcome != nil {
 		return outcome(o)
 	}
 	n.change(func() { n.effective = o })
 	return &lists.Outcome{Answer: lists.Applied}
-}
-
-// decides sets what becomes of lists.
-func (n *node) decides(outcome func(*lists.Offer) *lists.Outcome) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.outcome = outcome
 }
 
 // heard is what the agent has reported to the exporter: failures, refusals, and good answers.
@@ -226,12 +190,6 @@ func (n *node) lists() (all []string) {
 		all = append(all, string(o.Content))
 	}
 	return all
-}
-
-func (n *node) offers() []*lists.Offer {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return slices.Clone(n.delivered)
 }
 
 // bench is an agent that runs in a bubble, and what it says.
@@ -274,20 +232,13 @@ func start(t *testing.T, h http.Handler, connContext func(context.Context, net.C
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	var once sync.Once
-	b := &bench{node: n, logs: logs, ignored: o.Ignored, stop: func() {
-		once.Do(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("Run: %v", err)
-			}
-			_ = s.Close()
-			_ = network.Close()
-			if c, ok := o.Transport.(interface{ CloseIdleConnections() }); ok {
-				c.CloseIdleConnections()
-			}
-		})
-	}}
+	b := &bench{node: n, logs: logs, ignored: o.Ignored, stop: sync.OnceFunc(func() {
+		cancel()
+		must(t, <-done)
+		must(t, s.Close())
+		_ = network.Close() // s has closed it
+		o.Transport.(*http.Transport).CloseIdleConnections()
+	})}
 	t.Cleanup(b.stop)
 	return b
 }
