@@ -18,7 +18,7 @@ import (
 // TestBlanked: a GPU that has only blanks where it had values is lost; one that never
 // had any, that lacks a few or whose profiling is paused is not.
 func TestBlanked(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 3})
+	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 3})
 	blank := dcgmtest.Blank(dcgmtest.NotFound)
 	fields := []int{150, 155, 252, 251, 203}
 	for _, f := range fields {
