@@ -10,18 +10,33 @@ import (
 	"warpgauge/extensions/live/apiv1"
 )
 
-// answering is an exporter that answers: a GPU with two users, and a page.
+// answering is an exporter that answers: a GPU with two users, fields of that, and a page.
 func answering() http.Handler {
 	var mux http.ServeMux
 	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(apiv1.Devices{ // the client sees it
 			Collectors: []apiv1.Collector{{Name: "nvml", Up: true}, {Name: "rocm", Reason: "no AMD GPU"}},
 			Devices: []apiv1.Device{
-				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
+				{ID: "GPU-1", Kind: "gpu", Collector: "nvml", State: "lost", Reason: "fell off the bus", GPU: "0", UUID: "GPU-1", Model: "A\x1b[2Jmodel", PCIBusID: "00000000:01:00.0",
 					Users: []apiv1.User{{Namespace: "ml", Pod: "train", Container: "main"}, {Job: "4711"}}},
-				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up"},
+				{ID: "GPU-1/link0", Kind: "link", Collector: "nvml", State: "up", GPU: "0", UUID: "GPU-1", Parent: "GPU-1"},
 			},
 		})
+	})
+	mux.HandleFunc("/api/v1/fields", func(w http.ResponseWriter, r *http.Request) {
+		out, value := apiv1.Fields{}, 41.0
+		for _, id := range r.URL.Query()["device"] {
+			d := apiv1.DeviceFields{ID: id}
+			if id == "GPU-1" {
+				d.Fields = []apiv1.Field{
+					{Name: "A", Type: "gauge", Unit: "W", Collector: "nvml", Labels: map[string]string{"x": "1"}, Value: &value},
+					{Name: "B", Type: "gauge", Collector: "nvml", Absent: &apiv1.Absence{Reason: "no_symbol", Detail: "driver 470 lacks it"}},
+					{Name: "L", Type: "label", Collector: "nvml", Text: "550.54"},
+				}
+			}
+			out.Devices = append(out.Devices, d)
+		}
+		_ = json.NewEncoder(w).Encode(out)
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write([]byte("page " + r.Header.Get("Accept") + "\n")) // as above
@@ -73,6 +88,22 @@ func TestAskedExporter(t *testing.T) {
 		}
 	}
 	execute(t, here, "once", "--samples=1").want(t, 0, "(simulated)")
+
+	want := `gpu 0, GPU-1, by nvml
+FIELD     VALUE   UNIT  WHY NOT
+A{x="1"}  41      W     
+B         -       -     no_symbol: driver 470 lacks it
+L         550.54  -     
+`
+	for _, which := range []string{"0", "GPU-1", "01:00.0", "0000:01:00.0"} {
+		if o := execute(t, nil, "devices", "--url="+s.URL, which); o.out != want || o.code != 0 {
+			t.Errorf("devices %s: exit code %d\n%s%s", which, o.code, o.out, o.err)
+		}
+	}
+	// Its answer holds: the devices are not opened as well.
+	if o := execute(t, here, "devices", "5"); o.code != 1 || !strings.Contains(o.err, `no device is "5"`) || strings.Contains(o.err, "read here") {
+		t.Errorf("devices 5: exit code %d, standard error %q", o.code, o.err)
+	}
 }
 
 func TestNoExporterAnswers(t *testing.T) {

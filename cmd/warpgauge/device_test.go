@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -93,21 +91,7 @@ DCGM_FI_DEV_NVSWITCH_FATAL_ERRORS  unsupported  -          no collector in use h
 	if diff := cmp.Diff(wantRows, got.Devices[0].Absent); diff != "" {
 		t.Errorf("JSON of GPU 0 (-want +got):\n%s", diff)
 	}
-}
-
-func TestCheckOfABrokenFileForScripts(t *testing.T) {
-	bad := tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\n")
-	o := execute(t, nil, "check", "--output=json", bad)
-	var got struct {
-		Errors   int
-		Problems []struct {
-			Line     int
-			Severity string
-		}
-	}
-	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 1 || got.Errors != 1 || got.Problems[0].Line != 1 || got.Problems[0].Severity != "error" {
-		t.Errorf("exit code %d, %v, %+v", o.code, err, got)
-	}
+	execute(t, nil, "check", "--output=json", tempFile(t, "bad.csv", "DCGM_FI_DEV_GPU_TEMP, gouge, x\n")).want(t, 1, `"errors": 1,`, `"line": 1,`, `"severity": "error"`)
 }
 
 func TestFieldsOfOneGPU(t *testing.T) {
@@ -139,51 +123,6 @@ func TestFieldsOfOneGPU(t *testing.T) {
 	o := f(0, []string{"0", "DCGM_FI_DEV_GPU_UTIL", "--output=json"})
 	if err := json.Unmarshal([]byte(o.out), &got); err != nil || len(got.Devices) != 1 || got.Devices[0].Fields[0].Absent.Reason != "implausible" {
 		t.Errorf("JSON: %v, %+v", err, got)
-	}
-}
-
-// The running exporter is asked first.
-func TestFieldsOfARunningExporter(t *testing.T) {
-	value := 41.0
-	var mux http.ServeMux
-	mux.HandleFunc("/api/v1/devices", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(apiv1.Devices{Devices: []apiv1.Device{ // the client sees it
-			{ID: "GPU-1", Kind: "gpu", GPU: "0", UUID: "GPU-1", PCIBusID: "00000000:01:00.0"}, {ID: "GPU-2", Kind: "gpu", GPU: "1", UUID: "GPU-2"},
-			{ID: "GPU-1/link0", Kind: "link", GPU: "0", UUID: "GPU-1", Parent: "GPU-1"},
-		}})
-	})
-	mux.HandleFunc("/api/v1/fields", func(w http.ResponseWriter, r *http.Request) {
-		out := apiv1.Fields{}
-		for _, id := range r.URL.Query()["device"] {
-			d := apiv1.DeviceFields{ID: id}
-			if id == "GPU-1" {
-				d.Fields = []apiv1.Field{
-					{Name: "A", Type: "gauge", Unit: "W", Collector: "nvml", Labels: map[string]string{"x": "1"}, Value: &value},
-					{Name: "B", Type: "gauge", Collector: "nvml", Absent: &apiv1.Absence{Reason: "no_symbol", Detail: "driver 470 lacks it"}},
-					{Name: "L", Type: "label", Collector: "nvml", Text: "550.54"},
-				}
-			}
-			out.Devices = append(out.Devices, d)
-		}
-		_ = json.NewEncoder(w).Encode(out)
-	})
-	s := httptest.NewServer(&mux)
-	defer s.Close()
-	want := `gpu 0, GPU-1, by nvml
-FIELD     VALUE   UNIT  WHY NOT
-A{x="1"}  41      W     
-B         -       -     no_symbol: driver 470 lacks it
-L         550.54  -     
-`
-	for _, which := range []string{"0", "GPU-1", "01:00.0", "0000:01:00.0"} {
-		if o := execute(t, nil, "devices", "--url="+s.URL, which); o.out != want || o.code != 0 {
-			t.Errorf("devices %s: exit code %d\n%s%s", which, o.code, o.out, o.err)
-		}
-	}
-	execute(t, nil, "devices", "--url="+s.URL, "5").want(t, 1, `no device is "5"`)
-	// Its answer holds: the devices are not opened as well.
-	if o := execute(t, simulatedEnvironment(strings.TrimPrefix(s.URL, "http://")), "devices", "5"); o.code != 1 || strings.Contains(o.err, "read here") {
-		t.Errorf("devices 5: exit code %d, standard error %q", o.code, o.err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,81 +20,36 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// metricsExporter are the settings of spec.metricsExporter in a DeviceConfig of AMD's GPU
-// Operator that reach the container. The rest are the image, its resources, the Service, the
-// ServiceMonitor, tolerations, hostNetwork and the container of kube-rbac-proxy, with which
-// Kubernetes does what it does with any image.
-type metricsExporter struct {
-	port   int32
-	proxy  bool              // rbacConfig.enable
-	config string            // config.json in the ConfigMap that config.name names; "": none
-	jobs   map[string]string // what Slurm's prolog has written on the node
-	args   []string          // none are the operator's
-}
-
-// container is what the operator makes of them at 6df13c1788c9, in August 2026:
-// internal/metricsexporter/metricsexporter.go of https://github.com/ROCm/gpu-operator.
-func (m metricsExporter) container(t *testing.T, tree *rocmtest.Tree, k *kubelet.Server) contained {
-	t.Helper()
-	port := m.port
-	if port == 0 {
-		port = 5000
-	}
-	c := contained{
-		env: map[string]string{
-			"DS_NODE_NAME": "worker-7", "AMD_EXPORTER_RELAXED_FLAGS_PARSING": "true",
-			"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // the kubelet's, in every pod
-		},
-		mounts: map[string]string{
-			"/sys":                           filepath.Join(tree.Root, "sys"),
-			"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()),
-			"/var/lib/amd-metrics-exporter":  t.TempDir(),
-			"/var/run/exporter":              t.TempDir(),
-		},
-		writable: []string{"/var/lib/amd-metrics-exporter"},
-		args:     m.args,
-	}
-	if m.proxy { // which has the port; the exporter has the one below, here any that is free
-		c.args = append(c.args, "--bind=127.0.0.1")
-		port, c.listens = 0, true
-	}
-	c.env["METRICS_EXPORTER_PORT"] = strconv.Itoa(int(port))
-	if m.config != "" {
-		c.mounts["/etc/metrics"] = t.TempDir()
-		configMap(t, c.mounts["/etc/metrics"], "config.json", m.config)
-	}
-	for name, text := range m.jobs {
-		write(t, filepath.Join(c.mounts["/var/run/exporter"], name), text)
-	}
-	return c
-}
-
 const amdJob = `{ "SLURM_JOB_ID": "4711", "SLURM_JOB_USER": "anna", "SLURM_JOB_PARTITION": "mi300", "SLURM_CLUSTER_NAME": "c1", "CUDA_VISIBLE_DEVICES": "1" }` + "\n"
 
-// TestE2EAMDGPUOperator runs the real binary over simulated GPUs as AMD's operator runs its
-// exporter.
+// TestE2EAMDGPUOperator runs the real binary over simulated GPUs as AMD's operator runs its exporter with
+// spec.metricsExporter of a DeviceConfig, at 6df13c1788c9, in August 2026: internal/metricsexporter/metricsexporter.go of
+// https://github.com/ROCm/gpu-operator. Other settings are those with which Kubernetes does what it does with any image.
 func TestE2EAMDGPUOperator(t *testing.T) {
 	mountNamespace(t)
 	exe := build(t)
 	const detected = "runs as AMD's GPU Operator starts its exporter"
 	for name, c := range map[string]struct {
-		spec   metricsExporter
+		port   string   // with rbacConfig.enable the proxy has the port; the exporter has the one below, here any that is free
+		args   []string // none are the operator's, but for the proxy
+		config string   // config.json in the ConfigMap that config.name names; "": none
 		prefix string
 		log    []string // in it, next to detected
 	}{
-		"defaults":         {spec: metricsExporter{jobs: map[string]string{"1": amdJob}}},
-		"behind the proxy": {spec: metricsExporter{port: 5050, proxy: true}},
+		"defaults":         {port: "5000"},
+		"behind the proxy": {port: "0", args: []string{"--bind=127.0.0.1"}},
 		"an older operator's flags": {
-			spec: metricsExporter{args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"}},
-			log:  []string{"--agent-grpc-port has no effect: there is no agent", `flag is unknown and has no effect {"flag": "--some-flag"}`},
+			port: "5000", args: []string{"--agent-grpc-port=50061", "--some-flag", "value", "--monitor-gpu=true"},
+			log: []string{"--agent-grpc-port has no effect: there is no agent", `flag is unknown and has no effect {"flag": "--some-flag"}`},
 		},
 		"a wrong configuration": {
-			spec: metricsExporter{config: "{"},
-			log:  []string{"the configuration of AMD's exporter is not used", "line 1, character 1: it is no JSON"},
+			port: "5000", config: "{",
+			log: []string{"the configuration of AMD's exporter is not used", "line 1, character 1: it is no JSON"},
 		},
 		"a configuration": {
-			spec: metricsExporter{config: `{"ServerPort": 1, "CommonConfig": {"MetricsFieldPrefix": "amd_", "Logging": {"Level": "info", "MaxBackups": 3}},
-				"GPUConfig": {"Fields": ["GPU_PACKAGE_POWER", "GPU_JUNCTION_TEMPERATURE", "GPU_HEALTH", "GPU_PROF_SM_ACTIVE"], "CustomLabels": {"CLUSTER_NAME": "c9"}}, "NICConfig": {}}`},
+			port: "5000",
+			config: `{"ServerPort": 1, "CommonConfig": {"MetricsFieldPrefix": "amd_", "Logging": {"Level": "info", "MaxBackups": 3}},
+				"GPUConfig": {"Fields": ["GPU_PACKAGE_POWER", "GPU_JUNCTION_TEMPERATURE", "GPU_HEALTH", "GPU_PROF_SM_ACTIVE"], "CustomLabels": {"CLUSTER_NAME": "c9"}}, "NICConfig": {}}`,
 			prefix: "amd_",
 			log:    []string{`"GPU_PROF_SM_ACTIVE": the profiler allows one client at a time`, "NICConfig: network cards are not read", "MaxBackups: the log goes to standard error"},
 		},
@@ -106,23 +60,37 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 			tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 2})
 			k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", tree.GPUs[0].PCI))))
 			k.Serve()
-			made := c.spec.container(t, tree, k)
+			sockets, configuration := t.TempDir(), t.TempDir()
+			made := contained{
+				env: map[string]string{
+					"DS_NODE_NAME": "worker-7", "AMD_EXPORTER_RELAXED_FLAGS_PARSING": "true", "METRICS_EXPORTER_PORT": c.port,
+					"KUBERNETES_SERVICE_HOST": "192.0.2.1", "KUBERNETES_SERVICE_PORT": "443", // the kubelet's, in every pod
+				},
+				mounts: map[string]string{
+					"/sys":                           filepath.Join(tree.Root, "sys"),
+					"/var/lib/kubelet/pod-resources": filepath.Dir(k.Socket()),
+					"/var/lib/amd-metrics-exporter":  sockets,
+					"/var/run/exporter":              filepath.Dir(file(t, "1", amdJob)), // of Slurm's prolog
+				},
+				writable: []string{"/var/lib/amd-metrics-exporter"}, args: c.args, listens: c.port == "0",
+			}
+			if c.config != "" {
+				made.mounts["/etc/metrics"] = configuration
+				configMap(t, configuration, "config.json", c.config)
+			}
 			e := made.run(t, exe)
 			gauge := c.prefix + "gpu_junction_temperature"
 			e.await(t, "the page of a node of the operator", func(p page) error {
 				_, err := p.one(gauge, "gpu_id", "0", "hostname", "worker-7", "pod", "train-0", "namespace", "ml", "container", "main")
 				_, ours := p.one("DCGM_FI_DEV_GPU_TEMP", "gpu", "0", "hostname", "worker-7", "pod", "train-0")
-				err = errors.Join(err, ours, p.want(1, c.prefix+"gpu_health", "gpu_id", "1"))
-				if c.spec.jobs != nil {
-					_, job := p.one(gauge, "gpu_id", "1", "job_id", "4711", "job_user", "anna", "job_partition", "mi300", "pod", "")
-					err = errors.Join(err, job)
-				}
+				_, job := p.one(gauge, "gpu_id", "1", "job_id", "4711", "job_user", "anna", "job_partition", "mi300", "pod", "")
+				err = errors.Join(err, ours, job, p.want(1, c.prefix+"gpu_health", "gpu_id", "1"))
 				if all := len(p.family(c.prefix + "gpu_power_usage")); (all == 0) != (c.prefix != "") {
 					err = errors.Join(err, fmt.Errorf("%d series of gpu_power_usage", all))
 				}
 				return err
 			})
-			conn := socketClient(t, filepath.Join(made.mounts["/var/lib/amd-metrics-exporter"], "amdgpu_device_metrics_exporter_grpc.socket"))
+			conn := socketClient(t, filepath.Join(sockets, "amdgpu_device_metrics_exporter_grpc.socket"))
 			eventually.OK(t, "the device plugin's answer", func() error {
 				var answer gpumetricssvc.GPUStateResponse
 				err := conn.Invoke(t.Context(), "/metricssvc.MetricsService/List", &emptypb.Empty{}, &answer)
@@ -137,8 +105,8 @@ func TestE2EAMDGPUOperator(t *testing.T) {
 					t.Errorf("%q is %d times in the log:\n%s", want, n, e.Output())
 				}
 			}
-			if dir := made.mounts["/etc/metrics"]; dir != "" {
-				e.updates(t, dir, c.prefix)
+			if c.config != "" {
+				e.updates(t, configuration, c.prefix)
 			}
 			e.ends(t, syscall.SIGTERM)
 		})

@@ -62,15 +62,19 @@ func TestE2EAttack(t *testing.T) {
 	}{
 		{"none", nil, 300, func(context.Context, string) {}},
 		{"600 clients with wrong passwords", users, 300, clients(600, wrongPasswords)},
-		{"100 abandoned logins a second", users, 300, each(10*time.Millisecond, func(c net.Conn) {
+		{"100 abandoned logins a second", users, 300, clients(1, func(ctx context.Context, c net.Conn) {
 			_, _ = io.WriteString(c, login("wrong"))
+			_ = c.Close()
+			pause(ctx, 10*time.Millisecond)
 		})},
 		{"600 clients with slow headers", nil, 300, clients(600, trickle("GET /metrics HTTP/1.1\r\nHost: x\r\nX: "))},
 		{"3000 clients with slow bodies", nil, 300, clients(3000, trickle("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n"))},
 		{"600 slow readers of 200 GPUs", []string{"--fake-devices=200"}, 500, clients(600, slowReader)},
 		{"600 stalled handshakes", encrypted, 300, clients(600, trickle("\x16\x03\x01"))},
-		{"200 abandoned handshakes a second", encrypted, 300, each(5*time.Millisecond, func(c net.Conn) {
+		{"200 abandoned handshakes a second", encrypted, 300, clients(8, func(ctx context.Context, c net.Conn) {
 			_ = tls.Client(&goneAfterFirstFlight{Conn: c}, &tls.Config{InsecureSkipVerify: true}).Handshake() // it fails
+			_ = c.Close()
+			pause(ctx, 40*time.Millisecond)
 		})},
 		{"HTTP/2: streams opened and reset", encrypted, 300, clients(8, resetStreams)},
 		{"flood of connections", nil, 300, clients(2000, func(ctx context.Context, _ net.Conn) { pause(ctx, 100*time.Millisecond) })},
@@ -211,20 +215,6 @@ func clients(n int, attack func(ctx context.Context, c net.Conn)) func(context.C
 			})
 		}
 		all.Wait()
-	}
-}
-
-// each returns attackers of which one comes every interval, and goes after attack.
-func each(interval time.Duration, attack func(net.Conn)) func(context.Context, string) {
-	return func(ctx context.Context, address string) {
-		for ; ctx.Err() == nil; pause(ctx, interval) {
-			if c, err := connect(ctx, address); err == nil {
-				go func() {
-					attack(c)
-					_ = c.Close()
-				}()
-			}
-		}
 	}
 }
 

@@ -2,8 +2,6 @@ package main_test
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,25 +50,4 @@ collections:
 			t.Errorf("%q: exit code %d, want 1 and %q in:\n%s", args, code, want, out)
 		}
 	}
-}
-
-// configMapServer is an API server that lets a caller get one ConfigMap, gpus:fields.
-func configMapServer(t *testing.T, csv string) (address string) {
-	t.Helper()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path != "/api/v1/namespaces/gpus/configmaps/fields" {
-			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"configmaps is forbidden"}`)
-			return
-		}
-		fmt.Fprintf(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"fields","namespace":"gpus"},"data":{"metrics":%q}}`, csv)
-	}))
-	t.Cleanup(api.Close)
-	return api.URL
-}
-
-// kubeconfigOf leads to an API server.
-func kubeconfigOf(address string) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"x"}}],"clusters":[{"name":"x","cluster":{"server":%q}}]}`, address)
 }

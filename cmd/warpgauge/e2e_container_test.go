@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"warpgauge/internal/testkit/programtest"
@@ -82,34 +81,7 @@ func (c contained) run(t *testing.T, exe string) *exporter {
 		}
 	}
 	args = append(append(args, "/usr/bin/warpgauge"), c.args...)
-	e := serving(t, append([]string{programtest.Find(t, "unshare")}, args...)...)
-	e.confined(t, c)
-	return e
-}
-
-// confined looks at what the process really has.
-func (e *exporter) confined(t *testing.T, c contained) {
-	t.Helper()
-	mounts, status := procFile(t, e.PID(), "mounts"), procFile(t, e.PID(), "status")
-	options := map[string]string{} // by directory; of several the last one counts
-	for line := range strings.Lines(mounts) {
-		f := strings.Fields(line) // device, directory, type, options
-		options[f[1]] = f[3]
-	}
-	for _, dir := range append(slices.Sorted(maps.Keys(c.mounts)), "/") {
-		if ro := slices.Contains(strings.Split(options[dir], ","), "ro"); ro == slices.Contains(c.writable, dir) {
-			t.Errorf("%s is mounted %q:\n%s", dir, options[dir], mounts)
-		}
-	}
-	want := []string{fmt.Sprintf("Uid:\t%d\t%d\t", c.user, c.user)}
-	if c.restricted {
-		want = append(want, "NoNewPrivs:\t1\n", "CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "CapBnd:\t0000000000000000\n", "CapAmb:\t0000000000000000\n")
-	}
-	for _, w := range want {
-		if !strings.Contains(status, w) {
-			t.Errorf("the process has not %q:\n%s", w, status)
-		}
-	}
+	return serving(t, append([]string{programtest.Find(t, "unshare")}, args...)...)
 }
 
 // mountNamespace ends the test where it may not mount.

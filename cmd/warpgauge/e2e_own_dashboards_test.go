@@ -35,7 +35,7 @@ type dashboardNode struct {
 	script              string                        // further faults
 	pods                map[string][]string           // devices by pod, as the kubelet names them
 	resource            string
-	jobs                map[string]string // files of the job directory
+	job                 string // on GPU 2
 }
 
 func dashboardNodes() []dashboardNode {
@@ -59,7 +59,7 @@ func dashboardNodes() []dashboardNode {
 			},
 			resource: "nvidia.com/gpu",
 			pods:     map[string][]string{"ml/alone": {"nvidia0"}, "ml/first": {"nvidia1/vgpu0"}, "ml/second": {"nvidia1/vgpu1"}},
-			jobs:     map[string]string{"2": "4711"},
+			job:      "4711",
 		},
 		{
 			name: "a100", profile: "dgx-a100-mig", list: "recommended-counters.csv", gpus: 4, seed: 1,
@@ -122,12 +122,8 @@ func (n *dashboardNode) serve(t *testing.T, exe, names string) *exporter {
 		kube.Set(pods...)
 		args = withKubelet(kube.Socket(), append(args, "--kubernetes-virtual-gpus")...)
 	}
-	if n.jobs != nil {
-		dir := t.TempDir()
-		for gpu, job := range n.jobs {
-			write(t, filepath.Join(dir, gpu), job+"\n")
-		}
-		args = append(args, "--hpc-job-mapping-dir="+dir)
+	if n.job != "" {
+		args = append(args, "--hpc-job-mapping-dir="+filepath.Dir(file(t, "2", n.job+"\n")))
 	}
 	return serve(t, exe, args...)
 }
@@ -147,10 +143,7 @@ type ownDashboard struct {
 		FieldConfig struct{ Defaults struct{ NoValue string } }
 		// Of a table: the columns in their order.
 		Transformations []struct {
-			Options struct {
-				Include     struct{ Names []string }
-				IndexByName map[string]int
-			}
+			Options struct{ Include struct{ Names []string } }
 		}
 	}
 	Templating struct {
@@ -158,9 +151,6 @@ type ownDashboard struct {
 			Type  string
 			Query any
 		}
-	}
-	Annotations struct {
-		List []struct{ Name, Expr, TitleFormat string }
 	}
 }
 
@@ -202,6 +192,9 @@ func (n numbers) have(v float64) bool {
 
 // listHash is the name of a list, which changes with every change of it.
 var listHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// labelValues is the query of a variable.
+var labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
@@ -373,23 +366,18 @@ func TestE2EDashboardsOwn(t *testing.T) {
 				})
 			}
 		}
-		for _, a := range d.Annotations.List {
-			for _, server := range servers {
-				server.Query(t, chosen.Replace(a.Expr))
-			}
-		}
 		for _, v := range d.Templating.List {
 			if v.Type != "query" {
 				continue
 			}
 			query, _ := v.Query.(map[string]any)["query"].(string)
-			metric, label, ok := cutLast(strings.TrimSuffix(strings.TrimPrefix(query, "label_values("), ")"), ", ")
-			if !ok {
+			m := labelValues.FindStringSubmatch(chosen.Replace(query))
+			if m == nil {
 				t.Fatalf("%s: variable %q", view.file, query)
 			}
 			for names, server := range servers {
 				pending = append(pending, func() error {
-					if values := labelsOf(t, server, label, chosen.Replace(metric)); len(values) == 0 {
+					if len(server.Query(t, fmt.Sprintf(`count by (%s) (%s)`, m[2], m[1]))) == 0 {
 						return fmt.Errorf("%s: the variable %s has no values, names %s", view.file, query, names)
 					}
 					return nil
@@ -422,23 +410,4 @@ func fast(t *testing.T, rules string) string {
 	lines := slices.DeleteFunc(strings.Split(string(text), "\n"), func(l string) bool { return strings.HasPrefix(l, "    interval:") })
 	// The first whole minute with samples can be more than a minute away.
 	return file(t, "rules.yml", strings.ReplaceAll(strings.Join(lines, "\n"), ":1m]", ":1s]"))
-}
-
-// cutLast cuts at the last separator.
-func cutLast(s, sep string) (before, after string, found bool) {
-	at := strings.LastIndex(s, sep)
-	if at < 0 {
-		return s, "", false
-	}
-	return s[:at], s[at+len(sep):], true
-}
-
-// labelsOf is what Grafana's label_values(metric, label) asks for.
-func labelsOf(t *testing.T, s *prometheustest.Server, label, metric string) model.LabelValues {
-	t.Helper()
-	values, _, _, err := s.API.LabelValues(t.Context(), label, []string{metric}, time.Time{}, time.Time{})
-	if err != nil {
-		t.Fatalf("values of %s: %v", label, err)
-	}
-	return values
 }

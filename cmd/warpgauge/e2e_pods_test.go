@@ -141,33 +141,19 @@ func devicesSeries(p page) map[string]bool {
 	return out
 }
 
-// flap puts the kubelet through 200 changes, quicker than it is asked, and then
-// through failures that last until it was asked.
+// flap puts the kubelet through everything that kubelets do, each until it was asked, which is once a second.
 func flap(k *kubelet.Server, pods []*v1.PodResources) {
-	failures := []func(){
+	for _, step := range []func(){
 		func() { k.On(kubelet.Fail(codes.Internal, "no")) },
 		func() { k.On(kubelet.Say([]byte{0xff, 0xff})) },
 		func() { k.On(kubelet.Fail(codes.ResourceExhausted, "rejected by rate limit")) },
-		k.Kill,
-	}
-	steps := append([]func(){
-		func() { k.Restart() }, // lists nothing yet
-		func() { k.Set(pods...) },
 		func() { k.On(kubelet.Silence()) },
-		func() { k.Restart(pods[:1]...) },
-		func() { k.On(nil) },
+		func() { k.On(nil); k.Restart() }, // lists nothing yet
 		func() { k.Restart(pods...) },
-	}, failures...)
-	for i := range 200 {
-		steps[i%len(steps)]()
-		time.Sleep(30 * time.Millisecond)
+		k.Kill,
+		func() { k.Restart(pods...) },
+	} {
+		step()
+		time.Sleep(1200 * time.Millisecond)
 	}
-	k.On(nil)
-	k.Restart(pods...)
-	for _, fail := range failures {
-		fail()
-		time.Sleep(1200 * time.Millisecond) // it is asked once a second
-	}
-	k.On(nil)
-	k.Restart(pods...)
 }

@@ -3,13 +3,13 @@
 package main_test
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -126,14 +126,14 @@ func controlGroups(t *testing.T) string {
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	must(t, err)
-	for s := bufio.NewScanner(bytes.NewReader(mounts)); s.Scan(); {
-		f := strings.Fields(s.Text())
+	for line := range strings.Lines(string(mounts)) {
+		f := strings.Fields(line)
 		if len(f) < 4 || f[2] != "cgroup2" && (f[2] != "cgroup" || !strings.Contains(f[3], "name=systemd")) {
 			continue
 		}
 		root := filepath.Join(f[1], fmt.Sprintf("warpgauge-e2e-%d", os.Getpid()))
 		if os.Mkdir(root, 0o755) == nil {
-			t.Cleanup(func() { removeGroup(t, root) })
+			t.Cleanup(func() { removeGroups(t, root) })
 			return root
 		}
 	}
@@ -141,26 +141,27 @@ func controlGroups(t *testing.T) string {
 	return ""
 }
 
-func removeGroup(t *testing.T, dir string) {
-	if err := os.Remove(dir); err != nil {
-		t.Errorf("remove a control group of this test: %v", err)
+// removeGroups removes control groups below dir, the innermost first; their files cannot be removed.
+func removeGroups(t *testing.T, dir string) {
+	var dirs []string
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { // what cannot be walked cannot be removed
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return nil
+	})
+	for _, dir := range slices.Backward(dirs) {
+		if err := os.Remove(dir); err != nil {
+			t.Errorf("remove a control group of this test: %v", err)
+		}
 	}
 }
 
 // container starts a process in the control group of a pod's container.
 func container(t *testing.T, root, uid string, id byte) (pid int) {
 	t.Helper()
-	dir := root
-	for _, part := range []string{"kubepods", "burstable", "pod" + uid, strings.Repeat(string(id), 64)} {
-		dir = filepath.Join(dir, part)
-		switch err := os.Mkdir(dir, 0o755); {
-		case err == nil:
-			made := dir
-			t.Cleanup(func() { removeGroup(t, made) })
-		case !errors.Is(err, os.ErrExist):
-			t.Fatal(err)
-		}
-	}
+	dir := filepath.Join(root, "kubepods", "burstable", "pod"+uid, strings.Repeat(string(id), 64))
+	must(t, os.MkdirAll(dir, 0o755))
 	pid = waiting(t) // ends before its group is removed
 	must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
 	return pid

@@ -29,6 +29,8 @@ func TestE2E(t *testing.T) {
 		"NoLeaks":        testNoLeaks,
 		"Stop":           testStop,
 		"Completion":     testCompletion,
+		"LeanSet":        testLeanSet,
+		"Flags":          testFlags,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,13 +265,49 @@ func breakConnection(t *testing.T, address string) {
 
 // testCompletion asks as the scripts of warpgauge completion do.
 func testCompletion(t *testing.T, exe string) {
-	for want, args := range map[string][]string{
-		"--kubernetes-virtual-gpus": {"--kubernetes-v"},
-		"--output":                  {"devices", "--out"},
-		"devices:List the devices":  {},
-	} {
+	for want, args := range map[string][]string{"--kubernetes-virtual-gpus": {"--kubernetes-v"}, "--output": {"devices", "--out"}, "devices:List the devices": {}} {
 		if code, out := runToEnd(t, exe, append(args, "--generate-shell-completion")...); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("completion of %q: exit code %d, output %q; want %q", args, code, out, want)
+		}
+	}
+}
+
+// testLeanSet holds docs/scale.md and --help to their number. Every vendor's collector is
+// enabled, as it is by default, and finds nothing here.
+func testLeanSet(t *testing.T, exe string) {
+	for set, c := range map[string]struct{ least, most int }{"none": {0, 0}, "lean": {33, 48}, "full": {100, 1000}} {
+		e := serve(t, exe, "--enable-only=fake,dcgm,nvml,rocm", "-c", "100", "--exporter-metrics="+set)
+		checks := []func(page) error{eightGPUs}
+		if set != "none" {
+			checks = append(checks, count(8, "warpgauge_sample_age_seconds"), count(1, "warpgauge_list_info"), func(p page) error {
+				if len(p.family("warpgauge_device_health")) < 8 {
+					return errors.New("no health")
+				}
+				return nil
+			})
+		}
+		n := 0
+		for _, s := range e.await(t, "the page with metrics "+set, checks...) {
+			if strings.HasPrefix(s.name, "warpgauge_") || strings.HasPrefix(s.name, "process_") || strings.HasPrefix(s.name, "go_") {
+				n++
+			}
+		}
+		if n < c.least || n > c.most {
+			t.Errorf("%d samples of its own on the page of 8 GPUs with --exporter-metrics=%s, want %d to %d", n, set, c.least, c.most)
+		}
+	}
+}
+
+func testFlags(t *testing.T, exe string) {
+	e := serveBy(t, []string{"env", "DCGM_EXPORTER_CONTAINER_LABELS=true", exe}, "--log-format=json", "--enable-exporter-metrics=false", "--watch-max-keep-samples=3")
+	for _, s := range e.await(t, "8 GPUs", eightGPUs) {
+		if !isDCGM(s.name) {
+			t.Errorf("%s in spite of --enable-exporter-metrics=false", s.name)
+		}
+	}
+	for _, want := range []string{`"msg":"--container-labels has no effect: `, `"source":"environment"`, `--watch-max-keep-samples has no effect: `} {
+		if n := strings.Count(e.Output(), want); n != 1 {
+			t.Errorf("the log has %d lines with %s, want 1", n, want)
 		}
 	}
 }

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,9 +33,9 @@ func TestGoldenNVML(t *testing.T) {
 		config nvmltest.Config
 		fields field.List
 	}{
-		{"nvml-dgx-h100", nvmltest.Config{}, countersList(t, etc.DefaultCounters())},
+		{"nvml-dgx-h100", nvmltest.Config{}, countersList(t, string(etc.DefaultCounters()))},
 		{"nvml-dgx-h100-all", nvmltest.Config{GPUs: 1}, field.List{Fields: collectortest.Fields().Metrics()}},
-		{"nvml-a100-mig", nvmltest.Config{Preset: "a100-mig", GPUs: 4}, countersList(t, etc.DefaultCounters(), shipped(t, "dcp-metrics-included.csv"), []byte(nvmlCounters))},
+		{"nvml-a100-mig", nvmltest.Config{Preset: "a100-mig", GPUs: 4}, countersList(t, string(etc.DefaultCounters()), shipped(t, "dcp-metrics-included.csv"), nvmlCounters)},
 	} {
 		t.Run(node.name, func(t *testing.T) {
 			n := nvmltest.New(t, node.config)
@@ -62,30 +60,4 @@ func TestGoldenNVML(t *testing.T) {
 			lint(t, text)
 		})
 	}
-}
-
-// countersList parses files as one, each field once.
-func countersList(t *testing.T, files ...[]byte) field.List {
-	t.Helper()
-	seen := map[string]bool{}
-	var rows []string
-	for line := range strings.Lines(string(bytes.Join(files, []byte("\n")))) {
-		name, _, _ := strings.Cut(line, ",")
-		if name = strings.TrimSpace(name); !seen[name] || name == "" {
-			seen[name] = true
-			rows = append(rows, line)
-		}
-	}
-	list, problems, err := field.Parse(strings.NewReader(strings.Join(rows, "")), field.ParseOptions{File: "golden.csv"})
-	if err != nil {
-		t.Fatal(err, problems)
-	}
-	return list
-}
-
-func shipped(t *testing.T, name string) []byte {
-	t.Helper()
-	b, err := etc.Files().ReadFile(name)
-	must(t, err)
-	return b
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,7 +9,6 @@ import (
 
 	"warpgauge/collectors/rocm"
 	"warpgauge/collectors/rocm/rocmtest"
-	"warpgauge/etc"
 	"warpgauge/pkg/collector"
 	"warpgauge/pkg/exposition"
 	"warpgauge/pkg/field"
@@ -18,7 +18,8 @@ import (
 // second, and compares the page with every row of the list for AMD, switched on
 // or not. Rewrite with -update.
 func TestGoldenPagesOfAMD(t *testing.T) {
-	list := everyRow(t, "amd-counters.csv")
+	rows := regexp.MustCompile(`(?m)^# (DCGM_|amd_gpu_)`).ReplaceAllString(shipped(t, "amd-counters.csv"), "$1") // which are commented out
+	list := countersList(t, strings.ReplaceAll(rows, "interval=30s", "interval=2s"))
 	for name, o := range map[string]rocmtest.Options{
 		"rocm-mi250x":     {Model: rocmtest.MI250X, Deferred: true},
 		"rocm-mi300x":     {Model: rocmtest.MI300X, Metrics: "1.7"},
@@ -39,24 +40,6 @@ func TestGoldenPagesOfAMD(t *testing.T) {
 			lint(t, page)
 		})
 	}
-}
-
-// everyRow parses a built-in file with the rows switched on that are commented out.
-func everyRow(t *testing.T, name string) field.List {
-	t.Helper()
-	text, err := etc.Files().ReadFile(name)
-	must(t, err)
-	var rows []string
-	for line := range strings.Lines(string(text)) {
-		if row := strings.TrimPrefix(line, "# "); strings.HasPrefix(row, "DCGM_") || strings.HasPrefix(row, "amd_gpu_") {
-			rows = append(rows, strings.Replace(row, "interval=30s", "interval=2s", 1))
-		}
-	}
-	list, problems, err := field.Parse(strings.NewReader(strings.Join(rows, "")), field.ParseOptions{File: name, Strict: true})
-	if err != nil || len(problems) > 0 {
-		t.Fatal(problems, err)
-	}
-	return list
 }
 
 // sampleTree returns the page after ten seconds, each of which moves the values.

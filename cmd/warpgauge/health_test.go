@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,13 +134,12 @@ func TestNodeProblemDetector(t *testing.T) {
 		t.Fatalf("%+v", config)
 	}
 	r := config.Rules[0]
-	within, err := time.ParseDuration(r.Timeout)
-	must(t, err)
-	limit, err := time.ParseDuration(config.PluginConfig.Timeout)
-	must(t, err)
-	interval, err := time.ParseDuration(config.PluginConfig.Interval)
-	must(t, err)
-	if within > limit || limit > interval || r.Type != "permanent" || r.Condition != config.Conditions[0].Type || config.PluginConfig.Longest != longestLine || !config.PluginConfig.SkipInitial {
+	var within [3]time.Duration
+	for i, text := range []string{r.Timeout, config.PluginConfig.Timeout, config.PluginConfig.Interval} {
+		within[i], err = time.ParseDuration(text)
+		must(t, err)
+	}
+	if !slices.IsSorted(within[:]) || r.Type != "permanent" || r.Condition != config.Conditions[0].Type || config.PluginConfig.Longest != longestLine || !config.PluginConfig.SkipInitial {
 		t.Errorf("%+v", config)
 	}
 	if r.Condition != kubenode.ConditionType || r.Path != "/usr/bin/warpgauge" {

@@ -1,23 +1,16 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"os"
 	"runtime"
 	"strconv"
 	"testing"
-
-	"warpgauge/pkg/exporter"
 )
 
-// TestMain lets the test binary be the child that an exporter under test starts,
-// and makes the directory of the binary that the end-to-end tests share.
+// TestMain makes the directory of the binary that the end-to-end tests share.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "child" {
-		os.Exit(run(context.Background(), os.Args, exporter.Streams{Out: os.Stdout, Err: os.Stderr}, os.Environ())) //nolint:forbidigo // it is main now
-	}
 	dir, err := os.MkdirTemp("", "warpgauge-test-")
 	if err == nil {
 		defer os.RemoveAll(dir)

@@ -53,6 +53,9 @@ func TestCompletion(t *testing.T) {
 		execute(t, nil, "completion", shell).want(t, 0, "--generate-shell-completion")
 	}
 	execute(t, nil, "completion", "sh").want(t, 1, "sh")
+	for _, name := range moved {
+		execute(t, nil, name, "--url=x").want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
+	}
 }
 
 func TestVersion(t *testing.T) {
@@ -182,29 +185,19 @@ func TestDevicesForScripts(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.out), &got); err != nil || o.code != 0 {
 		t.Fatalf("exit code %d, %v in\n%s", o.code, err, o.out)
 	}
-	var states []string
 	for _, d := range got.Devices {
-		if d.Kind == "gpu" {
-			states = append(states, d.GPU+" "+d.State)
-		}
-		if (d.State == "up") != (d.Reason == "") {
+		if (d.State == "up") != (d.Reason == "") || (d.State == "lost") != (d.GPU == "2") {
 			t.Errorf("GPU %s is %s with reason %q", d.GPU, d.State, d.Reason)
 		}
 	}
-	if want := []string{"0 up", "1 up", "2 lost", "3 up", "4 up", "5 up", "6 up", "7 up"}; !slices.Equal(states, want) {
-		t.Errorf("GPUs are %q, want %q", states, want)
+	if want := []apiv1.Collector{{Name: "fake", Up: true}}; len(got.Devices) < 8 || !slices.Equal(got.Collectors, want) {
+		t.Errorf("%d devices, collectors are %v, want %v", len(got.Devices), got.Collectors, want)
 	}
-	if want := []apiv1.Collector{{Name: "fake", Up: true}}; !slices.Equal(got.Collectors, want) {
-		t.Errorf("collectors are %v, want %v", got.Collectors, want)
-	}
-
 	rows, err := csv.NewReader(strings.NewReader(execute(t, nil, simulated("devices", "--output=csv")...).out)).ReadAll()
 	if err != nil || len(rows) != len(got.Devices)+1 || rows[1][1] != "up" || len(rows[1]) != 9 {
 		t.Errorf("csv has %d rows, want %d; %v, %v", len(rows), len(got.Devices)+1, rows, err)
 	}
-
-	none := execute(t, nil, "devices", "--output=json", "--enable-only=nvml")
-	none.want(t, 1, `"devices": []`, `"name": "nvml"`, "no NVIDIA GPU")
+	execute(t, nil, "devices", "--output=json", "--enable-only=nvml").want(t, 1, `"devices": []`, `"name": "nvml"`, "no NVIDIA GPU")
 }
 
 func TestOnce(t *testing.T) {
@@ -259,12 +252,6 @@ func TestSimulationIsNeverOnByItself(t *testing.T) {
 	}
 	if !slices.Contains(fake.Profiles(), fake.DefaultProfile) {
 		t.Error("the default profile is not in the table of profiles")
-	}
-}
-
-func TestMovedCommands(t *testing.T) {
-	for _, name := range moved {
-		execute(t, nil, name, "--url=x").want(t, 2, name+" is a command of warpctl now: warpctl "+name+" --help")
 	}
 }
 
