@@ -89,23 +89,20 @@ func TestRead(t *testing.T) {
 }
 
 // replaced is a directory in which a name leads to another file when it is opened.
-type replaced struct{ first, second string }
+type replaced string
 
-func (r replaced) Stat(string) (fs.FileInfo, error) { return os.Stat(r.first) }
+func (replaced) Stat(string) (fs.FileInfo, error) { return os.Stat("file_test.go") }
 func (r replaced) OpenFile(_ string, flag int, perm fs.FileMode) (*os.File, error) {
-	return os.OpenFile(r.second, flag, perm)
+	return os.OpenFile(string(r), flag, perm)
 }
 
-// TestReplacedMeanwhile: a FIFO that takes the file's name after it was examined is not
-// waited for.
+// TestReplacedMeanwhile: a FIFO that takes the file's name after it was examined is not waited for.
 func TestReplacedMeanwhile(t *testing.T) {
-	dir := t.TempDir()
-	regular, fifo, large := filepath.Join(dir, "regular"), filepath.Join(dir, "fifo"), filepath.Join(dir, "large")
-	must(t, os.WriteFile(regular, nil, 0o644))
-	must(t, os.WriteFile(large, []byte("too much"), 0o644))
+	fifo, large := filepath.Join(t.TempDir(), "fifo"), filepath.Join(t.TempDir(), "large")
+	must(t, os.WriteFile(large, make([]byte, 1<<20+1), 0o644))
 	must(t, syscall.Mkfifo(fifo, 0o644))
 	for second, want := range map[string]error{fifo: ErrNotRegular, "/dev/zero": ErrNotRegular, large: ErrTooLarge} {
-		if _, err := readRegular(replaced{regular, second}, "name", 3); !errors.Is(err, want) {
+		if _, err := readRegular(replaced(second), "name", 1<<20); !errors.Is(err, want) {
 			t.Errorf("a file that becomes %q: %v, want %v", second, err, want)
 		}
 	}
@@ -156,7 +153,7 @@ func TestHungFileSystem(t *testing.T) {
 	})
 }
 
-// TestManyReadsAtATime: those that do not hang wait for each other.
+// TestManyReadsAtATime: those that do not hang wait for each other, and each ends with its context.
 func TestManyReadsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewReader(10)
@@ -173,19 +170,11 @@ func TestManyReadsAtATime(t *testing.T) {
 			})
 		}
 		all.Wait()
-	})
-}
-
-func TestReadEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewReader(10)
-		answer := make(chan struct{})
-		defer close(answer)
-		r.read = func(string) ([]byte, error) { <-answer; return nil, nil }
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 		defer cancel()
-		if _, err := r.Read(ctx, "/hung"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrHangs) {
+		if _, err := r.Read(ctx, "/slow"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrHangs) {
 			t.Errorf("read = %v, want that of the context", err)
 		}
+		time.Sleep(time.Millisecond)
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,60 +164,121 @@ func TestPodsComeAndGo(t *testing.T) {
 	})
 }
 
-// An answer that refuses, by verb; the message must say what to do.
-func TestRefusals(t *testing.T) {
+func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
+
+type answer = func(w http.ResponseWriter, r *http.Request) bool
+
+// refused refuses requests for paths with that prefix; "watch " selects watches.
+func refused(code int, reason, on string) answer {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		path, onlyWatches := strings.CutPrefix(on, "watch ")
+		if !strings.HasPrefix(r.URL.Path, path) || onlyWatches && !watches(r) {
+			return false
+		}
+		apitest.Refuse(w, code, reason, "no")
+		return true
+	}
+}
+
+// says answers with these bodies. Without a list lists work, and watches end at once without a watch.
+func says(list, watch string) answer {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		body := watch
+		if !watches(r) {
+			body = list
+		}
+		if body == "" && !watches(r) {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, body)
+		return true
+	}
+}
+
+func hangs(_ http.ResponseWriter, r *http.Request) bool {
+	<-r.Context().Done()
+	return true
+}
+
+// TestFaults: whatever an API server does, what is known stays, the fault is reported once with its remedy, requests are
+// few, and all ends when the server is well.
+func TestFaults(t *testing.T) {
+	const list = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{`
 	for _, test := range []struct {
 		name    string
 		options func(*apiServer) APIOptions
-		code    int
-		reason  string
-		on      string // prefix of the requests that are refused
-		want    string
+		answer  answer
+		want    string // reason
 		says    string
+		news    bool // lists work, so that another pod is found
 	}{
-		{"list forbidden", podOptions, 403, "Forbidden", "/api/v1/pods", ReasonForbidden, `grant the verbs list and watch on resource "pods" in apiGroup "" to this service account`},
-		{"watch forbidden", podOptions, 403, "Forbidden", "watch /api/v1/pods", ReasonForbidden, `watch pods: grant the verbs list and watch on resource "pods" in apiGroup ""`},
-		{"slices forbidden", sliceOptions, 403, "Forbidden", "/apis/resource.k8s.io/v1/", ReasonForbidden, `grant the verbs list and watch on resource "resourceslices" in apiGroup "resource.k8s.io"`},
-		{"all of the group forbidden", sliceOptions, 403, "Forbidden", "/apis/resource.k8s.io", ReasonForbidden, `grant the verbs list and watch on resource "resourceslices"`},
-		{"no longer who we were", podOptions, 401, "Unauthorized", "/", ReasonUnauthorized, "does not accept the token"},
-		{"gateway", podOptions, 502, "", "/", ReasonUnreachable, " pods: "},
-		{"too many requests", podOptions, 429, "TooManyRequests", "/", ReasonUnreachable, " pods: "},
-		{"no pods here", podOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup ""`},
-		{"no slices here", sliceOptions, 404, "NotFound", "/", ReasonNotServed, `does not serve it in apiGroup "resource.k8s.io"`},
+		{"list forbidden", podOptions, refused(403, "Forbidden", "/api/v1/pods"), ReasonForbidden, `grant the verbs list and watch on resource "pods" in apiGroup "" to this service account`, false},
+		{"watch forbidden", podOptions, refused(403, "Forbidden", "watch /api/v1/pods"), ReasonForbidden, `watch pods: grant the verbs list and watch on resource "pods" in apiGroup ""`, true},
+		{"slices forbidden", sliceOptions, refused(403, "Forbidden", "/apis/resource.k8s.io/v1/"), ReasonForbidden, `grant the verbs list and watch on resource "resourceslices" in apiGroup "resource.k8s.io"`, false},
+		{"no longer who we were", podOptions, refused(401, "Unauthorized", "/"), ReasonUnauthorized, "does not accept the token", false},
+		{"gateway", podOptions, refused(502, "", "/"), ReasonUnreachable, " pods: ", false},
+		{"too many requests", podOptions, refused(429, "TooManyRequests", "/"), ReasonUnreachable, " pods: ", false},
+		{"no pods here", podOptions, refused(404, "NotFound", "/"), ReasonNotServed, `does not serve it in apiGroup ""`, false},
+		{"no slices here", sliceOptions, refused(404, "NotFound", "/"), ReasonNotServed, `does not serve it in apiGroup "resource.k8s.io"`, false},
+
+		{"no answer", podOptions, hangs, ReasonUnreachable, "no answer in time", false},
+		{"no headers of a watch", podOptions, func(w http.ResponseWriter, r *http.Request) bool { return watches(r) && hangs(w, r) }, ReasonUnreachable, "no answer in time", true},
+		{"half an answer to a list, then nothing", podOptions, func(w http.ResponseWriter, r *http.Request) bool {
+			if watches(r) {
+				return refused(410, "Expired", "/")(w, r)
+			}
+			fmt.Fprint(w, list)
+			w.(http.Flusher).Flush()
+			return hangs(w, r)
+		}, ReasonUnreachable, "no answer in time", false},
+
+		{"half an event", podOptions, says("", `{"type":"ADDED","object":{"kind":"PartialObjectMeta`), ReasonUnreachable, "at once", true},
+		{"a page", podOptions, says("", "<html>bad gateway</html>"), ReasonMalformed, "watch pods", true},
+		{"another object", podOptions, says("", `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x","uid":"y"}}}`+"\n"), ReasonMalformed, "resource version", true},
+		{"no object", podOptions, says("", `{"type":"ADDED"}`+"\n"), ReasonMalformed, "", true},
+		{"an unknown type", podOptions, says("", `{"type":"RENAMED","object":{"metadata":{"name":"x","resourceVersion":"7"}}}`+"\n"), ReasonMalformed, "unknown type", true},
+		{"an internal error", podOptions, says("", `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd"}}`+"\n"), ReasonUnreachable, "etcd", true},
+		{"no event", podOptions, says("", ""), ReasonUnreachable, "without an event", true},
+		{"no JSON", podOptions, says("<html>login</html>", "<html>"), ReasonMalformed, "list pods", false},
+		{"half a list", podOptions, says(list+`"resourceVersion":"7"},"items":[{"metada`, "<html>"), ReasonMalformed, "list pods", false},
+		{"another kind", podOptions, says(`{"kind":"Gateway","apiVersion":"example.com/v1"}`, "<html>"), ReasonMalformed, "resource version", false},
+		{"a list without a version", podOptions, says(list+`},"items":[]}`, "<html>"), ReasonMalformed, "resource version", false},
+		{"nameless objects", podOptions, says(list+`"resourceVersion":"7"},"items":[{}]}`, "<html>"), ReasonMalformed, "without a name", false},
+		{"null", podOptions, says(`null`, "<html>"), ReasonMalformed, "resource version", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in(t, test.options, func(t *testing.T, s *apiServer, c *running) {
+				known := func(want int) {
+					t.Helper()
+					if m := c.Snapshot(); len(m.Pods)+len(m.Slices) != want {
+						t.Errorf("%d pods, %d devices, want %d", len(m.Pods), len(m.Slices), want)
+					}
+				}
 				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
 				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1, gpuObject("gpu-0", "GPU-1")))
 				synctest.Wait()
-				good := c.Snapshot()
-				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-					what := r.URL.Path
-					if watches(r) {
-						what = "watch " + what
-					}
-					if !strings.HasPrefix(what, test.on) && !strings.HasPrefix(r.URL.Path, test.on) {
-						return false
-					}
-					apitest.Refuse(w, test.code, test.reason, "no")
-					return true
-				})
+				s.AnswerFirst(test.answer)
 				time.Sleep(30 * time.Minute)
+				s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
+				s.Slices(sliceObject("a", nvidiaDriver, "node-1", 2, 1, gpuObject("gpu-0", "GPU-1"), gpuObject("gpu-1", "GPU-2")))
+				time.Sleep(5 * time.Minute)
 				c.failing(t, test.want, test.says)
-				warnings := c.logs.FilterMessageSnippet("mapping failed").All()
-				if len(warnings) != 1 {
-					t.Errorf("told %d times, want once", len(warnings))
+				if test.news {
+					known(2)
+				} else {
+					known(1)
 				}
-				if now := c.Snapshot(); now.Version != good.Version || !cmp.Equal(now.Pods, good.Pods) || !cmp.Equal(now.Slices, good.Slices) {
-					t.Errorf("the last good Snapshot is gone: %+v", now)
+				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n != 1 {
+					t.Errorf("told %d times, want once", n)
 				}
-				if n := len(s.Asked()); n > 150 {
-					t.Errorf("%d requests in half an hour", n)
+				if n := len(s.Asked()); n > 180 {
+					t.Errorf("%d requests in 35 minutes", n)
 				}
-
 				s.AnswerFirst(nil)
 				time.Sleep(longDelay * 2)
 				c.failing(t, "", "")
+				known(2)
 				if said := c.said(); !slices.Contains(said, "mapping works again") {
 					t.Errorf("said %q", said)
 				}
@@ -227,128 +287,24 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
-
-// Each kind of silence must end by itself.
-func TestSilence(t *testing.T) {
-	hang := func(_ http.ResponseWriter, r *http.Request) bool {
-		<-r.Context().Done()
-		return true
-	}
-	for name, test := range map[string]struct {
-		pods   int
-		answer func(w http.ResponseWriter, r *http.Request) bool
-	}{
-		"no answer to a list": {0, hang},
-		"half an answer to a list": {0, func(w http.ResponseWriter, r *http.Request) bool {
-			if watches(r) {
+// A watch that says nothing ends by itself.
+func TestSilentWatch(t *testing.T) {
+	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
+		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+			if !watches(r) {
 				return false
 			}
-			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, `{"kind":"PartialObjectMetadataList","apiVer`)
 			w.(http.Flusher).Flush()
-			return hang(w, r)
-		}},
-		"no headers of a watch": {1, func(w http.ResponseWriter, r *http.Request) bool { return watches(r) && hang(w, r) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				time.Sleep(time.Minute)
-				s.AnswerFirst(test.answer)
-				s.SetDown(true) // the connections that are open
-				s.SetDown(false)
-				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
-				s.Compact()
-				time.Sleep(8 * time.Minute)
-				c.failing(t, ReasonUnreachable, "no answer in time")
-				if n := len(c.Snapshot().Pods); n != test.pods {
-					t.Errorf("%d pods, want %d", n, test.pods)
-				}
-				if n := len(s.Asked()); n < 3 || n > 50 {
-					t.Errorf("%d requests in 8 minutes", n)
-				}
-			})
+			return hangs(w, r)
 		})
-	}
-	t.Run("a watch that never ends", func(t *testing.T) {
-		in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-			var mute atomic.Bool
-			mute.Store(true)
-			s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool { return mute.Load() && watches(r) && hang(w, r) })
-			time.Sleep(time.Minute)
-			s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
-			mute.Store(false)
-			time.Sleep(maxWatch + watchSlack + 2*lastDelay)
-			synctest.Wait()
-			if len(c.Snapshot().Pods) != 1 {
-				t.Error("the pod is not known after the longest watch")
-			}
-		})
+		time.Sleep(time.Minute)
+		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
+		time.Sleep(maxWatch + watchSlack + 2*lastDelay)
+		synctest.Wait()
+		if len(c.Snapshot().Pods) != 1 {
+			t.Error("the pod is not known after the longest watch")
+		}
 	})
-}
-
-// Answers that are none must not empty what is known, are reported once, and end when the server is well.
-func TestBrokenAnswers(t *testing.T) {
-	const list = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{`
-	for _, test := range []struct {
-		name, list, watch string // bodies; empty: the list works, the watch ends at once
-	}{
-		{"half an event", "", `{"type":"ADDED","object":{"kind":"PartialObjectMeta`},
-		{"a page", "", "<html>bad gateway</html>"},
-		{"another object", "", `{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x","uid":"y"}}}` + "\n"},
-		{"no object", "", `{"type":"ADDED"}` + "\n"},
-		{"an unknown type", "", `{"type":"RENAMED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x"}}}` + "\n"},
-		{"an internal error", "", `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"etcd"}}` + "\n"},
-		{"no event", "", ""},
-		{"no JSON", "<html>login</html>", ""},
-		{"half a list", list + `"resourceVersion":"7"},"items":[{"metada`, ""},
-		{"an empty object", `{}`, ""},
-		{"another kind", `{"kind":"Gateway","apiVersion":"example.com/v1"}`, ""},
-		{"a list without a version", list + `},"items":[]}`, ""},
-		{"nameless objects", list + `"resourceVersion":"7"},"items":[{}]}`, ""},
-		{"null", `null`, ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
-				s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
-				synctest.Wait()
-				s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
-					body := test.watch
-					if !watches(r) {
-						if body = test.list; body == "" {
-							return false
-						}
-					}
-					w.Header().Set("Content-Type", "application/json")
-					fmt.Fprint(w, body)
-					return true
-				})
-				time.Sleep(30 * time.Minute)
-				s.Pods(apitest.Pod("ml", "train-1", "uid-2", nil))
-				time.Sleep(5 * time.Minute)
-				synctest.Wait()
-				want, told := 2, 1 // lists continue
-				if test.list != "" {
-					want, told = 1, 2 // the pod that was known; the end of the watch, and the list
-				}
-				if got := len(c.Snapshot().Pods); got != want {
-					t.Errorf("%d pods, want %d", got, want)
-				}
-				if got := c.health.State().Failing; test.list != "" && got != ReasonMalformed && got != ReasonUnreachable {
-					t.Errorf("failing for %q", got)
-				}
-				if n := c.logs.FilterMessageSnippet("mapping failed").Len(); n > told {
-					t.Errorf("told %d times", n)
-				}
-				s.AnswerFirst(nil)
-				time.Sleep(5 * time.Minute)
-				c.failing(t, "", "")
-				if n := len(c.Snapshot().Pods); n != 2 {
-					t.Errorf("%d pods after it works again", n)
-				}
-			})
-		})
-	}
 }
 
 func TestAnswersWithoutEndAreNotReadWhole(t *testing.T) {

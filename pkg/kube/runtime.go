@@ -12,9 +12,6 @@ import (
 	v1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ReasonOldAPI means a container runtime before CRI v1.
-const ReasonOldAPI = "v1alpha2"
-
 // Containers holds the containers that run on the node. It is immutable.
 type Containers struct {
 	Version uint64                      // grows when ByID changes
@@ -31,7 +28,7 @@ type RunningContainer struct {
 
 // Runtime lists the containers of this node's container runtime (CRI v1: CRI-O, cri-dockerd, containerd since 1.6). The
 // kubelet labels each container with its pod's name and UID, so this needs only the socket and no permissions in the
-// cluster. It only calls ListContainers and, if that is unknown, Version.
+// cluster. It only calls ListContainers.
 type Runtime struct {
 	poller
 	Health *Health
@@ -48,7 +45,7 @@ type Runtime struct {
 func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 	r := &Runtime{
 		poller: newPoller(), onChange: onChange, period: 10 * time.Second,
-		Health: NewHealth(MappingContainerRuntime, log, append(socketReasons(), ReasonOldAPI)...),
+		Health: NewHealth(MappingContainerRuntime, log, socketReasons()...),
 		socket: socket{path: strings.TrimPrefix(path, "unix://"), what: "the container runtime", timeout: 5 * time.Second, maxBytes: 64 << 20, advice: map[string]string{
 			ReasonAbsent:        "start the runtime, check --container-runtime-socket, and in a pod mount the socket's directory from the host",
 			ReasonDenied:        "the socket is root's: run as root, and allow it if SELinux or AppArmor confine us",
@@ -56,7 +53,7 @@ func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 			ReasonRefused:       "the runtime is down; if the socket itself is mounted it may be an old one: mount its directory",
 			ReasonNotGRPC:       "the server does not speak gRPC; Docker's own socket does not serve the CRI, cri-dockerd's does",
 			ReasonTimeout:       "the runtime did not answer in time: it hangs",
-			ReasonUnimplemented: "is it a container runtime's socket, and in containerd's configuration, is \"cri\" among disabled_plugins, as in Docker's packages?",
+			ReasonUnimplemented: "is it a container runtime's socket with CRI v1 (containerd has it since 1.6), and in containerd's configuration, is \"cri\" among disabled_plugins, as in Docker's packages?",
 			ReasonError:         "check --container-runtime-socket",
 		}},
 	}
@@ -110,19 +107,10 @@ func (r *Runtime) list(ctx context.Context) (map[string]RunningContainer, *failu
 	}
 	running := &v1.ContainerFilter{State: &v1.ContainerStateValue{State: v1.ContainerState_CONTAINER_RUNNING}}
 	list, err := v1.NewRuntimeServiceClient(r.conn).ListContainers(ctx, &v1.ListContainersRequest{Filter: running})
-	f := r.conn.failure(err)
-	switch {
-	case f == nil:
-		return containersOf(list.GetContainers()), nil
-	case f.reason == ReasonUnimplemented:
-		// An old runtime? The messages of v1alpha2 equal those of v1 (k8s.io/cri-api had both up to 1.25).
-		var v v1.VersionResponse
-		if r.conn.Invoke(ctx, "/runtime.v1alpha2.RuntimeService/Version", &v1.VersionRequest{}, &v) == nil {
-			return nil, fail(ReasonOldAPI, "call %s at %q: %q %q speaks CRI v1alpha2 only (containerd has v1 since 1.6)",
-				r.socket.what, r.socket.path, clip(v.GetRuntimeName()), clip(v.GetRuntimeVersion()))
-		}
+	if f := r.conn.failure(err); f != nil {
+		return nil, f
 	}
-	return nil, f
+	return containersOf(list.GetContainers()), nil
 }
 
 func (r *Runtime) hangUp() {

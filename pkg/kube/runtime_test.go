@@ -92,48 +92,26 @@ func TestRuntime(t *testing.T) {
 
 // TestFailuresHaveReasons, and say what to do. TestReasonsOfErrors and TestWhatIsNoKubelet have the reasons of sockets.
 func TestFailuresHaveReasons(t *testing.T) {
-	f := func(what, socket string, most int, reason, says string) {
+	f := func(reason, says string, prepare func(r *fakeRuntime)) {
 		t.Helper()
-		c := NewRuntime(socket, func() {}, zap.NewNop())
-		c.socket.maxBytes = most
+		r := &fakeRuntime{t: t, socket: filepath.Join(t.TempDir(), "s")}
+		prepare(r)
+		c := NewRuntime(r.socket, func() {}, zap.NewNop())
+		c.socket.maxBytes = 1000
 		defer c.hangUp()
 		_, err := c.list(t.Context())
-		if err == nil || err.reason != reason || !strings.Contains(err.err.Error(), says) || !strings.Contains(err.err.Error(), socket) {
-			t.Errorf("%s: got %v, want reason %q and an error with %q", what, err, reason, says)
+		if err == nil || err.reason != reason || !strings.Contains(err.err.Error(), says) || !strings.Contains(err.err.Error(), r.socket) {
+			t.Errorf("got %v, want reason %q and an error with %q", err, reason, says)
 		}
 	}
-	const most = 64 << 20
-	f("no socket", filepath.Join(t.TempDir(), "s"), most, ReasonAbsent, "--container-runtime-socket")
-
-	docker := filepath.Join(t.TempDir(), "s")
-	answerAll(t, docker, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
-	f("Docker's socket", docker, most, ReasonNotGRPC, "cri-dockerd")
-
-	plain := &fakeRuntime{t: t, socket: filepath.Join(t.TempDir(), "s")}
-	plain.start(func(*grpc.Server) {})
-	f("containerd without the CRI", plain.socket, most, ReasonUnimplemented, "disabled_plugins")
-
-	old := &fakeRuntime{t: t, socket: filepath.Join(t.TempDir(), "s")}
-	old.start(registerOld)
-	f("a runtime before v1", old.socket, most, ReasonOldAPI, `"cri-o" "1.19"`)
-
-	long := startRuntime(t, filepath.Join(t.TempDir(), "s"), criContainer(idA, "u", "ns", strings.Repeat("p", 2000), "main"))
-	f("a long answer", long.socket, 1000, ReasonTooLarge, "")
-}
-
-// registerOld serves Version of v1alpha2, whose messages are those of v1.
-func registerOld(s *grpc.Server) {
-	version := func(_ any, _ context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		if err := read(&v1.VersionRequest{}); err != nil {
-			return nil, err
-		}
-		return &v1.VersionResponse{RuntimeName: "cri-o", RuntimeVersion: "1.19", RuntimeApiVersion: "v1alpha2"}, nil
-	}
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "runtime.v1alpha2.RuntimeService",
-		HandlerType: (*any)(nil),
-		Methods:     []grpc.MethodDesc{{MethodName: "Version", Handler: version}},
-	}, nil)
+	f(ReasonAbsent, "--container-runtime-socket", func(*fakeRuntime) {})
+	f(ReasonNotGRPC, "cri-dockerd", func(r *fakeRuntime) { // Docker's socket
+		answerAll(t, r.socket, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) })
+	})
+	f(ReasonUnimplemented, "disabled_plugins", func(r *fakeRuntime) { r.start(func(*grpc.Server) {}) }) // containerd without the CRI
+	f(ReasonTooLarge, "", func(r *fakeRuntime) {
+		startRuntime(t, r.socket, criContainer(idA, "u", "ns", strings.Repeat("p", 2000), "main"))
+	})
 }
 
 // fakeRuntime is a container runtime on a socket, by the generated API.

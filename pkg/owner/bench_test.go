@@ -79,17 +79,10 @@ func kubeletPods(replicas int) []kube.Pod {
 	return out
 }
 
-// snapshots are two answers of the kubelet that differ in one pod.
-func snapshots(replicas int) [2]*kube.Allocations {
-	var out [2]*kube.Allocations
-	for i := range out {
-		pods := kubeletPods(replicas)
-		pods[0].Name += fmt.Sprint(i)
-		// kube.Kubelet keeps those with devices only.
-		pods = slices.DeleteFunc(pods, func(p kube.Pod) bool { return p.Containers[0].Devices == nil })
-		out[i] = &kube.Allocations{Version: uint64(i + 1), Pods: pods}
-	}
-	return out
+// snapshot is an answer of the kubelet. kube.Kubelet keeps the pods with devices only.
+func snapshot(replicas int) *kube.Allocations {
+	pods := slices.DeleteFunc(kubeletPods(replicas), func(p kube.Pod) bool { return p.Containers[0].Devices == nil })
+	return &kube.Allocations{Version: 1, Pods: pods}
 }
 
 func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
@@ -104,26 +97,12 @@ func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
 	}
 }
 
-// BenchmarkTable joins again after a pod has changed.
-func BenchmarkTable(b *testing.B) {
-	forModes(b, func(b *testing.B, replicas int) {
-		n, answers := newNode8(), snapshots(replicas)
-		now := answers[0]
-		k := New(n.board, Options{Allocations: func() *kube.Allocations { return now }, Virtual: replicas > 1})
-		at := time.Now()
-		for i := 0; b.Loop(); i++ {
-			now = answers[i%2]
-			k.Refresh(at)
-		}
-	})
-}
-
 // BenchmarkScrapeWithOwners scrapes after a tick, in turns with and without mapping,
 // in turns also of pages that are there already.
 func BenchmarkScrapeWithOwners(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
-		n, answers := newNode8(), snapshots(replicas)
-		k := New(n.board, Options{Allocations: func() *kube.Allocations { return answers[0] }, Virtual: replicas > 1})
+		n, answer := newNode8(), snapshot(replicas)
+		k := New(n.board, Options{Allocations: func() *kube.Allocations { return answer }, Virtual: replicas > 1})
 		with := exposition.New(n.board, exposition.Options{Hostname: "node-1", Owners: k, StaleAfter: time.Hour})
 		without := exposition.New(n.board, exposition.Options{Hostname: "node-1", StaleAfter: time.Hour})
 		scrape := func(r *exposition.Renderer, times int) time.Duration {

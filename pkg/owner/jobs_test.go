@@ -231,7 +231,6 @@ func TestWhatIsNoJobFile(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(outside, []byte("secret\n"), 0o600))
-	var h *kube.Health
 	for _, name := range []string{".0.tmp", "0~", "#0#", "0.1.2", "a", "0.", ".0", "0.x", "-1", "+1", "0 ", "０", ".nfs000000000000a1b2"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("99\n"), 0o644))
 	}
@@ -262,7 +261,6 @@ func TestWhatIsNoJobFile(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		r := startJobs(t, dir)
-		h = r.Health
 		pass(2 * jobGrace)
 		got := r.Snapshot().ByDevice
 		if n := len(got["6"]); n != maxJobs {
@@ -278,8 +276,8 @@ func TestWhatIsNoJobFile(t *testing.T) {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}
 		r.stop()
+		wantErrors(t, r.Health, map[string]int{ReasonBadName: 5, ReasonBadContent: 4, ReasonManyJobs: 1, ReasonTooLarge: 1, ReasonNotAFile: 8})
 	})
-	wantErrors(t, h, map[string]int{ReasonBadName: 5, ReasonBadContent: 4, ReasonManyJobs: 1, ReasonTooLarge: 1, ReasonNotAFile: 8})
 }
 
 // wantErrors compares the counters of all reasons.

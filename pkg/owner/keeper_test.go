@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"warpgauge/pkg/kube"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
@@ -118,18 +116,10 @@ func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
 
 // TestNobodyIsAsked: every client may be missing.
 func TestNobodyIsAsked(t *testing.T) {
-	k := New(boardOf(machine()...), Options{})
+	k, d := New(boardOf(machine()...), Options{}), gpu(0)
 	k.Refresh(time.Now())
-	d := gpu(0)
 	if k.Owners(&d) != nil || k.Split(&d, gpuUtil) || k.Shares() != nil || k.Describe(&d) != nil || len(k.Unmatched()) != 0 {
 		t.Error("there are users")
-	}
-	k = New(boardOf(machine()...), Options{Allocations: func() *kube.Allocations {
-		return &kube.Allocations{Version: 1, Pods: podsOf("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: claim=c gpu.nvidia.com p d")}
-	}, Claims: true, PodUID: true, PodLabels: true, Virtual: true})
-	k.Refresh(time.Now())
-	if n := len(k.Owners(&d)); n != 1 {
-		t.Errorf("%d owners", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 )
@@ -182,21 +183,16 @@ func TestTooManyUsers(t *testing.T) {
 		if got, other := len(r.owners(t, uuid(0))), len(r.owners(t, uuid(1))); got != tt.named || other != 1 {
 			t.Errorf("%+v: %d are on the series, %d on another device's; want %d and 1", tt, got, other, tt.named)
 		}
-		families, err := registry.Gather()
-		must(t, err)
-		for _, f := range families {
-			for _, m := range f.GetMetric() {
-				if f.GetName() == "warpgauge_device_owners" && m.GetLabel()[2].GetValue() == uuid(0) && int(m.GetGauge().GetValue()) != tt.users+tt.jobs {
-					t.Errorf("%+v are counted as %v", tt, m)
-				}
-			}
-			want := 1 + tt.jobs // the other device, and AMD's first GPU, which has the index of the job file, too
-			if tt.named > 0 {
-				want += tt.users + tt.jobs
-			}
-			if f.GetName() == "warpgauge_device_owner" && len(f.GetMetric()) != want {
-				t.Errorf("%+v: %d series of %s, want %d", tt, len(f.GetMetric()), f.GetName(), want)
-			}
+		table := r.table.Load()
+		if got := table.count(r.device(t, uuid(0))); got != tt.users+tt.jobs {
+			t.Errorf("%+v are counted as %d", tt, got)
+		}
+		want := 1 + tt.jobs // the other device, and AMD's first GPU, which has the index of the job file, too
+		if tt.named > 0 {
+			want += tt.users + tt.jobs
+		}
+		if n, err := testutil.GatherAndCount(registry, "warpgauge_device_owner"); n != want || err != nil {
+			t.Errorf("%+v: %d series, want %d; %v", tt, n, want, err)
 		}
 	}
 	if n := logs.FilterMessageSnippet("too many users").Len(); n != 1 {

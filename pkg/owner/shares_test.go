@@ -50,6 +50,14 @@ func (r *rig) shown(device string) (out []string) {
 	return out
 }
 
+// shows checks the values of users of a device.
+func (r *rig) shows(t *testing.T, what, device string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, r.shown(device), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
 // twoPods is a GPU that two pods share.
 func twoPods(change ...func(*Options)) *rig {
 	return newRig(all(append(change, virtual)...), machine()...).know("ml/a uid-a", "ml/b uid-b").
@@ -64,10 +72,7 @@ const (
 func TestSharesOfPods(t *testing.T) {
 	f := func(what string, complete bool, users []User, want ...string) {
 		t.Helper()
-		r := twoPods().use(uuid(0), complete, users...)
-		if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		twoPods().use(uuid(0), complete, users...).shows(t, what, uuid(0), want...)
 	}
 	a, b := proc("uid-a", "c1", 30, 100*mib), proc("uid-b", "c2", 12.5, 50.5*mib)
 	f("both", true, []User{a, b}, ofA+": 30 100", ofB+": 12.5 50.5")
@@ -98,9 +103,7 @@ func TestSharesWithoutNames(t *testing.T) {
 		for i := range want {
 			want[i] = "container=main namespace=ml pod=" + want[i]
 		}
-		if diff := cmp.Diff(want, r.shown(uuid(0)), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		r.shows(t, what, uuid(0), want...)
 	}
 	r := share()
 	f("no uids are known", r)
@@ -124,9 +127,7 @@ func TestSharesOfContainers(t *testing.T) {
 		r := newRig(virtual, machine()...).know("ml/a uid-a").
 			give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/a/side: nvidia.com/gpu "+uuid(0)+"::1").
 			run(names...).use(uuid(0), true, users...)
-		if diff := cmp.Diff(want, r.shown(uuid(0))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
+		r.shows(t, what, uuid(0), want...)
 	}
 	const tail = " namespace=ml pod=a pod_uid=uid-a"
 	known := []string{"c1 ml/a/main uid-a", "c2 ml/a/side uid-a", "c3 ml/a/proxy uid-a"}
@@ -145,29 +146,25 @@ func TestSharesOfContainers(t *testing.T) {
 
 // TestSplit: which devices show values per user, in which mode.
 func TestSplit(t *testing.T) {
-	f := func(what string, change func(*Options), want bool, given ...string) {
+	f := func(what string, plain, virtualised bool, given ...string) {
 		t.Helper()
-		r := newRig(change, machine()...).give(given...)
-		d := r.device(t, uuid(0))
-		if r.Split(d, gpuUtil) != want || r.Split(d, fbUsed) != want {
-			t.Errorf("%s: split %v, want %v", what, !want, want)
-		}
-		if r.Split(d, 150) {
-			t.Errorf("%s: temperature is split", what)
+		for _, c := range []struct {
+			change func(*Options)
+			want   bool
+		}{{nil, plain}, {virtual, virtualised}, {all(virtual, withoutProcesses), false}} {
+			r := newRig(c.change, machine()...).give(given...)
+			d := r.device(t, uuid(0))
+			if r.Split(d, gpuUtil) != c.want || r.Split(d, fbUsed) != c.want || r.Split(d, 150) {
+				t.Errorf("%s: split %v, want %v; temperature %v", what, !c.want, c.want, r.Split(d, 150))
+			}
 		}
 	}
 	one := "ml/a/main: nvidia.com/gpu " + uuid(0)
-	side := "ml/a/side: nvidia.com/gpu " + uuid(0)
-	other := "ml/b/main: nvidia.com/gpu " + uuid(0)
-	f("no user", virtual, false)
-	f("one container", virtual, false, one)
-	f("two shares of one container", virtual, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
-	f("two containers", virtual, true, one, side)
-	f("two pods", virtual, true, one, other)
-	f("two pods, no processes", all(virtual, withoutProcesses), false, one, other)
-	f("plain: one container", nil, false, one)
-	f("plain: two containers", nil, false, one, side) // the device is the pod's
-	f("plain: two pods", nil, true, one, other)
+	f("no user", false, false)
+	f("one container", false, false, one)
+	f("two shares of one container", false, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
+	f("two containers", false, true, one, "ml/a/side: nvidia.com/gpu "+uuid(0)) // in plain mode the device is the pod's
+	f("two pods", true, true, one, "ml/b/main: nvidia.com/gpu "+uuid(0))
 }
 
 // TestSharesOfInstances: memory only, where the library tells no more; an idle user
@@ -176,21 +173,10 @@ func TestSharesOfInstances(t *testing.T) {
 	r := newRig(virtual, machine()...).know("ml/a uid-a", "ml/b uid-b").
 		give("ml/a/main: nvidia.com/mig-1g.10gb "+mig(0)+"::0", "ml/b/main: nvidia.com/mig-1g.10gb "+mig(0)+"::1")
 	id := uuid(2) + "/0"
-	f := func(what string, want ...string) {
-		t.Helper()
-		if diff := cmp.Diff(want, r.shown(id)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	r.use(id, true, proc("uid-a", "c1", nan, 3*mib))
-	f("memory only", ofA+": - 3", ofB+": - 0")
-	r.use(id, true)
-	f("no process there", ofA+": - 0", ofB+": - 0")
-	r.use(id, true, proc("uid-a", "c1", 9, 3*mib))
-	f("utilisation, too", ofA+": 9 3", ofB+": 0 0")
-	if got := r.shown(uuid(2)); got != nil {
-		t.Errorf("the GPU shows %q", got)
-	}
+	r.use(id, true, proc("uid-a", "c1", nan, 3*mib)).shows(t, "memory only", id, ofA+": - 3", ofB+": - 0")
+	r.use(id, true).shows(t, "no process there", id, ofA+": - 0", ofB+": - 0")
+	r.use(id, true, proc("uid-a", "c1", 9, 3*mib)).shows(t, "utilisation, too", id, ofA+": 9 3", ofB+": 0 0")
+	r.shows(t, "the GPU", uuid(2))
 }
 
 // TestOldValuesLeave: what is not confirmed is taken away, and comes back.
@@ -244,11 +230,6 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 	step("not shared", true, false, func() { r.give() })
 	if len(last.Series) != 0 {
 		t.Errorf("left: %+v", last.Series)
-	}
-
-	without := newRig(all(virtual, withoutProcesses), machine()...).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(0))
-	if without.Shares() != nil {
-		t.Error("values of users without a client for processes")
 	}
 }
 

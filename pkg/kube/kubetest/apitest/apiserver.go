@@ -26,7 +26,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/test/bufconn"
 	"k8s.io/client-go/rest"
 )
 
@@ -38,7 +37,7 @@ type Server struct {
 	tb         testing.TB
 	node       string
 	kubeconfig string
-	listener   *bufconn.Listener
+	accept     pipes // nil: serves HTTP
 
 	mu       sync.Mutex
 	down     bool // refuses connections
@@ -90,25 +89,44 @@ current-context: test
 	return s
 }
 
-// Pipe returns an API server that serves in memory, so that it can be in a bubble of synctest; see Config.
+// Pipe returns an API server that serves over pipes, so that it can be in a bubble of synctest; see Config.
 func Pipe(tb testing.TB, node string) *Server {
 	s := newServer(tb, node)
-	s.listener = bufconn.Listen(1 << 16)
+	s.accept = make(pipes)
 	server := &http.Server{Handler: s} //nolint:gosec // the client is the test
-	go server.Serve(s.listener)        //nolint:errcheck // it ends with the test
+	go server.Serve(s.accept)          //nolint:errcheck // it ends with the test
 	tb.Cleanup(func() { _ = server.Close() })
 	return s
 }
 
-// Config returns how to reach a Server in memory.
+// pipes is a listener that gets the servers' ends of pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// Config returns how to reach a Server over pipes.
 func (s *Server) Config() (*rest.Config, error) {
-	return &rest.Config{Host: "http://api.test", Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &rest.Config{Host: "http://api.test", Dial: func(context.Context, string, string) (net.Conn, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.down {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		}
-		return s.listener.DialContext(ctx)
+		ours, theirs := net.Pipe()
+		s.accept <- theirs
+		return ours, nil
 	}}, nil
 }
 

@@ -1,0 +1,205 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"warpgauge/pkg/kube/kubetest/apitest"
+)
+
+// namespaced answers requests for objects in namespaces, which are "METHOD namespace/resource/name body".
+type namespaced struct {
+	mu     sync.Mutex
+	asked  []string
+	answer func(request string) (code int, o object) // a code other than 200 refuses
+}
+
+func startNamespaced(t *testing.T) (*apiServer, *namespaced) {
+	s, n := apitest.Pipe(t, "node-1"), &namespaced{}
+	s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
+		_, path, found := strings.Cut(r.URL.Path, "v1/namespaces/")
+		if !found {
+			return false
+		}
+		body, _ := io.ReadAll(r.Body)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		request := strings.TrimSpace(r.Method + " " + path + " " + string(body))
+		n.asked = append(n.asked, request)
+		if code, o := n.answer(request); code != http.StatusOK {
+			apitest.Refuse(w, code, http.StatusText(code), "later")
+		} else {
+			apitest.Reply(w, code, o)
+		}
+		return true
+	})
+	return s, n
+}
+
+// took returns the requests since the last call.
+func (n *namespaced) took() []string {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := n.asked
+	n.asked = nil
+	return out
+}
+
+// set changes how requests are answered, and more.
+func (n *namespaced) set(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+}
+
+// TestAnnotations: each change is written once, a failure is logged once and tried again,
+// and what is empty is removed.
+func TestAnnotations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := startNamespaced(t)
+		var want map[string]string
+		core, logs := observer.New(zap.WarnLevel)
+		a := NewAnnotations(PodName{"gpu", "exporter-x"}, func() (now map[string]string) {
+			n.set(func() { now = want })
+			return now
+		}, "test", zap.New(core))
+		a.api.config = s.Config
+		change := func(code int, hash, problem string) {
+			n.set(func() {
+				want = map[string]string{"warpgauge/list-hash": hash, "warpgauge/list-error": problem}
+				n.answer = func(string) (int, object) { return code, apitest.Pod("gpu", "exporter-x", "u", nil) }
+			})
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		check := func(after time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(after)
+			for i := range want {
+				want[i] = `PATCH gpu/pods/exporter-x {"metadata":{"annotations":` + want[i] + `}}`
+			}
+			if diff := cmp.Diff(want, n.took()); diff != "" {
+				t.Errorf("patches (-want +got):\n%s", diff)
+			}
+		}
+		change(http.StatusOK, "a", "")
+		go func() { ended <- a.Run(ctx) }()
+		check(time.Hour, `{"warpgauge/list-error":null,"warpgauge/list-hash":"a"}`)
+		change(http.StatusOK, "b", strings.Repeat("x", 1000))
+		check(annotationInterval, `{"warpgauge/list-error":"`+strings.Repeat("x", 300)+`…","warpgauge/list-hash":"b"}`)
+		change(http.StatusForbidden, "c", "")
+		time.Sleep(24 * time.Hour)
+		if n := len(n.took()); n < 100 || n > 24*6+10 {
+			t.Errorf("%d attempts in a day, want one in about ten minutes", n)
+		}
+		if all := logs.TakeAll(); len(all) != 1 || !strings.Contains(all[0].ContextMap()["error"].(string), `grant the verb patch on pods to this service account by a Role in namespace "gpu"`) {
+			t.Errorf("log: %v", all)
+		}
+		change(http.StatusOK, "d", "")
+		check(annotationRetry, `{"warpgauge/list-error":null,"warpgauge/list-hash":"d"}`)
+		s.SetDown(true)
+		change(http.StatusOK, "e", "")
+		check(time.Hour)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestReadConfigMap: each refusal says what to do, and a right that is granted later is found by the next attempt.
+func TestReadConfigMap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := startNamespaced(t)
+		c := NewAPIServer(APIOptions{})
+		c.config = s.Config
+		f := func(want string, code int, data object) {
+			t.Helper()
+			n.answer = func(string) (int, object) { return code, object{"data": data} }
+			csv, err := c.readConfigMap(t.Context(), "gpus", "fields")
+			text := string(csv)
+			if err != nil {
+				text = err.Error()
+			}
+			if asked := n.took(); !strings.Contains(text, want) || len(asked) != 1 || asked[0] != "GET gpus/configmaps/fields" {
+				t.Errorf("%q lacks %q; asked %q", text, want, asked)
+			}
+		}
+		f(`read ConfigMap gpus:fields: grant the verb get on it to this service account by a Role in namespace "gpus"`, http.StatusForbidden, nil)
+		f("there is none", http.StatusNotFound, nil)
+		f("later", http.StatusServiceUnavailable, nil)
+		f(`no key "metrics"`, http.StatusOK, nil)
+		f("DCGM_FI_DEV_GPU_TEMP, gauge", http.StatusOK, object{"metrics": "DCGM_FI_DEV_GPU_TEMP, gauge, T.\n"})
+	})
+}
+
+// TestClaims: each claim that the kubelet lists is read once, by its name. One that may not be read counts as a user,
+// is reported once, and is found when the right has been granted.
+func TestClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := startNamespaced(t)
+		refused := http.StatusForbidden
+		n.answer = func(request string) (int, object) {
+			admin := strings.Contains(request, " op/")
+			result := object{"request": "gpus", "driver": nvidiaDriver, "pool": "node-1", "device": "gpu-0", "adminAccess": admin}
+			claim := object{"status": object{"allocation": object{"devices": object{"results": []any{result}}}}}
+			if admin {
+				return refused, claim
+			}
+			return http.StatusOK, claim
+		}
+		allocations := atomic.Pointer[Allocations]{}
+		allocations.Store(&Allocations{})
+		core, logs := observer.New(zap.WarnLevel)
+		c := NewAPIServer(APIOptions{Node: "node-1", Allocations: allocations.Load, Log: zap.New(core)})
+		c.config = s.Config
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go c.Run(ctx)
+		claim := func(namespace, name string) Claim {
+			return Claim{namespace, name, DeviceName{nvidiaDriver, "node-1", "gpu-0"}}
+		}
+		user, looker := claim("ml", "train"), claim("op", "all")
+		give := func(version uint64, claims ...Claim) {
+			allocations.Store(&Allocations{Version: version, Pods: []Pod{{PodName{"x", "pod"}, []Container{{Name: "main", Claims: claims}}}}})
+		}
+		check := func(what string, after time.Duration, uses, looks bool, asked ...string) {
+			t.Helper()
+			time.Sleep(after)
+			got := n.took()
+			if m := c.Snapshot(); m.Uses(user) != uses || m.Uses(looker) != looks || m.ClaimsTime.IsZero() == uses && looks {
+				t.Errorf("%s: %v at %v", what, m.Claims, m.ClaimsTime)
+			}
+			for i := range asked {
+				asked[i] = "GET " + strings.Replace(asked[i], "/", "/resourceclaims/", 1)
+			}
+			if diff := cmp.Diff(asked, got); diff != "" {
+				t.Errorf("%s: asked (-want +got):\n%s", what, diff)
+			}
+		}
+		check("before the kubelet has answered", 0, false, false)
+		give(1, user, looker, claim("op", "another"))
+		// One claim of a namespace that is refused, less and less often.
+		check("a claim that may not be read counts", 5*claimRetry, true, true, "ml/train", "op/all", "op/all", "op/all")
+		n.set(func() { refused = http.StatusOK })
+		check("granted", claimRest, true, false, "op/all", "op/another")
+		check("nothing is read again", 10*claimRetry, true, false)
+		give(2, looker)
+		check("one claim is gone", 2*time.Second, false, false)
+		if n := logs.Len(); n != 1 {
+			t.Errorf("%d warnings, want one", n)
+		}
+	})
+}
