@@ -23,9 +23,8 @@ func doctorCommand(a *app) *cli.Command {
 		Name:  "doctor",
 		Usage: "Say what is wrong with the exporter and the machine below it, and what to do",
 		Description: "Asks the exporter that runs on this machine, or the one at --url, and examines drivers, device\n" +
-			"nodes, libraries and servers here; machines of other systems than Linux are not examined. It\n" +
-			"finds the servers by the flags of the exporter that runs here and by the exporter's variables,\n" +
-			"and says what it could not read. Ends with code 1 if something is wrong.\n" +
+			"nodes and libraries here; machines of other systems than Linux are not examined. It says what\n" +
+			"it could not read. Ends with code 1 if something is wrong.\n" +
 			"--bundle writes what a support case needs, with names and secrets replaced.",
 		Flags: append([]cli.Flag{
 			&cli.StringFlag{Name: "url", Value: a.local, Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT."},

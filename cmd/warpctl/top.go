@@ -100,9 +100,8 @@ func (a *app) targets(ctx context.Context, cmd *cli.Command) (out []top.Target, 
 // show runs the interactive view on a terminal; otherwise it writes one report.
 func (a *app) show(ctx context.Context, cmd *cli.Command, targets []top.Target) error {
 	form := cmd.String("output")
-	kind := top.Variable(a.environ, "TERM")
-	if !cmd.Bool("once") && !cmd.IsSet("output") && top.Terminal(a.out) && kind != "" && kind != "dumb" {
-		return top.Run(ctx, targets, a.out, top.Options{Interval: cmd.Duration("interval"), Environ: a.environ})
+	if !cmd.Bool("once") && !cmd.IsSet("output") && top.Terminal(a.out) && !slices.Contains(a.environ, "TERM=dumb") {
+		return top.Run(ctx, targets, a.out, cmd.Duration("interval"), a.environ)
 	}
 	r := top.Once(ctx, targets)
 	if form == "csv" { // which has lines of devices only

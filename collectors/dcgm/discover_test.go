@@ -78,7 +78,7 @@ func TestEntities(t *testing.T) {
 		}, []string{licence, memory},
 			map[field.Level]int{field.GPU: 8}, nil, map[string]float64{nvmltest.UUID(0) + " " + licence: 1, nvmltest.UUID(0) + " " + memory: math.NaN()}},
 	} {
-		e := simulate(t, dcgmtest.Config{Preset: tt.preset})
+		e := dcgmtest.New(t, dcgmtest.Config{Preset: tt.preset})
 		o := remote(e)
 		if tt.prepare != nil {
 			tt.prepare(e, &o)
@@ -106,7 +106,7 @@ func TestEntities(t *testing.T) {
 // there are none, which is said once. Everything else is there.
 func TestOldEngine(t *testing.T) {
 	for version, links := range map[string]bool{"4.2.3": false, "4.3.0": true, "4.4.1": true, "4.5.2": true, "4.6.0": true} {
-		e := simulate(t, dcgmtest.Config{GPUs: 1, Version: version})
+		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 1, Version: version})
 		c := open1(t, remote(e), "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT")
 		c.mustSample(t)
 		got := levels(devices(c))[field.Link]
@@ -121,7 +121,7 @@ func TestOldEngine(t *testing.T) {
 
 // TestBlankIdentity: DCGM's words for nothing are not labels.
 func TestBlankIdentity(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	for which, blank := range []string{"<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>"} {
 		for _, v := range []dcgmtest.Value{dcgmtest.Blank(which), dcgmtest.Text(blank), dcgmtest.Status(-6)} {
 			for _, f := range []int{1, 50, 54, 57} {

@@ -67,7 +67,7 @@ func TestOpenSays(t *testing.T) {
 		t.Helper()
 		c, o := dcgmtest.Config{Preset: "pcie", GPUs: 1}, Options{Engine: "localhost:5555"}
 		then := prepare(&c, &o)
-		e := simulate(t, c)
+		e := dcgmtest.New(t, c)
 		if o.Library == "" {
 			o.Library = e.Library()
 		}
@@ -137,7 +137,7 @@ func TestMissingFunctions(t *testing.T) {
 		"dcgmVersionInfo", "dcgmHostengineVersionInfo", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetNvLinkLinkStatus", "dcgmGetNvLinkP2PStatus",
 		"dcgmGetValuesSince_v2", "dcgmProfGetSupportedMetricGroups", "dcgmHealthSet_v2", "dcgmHealthCheck",
 	} {
-		e := simulate(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
+		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2, Without: []string{name}})
 		c := open1(t, remote(e), everyKind...)
 		c.mustSample(t)
 		if v, _ := c.value(t, nvmltest.UUID(1), temperature); v != 42 {
@@ -156,7 +156,7 @@ var everyKind = []string{
 // a cause of its own, whichever call it refuses, and both versions are named.
 func TestVersionsDiffer(t *testing.T) {
 	for _, call := range []string{"dcgmConnect_v2", "dcgmGetEntityGroupEntities", "dcgmEntitiesGetLatestValues", "dcgmWatchFields"} {
-		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Version: "4.7.0", Library: "4.7.1"})
+		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Version: "4.7.0", Library: "4.7.1"})
 		e.Return(call, -12)
 		_, err := openAs(t, remote(e), temperature)
 		if !errors.Is(err, collector.ErrMismatch) || errors.Is(err, collector.ErrNotLoaded) {
@@ -178,7 +178,7 @@ func TestVersionsDiffer(t *testing.T) {
 // connection behind, and so neither group nor watch.
 func TestNothingLeftBehind(t *testing.T) {
 	for _, code := range []int{-3, -26} {
-		e := simulate(t, dcgmtest.Config{GPUs: 2})
+		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
 		if err := open1(t, remote(e), temperature).Close(); err != nil { // initialises the library
 			t.Fatal(err)
 		}
@@ -261,7 +261,7 @@ func TestNothingToRead(t *testing.T) {
 // TestCalls: what the library's calls cost is reported. One that the library gives up is an error of the source, which
 // continues when the engine does.
 func TestCalls(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
 	c := open1(t, remote(e), temperature, xidCount)
 	e.Return("dcgmEntitiesGetLatestValues", -11)
 	if err := c.sample(0); err == nil || errors.Is(err, collector.ErrColumnsChanged) {
@@ -323,7 +323,7 @@ func TestNotOffered(t *testing.T) {
 		if tt.without != "" {
 			c.Without = []string{tt.without}
 		}
-		e := simulate(t, c)
+		e := dcgmtest.New(t, c)
 		if tt.prepare != nil {
 			tt.prepare(e)
 		}
@@ -362,7 +362,7 @@ func TestFailsForATime(t *testing.T) {
 		{peersName, "dcgmGetNvLinkP2PStatus", -18, field.P2PStatus, 1, "cannot read NVLink peer status"},
 		{xidCount, "dcgmGetValuesSince_v2", -3, field.XIDEvent, 1, "cannot read XIDs"},
 	} {
-		e := simulate(t, dcgmtest.Config{GPUs: 2})
+		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
 		c := open1(t, remote(e), temperature, tt.name)
 		c.mustSample(t)
 		e.Return(tt.call, tt.code)

@@ -5,12 +5,10 @@ package dcgm
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"warpgauge/collectors/dcgm/dcgmtest"
-	compiler "warpgauge/collectors/internal/simulated"
 	"warpgauge/internal/testkit/programtest"
 	"warpgauge/pkg/field"
 )
@@ -56,23 +54,15 @@ func TestHeaders(t *testing.T) {
 	if known < 600 {
 		t.Errorf("only %d fields", known)
 	}
-	dir := t.TempDir()
-	files, err := dcgmtest.Headers()
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := map[string][]byte{"check.c": []byte(c.String())}
 	for _, name := range []string{"abi_linux.h", "calls_linux.h"} {
-		if files[name], err = os.ReadFile(name); err != nil {
+		text, err := os.ReadFile(name)
+		if err != nil {
 			t.Fatal(err)
 		}
+		files[name] = text
 	}
-	files["check.c"] = []byte(c.String())
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := compiler.CC(dir, "-std=gnu11", "-fsyntax-only", "check.c"); err != nil {
+	if err := dcgmtest.Compile(t.TempDir(), files, "-std=gnu11", "-fsyntax-only", "check.c"); err != nil {
 		t.Error(err)
 	}
 }

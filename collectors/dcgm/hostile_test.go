@@ -23,7 +23,7 @@ import (
 // TestAHostileEngine: whatever an engine answers, the GPUs that can be distinguished are shown, with labels that
 // are sound, and the rest is counted.
 func TestAHostileEngine(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{GPUs: 4})
+	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 4})
 	e.Behave("counts", math.MaxUint32)
 	e.Add(dcgmtest.GPU(0), true)
 	e.Set(dcgmtest.GPU(1), fieldUUID, dcgmtest.Text("GPU-twice"))

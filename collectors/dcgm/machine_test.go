@@ -187,7 +187,7 @@ func newSimulated(tb testing.TB, h hardware) machine {
 	if h.mig != nil {
 		c.Preset = "a100-mig"
 	}
-	e := simulate(tb, c)
+	e := dcgmtest.New(tb, c)
 	o := remote(e)
 	if h.embedded {
 		o = embedded(e)
@@ -261,12 +261,6 @@ func (m *simulated) setLink(gpu, link int, up bool) {
 func (m *simulated) setPeers(a, b, status int) {
 	m.SetPeer(a, b, status)
 	m.SetPeer(b, a, status)
-}
-
-// simulate makes an engine.
-func simulate(tb testing.TB, c dcgmtest.Config) *dcgmtest.Engine {
-	tb.Helper()
-	return dcgmtest.New(tb, c)
 }
 
 // list is a CSV of names: gauges, and labels after "label ".

@@ -45,7 +45,7 @@ func TestOrder(t *testing.T) {
 	names, ids := gpuFields(60)
 	for _, far := range []bool{true, false} {
 		for _, reverse := range []bool{false, true} {
-			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 8, Lines: numbered(8, ids)})
+			e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 8, Lines: numbered(8, ids)})
 			e.Behave("order", map[bool]int{true: 1}[reverse])
 			o := embedded(e)
 			if far {
@@ -99,7 +99,7 @@ func TestRefusedFields(t *testing.T) {
 	names = append(names, profiling...)
 	f := func(prepare func(*dcgmtest.Engine), gone ...string) {
 		t.Helper()
-		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
+		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
 		prepare(e)
 		c := open1(t, remote(e), names...)
 		c.mustSample(t)
@@ -259,7 +259,7 @@ func TestPause(t *testing.T) {
 // field.
 func TestReasons(t *testing.T) {
 	const clock = "DCGM_FI_DEV_SM_CLOCK"
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	c := open1(t, remote(e), temperature, clock, power, "nvidia_gpu_jpeg_busy_ratio", "amd_gpu_voltage_volts", "DCGM_EXP_P2P_STATUS")
 	f := func(name string, v dcgmtest.Value, want string) {
 		t.Helper()
@@ -310,7 +310,7 @@ func TestReasons(t *testing.T) {
 // other refusal makes Open fail, and so does an engine that offers nothing.
 func TestRefusals(t *testing.T) {
 	for code, leftOut := range map[int]bool{-6: true, -13: true, -17: true, -36: true, -3: false, -24: false, -26: false, -34: false, -54: false} {
-		e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 		e.Refuse(dcgmtest.All(dcgmtest.KindGPU), 150, code)
 		_, err := openAs(t, remote(e), temperature, power)
 		if leftOut != (err == nil) {
@@ -323,7 +323,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("code %d: %d connections", code, n)
 		}
 	}
-	e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	if _, err := openAs(t, remote(e), "DCGM_FI_DEV_CPU_UTIL_TOTAL"); !errors.Is(err, collector.ErrNothingToRead) {
 		t.Errorf("a list for CPUs on a node without: %v", err)
 	}
@@ -333,7 +333,7 @@ func TestRefusals(t *testing.T) {
 // the others, nothing was sampled, and events wait; but not for ever.
 func TestStarting(t *testing.T) {
 	const profiling = "DCGM_FI_PROF_SM_ACTIVE"
-	e := simulate(t, dcgmtest.Config{GPUs: 1})
+	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 1})
 	e.Set(dcgmtest.GPU(0), 1002, dcgmtest.Blank(dcgmtest.NotFound))
 	for _, late := range []bool{true, false} {
 		c := open1(t, remote(e), temperature, profiling, xidCount)

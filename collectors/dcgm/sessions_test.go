@@ -91,7 +91,7 @@ func (s *served) gaps(t *testing.T) (sum float64) {
 // each, on an engine that lives on, each is counted once, also if several sessions end
 // before a row of them was read or before they are in service.
 func TestXIDsOverReloads(t *testing.T) {
-	e := simulate(t, dcgmtest.Config{Preset: "a100-mig"})
+	e := dcgmtest.New(t, dcgmtest.Config{Preset: "a100-mig"})
 	e.XID(0, 31) // before the exporter
 	s := serve(t, remote(e))
 	gpu := nvmltest.UUID(0)
@@ -141,7 +141,7 @@ func TestXIDsOverReloads(t *testing.T) {
 func TestXIDsOverRestarts(t *testing.T) {
 	for name, embedding := range map[string]bool{"host engine": false, "embedded": true} {
 		t.Run(name, func(t *testing.T) {
-			e := simulate(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
+			e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 2})
 			o := remote(e)
 			if embedding {
 				o = embedded(e)
@@ -168,24 +168,17 @@ func TestXIDsOverRestarts(t *testing.T) {
 // TestNextSession: a collector that is opened after another one was closed has all its
 // values, whatever the former read.
 func TestNextSession(t *testing.T) {
-	all := settableNames
-	for name, lists := range map[string]struct{ first, second []string }{
-		"other fields": {all[:4], all[2:]},
-		"an event":     {append(slices.Clone(all), "DCGM_FI_DEV_XID_ERRORS"), []string{temperature, xidCount, "DCGM_FI_DEV_XID_ERRORS"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			onAll(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
-				for _, names := range [][]string{lists.first, lists.second} {
-					c := started(t, m, names...)
-					c.keepsReading(t, m, names)
-					if err := c.Close(); err != nil {
-						t.Fatal(err)
-					}
-					nothingLeft(t, m)
-				}
-			})
-		})
-	}
+	const last = "DCGM_FI_DEV_XID_ERRORS"
+	onAll(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
+		for _, names := range [][]string{append(slices.Clone(settableNames[:4]), last), append(slices.Clone(settableNames[2:]), last, xidCount), {temperature, xidCount}} {
+			c := started(t, m, names...)
+			c.keepsReading(t, m, names)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			nothingLeft(t, m)
+		}
+	})
 }
 
 // keepsReading wants to see each value that a collector reads change, and each time stamp

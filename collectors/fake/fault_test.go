@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"warpgauge/pkg/collector"
@@ -264,4 +266,118 @@ func TestWhile(t *testing.T) {
 		t.Errorf("%d events, want one", events)
 	}
 	openNode(t, n.world, l)
+}
+
+// What these faults do to a process is seen on the whole program (cmd/warpgauge/e2e_isolation_test.go).
+
+// TestOnce: a child that was started after the fault began is spared.
+func TestOnce(t *testing.T) {
+	start := time.Now().Add(-time.Minute)
+	for _, tt := range []struct {
+		fault Fault
+		hit   bool
+	}{
+		{Fault{Kind: Crash, At: 30 * time.Second}, true},
+		{Fault{Kind: Crash, At: 30 * time.Second, Once: true}, false},
+		{Fault{Kind: Crash, At: 59 * time.Second, For: 500 * time.Millisecond}, false},
+		{Fault{Kind: Crash, At: 59 * time.Second, For: time.Hour}, true},
+		{Fault{Kind: Crash, At: 2 * time.Minute}, false},
+	} {
+		w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{tt.fault}}, Isolated: true, Start: start})
+		if got := w.process.hit((*w.faults.Load())[0], w.elapsed()); got != tt.hit {
+			t.Errorf("%+v in a child started after a minute: hit %v, want %v", tt.fault, got, tt.hit)
+		}
+	}
+	path, on, off := switchFile(t)
+	f := &fault{Fault: Fault{Once: true, While: path}, start: time.Now().Add(-time.Hour)}
+	on()
+	for born, hit := range map[time.Duration]bool{30 * time.Minute: true, 90 * time.Minute: false} {
+		if got := newProcess(born, 1).hit(f, 2*time.Hour); got != hit {
+			t.Errorf("the file was made after an hour, the child started after %v: hit %v, want %v", born, got, hit)
+		}
+	}
+	off()
+	if newProcess(0, 1).hit(f, 2*time.Hour) {
+		t.Error("hit without the file")
+	}
+}
+
+// TestLeak: memory that is never freed.
+func TestLeak(t *testing.T) {
+	now := time.Now()
+	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{{Kind: Leak, At: time.Second, Rate: 8}}}, Isolated: true, Now: func() time.Time { return now }})
+	n := openNode(t, w, list(t, temperature))
+	for second, want := range []int{0, 0, 8, 16, 24} {
+		n.read(0, 0)
+		if got := len(w.process.leaked); got != want {
+			t.Errorf("second %d: %d MiB leaked, want %d", second, got, want)
+		}
+		now = now.Add(time.Second)
+	}
+}
+
+// openProcesses opens the collector of processes of a world.
+func openProcesses(t *testing.T, w *World) *node {
+	t.Helper()
+	c := w.Processes()
+	sources, err := c.Open(t.Context(), field.List{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	for _, s := range sources {
+		if _, err := collector.ProcessBlocks(len(s.Devices()), s.Columns()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &node{t, w, nil, sources}
+}
+
+func (n *node) wantProcesses(what string, gpu, count int, list ...collector.Process) {
+	n.tb.Helper()
+	row, err := sampleRow(n.sources[gpu])
+	if err != nil {
+		n.tb.Errorf("%s: %v", what, err)
+	}
+	got, total := collector.GetProcesses(nil, row)
+	if diff := cmp.Diff(list, got, cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" || total != count {
+		n.tb.Errorf("%s: count %d, want %d; processes (-want +got):\n%s", what, total, count, diff)
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	file, on, _ := switchFile(t)
+	spec, err := ParseSpec(strings.NewReader(`
+profile: dgx-a100-mig
+processes:
+  - {device: 0, pid: 4712, busy: 7}
+  - {device: 4-5, pid: 4713, memory: 5, busy: 35.5, at: 10s, for: 10s}
+  - {device: 4, pid: 4714, while: ` + file + `}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	w := newWorld(t, Options{Spec: spec, Now: func() time.Time { return now }})
+	l := openProcesses(t, w)
+	if len(l.sources) != 8 {
+		t.Fatalf("%d sources, want 8", len(l.sources))
+	}
+	nan := math.NaN()
+	l.wantProcesses("on the board", 0, 1, collector.Process{PID: 4712, Memory: nan, Busy: 7, Flags: collector.ProcessCompute})
+	l.wantProcesses("not there yet", 4, 0)
+	now = now.Add(10 * time.Second)
+	l.wantProcesses("there", 5, 1, collector.Process{PID: 4713, Memory: 5, Busy: 35.5, Flags: collector.ProcessCompute})
+	now = now.Add(10 * time.Second)
+	l.wantProcesses("gone", 5, 0)
+	on()
+	now = now.Add(time.Hour)
+	l.wantProcesses("while the file is there", 4, 1, collector.Process{PID: 4714, Memory: nan, Busy: nan, Flags: collector.ProcessCompute})
+
+	heal := inject(t, w, Fault{Kind: Blank, GPUs: index(4)})
+	l.wantProcesses("untold", 4, -1)
+	heal()
+	// AMD's busy is another quantity.
+	amd := newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), PID: 1, Memory: 1, Busy: 1}}}})
+	openProcesses(t, amd).wantProcesses("AMD", 7, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
 }

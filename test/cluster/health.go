@@ -56,10 +56,6 @@ func (n *node) nodeHealth() string {
 			}
 		})
 	}
-	described := n.kubectl("describe", "node", faultyNode)
-	if !strings.Contains(described, "GPURecovered") || !strings.Contains(described, "GPUProblem") {
-		fail("kubectl describe node shows neither condition nor events")
-	}
 	// The account has no further permissions, so the checks before needed no more.
 	as := "--as=system:serviceaccount:default:node-health"
 	for _, denied := range []string{"get nodes", "list nodes", "update nodes", "patch nodes", "patch nodes --subresource=status", "get events", "patch events", "list pods"} {

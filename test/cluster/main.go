@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 )
@@ -73,11 +72,10 @@ func start(args []string) {
 	case modeInit:
 		initNamespaces(o)
 	case modeNode:
-		n := &node{options: o, report: report{start: time.Now()}}
+		n := &node{options: o}
 		n.ctx, n.cancel = context.WithCancelCause(context.Background())
 		defer n.cancel(nil)
 		n.checks()
-		n.report.print()
 	default:
 		// The kernel sends the parent's death signal when the thread that started the child ends.
 		runtime.LockOSThread()
@@ -95,7 +93,6 @@ type node struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	client kubernetes.Interface
-	report report
 
 	chart string   // the package that is installed
 	uuids []string // of the simulated GPUs, by index
@@ -128,26 +125,22 @@ var manifests embed.FS
 
 // checks are in the order in which they need each other.
 func (n *node) checks() {
-	c := n.report.check
-	if !c("control plane: etcd, API server, controller manager, scheduler", n.startControlPlane) {
+	check("control plane: etcd, API server, controller manager, scheduler", n.startControlPlane)
+	check("a lost GPU: condition and event of the node appear and are withdrawn, with leave for nothing else", n.nodeHealth)
+	check("the chart as a package", n.packageChart)
+	check("every variant of the chart passes the API server's dry run, with the Prometheus operator's CRDs", n.dryRun)
+	check("the plain manifests and the examples of HPAs pass the dry run", n.dryRunPlain)
+	check("pods are on the nodes of both vendors, on those of nodeSelector, and on none whose driver is replaced; the notes count them", n.placement)
+	if why := missing("kubelet", "cluster-pause", "containerd", "ctr", "runc"); why != nil {
+		fmt.Println("no pod is run:", why)
 		return
 	}
-	c("a lost GPU: condition and event of the node appear and are withdrawn, with leave for nothing else", n.nodeHealth)
-	if !c("the chart as a package", n.packageChart) {
-		return
-	}
-	c("every variant of the chart passes the API server's dry run, with the Prometheus operator's CRDs", n.dryRun)
-	c("the plain manifests and the examples of HPAs pass the dry run", n.dryRunPlain)
-	c("pods are on the nodes of both vendors, on those of nodeSelector, and on none whose driver is replaced; the notes count them", n.placement)
-	if !c("containerd and runc start a container", n.startContainerd) || !c("the kubelet makes a node", n.startNode) ||
-		!c("device plugin: "+gpu+" and time slices", n.startPlugins) {
-		return
-	}
-	c("pods that ask for GPUs run", n.startWorkloads)
-	if !c("the chart's DaemonSet is ready, without leave to read pods", n.installWithoutLeave) {
-		return
-	}
-	c("namespace, pod and container, a series for each container on a shared GPU, and with the chart's RBAC labels and uid of pods", n.owners)
-	c("helm test passes", n.helmTest)
-	c("the release is uninstalled and leaves nothing", n.uninstall)
+	check("containerd and runc start a container", n.startContainerd)
+	check("the kubelet makes a node", n.startNode)
+	check("device plugin: "+gpu+" and time slices", n.startPlugins)
+	check("pods that ask for GPUs run", n.startWorkloads)
+	check("the chart's DaemonSet is ready, without leave to read pods", n.installWithoutLeave)
+	check("namespace, pod and container, a series for each container on a shared GPU, and with the chart's RBAC labels and uid of pods", n.owners)
+	check("helm test passes", n.helmTest)
+	check("the release is uninstalled and leaves nothing", n.uninstall)
 }

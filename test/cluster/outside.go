@@ -49,9 +49,7 @@ func cannot() string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
 	}
-	if err := try(func() {
-		require("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm", "chart.test", "etcd", "ip")
-	}); err != nil {
+	if err := missing("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm", "chart.test", "etcd", "ip"); err != nil {
 		return err.Error()
 	}
 	probe := exec.CommandContext(context.Background(), "/bin/true")

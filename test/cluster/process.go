@@ -24,13 +24,14 @@ func findPrograms(o options) {
 	must(os.Setenv("PATH", path+":"+os.Getenv("PATH")))
 }
 
-// require skips a check if one of its programs is not here.
-func require(programs ...string) {
+// missing returns why a program cannot be run.
+func missing(programs ...string) error {
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
-			panic(failure{skip(err.Error())})
+			return err
 		}
 	}
+	return nil
 }
 
 // process is a server of the cluster. Its unwanted end ends the whole run.

@@ -11,11 +11,6 @@ import (
 // failure ends a check, as FailNow ends a test: must, get and fail panic with one, and try returns its error.
 type failure struct{ error }
 
-// skip is an error that says why a check cannot be made here.
-type skip string
-
-func (s skip) Error() string { return string(s) }
-
 func must(errs ...error) {
 	if err := errors.Join(errs...); err != nil {
 		panic(failure{err})
@@ -63,42 +58,15 @@ func (n *node) wait(limit time.Duration, check func()) {
 	}
 }
 
-// report prints a line for each check as soon as its result is known.
-type report struct {
-	start                   time.Time
-	passed, failed, skipped int
-}
-
-// check makes a check, prints its verdict with the text that it returns, and reports whether the next one can run.
-func (r *report) check(name string, f func() string) bool {
-	begin, text, verdict := time.Now(), "", "ok  "
-	err := try(func() { text = f() })
-	var s skip
-	switch {
-	case errors.As(err, &s):
-		r.skipped++
-		verdict, text = "skip", string(s)
-	case err != nil:
-		r.failed++
-		verdict, text = "FAIL", err.Error()
-	default:
-		r.passed++
+// check makes a check and prints the text that it returns. The first check that fails ends the run.
+func check(name string, f func() string) {
+	begin, text := time.Now(), ""
+	if err := try(func() { text = f() }); err != nil {
+		fail("%s: %w", name, err)
 	}
-	r.note("%s %s (%s)", verdict, name, since(begin))
+	fmt.Printf("ok   %s (%s)\n", name, since(begin))
 	for line := range strings.Lines(text) {
-		r.note("       %s", strings.TrimRight(line, "\n"))
-	}
-	return err == nil
-}
-
-func (r *report) note(format string, args ...any) {
-	fmt.Printf("%6.1f s  %s\n", time.Since(r.start).Seconds(), fmt.Sprintf(format, args...))
-}
-
-func (r *report) print() {
-	r.note("%d passed, %d failed, %d skipped", r.passed, r.failed, r.skipped)
-	if r.failed > 0 {
-		fail("%d checks failed", r.failed)
+		fmt.Printf("       %s\n", strings.TrimRight(line, "\n"))
 	}
 }
 

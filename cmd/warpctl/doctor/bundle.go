@@ -14,7 +14,7 @@ const maxFile = 8 << 20 // bytes of a file in a bundle
 const bundleReadme = `What warpctl doctor has found, for those who help.
 
 report.txt, report.json   findings, and what to do
-facts.json                kernel, drivers, libraries, device nodes and their permissions, sockets
+facts.json                kernel, drivers, libraries, device nodes and their permissions
 settings.txt              flags that are set
 exporter/*.json           what the exporter says: devices with their states, fields with values or
                           reasons for their absence, health, field list, events
@@ -83,7 +83,7 @@ func (r *Result) files(redacted bool) ([][2]string, error) {
 		log = "not read: " + err.Error() + "\n"
 	}
 	out := [][2]string{
-		{"README.txt", readme}, {"report.txt", table.String()}, {"settings.txt", strings.Join(r.facts.settings.Flags, "\n") + "\n"},
+		{"README.txt", readme}, {"report.txt", table.String()}, {"settings.txt", strings.Join(r.facts.flags, "\n") + "\n"},
 		{"exporter/own-metrics.txt", e.own}, {"log.txt", tail(log, maxFile/2)},
 	}
 	for _, f := range []struct {

@@ -62,7 +62,7 @@ var checks = []struct {
 	{"health", checkHealth},
 	{"field list", checkList},
 	{"absent values", checkAbsent},
-	{"kubelet and other servers", checkSockets},
+	{"mappings", checkMappings},
 	{"log", checkLog},
 	{"probes", checkUnread},
 }

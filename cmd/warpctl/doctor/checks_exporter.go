@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// The checks of an exporter's answers, and of the servers that it asks.
+// The checks of an exporter's answers.
 
 func checkExporter(f *Facts, out *findings) {
 	e := &f.exporter
@@ -272,33 +272,24 @@ func checkAbsent(f *Facts, out *findings) {
 	}
 }
 
-func checkSockets(f *Facts, out *findings) {
-	do := map[string]string{
-		"kubelet":           "mount /var/lib/kubelet/pod-resources of the host into the pod at the same place (the chart does), or name the socket with --pod-resources-kubelet-socket; without Kubernetes leave -k out",
-		"container runtime": "mount the runtime's socket into the pod, or leave the flag out",
-		"DCGM host engine":  "start it (systemctl start nvidia-dcgm), correct --remote-hostengine-info, or leave the flag out: then DCGM is embedded",
-		"job directory":     "see that the scheduler's prolog makes it, and that the exporter may read it",
-	}
-	for _, s := range f.Sockets {
-		switch {
-		case s.missing:
-			out.add(Problem, do[s.Name], "%s: there is no %s", s.Name, s.Address)
-		case s.Error != "":
-			out.add(Problem, do[s.Name], "%s at %s does not answer: %s", s.Name, s.Address, s.Error)
-		default:
-			out.add(OK, "", "%s at %s answers", s.Name, s.Address)
+func checkMappings(f *Facts, out *findings) {
+	all, failed := mapping.FindAllStringSubmatch(f.exporter.own, -1), 0
+	for _, m := range all {
+		if m[2] == "0" {
+			failed++
+			out.add(Problem, cmp.Or(doOfMapping[m[1]], "the log says why"), "the exporter gets no answer for the mapping %s: who uses a device is as old as its last answer", m[1])
 		}
 	}
-	for _, m := range mappingDown.FindAllStringSubmatch(f.exporter.own, -1) {
-		out.add(Problem, cmp.Or(doOfMapping[m[1]], "the log says why"), "the exporter gets no answer for the mapping %s: who uses a device is as old as its last answer", m[1])
+	if len(all) > 0 && failed == 0 {
+		out.add(OK, "", "%s of users to devices get answers", cmdline.Counted(len(all), "mapping"))
 	}
 }
 
-// mappingDown matches the own metric of a client that fails.
-var mappingDown = regexp.MustCompile(`(?m)^warpgauge_mapping_up\{[^}]*mapping="([a-z_]+)"[^}]*\} 0$`)
+// mapping matches the own metric of a client that learns who uses a device.
+var mapping = regexp.MustCompile(`(?m)^warpgauge_mapping_up\{[^}]*mapping="([a-z_]+)"[^}]*\} ([01])$`)
 
 var doOfMapping = map[string]string{
-	"pod_resources":     "see that the kubelet's socket is mounted and that the kubelet runs; the log says why",
+	"pod_resources":     "mount /var/lib/kubelet/pod-resources of the host into the pod at the same place (the chart does), or name the socket with --pod-resources-kubelet-socket; the log says why",
 	"pod_metadata":      "see that the service account may list pods of its node (the chart's ClusterRole), and that the API server is reachable; the log says why",
 	"resource_slices":   "see that the service account may list resourceslices (the chart's ClusterRole); the log says why",
 	"container_runtime": "see that the runtime's socket is mounted and may be opened; the log says why",

@@ -89,13 +89,13 @@ func Run(ctx context.Context, o Options) *Result {
 		}
 	}
 	run(probe{"settings", probeLimit, func(context.Context) (func(*Facts), error) {
-		settings := s.settings(o.Environ)
-		return func(f *Facts) { f.settings = settings }, nil
+		flags := s.flags(o.Environ)
+		return func(f *Facts) { f.flags = flags }, nil
 	}})
 	var passwd, resolv string
 	probes := []probe{{"exporter", 2 * o.Limit, o.ask}}
 	if runtime.GOOS == "linux" {
-		probes = append(o.machine(s, &r.facts.settings), probes[0], probe{"names", probeLimit, func(context.Context) (func(*Facts), error) {
+		probes = append(o.machine(s, rootsOf(r.facts.flags)), probes[0], probe{"names", probeLimit, func(context.Context) (func(*Facts), error) {
 			users, domains, host := s.text("/etc/passwd"), s.text("/etc/resolv.conf"), s.text("/etc/hostname")
 			return func(*Facts) { passwd, resolv = users, domains; r.redactor.host(host) }, nil
 		}})
@@ -110,33 +110,11 @@ func Run(ctx context.Context, o Options) *Result {
 	return r
 }
 
-// machine returns the probes of this machine: of drivers and devices, of the servers that the exporter asks, and of
-// the exporter's log.
-func (o *Options) machine(s *system, settings *Settings) []probe {
-	out := []probe{
-		{"system", probeLimit, s.host},
-		{"log", probeLimit, o.log(s)},
-	}
+// machine returns the probes of this machine: of drivers and devices, and of the exporter's log.
+func (o *Options) machine(s *system, roots []string) []probe {
+	out := []probe{{"system", probeLimit, s.host}, {"log", probeLimit, o.log(s)}}
 	for _, v := range field.Vendors() {
-		out = append(out, probe{v.Name, probeLimit, s.driver(v, settings.DriverRoots)})
-	}
-	for _, socket := range []struct{ name, address string }{
-		{"kubelet", settings.KubeletSocket}, {"container runtime", strings.TrimPrefix(settings.RuntimeSocket, "unix://")}, {"DCGM host engine", settings.HostEngine},
-	} {
-		if socket.address == "" {
-			continue
-		}
-		network, address := "unix", strings.TrimPrefix(socket.address, "unix://")
-		if !strings.HasPrefix(address, "/") {
-			network, address = "tcp", strings.TrimPrefix(address, "tcp://")
-			if !strings.Contains(address, ":") {
-				address += ":5555" // DCGM's port
-			}
-		}
-		out = append(out, probe{socket.name, probeLimit, s.dial(socket.name, network, address)})
-	}
-	if dir := settings.JobDirectory; dir != "" {
-		out = append(out, probe{"job directory", probeLimit, s.dial("job directory", "directory", dir)})
+		out = append(out, probe{v.Name, probeLimit, s.driver(v, roots)})
 	}
 	return out
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"warpgauge/extensions/live/apiv1"
-	"warpgauge/pkg/config"
 	"warpgauge/pkg/field"
 )
 
@@ -320,27 +318,11 @@ func TestFaults(t *testing.T) {
 	f("profiling field taken", healthy, absent("permission", "in use [DCGM -33]"), "absent values", Problem, "Nsight")
 	f("as it should be", healthy, absent("unsupported", "no such sensor"), "absent values", OK)
 
-	exporting := func(args ...string) map[string]string { // a machine on which the exporter runs with these flags
-		return with(healthy, "proc/77/comm", "warpgauge\n", "proc/77/cmdline", strings.Join(append([]string{"/usr/bin/warpgauge"}, args...), "\x00")+"\x00")
-	}
-	f("kubelet's socket not mounted", exporting("-k"), nil, "kubelet and other servers", Problem, "there is no /var/lib/kubelet/pod-resources/kubelet.sock", "mount")
-	f("kubelet's socket dead", with(exporting("--kubernetes=true", "--pod-resources-kubelet-socket", "/k.sock"), "k.sock", ""), nil, "kubelet and other servers", Problem, "kubelet at /k.sock does not answer: connection refused")
 	f("mapping down", healthy, exporter(func(e *fakeExporter) {
 		e.page += "warpgauge_mapping_up{mapping=\"pod_metadata\"} 0\nwarpgauge_mapping_up{mapping=\"processes\"} 1\n"
 	}),
-		"kubelet and other servers", Problem, "no answer for the mapping pod_metadata", "ClusterRole")
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := closed.Addr().String()
-	f("host engine", exporting("-r", address), nil, "kubelet and other servers", OK, "DCGM host engine at "+address+" answers")
-	if err := closed.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f("no host engine", exporting("-r", address), nil, "kubelet and other servers", Problem, "DCGM host engine", "connection refused", "nvidia-dcgm")
-	f("no job directory", healthy, func(o *Options) { o.Environ = []string{"DCGM_HPC_JOB_MAPPING_DIR=/jobs"} }, "kubelet and other servers", Problem, "job directory: there is no /jobs", "prolog")
-	f("job directory", with(exporting("--hpc-job-mapping-dir=/jobs"), "jobs/0", "77"), nil, "kubelet and other servers", OK, "/jobs")
+		"mappings", Problem, "no answer for the mapping pod_metadata", "ClusterRole")
+	f("mappings", healthy, exporter(func(e *fakeExporter) { e.page += "warpgauge_mapping_up{mapping=\"pod_resources\"} 1\n" }), "mappings", OK, "1 mapping")
 
 	f("no journal", healthy, func(o *Options) {
 		o.journal = func(context.Context) ([]byte, error) { return nil, errors.New("there is no journalctl here") }
@@ -393,41 +375,25 @@ func TestNoExporter(t *testing.T) {
 	want(t, "no exporter", r, "NVIDIA driver", OK, "550.54.15")
 }
 
-// TestSettings checks the order of precedence, and that flags and variables are those of the exporter.
-func TestSettings(t *testing.T) {
+// TestFlags: the settings are those of the only exporter that runs here, and of the environment.
+func TestFlags(t *testing.T) {
 	proc := func(pid string, args ...string) map[string]string {
 		return map[string]string{"proc/" + pid + "/comm": "warpgauge\n", "proc/" + pid + "/cmdline": strings.Join(append([]string{"warpgauge"}, args...), "\x00") + "\x00"}
 	}
-	f := func(what string, files map[string]string, environ []string, want Settings) {
+	f := func(what string, files map[string]string, environ, want, roots []string) {
 		t.Helper()
-		s := &system{root: tree(t, files)}
-		if diff := cmp.Diff(want, s.settings(environ)); diff != "" {
-			t.Errorf("%s: settings differ (-want +got):\n%s", what, diff)
+		got := (&system{root: tree(t, files)}).flags(environ)
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || !slices.Equal(rootsOf(got), roots) {
+			t.Errorf("%s: driver roots %q, flags differ (-want +got):\n%s", what, rootsOf(got), diff)
 		}
 	}
-	f("nothing", nil, []string{"HOME=/root"}, Settings{})
-	f("variables", nil, []string{"DCGM_EXPORTER_KUBERNETES=true", "DCGM_REMOTE_HOSTENGINE_INFO=e:1", "WARPGAUGE_NVML_DRIVER_ROOT=/a,/b"}, Settings{
-		Flags:         []string{"DCGM_EXPORTER_KUBERNETES=true", "DCGM_REMOTE_HOSTENGINE_INFO=e:1", "WARPGAUGE_NVML_DRIVER_ROOT=/a,/b"},
-		KubeletSocket: defaultKubelet, HostEngine: "e:1", DriverRoots: []string{"/a", "/b"},
-	})
-	f("a flag wins", proc("5", "--kubernetes=false", "--container-runtime-socket", "/c.sock"), []string{"DCGM_EXPORTER_KUBERNETES=true"}, Settings{
-		Flags: []string{"--kubernetes=false", "--container-runtime-socket", "/c.sock", "DCGM_EXPORTER_KUBERNETES=true"}, RuntimeSocket: "/c.sock",
-	})
-	f("DCGM is off", proc("5", "-r", "e:1", "--enable-dcgm=false"), nil, Settings{Flags: []string{"-r", "e:1", "--enable-dcgm=false"}})
-	two := proc("5", "-k")
+	f("nothing", nil, []string{"HOME=/root"}, nil, nil)
+	f("a variable", nil, []string{"WARPGAUGE_NVML_DRIVER_ROOT=/a,/b"}, []string{"WARPGAUGE_NVML_DRIVER_ROOT=/a,/b"}, []string{"/a", "/b"})
+	two := proc("5", "-k", "--nvml-driver-root=/c")
 	maps.Copy(two, proc("6", "child", "-k"))
-	f("a child", two, nil, Settings{Flags: []string{"-k"}, KubeletSocket: defaultKubelet})
+	f("a child", two, nil, []string{"-k", "--nvml-driver-root=/c"}, []string{"/c"})
 	maps.Copy(two, proc("7", "-k"))
-	f("two exporters", two, nil, Settings{})
-
-	all := config.NewSet(func(string) (string, bool) { return "", false }).Flags()
-	for _, known := range []flag{flagKubernetes, flagKubelet, flagRuntime, flagJobs, flagHostEngine, flagDCGM, flagRoots} {
-		if !slices.ContainsFunc(all, func(f *config.Flag) bool {
-			return f.Name == known.name && f.Env == known.variable && (known.short == "" || slices.Contains(f.Aliases, known.short))
-		}) {
-			t.Errorf("the exporter has no flag %+v", known)
-		}
-	}
+	f("two exporters", two, nil, nil, nil)
 }
 
 // Whatever hangs is abandoned, and named.

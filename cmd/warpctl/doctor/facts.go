@@ -3,10 +3,8 @@ package doctor
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"net"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -27,13 +25,12 @@ type Facts struct {
 	Time    time.Time          `json:"time"`
 	Host    Host               `json:"host"`
 	Drivers map[string]*Driver `json:"drivers,omitempty"` // by vendor
-	Sockets []Socket           `json:"sockets,omitempty"`
 	Unread  []Unread           `json:"unread,omitempty"`
 
 	exporter exporter
 	log      string // the end of the exporter's log
 	logError error
-	settings Settings
+	flags    []string // that are set: --name=value or NAME=value
 }
 
 // Unread is something that could not be read, and why.
@@ -79,14 +76,6 @@ type Node struct {
 	Mode   string `json:"mode"`
 	Owner  string `json:"owner,omitempty"` // user:group, numbers
 	Access string `json:"access"`          // "ok", or why this process may not open it
-}
-
-// Socket is a server on this machine that the exporter is a client of.
-type Socket struct {
-	Name    string `json:"name"`
-	Address string `json:"address"`
-	Error   string `json:"error,omitempty"` // why it does not answer
-	missing bool
 }
 
 // exporter is the answers of the exporter.
@@ -146,24 +135,13 @@ const maxSmall = 64 << 10 // bytes of a file of /proc or /sys
 
 // text is the content of a small file, "" if it cannot be read.
 func (s *system) text(name string) string {
-	out, _ := s.read(name)
-	return out
-}
-
-func (s *system) read(name string) (string, error) {
 	f, err := os.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
-		return "", err
+		return ""
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	b := make([]byte, maxSmall)
-	total := 0
-	for err == nil && total < len(b) {
-		var n int
-		n, err = f.Read(b[total:])
-		total += n
-	}
-	return strings.TrimSpace(string(b[:total])), nil
+	defer func() { _ = f.Close() }()                // it was only read
+	b, _ := io.ReadAll(io.LimitReader(f, maxSmall)) // what could be read
+	return strings.TrimSpace(string(b))
 }
 
 func (s *system) exists(name string) bool {
@@ -255,20 +233,11 @@ func (s *system) nodes(patterns ...string) (out []Node) {
 		}
 		n := Node{Path: name, Mode: info.Mode().String(), Owner: ownerOf(info), Access: "ok"}
 		if err := s.access(s.path(name), filepath.Base(name) == "nvidiactl"); err != nil {
-			n.Access = reason(err)
+			n.Access = err.Error()
 		}
 		out = append(out, n)
 	}
 	return out
-}
-
-// reason is an error of the system in words, without the path.
-func reason(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		err = p.Err
-	}
-	return err.Error()
 }
 
 // Where distributions and containers have libraries.
@@ -323,39 +292,5 @@ func (s *system) driver(v *field.Vendor, roots []string) func(context.Context) (
 			d.Module = "loaded"
 		}
 		return func(f *Facts) { f.Drivers[v.Name] = &d }, nil
-	}
-}
-
-// dial finds out whether a server answers, or a directory can be read.
-func (s *system) dial(name, network, address string) func(context.Context) (func(*Facts), error) {
-	return func(ctx context.Context) (func(*Facts), error) {
-		out := Socket{Name: name, Address: address}
-		to := address
-		var err error
-		if network != "tcp" {
-			to = s.path(address)
-			_, err = os.Stat(to)
-			out.missing = errors.Is(err, fs.ErrNotExist)
-		}
-		if err == nil && network == "directory" {
-			_, err = os.ReadDir(to)
-		} else if err == nil {
-			var c net.Conn
-			if c, err = new(net.Dialer).DialContext(ctx, network, to); err == nil {
-				err = c.Close()
-			}
-		}
-		if err != nil {
-			var op *net.OpError
-			if errors.As(err, &op) {
-				err = op.Err
-			}
-			var call *os.SyscallError
-			if errors.As(err, &call) {
-				err = call.Err
-			}
-			out.Error = reason(err)
-		}
-		return func(f *Facts) { f.Sockets = append(f.Sockets, out) }, nil
 	}
 }

@@ -143,7 +143,7 @@ func TestRedactedBundle(t *testing.T) {
 		"log.txt":               {"GPU-8c2f4a8e-2222-4222-8333-944455556666", "00000000:3B:00.0", "driver 550.54.15", "warpgauge[77]"},
 		"facts.json":            {`"kernel": "6.8.0-45-generic"`, `"/dev/nvidia0"`},
 		"exporter/devices.json": {`"pid": 99`, `"cause": "error"`},
-		"report.txt":            {"kubelet", "PROBLEM"},
+		"report.txt":            {"NVIDIA driver", "PROBLEM"},
 	} {
 		for _, text := range texts {
 			if !strings.Contains(files[name], text) {

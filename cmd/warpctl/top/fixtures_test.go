@@ -189,7 +189,7 @@ func watch(t *testing.T, width, height int, nodes ...Node) (*model, *sources) {
 	t.Helper()
 	s := &sources{nodes: nodes, last: make([]*state, len(nodes))}
 	s.poll(noon)
-	m := newModel(s, true)
+	m := newModel(s)
 	m.width, m.height = width, height
 	m.Update(tick(noon))
 	return m, s

@@ -138,12 +138,10 @@ func (p *poller) run(ctx context.Context, interval time.Duration) {
 		} else {
 			wait = min(2*wait, max(longestWait, interval))
 		}
-		timer := time.NewTimer(max(wait-time.Since(began), interval/10))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(max(wait-time.Since(began), interval/10)):
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestHundredNodes(t *testing.T) {
 	eventually.True(t, "each node was asked three times", func() bool {
 		return !slices.ContainsFunc(f.states(), func(s *state) bool { return s.polls < 3 })
 	})
-	m := newModel(f, true)
+	m := newModel(f)
 	press(m, "end")
 	if got := text(m); !strings.Contains(got, "100 nodes, 100 GPUs") || !strings.Contains(got, "> node-99") {
 		t.Errorf("the screen is\n%s", got)
@@ -123,7 +123,7 @@ func TestSilentNode(t *testing.T) {
 		if n := bad.calls.Load(); n < 4 || n > 8 {
 			t.Errorf("asked %d times in a minute", n)
 		}
-		m := newModel(f, false)
+		m := newModel(f)
 		press(m, "g", "end")
 		if got := text(m); !strings.Contains(got, "silent       -") || !strings.Contains(got, "node-7 has not answered since "+s[1].silent.Format(time.TimeOnly)) {
 			t.Errorf("the screen is\n%s", got)

@@ -39,8 +39,7 @@ type source interface {
 
 // model is the state of the terminal. Update and View do nothing but change and show it.
 type model struct {
-	from  source
-	color bool
+	from source
 
 	now           time.Time
 	states        []*state
@@ -63,8 +62,8 @@ type model struct {
 	span    int
 }
 
-func newModel(from source, color bool) *model {
-	m := &model{from: from, color: color, only: -1, width: 80, height: 24}
+func newModel(from source) *model {
+	m := &model{from: from, only: -1, width: 80, height: 24}
 	m.take(time.Now())
 	if len(m.states) == 1 {
 		m.screen = devicesScreen

@@ -89,10 +89,8 @@ func short(s float64) string {
 	switch {
 	case math.IsNaN(s):
 		return "-"
-	case s < 0:
-		return "0s"
 	case s < 10:
-		return strconv.FormatFloat(math.Floor(s*10)/10, 'f', -1, 64) + "s"
+		return strconv.FormatFloat(math.Floor(max(s, 0)*10)/10, 'f', -1, 64) + "s"
 	case s < 120:
 		return number(math.Floor(s), 0, "s")
 	case s < 7200:

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,40 +19,24 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// Options say how to show nodes.
-type Options struct {
-	Interval time.Duration // between two questions to a node
-	Environ  []string      // as os.Environ returns it: TERM, NO_COLOR, the locale
-}
-
 // Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(f.Fd())
 }
 
-// Run shows the nodes on a terminal until a key or the end of ctx.
-func Run(ctx context.Context, targets []Target, out io.Writer, o Options) error {
-	f := newFleet(targets, o.Interval)
+// Run shows the nodes on a terminal until a key or the end of ctx. It asks each once in an interval. environ is as
+// os.Environ returns it.
+func Run(ctx context.Context, targets []Target, out io.Writer, interval time.Duration, environ []string) error {
+	f := newFleet(targets, interval)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { f.run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	m := newModel(f, Variable(o.Environ, "NO_COLOR") == "")
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out), tea.WithEnvironment(o.Environ)).Run()
+	_, err := tea.NewProgram(newModel(f), tea.WithContext(ctx), tea.WithOutput(out), tea.WithEnvironment(environ)).Run()
 	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
 		return nil
 	}
 	return err
-}
-
-// Variable returns the value of the last variable of that name.
-func Variable(environ []string, name string) (value string) {
-	for _, v := range environ {
-		if rest, ok := strings.CutPrefix(v, name+"="); ok {
-			value = rest
-		}
-	}
-	return value
 }

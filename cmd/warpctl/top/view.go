@@ -29,8 +29,8 @@ const (
 	off     = "\x1b[m"
 )
 
-func (m *model) style(code, s string) string {
-	if code == alarm && !m.color || s == "" {
+func style(code, s string) string {
+	if code == "" {
 		return s
 	}
 	return code + s + off
@@ -43,7 +43,7 @@ func (m *model) frame() []string {
 	}
 	var head, foot []string
 	if m.height >= 4 {
-		head = append(head, m.style(bold, fit(m.title(), m.width, false)))
+		head = append(head, style(bold, fit(m.title(), m.width, false)))
 	}
 	if text := m.second(); m.height >= 10 && text != "" {
 		head = append(head, fit(text, m.width, false))
@@ -74,7 +74,7 @@ func (m *model) table(height int) (out []string) {
 		return []string{fit(m.nothing(), m.width, false)}
 	}
 	if height >= 3 {
-		out = append(out, m.style(bold, fit(l.head, m.width, false)))
+		out = append(out, style(bold, fit(l.head, m.width, false)))
 		height--
 	}
 	about := height >= 4 && l.about != ""
@@ -91,11 +91,7 @@ func (m *model) table(height int) (out []string) {
 		if i == at {
 			text, code = "> "+l.lines[i], reverse
 		}
-		text = fit(text, m.width, false)
-		if code != "" {
-			text = m.style(code, text)
-		}
-		out = append(out, text)
+		out = append(out, style(code, fit(text, m.width, false)))
 	}
 	if about {
 		for len(l.lines)-first < height && height > 0 { // to the bottom
@@ -313,7 +309,7 @@ func (m *model) detail(height int) (out []string) {
 	add(name)
 	state := m.about(r) + "   (plots: the last " + short(spans[m.span].Seconds()) + ")"
 	if m.bad(r.key()) {
-		out = append(out, m.style(alarm, fit(state, m.width, false)))
+		out = append(out, style(alarm, fit(state, m.width, false)))
 	} else {
 		add(state)
 	}
@@ -345,7 +341,7 @@ func (m *model) detail(height int) (out []string) {
 		add("  " + m.noFields())
 		return out
 	}
-	out = append(out, m.style(bold, fit(l.head, m.width, false)))
+	out = append(out, style(bold, fit(l.head, m.width, false)))
 	first := min(m.top, max(len(l.lines)-(height-len(out)), 0))
 	for _, text := range l.lines[first:min(first+height-len(out), len(l.lines))] {
 		add("  " + text)

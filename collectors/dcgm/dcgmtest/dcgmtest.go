@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"warpgauge/collectors/internal/simulated"
 	"warpgauge/internal/testkit/programtest"
 )
 
@@ -75,9 +74,3 @@ func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	}
 	return e, errors.Join(own.Control.Write(wordSince, uint64(time.Now().UnixMicro())), own.Write(e.text()))
 }
-
-// Reread makes the library that Write put into a directory read its script again.
-func Reread(dir string) error { return simulated.Tell(dir, simulated.Generation) }
-
-// Restart loses the connections to the engine of a directory.
-func Restart(dir string) error { return simulated.Tell(dir, wordEngine) }

@@ -1,13 +1,11 @@
 package dcgmtest
 
 import (
-	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -36,35 +34,16 @@ type HostEngine struct {
 // the test.
 func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine {
 	tb.Helper()
-	exe, err := compileHostEngine(tb.TempDir(), programtest.Find(tb, "cc"))
-	if err != nil {
+	programtest.Find(tb, "cc")
+	dir := tb.TempDir()
+	exe := filepath.Join(dir, "hostengine")
+	if err := Compile(dir, map[string][]byte{"hostengine.c": hostEngineSource}, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", dir, "-o", exe, "hostengine.c", "-ldl"); err != nil {
 		tb.Fatal(err)
 	}
 	libraries := filepath.Dir(n.Library()) + ":" + os.Getenv("LD_LIBRARY_PATH")
 	e := &HostEngine{tb: tb, exe: exe, address: address, env: append(os.Environ(), "LD_LIBRARY_PATH="+libraries)}
 	e.Start()
 	return e
-}
-
-// compileHostEngine makes the program, from the headers of go-dcgm.
-func compileHostEngine(dir, cc string) (exe string, err error) {
-	files, err := Headers()
-	if err != nil {
-		return "", err
-	}
-	files["hostengine.c"] = hostEngineSource
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			return "", err
-		}
-	}
-	exe = filepath.Join(dir, "hostengine")
-	cmd := exec.CommandContext(context.Background(), cc, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem", dir, "-o", exe, "hostengine.c", "-ldl") //nolint:gosec // our own source
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile the host engine: %w\n%s", err, out)
-	}
-	return exe, nil
 }
 
 // Start restarts it at its address and waits until it listens.

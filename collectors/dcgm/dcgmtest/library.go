@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -59,6 +60,21 @@ func Headers() (map[string][]byte, error) {
 		}
 	}
 	return out, err
+}
+
+// Compile runs the C compiler in a directory with DCGM's headers and further files.
+func Compile(dir string, files map[string][]byte, args ...string) error {
+	headers, err := Headers()
+	if err != nil {
+		return err
+	}
+	maps.Copy(headers, files)
+	for name, text := range headers {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return simulated.CC(dir, args...)
 }
 
 // build compiles a library of that version, "4.4.1", and returns its file.

@@ -3,38 +3,26 @@
 
 #include <string.h>
 
-// What generated.c calls.
-int read_element(enum function f, void *device, int first, int last, unsigned element, unsigned *out);
-int read_element(enum function f, void *device, int first, int last, unsigned element, unsigned *out) {
+// read_value is what generated.c calls: a number of 4 or 8 bytes, else a text of that room, from key on, below end.
+int read_value(enum function f, void *device, int key, int end, void *out, unsigned size, bool is_text);
+int read_value(enum function f, void *device, int key, int end, void *out, unsigned size, bool is_text) {
 	struct call c;
 	nvmlReturn_t r = enter_gpu(&c, f, device);
 	if (r != NVML_SUCCESS)
 		return r;
-	LEAVE(element <= (unsigned)(last - first) ? get_uint(&c, first + (int)element, out) : NVML_ERROR_INVALID_ARGUMENT);
+	if (key >= end)
+		LEAVE(NVML_ERROR_INVALID_ARGUMENT);
+	LEAVE(is_text ? get_text(&c, key, out, size) : size == 8 ? get_ull(&c, key, out) : get_uint(&c, key, out));
 }
 
-int read_uints(enum function f, void *device, const int keys[2], unsigned *const out[2]);
-int read_uints(enum function f, void *device, const int keys[2], unsigned *const out[2]) {
+int read_two(enum function f, void *device, int first, int second, unsigned *a, unsigned *b);
+int read_two(enum function f, void *device, int first, int second, unsigned *a, unsigned *b) {
 	struct call c;
 	nvmlReturn_t r = enter_gpu(&c, f, device);
 	if (r != NVML_SUCCESS)
 		return r;
-	r = get_uint(&c, keys[0], out[0]);
-	LEAVE(r == NVML_SUCCESS ? get_uint(&c, keys[1], out[1]) : r);
-}
-
-int read_ull(enum function f, void *device, int key, unsigned long long *out);
-int read_ull(enum function f, void *device, int key, unsigned long long *out) {
-	struct call c;
-	nvmlReturn_t r = enter_gpu(&c, f, device);
-	return r == NVML_SUCCESS ? leave(&c, get_ull(&c, key, out)) : r;
-}
-
-int read_string(enum function f, void *device, int key, char *out, unsigned length);
-int read_string(enum function f, void *device, int key, char *out, unsigned length) {
-	struct call c;
-	nvmlReturn_t r = enter_gpu(&c, f, device);
-	return r == NVML_SUCCESS ? leave(&c, get_text(&c, key, out, length)) : r;
+	r = get_uint(&c, first, a);
+	LEAVE(r == NVML_SUCCESS ? get_uint(&c, second, b) : r);
 }
 
 // uints reads count elements from key on.

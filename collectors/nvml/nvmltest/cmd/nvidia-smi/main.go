@@ -29,14 +29,14 @@ func run(out io.Writer, args []string) error {
 	names := strings.Split(query, ",")
 	for _, name := range names {
 		if properties[name] == nil {
-			return fmt.Errorf("Field %q is not a valid field to query.", name) //nolint:revive,staticcheck // nvidia-smi's words
+			return fmt.Errorf("query: Field %q is not a valid field to query", name)
 		}
 	}
 	api := nvml.New()
 	if ret := api.Init(); ret != nvml.SUCCESS {
 		return ret
 	}
-	defer api.Shutdown()
+	defer func() { _ = api.Shutdown() }() // the process ends
 	count, ret := api.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return ret
