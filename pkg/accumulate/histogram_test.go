@@ -139,21 +139,6 @@ func TestHistogramEqualsClientGolang(t *testing.T) {
 	}
 }
 
-func TestNativeIndexAtEverySchema(t *testing.T) {
-	for schema := int32(minSchema); schema <= maxSchema; schema++ {
-		h := &Histogram{Schema: schema, ZeroThreshold: 0x1p-1000}
-		want := peer(h)
-		got := map[int32]uint64{}
-		for _, v := range append(edges(-60, 60), 0x1p-999, math.MaxFloat64, 0x1p1023) {
-			want.Observe(v)
-			got[nativeIndex(v, schema)]++
-		}
-		if diff := cmp.Diff(plainOfPeer(t, want).Native, got); diff != "" {
-			t.Errorf("schema %d: client_golang (-) and ours (+) differ:\n%s", schema, diff)
-		}
-	}
-}
-
 func TestNativeShapeIsBounded(t *testing.T) {
 	for range 20000 {
 		top := math.Float64frombits(rand.Uint64())

@@ -113,8 +113,6 @@ type Web struct {
 	SystemdSocket        bool
 	ReadTimeout          time.Duration
 	WriteTimeout         time.Duration
-	IdleTimeout          time.Duration
-	MaxConnections       int
 	MaxConcurrentScrapes int
 	HealthRequireGPUs    bool
 	Pprof                bool
@@ -216,11 +214,9 @@ func Default() *Config {
 		XIDWindow:       5 * time.Minute,
 		ExporterMetrics: MetricsLean,
 		Web: Web{
-			Address:        ":9400",
-			ReadTimeout:    10 * time.Second,
-			WriteTimeout:   30 * time.Second,
-			IdleTimeout:    2 * time.Minute,
-			MaxConnections: 512,
+			Address:      ":9400",
+			ReadTimeout:  10 * time.Second,
+			WriteTimeout: 30 * time.Second,
 		},
 		ClockEventWindow: 5 * time.Minute,
 		Kubernetes:       Kubernetes{Socket: "/var/lib/kubelet/pod-resources/kubelet.sock", Interval: 5 * time.Second},

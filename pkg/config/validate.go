@@ -68,8 +68,6 @@ func (w *Web) validate() error {
 		w.validateAddress(),
 		AtLeast("web-read-timeout", w.ReadTimeout, time.Millisecond),
 		AtLeast("web-write-timeout", w.WriteTimeout, time.Millisecond),
-		AtLeast("web-idle-timeout", w.IdleTimeout, time.Millisecond),
-		AtLeast("max-connections", w.MaxConnections, 1),
 		AtLeast("max-concurrent-scrapes", w.MaxConcurrentScrapes, 0),
 	)
 }

@@ -49,42 +49,38 @@ type dumper struct {
 
 // dumped is one file.
 type dumped struct {
-	Time       time.Time         `json:"time"`
-	Version    string            `json:"version"`
-	Collectors []dumpedCollector `json:"collectors"`
-	Sources    []dumpedSource    `json:"sources"`
-	Owners     *dumpedOwners     `json:"owners,omitempty"`
+	Time       time.Time
+	Version    string
+	Collectors []dumpedCollector
+	Sources    []dumpedSource
+	Users      map[string][]string `json:",omitempty"` // by device's ID
+	Mappings   string              `json:",omitempty"` // their problems
 }
 
 type dumpedCollector struct {
-	Name    string         `json:"name"`
-	Up      bool           `json:"up"`
-	Cause   string         `json:"cause,omitempty"`
-	Reason  string         `json:"reason,omitempty"`
-	Devices []dumpedDevice `json:"devices,omitempty"`
+	session.CollectorStatus
+
+	Devices []dumpedDevice
 }
 
 type dumpedDevice struct {
-	ID         string     `json:"id"`
-	State      string     `json:"state"`
-	Cause      string     `json:"cause,omitempty"`
-	Reason     string     `json:"reason,omitempty"`
-	LastSample *time.Time `json:"last_sample,omitempty"`
+	session.DeviceStatus
+
+	State string
 }
 
 type dumpedSource struct {
-	Collector string             `json:"collector"`
-	Devices   []collector.Device `json:"devices"`
-	Rows      uint64             `json:"rows"` // so far
-	Values    []dumpedValue      `json:"values"`
+	Collector string
+	Devices   []collector.Device
+	Rows      uint64 // so far
+	Values    []dumpedValue
 }
 
 type dumpedValue struct {
-	Device int               `json:"device"` // index into the source's devices
-	Field  string            `json:"field"`
-	Unit   string            `json:"unit,omitempty"`
-	Labels []collector.Label `json:"labels,omitempty"`
-	Value  *float64          `json:"value"` // null: blank
+	Device int // index into the source's devices
+	Field  string
+	Labels []collector.Label `json:",omitempty"`
+	Value  *float64          // null: blank
 }
 
 // Run writes a dump when there is something new to tell.
@@ -166,28 +162,31 @@ func (d *dumper) encode(w io.Writer) error {
 }
 
 func (d *dumper) content() dumped {
-	out := dumped{Time: d.now().UTC(), Version: d.version, Collectors: []dumpedCollector{}, Sources: []dumpedSource{}}
+	v := d.board.Load()
+	out := dumped{Time: d.now().UTC(), Version: d.version, Users: map[string][]string{}}
 	for _, c := range d.status() {
-		one := dumpedCollector{Name: c.Name, Up: c.Up, Cause: string(c.Cause), Reason: c.Reason}
-		for i := range c.Devices {
-			st := &c.Devices[i]
-			dev := dumpedDevice{ID: st.Device.ID, State: st.State.String(), Cause: string(st.Cause), Reason: st.Reason}
-			if !st.LastSample.IsZero() {
-				dev.LastSample = &st.LastSample
-			}
-			one.Devices = append(one.Devices, dev)
+		one := dumpedCollector{CollectorStatus: c}
+		for _, s := range c.Devices {
+			one.Devices = append(one.Devices, dumpedDevice{s, s.State.String()})
 		}
 		out.Collectors = append(out.Collectors, one)
 	}
-	for _, s := range d.board.Load().Sources {
+	for _, s := range v.Sources {
 		out.Sources = append(out.Sources, d.source(s))
+		for i := range s.Devices {
+			if users := d.owners.Describe(&s.Devices[i]); len(users) > 0 {
+				out.Users[s.Devices[i].ID] = users
+			}
+		}
 	}
-	out.Owners = d.owners.dump(d.board.Load())
+	var problems strings.Builder
+	d.owners.WriteProblems(&problems, dumpPause)
+	out.Mappings = problems.String()
 	return out
 }
 
 func (d *dumper) source(s *view.Source) dumpedSource {
-	out := dumpedSource{Collector: s.Collector, Devices: s.Devices, Rows: s.Ring.Head(), Values: []dumpedValue{}}
+	out := dumpedSource{Collector: s.Collector, Devices: s.Devices, Rows: s.Ring.Head()}
 	known := s.Ring.Latest(&d.row) && len(d.row.Cells) == len(s.Columns)
 	for i, c := range s.Columns {
 		if c.Buffer > 0 {
@@ -195,7 +194,7 @@ func (d *dumper) source(s *view.Source) dumpedSource {
 		}
 		v := dumpedValue{Device: c.Device, Field: fmt.Sprint(c.Field), Labels: c.Labels}
 		if desc, ok := field.ByID(c.Field); ok {
-			v.Field, v.Unit = desc.Name, desc.Unit
+			v.Field = desc.Name
 		}
 		if known && !math.IsNaN(d.row.Cells[i]) && !math.IsInf(d.row.Cells[i], 0) {
 			cell := d.row.Cells[i]

@@ -30,7 +30,7 @@ func testDumper(t *testing.T, o config.Dump) *dumper {
 		t.Fatal("no field")
 	}
 	s := &view.Source{
-		Collector: "fake", Devices: []collector.Device{{ID: "GPU-a", GPU: "0"}},
+		Collector: "fake", Devices: []collector.Device{{ID: "GPU-a", UUID: "GPU-a", GPU: "0", Level: field.GPU}},
 		Columns: []collector.Column{{Field: desc.ID}, {Field: desc.ID, Labels: []collector.Label{{Name: "sensor", Value: "x"}}}},
 		Ring:    ring.Make(2, 1, 2),
 	}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"warpgauge/pkg/collector"
-	"warpgauge/pkg/owner"
-	"warpgauge/pkg/view"
 )
 
 // Describe says in words who uses a device; nil has nothing to say.
@@ -35,46 +33,4 @@ func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	for _, u := range o.keeper.Unmatched() {
 		fmt.Fprintf(w, "not a device of this machine: %s %s of pod %s/%s (%s)\n", u.Resource, u.ID, u.Namespace, u.Pod, u.Reason) //nolint:errcheck // as above
 	}
-}
-
-// dumpedOwners is the part of a dump that says who uses which device.
-type dumpedOwners struct {
-	Version   uint64              `json:"version"` // grows when labels change
-	Mappings  []dumpedMapping     `json:"mappings"`
-	Devices   map[string][]string `json:"devices"` // by id, in words; those that have users
-	Unmatched []owner.Unmatched   `json:"unmatched,omitempty"`
-}
-
-type dumpedMapping struct {
-	Name    string  `json:"name"`
-	Tried   bool    `json:"tried"`
-	Failing string  `json:"failing,omitempty"` // reason
-	Error   string  `json:"error,omitempty"`
-	Age     float64 `json:"age_seconds,omitempty"` // of the last answer; none: there was none
-}
-
-// dump returns the table of owners and the state of its clients; nil if owners are off.
-func (o *Owners) dump(v *view.View) *dumpedOwners {
-	if o == nil {
-		return nil
-	}
-	out := &dumpedOwners{
-		Version: o.keeper.Version(), Mappings: []dumpedMapping{}, Devices: map[string][]string{}, Unmatched: o.keeper.Unmatched(),
-	}
-	for _, h := range o.Health {
-		s := h.State()
-		m := dumpedMapping{Name: s.Name, Tried: s.Tried, Failing: s.Failing, Age: s.Age.Seconds()}
-		if s.Problem != nil {
-			m.Error = s.Problem.Error()
-		}
-		out.Mappings = append(out.Mappings, m)
-	}
-	for _, s := range v.Sources {
-		for i := range s.Devices {
-			if users := o.Describe(&s.Devices[i]); len(users) > 0 {
-				out.Devices[s.Devices[i].ID] = users
-			}
-		}
-	}
-	return out
 }

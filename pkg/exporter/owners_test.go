@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,8 +16,7 @@ import (
 
 	"warpgauge/collectors/fake"
 	"warpgauge/internal/testkit/eventually"
-	"warpgauge/pkg/collector"
-	"warpgauge/pkg/field"
+	"warpgauge/pkg/config"
 	"warpgauge/pkg/kube"
 	kubelet "warpgauge/pkg/kube/kubetest"
 	"warpgauge/pkg/owner"
@@ -159,25 +160,21 @@ func TestOwnPod(t *testing.T) {
 // Dumps say who uses what, and why that may not be known.
 func TestDumpOfOwners(t *testing.T) {
 	k := kubelet.Start(t)
-	gpus := []collector.Device{{ID: "GPU-1", UUID: "GPU-1", GPU: "0", Level: field.GPU}}
-	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", gpus[0].UUID))))
-	o, _ := ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
-	v := &view.View{Sources: []*view.Source{{Devices: gpus}}}
-	o.repolls.board.Store(v)
-	stop := o.start(t.Context())
+	d := testDumper(t, config.Dump{})
+	k.Set(kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("nvidia.com/gpu", "GPU-a"))))
+	d.owners, _ = ownersOf(t, "-k", "--pod-resources-kubelet-socket="+k.Socket(), "--kubernetes-enable-pod-uid")
+	d.owners.repolls.board.Store(d.board.Load())
+	stop := d.owners.start(t.Context())
 	defer stop()
 	ctx, cancel := context.WithTimeout(t.Context(), eventually.Patience)
 	defer cancel()
-	o.wait(ctx)
-	d := o.dump(v)
-	if users := d.Devices[gpus[0].ID]; len(d.Devices) != 1 || len(users) != 1 || users[0] != "pod ml/train-0, container main (nvidia.com/gpu)" {
-		t.Errorf("users %v", d.Devices)
+	d.owners.wait(ctx)
+	got := d.content()
+	if want := map[string][]string{"GPU-a": {"pod ml/train-0, container main (nvidia.com/gpu)"}}; !reflect.DeepEqual(got.Users, want) {
+		t.Errorf("users %q, want %q", got.Users, want)
 	}
-	if len(d.Mappings) != 2 || d.Mappings[0].Failing != "" || d.Mappings[0].Name != kube.MappingPodResources || d.Mappings[1].Failing != "no_node_name" || d.Mappings[1].Error == "" {
-		t.Errorf("mappings %+v", d.Mappings)
-	}
-	if (*Owners)(nil).dump(v) != nil {
-		t.Error("owners are dumped although they are off")
+	if !strings.HasPrefix(got.Mappings, "mapping pod_metadata fails (no_node_name): ") || strings.Count(got.Mappings, "\n") != 1 {
+		t.Errorf("mappings %q", got.Mappings)
 	}
 }
 

@@ -77,6 +77,14 @@ func TestCatalogue(t *testing.T) {
 		if strings.HasSuffix(d.Level.String(), "unknown") || d.Cost.String() == "unknown" || d.Kind.String() == "unknown" {
 			t.Errorf("%s: kind %v, level %v, cost %v", d.Name, d.Kind, d.Level, d.Cost)
 		}
+		if use, ok := d.Use(); ok != (number || d.Kind == String) || (use == Label) != (d.Kind == String) {
+			t.Errorf("%s: a %v is used as %v, %v", d.Name, d.Kind, use, ok)
+		}
+		for _, w := range Windows(d) {
+			if w.Library == "" || w.Evidence == "" {
+				t.Errorf("%s: window %+v", d.Name, w)
+			}
+		}
 		checkMultiple(t, d)
 	}
 }

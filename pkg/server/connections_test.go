@@ -115,7 +115,7 @@ func honest(t *testing.T, what, address string) {
 // header, or keep connections open without using them.
 func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
 	// Only the limit is to end connections here.
-	s, address, _ := start(t, pagesOf(textPage), Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour})
+	s, address, _ := start(t, pagesOf(textPage), Options{ReadTimeout: time.Hour})
 	kept := client(t)
 	get(t, kept, "http://"+address+"/metrics")
 	for i := range 600 {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +112,10 @@ func TestLogins(t *testing.T) {
 
 		webConfig(t, r.dir, "basic_auth_users: 7")
 		r.want(t, alice, "user0", "wrong", 200) // the toolkit answers 500
+		if err := os.Remove(r.path); err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, alice, "user0", "wrong", 500)
 		err := testutil.GatherAndCompare(r.reg, strings.NewReader(`
 # HELP warpgauge_http_logins_refused_total Requests refused for their password, by reason: wrong, or not checked because too many were being checked (busy) or because the address had failed too often (backoff). Only with a web config file.
 # TYPE warpgauge_http_logins_refused_total counter

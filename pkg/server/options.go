@@ -23,7 +23,6 @@ type Options struct {
 
 	ReadTimeout  time.Duration // for a request, and at most 5 s of it for the header; 0 means 10s
 	WriteTimeout time.Duration // from the end of the header to the end of the answer; 0 means 30s
-	IdleTimeout  time.Duration // of an idle connection between requests; 0 means 120s
 	DrainTimeout time.Duration // time that Run gives running requests when it ends; 0 means 5s
 
 	MaxConnections       int // open connections, not counting evicted ones; 0 means 512
@@ -104,6 +103,7 @@ const (
 	maxHeaderBytes    = 16 << 10 // net/http adds 4 KiB
 	maxStreams        = 16       // concurrent requests on one HTTP/2 connection
 	readHeaderTimeout = 5 * time.Second
+	idleTimeout       = 2 * time.Minute
 	reloadTimeout     = time.Minute // also for pausing profiling
 	releaseTimeout    = 30 * time.Second
 	maxProfile        = time.Minute            // of /debug/pprof
@@ -116,7 +116,6 @@ func (o *Options) setDefaults() {
 	}
 	defaultTo(&o.ReadTimeout, 10*time.Second)
 	defaultTo(&o.WriteTimeout, 30*time.Second)
-	defaultTo(&o.IdleTimeout, 120*time.Second)
 	defaultTo(&o.DrainTimeout, 5*time.Second)
 	if o.MaxConnections <= 0 {
 		o.MaxConnections = 512

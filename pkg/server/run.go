@@ -70,7 +70,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 		ReadHeaderTimeout: min(readHeaderTimeout, s.o.ReadTimeout),
 		ReadTimeout:       s.o.ReadTimeout,
 		WriteTimeout:      s.o.WriteTimeout,
-		IdleTimeout:       s.o.IdleTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return base },

@@ -257,30 +257,6 @@ func TestRowsStatesLogsAndMetricsOfAChild(t *testing.T) {
 	}
 }
 
-func TestAKilledChildIsReplaced(t *testing.T) {
-	t.Parallel()
-	v := supervise(t, "counting", Options{})
-	for n := range 3 {
-		v.await()
-		old := v.Board().Load()
-		if err := syscall.Kill(v.pid(), syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		eventually.True(t, "another child", func() bool {
-			if len(v.rows()) != 2 || slices.Contains(v.rows(), 0) {
-				t.Fatalf("the page has sources with %v rows", v.rows())
-			}
-			return v.Board().Load() != old
-		})
-		if got := v.restarts(ReasonSignal); got != float64(n+1) {
-			t.Errorf("%v restarts after %d kills", got, n+1)
-		}
-	}
-	if cpu := value(t, v.Supervisor, "warpgauge_collector_child_cpu_seconds_total"); cpu <= 0 {
-		t.Errorf("%v s of CPU", cpu)
-	}
-}
-
 func TestChildrenThatMisbehave(t *testing.T) {
 	t.Parallel()
 	f := func(mode, reason, text string, o Options) {

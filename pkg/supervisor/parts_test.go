@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,78 +37,6 @@ func TestPauses(t *testing.T) {
 	}
 	f(2*time.Second, 400*time.Millisecond)
 	f(0, 800*time.Millisecond)
-}
-
-func TestComplete(t *testing.T) {
-	now := time.Now()
-	old := now.Add(-time.Minute)
-	nan := math.NaN()
-	shown := func(at time.Time, value float64) []*view.Source {
-		s := part("x", 1, "a", "b")
-		appendRow(s, value, at)
-		return []*view.Source{s}
-	}
-	next := func(rows int, value float64, stamps ...time.Time) []*view.Source {
-		s := part("x", 1, "a", "b")
-		for range rows {
-			appendRow(s, value, stamps...)
-		}
-		return []*view.Source{s, part("x", 1, "new")} // what is new is not waited for
-	}
-	f := func(what string, shown, next []*view.Source, want bool) {
-		t.Helper()
-		if got := complete(shown, next, now, 30*time.Second, patientRows); got != want {
-			t.Errorf("%s: complete is %v, want %v", what, got, want)
-		}
-	}
-	f("nothing was shown", nil, next(0, 1), true)
-	f("no rows yet", shown(now, 1), next(0, 1), false)
-	f("no rows of what was not fresh", shown(old, 1), next(0, 1), true)
-	f("a row", shown(now, 1), next(1, 1, now), true)
-	f("a row without one of the devices", shown(now, 1), next(1, 1, now, time.Time{}), false)
-	f("a row with a blank cell", shown(now, 1), next(1, nan, now), false)
-	f("two of them", shown(now, 1), next(patientRows-1, nan, now), false)
-	f("three of them", shown(now, 1), next(patientRows, nan, now), true)
-	f("a cell that was blank before", shown(now, nan), next(1, nan, now), true)
-	slow := shown(old, 1)
-	slow[0].Interval = time.Minute
-	f("no rows of a slow source", slow, next(0, 1), false)
-}
-
-// Status and metrics can be read by several at once while sessions come and go.
-func TestReadersDuringHandovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := sessiontest.New(t, "a", "b", "c")
-		b := start(t, l, Options{Session: session.Options{RescanInterval: 2 * time.Second}})
-		pass(12 * time.Second)
-		l.Set(func() { l.IDs = l.IDs[:2] }) // one is absent from now on
-		pass(12 * time.Second)
-		var wg sync.WaitGroup
-		end := time.Now().Add(20 * time.Second)
-		for range 4 {
-			wg.Go(func() {
-				for time.Now().Before(end) {
-					for range 3 {
-						st := b.Status()
-						if n := len(st.Devices); n != 3 || st.Devices[2].Device.ID != "c" {
-							t.Errorf("status of %d devices: %+v", n, st.Devices)
-							return
-						}
-					}
-					time.Sleep(7 * time.Millisecond)
-				}
-			})
-		}
-		for n := 0; time.Now().Before(end); n++ {
-			if _, err := b.want(setList(list(1 + n%3))); err != nil {
-				t.Error(err)
-			}
-			_ = gather(t, b.Supervisor)
-			time.Sleep(300 * time.Millisecond)
-		}
-		wg.Wait()
-		_, _ = b.stop()
-	})
 }
 
 // Every state is a series, 1 for the one that is so.
