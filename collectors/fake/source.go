@@ -125,8 +125,8 @@ func (s *source) wait() error {
 		if f.Kind == Spin && s.concerned(f) {
 			s.world.spin(f)
 		}
-		if elapsed := s.world.elapsed(); f.Kind == Hang && s.concerned(f) && f.active(elapsed) {
-			if err := s.world.suspend(f, elapsed); err != nil {
+		if f.Kind == Hang && s.concerned(f) {
+			if err := s.world.suspend(f); err != nil {
 				return err
 			}
 		}

@@ -162,19 +162,22 @@ func (w *World) elapsed() time.Duration { return max(w.now().Sub(w.start), 0) }
 // uptime is the time since the drivers were loaded.
 func (w *World) uptime(elapsed time.Duration) time.Duration { return w.start.Sub(w.boot) + elapsed }
 
-// sleep waits for d, or for ever, until a fault is healed or the world ends.
-func (w *World) sleep(d time.Duration, forEver bool, healed <-chan struct{}) error {
-	var over <-chan time.Time
-	if !forEver {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-over:
-	case <-healed:
-	case <-w.released:
-		return errReleased
+// suspend blocks a call until f is over or healed, or the world ends.
+func (w *World) suspend(f *fault) error {
+	for f.active(w.elapsed()) {
+		var over <-chan time.Time
+		switch {
+		case f.While != "":
+			over = time.After(20 * time.Millisecond)
+		case f.For > 0:
+			over = time.After(f.At + f.For - w.elapsed())
+		}
+		select {
+		case <-over:
+		case <-f.healed:
+		case <-w.released:
+			return errReleased
+		}
 	}
 	return nil
 }
@@ -251,18 +254,4 @@ func (w *World) nodeTexts() map[field.ID]string {
 		return map[field.ID]string{1: amdDriver}
 	}
 	return map[field.ID]string{1: nvidiaDriver, 2: nvmlVersion}
-}
-
-// suspend blocks a call during f, which is active.
-func (w *World) suspend(f *fault, elapsed time.Duration) error {
-	if f.While == "" {
-		return w.sleep(f.For-(elapsed-f.At), f.For == 0, f.healed)
-	}
-	const look = 20 * time.Millisecond
-	for f.active(w.elapsed()) {
-		if err := w.sleep(look, false, f.healed); err != nil {
-			return err
-		}
-	}
-	return nil
 }
