@@ -47,7 +47,8 @@ type options struct {
 func command(ctx context.Context, args []string) (int, error) {
 	set := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
 	var o options
-	set.StringVar(&o.exporter, "exporter", neighbour("warpgauge"), "the warpgauge binary")
+	self, _ := os.Executable()
+	set.StringVar(&o.exporter, "exporter", filepath.Join(filepath.Dir(self), "warpgauge"), "the warpgauge binary")
 	set.StringVar(&o.library, "nvml-library", "", "the NVML library that warpgauge shall read; nvidia-smi has its own")
 	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "the program nvidia-smi")
 	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
@@ -72,13 +73,4 @@ func command(ctx context.Context, args []string) (int, error) {
 		return someBad, nil
 	}
 	return allGood, nil
-}
-
-// neighbour is a file next to this program.
-func neighbour(name string) string {
-	self, err := os.Executable()
-	if err != nil {
-		return name
-	}
-	return filepath.Join(filepath.Dir(self), name)
 }

@@ -190,7 +190,8 @@ func (r *runner) underLoad(ctx context.Context, k kernel, devices []cudaDevice) 
 	setStop(false)
 	for i, g := range r.rep.gpus {
 		for _, d := range devices {
-			if samePCI(g.pci, d.pci) && !g.mig && d.major >= k.oldest {
+			same := strings.HasSuffix(strings.ToLower(g.pci), strings.ToLower(d.pci)) // 00000000:1B:00.0 and 0000:1b:00.0
+			if same && !g.mig && d.major >= k.oldest {
 				results[i] = make(chan error, 1)
 				go func() { results[i] <- multiply(k, d) }()
 			}
@@ -214,15 +215,6 @@ func (r *runner) underLoad(ctx context.Context, k kernel, devices []cudaDevice) 
 		}
 	}
 	return err
-}
-
-// samePCI compares "00000000:1B:00.0" with "0000:1b:00.0".
-func samePCI(a, b string) bool {
-	short := func(s string) string {
-		domain, rest, _ := strings.Cut(strings.ToLower(s), ":")
-		return strings.TrimLeft(domain, "0") + ":" + rest
-	}
-	return short(a) == short(b)
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -67,17 +67,12 @@ func ofDaemonSet(t *testing.T, d *appsv1.DaemonSet, k *kubelet.Server) contained
 // podWithGPU0 has the node's first GPU, by the name that the vendor's device plugin gives it.
 func podWithGPU0(t *testing.T, e *exporter, vendor string) *v1.PodResources {
 	t.Helper()
-	gpus := e.uuids(t)
+	p := e.await(t, "8 GPUs", eightGPUs).family("DCGM_FI_DEV_GPU_TEMP")
+	gpu := p[slices.IndexFunc(p, func(s sample) bool { return s.get("gpu") == "0" })]
 	if vendor == "nvidia" {
-		return pod("train-0", gpus["0"])
+		return pod("train-0", gpu.get("UUID"))
 	}
-	for _, s := range e.scrape(t, acceptText).family("DCGM_FI_DEV_GPU_TEMP") {
-		if s.get("gpu") == "0" {
-			return kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", s.get("pci_bus_id"))))
-		}
-	}
-	t.Fatal("there is no GPU 0")
-	return nil
+	return kubelet.Pod("ml", "train-0", kubelet.Container("main", kubelet.Devices("amd.com/gpu", gpu.get("pci_bus_id"))))
 }
 
 // TestE2EChart runs what the manifests say: user, capabilities, mounts, flags, probes.

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -57,4 +58,18 @@ func TestE2ELivePage(t *testing.T) {
 
 	full.ends(t, syscall.SIGTERM)
 	p.Wait(`!document.getElementById('banner').hidden && document.getElementById('banner').innerText.includes('Last data at')`)
+
+	anonymous := serve(t, exe, withKubelet(k.Socket(), "--web-page=anonymous")...)
+	anonymous.await(t, "the pods", podOf(map[string]string{"0": "train-0"}))
+	p = b.Page(t, 360, 800)
+	p.Open(anonymous.url + "/")
+	p.Wait(`globalThis.warpgauge?.model.rows > 0 && document.querySelectorAll('.tile').length === 8`)
+	var text string
+	p.Eval("document.body.innerText + JSON.stringify([...warpgauge.model.devices.values()])", &text)
+	if strings.Contains(text, "train-0") {
+		t.Errorf("--web-page=anonymous names a pod:\n%s", text)
+	}
+	for _, problem := range p.Problems(anonymous.url + "/") {
+		t.Error(problem)
+	}
 }

@@ -52,12 +52,7 @@ func TestE2ENVML(t *testing.T) {
 	for _, isolation := range []string{"process", "none"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			n := &nvmlNode{isolation: isolation, csv: file(t, "counters.csv", nvmlCSV)}
-			// A library of its own: nvmltest.New has one for all nodes of a process.
-			var err error
-			n.Node, err = nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Fatal(err) })
-			must(t, err)
-			t.Cleanup(func() { must(t, n.Close()) })
+			n := &nvmlNode{Node: simulatedNVML(t), isolation: isolation, csv: file(t, "counters.csv", nvmlCSV)}
 			n.exporter = serve(t, exe, "--enable-only=nvml", "--enable-nvml=true", "--nvml-library="+n.Library(), "--isolation="+isolation,
 				"--collect-interval=100", "--slow-interval=500ms", "--stale-after=2s", "--sample-deadline=500ms",
 				"--kubernetes", "--kubernetes-virtual-gpus", "--enable-release-endpoint", "-f", n.csv)
@@ -72,6 +67,15 @@ func TestE2ENVML(t *testing.T) {
 			n.hang(t)
 		})
 	}
+}
+
+// simulatedNVML is a node with a library of its own: nvmltest.New has one for all nodes of a process.
+func simulatedNVML(t *testing.T) *nvmltest.Node {
+	t.Helper()
+	n, err := nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) })
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close()) })
+	return n
 }
 
 // inUse waits for all GPUs, and for who is on them: that is looked at in a process of its own, and nothing of it is on

@@ -103,16 +103,14 @@ func checkShared(t *testing.T, p page) {
 			t.Errorf("a GPU without a pod shows %v", s.labels)
 		}
 	}
-	for name, want := range map[string]int{"DCGM_FI_DEV_GPU_UTIL": 4, "DCGM_FI_DEV_FB_USED": 4, "DCGM_FI_DEV_GPU_TEMP": 4} {
-		n := 0
-		for _, s := range p.family(name) {
-			if s.get("gpu") == "0" {
-				n++
-			}
+	of := map[string]int{}
+	for _, s := range p {
+		if s.get("gpu") == "0" {
+			of[s.name]++
 		}
-		if n != want { // three pods and the device; four containers
-			t.Errorf("GPU 0 has %d series of %s, want %d", n, name, want)
-		}
+	}
+	if of["DCGM_FI_DEV_GPU_UTIL"] != 4 || of["DCGM_FI_DEV_FB_USED"] != 4 || of["DCGM_FI_DEV_GPU_TEMP"] != 4 { // three pods and the device; four containers
+		t.Errorf("GPU 0 has series %v, want 4 of each", of)
 	}
 }
 

@@ -80,8 +80,7 @@ func TestE2ESlurmHealth(t *testing.T) {
 	spec := faults(t, lost.fault("device: 2, kind: lost"))
 	s := startSlurm(t, check)
 	s.set(t, "WARPGAUGE_PROGRAM="+exe)
-	s.awaitChecks(t)
-	s.wantNode(t, "no exporter is there", "IDLE", "")
+	s.checked(t, "no exporter is there", "IDLE", "")
 
 	// start starts an exporter in Slurm's network.
 	start := func() *exporter {
@@ -108,40 +107,35 @@ func TestE2ESlurmHealth(t *testing.T) {
 	}
 	e := start()
 	health(e, 0)
-	s.awaitChecks(t)
-	s.wantNode(t, "all GPUs are healthy", "IDLE", "")
+	s.checked(t, "all GPUs are healthy", "IDLE", "")
 
 	lost.begin(t)
-	s.awaitNode(t, "IDLE+DRAIN")
 	const reason = "warpgauge: GPU 2 lost: reboot"
-	s.wantNode(t, "a GPU is lost", "IDLE+DRAIN", reason)
+	s.awaitDrain(t)
+	s.checked(t, "a GPU is lost", "IDLE+DRAIN", reason)
 	_, before := s.node(t)
-	s.awaitChecks(t)
+	s.checked(t, "a GPU is lost still", "IDLE+DRAIN", reason)
 	if _, after := s.node(t); after != before {
 		t.Errorf("drained a second time: %q, before %q", after, before)
 	}
 
 	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
-	s.awaitNode(t, "IDLE+DRAIN") // the GPU is still lost
-	s.wantNode(t, "resumed too early", "IDLE+DRAIN", reason)
+	s.awaitDrain(t) // the GPU is still lost
+	s.checked(t, "resumed too early", "IDLE+DRAIN", reason)
 
 	e.ends(t, syscall.SIGTERM)
-	s.awaitChecks(t)
-	s.wantNode(t, "the exporter is gone", "IDLE+DRAIN", reason)
+	s.checked(t, "the exporter is gone", "IDLE+DRAIN", reason)
 	lost.end(t)
 	e = start() // after the node was repaired
 	health(e, 0)
-	s.awaitChecks(t)
-	s.wantNode(t, "the fault is over: nothing resumes the node", "IDLE+DRAIN", reason)
+	s.checked(t, "the fault is over: nothing resumes the node", "IDLE+DRAIN", reason)
 	s.run(t, "scontrol", "update", "NodeName=node1", "State=RESUME")
-	s.awaitChecks(t)
-	s.wantNode(t, "resumed by hand", "IDLE", "")
+	s.checked(t, "resumed by hand", "IDLE", "")
 
 	s.run(t, "scontrol", "update", "NodeName=node1", "State=DRAIN", "Reason=new firmware")
 	lost.begin(t)
 	health(e, 1)
-	s.awaitChecks(t)
-	s.wantNode(t, "drained by an operator before", "IDLE+DRAIN", "new firmware")
+	s.checked(t, "drained by an operator before", "IDLE+DRAIN", "new firmware")
 }
 
 // wantJobs waits until the jobs of each GPU are those on the page, and checks that
@@ -175,6 +169,7 @@ type slurm struct {
 	*programtest.Process
 	dir, jobs string
 	script    string // prolog and epilog
+	settings  string
 	pid       string // of a process in its namespaces
 }
 
@@ -198,7 +193,8 @@ func startSlurm(t *testing.T, health ...string) *slurm {
 	must(t, err)
 	s := &slurm{dir: t.TempDir(), script: script}
 	s.jobs = filepath.Join(s.dir, "jobs")
-	s.set(t, "WARPGAUGE_JOB_DIR="+s.jobs, "WARPGAUGE_GPU_MAP="+filepath.Join(s.dir, "gpus"))
+	s.set(t, "WARPGAUGE_JOB_DIR="+s.jobs)
+	s.set(t, "WARPGAUGE_GPU_MAP="+filepath.Join(s.dir, "gpus"))
 	s.Process = launch(t, "unshare", slices.Concat(namespaces, []string{"testdata/slurm-node", s.dir, script}, health)...)
 	s.Await(t, "the namespaces", func() error {
 		m := inside.FindStringSubmatch(s.Output())
@@ -228,15 +224,11 @@ func startSlurm(t *testing.T, health ...string) *slurm {
 	return s
 }
 
-// set adds to the script's settings.
-func (s *slurm) set(t *testing.T, lines ...string) {
+// set adds a line to the script's settings.
+func (s *slurm) set(t *testing.T, line string) {
 	t.Helper()
-	path := filepath.Join(s.dir, "settings")
-	before, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	write(t, path, string(before)+strings.Join(lines, "\n")+"\n")
+	s.settings += line + "\n"
+	write(t, filepath.Join(s.dir, "settings"), s.settings)
 }
 
 // try runs a command inside.
@@ -277,8 +269,9 @@ func (s *slurm) awaitJob(t *testing.T, id, state string) {
 	})
 }
 
-// awaitChecks waits until two health checks have begun and ended.
-func (s *slurm) awaitChecks(t *testing.T) {
+// checked waits until two health checks have begun and ended, and wants a state of the node, and a reason but for who gave
+// it when.
+func (s *slurm) checked(t *testing.T, when, state, reason string) {
 	t.Helper()
 	lines := func() int {
 		text, err := os.ReadFile(filepath.Join(s.dir, "checks"))
@@ -289,41 +282,29 @@ func (s *slurm) awaitChecks(t *testing.T) {
 	}
 	begin := lines() // one may be under way: the second to end from now has begun later
 	eventually.True(t, "Slurm to check the node's health", func() bool { return lines() >= begin+2 })
+	gotState, gotReason := s.node(t)
+	if got, _, _ := strings.Cut(gotReason, " ["); gotState != state || got != reason {
+		t.Errorf("%s: the node is %s, %q, want %s, %q", when, gotState, gotReason, state, reason)
+	}
 }
 
-var (
-	nodeState  = regexp.MustCompile(` State=(\S+)`)
-	nodeReason = regexp.MustCompile(` Reason=(.*)$`)
-)
+var nodeLine = regexp.MustCompile(` State=(\S+)(?:.* Reason=(.*)$)?`)
 
 // node is what Slurm knows of the node.
 func (s *slurm) node(t *testing.T) (state, reason string) {
 	t.Helper()
 	text := s.run(t, "scontrol", "--oneliner", "show", "node", "node1")
-	if m := nodeState.FindStringSubmatch(text); m != nil {
-		state = m[1]
+	m := nodeLine.FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("no state of the node: %s", text)
 	}
-	if m := nodeReason.FindStringSubmatch(text); m != nil {
-		reason = m[1]
-	}
-	return state, reason
+	return m[1], m[2]
 }
 
-func (s *slurm) awaitNode(t *testing.T, state string) {
+func (s *slurm) awaitDrain(t *testing.T) {
 	t.Helper()
-	eventually.OK(t, "the node to be "+state, func() error {
-		if got, reason := s.node(t); got != state {
-			return fmt.Errorf("it is %s, %q", got, reason)
-		}
-		return nil
+	eventually.True(t, "the node to be drained", func() bool {
+		state, _ := s.node(t)
+		return state == "IDLE+DRAIN"
 	})
-}
-
-// wantNode checks the state, and the reason but for who gave it when.
-func (s *slurm) wantNode(t *testing.T, when, state, reason string) {
-	t.Helper()
-	gotState, gotReason := s.node(t)
-	if got, _, _ := strings.Cut(gotReason, " ["); gotState != state || got != reason {
-		t.Errorf("%s: the node is %s, %q, want %s, %q", when, gotState, gotReason, state, reason)
-	}
 }

@@ -65,11 +65,7 @@ type twoNode struct {
 // newTwoNode starts an exporter on a node that has no DCGM yet.
 func newTwoNode(t *testing.T, exe, isolation string) *twoNode {
 	t.Helper()
-	n := &twoNode{isolation: isolation, library: filepath.Join(t.TempDir(), "libdcgm.so.4"), csv: file(t, "counters.csv", takeoverCSV)}
-	var err error
-	n.nvml, err = nvmltest.Write(t.TempDir(), nvmltest.Config{}, func(err error) { t.Error(err) })
-	must(t, err)
-	t.Cleanup(func() { must(t, n.nvml.Close()) })
+	n := &twoNode{nvml: simulatedNVML(t), isolation: isolation, library: filepath.Join(t.TempDir(), "libdcgm.so.4"), csv: file(t, "counters.csv", takeoverCSV)}
 	n.nvml.Set(nvmltest.Host, "energy", fmt.Sprintf("%.0f + %.0f * t", energyBase, energySlope))
 	n.nvml.Set(nvmltest.Host, "temperature", "71")
 	n.exporter = serve(t, exe, "--enable-only=nvml,dcgm", "--enable-nvml=true", "--enable-dcgm=true", "--nvml-library="+n.nvml.Library(), "--dcgm-library="+n.library,

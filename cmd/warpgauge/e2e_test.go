@@ -55,7 +55,7 @@ func testFirstPage(t *testing.T, exe string) {
 			t.Fatalf("systemd hears %q, %v, want %q", b[:n], err, want)
 		}
 	}
-	e := serveBy(t, []string{"env", "NOTIFY_SOCKET=" + path, exe}, "--isolation=process", "--enable-pprof", "-f", file(t, "counters.csv", histogramCSV))
+	e := serveBy(t, []string{"env", "NOTIFY_SOCKET=" + path, exe}, "--isolation=process", "-f", file(t, "counters.csv", histogramCSV))
 	hear("READY=1")
 	client := newClient(t)
 	if a := get(t, client, e.url+"/livez"); a.code != http.StatusOK {
@@ -78,22 +78,9 @@ func testFirstPage(t *testing.T, exe string) {
 			t.Errorf("page for %q: %v", accept, err)
 		}
 	}
-	for _, tt := range []struct {
-		method, path string
-		status       int
-		body         string // must be part of the body
-	}{
-		{"GET", "/health", 200, "OK"},
-		{"GET", "/readyz", 200, "ok"},
-		{"GET", "/", 200, "/metrics"},
-		{"GET", "/metrics/", 404, ""},
-		{"POST", "/-/reload", 403, ""},
-		{"POST", "/-/release", 403, ""},
-		{"GET", "/debug/pprof/goroutine?debug=1", 200, "goroutine profile"},
-	} {
-		a := request(t, client, tt.method, e.url+tt.path)
-		if a.code != tt.status || !strings.Contains(string(a.body), tt.body) || a.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s %s: status %d, want %d, with nosniff and %q:\n%.300s", tt.method, tt.path, a.code, tt.status, tt.body, a.body)
+	for _, path := range []string{"/-/reload", "/-/release"} { // which no flag allows; other paths are tested in pkg/server
+		if a := request(t, client, http.MethodPost, e.url+path); a.code != http.StatusForbidden {
+			t.Errorf("POST %s: status %d, want 403", path, a.code)
 		}
 	}
 	e.Signal(t, syscall.SIGINT)

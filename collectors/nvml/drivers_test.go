@@ -110,30 +110,23 @@ func TestMovedFields(t *testing.T) {
 	lines := []string{"gpu * smoothing 100 + i", "gpu * violation[6] 600", "gpu * violation[7] 700", "gpu * violation[8] 800"}
 	names := []string{"DCGM_FI_DEV_PWR_SMOOTHING_ENABLED", "DCGM_FI_DEV_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL",
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS"}
-	want := map[string]float64{names[0]: 100, names[1]: 117, names[2]: 600, names[3]: 800}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: lines})
 	for _, driver := range []struct {
-		version string
-		fields  int // NVML_FI_MAX
-		throttle,
+		version   string
+		fields    int // NVML_FI_MAX
+		throttle  bool
 		smoothing bool
-	}{
-		{"570.124.06", 269, false, true}, {"575.57.08", 274, true, true}, {"580.65.06", 274, true, true}, {"590.44.01", 289, true, true}, {"610.43.02", 303, true, true},
-		{"572.16", 303, false, false}, {"560.35.03", 303, false, false}, {"unreadable", 303, false, false},
-	} {
+	}{{"570.124.06", 269, false, true}, {"580.65.06", 274, true, true}, {"610.43.02", 303, true, true}, {"560.35.03", 303, false, false}, {"unreadable", 303, false, false}} {
 		n.Line("node driver %s", driver.version)
 		n.Line("node fields %d", driver.fields)
-		s := openReadings(t, n, append(names, "DCGM_FI_DEV_GPU_TEMP")...)[0]
-		for name, v := range want {
-			there := driver.throttle
-			if strings.Contains(name, "SMOOTHING") {
-				there = driver.smoothing
-			}
-			if !there {
-				v = noColumn
-			}
-			s.want(t, "driver "+driver.version, 0, map[string]float64{name: v})
+		want := map[string]float64{names[0]: noColumn, names[1]: noColumn, names[2]: noColumn, names[3]: noColumn}
+		if driver.smoothing {
+			want[names[0]], want[names[1]] = 100, 117
 		}
+		if driver.throttle {
+			want[names[2]], want[names[3]] = 600, 800
+		}
+		openReadings(t, n, append(names, "DCGM_FI_DEV_GPU_TEMP")...)[0].want(t, "driver "+driver.version, 0, want)
 	}
 }
 

@@ -143,7 +143,7 @@ const (
 	maxAnswer  = 16 << 20 // bytes of one answer, or of one event: thousands of pods with all their metadata
 )
 
-// client makes requests to an API server. Its answers are JSON, of which decode reads the needed parts.
+// client makes requests to an API server, whose answers are JSON.
 type client struct {
 	rest.Interface
 	close func() // closes idle connections
@@ -199,7 +199,7 @@ func (s *APIServer) dial(qps float32, burst int) (*client, error) {
 // read makes a request and decodes the answer.
 func read(ctx context.Context, r *rest.Request, v any) error {
 	result := r.Do(ctx)
-	if err := result.Error(); err != nil { // with what the server says, which Raw's error lacks
+	if err := result.Error(); err != nil { // with the text of the server; the error of Raw lacks it
 		return err
 	}
 	body, err := result.Raw()

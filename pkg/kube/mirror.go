@@ -15,7 +15,7 @@ type mirror struct {
 
 // kind knows the objects of one resource.
 type kind interface {
-	// strip removes what is not needed from an object and sets its size; false: the object is not kept.
+	// strip removes the members that nobody needs from an object and sets its size; false: the object is not kept.
 	strip(*apiObject) (keep bool)
 	// store puts objects into next. It returns the number of entries, and whether more than times has changed.
 	store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool)
@@ -121,6 +121,6 @@ type apiObject struct {
 	Data map[string]string // of a ConfigMap
 
 	static string // the kubelet's UID of a static pod
-	slice  slice  // what Spec says
+	slice  slice  // read from Spec
 	size   int    // counts towards maxSize
 }

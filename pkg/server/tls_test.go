@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,6 +133,32 @@ func TestStalledHandshakes(t *testing.T) {
 	if n := s.conns.count(); n > s.conns.slots() {
 		t.Errorf("%d connections open, want at most %d", n, s.conns.slots())
 	}
+}
+
+// While the file cannot be read no request is let through, and none waits.
+func TestWebConfigThatIsAFIFO(t *testing.T) {
+	path := basicAuth(t, bcrypt.MinCost)
+	_, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: path})
+	want := func(what string, code int) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.SetBasicAuth("prometheus", "secret")
+		if got := do(t, client(t), req); got.code != code {
+			t.Errorf("%s: %d, want %d", what, got.code, code)
+		}
+	}
+	want("a good file", http.StatusOK)
+	if err := errors.Join(os.Rename(path, path+".was"), syscall.Mkfifo(path, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	want("a FIFO", http.StatusInternalServerError)
+	if err := os.Rename(path+".was", path); err != nil {
+		t.Fatal(err)
+	}
+	want("the file again", http.StatusOK)
 }
 
 // What is wrong with the file shows before anything listens.

@@ -61,8 +61,8 @@ func TestOpenNamesAllThatFailed(t *testing.T) {
 		}
 	}
 	dependency := Attempt{"libx.so", "libdependency.so: cannot open shared object file: No such file or directory"}
-	if dependency.Absent() {
-		t.Error("a library with a missing dependency counts as absent")
+	if text := (&OpenError{[]Attempt{dependency}}).Error(); dependency.Absent() || !strings.HasPrefix(text, "load library: libx.so: libdependency.so: ") {
+		t.Errorf("a library with a missing dependency: absent %t, %s", dependency.Absent(), text)
 	}
 }
 

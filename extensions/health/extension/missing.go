@@ -32,7 +32,7 @@ type bus interface {
 }
 
 // missing compares the GPUs on the PCI bus with those that collectors serve. It observes each difference, which the rule
-// "missing" judges, and shows what is missing as warpgauge_gpus_missing. A basis that finds nothing missing has a series of
+// "missing" judges, and shows missing GPUs as warpgauge_gpus_missing. A basis that finds nothing missing has a series of
 // 0; one that cannot be judged now has none.
 //
 // run polls small files of sysfs that the kernel answers from memory: nothing wakes a GPU or waits for one.
@@ -105,7 +105,7 @@ func (m *missing) compare(now time.Time) {
 		out.bases = append(out.bases, onBus)
 	}
 	if err != nil || elsewhere {
-		judged = nil // it is not known what has left the bus
+		judged = nil // GPUs that left the bus are unknown
 	}
 	for at, j := range judged {
 		if j.known && !slices.Contains(out.bases, lastKnown) {

@@ -130,13 +130,16 @@ func TestBoards(t *testing.T) {
 	m.add("pci0000:d0/0000:d1:00.4", "10de", "030200", "nvidia") // a virtual function
 	m.file("sys/devices/pci0000:d0/0000:d1:00.4/physfn", "")
 	m.file("proc/driver/nvidia/gpus/0000:4c:00.0/information", "Model: \t\t NVIDIA H100\nGPU Excluded:\t Yes")
+	m.file("proc/driver/nvidia/gpus/0000:18:00.0/information", "Device Minor:\t 3\nGPU Excluded:\t No")
+	m.file("dev/nvidia3", "")
+	m.file("proc/driver/nvidia/gpus/0000:3b:00.0/information", "Device Minor:\t 4\nGPU Excluded:\t No") // hidden from the container
 	got, err := NewBus(m.root).Boards()
 	must(t, err)
 	want := []Board{
 		{Address: Address{Bus: 0, Device: 2}, Vendor: field.VendorAMD, Display: true},
 		{Address: Address{Bus: 0x05}, Vendor: field.VendorNVIDIA, Switch: true, Driver: "nvidia-nvswitch"},
 		{Address: Address{Bus: 0x18}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Slot: "5", Port: Address{Bus: 0x17}},
-		{Address: Address{Bus: 0x3b}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Slot: "7-1", Port: Address{Bus: 0x37, Device: 1}},
+		{Address: Address{Bus: 0x3b}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Slot: "7-1", Port: Address{Bus: 0x37, Device: 1}, Hidden: true},
 		{Address: Address{Bus: 0x4c}, Vendor: field.VendorNVIDIA, Driver: "nvidia", Port: Address{Bus: 0x48, Device: 1}, Hidden: true},
 		{Address: Address{Bus: 0xc1}, Vendor: field.VendorAMD, Driver: "amdgpu"},
 		{Address: Address{Bus: 0xc2}, Vendor: field.VendorAMD, Driver: "vfio-pci"},
@@ -144,6 +147,9 @@ func TestBoards(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Board{})); diff != "" {
 		t.Errorf("boards (-want +got):\n%s", diff)
+	}
+	if !NewBus(m.root).Module(field.VendorNVIDIA) || NewBus(t.TempDir()).Module(field.VendorNVIDIA) {
+		t.Error("a module that is loaded is not there, or another is")
 	}
 	if _, err := NewBus(t.TempDir()).Boards(); err == nil {
 		t.Error("no error of a machine without a bus")

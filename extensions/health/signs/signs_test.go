@@ -282,7 +282,7 @@ func TestCountedOnce(t *testing.T) {
 	want(15)
 }
 
-// TestReadingsThatDoNotCount: errors of a link that are corrected, and a lifetime counter beside one since the driver was loaded.
+// TestReadingsThatDoNotCount: corrected errors of a link; a lifetime counter, if there is a counter since the last load of the driver.
 func TestReadingsThatDoNotCount(t *testing.T) {
 	for _, ids := range [][]field.ID{{field.CorrectedErrorsLife, field.NVLinkErrors, corrected}, {field.CorrectedErrorsLife, field.NVLinkErrors}} {
 		r := newRig(ids...)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -115,12 +114,9 @@ func (s *sim) open() {
 
 // write writes the directory and returns its path.
 func (s *sim) write() string {
-	dir := s.t.TempDir()
-	for name, text := range s.lists {
-		must(s.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	must(s.t, os.WriteFile(filepath.Join(dir, FleetFile), []byte(s.yaml), 0o600))
-	return dir
+	files := maps.Clone(s.lists)
+	files[FleetFile] = s.yaml
+	return writeDirectory(s.t, files)
 }
 
 func (s *sim) take() {

@@ -94,7 +94,7 @@ func (s *Server) tick(ctx context.Context) {
 	}
 }
 
-// locked calls f while nobody else uses the state.
+// locked calls f with the lock on the state.
 func (s *Server) locked(f func(*core)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

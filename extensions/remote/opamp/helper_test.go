@@ -3,7 +3,6 @@ package opamp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"warpgauge/pkg/lists"
@@ -36,39 +36,6 @@ const (
 )
 
 var uid = uuid.MustParse("0199e5a4-7c3b-7000-8000-0123456789ab")
-
-// pipes is a network within the process, so that time in a test is that of its bubble.
-type pipes struct {
-	conns chan net.Conn
-	once  sync.Once
-	done  chan struct{}
-}
-
-func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), done: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error   { p.once.Do(func() { close(p.done) }); return nil }
-func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	near, far := net.Pipe()
-	select {
-	case p.conns <- far:
-		return near, nil
-	case <-p.done:
-		return nil, errors.New("connection refused")
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // peer is an OpAMP server on opamp-go's server library. It keeps what agents report as the
 // library's example does: parts that are not in a message stay, and after a gap in
@@ -203,7 +170,7 @@ type bench struct {
 // start runs an agent against a handler. It ends with the bubble of the test at the latest.
 func start(t *testing.T, h http.Handler, connContext func(context.Context, net.Conn) context.Context, edit func(*Options)) *bench {
 	t.Helper()
-	network := newPipes()
+	network := bufconn.Listen(1 << 16) // within the process, so that time in a test is its bubble's
 	s := &http.Server{Handler: h, ConnContext: connContext}
 	go func() { _ = s.Serve(network) }()
 	n := &node{
@@ -219,7 +186,7 @@ func start(t *testing.T, h http.Handler, connContext func(context.Context, net.C
 	core, logs := observer.New(zap.InfoLevel)
 	o := Options{
 		URL: &url.URL{Scheme: "http", Host: "fleet.example"}, Interval: interval, MaxBytes: 1 << 20, Logger: zap.New(core),
-		Transport: &http.Transport{DialContext: network.dial, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return network.DialContext(ctx) }, DisableCompression: true, ResponseHeaderTimeout: 15 * time.Second, MaxResponseHeaderBytes: 64 << 10},
 		Identity:  Identity{InstanceID: uid, Version: "1.2.3", Hostname: "node-7", Labels: map[string]string{"rack": "r7", "zone": "z1"}},
 		Node:      n,
 		Desk:      n,
@@ -236,7 +203,6 @@ func start(t *testing.T, h http.Handler, connContext func(context.Context, net.C
 		cancel()
 		must(t, <-done)
 		must(t, s.Close())
-		_ = network.Close() // s has closed it
 		o.Transport.(*http.Transport).CloseIdleConnections()
 	})}
 	t.Cleanup(b.stop)
