@@ -170,7 +170,12 @@ func TestEngineComesBack(t *testing.T) {
 	for _, hidden := range [][]int{nil, {6, 7}, {0}} {
 		t.Run(fmt.Sprint("without ", hidden), func(t *testing.T) {
 			n.killEngine()
-			e.await(t, "NVML serves", n.whole(want))
+			e.await(t, "NVML serves", func(p page) error {
+				if s := p.speaker(); s != "nvml" {
+					return fmt.Errorf("%s speaks", s)
+				}
+				return n.whole(want)(p)
+			})
 			stop := e.watch(t, n.healthy(want))
 			n.startEngineOn(hidden...)
 			e.await(t, "DCGM speaks", func(p page) error {
