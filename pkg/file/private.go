@@ -13,7 +13,7 @@ import (
 // Private is a directory for this process's own files: other users cannot place files or links there.
 type Private struct {
 	Path string
-	Of   string // its content, for messages: "dumps"
+	Of   string // names its content in messages: "dumps"
 	Flag string // the flag that names it: "dump-directory"
 }
 

@@ -72,7 +72,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 	f(filepath.Join(dir, "theirs"), "belongs to user 4711, not to 0: name another with --dump-directory")
 }
 
-// TestPrivateReplaces: also what a process that was killed while it wrote has left.
+// TestPrivateReplaces also replaces the incomplete file of a killed process.
 func TestPrivateReplaces(t *testing.T) {
 	p := Private{Path: filepath.Join(t.TempDir(), "a"), Of: "lists", Flag: "remote-directory"}
 	if text, err := p.Read("list", 100); text != nil || err != nil {

@@ -20,7 +20,7 @@ const (
 	ReasonNoConfig     = "no_config"    // neither a service account in this pod nor KUBECONFIG
 	ReasonUnauthorized = "unauthorized" // the API server rejects our token or certificate
 	ReasonForbidden    = "forbidden"    // a permission is missing
-	ReasonNotServed    = "not_served"   // it serves the resource in no version that we know
+	ReasonNotServed    = "not_served"   // it serves no version of the resource that this package knows
 	ReasonUnreachable  = "unreachable"  // no answer in time, or "try later": 429, 5xx
 	ReasonTLS          = "tls"          // no trust: certificate, authority, or a wrong clock
 )

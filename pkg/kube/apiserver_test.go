@@ -29,7 +29,7 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// certificate returns one that signs itself, for 127.0.0.1, and its PEM.
+// certificate returns a self-signed certificate for 127.0.0.1, and its PEM.
 func certificate(t *testing.T, from, until time.Time) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -137,7 +137,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 }
 
-// A service account that comes later is found, and so is a configuration that cannot be used at first.
+// The client finds a service account or a valid configuration that appears after its start.
 func TestAConfigThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, asked := apitest.Pipe(t, "node-1"), 0
@@ -157,7 +157,7 @@ func TestAConfigThatComesLater(t *testing.T) {
 	})
 }
 
-// The helper of a kubeconfig ignores its context: Health says that it hangs.
+// The credential helper of a kubeconfig ignores its context: Health reports that it hangs.
 func TestCredentialHelperThatHangs(t *testing.T) {
 	for _, o := range []APIOptions{{Node: "node-1", Pods: true}, {Node: "node-1", Slices: true}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -40,8 +40,8 @@ type Runtime struct {
 	conn     *conn // used by Run's goroutine only; nil: not connected
 }
 
-// NewRuntime returns a Runtime, which knows nothing before Run. path names the runtime's socket, with or without
-// "unix://". onChange is called after a new Version was published; it must not block.
+// NewRuntime returns a Runtime. Its snapshot is empty before Run. path names the runtime's socket, with or without
+// "unix://". It calls onChange after each new Version; onChange must not block.
 func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 	r := &Runtime{
 		poller: newPoller(), onChange: onChange, period: 10 * time.Second,
