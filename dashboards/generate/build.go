@@ -21,7 +21,7 @@ func newDashboard(uid, title, description string, variables ...variable) *builde
 	}}
 }
 
-// choice returns a variable whose values are those of a metric's label.
+// choice returns a variable with the values of a metric's label.
 func choice(name, label, of, metric string) variable {
 	return variable{
 		Name: name, Label: label, Type: "query", Datasource: prometheus, Refresh: 2, Sort: 3, Multi: true, IncludeAll: true, AllValue: ".*",

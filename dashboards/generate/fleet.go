@@ -1,6 +1,6 @@
 package main
 
-// needsRules is what panels show if their recorded series are missing.
+// needsRules is shown by panels whose recorded series are missing.
 const needsRules = "Needs the rules of deploy/prometheus."
 
 // fleet returns the dashboard for the operator of all nodes: how many GPUs, how busy, which are broken.

@@ -1,6 +1,6 @@
 package main
 
-// noProfiling is what panels show if their profiling fields are missing.
+// noProfiling is shown by panels whose profiling fields are missing.
 const noProfiling = "These GPUs do not measure it, or the list lacks it."
 
 // node returns the dashboard that compares all GPUs of some nodes.

@@ -307,7 +307,7 @@ func TestNeverFailsAJob(t *testing.T) {
 			}
 			n.set("WARPGAUGE_STRICT=1")
 			if code, _ := n.run(nil, env...); code != 1 {
-				t.Errorf("exit code %d where strictness is asked for, want 1", code)
+				t.Errorf("exit code %d in strict mode, want 1", code)
 			}
 		})
 	}
@@ -397,7 +397,7 @@ func TestGPUNumbers(t *testing.T) {
 				if file != "" {
 					want[file] = "1" + number
 				} else if !strings.Contains(text, "none that can be told") {
-					t.Errorf("GPU %s: not a word about it: %s", number, text)
+					t.Errorf("GPU %s: the log does not mention it: %s", number, text)
 				}
 			}
 			n.want("mapped", want)

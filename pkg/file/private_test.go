@@ -61,7 +61,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 		}
 	}
 	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "open"), 0o700), os.Chmod(filepath.Join(dir, "open"), 0o777)))
-	f(filepath.Join(dir, "open"), "others can write to the directory of dumps")
+	f(filepath.Join(dir, "open"), "other users can write to the directory of dumps")
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	f(filepath.Join(dir, "file"), "not a directory")
 	f(filepath.Join(dir, "file", "x"), "not a directory")

@@ -46,7 +46,7 @@ type Metadata struct {
 type APIOptions struct {
 	// Node is the name of this node in the API, normally from the environment variable NODE_NAME, which the downward
 	// API fills from spec.nodeName. If Node is empty, APIServer reads nothing, and Health says which variable to set.
-	// The host name is no substitute: without hostNetwork it is the pod's name, and node names can differ from host
+	// The host name cannot replace it: without hostNetwork it is the pod's name, and node names can differ from host
 	// names.
 	Node   string
 	Pods   bool // read UIDs and labels of this node's pods

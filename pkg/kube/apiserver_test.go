@@ -150,7 +150,7 @@ func TestAConfigThatComesLater(t *testing.T) {
 			}
 			return s.Config()
 		})
-		c.failing(t, ReasonNoConfig, "read pods: no way to the API server is known")
+		c.failing(t, ReasonNoConfig, "read pods: cannot find the API server")
 		time.Sleep(10 * time.Minute)
 		c.failing(t, "", "")
 		c.stop()

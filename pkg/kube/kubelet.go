@@ -263,13 +263,13 @@ type kubeletConn struct {
 func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
 	s := &socket{path: k.o.Socket, what: "the kubelet", timeout: k.limits.timeout, maxBytes: k.limits.maxBytes, advice: map[string]string{
 		ReasonAbsent:        "start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; if that directory was replaced there, restart the pod",
-		ReasonDenied:        "the socket is root's; run as root, and allow it if SELinux or AppArmor confine us",
-		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime makes a directory of what it cannot mount",
-		ReasonRefused:       "the kubelet is down; or the socket itself is mounted, and is an old one: mount its directory",
+		ReasonDenied:        "the socket belongs to root: run as root, and allow access in SELinux or AppArmor",
+		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime creates a directory if the source of a mount is missing",
+		ReasonRefused:       "the kubelet is down, or the mounted socket is an old one: mount its directory",
 		ReasonNotGRPC:       "the server does not speak gRPC: check --pod-resources-kubelet-socket",
 		ReasonTimeout:       "the kubelet did not answer in time: it hangs or is overloaded; see its log",
 		ReasonTooLarge:      "some container or device plugin has very many device ids",
-		ReasonRateLimited:   "other clients of this kubelet ask too often; nothing is lost",
+		ReasonRateLimited:   "other clients call this kubelet too often; no data is lost",
 		ReasonUnimplemented: "this is not a kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket",
 		ReasonMalformed:     "is it a kubelet?",
 		ReasonClosed:        "the kubelet ended or restarts",

@@ -132,7 +132,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 		prepare      func(path string)
 	}{
 		{ReasonAbsent, "mount the socket's directory", func(string) {}},
-		{ReasonNotASocket, "makes a directory", func(path string) { must(os.Mkdir(path, 0o750)) }},
+		{ReasonNotASocket, "creates a directory", func(path string) { must(os.Mkdir(path, 0o750)) }},
 		{ReasonNotASocket, "not a socket", func(path string) { must(os.WriteFile(path, nil, 0o600)) }},
 		{ReasonNotASocket, "another kind", func(path string) {
 			c, err := net.ListenPacket("unixgram", path)

@@ -39,7 +39,7 @@ func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, ca
 	err = d.o.Engine.Release(ctx, name)
 	d.answer(cause, kindRelease, "released "+strings.Join(names, ", "), err)
 	if err != nil {
-		log.Warn("not everything is released", zap.Error(err))
+		log.Warn("cannot release all collectors", zap.Error(err))
 		return err
 	}
 	log.Info("released: nothing is held", zap.Duration("took", time.Since(begin)))
@@ -139,7 +139,7 @@ func (d *Desk) endPause(e *ending, after time.Duration) {
 		})
 	})
 	if err != nil {
-		log.Error("profiling is not read again everywhere", zap.Error(err))
+		log.Error("cannot resume profiling on all collectors", zap.Error(err))
 	}
 }
 

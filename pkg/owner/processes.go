@@ -248,7 +248,7 @@ func (d *DeviceUse) user(at *location) *User {
 }
 
 // errInside is the error for a process in our own container, seen from inside our own cgroup namespace.
-var errInside = errors.New("it is in our own control group or below it, and from inside a cgroup namespace that names no pod")
+var errInside = errors.New("it is in our own control group or below it, whose pod is hidden inside our cgroup namespace")
 
 // report reports the result of a poll.
 func (p *Processes) report(err error, o outcome) {
@@ -262,7 +262,7 @@ func (p *Processes) report(err error, o outcome) {
 	case err != nil:
 		p.Health.Failed(ReasonNoProc, err)
 	case p.pidSpace != firstPIDNamespace:
-		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one is in another PID namespace, %s: "+
+		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("the driver numbers processes in the machine's PID namespace, and this process is in another one, %s: "+
 			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
 	case len(p.sources) == 0:
 		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))

@@ -40,7 +40,7 @@ func (p procfs) start(pid int) (uint64, error) {
 	if start, ok := parseStart(file); ok {
 		return start, nil
 	}
-	return 0, fmt.Errorf("read state of process %d: %q has no time of start", pid, file[:min(len(file), 80)])
+	return 0, fmt.Errorf("read state of process %d: %q has no start time", pid, file[:min(len(file), 80)])
 }
 
 // parseStart parses field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second field is a name in parentheses that may

@@ -32,7 +32,7 @@ func main() {
 // run must be called in the root of the repository, after bin/warpgauge was built.
 func run(ctx context.Context, delay time.Duration, command []string) error {
 	if len(command) == 0 {
-		return errors.New("no command is given that is to run then")
+		return errors.New("name a command to run")
 	}
 	dir, err := os.MkdirTemp("", "warpgauge-pictures")
 	if err != nil {

@@ -88,7 +88,7 @@ func readProgram(file, source string) (program, error) {
 		}
 		m := modules[path]
 		if m == nil || m.version != version {
-			return program{}, fmt.Errorf("the sources want %s %s, with which it was not built", path, version)
+			return program{}, fmt.Errorf("the sources require %s %s, but the program was built without it", path, version)
 		}
 		delete(unused, path)
 		if err := m.addTexts(dir, p.Dir); err != nil {
@@ -96,7 +96,7 @@ func readProgram(file, source string) (program, error) {
 		}
 	}
 	for path := range unused {
-		return program{}, fmt.Errorf("it was built with %s, which the sources do not want", path)
+		return program{}, fmt.Errorf("the program was built with %s, which the sources do not require", path)
 	}
 	out := program{file: filepath.Base(file), sha256: sum}
 	for _, path := range slices.Sorted(maps.Keys(modules)) {

@@ -23,7 +23,7 @@ func writeProvenance(path, sums, version, commit, home, base string) error {
 	for line := range strings.Lines(string(list)) {
 		digest, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if raw, err := hex.DecodeString(digest); !ok || err != nil || len(raw) != 32 || name == "" {
-			return fmt.Errorf("%s: %q is no line of sha256sum", sums, line)
+			return fmt.Errorf("%s: %q is not a line of sha256sum", sums, line)
 		}
 		subject = append(subject, object{"name": name, "digest": object{"sha256": digest}})
 	}

@@ -176,7 +176,7 @@ func TestOtherSources(t *testing.T) {
 	source := bytes.Replace(read(t, main), []byte("	cdx \"github.com/CycloneDX/cyclonedx-go\"\n"), nil, 1)
 	must(t, os.WriteFile(main, source, 0o600))
 	err := run([]string{"-source", dir, "-licenses", filepath.Join(dir, "out"), program}, "")
-	if err == nil || !strings.Contains(err.Error(), "cyclonedx-go, which the sources do not want") {
+	if err == nil || !strings.Contains(err.Error(), "cyclonedx-go, which the sources do not require") {
 		t.Errorf("error %v, want one that names cyclonedx-go", err)
 	}
 	if err := run([]string{os.Args[0] + ".missing"}, ""); err == nil {
