@@ -506,24 +506,3 @@ func TestLastXID(t *testing.T) {
 		t.Errorf("XIDs %v, want 79 of the first device and 48 of the second", a.xids)
 	}
 }
-
-// TestOccurrences: an error that is not corrected is an event, also if the View has changed meanwhile.
-func TestOccurrences(t *testing.T) {
-	var bus events.Bus
-	sub := bus.Subscribe(16)
-	r := New(nil, &bus)
-	r.Follow(&Occurrences{})
-	s := newSource("x", 16, []string{"a"}, collector.Column{Field: field.UncorrectedErrorsLife}, collector.Column{Field: field.UncorrectedErrorsLife, Buffer: 1})
-	for i, n := range []float64{7, 7, nan, -1, 9} {
-		s.cells[1] = n
-		s.row(at(float64(i)))
-		r.Read(viewOf(s), at(float64(i)))
-	}
-	r.publish()
-	if len(sub.C) != 1 {
-		t.Fatalf("%d events, want 1", len(sub.C))
-	}
-	if e := <-sub.C; e.Kind != events.UncorrectedError || e.Device.ID != "a" || e.Source != "x" || !e.Bad || !strings.HasSuffix(e.Text, " grew by 2 to 9") {
-		t.Errorf("event %+v", e)
-	}
-}
