@@ -169,7 +169,7 @@ func (o *Owners) stages() (out []Stage) {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, Stage{Name: c.name, Run: o.lasting(c), Grace: ShortGrace})
+		out = append(out, Stage{Name: c.name, Run: o.asStage(c), Grace: ShortGrace})
 	}
 	return append(out,
 		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
@@ -177,7 +177,7 @@ func (o *Owners) stages() (out []Stage) {
 }
 
 // asStage wraps a client in a stage that keeps running if the client fails.
-func (o *Owners) lasting(c client) func(context.Context) error {
+func (o *Owners) asStage(c client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.run(ctx); err != nil && ctx.Err() == nil {
 			o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))

@@ -65,7 +65,7 @@ func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		o := &Owners{log: zap.New(core)}
-		run := o.lasting(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
+		run := o.asStage(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run(ctx) }()

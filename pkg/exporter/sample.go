@@ -119,7 +119,7 @@ func (o *Owners) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, c := range o.clients {
-		running.Go(func() { _ = o.lasting(c)(ctx) })
+		running.Go(func() { _ = o.asStage(c)(ctx) })
 	}
 	return func() {
 		cancel()
