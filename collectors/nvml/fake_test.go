@@ -86,7 +86,7 @@ func sampleAllOf(p part) ([]float64, error) {
 }
 
 // TestThroughput: where there is no counter of PCIe traffic, a slow call measures it in the background. Samples show
-// the measurement before, go on while one hangs, and a GPU without other readings does not look fresh then.
+// the measurement before, continue while one hangs, and a GPU without other readings does not look fresh then.
 func TestThroughput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate, code := 1000.0, nvml.SUCCESS
