@@ -137,3 +137,40 @@ func TestBoardOfAPart(t *testing.T) {
 		}
 	}
 }
+
+// TestNotReported: a device that no collector reports is missing only if a collector in service cannot find it.
+func TestNotReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		status session.CollectorStatus
+		after  time.Duration
+		state  verdict.State
+		reason string // "forgotten": there is no verdict
+	}{
+		"in service":     {session.CollectorStatus{Name: "test", Up: true}, MissingFor + time.Second, verdict.Failed, ReasonMissing},
+		"not yet":        {session.CollectorStatus{Name: "test", Up: true}, MissingFor - time.Second, verdict.OK, ""},
+		"standby":        {session.CollectorStatus{Name: "test", Cause: session.CauseStandby}, MissingFor + time.Second, verdict.Failed, ReasonMissing},
+		"released":       {session.CollectorStatus{Name: "test", Cause: session.CauseReleased}, time.Second, verdict.Unknown, "released"},
+		"cannot open":    {session.CollectorStatus{Name: "test", Cause: session.CauseError}, 31 * time.Second, verdict.Unknown, "not_served"},
+		"opening":        {session.CollectorStatus{Name: "test", Cause: session.CauseOpening}, 31 * time.Second, verdict.Unknown, "starting"},
+		"collector off":  {session.CollectorStatus{Name: "other", Up: true}, time.Second, 0, "forgotten"},
+		"for eight days": {session.CollectorStatus{Name: "test", Up: true}, 8 * 24 * time.Hour, 0, "forgotten"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, 1, Options{}, field.GPUTemperature)
+			n.tick(time.Second)
+			n.tick(time.Second)
+			n.want("GPU-a", verdict.OK, "")
+			n.status, n.view = []session.CollectorStatus{c.status}, view.View{}
+			n.board.Store(&view.View{Version: 2})
+			n.tick(time.Millisecond)
+			n.tick(c.after)
+			if v := n.of("GPU-a"); c.reason == "forgotten" {
+				if v.Text != "not there" {
+					t.Errorf("the verdict is %v %q, want none", v.State, v.Reason)
+				}
+				return
+			}
+			n.want("GPU-a", c.state, c.reason)
+		})
+	}
+}
