@@ -1,7 +1,6 @@
-// Fleet-sim serves many simulated GPU nodes from one process, each of them an
-// ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
-// sampler and its own page. Prometheus finds them by HTTP. It is for
-// sizing Prometheus before there are nodes; docs/scale.md has its results.
+// Fleet-sim serves many simulated GPU nodes from one process. Each node is an ordinary exporter with simulated GPUs
+// and its own seed, host name, pods, sampler and page. Prometheus discovers the nodes over HTTP. Use it to size
+// Prometheus before the nodes exist; docs/scale.md has its results.
 package main
 
 import (
@@ -31,7 +30,7 @@ func main() {
 	}
 }
 
-// command is the whole program without its exit.
+// command runs the program without exiting.
 func command(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args, out)
 	if err != nil {
@@ -85,7 +84,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	return o, o.check()
 }
 
-// mostNodes bounds what a slip can ask for.
+// mostNodes bounds the number of nodes, against typing errors.
 const mostNodes = 20_000
 
 func (o *options) check() error {

@@ -1,6 +1,5 @@
-// Gpu-check compares warpgauge's page with nvidia-smi's output of the same moment,
-// on a machine with NVIDIA GPUs: idle, and while it multiplies matrices on them. It
-// prints a table with verdicts, and ends with 1 if one of them is bad.
+// Gpu-check compares warpgauge's page with nvidia-smi's output on a machine with NVIDIA GPUs: first idle, then while
+// it multiplies matrices on them. It prints a table of results, and exits with 1 if one of them is bad.
 //
 // It needs the driver, nvidia-smi, and the binary warpgauge next to it.
 package main
@@ -31,17 +30,17 @@ func main() {
 const (
 	allGood = 0
 	someBad = 1
-	notMade = 2 // the check could not be made
+	notMade = 2 // the check could not run
 )
 
-// options of a run.
+// options holds the flags' values.
 type options struct {
-	exporter string        // the binary
-	library  string        // NVML; "" as the exporter finds it
+	exporter string        // the warpgauge binary
+	library  string        // NVML; "" searches as the exporter does
 	smi      string        // nvidia-smi
-	cuda     string        // libcuda; "" for no load
+	cuda     string        // libcuda; "" disables the load
 	rounds   int           // comparisons in each phase
-	warmup   time.Duration // from a change of the load to the first comparison
+	warmup   time.Duration // from a load change to the first comparison
 }
 
 func command(ctx context.Context, args []string) (int, error) {

@@ -131,8 +131,8 @@ func wanted(fields []field.Reading, ids ...field.ID) bool {
 	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
 }
 
-// devices returns the GPU, its instances, its vGPUs and, if the list has link fields, its links. targets says how the
-// table of readings asks each of them.
+// devices returns the GPU, its instances, its vGPUs and, if the list has link fields, its links. Each target says how
+// to read its device.
 func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	devices := []collector.Device{g.device}
 	targets := []target{{reader: g.reader, level: field.GPU}}
@@ -168,7 +168,7 @@ func (s *source) trim() {
 	s.devices = s.devices[:last+1]
 }
 
-// linkStates are the NVLinks of a GPU as bit masks.
+// linkStates holds the states of a GPU's NVLinks as bit masks.
 type linkStates struct {
 	active uint64
 	known  uint64 // links whose state NVML reports

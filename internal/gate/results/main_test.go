@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReport: a package is printed when it has ended, failures with their output, and
-// nothing is skipped silently.
+// TestReport checks that a package is printed when it ends, failures with their output, and that each skip is
+// reported.
 func TestReport(t *testing.T) {
 	const events = `
 {"Action":"build-output","ImportPath":"p/broken","Output":"broken.go:1: no\n"}
