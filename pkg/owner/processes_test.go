@@ -104,6 +104,8 @@ func TestProcessesEndAndMove(t *testing.T) {
 	w.run(10, 2*time.Hour, inPodB) // after the row that is already read
 	w.wants(w.lookAgain(time.Second), one(ofA1))
 	sample(ofB1)
+	w.run(10, machineUptime, inPodA) // started after the sample: the sample lists the previous process
+	sample(ofB1)
 	w.run(10, 2*time.Hour, inPodA) // it is moved, which is not seen at every look
 	sample(ofB1)
 	w.now = w.now.Add(locationAge)
@@ -118,6 +120,12 @@ func TestProcessesEndAndMove(t *testing.T) {
 	}
 	w.sample(0, 0, 1, sampled(11, 1000, 10)) // it ended before it was ever seen
 	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
+	w.run(11, machineUptime, inPodA) // started after the sample, and the previous process was never seen
+	w.sample(0, 0, 1, sampled(11, 1000, 10))
+	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
+	w.run(11, machineUptime-time.Second, inPodA)
+	w.sample(0, 0, 1, sampled(11, 1000, 10))
+	w.wants(w.look(), one(ofA1))
 }
 
 // TestNamespaces: in a PID namespace of our own nothing is attributed; from a cgroup namespace of our own what is in our

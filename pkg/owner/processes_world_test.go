@@ -33,10 +33,13 @@ type world struct {
 	client  *Processes
 }
 
+const machineUptime = 1_000_000 * time.Second
+
 // newWorld has a source for each list of devices.
 func newWorld(t testing.TB, sources ...[]string) *world {
 	w := &world{t: t, root: t.TempDir(), now: time.Unix(1_800_000_000, 0)}
 	w.namespace(firstPIDNamespace, firstCgroupNamespace)
+	w.must(os.WriteFile(filepath.Join(w.root, "uptime"), fmt.Appendf(nil, "%.2f 5.00\n", machineUptime.Seconds()), 0o644))
 	w.publish(sources...)
 	core, logs := observer.New(zapcore.InfoLevel)
 	w.logs = logs

@@ -55,6 +55,17 @@ func parseStart(stat []byte) (uint64, bool) {
 	return n, err == nil
 }
 
+// uptime returns the time since the machine's start; 0 if it cannot be read.
+func (p procfs) uptime() time.Duration {
+	file, _ := p.readFile("uptime")
+	seconds, _, _ := bytes.Cut(file, []byte(" "))
+	up, err := strconv.ParseFloat(string(seconds), 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(up * float64(time.Second))
+}
+
 // The inode numbers of the machine's first namespaces, which the kernel has fixed (PROC_PID_INIT_INO and
 // PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
 const (
@@ -80,9 +91,15 @@ func (p procfs) self() (pid string, own surroundings, err error) {
 	return pid, surroundingsOf(file, nested), nil
 }
 
-// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators move
-// running processes.
-const locationAge = 30 * time.Second
+const (
+	// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators
+	// move running processes.
+	locationAge = 30 * time.Second
+	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the
+	// library call.
+	startSlack = 100 * time.Millisecond
+	tick       = time.Second / 100 // USER_HZ is 100 on all platforms of Go
+)
 
 // locations finds where processes run and caches it. Its size is bounded by the processes of one poll.
 type locations struct {
@@ -117,6 +134,9 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 		}
 	}
 	start, err := l.proc.start(pid)
+	if err == nil && l.startedAfter(start, sampled, now) {
+		err = errGone // another process has its PID now
+	}
 	if err == nil && k != nil && k.start == start && now.Sub(k.read) < locationAge {
 		k.confirmed = now.UnixNano()
 		return &k.location, nil
@@ -155,6 +175,12 @@ func (l *locations) readLocation(pid int, start uint64) (location, error) {
 		err = errGone
 	}
 	return at, err
+}
+
+// startedAfter reports whether a process started after the sample.
+func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) bool {
+	up := l.proc.uptime()
+	return up != 0 && time.Duration(start)*tick > up-now.Sub(time.Unix(0, sampled))+startSlack
 }
 
 // forget drops the processes that no sample has had since the last call.
