@@ -70,7 +70,7 @@ func when(r *health.Rule) string {
 	default:
 		out = "an XID"
 		if !strings.HasPrefix(r.Name, "xid_") {
-			out = "another witness sees it"
+			out = "another source reports it"
 		}
 		if reading != "" {
 			out += ", in " + reading
@@ -89,7 +89,7 @@ func ends(r *health.Rule) string {
 	case r.End == health.AfterReset:
 		return "reset, or start of the node"
 	case r.End == health.WhenTold:
-		return "what has seen it says so"
+		return "the source reports the end"
 	case r.Clear > 0 && r.Quiet == 0:
 		return back + " or less"
 	case r.Clear > 0:
