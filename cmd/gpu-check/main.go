@@ -47,10 +47,10 @@ func command(ctx context.Context, args []string) (int, error) {
 	set := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
 	var o options
 	self, _ := os.Executable()
-	set.StringVar(&o.exporter, "exporter", filepath.Join(filepath.Dir(self), "warpgauge"), "the warpgauge binary")
-	set.StringVar(&o.library, "nvml-library", "", "the NVML library that warpgauge shall read; nvidia-smi has its own")
-	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "the program nvidia-smi")
-	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
+	set.StringVar(&o.exporter, "exporter", filepath.Join(filepath.Dir(self), "warpgauge"), "path of the warpgauge binary")
+	set.StringVar(&o.library, "nvml-library", "", "NVML library for warpgauge; nvidia-smi finds its own")
+	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "nvidia-smi program")
+	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "CUDA library of the driver; empty disables the load")
 	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
 	set.DurationVar(&o.warmup, "warmup", 8*time.Second, "wait from a change of the load to the first comparison")
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {

@@ -52,7 +52,7 @@ func run(ctx context.Context, o options) (*report, error) {
 		r.rep.simulated = r.rep.simulated || strings.HasPrefix(uuid, "GPU-fa4e")
 	}
 	if len(r.rep.gpus) == 0 {
-		return nil, errors.New("nvidia-smi knows no GPU")
+		return nil, errors.New("nvidia-smi lists no GPU")
 	}
 	slices.SortFunc(r.rep.gpus, func(a, b gpu) int { return cmp.Compare(a.index, b.index) })
 	return r.rep, r.withExporter(ctx, r.phases)
@@ -133,7 +133,7 @@ func (r *runner) phases(ctx context.Context) error {
 	r.idle = rounds[len(rounds)-1].after
 	devices, err := openCUDA(r.cuda)
 	if err != nil {
-		return fmt.Errorf("load %s for a load (--cuda= checks without one): %w", r.cuda, err)
+		return fmt.Errorf("open %s to put load on the GPUs (--cuda= checks without load): %w", r.cuda, err)
 	}
 	for _, k := range kernels {
 		if err := r.underLoad(ctx, k, devices); err != nil {

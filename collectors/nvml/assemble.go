@@ -55,7 +55,7 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 		case g.err != nil:
 			out[i] = &silentSource{devices, g.err, g.silent}
 		case !ended:
-			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w, when it was asked what it has", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
+			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w while NVML reads its supported fields", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
 		case v.source != nil:
 			out[i] = v.source
 		default:
@@ -111,7 +111,7 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	s := newSource(devices, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields))...)
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("find out what GPU %d has: %w", g.index, err)
+		return nil, fmt.Errorf("read the supported fields of GPU %d: %w", g.index, err)
 	}
 	s.trim()
 	s.Absences = why.Absences

@@ -79,7 +79,7 @@ func shippedRows() ([]shippedRow, error) {
 		for _, m := range csvRow.FindAllStringSubmatch(string(text), -1) {
 			d, scale, ok := field.ByName(m[2])
 			if !ok || scale != 1 {
-				return nil, fmt.Errorf("%s: %q is no reading of the catalogue", file, m[2])
+				return nil, fmt.Errorf("%s: the catalogue has no field %q", file, m[2])
 			}
 			if i, ok := at[d.ID]; ok {
 				out[i].on = out[i].on || m[1] == ""

@@ -49,7 +49,7 @@ func readDir(out []file, dir fs.FS) ([]file, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	for _, e := range entries {
 		if slices.ContainsFunc(out, func(f file) bool { return f.name == e.Name() }) {
-			return nil, fmt.Errorf("%s is there twice", e.Name())
+			return nil, fmt.Errorf("two files are named %s", e.Name())
 		}
 		text, err := fs.ReadFile(dir, e.Name())
 		if err != nil {

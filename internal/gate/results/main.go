@@ -131,7 +131,7 @@ func (r *report) end(slowest int) {
 	}
 	if slowest > 0 {
 		slices.SortFunc(r.tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-		r.say("slowest tests (time in which parallel tests waited for each other is in it):\n")
+		r.say("slowest tests (including the time they waited for parallel tests):\n")
 		for _, e := range r.tests[:min(slowest, len(r.tests))] {
 			r.say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
 		}

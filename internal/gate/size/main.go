@@ -217,7 +217,7 @@ func (t tree) shape() []error {
 		}
 		for _, to := range ownImports(f) {
 			if neighbours(dir, to) {
-				errs = append(errs, fmt.Errorf("%s imports %s: what both need is a door of the core", name, to))
+				errs = append(errs, fmt.Errorf("%s imports %s: move what both need into the core", name, to))
 			}
 		}
 		for _, d := range f.Decls {
