@@ -42,7 +42,7 @@ type annotation struct {
 	UseValueForTime bool   `json:"useValueForTime"`
 }
 
-// list is what Grafana wraps in an object.
+// list wraps elements as Grafana does.
 type list[T any] struct {
 	List []T `json:"list"`
 }
