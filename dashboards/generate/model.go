@@ -26,8 +26,7 @@ type timeRange struct {
 	To   string `json:"to"`
 }
 
-// annotation marks times in all graphs. The fields from expr on belong to the
-// Prometheus data source.
+// annotation marks times in all graphs. expr and the fields after it belong to the Prometheus data source.
 type annotation struct {
 	Name       string      `json:"name"`
 	Enable     bool        `json:"enable"`

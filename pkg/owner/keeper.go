@@ -68,7 +68,7 @@ type Options struct {
 	JobLabels    []string          // user, partition: labels job_user, job_partition
 	PodFacts     []field.NameValue // pod labels that only dialects show: the label's name there, and the pod label's name
 	OldNamespace bool              // name the labels pod_name, pod_namespace, container_name
-	Hostname     string            // the label with the host's name, which no pod's label may have; "" means "hostname"
+	Hostname     string            // the label for the host name, which pod labels must not use; "" means "hostname"
 
 	// Ignore selects pods that use no device although they have one: exporters, including this one, that claim every
 	// device to read it. nil: none.

@@ -62,7 +62,7 @@ const (
 const (
 	processPeriod   = time.Second
 	processMaxAge   = 10 * time.Second // a device with an older sample is omitted
-	processPatience = 3                // consecutive polls with processes that cannot be located before that is logged: some processes end between a sample and the poll
+	processPatience = 3                // consecutive polls with unlocated processes before a warning: some processes end between a sample and the poll
 )
 
 // Processes determines which containers use each device, and how much of it: it follows the rows of the process
@@ -79,7 +79,7 @@ type Processes struct {
 
 	// Used by Run's goroutine only.
 	processReader
-	unplaced int // consecutive polls with processes that could not be located
+	unplaced int // consecutive polls with unlocated processes
 }
 
 // outcome counts the results of a poll.

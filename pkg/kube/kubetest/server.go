@@ -27,7 +27,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Server is the kubelet.
+// Server is a fake kubelet.
 type Server struct {
 	v1.UnimplementedPodResourcesListerServer
 	tb     testing.TB

@@ -32,7 +32,7 @@ import (
 // Object is an object of the API as JSON.
 type Object = map[string]any
 
-// Server is the API server.
+// Server is a fake API server.
 type Server struct {
 	tb         testing.TB
 	node       string
