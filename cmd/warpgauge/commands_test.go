@@ -20,7 +20,7 @@ import (
 // exist, and it does what it can do on simulated GPUs.
 func TestCommandsOfPages(t *testing.T) {
 	a := newProgram(exporter.Streams{Out: os.Stderr, Err: os.Stderr}, nil)
-	root := command.Root(a, onceCommand(a), healthCommand(a))
+	root := command.Root(a)
 	list, err := os.ReadFile("../../etc/default-counters.csv")
 	must(t, err)
 	// As docs/remote.md makes one: without profiling fields, which nodes refuse from a server.

@@ -33,5 +33,5 @@ func run(ctx context.Context, args []string, s exporter.Streams, environ []strin
 	if len(args) > 1 && slices.Contains(moved, args[1]) {
 		return cmdline.ExitCode(s.Err, "warpgauge", &cmdline.ExitError{Code: 2, Err: fmt.Errorf("%s is a command of warpctl now: warpctl %[1]s --help", args[1])})
 	}
-	return command.Run(ctx, a, args, onceCommand(a), healthCommand(a))
+	return command.Run(ctx, a, args)
 }

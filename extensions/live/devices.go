@@ -25,7 +25,11 @@ import (
 
 // Commands implements exporter.Commander.
 func (e *Extension) Commands(a *exporter.Program) []*cli.Command {
-	return []*cli.Command{{
+	return []*cli.Command{devicesCommand(a), onceCommand(a), healthCommand(a)}
+}
+
+func devicesCommand(a *exporter.Program) *cli.Command {
+	return &cli.Command{
 		Name:      "devices",
 		Usage:     "List the devices of this machine and their state, or the fields of one GPU",
 		ArgsUsage: "[GPU [FIELD...]]",
@@ -49,7 +53,7 @@ func (e *Extension) Commands(a *exporter.Program) []*cli.Command {
 			}
 			return showDevices(ctx, a, cmd)
 		},
-	}}
+	}
 }
 
 func showDevices(ctx context.Context, a *exporter.Program, cmd *cli.Command) error {

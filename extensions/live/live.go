@@ -30,6 +30,7 @@ func New() *Extension { return &Extension{defaults()} }
 
 var _ interface {
 	exporter.Extension
+	exporter.Commander
 	exporter.ProcessViewer
 } = (*Extension)(nil)
 

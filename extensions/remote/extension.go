@@ -23,7 +23,10 @@ func (e *Extension) Remote() *Remote { return e.remote }
 // NewExtension returns the extension with the defaults of its flags.
 func NewExtension() *Extension { return &Extension{Settings: defaults()} }
 
-var _ exporter.Extension = (*Extension)(nil)
+var (
+	_ exporter.Extension = (*Extension)(nil)
+	_ exporter.Guard     = (*Extension)(nil)
+)
 
 // Start implements exporter.Extension. It puts the list that was kept on disk into service.
 func (e *Extension) Start(c exporter.Core) ([]exporter.Stage, []exporter.Route, error) {

@@ -16,15 +16,15 @@ import (
 )
 
 // Run runs the whole program with a table of flags and extensions, and returns the exit code. args begins with the
-// program's name; more holds the program's further commands.
-func Run(ctx context.Context, a *exporter.Program, args []string, more ...*cli.Command) int {
+// program's name.
+func Run(ctx context.Context, a *exporter.Program, args []string) int {
 	defer a.Log.Flush()
-	root := Root(a, more...)
+	root := Root(a)
 	return cmdline.ExitCode(a.Log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
 }
 
 // Root returns the program's root command with all others.
-func Root(a *exporter.Program, more ...*cli.Command) *cli.Command {
+func Root(a *exporter.Program) *cli.Command {
 	notice := ""
 	if a.Build.Pure {
 		notice = ", without cgo: reads no NVIDIA GPU"
@@ -49,7 +49,6 @@ func Root(a *exporter.Program, more ...*cli.Command) *cli.Command {
 			root.Commands = append(root.Commands, c.Commands(a)...)
 		}
 	}
-	root.Commands = append(root.Commands, more...)
 	root.Commands = append(root.Commands, pingCommand(a), a.Build.VersionCommand(a.Out, notice), manCommand(a), exporter.ChildCommand(a))
 	root.CustomRootCommandHelpTemplate = rootHelp(root, a.Flags)
 	cmdline.Prepare(root, "\nAll flags of warpgauge --help work as well.\n")

@@ -133,7 +133,7 @@ func newFieldRow(d *field.Descriptor, table []exporter.Vendor) fieldRow {
 		r.Of, d = of.Name, of
 	}
 	for _, v := range table {
-		if v.Supplies(d) {
+		if v.Supplies != nil && v.Supplies(d) {
 			r.Collectors = append(r.Collectors, v.Name)
 		}
 	}

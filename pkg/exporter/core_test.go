@@ -44,6 +44,14 @@ func TestCoreAlone(t *testing.T) {
 	size, err := os.Stat(binary)
 	must(t, err)
 	t.Logf("%d packages, %d of them ours, %d bytes", len(packages), own, size.Size())
+	if out, err := exec.CommandContext(t.Context(), binary, "fields", "GPU_TEMP").CombinedOutput(); err != nil {
+		t.Errorf("fields: %v\n%s", err, out)
+	}
+	list := filepath.Join(t.TempDir(), "list.csv")
+	must(t, os.WriteFile(list, []byte("DCGM_FI_DEV_GPU_TEMP, gauge, t\n"), 0o600))
+	if out, err := exec.CommandContext(t.Context(), binary, "check", "--guard", list).CombinedOutput(); err == nil {
+		t.Errorf("check --guard without a guard succeeds:\n%s", out)
+	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -2,6 +2,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -134,6 +135,9 @@ func (a *Program) ParseList(in *config.Content, files *lists.Files, guarded bool
 		}
 	}
 	p := files.Parse(in)
+	if guarded {
+		p.Err = errors.New("no extension of this program guards lists")
+	}
 	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
 }
 

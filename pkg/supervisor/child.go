@@ -54,6 +54,7 @@ type child struct {
 	output *output
 	born   time.Time
 	news   chan struct{}
+	orders chan []byte
 	end    chan struct{} // closed when the process has ended
 
 	heard atomic.Int64 // when the last message came, ns since born
@@ -61,7 +62,8 @@ type child struct {
 	view  atomic.Pointer[[]*view.Source]
 	said  atomic.Pointer[[]session.DeviceStatus] // from the last message: the devices that are not simply up
 	spent atomic.Pointer[session.Costs]
-	stuck atomic.Bool // killed but not gone
+	stuck atomic.Bool  // killed but not gone
+	cpu   atomic.Int64 // ns, set when the process has ended
 
 	mu     sync.Mutex
 	why    *ending       // why the parent ends it, or the child's own reason
@@ -72,9 +74,8 @@ type child struct {
 
 	// Used by the supervisor's goroutine only.
 	checked  time.Time
-	began    time.Time     // of the session
-	hungFrom time.Time     // since when every call hangs
-	cpu      time.Duration // set after the end
+	began    time.Time // of the session
+	hungFrom time.Time // since when every call hangs
 }
 
 // usage is the memory and processor time of a process.
@@ -116,7 +117,7 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 	}
 	c := &child{
 		o: o, log: log, mark: markVariable + rand.Text(), conn: &receiver{conn: conn, fd: -1}, born: time.Now(),
-		news: make(chan struct{}, 1), end: make(chan struct{}), waits: true,
+		news: make(chan struct{}, 1), orders: make(chan []byte, 4), end: make(chan struct{}), waits: true,
 	}
 	c.cost.Store(&usage{})
 	c.output = &output{log: o.Logger, collector: o.Name, echo: o.Output}
@@ -135,6 +136,7 @@ func startChild(list field.List, until map[string]int64, o *Options, log *zap.Lo
 	c.output.pid.Store(int64(c.pid))
 	c.log = log.With(zap.Int("pid", c.pid))
 	c.begin(list, until)
+	go c.sendOrders()
 	go c.run()
 	return c, nil
 }
@@ -155,14 +157,28 @@ func (c *child) begin(list field.List, until map[string]int64) bool {
 	return true
 }
 
-// order sends an order, and kills a process that does not read it.
+// order sends an order after the earlier ones, without waiting.
 func (c *child) order(input []byte) {
-	_ = c.conn.conn.SetWriteDeadline(time.Now().Add(c.silence()))
-	go func() {
-		if err := sendOrder(c.conn.conn, input); err != nil {
-			c.kill(ReasonProtocol, fmt.Sprintf("cannot send an order: %v", err))
+	select {
+	case c.orders <- input:
+	default: // it has not read several orders
+		c.kill(ReasonProtocol, "does not read its orders")
+	}
+}
+
+// sendOrders sends the orders until the process ends. It kills a process that does not read them.
+func (c *child) sendOrders() {
+	for {
+		select {
+		case <-c.end:
+			return
+		case input := <-c.orders:
+			_ = c.conn.conn.SetWriteDeadline(time.Now().Add(c.silence()))
+			if err := sendOrder(c.conn.conn, input); errors.Is(err, os.ErrDeadlineExceeded) {
+				c.kill(ReasonProtocol, fmt.Sprintf("cannot send an order: %v", err))
+			} // after another error the process has ended, or is about to
 		}
-	}()
+	}
 }
 
 // finish asks the session to end and leaves the process. It kills the process after grace.
@@ -202,7 +218,7 @@ func (c *child) run() {
 	}
 	c.output.flush()
 	st := c.cmd.ProcessState
-	c.cpu = st.UserTime() + st.SystemTime()
+	c.cpu.Store(int64(st.UserTime() + st.SystemTime()))
 	c.mu.Lock()
 	if c.why == nil {
 		e := classifyExit(st, &c.output.tail)

@@ -57,7 +57,7 @@ func (c *counts) end(l life, stuck bool) {
 	defer c.mu.Unlock()
 	c.life = nil
 	if p, ok := l.(*child); ok && !stuck {
-		c.cpu += p.cpu
+		c.cpu += time.Duration(p.cpu.Load())
 	}
 }
 

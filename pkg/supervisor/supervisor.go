@@ -493,10 +493,11 @@ func (s *Supervisor) start(list field.List) (life, error) {
 		return startLocal(list, maps.Clone(s.until), &s.o), nil
 	}
 	if c := s.spare; c != nil {
-		s.spare = nil
 		if c.begin(list, s.until) {
+			s.spare = nil
 			return c, nil
 		}
+		s.dropSpare()
 	}
 	return startChild(list, s.until, &s.o, s.log)
 }

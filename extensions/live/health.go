@@ -1,4 +1,4 @@
-package main
+package live
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/lists"
@@ -121,7 +120,7 @@ func askHealth(ctx context.Context, a *exporter.Program, cmd *cli.Command) (*api
 	if err != nil {
 		return nil, err
 	}
-	c, err := live.Client(ctx, a, cmd, cfg)
+	c, err := Client(ctx, a, cmd, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package live
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/urfave/cli/v3"
 
-	"warpgauge/extensions/live"
 	"warpgauge/extensions/live/apiv1"
 	"warpgauge/pkg/cmdline"
 	"warpgauge/pkg/collector"
@@ -76,7 +75,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 		if asked, err := onceAsked(ctx, a, cmd, cfg, format); asked || err != nil {
 			return err
 		}
-	case url != "" && url != live.NoURL:
+	case url != "" && url != NoURL:
 		return errors.New("--samples samples the devices here, and --url asks an exporter: leave one out")
 	}
 	p, err := a.ReadHere(ctx, cfg)
@@ -101,7 +100,7 @@ func showOnce(ctx context.Context, a *exporter.Program, cmd *cli.Command, format
 func onceAsked(ctx context.Context, a *exporter.Program, cmd *cli.Command, cfg *config.Config, format exposition.Format) (bool, error) {
 	var page bytes.Buffer
 	var found *apiv1.Devices
-	asked, err := live.Ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
+	asked, err := Ask(ctx, a, cmd, cfg, func(ctx context.Context, c *apiv1.Client) (err error) {
 		// Whatever listens at the usual port, and has pages: this is how to know that it is warpgauge.
 		found, err = c.Devices(ctx)
 		if err != nil && (cmd.String("url") == "" || !errors.Is(err, apiv1.ErrNoAPI)) {
