@@ -1,9 +1,9 @@
-// Package signs derives readings of early signs of a fault from every sampled row:
-// corrected memory errors, spare rows that run out, errors of links, throttling, and a GPU that is out of line with its peers. Rules of
-// package health judge them. docs/health.md says how each is computed.
+// Package signs derives early signs of faults from every sampled row: corrected memory errors, spare rows that run out, link
+// errors, throttling, and a GPU that deviates from its peers. The rules of package health judge them. docs/health.md explains
+// each computation.
 //
-// Signs follows a rows.Reader and starts no goroutine. In the steady state it allocates
-// nothing. A sign whose readings are missing has no value.
+// Signs follows a rows.Reader and starts no goroutine. In steady state it allocates nothing. A sign
+// without its readings has no value.
 package signs
 
 import (
@@ -21,43 +21,43 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Owners says who uses a device; owner.Keeper does.
+// Owners returns the users of devices. owner.Keeper implements it.
 type Owners interface {
 	Version() uint64
 	Users(*collector.Device) []owner.Owner
 }
 
 const (
-	forget = int64(24 * time.Hour) // after which the state of a device that is gone is dropped
-	fresh  = int64(time.Minute)    // how old the newest sample of a device may be
+	forget = int64(24 * time.Hour) // how long the state of a missing device is kept
+	fresh  = int64(time.Minute)    // maximum age of a device's newest sample
 )
 
-// Signs derives the readings of all devices. It implements health.Derived.
+// Signs derives readings for all devices. It implements health.Derived.
 type Signs struct {
-	owners Owners // nil: it is not known who uses a device
+	owners Owners // nil: users are unknown
 
-	mu      sync.Mutex         // guards all that follows: held for computing only
-	now     int64              // of the last Update, Unix ns
+	mu      sync.Mutex         // guards all fields below; held only to compute
+	now     int64              // time of the last Update, Unix ns
 	follows []follow           // by index of the source
-	devices map[string]*device // by ID, those that are gone included
-	present []*device          // those of the View
+	devices map[string]*device // by ID, also devices that are gone
+	present []*device          // devices of the View
 	peers   peers
 }
 
-// follow leads from the cells of a source to the signs that they decide.
+// follow maps the cells of a source to their signs.
 type follow struct {
-	devices []*device // as the source's Devices; nil: another source supplies the device
+	devices []*device // parallel to the source's Devices; nil: another source supplies the device
 	taps    []tap
 }
 
-// tap leads from a cell to the sign that it decides.
+// tap maps a cell to its sign.
 type tap struct {
 	use          use
 	device, cell int
-	last         *float64 // value of the cell
+	last         *float64 // last value of the cell
 }
 
-// New returns Signs of the rows that a reader reads. Without owners (nil) it is not known who uses a device.
+// New returns Signs for the rows of a reader. If owners is nil, the users of devices are unknown.
 func New(reader *rows.Reader, owners Owners) *Signs {
 	s := &Signs{owners: owners, devices: make(map[string]*device)}
 	reader.Follow(s)
