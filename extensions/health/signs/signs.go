@@ -64,7 +64,7 @@ func New(reader *rows.Reader, owners Owners) *Signs {
 	return s
 }
 
-// Update brings the derived readings up to date with the rows that were read.
+// Update updates the derived readings from the rows read so far.
 func (s *Signs) Update(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *Signs) Update(now time.Time) {
 	}
 }
 
-// Value returns a derived reading of a device; NaN: it is not known.
+// Value returns a derived reading of a device, or NaN if it is unknown.
 func (s *Signs) Value(device string, of rules.Derived) float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *Signs) Value(device string, of rules.Derived) float64 {
 	return math.NaN()
 }
 
-// Evidence says in words what a derived reading comes from.
+// Evidence explains a derived reading.
 func (s *Signs) Evidence(device string, of rules.Derived) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *Signs) Evidence(device string, of rules.Derived) string {
 	return ""
 }
 
-// Bind replaces the follows by those of another View.
+// Bind replaces the follows for a new View.
 func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *Signs) Bind(_ *view.View, sources []rows.Source, now time.Time) {
 	}
 }
 
-// connect connects columns with signs.
+// connect connects columns with their signs.
 func (f *follow) connect(s *rows.Source) {
 	for i := range s.Columns {
 		c := &s.Columns[i]
@@ -154,7 +154,7 @@ func (f *follow) connect(s *rows.Source) {
 			continue
 		}
 		if c.Field == field.CorrectedErrorsLife && slices.ContainsFunc(s.Columns, func(o collector.Column) bool { return o.Device == c.Device && o.Field == field.CorrectedErrors }) {
-			continue // for GPUs that have no other reading
+			continue // only used for GPUs without the better reading
 		}
 		if slices.ContainsFunc(c.Labels, func(l collector.Label) bool { return l.Name == "kind" && !slices.Contains(linkKindsRead, l.Value) }) {
 			continue
@@ -168,7 +168,7 @@ func (f *follow) connect(s *rows.Source) {
 	}
 }
 
-// Row takes a row.
+// Row processes a row.
 func (s *Signs) Row(row *rows.Row) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *Signs) Row(row *rows.Row) {
 	}
 	for i := range f.taps {
 		t := &f.taps[i]
-		if v := row.Cells[t.cell]; row.Devices[t.device].Sampled && v >= 0 && v <= math.MaxFloat64 { // else blank, or of a process gone mad
+		if v := row.Cells[t.cell]; row.Devices[t.device].Sampled && v >= 0 && v <= math.MaxFloat64 { // otherwise blank, or nonsense from a broken process
 			t.use(f.devices[t.device], v, *t.last)
 			*t.last = v
 		}
