@@ -14,17 +14,17 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestE2EAMD lets the real binary, its child process included, read simulated GPUs whose files a script puts over /sys.
-// It compares what is fixed with the tree, and wants what moves to move.
+// TestE2EAMD lets the binary and its child process read simulated GPUs, whose files a script mounts over /sys. It
+// compares constant values with the tree, and expects the others to change.
 func TestE2EAMD(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
 	must(t, err)
-	if out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput(); err != nil { // in most containers
+	if out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput(); err != nil { // fails in most containers
 		programtest.Missing(t, "unshare", "no mount namespace for %s: %v: %s", filepath.Base(script), err, out)
 	}
 	tree := filepath.Join(t.TempDir(), "tree")
-	t.Cleanup(func() { // what moves the values ends a little after the command, and has its arguments
+	t.Cleanup(func() { // the background process ends shortly after the command and has its arguments
 		eventually.OK(t, "the end of the simulation", func() error {
 			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
 			for _, path := range commands {
