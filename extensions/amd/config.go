@@ -17,7 +17,7 @@ import (
 )
 
 // configFile is a configuration file of AMD's exporter (--amd-config). Each reload applies its names and log level; the
-// other keys apply at start only. The keys are those of AMD's exporter (pkg/exporter/proto/exporterconfig.proto of
+// other keys apply at start only. The key names come from AMD's exporter (pkg/exporter/proto/exporterconfig.proto of
 // https://github.com/ROCm/device-metrics-exporter), in upper or lower case. An unknown key is a warning, because AMD's
 // exporter ignores it.
 type configFile struct {

@@ -294,8 +294,8 @@ func (w *Watch) applyObservation(o *Observation, now time.Time) {
 	}
 }
 
-// boardNamed returns the board of an Observation, or nil. With wanted set it creates an unknown board, because the driver may have
-// lost it.
+// boardNamed returns the board of an Observation, or nil. With wanted set it creates an unknown board, because the driver
+// may have lost it.
 func (w *Watch) boardNamed(o *Observation, wanted bool) *tracked {
 	at := address(o.PCIBusID)
 	t := w.byID[o.Device]

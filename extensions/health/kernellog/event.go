@@ -61,7 +61,7 @@ const (
 	maxWord = 64
 )
 
-// marks lists texts, one of which is in every relevant line. The parser looks for them first,
+// marks lists the texts of relevant lines: each such line contains one. The parser looks for them first,
 // because almost no kernel log line has one.
 var marks = [][]byte{[]byte("NVRM: "), []byte("amdgpu"), []byte("SXid ("), []byte("Bus Error: severity="), []byte("VRAM is lost")}
 

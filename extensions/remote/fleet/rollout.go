@@ -122,7 +122,7 @@ type Counts struct {
 	example string // reason of one agent
 }
 
-// verdict returns why a stage must stop, or "" if it may go on.
+// verdict returns why a stage must stop, or "" if nothing is wrong.
 func (c *Counts) verdict(tolerance float64) string {
 	bad := c.Refused + c.Failing + c.Silent
 	if bad == 0 || float64(bad) <= tolerance*float64(c.Members) {
