@@ -137,7 +137,7 @@ func (c *Collector) Close() error {
 }
 
 // Rescan reports whether the engine's devices have changed since Open: GPUs that were bound or unbound, MIG instances,
-// links that went up or down. It makes no calls for which the engine asks the driver.
+// links that went up or down. It makes no calls that the engine passes to the driver.
 func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -24,7 +24,7 @@ type inventory struct {
 	cpus                     []cpu
 }
 
-// listEntities returns the inventory. It makes no calls for which the engine asks the driver. It returns an error only
+// listEntities returns the inventory. It makes no calls that the engine passes to the driver. It returns an error only
 // if it cannot list the GPUs.
 func listEntities(e *engine, fields field.List, o Options) (v inventory, err error) {
 	if v.gpus, err = e.entities(kindGPU, !o.FakeGPUs); err != nil {

@@ -186,7 +186,7 @@ func (f *Fault) sampleError() error {
 	return nil
 }
 
-// faultKeys lists the keys that a kind of fault has in the spec besides kind, at and while. A required key ends with "!".
+// faultKeys lists the spec's keys of each kind of fault, except kind, at and while. A required key ends with "!".
 var faultKeys = map[FaultKind]string{
 	Hang:      "for device switch",
 	Lost:      "for device switch",

@@ -128,7 +128,7 @@ func TestRealLibraryAfterAKilledProcess(t *testing.T) {
 	})
 }
 
-// onThreads runs f on n different threads at the same time.
+// onThreads runs f concurrently on n different threads.
 func onThreads(t *testing.T, n int, f func()) {
 	t.Helper()
 	var wg, all sync.WaitGroup
@@ -154,7 +154,7 @@ func TestRealLibraryNextToAHolder(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree)
 	if smiThreadLocks(lib.Path) {
-		t.Skip("the locks of the installed library are its process's own")
+		t.Skip("the installed library has locks within the process")
 	}
 	c := hold(t, lib, tree.GPUs[0])
 	lib.Enter(t)
