@@ -43,7 +43,7 @@ DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL, counter, CRC errors.
 	processList = "nvmlDeviceGetComputeRunningProcesses_v3"
 )
 
-// TestE2ENVML takes the binary through the life of a node: lists, XIDs, a driver that is let go, that ends, and GPUs
+// TestE2ENVML takes the binary through the life of a node: lists, XIDs, a driver that is released, that ends, and GPUs
 // that are lost and that hang.
 func TestE2ENVML(t *testing.T) {
 	t.Parallel()

@@ -18,26 +18,10 @@ import (
 // It compares what is fixed with the tree, and wants what moves to move.
 func TestE2EAMD(t *testing.T) {
 	t.Parallel()
-	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
-	must(t, err)
-	if out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput(); err != nil { // in most containers
-		programtest.Missing(t, "unshare", "no mount namespace for %s: %v: %s", filepath.Base(script), err, out)
-	}
 	tree := filepath.Join(t.TempDir(), "tree")
-	t.Cleanup(func() { // what moves the values ends a little after the command, and has its arguments
-		eventually.OK(t, "the end of the simulation", func() error {
-			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, path := range commands {
-				if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("\x00"+tree+"\x00")) {
-					return fmt.Errorf("%s: %q", path, text)
-				}
-			}
-			return err
-		})
-	})
 	const energy = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 	csv := file(t, "amd.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_FI_DEV_FB_TOTAL, gauge, m\nDCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, g\n"+energy+", counter, e\n")
-	e := serveBy(t, []string{"bash", script, "-n", "4", "-m", "mi300x", "-f", "1.7", "-i", "50", "-t", tree, "--", build(t)},
+	e := serveBy(t, onAMD(t, tree, "4", build(t)),
 		"--enable-only=rocm", "--enable-rocm=true", "--rocm-source=sysfs", "--isolation=process", "--collectors="+csv, "-c", "100")
 	gpus, err := filepath.Glob(filepath.Join(tree, "sys/bus/pci/drivers/amdgpu/*:*:*.*"))
 	if err != nil || len(gpus) != 4 {
@@ -64,6 +48,29 @@ func TestE2EAMD(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// onAMD returns the command that runs exe with simulated GPUs in /sys, whose files are in tree. The simulation ends with
+// the test.
+func onAMD(t *testing.T, tree, gpus, exe string) []string {
+	t.Helper()
+	script, err := filepath.Abs("../../collectors/rocm/rocmtest/fake-amd-sysfs.sh")
+	must(t, err)
+	if out, err := exec.CommandContext(t.Context(), "bash", script, "-n", "1", "--", "true").CombinedOutput(); err != nil { // in most containers
+		programtest.Missing(t, "unshare", "no mount namespace for %s: %v: %s", filepath.Base(script), err, out)
+	}
+	t.Cleanup(func() { // what moves the values ends a little after the command, and has its arguments
+		eventually.OK(t, "the end of the simulation", func() error {
+			commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+			for _, path := range commands {
+				if text, err := os.ReadFile(path); err == nil && bytes.Contains(text, []byte("\x00"+tree+"\x00")) {
+					return fmt.Errorf("%s: %q", path, text)
+				}
+			}
+			return err
+		})
+	})
+	return []string{"bash", script, "-n", gpus, "-m", "mi300x", "-f", "1.7", "-i", "50", "-t", tree, "--", exe}
 }
 
 func sysText(t *testing.T, dir, name string) string {

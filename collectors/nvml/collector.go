@@ -63,6 +63,9 @@ func (c *Collector) Inherit(closed collector.Collector) {
 	}
 }
 
+// Release implements collector.Keeper.
+func (c *Collector) Release() { c.kept.free() }
+
 // Open loads and initialises NVML, finds the GPUs and binds the fields to each. If NVML supplies none of the list's
 // fields, Open returns collector.ErrNothingToRead. An error names the attempts, the findings and the remedy. After
 // an error nothing stays open, except that a library call which hangs keeps the library open until it returns.

@@ -276,6 +276,21 @@ func (k *keptXIDs) put(sources []collector.Source, lib *library) bool {
 	return k.lib != nil
 }
 
+// free closes the sets that no collector has taken, and drops the reference to NVML.
+func (k *keptXIDs) free() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, x := range k.gpus {
+		x.kept = false
+		x.close()
+	}
+	clear(k.gpus)
+	k.release()
+}
+
 // release drops the reference to NVML, which another collector has open now, or which cannot be opened any more.
 func (k *keptXIDs) release() {
 	if k == nil || k.lib == nil {

@@ -84,7 +84,7 @@ func TestSeries(t *testing.T) {
 		return field.Field{Desc: d, Name: name, Scale: scale}
 	}
 	for name, want := range map[string]int{
-		"DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_POWER_USAGE": 8, "DCGM_EXP_GPU_HEALTH_STATUS": 8,
+		"DCGM_FI_DEV_GPU_TEMP": 8, "DCGM_FI_DEV_POWER_USAGE": 8, "DCGM_EXP_GPU_HEALTH_STATUS": 8 * 12, "DCGM_EXP_P2P_STATUS": 8 * 7,
 		"DCGM_EXP_XID_ERRORS_COUNT": 8 * codes, "DCGM_EXP_CLOCK_EVENTS_TOTAL": 8 * field.ClockReasons,
 	} {
 		f := gauge(name)

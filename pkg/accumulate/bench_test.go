@@ -21,7 +21,7 @@ func benchValues() (v [1024]float64) {
 	return v
 }
 
-// BenchmarkObserve is one observation: ours, and client_golang's with the same classic and native buckets.
+// BenchmarkObserve compares one observation with client_golang's, with the same classic and native buckets.
 func BenchmarkObserve(b *testing.B) {
 	values := benchValues()
 	b.Run("accumulate", func(b *testing.B) {

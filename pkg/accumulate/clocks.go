@@ -13,8 +13,8 @@ import (
 // has it clear. A blank neither begins nor ends one.
 type clocks struct {
 	width   int64 // of a slot of the window
-	created int64 // when the first sample was taken, ns
-	known   bool  // there was a sample
+	created int64 // time of the first sample, ns
+	known   bool  // a sample was read
 	active  uint64
 	reasons [field.ClockReasons]clockReason
 }
@@ -33,7 +33,7 @@ func newClocks(span time.Duration) *clocks {
 	return c
 }
 
-// observe counts the events that begin and end with a mask, at position at.
+// observe counts the events that begin or end with mask at position at.
 func (c *clocks) observe(mask uint64, at, now int64) {
 	if !c.known {
 		c.known = true

@@ -42,7 +42,7 @@ func TestClockEvents(t *testing.T) {
 	step(3, powerCap|swThermal|unknown)
 	check("power_cap", 1, 1)
 	check("sw_thermal", 1, 1)
-	step(4, nan) // a blank ends nothing
+	step(4, nan) // a blank does not end an event
 	step(5, powerCap)
 	check("sw_thermal", 1, 1)
 	step(6, 0)
@@ -60,7 +60,7 @@ func TestClockEvents(t *testing.T) {
 	step(10_311, 0)
 	check("power_cap", 0, 2)
 	step(10_312, -4)    // not a mask
-	step(10_313, 1<<60) // neither: no float64 cell holds its low bits
+	step(10_313, 1<<60) // both invalid: a float64 cell cannot hold their low bits
 	check("power_cap", 0, 2)
 	if got := value(s, "GPU-silent", clockCount, "clock_event", "power_cap", "window_size_in_ms", fiveMin); !same(got, nan) {
 		t.Errorf("a device without the reading has the count %v, want none", got)

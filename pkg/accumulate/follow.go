@@ -23,8 +23,7 @@ type follow struct {
 	gaps       prometheus.Counter // nil: the source reports no gaps
 }
 
-// Bind replaces the follows by those of another View. The states of series are claimed from
-// the states that there are.
+// Bind replaces the follows with those of another View. It reuses the existing states of series.
 func (s *Store) Bind(v *view.View, sources []rows.Source, now time.Time) {
 	s.Lock()
 	defer s.Unlock()
@@ -47,7 +46,7 @@ func (s *Store) Bind(v *view.View, sources []rows.Source, now time.Time) {
 func (s *Store) tap(f *follow, cell int) {
 	col := &f.source.Columns[cell]
 	if col.Buffer > 0 {
-		return // of the block that tapHistogram finds
+		return // in the block found by tapHistogram
 	}
 	switch col.Field {
 	case field.XIDEvent, field.XIDsUntil:
@@ -73,8 +72,7 @@ func (s *Store) tapHistogram(f *follow, cell int, col *collector.Column, fd *fie
 	}
 }
 
-// block returns the cells with the buffered samples of a column, none if there are not
-// any.
+// block returns the cells with a column's buffered samples, or none.
 func (f *follow) block(of *collector.Column) cells {
 	var out cells
 	for i := range f.source.Columns {
@@ -95,7 +93,7 @@ func (f *follow) block(of *collector.Column) cells {
 	return out
 }
 
-// cells are the cells of a row from index from to before index to.
+// cells returns row's cells [from, to).
 type cells struct{ from, to int }
 
 func (s *Store) tapXIDs(f *follow, col *collector.Column) {
@@ -132,7 +130,7 @@ func (s *Store) tapClocks(f *follow, cell int, col *collector.Column) {
 	}
 }
 
-// wanted returns the fields of the list with one of the ids, each name once.
+// wanted returns the listed fields with one of the ids, each name once.
 func wanted(list field.List, ids ...field.ID) []*field.Field {
 	var out []*field.Field
 	for i := range list.Fields {
@@ -148,7 +146,7 @@ type histogramTap struct {
 	*Histogram
 	device, cell int
 	block        cells   // with buffered samples, in place of cell
-	silence      float64 // ms in which there was none
+	silence      float64 // ms without a buffered sample
 	scale        field.Scale
 	field        *field.Field
 	labels       []collector.Label
@@ -158,8 +156,8 @@ type histogramTap struct {
 // histogram uses polled values.
 const maxSilence = 5000
 
-// silent reports whether there has been no buffered sample for long: the driver has
-// stopped making them, or refuses them.
+// silent reports whether the driver has delivered no buffered sample for long: it stopped making them, or
+// refuses them.
 func (t *histogramTap) silent(row *rows.Row, millis float64) bool {
 	if row.Cells[t.block.from+1] > 0 {
 		t.silence = 0
@@ -169,11 +167,11 @@ func (t *histogramTap) silent(row *rows.Row, millis float64) bool {
 	return t.silence > maxSilence
 }
 
-// maxMillis bounds what one sample stands for.
+// maxMillis bounds the time that one sample counts for.
 const maxMillis = float64(time.Hour / time.Millisecond)
 
-// add counts a value. The session has dropped implausible values, but another process can
-// share the memory and write anything, and a sum never forgets.
+// add counts a value. It checks values again although the session drops implausible ones: another process can
+// write to the shared memory, and a wrong sum stays.
 func (t *histogramTap) add(v, millis float64) {
 	if v >= t.field.Desc.Min && v <= t.field.Desc.Max && millis <= maxMillis {
 		t.observe(t.scale.Of(v), millis)
@@ -204,7 +202,7 @@ func (s *Store) Row(row *rows.Row) {
 	}
 	for i := range f.xids {
 		if t := &f.xids[i]; t.created == 0 && row.Devices[t.device].New {
-			t.created = row.Time - int64(f.source.Interval) // the first row has the events since then
+			t.created = row.Time - int64(f.source.Interval) // the first row already holds the events since then
 		}
 	}
 	if row.Gaps > 0 && f.gaps != nil {

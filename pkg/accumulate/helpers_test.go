@@ -68,8 +68,7 @@ func newBoard(rows int, ids ...string) *board {
 // cell returns the cell c of device d in the next row.
 func (b *board) cell(d, c int) *float64 { return &b.cells[d*cellsPerDevice+c] }
 
-// row appends a row at t in which the devices of failed were not sampled, and
-// clears the events.
+// row appends a row at t and clears the events. The devices in failed were not sampled.
 func (b *board) row(t time.Time, failed ...int) {
 	for i := range b.stamps {
 		if !slices.Contains(failed, i) {
@@ -90,15 +89,14 @@ func viewOf(boards ...*board) *view.View {
 	return v
 }
 
-// start is a time without a monotonic reading, so that tests move it at will.
+// start has no monotonic reading, so that tests can move it.
 var start = time.Unix(1_700_000_000, 0)
 
 func at(seconds float64) time.Time {
 	return start.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// find returns the series of a device and field whose further labels are
-// exactly those given as name, value pairs.
+// find returns the series of a device and field with exactly the given further labels, as name, value pairs.
 func find(s *Store, device, name string, labels ...string) *Series {
 	for i := range s.Series() {
 		e := &s.Series()[i]
@@ -116,7 +114,7 @@ func find(s *Store, device, name string, labels ...string) *Series {
 	return nil
 }
 
-// value returns the value of a series that find finds, and NaN if there is none.
+// value returns the value of the series from find, or NaN.
 func value(s *Store, device, name string, labels ...string) float64 {
 	if e := find(s, device, name, labels...); e != nil {
 		return *e.Value
@@ -133,8 +131,7 @@ func power(t *testing.T, s *Store, device string) *Histogram {
 	return e.Histogram
 }
 
-// checkHistogram fails unless h is consistent and has counted so many seconds, and the
-// sum of the values of each.
+// checkHistogram fails unless h is consistent and has the given number of seconds and sum for each value.
 func checkHistogram(t *testing.T, h *Histogram, seconds uint64, sum float64) {
 	t.Helper()
 	if h.Count != 1000*seconds || h.Sum != 1000*sum {

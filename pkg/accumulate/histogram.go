@@ -8,20 +8,18 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Histogram is the running state of one histogram series, in the unit of the
-// series. It is written by Store.Sync and must be read between two Syncs by the
-// same goroutine (see Store).
+// Histogram is the running state of one histogram series, in the unit of the series. Store.Sync writes it.
+// Read it only between two Syncs, from the same goroutine (see Store).
 //
-// It counts milliseconds: a value stands for the time since the one before, so a tick
-// that was missed makes the next value count for both, and rate(sum)/rate(count) is the
-// mean over time whatever the interval and the source of the values, and a share of
-// count is a share of time. rate(count) is 1000 unless values were missing. A value is
-// the cell in each row in which the device was sampled, whether the cell was due or
-// keeps its last value, or, if the source has the driver's buffer, each sample of that.
+// It counts milliseconds: a value counts for the time since the value before. After a missed tick the next
+// value counts for both. So rate(sum)/rate(count) is the mean over time at any interval, and a share of count
+// is a share of time. rate(count) is 1000 unless values were missing. The values are the cells of each row in
+// which the device was sampled, new or kept from before. A source with the driver's buffer adds each buffered
+// sample instead.
 type Histogram struct {
-	Count uint64  // ms; 0 if the device has not given a value yet: leave the series out
+	Count uint64  // ms; 0: the device has not given a value yet, leave the series out
 	Sum   float64 // value × ms
-	// Created is when the time that is counted began, in Unix nanoseconds; 0 while Count is.
+	// Created is the start of the counted time, in Unix nanoseconds; 0 while Count is 0.
 	Created int64
 
 	Bounds []float64 // classic buckets: ascending upper bounds, without +Inf; shared, immutable
@@ -39,7 +37,7 @@ type Histogram struct {
 
 	reading field.ID // the observed reading, with its scale: see fits
 	scale   float64
-	rest    float64 // ms that were not counted yet, less than one
+	rest    float64 // ms not counted yet, less than one
 }
 
 func newHistogram(f *field.Field) *Histogram {
@@ -55,17 +53,15 @@ func newHistogram(f *field.Field) *Histogram {
 	return h
 }
 
-// fits reports whether h counts what f asks for. After a reload that changed
-// the buckets it does not, and the series starts again.
+// fits reports whether h has the buckets of f. A reload may change them; then the series starts again.
 func (h *Histogram) fits(f *field.Field) bool {
 	shape := nativeShapeOf(f.Desc.Max*f.Scale, f.Scale)
 	return h.reading == f.Desc.ID && h.scale == f.Scale && slices.Equal(h.Bounds, f.Buckets) &&
 		h.Schema == shape.schema && h.First == shape.first && len(h.Positive) == shape.buckets
 }
 
-// observe counts v, in the unit of the series, for so many milliseconds, and carries the
-// fraction of one over. A blank is not a value, and one infinity would make Sum
-// infinite for ever: neither is counted.
+// observe counts v, in the unit of the series, for the given milliseconds, and carries the rest below one. It
+// ignores blanks, and infinities because Sum would stay infinite.
 func (h *Histogram) observe(v, millis float64) {
 	if v-v != 0 { // NaN or ±Inf, in one comparison
 		return
@@ -75,7 +71,7 @@ func (h *Histogram) observe(v, millis float64) {
 	n := uint64(whole)
 	h.Count += n
 	h.Sum += v * whole
-	h.Counts[sort.SearchFloat64s(h.Bounds, v)] += n // the first bound that is not below v
+	h.Counts[sort.SearchFloat64s(h.Bounds, v)] += n // the first bound ≥ v
 	if v <= h.ZeroThreshold {
 		h.ZeroCount += n
 		return

@@ -26,7 +26,7 @@ func peer(h *Histogram) prometheus.Histogram {
 	})
 }
 
-// plain is what two histograms must agree on.
+// plain is the part that two histograms must agree on.
 type plain struct {
 	Count, Zero uint64
 	Sum         float64
@@ -159,8 +159,7 @@ func TestNativeShapeIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzObserve: whatever the range of the field and whatever the value, a
-// histogram stays in bounds and consistent.
+// FuzzObserve: a histogram stays in bounds and consistent for any range of the field and any value.
 func FuzzObserve(f *testing.F) {
 	f.Add(100.0, 1.0, 50.0)
 	f.Add(0.0, 0.0, -1.0)

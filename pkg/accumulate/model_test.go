@@ -11,11 +11,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// world simulates the sources of a device whose value changes each second: one, or two
-// between which the View changes. It keeps a plain account of what happened.
+// world simulates the sources of a device whose value changes each second. There are one or two sources; the
+// View changes between two. world keeps a plain account of the events.
 type world struct {
 	*rand.Rand
-	rings  []*board // that are written: one, or two of two collectors
+	rings  []*board // with a writer: one, or two of two collectors
 	listed *board   // the one in the current View, or nil
 
 	want   prometheus.Histogram // of seconds
@@ -25,7 +25,7 @@ type world struct {
 	mask   uint64
 }
 
-// second lets every ring in service see the same instant.
+// second appends the same instant to every open ring.
 func (w *world) second(now int) {
 	power := float64(w.IntN(400))
 	mask := w.mask
@@ -78,8 +78,8 @@ func (w *world) account(now int, power float64, mask uint64, xid float64, failed
 	w.mask = mask
 }
 
-// TestModel: any sequence of reloads, restarts, absences and failures, however
-// Sync falls between them, counts every instant exactly once.
+// TestModel: Sync counts every instant exactly once, after any sequence of reloads, restarts, absences and
+// failures.
 func TestModel(t *testing.T) {
 	for seed := range uint64(40) {
 		w := &world{Rand: rand.New(rand.NewPCG(seed, 7)), xids: map[float64]float64{}, last: -10}
@@ -123,7 +123,7 @@ func TestModel(t *testing.T) {
 						w.rings[0], w.rings[1] = w.rings[1], w.rings[0]
 					}
 				}
-			case 2: // a View for the sake of another device
+			case 2: // a new View because of another device
 				if n > 0 {
 					publish(w.rings[0], newBoard(2, "GPU-other"))
 				}

@@ -7,22 +7,22 @@ import (
 
 const (
 	maxSchema = 3   // 8 buckets per power of two, each 9 % wider than the one before
-	minSchema = -4  // Prometheus knows no coarser one
+	minSchema = -4  // Prometheus has no coarser schema
 	maxNative = 640 // buckets of one histogram: 5 KiB
 
-	// A value below both of these is a zero: a billionth of the plausible
-	// maximum, a thousandth of the reading's unit.
+	// A value below both limits counts as zero: a billionth of the plausible maximum, and a thousandth of the
+	// reading's unit.
 	octavesBelowMax  = 30
 	octavesBelowUnit = 10
-	// octavesAboveUnit stands for the maximum where the catalogue has none.
+	// octavesAboveUnit replaces the maximum if the catalogue has none.
 	octavesAboveUnit = 64
 
 	minExponent = -1008 // keeps the zero threshold a normal number at every schema
 	maxExponent = 1024  // every float64 is below 2^1024
 )
 
-// nativeShape is the range of native buckets that a histogram has room for: a
-// dense array, so that an observation is an index and an increment.
+// nativeShape is the range of a histogram's native buckets. They are a dense array, so that an observation is
+// an index and an increment.
 type nativeShape struct {
 	schema        int32
 	zeroThreshold float64 // a power of two, and the lower bound of the first bucket
@@ -30,9 +30,8 @@ type nativeShape struct {
 	buckets       int
 }
 
-// nativeShapeOf covers values up to maximum, in the unit of the series; unit is
-// the size of the reading's unit there. The schema is the finest that needs no
-// more than maxNative buckets.
+// nativeShapeOf covers values up to maximum, in the unit of the series. unit is the reading's unit, in the
+// same unit. It picks the finest schema with at most maxNative buckets.
 func nativeShapeOf(maximum, unit float64) nativeShape {
 	if !(unit > 0) || math.IsInf(unit, 1) {
 		unit = 1
@@ -68,7 +67,7 @@ func shapeAt(schema, low, high int) nativeShape {
 	}
 }
 
-// ceilLog2 returns the least e with v ≤ 2^e. v is positive and finite.
+// ceilLog2 returns the smallest e with v ≤ 2^e. v is positive and finite.
 func ceilLog2(v float64) int {
 	frac, exp := math.Frexp(v)
 	if frac == 0.5 {
@@ -77,9 +76,9 @@ func ceilLog2(v float64) int {
 	return min(max(exp, minExponent+octavesBelowMax), maxExponent)
 }
 
-// eighths are the lower bounds of the 8 buckets of schema 3 between 1/2 and 1: 2^(k/8-1),
-// to the bit as Prometheus has them, which is up to one unit in the last place below
-// the nearest float64 (model/histogram/generic.go and client_golang's histogram.go).
+// eighths holds the lower bounds of the 8 buckets of schema 3 between 1/2 and 1: 2^(k/8-1). The bits are
+// Prometheus' own, up to one unit in the last place below the nearest float64 (model/histogram/generic.go and
+// client_golang's histogram.go).
 var eighths = []float64{
 	0.5, 0.5452538663326288, 0.5946035575013605, 0.6484197773255048,
 	0.7071067811865475, 0.7711054127039704, 0.8408964152537144, 0.9170040432046711,
@@ -91,7 +90,7 @@ var eighths = []float64{
 func nativeIndex(v float64, schema int32) int32 {
 	frac, exp := math.Frexp(v)
 	fine := int32(sort.SearchFloat64s(eighths, frac)) + int32(exp-1)<<maxSchema
-	// 2^(3-s) buckets of schema 3 make one of schema s, the last of them at i·2^(3-s).
+	// One bucket of schema s is 2^(3-s) buckets of schema 3; the last is i·2^(3-s).
 	shift := uint(maxSchema - schema)
 	return (fine + 1<<shift - 1) >> shift
 }

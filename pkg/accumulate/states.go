@@ -7,18 +7,17 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// What no View has any more is kept for a while, so that the counters of a
-// device that comes back continue, and then forgotten.
+// States that no View uses stay for a while, so that the counters of a device that comes back continue.
 const (
 	retainFor  = time.Hour
-	retainMax  = 4096 // unused states; of more, any are forgotten
+	retainMax  = 4096 // unused states; above it, any are forgotten
 	sweepEvery = time.Minute
 )
 
-// key finds a state again in the next View.
+// key identifies a state across Views.
 type key struct{ device, field, labels string }
 
-// Names in key.field of states that are not histograms; no metric can have them.
+// Names in key.field of states other than histograms; no metric can have them.
 const (
 	stateXIDs   = " xids"
 	stateClocks = " clock events"
@@ -49,12 +48,11 @@ type states struct {
 type held struct {
 	state  any
 	view   uint64 // the last View that used it
-	unused int64  // position since which no View has
+	unused int64  // position since which no View uses it
 }
 
-// claim returns the state for k, made by fresh if there is none that fits. It
-// reports false if another series of the same View has claimed it: a device or
-// a line that is there twice would otherwise be counted twice.
+// claim returns the state for k, or a fresh one if none fits. It reports false if another series of the same
+// View has claimed it: a device or line that is listed twice would otherwise count twice.
 func claim[T any](s *states, k key, fits func(T) bool, fresh func() T) (T, bool) {
 	h := s.held[k]
 	if h != nil && h.view == s.view {
@@ -71,8 +69,7 @@ func claim[T any](s *states, k key, fits func(T) bool, fresh func() T) (T, bool)
 
 func always[T any](T) bool { return true }
 
-// bound notes, after a new View has claimed its states, which of the others
-// went out of use at position now.
+// bound records, after a new View has claimed its states, that the others are unused since position now.
 func (s *states) bound(now int64) {
 	s.inUse = 0
 	for _, h := range s.held {
@@ -92,7 +89,7 @@ func (s *states) tick(now int64) {
 	}
 }
 
-// sweep drops states that have been unused for too long, or that are too many.
+// sweep drops states that were unused for too long, or are too many.
 func (s *states) sweep(now int64) {
 	s.swept = now
 	for k, h := range s.held {

@@ -1,10 +1,8 @@
-// Package accumulate turns the stream of sampled rows into what a scrape cannot
-// see: histograms at the sampling rate, and counts of XIDs and clock events. It follows
-// a rows.Reader on the serving side of the rings, so that its counts survive the
-// sampling side.
+// Package accumulate turns the stream of sampled rows into what a scrape cannot see: histograms at the
+// sampling rate, and counts of XIDs and clock events. It follows a rows.Reader on the serving side of the
+// rings, so that its counts survive the sampling side.
 //
-// The Reader has to read more often than the writers lap the rings (a ring holds at least 16
-// and at most 1,024 rows), scrape or no scrape.
+// The Reader must read before the writers lap the rings (16 to 1,024 rows each), with or without scrapes.
 package accumulate
 
 import (
@@ -30,8 +28,8 @@ type Series struct {
 	Labels    []collector.Label // further labels (xid, clock_event, window_size_in_ms …), sorted by name
 	Histogram *Histogram        // leave it out while Count is 0
 	Value     *float64          // count within the window or since start; NaN = leave out
-	// Created is when the count of Value began, in Unix nanoseconds; 0: it has not. nil: it is of
-	// a window. It changes with Sync as Value does.
+	// Created is the start of the count in Value, in Unix nanoseconds; 0: not started. It is nil for the
+	// count of a window. Sync changes it, as it changes Value.
 	Created *int64
 }
 
@@ -39,15 +37,15 @@ type Series struct {
 type Options struct {
 	XIDWindow        time.Duration // window of DCGM_EXP_XID_ERRORS_COUNT; 0 means 5 minutes
 	ClockEventWindow time.Duration // window of DCGM_EXP_CLOCK_EVENTS_COUNT; 0 means 5 minutes
-	// Rows is the reader whose rows are counted. nil: the Store has one of its own.
+	// Rows is the reader whose rows are counted. nil: the Store creates one.
 	Rows *rows.Reader
 }
 
 // defaultWindow is dcgm-exporter's.
 const defaultWindow = 5 * time.Minute
 
-// Store holds everything that is accumulated. Its lock guards what Series point to: who reads
-// that holds it. What waits for hardware never does.
+// Store holds everything that is accumulated. Its lock guards the data that Series point to: readers hold it.
+// Nothing that waits for hardware holds it.
 type Store struct {
 	sync.Mutex
 	reader      *rows.Reader
@@ -86,13 +84,12 @@ func New(o Options) *Store {
 	return s
 }
 
-// Join makes the Store one of board's Views: Sync reads the board's.
+// Join makes Sync read the Views of board.
 func (s *Store) Join(board *view.Board) { s.reader.Join(board) }
 
-// Sync brings every series up to date with the rows now in the rings of v, or of the board
-// that the reader reads, and returns the View that Series are of. It allocates nothing unless
-// the View or the set of series changed. State is kept by device id, field name and labels,
-// so it survives a new View of the same devices, and for an hour a View without them.
+// Sync reads the new rows of v, or of the reader's board, and returns the View that Series belong to. It
+// allocates nothing unless the View or the set of series changed. State is kept by device id, field name and
+// labels: it survives a new View of the same devices, and for an hour a View without them.
 func (s *Store) Sync(v *view.View, now time.Time) *view.View {
 	s.reader.Read(v, now)
 	s.Lock()
@@ -109,14 +106,14 @@ func (s *Store) Sync(v *view.View, now time.Time) *view.View {
 	return s.view
 }
 
-// Rows returns how many rows are counted. The caller holds the lock.
+// Rows returns the number of counted rows. The caller holds the lock.
 func (s *Store) Rows() uint64 { return s.rows }
 
 // Version changes whenever the set of Series changes.
 func (s *Store) Version() uint64 { return s.version }
 
-// Series returns the series of the View that was synced last. The slice is immutable. What
-// its entries point to changes: who reads it holds the lock.
+// Series returns the series of the last synced View. The slice is immutable. The data behind its entries
+// changes: hold the lock to read it.
 func (s *Store) Series() []Series { return s.series }
 
 func (s *Store) list() {
@@ -144,11 +141,10 @@ func (s *Store) list() {
 	s.version++
 }
 
-// listXIDs lists the series of a device. As in dcgm-exporter, COUNT has a series
-// for each code within the window, or one zero without the label xid if there is
-// none; unlike there, it counts events, not samples that repeat the last code.
-// TOTAL has a series for each code that is known (knownXIDs) or was seen, and
-// none without xid, so that sum() is the number of XIDs.
+// listXIDs lists the series of a device. As in dcgm-exporter, COUNT has a series for each code within the
+// window, or one zero without the label xid. Unlike dcgm-exporter, it counts events, not samples that repeat
+// the last code. TOTAL has a series for each known (knownXIDs) or seen code, and none without xid, so that
+// sum() is the number of XIDs.
 func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector.Label) {
 	add := func(value *float64, created *int64, labels ...collector.Label) {
 		s.series = append(s.series, Series{Source: f.source, Device: t.device, Field: fd, Labels: labels, Value: value, Created: created})
@@ -167,10 +163,9 @@ func (s *Store) listXIDs(f *follow, t *xidTap, fd *field.Field, window collector
 	}
 }
 
-// listClocks lists a series for every reason. Unlike in dcgm-exporter, those that
-// did not occur are there, at zero: increase() sees the first onset, and a quiet
-// GPU can be distinguished from one without the reading. And the value is the number of
-// events, not of samples, so it does not depend on the interval.
+// listClocks lists a series for every reason, zeros included, unlike dcgm-exporter: increase() sees the first
+// onset, and a quiet GPU differs from a GPU without the reading. The value counts events, not samples, so it
+// does not depend on the interval.
 func (s *Store) listClocks(f *follow, t *clockTap, fd *field.Field, window collector.Label) {
 	for i := range t.reasons {
 		reason, _ := field.ClockReason(i)

@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/ring"
 )
 
-// tick writes n rows of value v, a second apart from second from on.
+// tick writes n rows of value v, a second apart, beginning at second from.
 func tick(b *board, from, n int, v float64) {
 	for i := range n {
 		for d := range b.Devices {
@@ -20,8 +20,7 @@ func tick(b *board, from, n int, v float64) {
 	}
 }
 
-// TestPercentsOnBounds: 70 × 0.01 is greater than 0.7, and 70 % is in that bucket all
-// the same.
+// TestPercentsOnBounds: 70 × 0.01 is greater than 0.7, but 70 % still belongs in that bucket.
 func TestPercentsOnBounds(t *testing.T) {
 	bounds := []float64{0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1}
 	for i, bound := range bounds {

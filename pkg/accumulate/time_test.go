@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/ring"
 )
 
-// TestPartsOfAMillisecondAreCarried: ticks that come a little early and late.
+// TestPartsOfAMillisecondAreCarried covers ticks that come a little early or late.
 func TestPartsOfAMillisecondAreCarried(t *testing.T) {
 	b := newBoard(1024, "GPU-a")
 	s := New(Options{})
@@ -19,14 +19,14 @@ func TestPartsOfAMillisecondAreCarried(t *testing.T) {
 		b.row(start.Add(time.Duration(i) * 1_234_567))
 	}
 	s.Sync(viewOf(b), start)
-	// The first stands for an interval of a second.
+	// The first sample counts for an interval of one second.
 	if got, want := power(t, s, "GPU-a").Count, uint64(1000+999*1_234_567/1_000_000); got != want {
 		t.Errorf("count: got %d ms, want %d", got, want)
 	}
 }
 
-// TestBufferedSamplesReplaceTheReading: each sample of the block counts for its time,
-// and the reading next to it does not.
+// TestBufferedSamplesReplaceTheReading: each buffered sample counts for its time, and the polled reading does
+// not count.
 func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	b := newBoard(2, "GPU-a")
 	buffer := collector.NewBuffer(60, 0)
@@ -47,7 +47,7 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 		s.Sync(v, at(float64(second)))
 	}
 	row(0, 60, 60, 300)
-	row(1, 60, 3001, 70) // what is not plausible is not counted
+	row(1, 60, 3001, 70) // implausible values are not counted
 	h := power(t, s, "GPU-a")
 	if diff := cmp.Diff([]uint64{0, 80, 0, 20, 0}, h.Counts); diff != "" {
 		t.Errorf("classic buckets (-want +got):\n%s", diff)
@@ -60,7 +60,7 @@ func TestBufferedSamplesReplaceTheReading(t *testing.T) {
 	if h.Count != 100 {
 		t.Errorf("a row without samples counted %d ms", h.Count-100)
 	}
-	for second := 3; second < 8; second++ { // and no more: after five seconds the reading stands in
+	for second := 3; second < 8; second++ { // still none: after five seconds the polled reading counts
 		row(second)
 	}
 	if h.Count != 1100 || h.Sum-20*(60+60+300+60+70) != 390_000 {

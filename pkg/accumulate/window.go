@@ -2,16 +2,14 @@ package accumulate
 
 import "time"
 
-// windowSlots is how finely a window moves: an event is counted for the window
-// and up to a 60th of it longer.
+// windowSlots is the resolution of a window: an event counts for the window and up to a 60th of it longer.
 const windowSlots = 60
 
-// window counts events that happened within a span before now, in a fixed
-// number of slots, whatever the rate of events. Times are positions of the
+// window counts the events of a span that ends now, in a fixed number of slots. Times are positions of the
 // Store's axis, in nanoseconds. The zero window is empty.
 type window struct {
 	slots  [windowSlots + 1]uint32 // one more, for the slot that is being left
-	newest int64                   // number of the slot that now lies in
+	newest int64                   // number of the slot with now
 	sum    uint64
 }
 
@@ -62,13 +60,12 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// axis maps wall-clock times of rows to a scale that a step of the clock
-// does not move: the age of a row when it is read is measured by wall-clock time,
-// and subtracted from the monotonic now.
+// axis maps the wall-clock times of rows to a scale without steps of the clock. It measures a row's age by
+// wall-clock time when the row is read, and subtracts it from the monotonic now.
 type axis struct {
 	epoch time.Time
 	wall  int64 // Unix ns of now
-	now   int64 // position of now: ns since epoch, never falling
+	now   int64 // position of now: ns since epoch, never falls
 }
 
 func (a *axis) advance(now time.Time) {
@@ -79,8 +76,8 @@ func (a *axis) advance(now time.Time) {
 	a.now = max(a.now, int64(now.Sub(a.epoch)))
 }
 
-// position returns where a row's time (Unix ns) lies: now at the latest, and far
-// enough in the past if it makes no sense.
+// position returns the position of a row's time (Unix ns): at most now, and far in the past if the time makes
+// no sense.
 func (a *axis) position(rowTime int64) int64 {
 	if rowTime < 0 {
 		rowTime = 0

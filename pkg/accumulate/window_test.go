@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestWindowModel compares with a list of all events: each is counted for the
-// window, and gone a slot later.
+// TestWindowModel compares with a list of all events: each counts for the window, and is gone one slot later.
 func TestWindowModel(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 1))

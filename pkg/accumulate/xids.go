@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxXIDs bounds the distinct codes that a device has series for. A driver
-	// knows less than 200; what comes after is counted as otherXID.
+	// maxXIDs bounds the distinct codes that get series for a device. A driver knows less than 200; further
+	// codes count as otherXID.
 	maxXIDs  = 64
 	otherXID = rows.CodeImpossible // label xid="other", with codes that make no sense
 )
 
-// knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so
-// that increase() sees the first event; a series that appears with value 1 has
-// not increased. They are those that NVIDIA's catalogue advises operators to act
-// upon or that jobs raise most: https://docs.nvidia.com/deploy/xid-errors/
+// knownXIDs have a series of DCGM_EXP_XID_ERRORS_TOTAL from the start, at 0, so that increase() sees the
+// first event. A series that appears with value 1 has not increased. They are the codes that NVIDIA's
+// catalogue advises operators to act upon, and those that jobs raise most:
+// https://docs.nvidia.com/deploy/xid-errors/
 var knownXIDs = []int64{
 	13, 31, 43, 45, 48, 61, 62, 63, 64, 68, 69, 74, 79,
 	92, 94, 95, 109, 119, 120, 121, 140, 143, 145, 149, 154,
@@ -28,15 +28,15 @@ var knownXIDs = []int64{
 
 // xids counts the XID errors of one device.
 type xids struct {
-	created int64      // when the first row was read, ns; 0: none was
-	width   int64      // of a slot of the window
+	created int64      // when the first row was read, ns; 0: none yet
+	width   int64      // in a slot of the window
 	codes   []*xidCode // ascending by code
-	none    float64    // 0 while there is no XID within the window, else NaN
+	none    float64    // 0 without an XID within the window, else NaN
 }
 
 type xidCode struct {
 	code     int64
-	seen     bool // else it is there for the zero of its total only
+	seen     bool // else it exists only for its total's zero
 	total    float64
 	inWindow float64 // NaN if none
 	recent   window
@@ -50,8 +50,7 @@ func newXIDs(span time.Duration) *xids {
 	return x
 }
 
-// count counts the XID in a cell, which happened at position at. It reports whether
-// the device has new series.
+// count counts the XID in a cell at position at. It reports whether the device has new series.
 func (x *xids) count(cell float64, at, now int64) (grew bool) {
 	if cell == 0 || math.IsNaN(cell) {
 		return false // no XID has the code 0
@@ -67,7 +66,7 @@ func (x *xids) count(cell float64, at, now int64) (grew bool) {
 func (x *xids) find(cell float64) *xidCode {
 	code := int64(rows.CodeOf(cell))
 	i, ok := x.index(code)
-	if !ok && len(x.codes) >= maxXIDs-1 { // the last is for the others
+	if !ok && len(x.codes) >= maxXIDs-1 { // the last one is otherXID
 		code = otherXID
 		i, ok = x.index(code)
 	}

@@ -94,7 +94,7 @@ func TestXIDCodesAreBounded(t *testing.T) {
 	}
 }
 
-// TestGaps: gaps that rows reports are counted by the collector whose source has them.
+// TestGaps: a gap that rows reports counts for the collector of the source with the gap.
 func TestGaps(t *testing.T) {
 	s := New(Options{})
 	micros := func(seconds float64) float64 { return float64(at(seconds).UnixMicro()) }

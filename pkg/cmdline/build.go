@@ -10,13 +10,13 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Build is the version and revision that a binary was made from.
+// Build is the version and revision of a binary.
 type Build struct {
 	Version, Revision string
 	Pure              bool // without cgo
 }
 
-// ReadBuild prefers version, which the linker sets, to the version that the go command recorded.
+// ReadBuild returns version, which the linker sets, or else the version that the go command recorded.
 func ReadBuild(version string) Build {
 	b := Build{Version: version}
 	info, ok := debug.ReadBuildInfo()
@@ -53,10 +53,10 @@ func (b Build) orUnknown() Build {
 	return b
 }
 
-// String is version and revision.
+// String returns version and revision.
 func (b Build) String() string { return b.Version + " " + b.Revision }
 
-// VersionCommand returns the command that prints version and revision to w. notice describes the build in addition, for
+// VersionCommand returns the command that prints version and revision to w. notice adds a description of the build for
 // people; "" adds nothing.
 func (b Build) VersionCommand(w io.Writer, notice string) *cli.Command {
 	return &cli.Command{

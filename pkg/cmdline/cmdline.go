@@ -1,6 +1,6 @@
 // Package cmdline holds the parts that the commands of warpgauge and warpctl share: messages about wrong command lines,
-// help and manual pages, their output as table, JSON or CSV, their exit codes, and the flags that say which exporter
-// to trust. It starts no goroutine and links neither a collector nor an extension.
+// help and manual pages, their output as table, JSON or CSV, their exit codes, and the flags that set which exporter to
+// trust. It starts no goroutine and links neither a collector nor an extension.
 package cmdline
 
 import (
@@ -29,13 +29,13 @@ type ExitError struct {
 func (e *ExitError) Error() string { return e.Err.Error() }
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// ExitCode writes err to w, unless it is reported already, and returns the exit code of a program.
+// ExitCode writes err to w, unless it was reported already, and returns the exit code of a program.
 func ExitCode(w io.Writer, program string, err error) int {
 	if err == nil {
 		return 0
 	}
 	if !errors.Is(err, ErrReported) {
-		fmt.Fprintf(w, "%s: %v\n", program, err) //nolint:errcheck // there is no other place for it
+		fmt.Fprintf(w, "%s: %v\n", program, err) //nolint:errcheck // there is no other place to report it
 	}
 	var exit *ExitError
 	if errors.As(err, &exit) {
@@ -50,7 +50,7 @@ func Notice(w io.Writer, program, format string, args ...any) {
 	fmt.Fprintf(w, "%s: %s\n", program, text) //nolint:errcheck // as above
 }
 
-// Prepare sets what all commands of a program have in common. footer ends the help text of each.
+// Prepare applies the settings that all commands of a program share. footer ends the help text of each.
 func Prepare(root *cli.Command, footer string) {
 	root.ExitErrHandler = func(context.Context, *cli.Command, error) {} // ExitCode decides
 	root.OnUsageError = UsageError
@@ -64,7 +64,7 @@ func Prepare(root *cli.Command, footer string) {
 	}
 }
 
-// NoArguments refuses arguments that a command would ignore.
+// NoArguments rejects arguments that a command would ignore.
 func NoArguments(cmd *cli.Command) error {
 	if word := cmd.Args().First(); word != "" {
 		return fmt.Errorf("unexpected argument %q; see %s %s --help", word, cmd.Root().Name, cmd.Name)
@@ -72,8 +72,8 @@ func NoArguments(cmd *cli.Command) error {
 	return nil
 }
 
-// UnknownCommand explains an argument that is not a command. A value that was meant for the flag
-// before it is the usual reason.
+// UnknownCommand explains an argument that is not a command. The usual cause is a value for the flag before
+// it.
 func UnknownCommand(root *cli.Command, word string) error {
 	if slices.Contains([]string{"true", "false", "auto"}, strings.ToLower(word)) {
 		return fmt.Errorf("unexpected argument %q: write --flag=%s, with an equals sign", word, word)
@@ -85,7 +85,7 @@ func UnknownCommand(root *cli.Command, word string) error {
 	return fmt.Errorf("unknown command %q%s; see %s --help", word, didYouMean(word, names), root.Name)
 }
 
-// didYouMean names the candidate that is nearest to word, if one is near.
+// didYouMean returns the candidate nearest to word, or "" if none is near.
 func didYouMean(word string, candidates []string) string {
 	if best, ok := field.Nearest(word, candidates); ok && word != "" {
 		return fmt.Sprintf(" (did you mean %s?)", best)
@@ -114,10 +114,10 @@ func UsageError(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 	return fmt.Errorf("unknown flag %s%s; see %s --help", name, didYouMean(name, names), command)
 }
 
-// badValue matches the library's error about a value: the value, the flag, and the reason.
+// badValue parses the library's error about a value into value, flag and reason.
 var badValue = regexp.MustCompile(`(?s)^invalid value (".*?") for flag -+([^:]+): (.*)$`)
 
-// badFlag explains why a value is invalid. Flags whose types are not the library's report that themselves.
+// badFlag explains why a value is invalid. The library's own types need it; other types explain themselves.
 func badFlag(cmd *cli.Command, name, value, why string) error {
 	for _, f := range slices.Concat(cmd.Flags, cmd.Root().Flags) {
 		if !slices.Contains(f.Names(), name) {

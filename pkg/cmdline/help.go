@@ -23,8 +23,8 @@ func CommandList(root *cli.Command) string {
 	return b.String()
 }
 
-// commandHelp returns the help text of a command. The library prints it as it is: it holds
-// nothing that a template would replace.
+// commandHelp returns the help text of a command. The library prints it unchanged, because it holds no
+// template text.
 func commandHelp(program string, c *cli.Command, footer string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s %s [flags]", c.Usage, program, c.Name)
@@ -61,7 +61,7 @@ func flagText(f cli.DocGenerationFlag) string {
 	return text
 }
 
-// HelpWidth is the width of help texts, in columns.
+// HelpWidth is the width of help texts in columns.
 const HelpWidth = 100
 
 // Wrap writes text in lines of at most HelpWidth columns, indented.

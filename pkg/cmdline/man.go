@@ -9,11 +9,11 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// Manual is the part of a manual page that is a program's own, in the language of troff.
+// Manual is the program's own part of a manual page, in troff.
 type Manual struct {
 	Version string
 	Head    string // from the synopsis to the commands
-	Tail    string // options, and all that follows the commands
+	Tail    string // options, and everything after the commands
 }
 
 // ManCommand returns the command that prints the manual page to w.
@@ -32,7 +32,7 @@ func ManCommand(w io.Writer, program string, manual func() Manual) *cli.Command 
 	}
 }
 
-// page is the manual page of a program, with the table of its commands.
+// page returns the manual page of a program, with the table of its commands.
 func (m Manual) page(root *cli.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s %s\" \"User Commands\"\n", strings.ToUpper(root.Name), root.Name, Roff(m.Version))
@@ -67,12 +67,12 @@ func manualCommand(b *strings.Builder, c *cli.Command) {
 	}
 }
 
-// Roff writes text so that troff shows it as it is.
+// Roff escapes text for troff.
 func Roff(text string) string {
 	return strings.NewReplacer(`\`, `\e`, `-`, `\-`, `"`, `\(dq`).Replace(text)
 }
 
-// RoffLines is Roff for lines: troff takes none of them for a request.
+// RoffLines escapes whole lines: troff must not take one for a request.
 func RoffLines(text string) string {
 	lines := strings.Split(Roff(strings.TrimSpace(text)), "\n")
 	for i, l := range lines {

@@ -13,19 +13,19 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// OutputFlag is --output: the form in which a command writes its result.
+// OutputFlag is --output, the format of a command's result.
 func OutputFlag() cli.Flag {
 	return &cli.StringFlag{Name: "output", Value: "table", Usage: "table, for people; json or csv, for scripts."}
 }
 
-// Output is the result of a command, in each form.
+// Output is the result of a command in each format.
 type Output struct {
 	Table func(io.Writer) error
 	JSON  any
-	CSV   [][]string // the first row has the names of the columns
+	CSV   [][]string // the first row names the columns
 }
 
-// CheckOutput checks the value of --output before there is anything to write.
+// CheckOutput checks the value of --output before a command starts.
 func CheckOutput(form string) error {
 	switch form {
 	case "table", "json", "csv":
@@ -34,7 +34,7 @@ func CheckOutput(form string) error {
 	return fmt.Errorf("--output is %q: write table, json or csv", form)
 }
 
-// WriteOutput writes one of the forms.
+// WriteOutput writes the output in one format.
 func WriteOutput(w io.Writer, form string, o Output) error {
 	switch form {
 	case "table":
@@ -63,8 +63,8 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// OneLine replaces what could act on a terminal or end the line: control characters, marks of the direction of text, and
-// bytes that are not UTF-8.
+// OneLine replaces everything that could act on a terminal or end the line: control characters, text direction marks,
+// and bytes that are not UTF-8.
 func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -74,8 +74,8 @@ func OneLine(s string) string {
 	}, s)
 }
 
-// Printable replaces runes that would control a terminal: names come from libraries and from
-// exporters of other machines.
+// Printable replaces runes that would control a terminal. Names come from libraries and from exporters on
+// other machines.
 func Printable(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return '?'

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// errNoPage says that an answer has HTML or JSON in the place of metrics, as apiv1.ErrNoPage does.
+// errNoPage reports HTML or JSON in place of metrics, as apiv1.ErrNoPage does.
 var errNoPage = errors.New("it is no page of metrics: it is a web site or another program")
 
 const (
@@ -33,7 +33,7 @@ func ReadPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 	shown := name // without a password
 	if strings.Contains(name, "://") {
 		u, err := url.Parse(name)
-		if err != nil { // its text may have a password
+		if err != nil { // its text may hold a password
 			return nil, errors.New("the address of a page is not a URL: write http://HOST:PORT/metrics")
 		}
 		shown = u.Redacted()
@@ -87,7 +87,7 @@ func OpenPage(ctx context.Context, name string, stdin io.Reader, trust *tls.Conf
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 256)) // what the server says of it, if anything
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 256)) // the server's own message, if any
 		_ = resp.Body.Close()                                 // it was only read
 		return nil, fmt.Errorf("the answer is %s", strings.TrimSpace(resp.Status+" "+string(text)))
 	}

@@ -15,7 +15,7 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// TrustFlags are --ca-file and --insecure: how a command that asks an exporter trusts it.
+// TrustFlags are --ca-file and --insecure: how a command checks an exporter's certificate.
 func TrustFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "ca-file", Usage: "PEM file of the certificate authorities to trust. Default: the system's."},
@@ -23,7 +23,7 @@ func TrustFlags() []cli.Flag {
 	}
 }
 
-// URLFlags are --url and TrustFlags, for a command of the exporter that asks the one in service.
+// URLFlags are --url and TrustFlags, for a command that asks the running exporter.
 func URLFlags() []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "url", Usage: "Exporter to ask: http://HOST:PORT or https://USER:PASSWORD@HOST:PORT; none reads the devices here. " +
@@ -31,8 +31,8 @@ func URLFlags() []cli.Flag {
 	}, TrustFlags()...)
 }
 
-// LocalURL returns where a client on this machine finds the exporter that listens on an address; "" if that does not
-// say it.
+// LocalURL returns the URL for clients on this machine of an exporter that listens on an address; "" if the address
+// does not give one.
 func LocalURL(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "0" {
@@ -44,10 +44,10 @@ func LocalURL(address string) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// Trust returns the settings of TrustFlags, nil if none is set.
+// Trust returns the settings of TrustFlags, or nil if none is set.
 func Trust(ctx context.Context, cmd *cli.Command) (*tls.Config, error) {
 	if cmd.Bool("insecure") {
-		return &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, nil //nolint:gosec // a user has asked for it
+		return &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, nil //nolint:gosec // the user chose it
 	}
 	path := cmd.String("ca-file")
 	if path == "" {

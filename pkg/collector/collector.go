@@ -77,6 +77,8 @@ type Keeper interface {
 	// Inherit takes over the event sets of a closed collector of the same Factory. It is called once, before Open. Open
 	// closes the sets that it does not use.
 	Inherit(closed Collector)
+	// Release closes the event sets that Close has left open and no other Collector has inherited. It may hang.
+	Release()
 }
 
 // MaxGPUs is the maximum number of GPUs that a collector uses per library, and likewise of switches and network adapters.

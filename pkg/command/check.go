@@ -70,10 +70,10 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 		if err != nil {
 			return err
 		}
-		p.Owners = nil // the command does not say who uses a device
+		p.Owners = nil // the command does not report who uses a device
 		_ = p.Sample(ctx, timeout, func(ctx context.Context) error {
 			found.sample(ctx, p)
-			if wrong, err := problems(p.Engine.Board().Load()); err != nil { // the guard asks again, with devices
+			if wrong, err := problems(p.Engine.Board().Load()); err != nil { // the guard repeats the check, with devices
 				found.setProblems(wrong)
 				broken = true
 			}
@@ -87,7 +87,7 @@ func check(ctx context.Context, a *exporter.Program, path string, guarded bool, 
 	return err
 }
 
-// checked is the result of check, for scripts.
+// checked is the result of check in JSON.
 type checked struct {
 	File       string         `json:"file"`
 	Fields     int            `json:"fields"`
@@ -96,9 +96,9 @@ type checked struct {
 	Problems   []problemRow   `json:"problems"`
 	Collectors []collectorRow `json:"collectors"`
 	Devices    []checkedRow   `json:"devices"`
-	// Added has the readings that health adds, by collector.
+	// Added holds, by collector, the readings that health adds.
 	Added map[string][]string `json:"health,omitempty"`
-	// Nowhere are fields that no device of the node is asked for.
+	// Nowhere lists fields that apply to no device of the node.
 	Nowhere []absentRow `json:"nowhere"`
 }
 
@@ -116,7 +116,7 @@ type collectorRow struct {
 	Reason string `json:"reason,omitempty"` // why it is not in use
 }
 
-// checkedRow is a device and the fields without a value.
+// checkedRow is a device with its fields that have no value.
 type checkedRow struct {
 	Collector string      `json:"collector"`
 	Kind      string      `json:"kind"`
@@ -153,7 +153,7 @@ func (c *checked) setProblems(all []field.Problem) {
 	}
 }
 
-// sample samples the devices and adds what they lack.
+// sample samples the devices and records the fields that they lack.
 func (c *checked) sample(ctx context.Context, p *exporter.Pipeline) {
 	r := p.AwaitValues(ctx, 1, exporter.ValuesPatience)
 	c.Added = map[string][]string{}
@@ -201,10 +201,10 @@ func (c *checked) rows() [][]string {
 	return out
 }
 
-// write prints the findings for people. broken says that devices were not asked.
+// write prints the findings for people. broken means that no device was sampled.
 func (c *checked) write(w io.Writer, broken bool) error {
 	for _, p := range c.Problems {
-		fmt.Fprintln(w, p.text) //nolint:errcheck // the last one shows
+		fmt.Fprintln(w, p.text) //nolint:errcheck // the last write returns the error
 	}
 	_, err := fmt.Fprintf(w, "%s: %s, %s, %s\n", c.File, cmdline.Counted(c.Fields, "field"), cmdline.Counted(c.Errors, "error"), cmdline.Counted(c.Warnings, "warning"))
 	if broken || err != nil {
@@ -217,12 +217,12 @@ func (c *checked) write(w io.Writer, broken bool) error {
 		c.writeCollector(w, s)
 	}
 	if len(c.Devices) == 0 {
-		return nil // and no more to be said of fields
+		return nil // without devices there are no fields to report
 	}
 	return c.writeAbsent(w)
 }
 
-// writeCollector says how many fields its devices have, by their kinds.
+// writeCollector prints the number of fields of its devices, by kind.
 func (c *checked) writeCollector(w io.Writer, s collectorRow) {
 	type kind struct {
 		name        string
@@ -290,7 +290,7 @@ func (c *checked) writeAbsent(w io.Writer) error {
 	return t.Flush()
 }
 
-// name is a device as people know it.
+// name returns a device's name for people.
 func (d *checkedRow) name() string {
 	if d.Kind == field.GPU.String() && d.GPU != "" {
 		return d.GPU
@@ -298,16 +298,16 @@ func (d *checkedRow) name() string {
 	return d.ID
 }
 
-// mostNamed is how many devices a line names.
-const mostNamed = 8
+// maxNamed is the number of devices that a line names.
+const maxNamed = 8
 
-// some names devices of a node that has n.
+// some names the given devices of a node with n devices.
 func some(names []string, n int, kind string) string {
 	switch {
 	case len(names) == n:
 		return "every " + kind
-	case len(names) > mostNamed:
-		return fmt.Sprintf("%s %s and %d more", kind, strings.Join(names[:mostNamed], " "), len(names)-mostNamed)
+	case len(names) > maxNamed:
+		return fmt.Sprintf("%s %s and %d more", kind, strings.Join(names[:maxNamed], " "), len(names)-maxNamed)
 	}
 	return kind + " " + strings.Join(names, " ")
 }

@@ -15,15 +15,15 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// Run is the whole program with a table of flags and extensions, except that it returns the exit code. args begin with
-// the program's name; more are commands of the program in addition.
+// Run runs the whole program with a table of flags and extensions, and returns the exit code. args begins with the
+// program's name; more holds the program's further commands.
 func Run(ctx context.Context, a *exporter.Program, args []string, more ...*cli.Command) int {
 	defer a.Log.Flush()
 	root := Root(a, more...)
 	return cmdline.ExitCode(a.Log, root.Name, root.Run(ctx, relax(a, args, root.Flags)))
 }
 
-// Root returns the program's command with all others.
+// Root returns the program's root command with all others.
 func Root(a *exporter.Program, more ...*cli.Command) *cli.Command {
 	notice := ""
 	if a.Build.Pure {
@@ -70,15 +70,15 @@ Usage:
 Commands:
 `
 
-// rootHelp is the help text of the program. It is printed as it is: it holds
-// nothing that a template would replace.
+// rootHelp returns the help text of the program. The library prints it unchanged, because it holds no
+// template text.
 func rootHelp(root *cli.Command, flags *config.Set) string {
 	return helpHead + cmdline.CommandList(root) +
 		"\nA flag beats its environment variable ($NAME), which beats the default.\n\n" + flagHelp(flags)
 }
 
-// relax leaves out flags in front of any command that are unknown, if an
-// extension allows that. A word behind one is taken for its value.
+// relax removes unknown flags in front of any command, if an extension allows that. It treats a word behind
+// one as its value.
 func relax(a *exporter.Program, args []string, known []cli.Flag) []string {
 	if !a.Flags.UnknownAllowed() || len(args) == 0 {
 		return args

@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/exporter"
 )
 
-// lenient is an extension that allows unknown flags, and nothing else.
+// lenient is an extension that only allows unknown flags.
 type lenient struct{ exporter.Extension }
 
 func (lenient) Flags(s *config.Set) { s.AllowUnknown() }
@@ -32,7 +32,7 @@ func run(t *testing.T, args ...string) (code int, output string) {
 	return code, out.String()
 }
 
-// TestRelaxed: unknown flags are left out, and what follows as their value.
+// TestRelaxed: the program ignores unknown flags and the values after them.
 func TestRelaxed(t *testing.T) {
 	a := newProgram(lenient{})
 	for _, tt := range []struct{ in, want []string }{

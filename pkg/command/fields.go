@@ -40,12 +40,12 @@ func fieldsCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// fieldRow is a field of the catalogue, for scripts.
+// fieldRow is a field of the catalogue in JSON.
 type fieldRow struct {
 	ID         int           `json:"id"`
 	Name       string        `json:"name"`
 	Aliases    []string      `json:"aliases,omitempty"`
-	Type       string        `json:"type,omitempty"` // to give it in the CSV; none: no row can show it
+	Type       string        `json:"type,omitempty"` // for the CSV; empty: no row can show it
 	Kind       string        `json:"kind"`
 	Level      string        `json:"level"`
 	Unit       string        `json:"unit,omitempty"`
@@ -53,19 +53,19 @@ type fieldRow struct {
 	Of         string        `json:"of,omitempty"` // the field that it is a multiple of
 	Factor     float64       `json:"factor,omitempty"`
 	Windows    []fieldWindow `json:"windows,omitempty"`
-	Collectors []string      `json:"collectors"` // that supply it on some device
+	Collectors []string      `json:"collectors"` // collectors that supply it for some device
 	Help       string        `json:"help"`
 }
 
 // fieldWindow is a field.Window.
 type fieldWindow struct {
 	Library string `json:"library"`
-	Update  string `json:"update,omitempty"` // how often there is a new value
-	Mean    string `json:"mean,omitempty"`   // over which time it is averaged
+	Update  string `json:"update,omitempty"` // time between new values
+	Mean    string `json:"mean,omitempty"`   // time that the value averages
 	Source  string `json:"source"`
 }
 
-// listFields writes the fields that match one of the patterns, all if there is none.
+// listFields writes the fields that match one of the patterns, or all fields without patterns.
 func listFields(a *exporter.Program, form string, patterns []string) error {
 	rows := make([]fieldRow, 0, 1024)
 	table, err := a.Vendors(config.Default(), time.Time{}, zap.NewNop())
@@ -104,8 +104,8 @@ func suggestion(name string) string {
 	return ""
 }
 
-// matches reports whether id, name, alias, unit or help of a field contains the
-// pattern, which is in lower case, or a name is of the form that a pattern with * has.
+// matches reports whether a field's id, name, alias, unit or help contains the lower-case pattern, or whether
+// a name matches a pattern with *.
 func matches(d *field.Descriptor, pattern string) bool {
 	names := append([]string{d.Name}, d.Aliases...)
 	if strings.Contains(pattern, "*") {
@@ -153,8 +153,8 @@ func writeFieldTable(w io.Writer, rows []fieldRow) error {
 	return t.Flush()
 }
 
-// meaning returns the help text, the reading that a multiple is computed from, and the time over which libraries
-// average the value, if it is known.
+// meaning returns the help text, the source reading of a multiple, and the time that libraries average over, if
+// known.
 func (r *fieldRow) meaning() string {
 	text := r.Help
 	if r.Of != "" {

@@ -10,8 +10,8 @@ import (
 
 const helpIndent = 8 // columns
 
-// flagHelp is the part of the help text that lists the flags: the common ones, the others
-// that work, by group, then the names of those that are accepted without effect.
+// flagHelp returns the part of the help text that lists the flags: the common ones, the others by group, then
+// the names of flags that are accepted without effect.
 func flagHelp(s *config.Set) string {
 	var b strings.Builder
 	helpGroup(&b, s, "The flags that most people need", func(f *config.Flag) bool { return f.Common })
@@ -45,7 +45,7 @@ func helpFlag(b *strings.Builder, f *config.Flag) {
 	b.WriteString("  " + f.Spelling())
 	switch {
 	case f.Metavar != "" && f.IsBoolFlag():
-		b.WriteString("=" + f.Metavar) // the value cannot be an argument of its own
+		b.WriteString("=" + f.Metavar) // the value cannot be a separate argument
 	case f.Metavar != "":
 		b.WriteString(" " + f.Metavar)
 	}

@@ -51,7 +51,7 @@ func pingCommand(a *exporter.Program) *cli.Command {
 					_, err = fmt.Fprintln(a.Out, text)
 					return err
 				}
-				if last == nil || ctx.Err() == nil { // else the error is that the time is over
+				if last == nil || ctx.Err() == nil { // else the error only names the timeout
 					last = err
 				}
 				select {
@@ -64,7 +64,7 @@ func pingCommand(a *exporter.Program) *cli.Command {
 	}
 }
 
-// ping asks once, and says what the exporter has.
+// ping asks once and returns the exporter's state.
 func ping(ctx context.Context, address string, trust *tls.Config) (string, error) {
 	body, err := cmdline.OpenPage(ctx, address+"/health", nil, trust)
 	if refused := (*net.OpError)(nil); errors.As(err, &refused) {
@@ -96,7 +96,7 @@ func ping(ctx context.Context, address string, trust *tls.Config) (string, error
 	return fmt.Sprintf("/health answers; /metrics has %d families, %d devices are up", len(page), up), nil
 }
 
-// label is a label of a series, "" if it has none of that name.
+// label returns the value of a series' label, or "".
 func label(m *dto.Metric, name string) string {
 	for _, l := range m.GetLabel() {
 		if l.GetName() == name {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestPing: what helm test asks. It waits until a device is up, and says what was wrong if that takes too long.
+// TestPing covers the command of helm test: it waits until a device is up, and reports the last error on a
+// timeout.
 func TestPing(t *testing.T) {
 	const page = "# TYPE warpgauge_build_info gauge\nwarpgauge_build_info{version=\"1\"} 1\n# TYPE warpgauge_device_state gauge\n"
 	up := `warpgauge_device_state{collector="nvml",device="GPU-a",gpu="0",state="up"} 1` + "\n"

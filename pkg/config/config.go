@@ -1,9 +1,7 @@
-// Package config turns the command line and the environment into one validated
-// Config, finds the counters CSV and watches it for changes. Package main reads
-// the Config and hands each part the two or three values that it needs; no other
-// package of the exporter imports this one. The flag table (flags_contract.go,
-// flags_own.go) is the only list of names, aliases, variables and defaults; the help
-// text and docs/flags.md are made from it.
+// Package config turns the command line and the environment into one validated Config, finds the counters CSV
+// and watches it for changes. The program passes each part the few values that it needs. The flag table
+// (flags_contract.go, flags_own.go) is the only list of names, aliases, variables and defaults; it also
+// generates the help text and docs/flags.md.
 //
 // Nothing here starts a goroutine; Watch runs in its caller's.
 package config
@@ -23,16 +21,16 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// Config is everything that flags and environment decide.
+// Config holds every setting from flags and environment.
 type Config struct {
 	// What is read.
 	Collectors   string   // path of the counters CSV, if CollectorsGiven
-	ConfigMap    string   // NAMESPACE:NAME of one that holds the CSV; "" means none
-	ConfigFile   string   // path of the YAML configuration; "" means none
-	YAML         *YAML    // what was in it at start; nil means none
-	DefaultFiles []string // tried if the user names no CSV; set by main, so that tests do not read the machine's
+	ConfigMap    string   // NAMESPACE:NAME of a ConfigMap with the CSV; "": none
+	ConfigFile   string   // path of the YAML configuration; "": none
+	YAML         *YAML    // its content at start; nil: none
+	DefaultFiles []string // default files, tried if the user names no CSV; set by main, so that tests do not read the machine's
 	Strict       bool     // an unknown field in the CSV is an error
-	FieldNames   string   // of the flag; see Names
+	FieldNames   string   // from the flag; see Names
 
 	// How often.
 	Interval       time.Duration
@@ -45,13 +43,13 @@ type Config struct {
 
 	// From what.
 	DCGM, NVML, ROCm Tristate
-	Only             string // names of collectors, comma-separated: no others are used; "": see Uses
+	Only             string // comma-separated names of the only collectors to use; "": see Uses
 	Require          string // RequireNone, or the vendor whose GPU must be up for readiness
 	NVMLSource       NVMLSource
 	ROCmSource       string // ROCmSysfs, ROCmSMI, ROCmAMDSMI, or ROCmAuto, which means ROCmSysfs
 	ROCmLibrary      string // "" means the usual places
 	Isolation        string // see IsolateVendors and IsolateFake
-	MemoryLimit      int64  // of a collector's process, bytes; 0 means none
+	MemoryLimit      int64  // limit of a collector's process, bytes; 0: none
 	RestartMax       time.Duration
 	ReleaseTimeout   time.Duration // 0 means none
 	GPUs             Selector
@@ -69,7 +67,7 @@ type Config struct {
 	XIDWindow        time.Duration
 	ClockEventWindow time.Duration
 	ExporterMetrics  string // which of our own metrics are on the page: MetricsNone, MetricsLean, MetricsFull
-	allMetrics       bool   // the same as dcgm-exporter has it: all or none
+	allMetrics       bool   // the same in dcgm-exporter's form: all or none
 
 	Web        Web
 	Kubernetes Kubernetes
@@ -83,7 +81,7 @@ type Config struct {
 	sources  map[string]Source // by flag name
 }
 
-// HostEngine says how DCGM is reached.
+// HostEngine is the way to reach DCGM.
 type HostEngine struct {
 	Library  string // empty: the usual places
 	Address  string // used only if RemoteHostEngine
@@ -91,22 +89,22 @@ type HostEngine struct {
 	LogLevel string
 }
 
-// NVMLSource says where NVML is; empty: the usual places.
+// NVMLSource is the place of NVML; empty: the usual places.
 type NVMLSource struct {
 	Library     string
 	DriverRoots []string
 }
 
-// Fake asks for simulated GPUs.
+// Fake holds the options of simulated GPUs.
 type Fake struct {
 	Enabled bool
 	Profile string
-	Devices int // 0 means what the profile has
+	Devices int // 0: the profile's own number
 	Spec    string
 	Seed    uint64
 }
 
-// Web is the HTTP side.
+// Web holds the HTTP settings.
 type Web struct {
 	Address              string
 	ConfigFile           string
@@ -120,20 +118,20 @@ type Web struct {
 	Release              bool
 }
 
-// Kubernetes is how devices are mapped to pods.
+// Kubernetes holds the settings that map devices to pods.
 type Kubernetes struct {
 	Enabled       bool
 	PodLabels     bool
 	PodUID        bool
-	LabelAllow    []*regexp.Regexp // matched anywhere in a label's name; none: all labels
+	LabelAllow    []*regexp.Regexp // matched anywhere in a label's name; empty: all labels
 	VirtualGPUs   bool
 	DRA           bool
 	Socket        string
-	Interval      time.Duration // between two questions to the kubelet
+	Interval      time.Duration // time between two requests to the kubelet
 	ResourceNames []string
 	ProcessValues Tristate
 	Facts         PodFacts
-	AnnotatePod   bool // write which list is in service into the exporter's own pod
+	AnnotatePod   bool // write the list in service into the exporter's own pod
 }
 
 // PodFacts names the facts of pods that a dialect shows, from the API server.
@@ -142,23 +140,23 @@ type PodFacts struct {
 	Labels []field.NameValue // the dialect's name of a label, and the pod's label
 }
 
-// ProcessValuesWanted says whether pods that share a device get values of their own
-// from its processes, and so whether processes are read.
+// ProcessValuesWanted reports whether pods that share a device get their own values from its processes, so
+// that processes must be read.
 func (k *Kubernetes) ProcessValuesWanted() bool {
 	return k.Enabled && (k.ProcessValues == On || k.ProcessValues == Auto && k.VirtualGPUs)
 }
 
-// KeepLabel says whether a pod's label of that name is wanted.
+// KeepLabel reports whether the owner labels include this pod label.
 func (k *Kubernetes) KeepLabel(name string) bool {
 	return len(k.LabelAllow) == 0 || slices.ContainsFunc(k.LabelAllow, func(r *regexp.Regexp) bool { return r.MatchString(name) })
 }
 
-// Containers is how the container runtime is asked about processes.
+// Containers selects how to ask the container runtime about processes.
 type Containers struct {
-	Socket string // of the CRI; "" means that it is not asked
+	Socket string // CRI socket; "": do not ask
 }
 
-// Dump is the debugging dumps of dcgm-exporter.
+// Dump holds the settings of dcgm-exporter's debugging dumps.
 type Dump struct {
 	Enabled        bool
 	Directory      string
@@ -173,7 +171,7 @@ type Log struct {
 	Debug  bool
 }
 
-// Values that have a meaning of their own.
+// Special values.
 const (
 	ROCmAuto         = "auto"
 	ROCmSMI          = "smi"
@@ -188,7 +186,7 @@ const (
 // minInterval is the shortest tick that the sampler takes.
 const minInterval = 10 * time.Millisecond
 
-// Default returns the Config without any flag or variable.
+// Default returns the Config without flags and variables.
 func Default() *Config {
 	return &Config{
 		FieldNames:      string(field.NamesAsWritten),
@@ -225,7 +223,7 @@ func Default() *Config {
 	}
 }
 
-// Values of Config.Require next to the names of vendors.
+// Values of Config.Require in addition to vendor names.
 const (
 	RequireNone = "none"
 	RequireAny  = "any"
@@ -236,7 +234,7 @@ func (c *Config) Uses(collector string) bool {
 	return c.Only == "" || slices.Contains(SplitList(c.Only), collector)
 }
 
-// Simulates reports whether simulated GPUs are wanted.
+// Simulates reports whether simulated GPUs are enabled.
 func (c *Config) Simulates() bool {
 	return c.Only == "" && c.Fake.Enabled || c.Only != "" && c.Uses(fakeCollector)
 }
@@ -259,8 +257,8 @@ const (
 	MetricsFull = "full"
 )
 
-// OwnMetrics says which of our own metrics are on the page. dcgm-exporter's flag, which has
-// two values, counts if it was given in a stronger place than ours.
+// OwnMetrics returns which of our own metrics are on the page. dcgm-exporter's flag, which has two values,
+// counts if it comes from a stronger source than our flag.
 func (c *Config) OwnMetrics() string {
 	switch {
 	case c.Source("enable-exporter-metrics") <= c.Source("exporter-metrics"):
@@ -271,8 +269,8 @@ func (c *Config) OwnMetrics() string {
 	return MetricsNone
 }
 
-// ownMetricsNotice reports that dcgm-exporter's flag is ignored, if ours comes from the same
-// source and asks for another set. It does not report that a flag beats a variable, which users expect.
+// ownMetricsNotice reports that dcgm-exporter's flag is ignored, if our flag comes from the same source and
+// differs. It does not report that a flag beats a variable, because users expect that.
 func (c *Config) ownMetricsNotice() (Notice, bool) {
 	const theirs, ours = "enable-exporter-metrics", "exporter-metrics"
 	set := MetricsNone
@@ -286,14 +284,14 @@ func (c *Config) ownMetricsNotice() (Notice, bool) {
 	return Notice{theirs, src, "--" + theirs + " is not used: --" + ours + " is " + c.ExporterMetrics}, true
 }
 
-// Source says where the value of the flag with that name came from.
+// Source returns the source of a flag's value.
 func (c *Config) Source(name string) Source { return c.sources[name] }
 
-// CollectorsGiven says whether the user named the counters CSV.
+// CollectorsGiven reports whether the user named the counters CSV.
 func (c *Config) CollectorsGiven() bool { return c.Source("collectors") != FromDefault }
 
-// Names returns under which names the fields of a list are shown: what the flag or its
-// variable says, else the configuration file as it is now.
+// Names returns the names under which fields are shown: from the flag or its variable, else from the current
+// configuration file.
 func (c *Config) Names(in *Content) field.Names {
 	if y := in.YAML; y != nil && y.names != "" && c.Source("field-names") <= FromExtension {
 		return y.names
@@ -301,20 +299,20 @@ func (c *Config) Names(in *Content) field.Names {
 	return field.Names(c.FieldNames)
 }
 
-// IsolateVendors says whether vendors' libraries run in processes of their own.
+// IsolateVendors reports whether vendors' libraries run in their own processes.
 func (c *Config) IsolateVendors() bool { return c.Isolation == IsolationProcess }
 
-// IsolateFake says the same of simulated GPUs, which cannot crash: only if the user
-// sets --isolation=process.
+// IsolateFake reports whether simulated GPUs run in their own process. They cannot crash, so only
+// --isolation=process does that.
 func (c *Config) IsolateFake() bool {
 	return c.Isolation == IsolationProcess && c.Source("isolation") != FromDefault
 }
 
-// RemoteHostEngine says whether DCGM uses a host engine in another process: as in
-// dcgm-exporter, if the flag or its variable is set, even to the default value.
+// RemoteHostEngine reports whether DCGM uses a host engine in another process: as in dcgm-exporter, if the
+// flag or its variable is set, even to the default value.
 func (c *Config) RemoteHostEngine() bool { return c.Source("remote-hostengine-info") != FromDefault }
 
-// LogLevel is the level in force: --debug wins over --log-level.
+// LogLevel returns the effective level: --debug wins over --log-level.
 func (c *Config) LogLevel() zapcore.Level {
 	if c.Log.Debug {
 		return zapcore.DebugLevel
@@ -322,9 +320,8 @@ func (c *Config) LogLevel() zapcore.Level {
 	return c.Log.Level
 }
 
-// EffectiveStaleAfter is the age at which a device's series leave the page: the one
-// that was set, else 30 s or three ticks, whichever is longer, because a page must not
-// be empty between two ticks.
+// EffectiveStaleAfter returns the age at which a device's series leave the page: the configured age, else 30
+// s or three ticks, whichever is longer, because a page must not be empty between two ticks.
 func (c *Config) EffectiveStaleAfter() time.Duration {
 	if c.StaleAfter != 0 {
 		return c.StaleAfter
@@ -332,10 +329,10 @@ func (c *Config) EffectiveStaleAfter() time.Duration {
 	return max(30*time.Second, 3*c.Interval)
 }
 
-// nodeNames are the variables with the node's name in Kubernetes: dcgm-exporter's, and that of a GPU operator.
+// nodeNames lists the variables for the node's name in Kubernetes: dcgm-exporter's and a GPU operator's.
 var nodeNames = [...]string{"NODE_NAME", "DS_NODE_NAME"}
 
-// NodeName returns the node's name in Kubernetes, "" if no variable has it.
+// NodeName returns the node's name in Kubernetes, or "" if no variable has it.
 func NodeName(lookup func(string) (string, bool)) string {
 	for _, variable := range nodeNames {
 		if name, _ := lookup(variable); name != "" {
@@ -345,11 +342,10 @@ func NodeName(lookup func(string) (string, bool)) string {
 	return ""
 }
 
-// Hostname returns the value of the hostname label, by dcgm-exporter's rule:
-// the node's name; else, outside Kubernetes with a remote host engine, the host of
-// that engine; else the operating system's. It is empty if the label is not wanted. A
-// loopback engine is this machine, so its name is not used: "localhost" on every node
-// would merge their series.
+// Hostname returns the value of the hostname label, by dcgm-exporter's rule: the node's name; else, outside
+// Kubernetes with a remote host engine, the host of that engine; else the operating system's. It is empty if
+// the user disabled the label. The name of a loopback engine is not used: "localhost" on every node would
+// merge their series.
 func (c *Config) Hostname(lookup func(string) (string, bool), system func() (string, error)) (string, error) {
 	if c.NoHostname {
 		return "", nil
@@ -388,9 +384,9 @@ func engineHost(address string) string {
 	return host
 }
 
-// Counters returns the field list at path, which may be empty: then it is the one that
-// the user has configured, else the first default file that exists, else the list built
-// in. configMap reads the counters CSV of a ConfigMap; it is called if one is configured.
+// Counters returns the field list at path. If path is empty, it uses the configured list, else the first
+// existing default file, else the built-in list. configMap reads the counters CSV of a ConfigMap, if one is
+// configured.
 func (c *Config) Counters(path string, configMap func(ctx context.Context, namespace, name string) ([]byte, error)) *Counters {
 	out := &Counters{files: file.NewReader(field.MaxFileBytes), configMap: configMap, path: path, yaml: c.ConfigFile, names: c.DialectNames(), dialects: c.dialects, seen: map[string][]byte{}}
 	switch {

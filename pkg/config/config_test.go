@@ -19,7 +19,7 @@ func (e environment) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// parse runs a root command with one subcommand over the table.
+// parse runs a root command with one subcommand on the table.
 func parse(t *testing.T, env environment, args ...string) (*Set, error) {
 	t.Helper()
 	s := NewSet(env.lookup)
@@ -32,13 +32,12 @@ func parse(t *testing.T, env environment, args ...string) (*Set, error) {
 	return s, root.Run(context.Background(), append([]string{"warpgauge"}, args...))
 }
 
-// contract is dcgm-exporter's table, written out a second time on purpose: the
-// flag table must not change by accident. other is a value that differs from the
-// default; of switches it is the opposite.
+// contract repeats dcgm-exporter's table on purpose: the flag table must not change by accident. other
+// differs from the default; for switches it is the opposite.
 var contract = []struct{ name, alias, env, def, other string }{
 	{"collectors", "f", "DCGM_EXPORTER_COLLECTORS", "", "/x.csv"},
 	{"address", "a", "DCGM_EXPORTER_LISTEN", ":9400", "[::1]:1"},
-	{"collect-interval", "c", "DCGM_EXPORTER_INTERVAL", "1000", "30000"}, // theirs is 30000
+	{"collect-interval", "c", "DCGM_EXPORTER_INTERVAL", "1000", "30000"}, // dcgm-exporter's default is 30000
 	{"kubernetes", "k", "DCGM_EXPORTER_KUBERNETES", "false", "true"},
 	{"use-old-namespace", "o", "DCGM_EXPORTER_USE_OLD_NAMESPACE", "false", "true"},
 	{"cpu-devices", "p", "DCGM_EXPORTER_CPU_DEVICES_STR", "f", "g:0"},
@@ -79,15 +78,15 @@ var contract = []struct{ name, alias, env, def, other string }{
 	{"web-write-timeout", "", "DCGM_EXPORTER_WEB_WRITE_TIMEOUT", "30s", "5m"},
 	{"container-labels", "", "DCGM_EXPORTER_CONTAINER_LABELS", "false", "true"},
 	{"container-runtime-socket", "", "DCGM_CONTAINER_RUNTIME_SOCKET", "", "/run/runtime.sock"},
-	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "0", "4"}, // theirs is 16
+	{"max-concurrent-scrapes", "", "DCGM_EXPORTER_MAX_CONCURRENT_SCRAPES", "0", "4"}, // dcgm-exporter's default is 16
 	{"enable-exporter-metrics", "", "DCGM_EXPORTER_ENABLE_EXPORTER_METRICS", "false", "true"},
 	{"watch-max-keep-age", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", "10m", "1h"},
 	{"watch-max-keep-samples", "", "DCGM_EXPORTER_WATCH_MAX_KEEP_SAMPLES", "0", "10"},
 	{"health-require-gpus", "", "DCGM_EXPORTER_HEALTH_REQUIRE_GPUS", "false", "true"},
 }
 
-// Every flag of the contract: default, variable, flag, alias, and that the flag
-// beats the variable, before and after a subcommand.
+// Check every flag of the contract: default, variable, flag, alias. The flag beats the variable, before and
+// after a subcommand.
 func TestContractFlags(t *testing.T) {
 	for _, c := range contract {
 		t.Run(c.name, func(t *testing.T) {
@@ -293,7 +292,7 @@ func TestUnknownVariables(t *testing.T) {
 		"PATH=/bin", "DCGM_EXPORTER_LISTEN=:1", "WARPGAUGE_ENABLE_FAKE=true",
 		"DCGM_EXPORTER_LISTN=:1", "WARPGAUGE_ENABEL_NVML=true", "WARPGAUGE_XYZZY=", "DCGM_OTHER=1",
 		"WARPGAUGE_FLAGS=-c 500", // of the unit
-		// What Kubernetes makes of Services.
+		// Variables that Kubernetes creates for Services.
 		"DCGM_EXPORTER_SERVICE_HOST=10.0.0.1", "DCGM_EXPORTER_SERVICE_PORT=9400", "DCGM_EXPORTER_SERVICE_PORT_METRICS=9400",
 		"DCGM_EXPORTER_PORT=tcp://10.0.0.1:9400", "WARPGAUGE_PORT_9400_TCP_ADDR=10.0.0.1", "WARPGAUGE_PORT_9400_TCP=tcp://10.0.0.1:9400",
 	}) {
@@ -361,15 +360,14 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestOwnMetrics: dcgm-exporter's switch and our choice of three, from the same place and
-// from two.
+// TestOwnMetrics combines dcgm-exporter's switch and our flag, from the same source and from two.
 func TestOwnMetrics(t *testing.T) {
 	type vars = environment
 	for _, c := range []struct {
 		env  vars
 		args []string
 		want string
-		not  string // the flag that is not used, and says so
+		not  string // the ignored flag, with a notice
 	}{
 		{nil, nil, MetricsLean, ""},
 		{nil, []string{"--exporter-metrics=full"}, MetricsFull, ""},
@@ -474,11 +472,11 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// A child gets as arguments what the command line and the environment have set.
+// The arguments of a child repeat the settings from the command line and the environment.
 func TestArgumentsOfAChild(t *testing.T) {
 	env := environment{"WARPGAUGE_RESCAN_INTERVAL": "7s", "WARPGAUGE_NVML_DRIVER_ROOT": "/a,/b"}
 	for _, f := range contract {
-		if f.name != "address" && f.name != flagConfigFile { // which it must not read
+		if f.name != "address" && f.name != flagConfigFile { // which a child must not read
 			env[f.env] = f.other
 		}
 	}

@@ -21,15 +21,14 @@ const (
 	ownCounters      = "/etc/warpgauge/default-counters.csv"
 )
 
-// DefaultCounters returns the default files of the counters CSV in the order in which
-// they are tried.
+// DefaultCounters returns the default files of the counters CSV, first choice first.
 func DefaultCounters() []string { return []string{contractCounters, ownCounters} }
 
 // builtInName names the built-in list in messages.
 const builtInName = "built-in default-counters.csv"
 
-// Counters finds and reads the field list. Read is called by one goroutine at a
-// time, the other methods by any.
+// Counters finds and reads the field list. Only one goroutine at a time may call Read; any may call the other
+// methods.
 type Counters struct {
 	files     *file.Reader
 	configMap func(ctx context.Context, namespace, name string) ([]byte, error)
@@ -38,31 +37,31 @@ type Counters struct {
 	dialects  []Dialect
 	names     []string // of all dialects
 
-	path     string   // of the CSV in use; empty: none was found yet
+	path     string   // path of the CSV in use; empty: none found yet
 	named    bool     // by the user, with a flag or a variable
 	defaults []string // tried until one is found
 
 	mu   sync.Mutex
-	seen map[string][]byte // content of each file at the last read; nil: it could not be read
+	seen map[string][]byte // content of each file at the last read; nil: unreadable
 }
 
 // Content is the result of one read.
 type Content struct {
 	CSV  []byte
-	Name string // of the CSV, in messages
-	YAML *YAML  // the configuration file as it is now; nil: none
+	Name string // name of the CSV, in messages
+	YAML *YAML  // the current configuration file; nil: none
 
 	yaml     []byte
-	dialects map[string][]byte // files of dialects that are there, by name of the dialect
+	dialects map[string][]byte // existing files of dialects, by name of the dialect
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both have the same content.
 func (c *Content) Equal(o *Content) bool {
 	return bytes.Equal(c.CSV, o.CSV) && bytes.Equal(c.yaml, o.yaml) && maps.EqualFunc(c.dialects, o.dialects, bytes.Equal)
 }
 
-// Hash is the SHA-256 of the CSV as sha256sum prints it; with configuration files that of
-// the CSV followed by them.
+// Hash returns the SHA-256 of the CSV, as sha256sum prints it. With configuration files it covers the CSV
+// followed by them.
 func (c *Content) Hash() string {
 	h := sha256.New()
 	h.Write(c.CSV)
@@ -73,14 +72,14 @@ func (c *Content) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Paths returns the files that were read last.
+// Paths returns the files of the last read.
 func (c *Counters) Paths() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.seen))
 }
 
-// Seen returns the content of a file when it was read last, and whether it could be read.
+// Seen returns a file's content at the last read, and whether it could be read.
 func (c *Counters) Seen(path string) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,9 +87,8 @@ func (c *Counters) Seen(path string) ([]byte, bool) {
 	return data, data != nil
 }
 
-// Read returns the field list as it is now. A file that was found once is not left for
-// another; from the list built in, a default file that has appeared takes over. One that
-// exists but cannot be read is an error.
+// Read returns the current field list. It stays with a file once found; a new default file replaces the
+// built-in list. A file that exists but cannot be read is an error.
 func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
 	out := &Content{dialects: map[string][]byte{}}
 	given := c.path // the user's choice, or a default file that was found
@@ -144,8 +142,7 @@ func (c *Counters) Read(ctx context.Context, builtIn []byte) (*Content, error) {
 	return out, nil
 }
 
-// readFile reads a file and notes what was read. A default file that is not there is not
-// noted.
+// readFile reads a file and records the result, unless it is a missing default file.
 func (c *Counters) readFile(ctx context.Context, path string) ([]byte, error) {
 	data, err := c.files.Read(ctx, path)
 	if ctx.Err() != nil {
@@ -165,7 +162,7 @@ func (c *Counters) readFile(ctx context.Context, path string) ([]byte, error) {
 	return data, err
 }
 
-// explain says what to do about an error of reading a counters CSV.
+// explain adds advice to an error of reading a counters CSV.
 func explain(err error, path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

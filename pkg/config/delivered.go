@@ -10,9 +10,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// ParseDelivered reads a list that a server has delivered: a counters CSV, or a YAML
-// configuration. That may have the list and its intervals only; bad names everything else
-// that it has.
+// ParseDelivered reads a list that a server has delivered: a counters CSV, or a YAML configuration with the
+// list and its intervals only. bad names all other keys.
 func ParseDelivered(data []byte, name string, isYAML bool, dialects ...string) (c *Content, bad []field.Problem, err error) {
 	if !isYAML {
 		return &Content{CSV: data, Name: name}, nil, nil
@@ -35,7 +34,7 @@ func ParseDelivered(data []byte, name string, isYAML bool, dialects ...string) (
 	return &Content{CSV: y.csv(), Name: name, YAML: y, yaml: data}, bad, nil
 }
 
-// linesOf returns where a key is, in each entry of lists on the way.
+// linesOf returns the lines of a key, in each entry of lists on the way.
 func linesOf(n *yaml.Node, path []string) (out []int) {
 	switch n.Kind {
 	case yaml.AliasNode:
@@ -60,9 +59,8 @@ func linesOf(n *yaml.Node, path []string) (out []int) {
 	return out
 }
 
-// ApplyInterval gives the interval of all fields to those of a delivered list that have none
-// and would have that of --collect-interval, which only the start of the exporter takes from
-// a file.
+// ApplyInterval sets the interval of fields without one in a delivered list. Such fields would use
+// --collect-interval, which the exporter takes from a file only at start.
 func (y *YAML) ApplyInterval(list field.List) {
 	if y == nil {
 		return

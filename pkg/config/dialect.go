@@ -9,23 +9,24 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Dialect is an extension's names of another exporter (field.Dialect). It may have a configuration file of its own,
-// which is read whenever the field list is read.
+// Dialect is an extension's names of another exporter (field.Dialect). Its own configuration file, if any, is read
+// together with the field list.
 type Dialect interface {
 	// Name returns the dialect's name in --field-names.
 	Name() string
-	// Read returns the content of the dialect's file, nil if there is none. Changes of files that readFile was asked for
-	// lead to a reload. One call at a time.
+	// Read returns the content of the dialect's file, or nil without one. A change of a file that readFile has read
+	// causes a reload. Calls must not overlap.
 	Read(ctx context.Context, readFile func(ctx context.Context, path string) ([]byte, error)) ([]byte, error)
-	// Apply returns the list with the dialect as file says, which is of Read, or nil for the file that was used last.
-	// The problems are warnings.
+	// Apply returns the list with the dialect. file is from Read, or nil to use the previous file. The problems are
+	// warnings.
 	Apply(list field.List, inPlace bool, file []byte) (field.List, []field.Problem)
-	// Use tells the dialect that a list is used that was read together with file. level is the log's; nil: it does not
+	// Use tells the dialect that the list read together with file is in use. level is the log level; nil: it does not
 	// change.
 	Use(file []byte, log *zap.Logger, level *zap.AtomicLevel)
 }
 
-// AddDialect adds a way to name fields, alone and behind those of the list's fields. usage is a sentence for --field-names.
+// AddDialect adds a way to name fields, alone or after the names of the list's fields. usage is a sentence for
+// --field-names.
 func (s *Set) AddDialect(d Dialect, usage string) {
 	s.config.dialects = append(s.config.dialects, d)
 	f := s.find("field-names")
@@ -41,7 +42,7 @@ func (c *Config) DialectNames() (out []string) {
 	return out
 }
 
-// Named returns the list under the configured names, and a problem for each field that those names cannot show.
+// Named returns the list under the configured names, and a problem for each field without such a name.
 func (c *Config) Named(list field.List, in *Content) (field.List, []field.Problem) {
 	names := c.Names(in)
 	list, problems := list.Named(names, in.Name)
@@ -54,7 +55,7 @@ func (c *Config) Named(list field.List, in *Content) (field.List, []field.Proble
 	return list, problems
 }
 
-// Use tells all dialects that the list of in is used.
+// Use tells all dialects that the list of in is in use.
 func (c *Config) Use(in *Content, log *zap.Logger, level *zap.AtomicLevel) {
 	for _, d := range c.dialects {
 		if file := in.dialects[d.Name()]; file != nil {

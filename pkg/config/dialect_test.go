@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// otherNames is a dialect with a file, or without one.
+// otherNames is a dialect with or without a file.
 type otherNames struct {
 	file string
 	used *string // the file of the list in use
@@ -35,7 +35,7 @@ func (otherNames) Apply(list field.List, inPlace bool, file []byte) (field.List,
 
 func (o otherNames) Use(file []byte, _ *zap.Logger, _ *zap.AtomicLevel) { *o.used = string(file) }
 
-// TestDialect: the file of a dialect is part of what a list is read from, and the dialect comes with its names only.
+// TestDialect: a dialect's file belongs to the content of a list, and the dialect applies only with its names.
 func TestDialect(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "names.json")
 	used := ""

@@ -30,11 +30,10 @@ const (
 	GroupIdle       Group = "Accepted without effect" // see Idle
 )
 
-// lastGroups stand behind the groups of extensions.
+// lastGroups come after the groups of extensions.
 var lastGroups = []Group{GroupLogging, GroupFake, GroupIdle}
 
-// Groups returns the groups in the order of the help text: as the table has them, lastGroups at
-// the end.
+// Groups returns the groups in the order of the help text: in table order, lastGroups at the end.
 func (s *Set) Groups() (out []Group) {
 	for _, f := range s.flags {
 		if !slices.Contains(out, f.Group) && !slices.Contains(lastGroups, f.Group) {
@@ -44,15 +43,15 @@ func (s *Set) Groups() (out []Group) {
 	return append(out, lastGroups...)
 }
 
-// Origin says whose flag it is.
+// Origin tells who defined a flag.
 type Origin string
 
 const (
-	Contract Origin = "dcgm-exporter" // name, variable and meaning are dcgm-exporter's
+	Contract Origin = "dcgm-exporter" // name, variable and meaning come from dcgm-exporter
 	Own      Origin = "warpgauge"
 )
 
-// Source says where a value came from.
+// Source is the source of a value.
 type Source uint8
 
 const (
@@ -67,29 +66,27 @@ func (s Source) String() string {
 	return [...]string{"default", "default of an extension", "configuration file", "environment", "command line"}[s]
 }
 
-// Flag is one row of the flag table. It is a flag of urfave/cli itself, in place of
-// that package's flag types, so that the environment can be passed in, every message
-// names the flag or the variable it concerns, and help and documentation come from the
-// same row.
+// Flag is one row of the flag table. It implements urfave/cli's flag itself, so that the environment is a
+// parameter, every message names the flag or variable, and help and documentation come from the same row.
 type Flag struct {
 	Name    string   // without dashes
 	Aliases []string // without dashes
 	Env     string   // environment variable; empty and Own: WARPGAUGE_ and the name
 	Group   Group
 	Origin  Origin
-	Metavar string // stands for the value in the help; empty for a switch
+	Metavar string // placeholder of the value in the help; empty for a switch
 	Usage   string // one sentence or two, without the default
-	// Common flags come first in the help: those that most people need.
+	// Common flags come first in the help: most people need them.
 	Common bool
-	// NoEffect says why setting the flag changes nothing. Empty: it works.
+	// NoEffect explains why setting the flag changes nothing. Empty: it works.
 	NoEffect string
-	// Needs names a switch without which the flag changes nothing: while it is empty, false or
-	// off. Empty: none.
+	// Needs names a switch that the flag depends on: while the switch is empty, false or off, the flag
+	// changes nothing. Empty: none.
 	Needs string
-	// ParentOnly flags do not concern the child processes that run collectors, and are not passed
-	// to them: all users see a process's arguments.
+	// ParentOnly flags are not passed to the child processes that run collectors, because all users can see a
+	// process's arguments.
 	ParentOnly bool
-	// Differs says how a flag of dcgm-exporter's deliberately differs.
+	// Differs explains how a flag of dcgm-exporter differs on purpose.
 	Differs string
 	// ShownDefault replaces the default in help and documentation.
 	ShownDefault string
@@ -100,8 +97,8 @@ type Flag struct {
 	sources map[string]Source
 }
 
-// Idle returns a flag that another exporter has and that changes nothing here. It is accepted, so that a manifest written
-// for that exporter starts; its value is checked and dropped.
+// Idle returns a flag of another exporter that changes nothing here. It is accepted, so that a manifest for that
+// exporter starts; its value is checked and dropped.
 func Idle(name, env string, v Value, why string) Flag {
 	f := Flag{Name: name, Env: env, Group: GroupIdle, Value: v, Usage: "As in that exporter.", NoEffect: why}
 	if !f.IsBoolFlag() {
@@ -116,8 +113,7 @@ var (
 	_ cli.VisibleFlag = (*Flag)(nil)
 )
 
-// Set stores a value from the command line, which replaces one from the
-// environment.
+// Set stores a value from the command line. It replaces a value from the environment.
 func (f *Flag) Set(_, text string) error {
 	if f.sources[f.Name] != FromCommandLine {
 		f.reset()
@@ -129,7 +125,7 @@ func (f *Flag) Set(_, text string) error {
 	return nil
 }
 
-// PostParse takes the value of the environment if the command line gave none.
+// PostParse uses the environment's value if the command line has none.
 func (f *Flag) PostParse() error {
 	if f.sources[f.Name] != FromDefault || f.Env == "" {
 		return nil
@@ -153,7 +149,7 @@ func (f *Flag) reset() {
 	}
 }
 
-// IsBoolFlag says whether the flag may stand without a value.
+// IsBoolFlag reports whether the flag may stand without a value.
 func (f *Flag) IsBoolFlag() bool {
 	b, ok := f.Value.(interface{ isBare() bool })
 	return ok && b.isBare()
@@ -168,13 +164,13 @@ func (f *Flag) Get() any { return f.Value.String() }
 // Names returns the name and the aliases.
 func (f *Flag) Names() []string { return append([]string{f.Name}, f.Aliases...) }
 
-// IsSet says whether the command line or the environment has set the flag.
+// IsSet reports whether the command line or the environment has set the flag.
 func (f *Flag) IsSet() bool { return f.sources[f.Name] != FromDefault }
 
-// IsLocal is false: subcommands take all flags.
+// IsLocal returns false: subcommands accept all flags.
 func (f *Flag) IsLocal() bool { return false }
 
-// IsVisible is true; the help is made by Set.Help.
+// IsVisible returns true; Set.Help prints the help.
 func (f *Flag) IsVisible() bool { return true }
 
 func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
@@ -182,7 +178,7 @@ func (f *Flag) String() string { return f.Spelling() + "\t" + f.Usage }
 // Default returns the default as text.
 func (f *Flag) Default() string { return f.initial }
 
-// Spelling is how the flag is written: -f, --collectors.
+// Spelling returns the flag as users write it: -f, --collectors.
 func (f *Flag) Spelling() string {
 	var names []string
 	for _, a := range f.Aliases {
@@ -199,25 +195,24 @@ func Dashed(name string) string {
 	return "--" + name
 }
 
-// Section is the part of the flag table that the core or an extension adds: rows bound to its own settings,
-// with functions that set defaults and check the settings.
+// Section is the core's or an extension's part of the flag table: rows bound to its own settings, with
+// functions that set defaults and check the settings.
 type Section struct {
 	Origin Origin
 	Flags  []Flag
 	// ParentOnly makes all flags of the section Flag.ParentOnly.
 	ParentOnly bool
-	// Defaults sets flags that the user has not set (Set.SetDefault), of any section. It runs when the
-	// command line, the environment and --config-file have been read. Nil: none.
+	// Defaults sets flags of any section that the user has not set (Set.SetDefault). It runs after the
+	// command line, the environment and --config-file were read. May be nil.
 	Defaults func(*Set) error
-	// Check returns every problem of the settings, joined. It runs after all Defaults. Nil: none.
+	// Check returns every problem of the settings, joined. It runs after all Defaults. May be nil.
 	Check func(*Config) error
-	// Notices lists settings that have no effect for a reason other than Flag.NoEffect and
-	// Flag.Needs. Nil: none.
+	// Notices lists settings without effect for a reason other than Flag.NoEffect and Flag.Needs. May be nil.
 	Notices func(*Config) []Notice
 }
 
-// Set is the flag table: the core's rows over one Config, and those of extensions (Add). Help,
-// documentation, environment, configuration file and unknown variables follow from it.
+// Set is the flag table: the core's rows over one Config, and the rows of extensions (Add). It determines
+// help, documentation, environment, configuration file and unknown variables.
 type Set struct {
 	flags    []*Flag
 	sections []Section
@@ -247,8 +242,7 @@ func in(g Group, flags ...Flag) []Flag {
 	return flags
 }
 
-// Add adds a section. Its settings hold their defaults by then. Sections are added before the
-// command line is parsed.
+// Add adds a section whose settings hold their defaults. Call it before parsing the command line.
 func (s *Set) Add(part Section) {
 	for _, f := range part.Flags {
 		if f.Env == "" && part.Origin == Own {
@@ -261,8 +255,8 @@ func (s *Set) Add(part Section) {
 	s.sections = append(s.sections, part)
 }
 
-// SetDefault sets a flag that is not set yet, from a source of lower rank than the command
-// line's. A flag that the table lacks, because its extension is not built in, is not an error.
+// SetDefault sets a flag that is not set yet, from a source that ranks below the command line. It ignores a
+// flag that the table lacks because its extension is not built in.
 func (s *Set) SetDefault(name, text string, from Source) error {
 	f := s.find(name)
 	if f == nil || f.sources[name] != FromDefault {
@@ -275,23 +269,22 @@ func (s *Set) SetDefault(name, text string, from Source) error {
 	return nil
 }
 
-// AllowUnknown makes flags that the table lacks a warning.
+// AllowUnknown makes unknown flags a warning instead of an error.
 func (s *Set) AllowUnknown() { s.lenient = true }
 
-// UnknownAllowed reports whether flags that the table lacks are only warned of.
+// UnknownAllowed reports whether unknown flags are only a warning.
 func (s *Set) UnknownAllowed() bool { return s.lenient }
 
 // Lookup reads the environment.
 func (s *Set) Lookup(name string) (string, bool) { return s.lookup(name) }
 
-// Settings returns the core's settings as they are now, not yet checked.
+// Settings returns the core's current settings, not yet checked.
 func (s *Set) Settings() *Config { return s.config }
 
-// Flags returns the table's rows in its order.
+// Flags returns the table's rows in order.
 func (s *Set) Flags() []*Flag { return slices.Clone(s.flags) }
 
-// CLI returns the table as flags of a root command, persistent in its
-// subcommands.
+// CLI returns the table as flags of a root command, persistent in its subcommands.
 func (s *Set) CLI() []cli.Flag {
 	out := make([]cli.Flag, len(s.flags))
 	for i, f := range s.flags {
@@ -300,8 +293,8 @@ func (s *Set) CLI() []cli.Flag {
 	return out
 }
 
-// Config returns the Config after the command line was parsed, and reads the YAML
-// configuration if one is named. It returns every problem at once.
+// Config returns the Config after the command line was parsed. It reads the YAML configuration if one is
+// named. It returns all problems at once.
 func (s *Set) Config() (*Config, error) {
 	if err := s.readFile(); err != nil {
 		return nil, err
@@ -351,8 +344,8 @@ func (s *Set) readFile() error {
 	return nil
 }
 
-// Arguments returns the flags that were set, by whatever means, as another process of
-// this binary takes them, without those that are Flag.ParentOnly.
+// Arguments returns the flags that were set by any source, as arguments for another process of this binary,
+// without Flag.ParentOnly flags.
 func (s *Set) Arguments() []string {
 	var out []string
 	for _, f := range s.flags {
@@ -363,14 +356,14 @@ func (s *Set) Arguments() []string {
 	return out
 }
 
-// Notice is something that an operator should know about a flag which was set.
+// Notice is a remark for the operator about a flag that was set.
 type Notice struct {
 	Flag   string
 	Source Source
 	Text   string
 }
 
-// Notices lists the flags that were set and have no effect, in table order.
+// Notices lists the flags that were set without effect, in table order.
 func (s *Set) Notices() []Notice {
 	var out []Notice
 	for _, f := range s.flags {
@@ -411,18 +404,18 @@ func (s *Set) Notices() []Notice {
 	return out
 }
 
-// prefixes are how the names of our variables and dcgm-exporter's begin.
+// prefixes lists how the names of our variables and dcgm-exporter's begin.
 var prefixes = []string{"WARPGAUGE_", "DCGM_EXPORTER_"}
 
-// ofService matches the variables that Kubernetes makes of a Service, such as one called
+// ofService matches the variables that Kubernetes creates for a Service, for example for one called
 // dcgm-exporter.
 var ofService = regexp.MustCompile(`_(SERVICE_(HOST|PORT)(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_.*)?)?)$`)
 
-// ofUnit is the variable that the unit in deploy/systemd turns into arguments.
+// ofUnit is the variable that the unit in deploy/systemd expands to arguments.
 const ofUnit = "WARPGAUGE_FLAGS"
 
-// UnknownVariables lists the variables of an environment, as os.Environ returns it, whose
-// names begin as those of flags do, but that no flag has.
+// UnknownVariables lists the variables of an environment (as os.Environ returns it) that have one of our
+// prefixes but belong to no flag.
 func (s *Set) UnknownVariables(environ []string) []Notice {
 	var known []string
 	for _, f := range s.flags {
@@ -445,12 +438,12 @@ func (s *Set) UnknownVariables(environ []string) []Notice {
 	return out
 }
 
-// withoutEffect says why a flag that was set changes nothing.
+// withoutEffect returns why a flag that was set changes nothing.
 func (s *Set) withoutEffect(f *Flag) string {
 	if f.NoEffect != "" {
 		return ": " + f.NoEffect
 	}
-	for need := f.Needs; need != ""; { // which may need another
+	for need := f.Needs; need != ""; { // which may itself need another
 		on := s.find(need)
 		if on == nil || slices.Contains([]string{"", "false", "off"}, on.Value.String()) {
 			return " without --" + need
@@ -482,7 +475,7 @@ func (f *Flag) Text() string {
 	return text
 }
 
-// defaultText is the default as the help shows it; empty for a switch that is off.
+// defaultText returns the default for the help; empty for a switch that is off.
 func (f *Flag) defaultText() string {
 	switch {
 	case f.ShownDefault != "":

@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// The switches that others need.
+// The switches that other flags need.
 const (
 	flagKubernetes = "kubernetes"
 	flagJobs       = "hpc-job-mapping-dir"
 	flagPodLabels  = "kubernetes-enable-pod-labels"
 )
 
-// noKeep is a reason that two flags share.
+// noKeep is the reason of two flags.
 const noKeep = "only the newest value of a field is read from DCGM, so it keeps two intervals' worth"
 
-// flagConfigFile is a name that is needed more than once.
+// flagConfigFile is used more than once.
 const flagConfigFile = "config-file"
 
 // This file holds dcgm-exporter's flags, up to 4.9, with its names, aliases and
 // variables.
 
-// contractIdle lists the flags that dcgm-exporter needs and warpgauge does not.
+// contractIdle lists dcgm-exporter's flags that have no effect in warpgauge.
 func contractIdle() []Flag {
 	return []Flag{
 		Idle("watch-max-keep-age", "DCGM_EXPORTER_WATCH_MAX_KEEP_AGE", Duration(new(10*time.Minute)), noKeep),

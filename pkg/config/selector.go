@@ -8,11 +8,9 @@ import (
 	"strings"
 )
 
-// Selector says which devices are wanted, in the grammar of dcgm-exporter's -d,
-// -s and -p: f, g, g:LIST, i, i:LIST, or g and i combined with +. LIST is a
-// comma list of numbers and ranges such as 0,2-4. A whole is a GPU, a switch or
-// a CPU; a part is a MIG instance, a link or a core. The zero Selector matches
-// nothing.
+// Selector selects devices, in the grammar of dcgm-exporter's -d, -s and -p: f, g, g:LIST, i, i:LIST, or g
+// and i combined with +. LIST is a comma list of numbers and ranges such as 0,2-4. A whole is a GPU, a switch
+// or a CPU; a part is a MIG instance, a link or a core. The zero Selector matches nothing.
 type Selector struct {
 	flexible bool
 	whole    *indices // nil: none
@@ -25,7 +23,7 @@ type span struct{ first, last int }
 // indices is a set of indices; no spans means all.
 type indices struct{ spans []span }
 
-// maxIndex bounds what a range can name, so that a slip is an error.
+// maxIndex bounds the ranges, so that a typo is an error.
 const maxIndex = 65535
 
 func flex() Selector { return Selector{flexible: true} }
@@ -100,21 +98,20 @@ func parseIndex(text string) (int, error) {
 	return int(n), nil
 }
 
-// Flexible says that all parts are wanted, and of a whole with parts only what the
-// parts do not have.
+// Flexible reports the form f: all parts, plus the fields of a whole that its parts lack.
 func (s Selector) Flexible() bool { return s.flexible }
 
-// MatchWhole says whether the GPU, switch or CPU with that index is wanted.
+// MatchWhole reports whether the GPU, switch or CPU with that index is selected.
 func (s Selector) MatchWhole(index int) bool { return s.flexible || s.whole.has(index) }
 
-// MatchPart says whether the instance, link or core with that index is wanted.
+// MatchPart reports whether the instance, link or core with that index is selected.
 func (s Selector) MatchPart(index int) bool { return s.flexible || s.part.has(index) }
 
-// Named returns the single indices and the ends of the ranges that are written
-// out, for messages about devices that do not exist.
+// Named returns the single indices and the ends of the ranges as written, for messages about devices that do
+// not exist.
 func (s Selector) Named() (whole, part []int) { return s.whole.ends(), s.part.ends() }
 
-// String gives the text that ParseSelector takes.
+// String returns the text that ParseSelector accepts.
 func (s Selector) String() string {
 	if s.flexible {
 		return "f"

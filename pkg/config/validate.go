@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// validate returns everything that a user must correct, one error per flag, joined.
+// validate returns all errors of the settings, one per flag, joined.
 func (c *Config) validate() error {
 	return errors.Join(
 		AtLeast("collect-interval", c.Interval, minInterval),
@@ -38,7 +38,7 @@ func AtLeast[T int | time.Duration](name string, got, least T) error {
 	return fmt.Errorf("--%s is %v: it must be at least %v", name, got, least)
 }
 
-// minMemoryLimit is less than any child takes, so a smaller limit is a slip.
+// minMemoryLimit is less than any child uses, so a smaller limit is a typo.
 const minMemoryLimit = 32 << 20
 
 func (c *Config) validateMemoryLimit() error {
@@ -48,8 +48,8 @@ func (c *Config) validateMemoryLimit() error {
 	return fmt.Errorf("--collector-memory-limit is %s: it must be at least %s, or 0 for none", formatBytes(c.MemoryLimit), formatBytes(minMemoryLimit))
 }
 
-// validateFake refuses options of simulated GPUs without --enable-fake: a user who
-// wrote them expects simulated GPUs.
+// validateFake rejects options of simulated GPUs without --enable-fake, because their user expects simulated
+// GPUs.
 func (c *Config) validateFake() error {
 	if c.Simulates() || c.Fake.Devices < 0 {
 		return AtLeast("fake-devices", c.Fake.Devices, 0)
@@ -77,7 +77,7 @@ func (w *Web) validateAddress() error {
 	if err != nil {
 		return fmt.Errorf("--address is %q: write HOST:PORT, :PORT or [IPV6]:PORT", w.Address)
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil { // 0 is any free port
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil { // 0: any free port
 		return fmt.Errorf("--address is %q: port %q is not a number from 0 to 65535", w.Address, port)
 	}
 	return nil
@@ -97,8 +97,8 @@ func (c *Config) validateOwners() error {
 	)
 }
 
-// SocketPath checks the value of a flag that names a Unix socket, and removes the scheme that the
-// kubelet's own flags have.
+// SocketPath checks the value of a flag that names a Unix socket. It removes the scheme that the kubelet's
+// own flags have.
 func SocketPath(name string, at *string, optional bool) error {
 	path := strings.TrimPrefix(*at, "unix://")
 	if path == "" && optional {
@@ -120,8 +120,7 @@ func jobLabels(names []string) error {
 	return nil
 }
 
-// resourceNames refuses what cannot be an extended resource, which always has a
-// domain.
+// resourceNames rejects names that cannot be extended resources, which always have a domain.
 func resourceNames(names []string) error {
 	var errs []error
 	for _, name := range names {

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Value parses and formats the setting that a flag is bound to. Set accepts the text that String
-// returns. A Value with a method Reset() collects repeated values; the Set calls Reset
-// before a source of higher rank, such as the command line, sets the value again.
+// Value parses and formats the setting of a flag. Set accepts the text that String returns. A Value with a
+// method Reset() collects repeated values; the flag Set calls Reset before a source of higher rank, such as
+// the command line, sets the value again.
 type Value interface {
 	Set(text string) error
 	String() string
@@ -45,7 +45,7 @@ func parseTristate(s string) (Tristate, error) {
 	return Off, err
 }
 
-// variable is a value of any type, kept in the Config.
+// variable is a value of any type in the Config.
 type variable[T any] struct {
 	at     *T
 	parse  func(string) (T, error)
@@ -72,7 +72,7 @@ func Text(at *string) Value {
 
 func same(s string) string { return s }
 
-// or replaces the error of a parser by advice.
+// or replaces a parser's error with advice.
 func or[T any](parse func(string) (T, error), advice string) func(string) (T, error) {
 	return func(s string) (T, error) {
 		v, err := parse(s)
@@ -134,7 +134,7 @@ func configMapName(at *string) Value {
 // maxMillis keeps a number of milliseconds inside a time.Duration.
 const maxMillis = int64(1<<63-1) / int64(time.Millisecond)
 
-// millis is an interval that is written as a bare number of milliseconds.
+// millis is an interval written as a bare number of milliseconds.
 func millis(at *time.Duration) Value {
 	parse := func(s string) (time.Duration, error) {
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -171,7 +171,7 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// byteUnits are the units of sizes.
+// byteUnits lists the units of sizes.
 var byteUnits = [...]struct {
 	name string
 	size int64

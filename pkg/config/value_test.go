@@ -24,8 +24,7 @@ func TestSplitPatterns(t *testing.T) {
 	f(`a,\`, "a", `\`)
 }
 
-// An expression matches anywhere in the name, as in dcgm-exporter; without any, all
-// labels are kept.
+// An expression matches anywhere in the name, as in dcgm-exporter; without expressions all labels are kept.
 func TestKeepLabel(t *testing.T) {
 	f := func(list, name string, want bool) {
 		t.Helper()

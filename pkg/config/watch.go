@@ -12,21 +12,20 @@ import (
 
 const (
 	watchEvery = time.Second // how often a watched file is read
-	watchPause = time.Minute // the longest pause while reads hang: the path may lead elsewhere meanwhile
+	watchPause = time.Minute // the longest pause while reads hang: the path may lead elsewhere by then
 )
 
-// Watch calls onChange, from the calling goroutine, when the content of the file at path
-// differs from the result of known: the content that the caller has read last, good or
-// bad, and whether it could be read at all. It reads the file once a second, so that a write in
-// place, a rename over the file, a swap of a ConfigMap's ..data, and links and file systems of all
-// kinds are the same. Two reads in a row must differ from known: a file that is being written, or
-// about to be replaced, is no change. Watch returns nil when ctx ends, whatever the file system does.
+// Watch calls onChange, on its own goroutine, when the content of the file at path differs from known. known
+// returns the content that the caller has read last, good or bad, and whether it was readable. Watch reads
+// the file once a second, so it handles all kinds of writes, renames, links, file systems and ConfigMap swaps
+// in the same way. Two reads in a row must differ from known, to skip a file that is being written or
+// replaced. Watch returns nil when ctx ends, even if the file system hangs.
 func Watch(ctx context.Context, path string, known func() ([]byte, bool), onChange func()) error {
 	files := file.NewReader(field.MaxFileBytes)
 	pause := watchEvery
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
-	differed := false // at the last read, and onChange was not called for it
+	differed := false // at the last read, without a call of onChange
 	for {
 		select {
 		case <-ctx.Done():

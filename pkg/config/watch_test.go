@@ -30,8 +30,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestWatch: whatever happens to a file or to the way to it, a change that lasts is reported once, with the content that the
-// caller reads then; "lost" stands for a file that cannot be read.
+// TestWatch: Watch reports every lasting change of a file or its path once, with the content that the caller reads
+// then. "lost" stands for an unreadable file.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		root := t.TempDir()

@@ -18,17 +18,17 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// YAML is a configuration file of dcgm-exporter 4.8.3 and later (--config-file), in
-// version 1 or 2 of its format. Flags and variables that are set beat it.
+// YAML is a configuration file of dcgm-exporter 4.8.3 and later (--config-file), in version 1 or 2 of its
+// format. Flags and variables beat it.
 type YAML struct {
 	name     string // of this file
 	file     string // the counters CSV that it names; empty: none
 	fields   []yamlField
 	flags    map[string]string // values of flags, by name
-	names    field.Names       // of the list's fields; empty: not said
-	dialects []string          // that names can have
+	names    field.Names       // names of the list's fields; empty: not set
+	dialects []string          // possible names
 	groups   []yamlGroup
-	ignored  []string // keys that change nothing here, and why
+	ignored  []string // keys without effect here, and why
 }
 
 type yamlField struct {
@@ -37,7 +37,7 @@ type yamlField struct {
 	Help string   `yaml:"help"`
 }
 
-// yamlText is a text and where it is.
+// yamlText is a text and its place.
 type yamlText struct {
 	text         string
 	line, column int
@@ -55,12 +55,12 @@ type yamlGroup struct {
 	patterns   []string
 }
 
-// The two formats. Keys that are not in them are errors.
+// The two formats. All other keys are errors.
 type (
 	yamlMetrics struct {
 		File   string      `yaml:"file"`
 		Fields []yamlField `yaml:"fields"`
-		Names  string      `yaml:"fieldNames"` // ours, as --field-names
+		Names  string      `yaml:"fieldNames"` // our own key, as --field-names
 	}
 	yamlVersion1 struct {
 		Version    int         `yaml:"version"`
@@ -123,8 +123,7 @@ func (d *yamlDuration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// parseYAML reads a configuration file. Its errors name the file, and the line if a line
-// is wrong.
+// parseYAML reads a configuration file. Its errors name the file, and the line of a wrong line.
 func parseYAML(data []byte, name string, dialects ...string) (*YAML, error) {
 	y := &YAML{name: name, dialects: dialects, flags: map[string]string{}}
 	var head struct {
@@ -154,7 +153,7 @@ func parseYAML(data []byte, name string, dialects ...string) (*YAML, error) {
 	return y, nil
 }
 
-// decodeStrictly refuses unknown and repeated keys and a second document.
+// decodeStrictly rejects unknown keys, repeated keys and a second document.
 func decodeStrictly(data []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
@@ -172,7 +171,7 @@ var (
 	wrongType = regexp.MustCompile(`cannot unmarshal !!(\w+)(?: (` + "`.*?`" + `))? into (.*)`)
 )
 
-// plainYAML puts an error of the library into one line, without names of Go's types.
+// plainYAML turns an error of the library into one line, without names of Go types.
 func plainYAML(err error) string {
 	text := goType.ReplaceAllString(err.Error(), "key $1 is unknown in this version")
 	text = wrongType.ReplaceAllStringFunc(text, func(s string) string {
@@ -262,7 +261,7 @@ func (y *YAML) metrics(m *yamlMetrics) error {
 	return nil
 }
 
-// interval notes the interval of all fields that no group names.
+// interval records the interval of all fields outside of groups.
 func (y *YAML) interval(key string, d *yamlDuration) error {
 	if d == nil {
 		return nil
@@ -310,12 +309,12 @@ func (y *YAML) csv() []byte {
 	return b.Bytes()
 }
 
-// Place puts problems of a list that csv has written where the fields are in this file.
+// Place moves problems of the CSV that csv has written to the fields' positions in this file.
 func (y *YAML) Place(name string, problems []field.Problem) {
 	if y == nil || name != y.name {
 		return
 	}
-	var at []yamlText // of each line of the CSV
+	var at []yamlText // for each line of the CSV
 	for _, f := range y.fields {
 		for range strings.Count(f.Name.text+f.Type+f.Help, "\n") + 1 {
 			at = append(at, f.Name)
@@ -328,9 +327,8 @@ func (y *YAML) Place(name string, problems []field.Problem) {
 	}
 }
 
-// Apply gives the fields of a list the intervals of the groups that name them, as
-// upstream does: a group that names no field of the list, or a field that two groups
-// name, is an error. An interval in the CSV beats that of a group.
+// Apply gives the fields of a list the intervals of their groups. As in dcgm-exporter, a group without a
+// field of the list, or a field in two groups, is an error. An interval in the CSV beats a group's.
 func (y *YAML) Apply(list field.List) error {
 	if y == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// The examples of dcgm-exporter's chart README of 4.8.4, in their facts.
+// The content of the examples in the README of dcgm-exporter's chart 4.8.4.
 const (
 	yaml1 = `version: 1
 metrics:
@@ -150,7 +150,7 @@ func TestYAMLErrors(t *testing.T) {
 	}
 }
 
-// Problems of inline fields are where the fields are, not where the CSV made of them has them.
+// Problems of inline fields point to the fields, not to the CSV made from them.
 func TestYAMLPlace(t *testing.T) {
 	y, err := parseYAML([]byte(`# a comment
 version: 2
@@ -219,8 +219,7 @@ func TestYAMLPrecedence(t *testing.T) {
 	}
 }
 
-// The list comes from the first of these that is given: a flag or a variable, the
-// configuration file, the defaults.
+// The list comes from the first given source: a flag or a variable, the configuration file, the defaults.
 func TestYAMLNamesTheList(t *testing.T) {
 	dir := t.TempDir()
 	csv, other, path := filepath.Join(dir, "a.csv"), filepath.Join(dir, "b.csv"), filepath.Join(dir, "c.yaml")
@@ -276,7 +275,7 @@ func TestYAMLNamesTheList(t *testing.T) {
 	}
 }
 
-// A list that another option beats is said not to be used.
+// A list that another option beats causes a notice.
 func TestListNotUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	write(t, path, "version: 2\nmetrics: {file: a.csv}\n")
@@ -301,7 +300,7 @@ func TestListNotUsed(t *testing.T) {
 	}
 }
 
-// A flag or variable beats the file as it is now, which beats the default.
+// A flag or variable beats the current file, which beats the default.
 func TestYAMLNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.yaml")
 	f := func(want field.Names, text string, env environment, args ...string) {

@@ -1,9 +1,9 @@
-// Package events is the bus on which everything is published that happens to devices,
-// collectors and field lists: XIDs and clock events of rows, states, takeovers, reloads.
-// The part that sees an event publishes it; the parts that show, judge or record events subscribe.
+// Package events is the bus for events of devices, collectors and field lists: XIDs and clock events of rows,
+// states, takeovers, reloads. The part that sees an event publishes it; the parts that show, evaluate or
+// record events subscribe.
 //
-// Publish never waits: each subscriber has a bounded queue, and the newest events are
-// dropped and counted when it is full, because the first event of a fault names its cause.
+// Publish never waits: each subscriber has a bounded queue, and the newest events are dropped and counted
+// when it is full, because the first event of a fault names its cause.
 package events
 
 import (
@@ -33,21 +33,21 @@ const (
 	LinkErrors       Kind = "link_errors"       // many at a time
 )
 
-// Event is something that has happened. It is immutable.
+// Event is one event. It is immutable.
 type Event struct {
 	Kind   Kind
 	Time   time.Time         // zero: now
-	Device *collector.Device // nil: it concerns no device
+	Device *collector.Device // nil: not about a device
 	Source string            // who reports it: a collector, the kernel log
-	Code   int               // of an XID; below 0: the code makes no sense
-	Reason string            // of a clock event, as in the label clock_event
-	Text   string            // in words; of an XID, details in addition to its code
+	Code   int               // XID code; below 0: the code makes no sense
+	Reason string            // clock event, as in the label clock_event
+	Text   string            // in words; for an XID, details in addition to its code
 	Bad    bool              // someone should look at it
 	// Evidence quotes the source, such as a line of the kernel's log.
 	Evidence string
 }
 
-// Gate decides which events are published: of those that two sources report, one.
+// Gate decides which events are published: one, if two sources report the same event.
 type Gate interface {
 	Admit(e Event) bool
 }
@@ -55,7 +55,7 @@ type Gate interface {
 // Bus hands events to subscribers. Any goroutine may call its methods. The zero Bus is ready
 // for use; a nil *Bus drops all events.
 type Bus struct {
-	// Gate, if it is not nil, is asked about each event. It is set before the first one.
+	// Gate, if not nil, decides about each event. Set it before the first one.
 	Gate Gate
 
 	mu          sync.RWMutex
@@ -71,7 +71,7 @@ type Subscription struct {
 	dropped atomic.Uint64
 }
 
-// Subscribe returns a queue of so many events of some kinds; none: of all.
+// Subscribe returns a queue for up to size events of the given kinds, or of all kinds without one.
 func (b *Bus) Subscribe(size int, kinds ...Kind) *Subscription {
 	c := make(chan Event, size)
 	s := &Subscription{C: c, c: c, bus: b, kinds: kinds}
@@ -81,7 +81,7 @@ func (b *Bus) Subscribe(size int, kinds ...Kind) *Subscription {
 	return s
 }
 
-// Publish hands an event to all subscribers. It waits for none of them.
+// Publish hands an event to all subscribers and never waits.
 func (b *Bus) Publish(e Event) {
 	if b == nil {
 		return
@@ -118,7 +118,7 @@ func (s *Subscription) wants(k Kind) bool {
 // Dropped returns how many events found the queue full.
 func (s *Subscription) Dropped() uint64 { return s.dropped.Load() }
 
-// Close ends the subscription. Events that wait in the queue can still be received.
+// Close ends the subscription. The subscriber can still receive the queued events.
 func (s *Subscription) Close() {
 	b := s.bus
 	b.mu.Lock()
@@ -126,7 +126,7 @@ func (s *Subscription) Close() {
 	for i, o := range b.subscribers {
 		if o == s {
 			b.subscribers = append(b.subscribers[:i:i], b.subscribers[i+1:]...)
-			close(s.c) // no Publish sends on it any more
+			close(s.c) // from now on no Publish sends on it
 			return
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// texts receives what waits.
+// texts receives the queued events.
 func texts(s *Subscription) (out []string) {
 	for {
 		select {
@@ -47,7 +47,7 @@ func TestBus(t *testing.T) {
 	(*Bus)(nil).Publish(Event{})
 }
 
-// TestSlowSubscriber: of too many events the first ones stay, and Publish does not wait.
+// TestSlowSubscriber: a full queue keeps the first events, and Publish does not wait.
 func TestSlowSubscriber(t *testing.T) {
 	var b Bus
 	slow, quick := b.Subscribe(2), b.Subscribe(8)
@@ -74,7 +74,7 @@ func TestGate(t *testing.T) {
 	check(t, "what the gate admits", texts(s), []string{"1", "3"})
 }
 
-// TestHammer: publishers and subscribers that come and go.
+// TestHammer adds and removes publishers and subscribers at the same time.
 func TestHammer(t *testing.T) {
 	var b Bus
 	var publishers, subscribers sync.WaitGroup

@@ -33,8 +33,8 @@ func (m *absentMetric) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descLeftOut
 }
 
-// Collect implements prometheus.Collector. Without a source there is no list and so no series; the states of the
-// devices say why.
+// Collect implements prometheus.Collector. Without a source it has no list and no series; the states of the
+// devices tell the reason.
 func (m *absentMetric) Collect(ch chan<- prometheus.Metric) {
 	v := m.View()
 	var list field.List
@@ -49,7 +49,7 @@ func (m *absentMetric) Collect(ch chan<- prometheus.Metric) {
 		if l := d.Device.Level; l == field.Link || l == field.Core {
 			continue
 		}
-		seen := make(map[series]bool, len(d.Fields)) // a list can have a field twice
+		seen := make(map[series]bool, len(d.Fields)) // a list can repeat a field
 		for j := range d.Fields {
 			f := &d.Fields[j]
 			s := series{f.Name, string(f.Absent.Reason)}

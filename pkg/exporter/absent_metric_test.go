@@ -24,7 +24,7 @@ func parse(t *testing.T, text string) field.List {
 	return list
 }
 
-// source makes one of a GPU with the cells as its columns, sampled now.
+// source makes a source of one GPU with the cells as its columns, sampled now.
 func source(list field.List, id string, cells map[field.ID]float64) *view.Source {
 	now := time.Now().UnixNano()
 	s := &view.Source{Collector: "nvml", Fields: list, Interval: time.Second, Devices: []collector.Device{{ID: id, Level: field.GPU}}}
@@ -62,7 +62,7 @@ warpgauge_field_absent_left_out 0
 	}
 }
 
-// However many devices and fields there are, the series are bounded.
+// The number of series is bounded for any number of devices and fields.
 func TestAbsentMetricIsBounded(t *testing.T) {
 	var csv strings.Builder
 	n := 0

@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/lists"
 )
 
-// annotations writes which list is in service into the exporter's own pod.
+// annotations writes the list in service into the exporter's own pod.
 func annotations(a *Program, desk *lists.Desk, log *zap.Logger) (Stage, error) {
 	name, _ := a.Lookup("POD_NAME")
 	namespace, _ := a.Lookup("POD_NAMESPACE")

@@ -15,15 +15,14 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-// childArguments are how this binary starts itself for one collector: with the flags
-// that it was started with, so that the child has the same configuration, and the
-// time at which the exporter was started.
+// childArguments returns the arguments with which this binary runs one collector: the exporter's own flags,
+// so that the child has the same configuration, and the exporter's start time.
 func childArguments(a *Program, name string, start time.Time) []string {
 	out := append([]string{"warpgauge", "child"}, a.Flags.Arguments()...)
 	return append(out, name, strconv.FormatInt(start.UnixNano(), 10))
 }
 
-// ChildCommand is a command that runs one collector in a process that the exporter starts for it. It is not a command for users.
+// ChildCommand returns the hidden command that runs one collector in a child process of the exporter.
 func ChildCommand(a *Program) *cli.Command {
 	return &cli.Command{
 		Name:      "child",
@@ -33,14 +32,14 @@ func ChildCommand(a *Program) *cli.Command {
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			err := child(ctx, a, cmd.Args().Get(0), cmd.Args().Get(1))
 			if errors.Is(err, supervisor.ErrOrphaned) && unix.Getpgrp() == os.Getpid() {
-				_ = unix.Kill(0, unix.SIGKILL) // what a library has started, and this process
+				_ = unix.Kill(0, unix.SIGKILL) // the library's own processes, and this process
 			}
 			return err
 		},
 	}
 }
 
-// child runs the collector of that name. started is when the exporter was started, in nanoseconds since 1970.
+// child runs the collector of that name. started is the exporter's start time in nanoseconds since 1970.
 func child(ctx context.Context, a *Program, name, started string) error {
 	cfg, err := a.Config()
 	if err != nil {
@@ -51,7 +50,7 @@ func child(ctx context.Context, a *Program, name, started string) error {
 	if err != nil || control == nil {
 		return fmt.Errorf("the child command is for the exporter itself, not for users")
 	}
-	// Not through the backlog: the exporter always reads, and the last lines before a crash count.
+	// Write directly: the exporter always reads, and the last lines before a crash count.
 	log := supervisor.ChildLogger(a.Err, cfg.LogLevel())
 	factory, err := a.childFactory(cfg, name, time.Unix(0, ns), log)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCoreAlone builds the exporter without extensions: it links none of their packages nor their dependencies, and
-// serves the metrics of simulated GPUs under dcgm-exporter's names.
+// TestCoreAlone builds the exporter without extensions. It links none of their packages or dependencies, and serves
+// the metrics of simulated GPUs under dcgm-exporter's names.
 func TestCoreAlone(t *testing.T) {
 	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./testdata/core").Output()
 	must(t, err)
@@ -85,11 +85,11 @@ func TestCoreAlone(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the golden page again")
 
-// lastXID matches the labels whose values are the last XID, which the simulation draws.
+// lastXID matches the labels with the last XID, which the simulation draws at random.
 var lastXID = regexp.MustCompile(`err_code="[^"]*",err_msg="[^"]*"`)
 
 // wantContract compares the page, without values and without the exporter's own metrics, with dcgm-exporter's contract:
-// families in order, their types and help texts, labels and their order.
+// order of families, types, help texts, labels and their order.
 func wantContract(t *testing.T, page string) {
 	t.Helper()
 	var b strings.Builder
@@ -113,7 +113,7 @@ func wantContract(t *testing.T, page string) {
 	}
 }
 
-// sum adds up the values of the lines of a page that begin so.
+// sum adds up the values of the lines of a page with a prefix.
 func sum(page, begin string) (out float64) {
 	for line := range strings.Lines(page) {
 		if strings.HasPrefix(line, begin) {
@@ -124,7 +124,7 @@ func sum(page, begin string) (out float64) {
 	return out
 }
 
-// get returns what a URL answers.
+// get returns the answer of a URL.
 func get(ctx context.Context, url string) (string, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -26,21 +26,20 @@ import (
 
 const (
 	dumpPrefix = "warpgauge-dump-"
-	// A dump follows a change of sources, states or owners, so long after the last one,
-	// and is written at least that often.
+	// A dump follows a change of sources, states or owners, at least this long after the last dump. Without
+	// changes it is written at this maximum interval.
 	dumpPause = 10 * time.Second
 	dumpEvery = time.Hour
 )
 
-// dumper writes what the exporter knows into files, for people who look for a
-// fault: collectors, devices, states, and the newest value of every column. It
-// reads memory only, and no scrape waits for it.
+// dumper writes the exporter's state into files for fault analysis: collectors, devices, states, and the
+// newest value of every column. It reads memory only, and scrapes never wait for it.
 type dumper struct {
 	o       config.Dump
 	version string
 	board   *view.Board
 	status  func() []session.CollectorStatus
-	owners  *Owners // nil if it is not asked who uses a device
+	owners  *Owners // nil: the mappings are off
 	now     func() time.Time
 	log     *zap.Logger
 
@@ -83,7 +82,7 @@ type dumpedValue struct {
 	Value  *float64          // null: blank
 }
 
-// Run writes a dump when there is something new to tell.
+// Run writes a dump when something has changed.
 func (d *dumper) run(ctx context.Context) error {
 	tick := time.NewTicker(dumpPause)
 	defer tick.Stop()
@@ -112,7 +111,7 @@ func (d *dumper) run(ctx context.Context) error {
 	}
 }
 
-// mark changes when sources, states or owners do.
+// mark changes when sources, states or owners change.
 func (d *dumper) mark() string {
 	var b strings.Builder
 	fmt.Fprint(&b, d.board.Load().Version)
@@ -133,7 +132,7 @@ func (d *dumper) directory() (*os.Root, error) {
 	return file.Private{Path: d.o.Directory, Of: "dumps", Flag: "dump-directory"}.Open()
 }
 
-// write writes one file and returns its name. It appears whole or not at all.
+// write writes one file and returns its name. The file appears whole or not at all.
 func (d *dumper) write() (name string, err error) {
 	root, err := d.directory()
 	if err != nil {
@@ -205,8 +204,7 @@ func (d *dumper) source(s *view.Source) dumpedSource {
 	return out
 }
 
-// clean removes dumps that are older than they are to be kept. It touches no
-// file of another name.
+// clean removes dumps after their retention time. It only touches files with a dump's name.
 func (d *dumper) clean() error {
 	if d.o.RetentionHours <= 0 {
 		return nil

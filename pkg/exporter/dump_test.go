@@ -93,7 +93,7 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// privateDir is a directory for dumps, whatever the umask is.
+// privateDir returns a directory for dumps, with any umask.
 func privateDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -125,7 +125,7 @@ func TestOldDumpsGo(t *testing.T) {
 	}
 }
 
-// A dump follows each change, and an hour without one.
+// A dump follows each change, and an hour without changes.
 func TestDumpsFollowChanges(t *testing.T) {
 	dir := privateDir(t)
 	synctest.Test(t, func(t *testing.T) {

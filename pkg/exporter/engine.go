@@ -19,9 +19,8 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Engine is everything that samples: a supervisor for each collector, and the
-// failover between the two that read the same GPUs. All publish on one board in the
-// order of the table.
+// Engine samples: it has a supervisor for each collector, and the failover between the two that read the same
+// GPUs. All publish on one board in the order of the table.
 type Engine struct {
 	collectors []*supervisor.Supervisor
 	readers    []processReader // of processes on devices
@@ -29,21 +28,20 @@ type Engine struct {
 	board      *view.Board
 	interval   func(field.Reading) time.Duration
 	failover   *supervisor.Failover                          // between DCGM and NVML; nil unless both are wanted
-	processes  *view.Board                                   // of readers; nil if there are none
+	processes  *view.Board                                   // of the process readers; nil if there are none
 	listed     func(name string, list field.List) field.List // a collector's list, with the readings of extensions
-	takenOver  func(collector string)                        // hears of failovers; set before Run, nil for nothing
+	takenOver  func(collector string)                        // receives failovers; set before Run; nil: nobody
 }
 
-// processReader reads the processes on a collector's devices. It is released and
-// resumed with that collector, and is none itself to users: its devices are the
-// collector's. Unless values of pods are made of it, it is on standby while no client views
-// the processes.
+// processReader reads the processes on a collector's devices. It is released and resumed with that collector.
+// Users do not see it as a collector, because its devices are the collector's. It is on standby while no
+// client views the processes, unless they supply values of pods.
 type processReader struct {
 	*supervisor.Supervisor
 	of string // the collector
 }
 
-// NewEngine returns an engine of these collectors. reg registers their own metrics; nil registers none.
+// NewEngine returns an engine of these collectors. It registers their metrics with reg, unless reg is nil.
 func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, reg prometheus.Registerer, log *zap.Logger) *Engine {
 	var page, processes view.Merger
 	e := &Engine{board: page.Board(), table: all, interval: sessionOptions(cfg, "", log).IntervalOf}
@@ -84,7 +82,7 @@ func (a *Program) NewEngine(cfg *config.Config, all []Vendor, list field.List, r
 			e.processes = processes.Board()
 			always := cfg.Kubernetes.ProcessValuesWanted()
 			s := add(&v, v.Processes().Name(), v.Processes, supervisor.Wanted{Standby: !always}, processes.Part())
-			if always { // else they are read for viewers now and then, which is nothing to watch
+			if always { // else viewers read them now and then, so nothing needs watching
 				register(reg, s)
 			}
 			e.readers = append(e.readers, processReader{s, v.Name})
@@ -99,9 +97,8 @@ func register(reg prometheus.Registerer, c prometheus.Collector) {
 	}
 }
 
-// Processes are read once a second, whatever the page's interval, because their values are
-// shares of the time since the previous reading. Only the newest row is used,
-// and rows are wide.
+// Processes are read once a second at any page interval, because their values are shares of the time since
+// the previous reading. Readers only use the newest row, and rows are wide.
 const (
 	processInterval = time.Second
 	processRingSpan = time.Second
@@ -125,7 +122,7 @@ func sessionOptions(cfg *config.Config, name string, log *zap.Logger) session.Op
 	return o
 }
 
-// failoverNode is the part of the board that two collectors share.
+// failoverNode is the part of the board that a collector and its fallback share.
 type failoverNode struct {
 	*view.Part
 	e        *Engine
@@ -140,8 +137,8 @@ func (n *failoverNode) TakenOver(collector string) {
 	}
 }
 
-// pages say where the sources of each collector go. If one is wanted together with
-// its fallback, they share one part of the board, which a failover fills.
+// pages returns a publisher of sources for each collector. A collector and its fallback share one part of the
+// board, which a failover fills.
 func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg prometheus.Registerer, log *zap.Logger) map[string]supervisor.Page {
 	out := map[string]supervisor.Page{}
 	for _, v := range all {
@@ -170,17 +167,16 @@ func (e *Engine) pages(cfg *config.Config, all []Vendor, page *view.Merger, reg 
 	return out
 }
 
-// patience is for how long DCGM's GPUs may be without new values before NVML serves
-// them: long enough for a slow poll, and short of the time after which the page
-// leaves old values out.
+// patience is how long DCGM's GPUs may have no new values before NVML serves them: longer than a slow poll,
+// and shorter than the age at which the page drops old values.
 func patience(cfg *config.Config) time.Duration {
 	return min(max(5*time.Second, 3*cfg.Interval), cfg.EffectiveStaleAfter()/2)
 }
 
-// Board is where readers find the sources of all collectors.
+// Board returns the board with the sources of all collectors.
 func (e *Engine) Board() *view.Board { return e.board }
 
-// Vendor returns the vendor of a collector's devices; nil: unknown, as of simulated ones.
+// Vendor returns the vendor of a collector's devices; nil if unknown or simulated.
 func (e *Engine) Vendor(collector string) *field.Vendor {
 	for _, v := range e.table {
 		if v.Name == collector {
@@ -195,11 +191,11 @@ func (e *Engine) Simulated() bool {
 	return !slices.ContainsFunc(e.table, func(v Vendor) bool { return !v.Simulated })
 }
 
-// Interval returns how often a reading is taken.
+// Interval returns the sampling interval of a reading.
 func (e *Engine) Interval(r field.Reading) time.Duration { return e.interval(r) }
 
-// Processes is where readers find the processes on each device; nil if none are
-// read. What its rows are is in package collector.
+// Processes returns the board with the processes on each device, or nil if none are read. Package collector
+// describes its rows.
 func (e *Engine) Processes() *view.Board { return e.processes }
 
 // Run samples until ctx ends.
@@ -210,12 +206,11 @@ func (e *Engine) Run(ctx context.Context) error {
 		wg.Go(func() { _ = e.failover.Run(ctx) }) // it returns no error
 	}
 	err := each(e.all(""), func(s *supervisor.Supervisor) error { return s.Run(ctx) })
-	<-ctx.Done() // without any collector, too
+	<-ctx.Done() // also without any collector
 	return err
 }
 
-// all are the supervisors of the collector of that name and of its processes, or of
-// all of them if the name is empty.
+// all returns the supervisors of a collector and of its processes, or all supervisors if the name is empty.
 func (e *Engine) all(name string) (out []*supervisor.Supervisor) {
 	for _, s := range e.collectors {
 		if name == "" || s.Name() == name {
@@ -247,11 +242,11 @@ func (e *Engine) Reload(ctx context.Context, list field.List) error {
 	})
 }
 
-// Release releases the collector of that name, or all if it is empty, with its
-// processes, and returns when nothing of it is held any more.
+// Release releases a collector and its process reader, or all if the name is empty. It returns when they hold
+// no devices any more.
 func (e *Engine) Release(ctx context.Context, name string) error {
 	if e.failover != nil {
-		defer e.failover.Withdraw() // nothing of it may stay on the page
+		defer e.failover.Withdraw() // its values must leave the page
 	}
 	return each(e.all(name), func(s *supervisor.Supervisor) error {
 		return s.Want(ctx, func(w *supervisor.Wanted) { w.Released = true })
@@ -265,7 +260,7 @@ func (e *Engine) Resume(name string) {
 	}
 }
 
-// Standby says whether another collector serves the devices of this one. It does not wait: the channel
+// Standby sets whether another collector serves the devices of this one. It does not wait: the channel
 // receives the result.
 func (e *Engine) Standby(name string, rest bool) <-chan error {
 	for _, s := range e.collectors {
@@ -276,7 +271,7 @@ func (e *Engine) Standby(name string, rest bool) <-chan error {
 	return nil
 }
 
-// ReadProcesses has processes read, or not, by readers that are not always needed.
+// ReadProcesses starts or stops the process readers that are not always needed.
 func (e *Engine) ReadProcesses(wanted bool) {
 	for _, s := range e.readers {
 		s.Change(func(w *supervisor.Wanted) { w.Standby = !wanted })
@@ -299,7 +294,7 @@ func (e *Engine) Names() (out []string) {
 	return out
 }
 
-// Costs returns what the session of each collector has spent in the vendor's library.
+// Costs returns the library costs of each collector's session.
 func (e *Engine) Costs() (out []session.Costs) {
 	for _, s := range e.collectors {
 		out = append(out, s.Costs())
@@ -307,7 +302,7 @@ func (e *Engine) Costs() (out []session.Costs) {
 	return out
 }
 
-// readersOpened is session.Opened of the readers of processes.
+// readersOpened is session.Opened for the process readers.
 func (e *Engine) readersOpened() bool {
 	for _, s := range e.readers {
 		if !session.Opened([]session.CollectorStatus{s.Status()}) {

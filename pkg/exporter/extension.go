@@ -1,12 +1,10 @@
-// Package exporter joins the core's packages into one program: collectors' supervisors, owners of
-// devices, pages, HTTP. A program supplies a table of vendors and a table of extensions, and knows
-// nothing else. The package starts no goroutine before its stages run; they end in the
-// reverse order.
+// Package exporter joins the core's packages into one program: collectors' supervisors, owners of devices, pages, HTTP.
+// A program only supplies a table of vendors and a table of extensions. The package starts no goroutine before its
+// stages run; they end in the reverse order.
 //
-// An Extension is a capability in addition to the page, such as the judgement of health. It is a folder
-// with its flags, goroutines, routes and tests, uses the core through Core, and never imports
-// another extension. An extension with further needs implements Reader, ProcessViewer, Commander or Guard, interfaces of one
-// method.
+// An Extension is a capability in addition to the page, such as health verdicts. It is a folder with its flags,
+// goroutines, routes and tests, uses the core through Core, and never imports another extension. An extension with
+// further needs implements Reader, ProcessViewer, Commander or Guard, interfaces of one method.
 package exporter
 
 import (
@@ -33,15 +31,15 @@ import (
 type Extension interface {
 	// Flags adds the extension's rows to the flag table. Each Set is parsed once.
 	Flags(*config.Set)
-	// Start returns the extension's stages and HTTP routes. It may open sockets, so that errors of the
-	// configuration show before anything runs; it starts no goroutine.
+	// Start returns the extension's stages and HTTP routes. It may open sockets, so that configuration errors
+	// appear before anything runs. It starts no goroutine.
 	Start(Core) ([]Stage, []Route, error)
 }
 
 // Reader is an Extension that needs readings which the field list may lack.
 type Reader interface {
-	// Readings returns what to read in addition. It is called after the flags were checked, in
-	// the exporter and in the child processes that run collectors.
+	// Readings returns the additional readings. It is called after the flags were checked, in the exporter
+	// and in the child processes that run collectors.
 	Readings(*config.Config) []field.Reading
 }
 
@@ -51,15 +49,15 @@ type ProcessViewer interface {
 	ViewsProcesses() bool
 }
 
-// Commander is an Extension with commands of its own.
+// Commander is an Extension with its own commands.
 type Commander interface {
 	Commands(*Program) []*cli.Command
 }
 
-// Guard is an Extension that refuses some lists of servers.
+// Guard is an Extension that can refuse a server's list.
 type Guard interface {
-	// ParseGuarded parses a list as one of a server. refused says what the guard refuses on the devices of a View; its
-	// error says that the list cannot be applied.
+	// ParseGuarded parses a list from a server. refused returns the guard's objections for the devices of a View; its
+	// error means that the list cannot be applied.
 	ParseGuarded(in *config.Content, files *lists.Files) (p *lists.Parsed, refused func(*view.View) ([]field.Problem, error))
 }
 
@@ -67,7 +65,7 @@ type Guard interface {
 type Stage struct {
 	Name  string
 	Run   func(context.Context) error
-	Grace time.Duration // the exporter waits for the stage's end at least this long
+	Grace time.Duration // the exporter waits at least this long for the stage's end
 }
 
 // Route is a path that HTTP serves.
@@ -77,25 +75,25 @@ type Route = server.Route
 type Core struct {
 	Config   *config.Config
 	Lookup   func(name string) (string, bool) // reads the environment
-	Hostname string                           // value of the hostname label; empty: there is no label
+	Hostname string                           // value of the hostname label; empty: no label
 	Version  string
 
 	Board    *view.Board    // sources, devices, columns
 	Engine   *Engine        // states of collectors and their devices
 	Rows     *rows.Reader   // every row of every ring, once
-	Events   *events.Bus    // what happens to devices, collectors and lists
-	Verdicts *verdict.Board // empty until an extension judges devices
-	Owners   *owner.Keeper  // who uses a device; nil: owners are off
-	Lists    *lists.Desk    // which list is in service, and proposals of others
+	Events   *events.Bus    // events of devices, collectors and lists
+	Verdicts *verdict.Board // empty until an extension publishes verdicts
+	Owners   *owner.Keeper  // users of devices; nil: owners are off
+	Lists    *lists.Desk    // the list in service, and proposed lists
 	Page     Page
-	NotReady func() []string // why /readyz answers 503; none: it is ready
+	NotReady func() []string // reasons for /readyz to answer 503; empty: ready
 
 	Registry *prometheus.Registry // own metrics; extensions register in Start
 	Log      *zap.Logger
 }
 
-// Page is the page of metrics. Extensions start before there is one, so its methods are called by
-// stages and handlers only.
+// Page is the page of metrics. Only stages and handlers may call its methods, because extensions start before
+// the page exists.
 type Page interface {
 	Counts() []exposition.Count // series that count events
 	Sync(now time.Time)         // brings the layout up to date

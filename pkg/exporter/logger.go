@@ -18,7 +18,7 @@ import (
 // have RFC 3339 times with milliseconds.
 func NewLogger(c *config.Config, b *Backlog) *zap.Logger { return newLoggerAt(c, b, c.LogLevel()) }
 
-// newLoggerAt is newLogger with a level that may change.
+// newLoggerAt is newLogger with a variable level.
 func newLoggerAt(c *config.Config, b *Backlog, level zapcore.LevelEnabler) *zap.Logger {
 	encoder := newEncoder(c)
 	b.encode(encoder)
@@ -38,8 +38,7 @@ func newEncoder(c *config.Config) zapcore.Encoder {
 	return zapcore.NewJSONEncoder(e)
 }
 
-// nameEncoder writes the name of the logger as a field, as JSON has it, and not in front
-// of the message.
+// nameEncoder writes the name of the logger as a field, as JSON does, not in front of the message.
 type nameEncoder struct{ zapcore.Encoder }
 
 func (e nameEncoder) Clone() zapcore.Encoder { return nameEncoder{e.Encoder.Clone()} }
@@ -53,24 +52,22 @@ func (e nameEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 }
 
 const (
-	backlogBytes = 1 << 20                // of lines that wait to be written
-	flushWithin  = 500 * time.Millisecond // what the lines that wait get when the process ends
+	backlogBytes = 1 << 20                // bytes of lines that wait to be written
+	flushWithin  = 500 * time.Millisecond // time for waiting lines when the process ends
 )
 
-// Backlog stands in front of standard error, so that nothing ever waits for the program
-// that reads it, nor for a terminal or a disk: lines that do not fit are dropped and counted,
-// and when the others have been written a line says how many. It is a
-// zapcore.WriteSyncer.
+// Backlog buffers standard error, so that nothing ever waits for its reader, a terminal or a disk. It drops
+// and counts lines that do not fit, and later writes a line with their number. It is a zapcore.WriteSyncer.
 type Backlog struct {
 	to   io.Writer
 	wake chan struct{}
-	done chan struct{} // closed when all is written after the last line
+	done chan struct{} // closed when the last line is written
 
 	mu      sync.Mutex
 	started bool
 	ended   bool
 	waiting []byte
-	encoder zapcore.Encoder // of the line about those that were dropped
+	encoder zapcore.Encoder // for the line about dropped lines
 	dropped uint64          // lines
 	unsaid  uint64          // dropped lines that no line has reported yet
 }
@@ -89,7 +86,7 @@ func (b *Backlog) Write(lines []byte) (int, error) {
 // Sync does nothing: it would wait.
 func (b *Backlog) Sync() error { return nil }
 
-// line takes a line of a library's log, without an end. It leaves room for our own.
+// line writes a line of a library's log, without a line end. It leaves room for our own lines.
 func (b *Backlog) line(s string) { b.add(append([]byte(s), '\n'), backlogBytes/2) }
 
 func (b *Backlog) add(lines []byte, room int) {
@@ -121,8 +118,8 @@ func (b *Backlog) wakeLocked() {
 	}
 }
 
-// Run writes what waits, until flush was called. A write that never returns is abandoned
-// at the end of the process.
+// Run writes waiting lines until flush is called. A write that never returns is abandoned at the end of the
+// process.
 func (b *Backlog) run() {
 	defer close(b.done)
 	for range b.wake {
@@ -138,7 +135,7 @@ func (b *Backlog) run() {
 			if unsaid > 0 {
 				text = append(lines, b.notice(unsaid)...)
 			}
-			if _, err := b.to.Write(text); err != nil { // it was closed at the other end
+			if _, err := b.to.Write(text); err != nil { // the reader closed it
 				b.mu.Lock()
 				b.drop(lines)
 				b.unsaid += unsaid
@@ -148,7 +145,7 @@ func (b *Backlog) run() {
 	}
 }
 
-// take returns the lines that wait, and how many are missing after them.
+// take returns the waiting lines, and how many are missing after them.
 func (b *Backlog) take() (lines []byte, unsaid uint64, ended bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -159,7 +156,7 @@ func (b *Backlog) take() (lines []byte, unsaid uint64, ended bool) {
 	return lines, unsaid, b.ended
 }
 
-// Flush gives the lines that wait a moment to be written. Nothing is written after it.
+// Flush gives waiting lines a moment to be written. Nothing is written after it.
 func (b *Backlog) Flush() {
 	b.mu.Lock()
 	b.ended = true
@@ -178,14 +175,14 @@ func (b *Backlog) Flush() {
 	}
 }
 
-// encode says how the line about those that were dropped is written.
+// encode sets the format of the line about dropped lines.
 func (b *Backlog) encode(e zapcore.Encoder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.encoder = e
 }
 
-// notice says how many lines are missing.
+// notice writes how many lines are missing.
 func (b *Backlog) notice(lines uint64) []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// TestBacklogNeverWaits writes far more than fits, to a reader that reads nothing, and
-// then wants the lines that were kept, the number of those that were not, and later ones.
+// TestBacklogNeverWaits writes far more than fits, to a blocked reader. Then it checks the kept lines, the
+// number of dropped lines, and later lines.
 func TestBacklogNeverWaits(t *testing.T) {
 	for _, format := range []string{config.LogText, config.LogJSON} {
 		synctest.Test(t, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 			cfg.Log.Format = format
 			log := NewLogger(cfg, b)
 			log.Info("first")
-			synctest.Wait() // it is being written, and nothing reads
+			synctest.Wait() // it is being written, but nobody reads
 			const each = 1000
 			for i := range 2 * backlogBytes / each {
 				fmt.Fprintf(b, "%0*d\n", each-1, i)
@@ -68,7 +68,7 @@ func TestBacklogNeverWaits(t *testing.T) {
 	}
 }
 
-// TestLibraryLeavesRoom: what a library logs does not take the room of our own lines.
+// TestLibraryLeavesRoom: a library's lines do not use up the room for our own.
 func TestLibraryLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -87,8 +87,7 @@ func TestLibraryLeavesRoom(t *testing.T) {
 	})
 }
 
-// TestFlush: the end waits for what is written, and for a reader that reads nothing only
-// for a moment.
+// TestFlush: the end waits for the writing, but only a moment for a blocked reader.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
@@ -119,7 +118,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// flaky fails until it is mended.
+// flaky fails until it is repaired.
 type flaky struct {
 	strings.Builder
 	broken bool
@@ -156,7 +155,7 @@ func TestClosedStandardError(t *testing.T) {
 func TestLogger(t *testing.T) {
 	for _, c := range []struct {
 		log  config.Log
-		want string // a pattern; empty: nothing is logged
+		want string // a pattern; empty: no line
 	}{
 		{config.Log{Format: config.LogText}, `^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d) INFO hello \{"logger": "sampler", "device": "GPU-1"\}\n$`},
 		{config.Log{Format: config.LogJSON}, `^\{"level":"info","time":"[^"]+","logger":"sampler","msg":"hello","device":"GPU-1"\}\n$`},

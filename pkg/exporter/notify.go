@@ -7,9 +7,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// notifier tells systemd, where it has started us as a unit of Type=notify, that
-// the exporter serves and that it ends. Elsewhere it does nothing. The port is open
-// when stages are made, so what waits for the unit can scrape.
+// notifier tells systemd that the exporter serves and that it ends, if systemd started it as a unit of
+// Type=notify. The port is open before stages run, so units that wait for this one can scrape.
 func notifier(log *zap.Logger) Stage {
 	say := func(state string) {
 		if _, err := daemon.SdNotify(false, state); err != nil {

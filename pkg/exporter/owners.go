@@ -17,9 +17,8 @@ import (
 	"warpgauge/pkg/owner"
 )
 
-// Owners is all that says who uses a device: clients of the servers that know something
-// of it, and the table that joins their answers with the devices. The clients run in this
-// process, never in a collector's.
+// Owners finds the users of devices. It has clients of the servers that know users, and the table that joins
+// their answers with the devices. The clients run in this process, never in a collector's.
 type Owners struct {
 	keeper  *owner.Keeper
 	clients []client
@@ -31,14 +30,13 @@ type Owners struct {
 type client struct {
 	name string
 	run  func(context.Context) error
-	// complete reports whether all that there is to learn at the start is learned, beyond
-	// the first answer or failure; nil: that is all.
+	// complete reports whether the client has learned everything for the start. nil: the first answer or
+	// failure is enough.
 	complete func() bool
 }
 
-// newOwners makes the clients that the configuration asks for, nil if none. It touches
-// neither sockets nor files: whether a server answers shows later, and never ends
-// the process.
+// newOwners makes the configured clients; nil if there are none. It opens no sockets or files: a server that
+// does not answer never ends the process.
 func newOwners(a *Program, cfg *config.Config, e *Engine, reg prometheus.Registerer, log *zap.Logger) *Owners {
 	if !cfg.Kubernetes.Enabled && cfg.HPCJobDir == "" {
 		return nil
@@ -97,8 +95,8 @@ func (o *Owners) addKubelet(cfg *config.Config, table *owner.Options, changed fu
 	o.add(client{name: "pod resources", run: k.Run}, k.Health)
 }
 
-// addAPIServer asks the API server for facts that the kubelet does not report, if that is
-// configured. Values of processes need uids of pods, which the container runtime knows too.
+// addAPIServer asks the API server for facts that the kubelet does not report, if configured. Process values
+// need the uids of pods, which the container runtime also knows.
 func (o *Owners) addAPIServer(a *Program, cfg *config.Config, table *owner.Options, changed func(), log *zap.Logger) {
 	k := &cfg.Kubernetes
 	table.PodFacts = k.Facts.Labels
@@ -139,8 +137,7 @@ func (o *Owners) addRuntime(cfg *config.Config, table *owner.Options, changed fu
 	o.add(client{name: "container runtime", run: r.Run}, r.Health)
 }
 
-// addProcesses finds the containers of processes, if collectors report which are on
-// which device.
+// addProcesses finds the containers of processes, if collectors report processes.
 func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Options, changed func(), log *zap.Logger) {
 	board := e.Processes()
 	if board == nil || !cfg.Kubernetes.ProcessValuesWanted() {
@@ -152,8 +149,7 @@ func (o *Owners) addProcesses(cfg *config.Config, e *Engine, table *owner.Option
 	o.add(client{name: "processes", run: p.Run, complete: polledAfter(e, p)}, p.Health)
 }
 
-// polledAfter reports whether processes were polled after their collectors had reported
-// them.
+// polledAfter reports whether processes were polled after their collectors had reported them.
 func polledAfter(e *Engine, p *owner.Processes) func() bool {
 	var since time.Time
 	return func() bool {
@@ -167,22 +163,21 @@ func polledAfter(e *Engine, p *owner.Processes) func() bool {
 	}
 }
 
-// Stages lists what runs, in the order of the data flow. Nil has none.
+// Stages lists the stages in the order of the data flow. A nil Owners has none.
 func (o *Owners) stages() (out []Stage) {
 	if o == nil {
 		return nil
 	}
 	for _, c := range o.clients {
-		out = append(out, Stage{Name: c.name, Run: o.lasting(c), Grace: ShortGrace})
+		out = append(out, Stage{Name: c.name, Run: o.asStage(c), Grace: ShortGrace})
 	}
 	return append(out,
 		Stage{Name: "owner table", Run: o.keeper.Run, Grace: ShortGrace},
 		Stage{Name: "check for changed devices", Run: o.repolls.run, Grace: ShortGrace})
 }
 
-// lasting makes a client a stage, which may not end while it is needed: a failed
-// mapping does not end the exporter.
-func (o *Owners) lasting(c client) func(context.Context) error {
+// asStage wraps a client in a stage that keeps running if the client fails.
+func (o *Owners) asStage(c client) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := c.run(ctx); err != nil && ctx.Err() == nil {
 			o.log.Error(c.name+" has ended, its last answer is kept", zap.Error(err))
@@ -192,17 +187,15 @@ func (o *Owners) lasting(c client) func(context.Context) error {
 	}
 }
 
-// namespaceFile is where a pod with a service account finds its namespace.
+// namespaceFile holds the namespace of a pod with a service account.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownPod is the pod that this process runs in. If an exporter gets its devices
-// by a claim, as with dynamic resource allocation, the kubelet lists it
-// as a user of all of them, which it is not.
+// ownPod is this process's own pod. The kubelet lists it as a user of all devices if it gets them by a claim,
+// as with dynamic resource allocation, but it does not use them.
 type ownPod struct{ namespace, name string } // empty: not known
 
-// newOwnPod finds out which pod this is: POD_NAME and POD_NAMESPACE say it. Without them
-// a pod's host name is its name, unless it has the host's network, and then no
-// pod has that name.
+// newOwnPod determines this pod from POD_NAME and POD_NAMESPACE. Without them a pod's host name is its name.
+// On the host's network no pod has that name.
 func newOwnPod(lookup func(string) (string, bool)) ownPod {
 	if in, _ := lookup("KUBERNETES_SERVICE_HOST"); in == "" {
 		return ownPod{}
@@ -220,8 +213,8 @@ func newOwnPod(lookup func(string) (string, bool)) ownPod {
 	return p
 }
 
-// is says whether a pod is this one. Names of a DaemonSet's pods are unique enough
-// if the namespace is not known.
+// is reports whether a pod is this one. Names of a DaemonSet's pods are unique enough if the namespace is
+// unknown.
 func (p ownPod) is(namespace, name string) bool {
 	return p.name != "" && p.name == name && (p.namespace == "" || p.namespace == namespace)
 }

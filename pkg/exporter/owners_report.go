@@ -8,7 +8,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// Describe says in words who uses a device; nil has nothing to say.
+// Describe describes the users of a device; nil returns "".
 func (o *Owners) Describe(d *collector.Device) []string {
 	if o == nil {
 		return nil
@@ -16,8 +16,8 @@ func (o *Owners) Describe(d *collector.Device) []string {
 	return o.keeper.Describe(d)
 }
 
-// WriteProblems writes which mapping is missing, and why, and which devices the kubelet names
-// that the exporter does not have.
+// WriteProblems writes the failed mappings with their reasons, and the kubelet's devices that the exporter
+// does not have.
 func (o *Owners) WriteProblems(w io.Writer, waited time.Duration) {
 	if o == nil {
 		return

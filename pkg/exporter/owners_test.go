@@ -23,7 +23,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// ownersOf returns what a command line makes, without running it, and which mappings it asks for.
+// ownersOf returns the Owners of a command line, not running, and their mappings.
 func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 	t.Helper()
 	a, cfg := newProgram(t, fake.Options{Profile: "dgx-h100", Devices: 1}, args...)
@@ -38,7 +38,7 @@ func ownersOf(t *testing.T, args ...string) (o *Owners, asked []string) {
 	return p.Owners, asked
 }
 
-// Only what the configuration needs is asked for.
+// Only clients that the configuration needs are made.
 func TestClientsOfAConfiguration(t *testing.T) {
 	f := func(args []string, want ...string) {
 		t.Helper()
@@ -60,12 +60,12 @@ func TestClientsOfAConfiguration(t *testing.T) {
 		owner.MappingJobs, kube.MappingPodResources, kube.MappingPodMetadata, kube.MappingResourceSlices)
 }
 
-// A client that ends, for whatever reason, ends nothing else.
+// A client that ends, for any reason, ends nothing else.
 func TestAMappingThatEndsIsNotTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		o := &Owners{log: zap.New(core)}
-		run := o.lasting(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
+		run := o.asStage(client{name: "pods", run: func(context.Context) error { return errors.New("broken") }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run(ctx) }()
@@ -157,7 +157,7 @@ func TestOwnPod(t *testing.T) {
 	f(in, "gpu", "", false)
 }
 
-// Dumps say who uses what, and why that may not be known.
+// Dumps contain the users of devices, and the reasons of failed mappings.
 func TestDumpOfOwners(t *testing.T) {
 	k := kubelet.Start(t)
 	d := testDumper(t, config.Dump{})
@@ -178,7 +178,7 @@ func TestDumpOfOwners(t *testing.T) {
 	}
 }
 
-// A server that does not answer is waited for no longer than is allowed.
+// A server that does not answer delays the start no longer than allowed.
 func TestWaitHasAnEnd(t *testing.T) {
 	k := kubelet.Start(t)
 	k.On(kubelet.Silence())

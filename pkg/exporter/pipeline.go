@@ -21,12 +21,11 @@ import (
 	"warpgauge/pkg/verdict"
 )
 
-// samplerStop is how long the sampler waits for library calls at the end. With
-// the drain of HTTP before it and the graces of the other stages the process
-// ends within 5 s, as dcgm-exporter does.
+// samplerStop is how long the sampler waits for library calls at the end. With HTTP's drain before it and the
+// graces of the other stages the process ends within 5 s, as dcgm-exporter does.
 const samplerStop = 1500 * time.Millisecond
 
-// Pipeline is the way of a value, from the library to the page, not yet running.
+// Pipeline connects all parts between the libraries and the page. It does not run yet.
 type Pipeline struct {
 	program  *Program
 	cfg      *config.Config
@@ -41,7 +40,7 @@ type Pipeline struct {
 	Rows     *rows.Reader
 	store    *accumulate.Store
 	verdicts *verdict.Board
-	Owners   *Owners // nil if it is not asked who uses a device
+	Owners   *Owners // nil: the mappings are off
 	Renderer *exposition.Renderer
 	self     *selfmetrics.Page // nil if own metrics are off
 	files    *lists.Files
@@ -81,7 +80,7 @@ func (a *Program) NewPipeline(cfg *config.Config, list field.List, log *zap.Logg
 	return p, nil
 }
 
-// ReadHere returns a Pipeline for the configured list that logs little. Extensions are not started.
+// ReadHere returns a Pipeline for the configured list with a quiet log. It does not start extensions.
 func (a *Program) ReadHere(ctx context.Context, cfg *config.Config) (*Pipeline, error) {
 	log := a.QuietLogger(cfg)
 	parsed, err := a.NewFiles(cfg, "", nil).First(ctx, log)
@@ -98,8 +97,8 @@ func (p *Pipeline) ServeLists(first *lists.Parsed, files *lists.Files) {
 	p.Registry.MustRegister(p.desk)
 }
 
-// AddPages builds the last part. Own metrics are gathered for the first time
-// here, so everything that has some is registered by now.
+// AddPages builds the last part. It gathers own metrics for the first time, so all parts with metrics must be
+// registered before.
 func (p *Pipeline) AddPages() {
 	cfg := p.cfg
 	o := exposition.Options{
@@ -122,7 +121,7 @@ func (p *Pipeline) AddPages() {
 	p.Renderer = exposition.New(p.Engine.Board(), o)
 }
 
-// Counts, Sync and Series are the page's, for extensions, which start before there is one.
+// Counts, Sync and Series call the page for extensions, which start before it exists.
 
 // Counts returns the series that count events.
 func (p *Pipeline) Counts() []exposition.Count { return p.Renderer.Counts() }
@@ -133,7 +132,7 @@ func (p *Pipeline) Sync(now time.Time) { p.Renderer.Sync(now) }
 // Series returns how many series the page had at the last Sync.
 func (p *Pipeline) Series() int { return p.Renderer.Series() }
 
-// Stages lists what runs, in the order of the data flow.
+// Stages lists the stages in the order of the data flow.
 func (p *Pipeline) Stages() []Stage {
 	out := []Stage{
 		{Name: "sampler", Run: p.Engine.Run, Grace: samplerStop + 400*time.Millisecond},
@@ -161,7 +160,7 @@ func (p *Pipeline) watches() (out []Stage) {
 	return out
 }
 
-// Core returns what extensions use.
+// Core returns the exporter for extensions.
 func (p *Pipeline) Core() Core {
 	c := Core{
 		Config: p.cfg, Lookup: p.program.Lookup, Hostname: p.Hostname, Version: p.program.Build.Version,
@@ -189,8 +188,8 @@ func (p *Pipeline) Extend() error {
 	return nil
 }
 
-// Hidden returns the names of the fields that extensions read in addition to the first list, and that devices of a
-// collector have.
+// Hidden returns the names of the fields that extensions read in addition to the first list, if devices of a
+// collector have them.
 func (p *Pipeline) Hidden(collector string) []string {
 	read := map[field.ID]bool{}
 	for _, s := range p.Engine.Board().Load().Sources {

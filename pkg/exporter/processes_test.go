@@ -18,7 +18,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// processesOn is how many processes each device has, by its id, in the newest rows.
+// processesOn returns the number of processes by device id, in the newest rows.
 func processesOn(t *testing.T, v *view.View) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -38,8 +38,8 @@ func processesOn(t *testing.T, v *view.View) map[string]int {
 	return out
 }
 
-// TestProcessesBesideACollector: they have a board of their own, their devices are
-// told once, no list concerns them, and they go and come with their collector.
+// TestProcessesBesideACollector: processes have their own board, their devices are reported once, lists do
+// not concern them, and they start and stop with their collector.
 func TestProcessesBesideACollector(t *testing.T) {
 	spec, err := fake.LoadSpec(tempFile(t, "spec.yaml", "processes: [{device: 0-3, pid: 1, memory: 5}, {device: 2, pid: 2}]\n"))
 	must(t, err)
@@ -116,7 +116,7 @@ func TestProcessesBesideACollector(t *testing.T) {
 	})
 }
 
-// wantSeries compares series, and wants none that begin so.
+// wantSeries compares the series with a prefix, or wants none.
 func wantSeries(t *testing.T, g prometheus.Gatherer, want map[string]float64, none ...string) {
 	t.Helper()
 	families, err := g.Gather()
@@ -149,7 +149,7 @@ type viewer struct{ Extension }
 
 func (viewer) ViewsProcesses() bool { return true }
 
-// TestProcessesOnlyWhereWanted also finds what a child process is started for.
+// TestProcessesOnlyWhereWanted also finds out why a child process is started.
 func TestProcessesOnlyWhereWanted(t *testing.T) {
 	f := func(want bool, extensions []Extension, args ...string) {
 		t.Helper()

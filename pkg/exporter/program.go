@@ -21,14 +21,14 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Program has the parts that all commands share. NewProgram makes one.
+// Program holds the parts that all commands share. NewProgram makes one.
 type Program struct {
 	Streams
 	Log        *Backlog // in front of standard error
 	Environ    []string
-	Defaults   []string // counters CSVs that are tried if the user names none
+	Defaults   []string // counters CSVs to try if the user names none
 	Flags      *config.Set
-	Unknown    []string // flags that are left out
+	Unknown    []string // unknown flags, which are ignored
 	Build      cmdline.Build
 	Vendors    VendorTable
 	Extensions []Extension
@@ -78,8 +78,8 @@ func (e *configError) Error() string {
 
 func (e *configError) Unwrap() error { return e.err }
 
-// QuietLogger is the logger of commands whose output a person reads: errors
-// only, unless a level was asked for.
+// QuietLogger returns the logger of commands with output for people: errors only, unless the user set a
+// level.
 func (a *Program) QuietLogger(cfg *config.Config) *zap.Logger {
 	quiet := *cfg
 	if cfg.Source("log-level") == config.FromDefault {
@@ -88,10 +88,10 @@ func (a *Program) QuietLogger(cfg *config.Config) *zap.Logger {
 	return NewLogger(&quiet, a.Log)
 }
 
-// Streams is where a command writes: what was asked for, and everything else.
+// Streams are a command's outputs: its result, and everything else.
 type Streams struct{ Out, Err io.Writer }
 
-// Extend adds what extensions read to a list.
+// Extend adds the extensions' readings to a list.
 func (a *Program) extend(cfg *config.Config, list field.List) field.List {
 	list.Hidden = nil
 	for _, e := range a.Extensions {
@@ -110,8 +110,8 @@ func (a *Program) viewsProcesses() bool {
 	})
 }
 
-// NewFiles returns what reads and parses the counters CSV at path, or if that is empty the configured one. level is that
-// of the log, if a configuration file may change it.
+// NewFiles returns the reader and parser of the counters CSV at path, or of the configured one if path is empty. level
+// is the log's, if a configuration file may change it.
 func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLevel) *lists.Files {
 	readMap := func(ctx context.Context, namespace, name string) ([]byte, error) {
 		return kube.ReadConfigMap(ctx, namespace, name, "warpgauge/"+a.Build.Version)
@@ -119,8 +119,8 @@ func (a *Program) NewFiles(cfg *config.Config, path string, level *zap.AtomicLev
 	return lists.NewFiles(cfg, cfg.Counters(path, readMap), etc.DefaultCounters(), level)
 }
 
-// ParseList parses a list, and returns what finds its problems on the devices of a View, which may be nil. A guarded list
-// is parsed as one of a server.
+// ParseList parses a list. It also returns a function that finds the list's problems on the devices of a View, which
+// may be nil. A guarded list is parsed as a server's.
 func (a *Program) ParseList(in *config.Content, files *lists.Files, guarded bool) (*lists.Parsed, func(*view.View) ([]field.Problem, error)) {
 	for _, e := range a.Extensions {
 		if g, ok := e.(Guard); ok && guarded {
@@ -137,12 +137,12 @@ func (a *Program) ParseList(in *config.Content, files *lists.Files, guarded bool
 	return p, func(*view.View) ([]field.Problem, error) { return p.Problems, p.Err }
 }
 
-// Collectors returns the rows that the configuration wants, with collectors of processes if their values are wanted or an
-// extension shows them.
+// Collectors returns the configured rows, with process collectors if their values are wanted or an extension shows
+// them.
 func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, error) {
 	processes := cfg.Kubernetes.ProcessValuesWanted() || a.viewsProcesses()
-	// If the simulated node is isolated, the parent makes it, too, to find mistakes in its spec at start, but never
-	// opens it.
+	// With an isolated simulated node the parent also makes the collector, to find mistakes in its spec at start,
+	// but never opens it.
 	all, err := a.Vendors(cfg, time.Time{}, log)
 	if err != nil {
 		return nil, err
@@ -167,8 +167,7 @@ func (a *Program) Collectors(cfg *config.Config, log *zap.Logger) ([]Vendor, err
 	return out, nil
 }
 
-// childFactory returns the collector of that name for the process that is started for it. start is when the exporter was
-// started.
+// childFactory returns the factory of a collector for its child process. start is the exporter's start time.
 func (a *Program) childFactory(cfg *config.Config, name string, start time.Time, log *zap.Logger) (collector.Factory, error) {
 	all, err := a.Vendors(cfg, start, log)
 	if err != nil {
@@ -184,15 +183,14 @@ func (a *Program) childFactory(cfg *config.Config, name string, start time.Time,
 	return nil, fmt.Errorf("no collector %q", name)
 }
 
-// Serve runs the exporter until a signal or the end of ctx. Its error is
-// something that a person must put right.
+// Serve runs the exporter until a signal or the end of ctx. Its error needs action by a person.
 func (a *Program) Serve(ctx context.Context) error {
 	cfg, err := a.Config()
 	if err != nil {
 		return err
 	}
-	// Before the CSV is read, so that a SIGHUP from now on is not lost; without
-	// this it would end the process.
+	// Do this before reading the CSV, so that a SIGHUP from now on is not lost; without it a SIGHUP would end
+	// the process.
 	sig := subscribe()
 	defer sig.release()
 
@@ -219,8 +217,7 @@ func (a *Program) Serve(ctx context.Context) error {
 	})
 }
 
-// Stages builds the exporter and opens its port, so that what a person must put
-// right shows before anything runs.
+// Stages builds the exporter and opens its port, so that configuration errors appear before anything runs.
 func (a *Program) stages(ctx context.Context, cfg *config.Config, log *zap.Logger, level zap.AtomicLevel, sig *signals) ([]Stage, error) {
 	files := a.NewFiles(cfg, "", &level)
 	first, err := files.First(ctx, log)

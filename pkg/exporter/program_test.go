@@ -89,7 +89,7 @@ func TestUnmetRequirements(t *testing.T) {
 	fake := session.CollectorStatus{Name: "fake", Up: true, Devices: gpu(session.Up)}
 	for _, c := range []struct {
 		require string
-		byName  string // a collector that is enabled by name
+		byName  string // a collector enabled by name
 		all     []session.CollectorStatus
 		want    string
 	}{

@@ -16,9 +16,9 @@ func reasons(cfg *config.Config, table []Vendor, all []session.CollectorStatus) 
 	return append(notReady(all), unmet(cfg, table, all)...)
 }
 
-// unmet lists why the exporter is not ready although something is served: a collector
-// that was enabled by name, or a GPU of the required vendor, is not there. What an
-// operator has released, or what another collector serves, is as it should be.
+// unmet lists missing requirements of an exporter that serves something: a collector enabled by name, or a
+// GPU of the required vendor, is missing. It accepts devices that an operator has released or another
+// collector serves.
 func unmet(cfg *config.Config, table []Vendor, all []session.CollectorStatus) (reasons []string) {
 	found := cfg.Require == config.RequireNone
 	for _, c := range all {
@@ -46,8 +46,8 @@ func hasGPU(c session.CollectorStatus) bool {
 	})
 }
 
-// notReady lists the first part of them: a collector that is still being
-// opened, devices that have not been sampled, or nothing to serve at all.
+// notReady lists basic reasons: a collector that is still opening, devices that have not been sampled, or
+// nothing to serve.
 func notReady(all []session.CollectorStatus) (reasons []string) {
 	up := false
 	for _, c := range all {

@@ -15,7 +15,7 @@ import (
 const triggerPeriod = time.Second
 
 // repollTrigger makes the kubelet and container runtime clients poll soon when their last answer looks out of date:
-// devices have come or gone, or there is a container that they have not reported.
+// devices have come or gone, or an unreported container appears.
 type repollTrigger struct {
 	kubelet    repoller                // nil: not asked
 	runtime    repoller                // nil: not asked
@@ -27,7 +27,7 @@ type repollTrigger struct {
 	// Of run's goroutine.
 	version    uint64 // of the View
 	unmatched  []owner.Unmatched
-	unknownIDs []string // ids of containers and uids of pods that are not known, sorted
+	unknownIDs []string // unknown ids of containers and uids of pods, sorted
 }
 
 // repoller is a client that can poll soon. PollSoon never blocks.
@@ -52,8 +52,8 @@ func (s *repollTrigger) run(ctx context.Context) error {
 	}
 }
 
-// check asks for each reason once, when it appears: an id that stays unknown does
-// not become known by asking again and again.
+// check polls for each reason once, when it appears: an id that stays unknown would not become known by
+// polling again.
 func (s *repollTrigger) check() {
 	moved, unknownIDs := s.moved(), s.newUnknown()
 	if s.kubelet != nil && (moved || unknownIDs) {
@@ -64,8 +64,7 @@ func (s *repollTrigger) check() {
 	}
 }
 
-// moved says that devices have changed, or that the kubelet names others than
-// there are.
+// moved reports whether devices have changed, or the kubelet names other devices than the collectors.
 func (s *repollTrigger) moved() bool {
 	version, unmatched := s.board.Load().Version, s.unknown()
 	isNew := func(u owner.Unmatched) bool { return !slices.Contains(s.unmatched, u) }
@@ -74,8 +73,8 @@ func (s *repollTrigger) moved() bool {
 	return moved
 }
 
-// newUnknown says that a process runs in a container, or a pod, that was not
-// there at the last check and that is not known.
+// newUnknown reports whether a process runs in an unknown container or pod that was not there at the last
+// check.
 func (s *repollTrigger) newUnknown() bool {
 	if s.processes == nil {
 		return false
@@ -96,8 +95,8 @@ func (s *repollTrigger) newUnknown() bool {
 	return found
 }
 
-// known asks the runtime's last answer. Without a runtime, every process that
-// appears may be of a pod that the kubelet has just started.
+// known looks in the runtime's last answer. Without a runtime, any new process may belong to a pod that the
+// kubelet has just started.
 func (s *repollTrigger) known(u owner.User) bool {
 	if s.containers == nil {
 		return false

@@ -11,13 +11,13 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Commands that read the devices of this node themselves build a Pipeline, run it with Sample, and print what they find.
+// Commands that read the node's devices themselves build a Pipeline, run it with Sample, and print the result.
 
-// statusPoll is how often such a command looks whether all devices have reported.
+// statusPoll is how often such a command checks whether all devices have reported.
 const statusPoll = 5 * time.Millisecond
 
-// Sample runs collectors and clients of owners until f returns, and calls f when all have reported or the timeout is
-// over. It waits for library calls no longer than the exporter does at its end.
+// Sample runs collectors and owner clients until f returns. It calls f when all have reported or the timeout has
+// passed. At the end it waits for library calls as long as the exporter does.
 func (p *Pipeline) Sample(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
 	rctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -37,10 +37,10 @@ func (p *Pipeline) Sample(ctx context.Context, timeout time.Duration, f func(ctx
 	return f(wctx)
 }
 
-// ValuesPatience is how long commands wait for values that take several samples, unless a user asks for more.
+// ValuesPatience is how long commands wait for values that need several samples, by default.
 const ValuesPatience = 3 * time.Second
 
-// UsedBy says in words who uses the device with an ID.
+// UsedBy describes the users of the device with an ID.
 func (p *Pipeline) UsedBy(id string) []string {
 	for _, c := range p.Engine.Status() {
 		for i := range c.Devices {
@@ -52,12 +52,12 @@ func (p *Pipeline) UsedBy(id string) []string {
 	return nil
 }
 
-// enoughSamples is after how many a value that takes two is there, if its device has
-// one: the second may have come before something else was ready.
+// enoughSamples is the number of samples after which a value from two samples is there, if the device has it.
+// The second may come before another part is ready.
 const enoughSamples = 3
 
-// AwaitValues samples each device at least so many times, and again while a value is missing that takes several samples: with
-// long intervals it is not due yet, which the Report says. Sample's function calls it.
+// AwaitValues samples each device at least the given number of times, and longer while a value from several samples is
+// missing. With long intervals the value is not due yet, as the Report shows. Sample's function calls it.
 func (p *Pipeline) AwaitValues(ctx context.Context, samples int, patience time.Duration) session.Report {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -88,8 +88,8 @@ func await(ctx context.Context, done func() bool) {
 	}
 }
 
-// sampledAgain returns a function that reports whether each source with a device that is
-// up has another row. A device that has only slow fields may have nothing new in that row.
+// sampledAgain returns a function that reports whether each source with a device that is up has another row.
+// A device with only slow fields may have nothing new in that row.
 func (e *Engine) sampledAgain() func() bool {
 	heads := map[*view.Source]uint64{}
 	for _, s := range e.board.Load().Sources {
@@ -111,7 +111,7 @@ func (e *Engine) sampledAgain() func() bool {
 	}
 }
 
-// start runs the clients until stop. Nil has nothing to run.
+// start runs the clients until stop. A nil Owners has none.
 func (o *Owners) start(ctx context.Context) (stop func()) {
 	if o == nil {
 		return func() {}
@@ -119,7 +119,7 @@ func (o *Owners) start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	for _, c := range o.clients {
-		running.Go(func() { _ = o.lasting(c)(ctx) })
+		running.Go(func() { _ = o.asStage(c)(ctx) })
 	}
 	return func() {
 		cancel()
@@ -132,7 +132,7 @@ func (o *Owners) start(ctx context.Context) (stop func()) {
 	}
 }
 
-// wait waits until each mapping has come or has failed, and joins those that have come.
+// wait waits until each mapping has arrived or failed, and joins those that arrived.
 func (o *Owners) wait(ctx context.Context) {
 	if o != nil {
 		await(ctx, o.complete)
@@ -140,7 +140,7 @@ func (o *Owners) wait(ctx context.Context) {
 	}
 }
 
-// complete reports whether every mapping has been tried and every client is complete.
+// complete reports whether every mapping was tried and every client is complete.
 func (o *Owners) complete() bool {
 	for _, h := range o.Health {
 		if !h.State().Tried {

@@ -7,7 +7,7 @@ import (
 	"warpgauge/pkg/server"
 )
 
-// DrainTimeout is how long requests in progress may take when the process ends.
+// DrainTimeout is how long running requests may take when the process ends.
 const DrainTimeout = 2 * time.Second
 
 // NewServer returns the HTTP server of the pipeline's pages, with the flags of the configuration.

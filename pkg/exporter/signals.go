@@ -11,16 +11,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// errForced says that a second signal came while the process was ending.
+// errForced reports a second signal while the process was ending.
 var errForced = errors.New("ended at once by a second signal")
 
-// signals are the signals of the process, from subscribe to release.
+// signals receives the signals of the process, from subscribe to release.
 type signals struct {
 	hangup chan os.Signal // SIGHUP
 	letGo  chan os.Signal // SIGUSR1
 	resume chan os.Signal // SIGUSR2
 	end    chan os.Signal // SIGINT, SIGTERM, SIGQUIT
-	closed chan os.Signal // SIGPIPE, which is ignored: lines for a closed standard error are counted
+	closed chan os.Signal // SIGPIPE, ignored: lines for a closed standard error are counted
 }
 
 // subscribe starts to receive the signals of the process.
@@ -37,21 +37,20 @@ func subscribe() *signals {
 	return s
 }
 
-// release gives the signals back their default effect, except SIGPIPE.
+// release restores the default effect of the signals, except SIGPIPE.
 func (s *signals) release() {
 	signal.Stop(s.hangup)
 	signal.Stop(s.letGo)
 	signal.Stop(s.resume)
 	signal.Stop(s.end)
-	// Not closed: the last lines of the log are yet to be written.
+	// Not closed, because the last lines of the log are still to be written.
 }
 
-// sameSignal is how soon a second signal is taken for the first one again: to stop a
-// process and its group at once sends two.
+// sameSignal is the time in which a second signal counts as a repeat: stopping a process and its group at
+// once sends two.
 const sameSignal = 500 * time.Millisecond
 
-// guard runs f and ends its context at the first signal. At the second it does
-// not wait for f any longer.
+// guard runs f and cancels its context at the first signal. At the second it stops waiting for f.
 func (s *signals) guard(ctx context.Context, log *zap.Logger, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

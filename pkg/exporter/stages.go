@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// stopWithin is how long all stages together may take to end, as docs/limits.md
-// says: that of the server (2.3 s), of the sampler (1.9 s) and of 16 short ones.
+// stopWithin is how long all stages together may take to end (docs/limits.md): the server 2.3 s, the sampler
+// 1.9 s, and 16 short ones.
 const stopWithin = 5 * time.Second
 
-// ShortGrace is for stages that wait for nothing when they end. What others leave of
-// stopWithin is theirs as well, on machines that are too busy to let them end.
+// ShortGrace is for stages that end without waiting. On busy machines they may also use the rest of
+// stopWithin.
 const ShortGrace = 50 * time.Millisecond
 
 type running struct {
@@ -24,12 +24,10 @@ type running struct {
 	err    error // after done
 }
 
-// RunStages starts the stages in the order of the data flow and, when ctx ends
-// or a stage ends by itself, stops them one after the other in reverse order. A
-// Stage that does not end within its grace, nor in the time that those after it have
-// left of stopWithin, is abandoned: a library call that hangs must not keep the
-// process. The result is the error of the stage that
-// ended by itself; a stage may not do that while it is needed.
+// RunStages starts the stages in the order of the data flow. When ctx ends or a stage ends by itself, it
+// stops them one after the other in reverse order. It abandons a Stage that exceeds its grace and the time
+// that later stages have left of stopWithin, because a hanging library call must not keep the process. It
+// returns the error of the stage that ended by itself; a stage may not do that while it is needed.
 func RunStages(ctx context.Context, log *zap.Logger, stages ...Stage) error {
 	base := context.WithoutCancel(ctx)
 	ended := make(chan *running, len(stages))

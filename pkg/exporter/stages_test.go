@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// journal notes what happens, in order.
+// journal records events in order.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -25,7 +25,7 @@ func (j *journal) add(line string) {
 	j.lines = append(j.lines, line)
 }
 
-// Stage ends when it is stopped, after slow.
+// Stage ends slow after it is stopped.
 func (j *journal) stage(name string, slow time.Duration) Stage {
 	return Stage{Name: name, Grace: time.Second, Run: func(ctx context.Context) error {
 		<-ctx.Done()
@@ -41,7 +41,7 @@ func TestStagesStopInReverseOrder(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		start := time.Now()
-		// The first to stop is the slowest: the others must wait for it.
+		// The first one to stop is the slowest: the others must wait for it.
 		err := RunStages(ctx, zap.NewNop(), j.stage("sampler", 0), j.stage("renderer", 100*time.Millisecond), j.stage("server", 500*time.Millisecond))
 		if err != nil {
 			t.Errorf("runStages = %v, want nil after the end of its context", err)
@@ -64,7 +64,7 @@ func TestStagesAbandonWhatHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		start := time.Now()
-		// The server takes half of its second; the sampler's is not for the one that hangs.
+		// The server uses half of its second; the stage that hangs must not get the sampler's time.
 		if err := RunStages(ctx, zap.New(core), j.stage("sampler", 900*time.Millisecond), hung, j.stage("server", 500*time.Millisecond)); err != nil {
 			t.Errorf("runStages = %v, want nil: a hung library call is no failure", err)
 		}

@@ -15,8 +15,8 @@ const (
 	statesInterval = time.Second
 )
 
-// States publishes when the state of a device or a collector changes, and knows since when
-// each is in its state. Any goroutine may call its methods.
+// States publishes changes of device and collector states, and records when each state began. Any goroutine
+// may call its methods.
 type States struct {
 	bus *events.Bus
 	now func() time.Time
@@ -25,7 +25,7 @@ type States struct {
 	states map[stateKey]stateSince
 }
 
-// stateKey is a device of a collector; without a device, the collector.
+// stateKey is a device of a collector, or a collector.
 type stateKey struct{ collector, device string }
 
 // stateSince is a state and when it was first seen.
@@ -56,7 +56,7 @@ func (s *States) Run(ctx context.Context, status func() []session.CollectorStatu
 	}
 }
 
-// Since returns when a device was first seen in a state, if it is in that one.
+// Since returns when a device was first seen in a state, if it is still in that state.
 func (s *States) Since(collector, device string, state session.State) (time.Time, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,13 +64,13 @@ func (s *States) Since(collector, device string, state session.State) (time.Time
 	return known.since, seen && known.state == state.String()
 }
 
-// Update compares all states with those that were seen last.
+// Update compares all states with the previous ones.
 func (s *States) Update(all []session.CollectorStatus) {
 	now := s.now().UTC().Truncate(time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.states) > maxStates {
-		clear(s.states) // of a library that gives its devices other ids each time
+		clear(s.states) // of a library that changes its devices' ids each time
 	}
 	for i := range all {
 		c := &all[i]

@@ -20,7 +20,7 @@ func check(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// texts receives what waits.
+// texts receives the queued events.
 func texts(s *events.Subscription) (out []string) {
 	for len(s.C) > 0 {
 		out = append(out, (<-s.C).Text)
@@ -28,7 +28,7 @@ func texts(s *events.Subscription) (out []string) {
 	return out
 }
 
-// TestStates: a change is published once, for the GPU, and Since is of all devices.
+// TestStates: a change is published once, for the GPU. Since covers all devices.
 func TestStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b events.Bus
@@ -62,7 +62,7 @@ func TestStates(t *testing.T) {
 	})
 }
 
-// TestStatesThatAreBad: an event is bad unless an operator has asked for the state. It names the GPU instead of its parts.
+// TestStatesThatAreBad: an event is bad unless an operator asked for the state. It names the GPU instead of its parts.
 func TestStatesThatAreBad(t *testing.T) {
 	var b events.Bus
 	s, sub := NewStates(&b, nil), b.Subscribe(16)

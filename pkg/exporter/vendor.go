@@ -15,29 +15,29 @@ type Vendor struct {
 	Name    string
 	Setting config.Tristate
 	Open    collector.Factory
-	// Supplies reports whether some device can have a field, as far as is known without
-	// one. Nil for simulated GPUs.
+	// Supplies reports whether some device can have a field, as far as known without a device. Nil for
+	// simulated GPUs.
 	Supplies func(*field.Descriptor) bool
-	Maker    *field.Vendor // of the devices; nil for simulated GPUs
-	// Processes makes the collector of the processes on the same devices, which runs as
-	// it does, next to it; nil if there is none, or if they are not wanted.
+	Maker    *field.Vendor // the devices' vendor; nil for simulated GPUs
+	// Processes makes the collector of the processes on the same devices, which runs next to this one. It
+	// returns nil if there is none, or if nobody wants processes.
 	Processes collector.Factory
-	// Isolated says that sessions run in a child process: a vendor's library is loaded.
+	// Isolated means that sessions run in a child process, because they load a vendor's library.
 	Isolated bool
-	// Environment is how the names of variables begin that the library reads.
+	// Environment lists the prefixes of variables that the library reads.
 	Environment []string
 	// Fallback names the collector that serves the same devices when this one cannot.
 	Fallback string
-	// Echo says that what the library logs in its child process goes to standard error.
+	// Echo means that the library's log in the child process goes to standard error.
 	Echo bool
 	// Simulated rows invent their values.
 	Simulated bool
-	// Present reports cheaply, without a library, whether the devices can be there, or
-	// what was looked for. It is asked before each session unless the collector was
-	// enabled by name. Nil: they can.
+	// Present reports cheaply, without a library, whether the devices can be there; if not, it returns what
+	// it looked for. It is called before each session unless the user enabled the collector by name. Nil:
+	// they can be there.
 	Present func() (string, bool)
 }
 
-// VendorTable returns the rows of all collectors that are built in, in order of priority, and that of simulated GPUs if a
-// user asks for them. start is when the exporter was started; zero: now.
+// VendorTable returns the rows of all built-in collectors in order of priority, and of simulated GPUs if a user wants
+// them. start is the exporter's start time; zero: now.
 type VendorTable func(cfg *config.Config, start time.Time, log *zap.Logger) ([]Vendor, error)

@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// bounds are the buckets of a histogram by the unit of the reading, ten to
-// twenty each: fine in the range of real devices. What can be 0 has a bucket for that
-// alone, so that a quantile of an idle device is 0 and not the middle of the next one.
+// bounds holds the buckets of a histogram by the unit of the reading: ten to twenty each, fine in the range
+// of real devices. Readings that can be 0 have a bucket for 0 alone, so that a quantile of an idle device is
+// 0 and not the middle of the next bucket.
 var bounds = map[string][]float64{
 	"%":       {0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 100},
 	"ratio":   {0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1},
@@ -24,9 +24,9 @@ var bounds = map[string][]float64{
 }
 
 var (
-	// errorRates suit the bit error rates of links, which are ratios by unit.
+	// errorRates is for the bit error rates of links, which have the unit ratio.
 	errorRates = []float64{0, 1e-18, 1e-17, 1e-16, 1e-15, 1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3}
-	// counts suit anything that has no natural scale.
+	// counts is for readings without a natural scale.
 	counts = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 1e4, 1e5, 1e6, 1e9, 1e12}
 )
 
@@ -36,7 +36,7 @@ const (
 	mostSteps             = 20   // buckets of a small enumeration
 )
 
-// bucketsFor returns the buckets of d in the unit of a series that is d × scale.
+// bucketsFor returns the buckets of d for a series in the unit d × scale.
 func bucketsFor(d *Descriptor, scale float64) []float64 {
 	in, ok := bounds[d.Unit]
 	switch {
@@ -56,7 +56,7 @@ func bucketsFor(d *Descriptor, scale float64) []float64 {
 	return out
 }
 
-// steps returns the values of a small enumeration, or of every second, third …
+// steps returns the values of a small enumeration, or every second, third … value.
 func steps(lo, hi float64) []float64 {
 	step := math.Ceil((hi - lo + 1) / mostSteps)
 	var out []float64
@@ -66,8 +66,7 @@ func steps(lo, hi float64) []float64 {
 	return out
 }
 
-// tidy rounds to twelve digits, so that 70 % does not become a bucket of
-// 0.7000000000000001.
+// tidy rounds to twelve digits, so that 70 % does not get a bucket of 0.7000000000000001.
 func tidy(v float64) float64 {
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64)
 	return v

@@ -26,7 +26,7 @@ func ByName(name string) (d *Descriptor, scale float64, ok bool) {
 // is the caller's.
 func All() []*Descriptor { return slices.Clone(index().all) }
 
-// target is the reading that a name stands for, in the name's unit.
+// target is the reading of a name, in the name's unit.
 type target struct {
 	reading *Descriptor
 	scale   float64
@@ -90,8 +90,8 @@ func (t *tables) name(d *Descriptor) {
 	}
 }
 
-// Suggest returns the known name that is most likely meant by name, and false if
-// none is near. The catalogue's own names win over aliases that are as near.
+// Suggest returns the known name that is nearest to name, or false if none is near. The catalogue's own names
+// win over equally near aliases.
 func Suggest(name string) (string, bool) {
 	if name == "" || len(name) > 200 {
 		return "", false
@@ -112,9 +112,8 @@ func known(name string) bool {
 	return ok
 }
 
-// Nearest returns the candidate with the smallest edit distance to word in any case,
-// the first of several; none if more than a fifth of the letters (at least two) would
-// have to change.
+// Nearest returns the candidate with the smallest edit distance to word, ignoring case; of several, the
+// first. It returns "" if more than a fifth of the letters (at least two) would have to change.
 func Nearest(word string, candidates []string) (string, bool) {
 	word = strings.ToUpper(word)
 	best, limit := "", max(2, len(word)/5)
@@ -132,8 +131,8 @@ func Nearest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-// distance returns how many bytes have to be inserted, deleted, replaced or
-// swapped with their neighbour to make b of a, or limit+1 if more than limit.
+// distance returns how many bytes must be inserted, deleted, replaced or swapped with their neighbour to turn
+// a into b, or limit+1 if more than limit.
 func distance(a, b string, limit int) int {
 	if abs(len(a)-len(b)) > limit {
 		return limit + 1

@@ -46,7 +46,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// What holds for every entry.
+// Properties of every entry.
 func TestCatalogue(t *testing.T) {
 	metricName := regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`) // Prometheus', without colons
 	all := All()
@@ -110,8 +110,7 @@ func checkMultiple(t *testing.T, d *Descriptor) {
 	}
 }
 
-// Ranges let all through that devices report and stop DCGM's markers for "no
-// value" and well-known nonsense.
+// Ranges accept the values of real devices and reject DCGM's markers for "no value" and well-known nonsense.
 func TestRanges(t *testing.T) {
 	f := func(id ID, value float64, want bool) {
 		t.Helper()
@@ -158,9 +157,8 @@ func TestSuggest(t *testing.T) {
 	f(strings.Repeat("DCGM", 100), "")
 }
 
-// TestXIDText compares the texts with dcgm-exporter's, of which the digest is that of
-// internal/pkg/collector/xid_errors.go at commit d5e5f51: a line "CODE<tab>TEXT" for
-// each code from 0.
+// TestXIDText compares the texts with dcgm-exporter's. The digest covers a line "CODE<tab>TEXT" for each code
+// from 0, from internal/pkg/collector/xid_errors.go at commit d5e5f51.
 func TestXIDText(t *testing.T) {
 	const codes, theirs = 173, "575a731f3e7ee9551fc59f0dff7abc39b17ecf1187b72c485d44ed836cdefccf"
 	sum := sha256.New()

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// row is what a test looks at of a Field.
+// row holds the parts of a Field that tests compare.
 type row struct {
 	Name, Type, Help string
 	ID               ID
@@ -232,8 +232,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// All bad lines are reported at once, in the order of the file, and the error
-// says how many are errors.
+// The parser reports all bad lines at once, in the order of the file, and counts the errors.
 func TestAllAtOnce(t *testing.T) {
 	in := "# c\n" + temp + ",gague,h\nNOPE,gauge,h\n" + power + ",gauge\n" + temp + ",gauge,h,interval=soon\n"
 	l, problems, err := Parse(strings.NewReader(in), ParseOptions{File: "f.csv"})
@@ -286,7 +285,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A file that is no CSV does not drown the user.
+// A file that is not a CSV causes a limited number of messages.
 func TestManyProblems(t *testing.T) {
 	_, problems, err := Parse(strings.NewReader(strings.Repeat("junk\n", 5000)), ParseOptions{})
 	if err == nil || !strings.Contains(err.Error(), "5000 errors") {
@@ -298,7 +297,7 @@ func TestManyProblems(t *testing.T) {
 	if got := problems[maxProblems].Error(); got != "warning: 4000 more problems are not listed" {
 		t.Errorf("last problem %q", got)
 	}
-	// Errors that come after so many warnings still spoil the file, and are said.
+	// Errors after many warnings still make the file unusable and are reported.
 	_, problems, err = Parse(strings.NewReader(strings.Repeat("X,gauge,h\n", 2000)+temp+",Gauge,h\n"), ParseOptions{})
 	if n := len(problems); n != maxProblems+1 || problems[n-2].Severity != Error || problems[n-2].Line != 2001 {
 		t.Errorf("%d problems, the last are %v", n, problems[max(0, n-2):])
@@ -308,8 +307,8 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// Nonsense takes about as long to read as sense: an open quote does not make the rest
-// of the file be read again and again.
+// Bad input takes about as long to read as good input: an open quote must not make the reader start over
+// again and again.
 func TestReadingIsLinear(t *testing.T) {
 	for _, line := range []string{"X,gauge,h\n", "x\"y,\"\n", ",\"\n", ",\"\"\"\"\"\n", "a,\"b\n\"\"\n", ",\"\nx\n\n", "\"", ","} {
 		in := strings.Repeat(line, 10*maxRecordBytes/len(line))

@@ -10,14 +10,15 @@ import (
 	"testing"
 )
 
-// TestDCGMNames compares dcgm.csv with go-dcgm of go.mod: each name that it knows, current, legacy and of DCGM 1.x, is a
-// name of its id, or of what its id is a multiple of, and no other id below the base units of DCGM 4.7 is there.
+// TestDCGMNames compares dcgm.csv with go.mod's go-dcgm. Each of its names, current, legacy and of DCGM 1.x, must
+// belong to its id, or to the reading that its id is a multiple of. There are no other ids below the base units of DCGM
+// 4.7.
 func TestDCGMNames(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/NVIDIA/go-dcgm").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	entry := regexp.MustCompile(`(?m)^\s*"?(\w+)"?(?::\s*|,)(\d+),?$`) // of a map literal, or of a CSV
+	entry := regexp.MustCompile(`(?m)^\s*"?(\w+)"?(?::\s*|,)(\d+),?$`) // in a map literal, or in a CSV
 	names, ids := 0, map[ID]bool{}
 	for _, file := range []string{"const_fields.go", "legacy_fields.csv"} {
 		text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "pkg", "dcgm", file))

@@ -2,15 +2,15 @@ package field
 
 import "slices"
 
-// Dialect is the names of another exporter for the devices of one vendor. An extension makes it, and a List shows the
-// devices under them, next to its own names or in their place. A Dialect must not be changed.
+// Dialect holds another exporter's names for the devices of one vendor. An extension makes it. A List shows the
+// devices under them, next to or instead of its own names. A Dialect must not be changed.
 type Dialect struct {
 	InPlace  bool // its devices do not have the names of the list's fields
-	Readings []ID // what the series show
-	Texts    []ID // what labels of the series show, see collector.Device.Texts
+	Readings []ID // readings that the series show
+	Texts    []ID // texts that labels of the series show, see collector.Device.Texts
 
-	// A child process, which only samples, has none of these.
-	Vendor *Vendor `json:"-"` // the vendor of the devices that have the names
+	// Empty in a child process, which only samples.
+	Vendor *Vendor `json:"-"` // the vendor whose devices have the names
 	Names  any     `json:"-"` // makes the series: an exposition.Dialect
 }
 
@@ -33,7 +33,7 @@ func (d *Dialect) Counts(id ID) bool {
 	return use == Counter
 }
 
-// readings returns what the series show, each reading once.
+// readings returns each reading of the series once.
 func (d *Dialect) readings() (out []Reading) {
 	if d == nil {
 		return nil

@@ -1,8 +1,8 @@
-// Package field knows the readings of GPUs, and the lists in which users ask for them.
+// Package field defines the readings of GPUs, and the lists that users select from them.
 //
-// The catalogue (catalogue.go, dcgm.csv) holds one Descriptor per readable quantity. A counters CSV picks from it and becomes a List: one
-// Field per line, in file order. A List is immutable after Parse and may be
-// shared between goroutines. The package imports nothing of ours.
+// The catalogue (catalogue.go, dcgm.csv) holds one Descriptor per readable quantity. A counters CSV picks from it and
+// becomes a List: one Field per line, in file order. A List is immutable after Parse and may be shared between
+// goroutines. The package imports nothing of ours.
 package field
 
 import (
@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// ID numbers a descriptor. Ids below FirstExporter are DCGM's field ids, the rest are
-// ours. A number above it says nothing else: Descriptor.Vendor tells whose reading it is.
+// ID numbers a descriptor. Ids below FirstExporter are DCGM's field ids, the rest are ours. Descriptor.Vendor
+// tells which vendor has the reading.
 type ID uint16
 
-// FirstExporter is our first id: dcgm-exporter's DCGM_EXP_* counters and the readings that they
-// are computed from.
+// FirstExporter is our first id: dcgm-exporter's DCGM_EXP_* counters and their source readings.
 const FirstExporter ID = 9000
 
 // Kind is the type of value that the vendor's library returns.
@@ -30,10 +29,10 @@ const (
 	None   // a marker in DCGM's numbering, never has a value
 )
 
-// Level is the kind of thing a value belongs to.
+// Level is the kind of thing that a value belongs to.
 type Level uint8
 
-// What a value can belong to.
+// The levels.
 const (
 	Global          Level = iota // the node: driver version …
 	GPU                          // a board, or what the driver calls a device
@@ -47,8 +46,7 @@ const (
 	ConnectX
 )
 
-// Cost says how expensive a reading is and so how often it is taken unless the
-// CSV says otherwise.
+// Cost is the cost class of a reading. It sets the interval unless the CSV does.
 type Cost uint8
 
 // The cost classes.
@@ -62,9 +60,9 @@ const (
 // read. Descriptors are shared, immutable and compared by pointer or ID.
 type Descriptor struct {
 	ID      ID
-	Name    string   // the name that dcgm-exporter's CSV files use
+	Name    string   // the name in dcgm-exporter's CSV files
 	Aliases []string // other names for the same reading in the same unit
-	Renamed string   // the one of Aliases that is DCGM 4.7's name; empty: it kept Name, or see Scaled
+	Renamed string   // DCGM 4.7's name among Aliases; empty: it kept Name, or see Scaled
 	Kind    Kind
 	Level   Level  // finest level it is defined for; a GPU has it too, if that makes sense
 	Unit    string // of the reading: "MHz", "MiB", "%", "ratio", "W", "mJ", "celsius", "bytes", "bytes/s", "ns", "" …
@@ -72,27 +70,26 @@ type Descriptor struct {
 	Max     float64 // plausible range of the reading, inclusive; a value outside is dropped and counted
 	Cost    Cost
 	Help    string
-	// Vendor is whose devices alone have the reading; nil: any vendor's may have it.
+	// Vendor is the only vendor whose devices have the reading; nil: any vendor.
 	Vendor *Vendor
 	// Meanings are the roles of the reading's series.
 	Meanings []Meaning
 	// Total marks a number that only goes up while the driver runs.
 	Total bool
-	// Event marks a reading whose cell holds NaN unless something happened in
-	// this tick (an XID code, say). Other cells keep their last value.
+	// Event marks a reading whose cell is NaN unless an event happened in this tick (an XID, say). Other
+	// cells keep their last value.
 	Event bool
-	// Of and Factor mark an entry that is not a reading but another reading in a base
-	// unit, as newer DCGM versions number them: value of this entry = reading of
-	// Of × Factor. A Field never holds such an entry: ByName returns the descriptor of
-	// Of, so that collectors read one quantity.
+	// Of and Factor mark an entry for another reading in a base unit, as newer DCGM versions number them:
+	// value = reading of Of × Factor. A Field never holds such an entry: ByName returns the descriptor of Of,
+	// so that collectors read one quantity.
 	Of     ID
 	Factor float64
-	// Scaled are the ids of the entries that are Of this one. The first has DCGM 4.7's name.
+	// Scaled holds the ids of the entries whose Of is this one. The first has DCGM 4.7's name.
 	Scaled []ID
 }
 
-// AskedOf reports whether a reading is asked of devices of a level: a GPU has what its
-// instances have, and the first GPU of a guest has a vGPU's licence.
+// AskedOf reports whether devices of a level are asked for a reading: a GPU can have its instances' readings,
+// and the first GPU of a guest has a vGPU's licence.
 func (d *Descriptor) AskedOf(l Level) bool {
 	switch l {
 	case GPU:
@@ -103,13 +100,13 @@ func (d *Descriptor) AskedOf(l Level) bool {
 	return d.Level == l
 }
 
-// VGPULicence is a reading of virtual GPUs that a guest's GPU has, too.
+// VGPULicence is a reading of virtual GPUs that a guest's GPU also has.
 const VGPULicence ID = 526
 
 // Type is the second cell of a CSV line.
 type Type uint8
 
-// The types that a CSV can ask for.
+// The types of a CSV.
 const (
 	Gauge Type = iota
 	Counter
@@ -127,27 +124,27 @@ type Field struct {
 	Scale    float64       // value of the series = reading × Scale; 1 for DCGM's own units
 	Interval time.Duration // wanted sampling interval; 0 means the default of Desc.Cost
 	Buckets  []float64     // Histogram only: ascending upper bounds in the series' unit, without +Inf
-	Names    Names         // option names of the line; empty: as the rest of the list
-	Line     int           // in the CSV file, from 1
+	Names    Names         // option names of the line; empty: as in the rest of the list
+	Line     int           // line in the CSV file, from 1
 }
 
-// Reading is one quantity that collectors have to supply for a List.
+// Reading is one quantity that collectors must supply for a List.
 type Reading struct {
 	Desc     *Descriptor
-	Interval time.Duration // smallest interval that any field asks for; 0 means the default of Desc.Cost
-	// Default is true if some field asks for no interval. If Interval is not 0 then, the
-	// shorter of it and the default satisfies all.
+	Interval time.Duration // shortest interval of the fields; 0: the default of Desc.Cost
+	// Default is true if some field has no interval. Then the default applies too, and the shorter interval
+	// satisfies all.
 	Default bool
-	// Histogram is true if some field is one: samples of the driver's buffer are of use.
+	// Histogram is true if some field is a histogram, which can use the driver's buffered samples.
 	Histogram bool
 }
 
-// allTypes are the names of the types, indexed by Type.
+// allTypes holds the names of the types, indexed by Type.
 var allTypes = []string{Gauge: "gauge", Counter: "counter", Histogram: "histogram", Untyped: "untyped", Label: "label"}
 
 const typeNames = "gauge, counter, histogram, untyped and label"
 
-// String returns the type as it is written in the CSV.
+// String returns the type in its CSV form.
 func (t Type) String() string { return nameOf(allTypes, int(t)) }
 
 func typeByName(name string) (Type, bool) {
@@ -165,7 +162,7 @@ var (
 	costNames = []string{EachTick: "each tick", Slow: "slow", Static: "static"}
 )
 
-// String returns the kind in small letters.
+// String returns the kind in lower case.
 func (k Kind) String() string { return nameOf(kindNames, int(k)) }
 
 // String returns the level as the documentation names it.
@@ -181,9 +178,8 @@ func nameOf(names []string, i int) string {
 	return "unknown"
 }
 
-// NewName returns DCGM 4.7's name of the reading d, and the factor that converts the reading to
-// the unit of that name: d's own name, and 1, if there is no
-// other.
+// NewName returns DCGM 4.7's name of the reading d, and the factor that converts the reading to that name's
+// unit. Without another name it returns d's own, and 1.
 func (d *Descriptor) NewName() (name string, scale float64) {
 	if len(d.Scaled) > 0 {
 		s, _ := ByID(d.Scaled[0])

@@ -75,7 +75,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkNamed: every reading of l is shown, under names of its own that mean it.
+// checkNamed checks that every reading of l is shown, under its own names.
 func checkNamed(t *testing.T, l List, wanted Names) {
 	t.Helper()
 	named, _ := l.Named(wanted, "f")

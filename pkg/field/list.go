@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// List has the fields that the user asked for: those of one counters CSV, in file
-// order. The zero List asks for nothing. A List must not be changed.
+// List holds the fields of one counters CSV, in file order. The zero List has no fields. A List must not be
+// changed.
 type List struct {
 	Fields []Field
-	// Hidden are readings that are sampled in addition and not shown: the health of devices is
-	// judged by them, whatever the file asks for. Format leaves them out.
+	// Hidden lists readings that are sampled but not shown: health rules need them with any file. Format
+	// leaves them out.
 	Hidden []Reading
-	// Dialect shows devices of a vendor under the names of another exporter; nil: none does.
+	// Dialect shows devices of a vendor under the names of another exporter. It may be nil.
 	Dialect *Dialect
 }
 
-// Hides reports whether a reading is taken only because it is one of Hidden, or goes with one,
-// or because the dialect shows it: no field of the list does.
+// Hides reports whether no field of the list uses a reading, so that it is sampled only for Hidden or the
+// dialect.
 func (l List) Hides(id ID) bool {
 	if id == XIDsSince || id == XIDsUntil {
 		id = XIDEvent
@@ -44,20 +44,18 @@ func (l List) Metrics() []Field { return l.filter(func(f *Field) bool { return f
 // Labels returns the fields that become labels.
 func (l List) Labels() []Field { return l.filter(func(f *Field) bool { return f.Type == Label }) }
 
-// LabelInterval is how often it is checked whether a label has another value.
+// LabelInterval is the time between checks for new label values.
 const LabelInterval = time.Minute
 
-// Changes reports whether f is a label with a number that can be another while the
-// driver runs.
+// Changes reports whether f is a label with a number that can change while the driver runs.
 func (f *Field) Changes() bool {
 	return f.Type == Label && f.Desc.Kind != String && f.Desc.Cost != Static
 }
 
-// Readings returns each quantity that the metric fields need once, in the order
-// of first use. For a field that the exporter computes from another reading (see
-// Input), that reading is listed. Fields that show one reading under several names or
-// in several units share its entry. After metrics and labels that change come the dialect's
-// readings, and last the Hidden ones, unless the list shows nothing.
+// Readings returns each quantity that the metric fields need once, in the order of first use. For a field
+// that the exporter computes from another reading (see Input), it returns that reading. Fields with several
+// names or units of one reading share its entry. After metrics and changing labels come the dialect's
+// readings. The Hidden ones are last, unless the list shows nothing.
 func (l List) Readings() []Reading {
 	var out []Reading
 	at := map[ID]int{}
@@ -112,8 +110,7 @@ func (l List) filter(keep func(*Field) bool) []Field {
 	return out
 }
 
-// Format writes l as a CSV that Parse reads back to an equal List, except for
-// line numbers.
+// Format writes l as a CSV. Parse reads it back to an equal List, except for line numbers.
 func Format(l List) []byte {
 	var b bytes.Buffer
 	for i := range l.Fields {
@@ -145,9 +142,9 @@ func joinFloats(in []float64) string {
 	return strings.Join(parts, "|")
 }
 
-// Scale turns a reading into the value of a series. A factor such as 0.001 has no
-// exact float64, so multiplying by it would show 9 mW as 0.009000000000000001 W, and
-// count 70 % above the bucket 0.7; dividing by 1000 is rounded once, to 0.009.
+// Scale converts a reading to the value of a series. float64 cannot hold a factor such as 0.001 exactly, so
+// multiplying would show 9 mW as 0.009000000000000001 W, and count 70 % above the bucket 0.7. Dividing by
+// 1000 rounds once, to 0.009.
 type Scale struct{ mul, div float64 }
 
 // NewScale returns the Scale of a Field's factor.
@@ -160,7 +157,7 @@ func NewScale(factor float64) Scale {
 	return Scale{factor, 1}
 }
 
-// Reading converts the value of a series to its reading: the inverse of Of.
+// Reading converts the value of a series back to its reading: the inverse of Of.
 func (s Scale) Reading(value float64) float64 { return value * s.div / s.mul }
 
 // Of returns the value of a series. NaN stays NaN.

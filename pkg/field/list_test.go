@@ -9,8 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readings returns what l needs as text: name, smallest interval, and whether
-// the default counts, too.
+// readings returns the readings of l as text: name, shortest interval, and whether the default also applies.
 func readings(l List) []string {
 	var out []string
 	for _, r := range l.Readings() {
@@ -40,7 +39,7 @@ func TestReadings(t *testing.T) {
 		}
 	}
 	f("DCGM_FI_DEV_GPU_TEMP,gauge,h", "DCGM_FI_DEV_GPU_TEMP 0s default")
-	// Both dialects, and a histogram, from one reading.
+	// Both dialects and a histogram use one reading.
 	f("DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h\nDCGM_FI_DEV_GPU_TEMP,gauge,h\nDCGM_FI_DEV_SM_CLOCK,gauge,h\ndcgm_sm_clock,histogram,h",
 		"DCGM_FI_DEV_SM_CLOCK 0s default", "DCGM_FI_DEV_GPU_TEMP 0s default")
 	// The smallest interval wins; a field without one stands for the default.
@@ -50,7 +49,7 @@ func TestReadings(t *testing.T) {
 		"DCGM_FI_DEV_SM_CLOCK 5s default")
 	f("DCGM_FI_DEV_SM_CLOCK,gauge,h\nDCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,h,interval=5s",
 		"DCGM_FI_DEV_SM_CLOCK 5s default")
-	// What is computed needs its input.
+	// A computed field needs its input.
 	f("DCGM_EXP_XID_ERRORS_COUNT,gauge,h\nDCGM_EXP_XID_ERRORS_TOTAL,counter,h,interval=50ms\nDCGM_EXP_CLOCK_EVENTS_TOTAL,counter,h\nDCGM_EXP_GPU_HEALTH_STATUS,gauge,h",
 		"XID_EVENT 50ms default", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS 0s default", "DCGM_EXP_GPU_HEALTH_STATUS 0s default")
 	// Labels are read at discovery.
@@ -74,7 +73,7 @@ func TestBuckets(t *testing.T) {
 	f("DCGM_FI_DEV_GPU_UTIL,gauge,h")
 }
 
-// Every number gives a histogram with sensible buckets in its own unit.
+// Every numeric reading gets a histogram with sensible buckets in its own unit.
 func TestBucketsOfAll(t *testing.T) {
 	for _, d := range All() {
 		if d.Kind != Int64 && d.Kind != Double || d.ID >= FirstExporter {
@@ -96,7 +95,7 @@ func TestBucketsOfAll(t *testing.T) {
 	}
 }
 
-// TestHidden: what is read in addition is listed last, once, and is no part of the file.
+// TestHidden: hidden readings come last, once, and are not part of the file.
 func TestHidden(t *testing.T) {
 	list := mustParse(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\nDCGM_EXP_CLOCK_EVENTS_TOTAL, counter, c\n")
 	energy, _ := ByID(156)

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// Names says under which names fields are shown. DCGM 4.7, and with it dcgm-exporter 4.9,
-// renamed many fields and changed the unit of some; the old names come from DCGM 4.6 and
-// dcgm-exporter 4.8 and before. The name of a Dialect may follow, old,DIALECT, or stand alone: then
-// its devices have no other names.
+// Names selects the names under which fields are shown. DCGM 4.7, and with it dcgm-exporter 4.9, renamed many
+// fields and changed the unit of some; the old names come from DCGM 4.6 and dcgm-exporter 4.8 and before. The
+// name of a Dialect may follow, as in old,DIALECT, or stand alone: then its devices have no other names.
 type Names string
 
-// The Names. Both is the name as written next to those of both generations.
+// The Names. Both adds the names of both generations to the name in the file.
 const (
 	NamesAsWritten Names = "as-written"
 	NamesOld       Names = "old"
@@ -20,7 +19,7 @@ const (
 	NamesBoth      Names = "both"
 )
 
-// AllNames returns every way to name fields, with the dialects that there are.
+// AllNames returns every way to name fields, with the known dialects.
 func AllNames(dialects ...string) []string {
 	own := []string{"as-written", "old", "new", "both"}
 	out := slices.Clone(own)
@@ -45,7 +44,7 @@ func ParseNames(s string, dialects ...string) (Names, error) {
 	return "", fmt.Errorf("bad names %v; write as-written, old, new or both%s", quoted(s), more)
 }
 
-// Split returns the names of the list's fields, and the dialect; "" if there is none.
+// Split returns the names of the list's fields, and the dialect, or "".
 func (n Names) Split() (own Names, dialect string) {
 	first, rest, both := strings.Cut(string(n), ",")
 	switch {
@@ -63,18 +62,17 @@ func (n Names) InPlace() bool {
 	return dialect != "" && string(n) == dialect
 }
 
-// Named returns the list with the names that are wanted: its lines' own Names, else those
-// given, without a dialect. A field with several names is there once for each; all show one reading (see
-// Readings). A name is shown once: a line that has it in the file goes before one that is
-// translated to it, and if that has another type, the translated line keeps the name that
-// the file has for it, which the problems say.
+// Named returns the list with the given names, without a dialect. A line's own Names win. A field with
+// several names is listed once for each; all show one reading (see Readings). A name is shown once: a line
+// that has it in the file goes before a line that is translated to it. If the types differ, the translated
+// line keeps its name from the file, with a problem.
 //
-// Histograms keep their names: dcgm-exporter of no generation has any.
+// Histograms keep their names, because no dcgm-exporter has histograms.
 func (l List) Named(names Names, file string) (List, []Problem) {
 	p := &problems{file: file}
 	wanted, _ := names.Split()
 	shown := make([][]Field, len(l.Fields))
-	owners := map[string]int{} // of names: index of the line
+	owners := map[string]int{} // index of the line, by name
 	for i := range l.Fields {
 		shown[i] = l.Fields[i].named(wanted)
 		if slices.ContainsFunc(shown[i], func(f Field) bool { return f.Name == l.Fields[i].Name }) {
@@ -103,11 +101,10 @@ func (l List) Named(names Names, file string) (List, []Problem) {
 	return out, p.sorted()
 }
 
-// named returns the field under the names that are wanted. New names of totals end in
-// _TOTAL (dcgmlib/dcgm_field_naming.py of https://github.com/NVIDIA/DCGM). So throughput
-// and pending counts, which lists of dcgm-exporter up to 4.8.3 called counters, are gauges
-// under a new name, as in later lists (internal/pkg/counters of
-// https://github.com/NVIDIA/dcgm-exporter).
+// named returns the field under the given names. New names of totals end in _TOTAL
+// (dcgmlib/dcgm_field_naming.py of https://github.com/NVIDIA/DCGM). So throughput and pending counts, which
+// lists of dcgm-exporter up to 4.8.3 called counters, are gauges under a new name, as in later lists
+// (internal/pkg/counters of https://github.com/NVIDIA/dcgm-exporter).
 func (f Field) named(wanted Names) []Field {
 	if f.Names != "" {
 		wanted = f.Names
@@ -151,7 +148,7 @@ func (f Field) as(name string, scale float64) Field {
 	return f
 }
 
-// unitOf is the unit of d's reading times scale.
+// unitOf returns the unit of d's reading times scale.
 func unitOf(d *Descriptor, scale float64) string {
 	for _, id := range d.Scaled {
 		if s, ok := ByID(id); ok && s.Factor == scale {

@@ -36,8 +36,8 @@ func number(t *testing.T, s string) float64 {
 	return v
 }
 
-// TestRenamedFields checks each line of NVIDIA's table: both names are the same field, and
-// are translated to each other.
+// TestRenamedFields checks each line of NVIDIA's table: both names belong to the same field and translate to
+// each other.
 func TestRenamedFields(t *testing.T) {
 	inBaseUnits := map[ID]bool{} // DCGM 4.7 has another name, with another unit
 	for _, row := range readFacts(t, "base-unit-fields.csv") {
@@ -52,7 +52,7 @@ func TestRenamedFields(t *testing.T) {
 		id, old, latest := ID(number(t, row[0])), row[1], row[2]
 		renamed[id] = true
 		d, scale, ok := ByName(old)
-		if old == "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS" { // of DCGM 3; dcgm-exporter 4.5 and later has the new one
+		if old == "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS" { // from DCGM 3; dcgm-exporter 4.5 and later has the new one
 			old = latest
 		}
 		if !ok || d.ID != id || d.Name != old || scale != 1 {
@@ -60,7 +60,7 @@ func TestRenamedFields(t *testing.T) {
 			continue
 		}
 		if latest == "DCGM_FI_DEV_GPU_UTIL_RATIO" {
-			continue // DCGM 4.6's name for the percentage, 4.7's for the ratio, which it is here
+			continue // the percentage in DCGM 4.6, the ratio in 4.7 and here
 		}
 		if d, scale, ok := ByName(latest); !ok || d.ID != id || scale != 1 {
 			t.Errorf("%s is %v × %v, want field %d", latest, d, scale, id)
@@ -117,7 +117,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	const clock, hertz = "DCGM_FI_DEV_SM_CLOCK,gauge,in MHz\n", "DCGM_FI_DEV_SM_CLOCK_HERTZ,gauge,in Hz\n"
-	// The help of another unit is the catalogue's, that of another name the file's.
+	// With another unit the help comes from the catalogue, with another name from the file.
 	f(NamesNew, clock, `DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge,"SM clock (Hz)"`)
 	f(NamesOld, hertz, `DCGM_FI_DEV_SM_CLOCK, gauge,"SM clock (MHz)"`)
 	f(NamesNew, "DCGM_FI_DEV_GPU_TEMP,gauge,hot,interval=5s", `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"hot",interval=5s`)
@@ -126,24 +126,24 @@ func TestNamed(t *testing.T) {
 	f(NamesNew, "DCGM_FI_DEV_GPU_TEMP,gauge,h,names=both\nDCGM_FI_DEV_POWER_USAGE,gauge,h,names=as-written",
 		`DCGM_FI_DEV_GPU_TEMP, gauge,"h"`, `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"h"`, `DCGM_FI_DEV_POWER_USAGE, gauge,"h"`)
 	f(NamesAsWritten, "DCGM_FI_DEV_GPU_TEMP,gauge,h,names=new", `DCGM_FI_DEV_GPU_TEMP_CELSIUS, gauge,"h"`)
-	// A list that has both already: each name once, with the help of the file.
+	// A list with both names already: each name once, with the file's help.
 	both := []string{`DCGM_FI_DEV_SM_CLOCK, gauge,"in MHz"`, `DCGM_FI_DEV_SM_CLOCK_HERTZ, gauge,"in Hz"`}
 	f(NamesBoth, clock+hertz, both...)
 	f(NamesAsWritten, clock+hertz, both...)
 	f(NamesNew, clock+hertz, both[1])
 	f(NamesOld, clock+hertz, both[0])
-	// Names of DCGM 1.x and of DCGM 4.6 alone.
+	// Only names of DCGM 1.x and of DCGM 4.6.
 	f(NamesOld, "dcgm_sm_clock,gauge,h", `DCGM_FI_DEV_SM_CLOCK, gauge,"h"`)
 	f(NamesBoth, "DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL,counter,h", `DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL, counter,"h"`,
 		`DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL, counter,"h"`, `DCGM_FI_DEV_NVLINK_THROUGHPUT_BYTES_PER_SECOND, gauge,"NVLink data sent and received; all links (bytes/s)"`)
 	f(NamesNew, "DCGM_FI_DEV_RETIRED_PENDING,counter,h\nDCGM_FI_DEV_RETIRED_SBE,counter,h",
 		`DCGM_FI_DEV_PAGE_RETIRED_PENDING, gauge,"h"`, `DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL, counter,"h"`)
-	// Labels; and what has one name only: of the exporter, of AMD, unchanged ones.
+	// Labels, and fields with one name only: the exporter's, AMD's, unchanged ones.
 	f(NamesBoth, "DCGM_FI_DRIVER_VERSION,label,h", `DCGM_FI_DRIVER_VERSION, label,"h"`, `DCGM_FI_SYSTEM_DRIVER_VERSION, label,"h"`)
 	for _, wanted := range []Names{NamesOld, NamesNew, NamesBoth} {
 		f(wanted, "DCGM_EXP_XID_ERRORS_TOTAL,counter,h\nDCGM_FI_PROF_PCIE_TX_BYTES,gauge,h\namd_gpu_temperature_celsius,gauge,h",
 			`DCGM_EXP_XID_ERRORS_TOTAL, counter,"h"`, `DCGM_FI_PROF_PCIE_TX_BYTES, gauge,"h"`, `amd_gpu_temperature_celsius, gauge,"h"`)
-		// A histogram keeps its name, and nothing else gets it.
+		// A histogram keeps its name, and no other field gets it.
 		f(wanted, "DCGM_FI_DEV_GPU_UTIL_RATIO,histogram,h,buckets=1\nDCGM_FI_DEV_GPU_UTIL,gauge,g", func() []string {
 			want := []string{`DCGM_FI_DEV_GPU_UTIL_RATIO, histogram,"h",buckets=1`, `DCGM_FI_DEV_GPU_UTIL, gauge,"g"`}
 			if wanted != NamesOld {

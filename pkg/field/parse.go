@@ -15,33 +15,30 @@ import (
 	"github.com/gocarina/gocsv"
 )
 
-// ParseOptions says how strict Parse is. The zero value is lenient.
+// ParseOptions sets how strict Parse is. The zero value is lenient.
 type ParseOptions struct {
 	File   string // name of the file, for problems; "" leaves it out
-	Strict bool   // a field that the catalogue does not know is an error, not a warning
+	Strict bool   // an unknown field is an error, not a warning
 }
 
-// Parse reads a counters CSV in the format of dcgm-exporter: a field, a type and
-// a help text on each line, and optionally a fourth cell of options:
+// Parse reads a counters CSV in the format of dcgm-exporter: a field, a type and a help text on each line,
+// and optionally a fourth cell of options:
 //
 //	# comment
 //	DCGM_FI_DEV_GPU_TEMP,    gauge,     GPU temperature (in C).
 //	DCGM_FI_DEV_POWER_USAGE, histogram, "Power draw, sampled.", interval=100ms
 //	DCGM_FI_DRIVER_VERSION,  label,     Driver version
 //
-// It returns all problems of the file in the order of its lines, whether the file can
-// be used or not. The error is not nil if it cannot; then there is no List. A file
-// without any row is an empty List and a warning; a file whose rows are all useless is
-// an error, so that a reload does not silently empty the page.
+// It returns all problems of the file in the order of its lines, even if the file is usable. The error is not
+// nil if it is not; then there is no List. A file without any row is an empty List and a warning; a file
+// whose rows are all useless is an error, so that a reload does not silently empty the page.
 //
-// What is accepted beyond dcgm-exporter: a byte order mark, tabs, any line end,
-// blanks before a comment and before a quote, the type untyped, unknown fields
-// (unless Strict), options, trailing empty cells. Differences in meaning: type
-// histogram gives a histogram; summary is read as gauge; fields that cannot be
-// shown (texts that are not labels, binary values) are left out; the second of
-// two lines with one name is left out; the type of a DCGM_EXP_ counter is
-// checked like any other and kept as written, though the _COUNT ones go up and
-// down.
+// Parse accepts more than dcgm-exporter: a byte order mark, tabs, any line end, blanks before a comment and
+// before a quote, the type untyped, unknown fields (unless Strict), options, trailing empty cells.
+// Differences in meaning: type histogram gives a histogram; summary is read as gauge; fields that cannot be
+// shown (texts that are not labels, binary values) are left out; the second of two lines with one name is
+// left out; the type of a DCGM_EXP_ counter is checked like any other and kept as written, though the _COUNT
+// ones go up and down.
 func Parse(r io.Reader, o ParseOptions) (List, []Problem, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
 	if err != nil {
@@ -67,10 +64,10 @@ type parser struct {
 	fields []Field
 	byName map[string]int // line of the first row with that name
 
-	suggested int // names that a better one was searched for
+	suggested int // how many names were searched for a suggestion
 }
 
-// record is one row of the CSV as gocsv decodes it, and where its cells begin.
+// record is one row of the CSV as gocsv decodes it, with the positions of its cells.
 type record struct {
 	Name    string `csv:"field"`
 	Type    string `csv:"type"`
@@ -103,7 +100,7 @@ func (p *parser) parse(text []byte) error {
 	return nil
 }
 
-// field makes a Field of a row, or reports why not.
+// field makes a Field of a row, or reports why it cannot.
 func (p *parser) field(r *record) (Field, bool) {
 	if r.Name == "" {
 		p.unknown(r, "the row names no field")
@@ -125,9 +122,8 @@ func (p *parser) field(r *record) (Field, bool) {
 	return f, true
 }
 
-// unknownName reports a name that is not in the catalogue. A better one is suggested
-// for the first so many: the search takes a while, and a file with more is not a list of
-// misspelt fields.
+// unknownName reports a name that the catalogue lacks. It suggests another name for the first few only,
+// because the search is slow and a file with more is not a field list.
 func (p *parser) unknownName(r *record) {
 	const most = 100
 	if p.suggested++; p.suggested <= most {
@@ -139,7 +135,7 @@ func (p *parser) unknownName(r *record) {
 	p.unknown(r, "unknown field %v", quoted(r.Name))
 }
 
-// unknown reports a row that names nothing known.
+// unknown reports a row with an unknown name.
 func (p *parser) unknown(r *record, format string, args ...any) {
 	severity := Warning
 	if p.strict {
@@ -166,9 +162,8 @@ func (p *parser) readType(r *record) (Type, bool) {
 	return 0, false
 }
 
-// cleanHelp returns the help text with bytes that are no UTF-8 replaced, and blanks for
-// characters that end a line for some readers of a page or move the cursor of a terminal.
-// A line feed stays: it is escaped where the text is rendered.
+// cleanHelp replaces invalid UTF-8 in a help text, and replaces characters with blanks that end a line for
+// some readers or move a terminal's cursor. A line feed stays: the renderer escapes it.
 func (p *parser) cleanHelp(r *record) string {
 	help := r.Help
 	if !utf8.ValidString(help) {
@@ -183,7 +178,7 @@ func (p *parser) cleanHelp(r *record) string {
 	}, help))
 }
 
-// usable reports whether the field can be shown with that type.
+// usable reports whether the field can have that type.
 func (p *parser) usable(f *Field, r *record) bool {
 	if f.Desc == nil {
 		return false
@@ -210,8 +205,8 @@ func (p *parser) usable(f *Field, r *record) bool {
 	return false
 }
 
-// computed reports whether d has no single value for a device: the exporter counts it,
-// or it has further labels.
+// computed reports whether d has no single value for a device: the exporter counts it, or it has further
+// labels.
 func computed(d *Descriptor) bool {
 	return slices.ContainsFunc(exporterFields[:], func(e Descriptor) bool { return e.ID == d.ID })
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Severity says whether a Problem spoils the file.
+// Severity tells whether a Problem makes the file unusable.
 type Severity uint8
 
-// How bad a Problem is.
+// The severities.
 const (
 	Warning Severity = iota // the line is left out or read with a guess; the rest is good
 	Error                   // the file gives no List
@@ -34,8 +34,7 @@ type Problem struct { //nolint:errname // a warning is not an error
 	Message  string
 }
 
-// Error returns the problem as compilers write it: file:line:column: severity:
-// message, without the parts that are not known.
+// Error returns the problem in a compiler's form: file:line:column: severity: message, without unknown parts.
 func (p Problem) Error() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -54,8 +53,7 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// maxProblems bounds the problems of one file: a file that is not a CSV at all
-// is bad in every line.
+// maxProblems bounds the problems of one file: a file that is not a CSV is wrong in every line.
 const maxProblems = 1000
 
 // problems collects the remarks about one file.
@@ -76,12 +74,12 @@ func (p *problems) add(s Severity, line, column int, format string, args ...any)
 		if s != Error || last < 0 {
 			return
 		}
-		p.list = slices.Delete(p.list, last, last+1) // errors that make the file unusable are kept
+		p.list = slices.Delete(p.list, last, last+1) // errors that make the file unusable stay
 	}
 	p.list = append(p.list, Problem{File: p.file, Line: line, Column: column, Severity: s, Message: fmt.Sprintf(format, args...)})
 }
 
-// lastWarning returns the index of the last warning, -1 if all problems are errors.
+// lastWarning returns the index of the last warning, or -1 if all problems are errors.
 func (p *problems) lastWarning() int {
 	for i, q := range slices.Backward(p.list) {
 		if q.Severity != Error {
@@ -99,8 +97,7 @@ func (p *problems) fail(line, column int, format string, args ...any) {
 	p.add(Error, line, column, format, args...)
 }
 
-// sorted returns the remarks in the order of the file, those about the whole
-// file last.
+// sorted returns the remarks in file order; remarks about the whole file come last.
 func (p *problems) sorted() []Problem {
 	slices.SortStableFunc(p.list, func(a, b Problem) int {
 		if (a.Line == 0) != (b.Line == 0) {
@@ -115,8 +112,7 @@ func (p *problems) sorted() []Problem {
 	return p.list
 }
 
-// err returns nil if no remark is an error, else one that says how many are and
-// wraps the first.
+// err returns nil if no remark is an error, else an error with their number that wraps the first.
 func (p *problems) err() error {
 	if p.errors == 0 {
 		return nil
@@ -128,11 +124,10 @@ func (p *problems) err() error {
 	return fmt.Errorf("parse counters: %d errors, the first: %w", p.errors, p.list[i])
 }
 
-// quoted is a text of the file for a message: quoted, and cut if it is long.
+// quoted is a quoted text of the file for a message, cut if it is long.
 type quoted string
 
-// String returns the text in double quotes with everything escaped that is not
-// printable.
+// String returns the text in double quotes. It escapes everything that is not printable.
 func (q quoted) String() string {
 	const most = 100
 	if len(q) <= most {

@@ -1,6 +1,6 @@
 package field
 
-// Readings of NVIDIA's catalogue that rules judge. docs/fields.md has their names and units.
+// Readings of NVIDIA's catalogue that rules use. docs/fields.md lists their names and units.
 const (
 	InfoROMValid            ID = 84
 	SMClock                 ID = 100

@@ -11,34 +11,32 @@ import (
 	"strings"
 )
 
-// MaxFileBytes is the largest counters CSV: far above every real list, and below what is
+// MaxFileBytes is the maximum size of a counters CSV: far above every real list, and below files that are
 // mounted by mistake.
 const MaxFileBytes = 4 << 20
 
 const maxRecordBytes = 64 << 10
 
-// position says where a record and its cells begin. The columns are in bytes, from 1; 0
-// stands for a cell that is not there.
+// position is where a record and its cells begin. Columns are in bytes, from 1; 0 for a missing cell.
 type position struct {
 	line    int // from 1
 	columns [4]int
 }
 
-// records reads a file record by record with encoding/csv and adds what that package
-// does not have: it continues after a bad record, accepts blanks before a comment, and
-// keeps the position of each cell. It implements gocsv.CSVReader.
+// records reads a file record by record with encoding/csv. In addition it continues after a bad record,
+// accepts blanks before a comment, and keeps the position of each cell. It implements gocsv.CSVReader.
 type records struct {
 	text      []byte // unread part of the file
-	line      int    // of text's begin, from 1
+	line      int    // of text's beginning, from 1
 	problems  *problems
 	positions []position // of the good records
 	seen      int        // records, good and bad
-	wasted    int        // bytes that were read for records which turned out bad
+	wasted    int        // bytes read for records that turned out bad
 	buffer    *bufio.Reader
 }
 
-// lineEnd matches the blanks and carriage returns before a line feed, which mean
-// nothing. Without them encoding/csv accepts blanks after a closing quote.
+// lineEnd matches the meaningless blanks and carriage returns before a line feed. Without them encoding/csv
+// accepts blanks after a closing quote.
 var lineEnd = regexp.MustCompile(`[ \t\r]+(\n|$)`)
 
 func newRecords(text []byte, p *problems) *records {
@@ -82,9 +80,8 @@ func (r *records) Read() ([]string, error) {
 	return nil, io.EOF
 }
 
-// next consumes the record that begins with line, and returns nil after it has reported
-// a bad record. A bad record costs its first line only, so that an open quote
-// does not hide what follows.
+// next consumes the record that begins with line, and returns nil after it has reported a bad record. A bad
+// record only costs its first line, so that an open quote does not hide the rest.
 func (r *records) next(line []byte) []string {
 	at := position{line: r.line}
 	if len(line) > maxRecordBytes {
@@ -123,7 +120,7 @@ func cellCount(n int) string {
 	return fmt.Sprintf("%d cells", n)
 }
 
-// separatorAdvice says what to write if a line has other separators than commas.
+// separatorAdvice returns advice if a line has separators other than commas.
 func separatorAdvice(line []byte) string {
 	switch {
 	case bytes.Count(line, []byte{'\t'}) > 1:
@@ -134,10 +131,10 @@ func separatorAdvice(line []byte) string {
 	return ""
 }
 
-// split returns the cells of the record that begins with line, their columns, and how
-// many bytes the record takes: more than one line if a quoted cell has line ends. Its
-// error is about the first line. A file with one open quote after another would be read
-// again and again, so records of several lines end when that has taken too long.
+// split returns the cells of the record that begins with line, their columns, and the record's length in
+// bytes: more than one line if a quoted cell has line ends. Its error is about the first line. A file with
+// many open quotes would be read again and again, so records of several lines end when that has taken too
+// long.
 func (r *records) split(line []byte) (cells []string, columns []int, length int, err error) {
 	if r.wasted <= MaxFileBytes {
 		window := r.text[:min(len(r.text), maxRecordBytes)]
@@ -163,11 +160,11 @@ func firstLine(text []byte) []byte {
 	return text
 }
 
-// splitCells returns the trimmed cells of the record at the begin of text, the column
-// where each begins, and the record's length.
+// splitCells returns the trimmed cells of the record at the start of text, the column where each begins, and
+// the record's length.
 func (r *records) splitCells(text []byte) (cells []string, columns []int, length int, err error) {
 	r.buffer.Reset(bytes.NewReader(text))
-	c := csv.NewReader(r.buffer) // which has no buffer itself then
+	c := csv.NewReader(r.buffer) // so that it needs no buffer of its own
 	c.FieldsPerRecord = -1
 	c.TrimLeadingSpace = true
 	cells, err = c.Read()
@@ -190,7 +187,7 @@ func errorColumn(err error) int {
 	return 0
 }
 
-// explain says in the user's terms what encoding/csv found.
+// explain rewrites an error of encoding/csv in the user's terms.
 func explain(err error) string {
 	switch {
 	case errors.Is(err, csv.ErrBareQuote):

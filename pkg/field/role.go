@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// A Role is the meaning of a reading, such as temperature, independent of vendor and name, so that
-// a page or a terminal can show it without knowing fields.
+// Role is the meaning of a reading, such as temperature, for all vendors and names. A page or a terminal can
+// show a role without knowing fields.
 type Role string
 
-// The roles. Each has a unit, to which values of its readings convert (Role.Unit).
+// The roles. Each has a unit, to which its readings convert (Role.Unit).
 const (
 	RoleActivity            Role = "activity"
 	RoleSMActivity          Role = "sm_activity"
@@ -32,7 +32,7 @@ const (
 	RoleMemoryReserved      Role = "memory_reserved"
 	RoleMemoryTotal         Role = "memory_total"
 	RoleLinkThroughput      Role = "link_throughput" // over all NVLinks or XGMI links
-	// Of one link, or of a device's links together; data is a rate, or a counter in bytes.
+	// For one link, or for a device's links together; data is a rate, or a counter in bytes.
 	RoleLinkData     Role = "link_data" // in both directions
 	RoleLinkSent     Role = "link_sent"
 	RoleLinkReceived Role = "link_received"
@@ -40,10 +40,10 @@ const (
 	RoleLinkErrors   Role = "link_errors"
 )
 
-// Meaning is a role that series of a reading have.
+// Meaning is a role of a reading's series.
 type Meaning struct {
 	Role  Role
-	Label string // value of one of the series' labels; "": the series has none, or AnyLabel
+	Label string // value of a series label; "": no label, or AnyLabel
 	Rank  int    // of several series with one role, the one with the lowest rank counts
 }
 
@@ -53,7 +53,7 @@ const AnyLabel = "*"
 // ownRank is the rank of a vendor's own reading: those that all vendors have come first.
 const ownRank = 10
 
-// Roles returns what the series of a reading mean; none if it has no role.
+// Roles returns the meanings of a reading's series, or none if it has no role.
 func (d *Descriptor) Roles() []Meaning { return slices.Clone(d.Meanings) }
 
 // RoleOf returns the role of a series of a reading with these values of labels.
@@ -87,14 +87,13 @@ func (r Role) Unit() string {
 	return ""
 }
 
-// units are factors of units that values of one role come in.
+// units holds the factors of units within one role.
 var units = map[[2]string]float64{
 	{"ratio", "%"}: 100, {"MiB", "bytes"}: 1 << 20, {"Hz", "MHz"}: 1e-6, {"kHz", "MHz"}: 1e-3,
 	{"mJ", "J"}: 1e-3, {"MB/s", "bytes/s"}: 1e6, {"KB/s", "bytes/s"}: 1e3,
 }
 
-// UnitFactor returns what a value in one unit is multiplied with for another one: 1 if they are the
-// same or have nothing in common.
+// UnitFactor returns the factor from one unit to another: 1 if they are the same or unrelated.
 func UnitFactor(from, to string) float64 {
 	if f, ok := units[[2]string{from, to}]; ok {
 		return f

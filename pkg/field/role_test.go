@@ -2,7 +2,7 @@ package field
 
 import "testing"
 
-// Readings of all vendors have the roles that a page shows, and values convert to the role's unit.
+// The readings of all vendors have the roles that a page shows, and values convert to the role's unit.
 func TestRoles(t *testing.T) {
 	f := func(name string, labels []string, role Role, rank int) {
 		t.Helper()

@@ -2,10 +2,9 @@ package field
 
 import "strings"
 
-// Use returns the type that a row of a counters CSV should give to a field: label for a
-// text, counter for a number that only goes up, gauge for any other number. It returns false for
-// readings that no row can show. A number as a label makes a new series with each value, and a
-// histogram, of any number, is the user's choice.
+// Use returns the type for a field's row in a counters CSV: label for a text, counter for a number that only
+// goes up, gauge for any other number. It returns false for readings that a row cannot show. A number as a
+// label makes a new series with each value, and a histogram is the user's choice.
 func (d *Descriptor) Use() (Type, bool) {
 	switch d.Kind {
 	case String:

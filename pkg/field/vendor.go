@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// Vendor is a row of the table of vendors: what the kernel, the PCI bus and Kubernetes call the
-// GPUs of one maker, and the readings that only its GPUs have. Code that has to tell vendors
-// apart reads the row. An empty field means that the vendor has no such thing. Rows are
-// read-only.
+// Vendor is a row of the table of vendors: the names that the kernel, the PCI bus and Kubernetes use for one
+// maker's GPUs, and the readings that only its GPUs have. Code that must tell vendors apart reads the row. An
+// empty field means that the vendor has no such thing. Rows are read-only.
 type Vendor struct {
-	Name   string         // as it writes itself: "NVIDIA"
+	Name   string         // the maker's own spelling: "NVIDIA"
 	Fields [][]Descriptor // readings that only its devices have; Descriptor.Vendor of each is this row
 
 	// The system.
-	PCI       string   // vendor id as sysfs writes it: "0x10de"
+	PCI       string   // vendor id in sysfs: "0x10de"
 	Module    string   // kernel module; also the name of its driver on the bus
 	Nodes     []string // patterns of device nodes
-	Control   []string // patterns of those without which no GPU can be used
+	Control   []string // patterns of device nodes that every GPU needs
 	About     string   // folder of procfs with a file "information" for each PCI address
 	Switches  bool     // its switches between GPUs are bridges on the PCI bus
-	Visible   string   // environment variable in which a container is told which GPUs it has
+	Visible   string   // environment variable that lists a container's GPUs
 	Libraries []string // names of shared libraries, without version
 
 	// Kubernetes. Domain is the domain of the extended resources, "nvidia.com". Resources are
@@ -43,7 +42,7 @@ type Vendor struct {
 	FirstPartition bool
 }
 
-// The rows of vendors. A new vendor is one more.
+// The rows of vendors. A new vendor adds one row.
 var (
 	VendorNVIDIA = &Vendor{
 		Name: "NVIDIA", Fields: [][]Descriptor{nvidiaFields[:]},
@@ -54,7 +53,7 @@ var (
 		Domain: "nvidia.com", Resources: []string{"gpu", "gpu.shared", "mig-*"},
 		Driver: "gpu.nvidia.com", SliceGPU: "gpu", SliceMIG: "mig",
 		UUID: "GPU-", MIG: "MIG-", Node: "nvidia",
-		All: []string{"all", "tegra"}, // on WSL, where one device is all GPUs; on Tegra, likewise
+		All: []string{"all", "tegra"}, // on WSL and Tegra, where one device stands for all GPUs
 	}
 	// With the naming strategy "mixed" the plugin has a resource for each kind of
 	// partition: spx_nps1, cpx_nps4.
@@ -73,12 +72,12 @@ var (
 // Vendors returns the rows of all vendors.
 func Vendors() []*Vendor { return slices.Clone(vendors) }
 
-// VendorByPCI returns the row with a PCI vendor id as sysfs writes it; nil if there is none.
+// VendorByPCI returns the row with a PCI vendor id in sysfs' form, or nil.
 func VendorByPCI(id string) *Vendor {
 	return vendor(func(v *Vendor) bool { return v.PCI == id && id != "" })
 }
 
-// VendorByDriver returns the row with that DRA driver; nil if there is none.
+// VendorByDriver returns the row with that DRA driver, or nil.
 func VendorByDriver(name string) *Vendor {
 	return vendor(func(v *Vendor) bool { return v.Driver == name && name != "" })
 }
@@ -93,7 +92,7 @@ func vendor(is func(*Vendor) bool) *Vendor {
 // Owns reports whether an extended resource is in the vendor's domain.
 func (v *Vendor) Owns(resource string) bool { return v.Domain != "" && path.Dir(resource) == v.Domain }
 
-// OffersGPU reports whether an extended resource is one of the vendor's GPUs, or a part of one.
+// OffersGPU reports whether an extended resource is one of the vendor's GPUs or a part of one.
 func (v *Vendor) OffersGPU(resource string) bool {
 	return v.Owns(resource) && slices.ContainsFunc(v.Resources, func(pattern string) bool {
 		match, err := path.Match(pattern, path.Base(resource))
@@ -101,7 +100,7 @@ func (v *Vendor) OffersGPU(resource string) bool {
 	})
 }
 
-// OffersGPU reports whether an extended resource is a GPU of some vendor, or a part of one.
+// OffersGPU reports whether an extended resource is any vendor's GPU or a part of one.
 func OffersGPU(resource string) bool {
 	return slices.ContainsFunc(vendors, func(v *Vendor) bool { return v.OffersGPU(resource) })
 }

@@ -2,7 +2,7 @@ package field
 
 import "testing"
 
-// A row can be told by everything that a part of the program knows of a vendor.
+// Each identifier in a row finds the row.
 func TestVendorsDiffer(t *testing.T) {
 	for i, v := range Vendors() {
 		for _, o := range Vendors()[:i] {
@@ -19,7 +19,7 @@ func TestVendorsDiffer(t *testing.T) {
 	}
 }
 
-// Of what a node can offer, GPUs and parts of them count.
+// Among a node's resources, GPUs and their parts count.
 func TestOffersGPU(t *testing.T) {
 	f := func(resource string, want bool) {
 		t.Helper()

@@ -1,6 +1,6 @@
 package field
 
-// What NVIDIA's driver has and DCGM has no field for. Names and units follow Prometheus.
+// Readings of NVIDIA's driver that DCGM has no field for. Names and units follow Prometheus.
 const (
 	NVIDIAJPEGBusy ID = 9500 + iota
 	NVIDIAOFABusy
@@ -15,7 +15,7 @@ const (
 	NVLinkFEC            // by corrected
 )
 
-// nvidiaFields are by ascending id.
+// nvidiaFields lists these fields by ascending id.
 var nvidiaFields = [...]Descriptor{
 	{ID: NVIDIAJPEGBusy, Name: "nvidia_gpu_jpeg_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the JPEG engines"},
 	{ID: NVIDIAOFABusy, Name: "nvidia_gpu_ofa_busy_ratio", Kind: Double, Level: GPU, Unit: "ratio", Max: 1.1, Help: "Utilisation of the optical flow engines"},
@@ -30,8 +30,8 @@ var nvidiaFields = [...]Descriptor{
 	{ID: NVLinkFEC, Name: "nvidia_nvlink_fec_blocks_total", Kind: Int64, Level: Link, Cost: Slow, Max: mostCycles, Help: "Blocks over the link by symbols that were corrected in them: 0 to 15"},
 }
 
-// What only AMD's GPUs have. Names and units follow Prometheus: base units, and
-// _total for counters. Everything that DCGM has a name for has that name.
+// Readings that only AMD's GPUs have. Names and units follow Prometheus: base units, and _total for counters.
+// Fields with a DCGM name keep that name.
 const (
 	AMDTemperature        ID = 10000 + iota // by sensor
 	AMDBusySeconds                          // by engine
@@ -70,7 +70,7 @@ const (
 	AMDMemoryPartition
 	AMDCard
 	AMDRenderNode
-	// What the names of AMD's exporter need in addition, see AMDNames.
+	// Readings for the names of AMD's exporter, see AMDNames.
 	AMDModelNumber     // a text, as the next three
 	AMDVendor          //
 	AMDUUID            //
@@ -88,7 +88,7 @@ const (
 	AMDBelowLimitShare // by reason, xcc
 )
 
-// Plausible ranges that several fields share.
+// Plausible ranges of several fields.
 const (
 	mostCycles  = 9e18
 	mostBytes   = 1e18
@@ -96,7 +96,7 @@ const (
 	mostCelsius = 150
 )
 
-// amdFields are by ascending id.
+// amdFields lists these fields by ascending id.
 var amdFields = [...]Descriptor{
 	{ID: AMDTemperature, Name: "amd_gpu_temperature_celsius", Kind: Double, Level: GPU, Meanings: []Meaning{{Role: RoleTemperature, Label: "edge"}, {Role: RoleTemperature, Label: "junction"}, {Role: RoleMemoryTemperature, Label: "mem"}}, Unit: "celsius", Min: -50, Max: mostCelsius, Help: "Temperature by sensor: edge, junction, mem, hbm0 to hbm7, vrgfx, vrsoc, vrmem, soc"},
 	{ID: AMDBusySeconds, Name: "amd_gpu_busy_seconds_total", Kind: Double, Level: GPU, Unit: "s", Max: mostSeconds, Help: "Busy time as the firmware adds it up every millisecond; by engine: gfx, umc"},

@@ -1,6 +1,6 @@
 package field
 
-// What only AMD SMI has.
+// Readings that only AMD SMI has.
 const (
 	AMDRecords      ID = 10500 + iota // by severity
 	AMDRecordTime                     // by severity
@@ -16,7 +16,7 @@ const (
 	AMDMemoryMaker
 )
 
-// amdSMIFields are by ascending id.
+// amdSMIFields lists these fields by ascending id.
 var amdSMIFields = [...]Descriptor{
 	{ID: AMDRecords, Name: "amd_gpu_cper_records", Kind: Int64, Level: GPU, Cost: Slow, Max: 1e6, Help: "Records of errors (CPER) that the driver keeps, by severity: fatal, non_fatal_uncorrected, non_fatal_corrected"},
 	{ID: AMDRecordTime, Name: "amd_gpu_cper_timestamp_seconds", Kind: Int64, Level: GPU, Unit: "s", Cost: Slow, Max: mostSeconds, Help: "Time of the newest record of errors by severity, in Unix seconds"},

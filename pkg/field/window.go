@@ -1,11 +1,11 @@
 package field
 
-// Window says how a library makes a reading: of a mean over a second, a burst of 50 ms
-// shows a twentieth. An empty text is not known.
+// Window describes how a library measures a reading: a mean over a second shows a twentieth of a 50 ms burst.
+// An empty text means unknown.
 type Window struct {
 	Library  string // "NVML", "DCGM", "AMD sysfs"
-	Update   string // how often there is a new value
-	Mean     string // over which time it is averaged
+	Update   string // time between new values
+	Mean     string // time that the value averages
 	Evidence string // who says so
 }
 
@@ -38,8 +38,8 @@ var windows = []struct {
 	{1005, 1005, Window{"AMD sysfs", "1 ms", betweenTicks, "Linux, kgd_pp_interface.h: mem_activity_acc"}},
 }
 
-// Windows returns over which time libraries measure a reading, one Window for each library
-// where that is known. A name in a base unit has the windows of its reading.
+// Windows returns the known Windows of a reading, one for each library. A name in a base unit has the windows
+// of its reading.
 func Windows(d *Descriptor) []Window {
 	id := d.ID
 	if d.Factor != 0 {

@@ -2,8 +2,8 @@ package field
 
 import "cmp"
 
-// XIDText is NVIDIA's short text of an XID code, as dcgm-exporter writes it into
-// the label err_msg: "Unknown Error" for a code that is not from 0 to 172.
+// XIDText returns NVIDIA's short text of an XID code, as in dcgm-exporter's label err_msg: "Unknown Error"
+// for a code outside of 0 to 172.
 func XIDText(code int) string {
 	if code < 0 || code >= len(xidTexts) {
 		return "Unknown Error"
@@ -11,10 +11,9 @@ func XIDText(code int) string {
 	return cmp.Or(xidTexts[code], "Unused")
 }
 
-// xidTexts are the texts of NVIDIA's catalogue of XIDs
-// (https://docs.nvidia.com/deploy/xid-errors/) by code, with the spelling of
-// xid_errors.go of https://github.com/NVIDIA/dcgm-exporter: alerts compare them.
-// Codes that are not listed are unused.
+// xidTexts holds the texts of NVIDIA's catalogue of XIDs (https://docs.nvidia.com/deploy/xid-errors/) by
+// code, with the spelling of xid_errors.go of https://github.com/NVIDIA/dcgm-exporter, because alerts compare
+// them. Codes without a text are unused.
 var xidTexts = [...]string{
 	0:   "No Error",
 	1:   "Invalid or corrupted push buffer stream",

@@ -14,14 +14,14 @@ import (
 // errGone means that the process does not exist.
 var errGone = errors.New("no such process")
 
-// procfs is where the files of processes are: "/proc". It reads only files that the kernel answers from memory, in a bounded
-// length and without a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
+// procfs is the path of the files of processes, "/proc". It reads only files that the kernel answers from memory, in a
+// bounded length and without a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
 type procfs string
 
 // readFile returns the content of a file.
 func (p procfs) readFile(name string) ([]byte, error) {
 	text, err := os.ReadFile(string(p) + "/" + name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // when opened or read
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // at open or at read
 		return nil, errGone
 	}
 	return text, err
@@ -40,7 +40,7 @@ func (p procfs) start(pid int) (uint64, error) {
 	if start, ok := parseStart(file); ok {
 		return start, nil
 	}
-	return 0, fmt.Errorf("read state of process %d: %q has no time of start", pid, file[:min(len(file), 80)])
+	return 0, fmt.Errorf("read state of process %d: %q has no start time", pid, file[:min(len(file), 80)])
 }
 
 // parseStart parses field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second field is a name in parentheses that may
@@ -53,6 +53,17 @@ func parseStart(stat []byte) (uint64, bool) {
 	}
 	n, err := strconv.ParseUint(string(fields[start-first]), 10, 63)
 	return n, err == nil
+}
+
+// uptime returns the time since the machine's start; 0 if it cannot be read.
+func (p procfs) uptime() time.Duration {
+	file, _ := p.readFile("uptime")
+	seconds, _, _ := bytes.Cut(file, []byte(" "))
+	up, err := strconv.ParseFloat(string(seconds), 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(up * float64(time.Second))
 }
 
 // The inode numbers of the machine's first namespaces, which the kernel has fixed (PROC_PID_INIT_INO and
@@ -80,9 +91,15 @@ func (p procfs) self() (pid string, own surroundings, err error) {
 	return pid, surroundingsOf(file, nested), nil
 }
 
-// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators move
-// running processes.
-const locationAge = 30 * time.Second
+const (
+	// locationAge is how often the control group of a known process is read again: pam_slurm_adopt and administrators
+	// move running processes.
+	locationAge = 30 * time.Second
+	// startSlack is how long after its sample a process may seem to have started: the sample's time precedes the
+	// library call.
+	startSlack = 100 * time.Millisecond
+	tick       = time.Second / 100 // USER_HZ is 100 on all platforms of Go
+)
 
 // locations finds where processes run and caches it. Its size is bounded by the processes of one poll.
 type locations struct {
@@ -106,8 +123,8 @@ func newLocations(root string) *locations {
 	return &locations{proc: procfs(root), known: map[int]*located{}}
 }
 
-// find returns the location of a process in a sample of the given time. A process that has ended since is found if it
-// was ever seen, because the sample means that process. Errors: errGone for a process that was never seen; others.
+// find returns the location of a process in a sample of the given time. If the process has ended since, find returns
+// its last known location. It returns errGone for a process that was never seen.
 func (l *locations) find(pid int, sampled int64, now time.Time) (*location, error) {
 	k := l.known[pid]
 	if k != nil {
@@ -117,6 +134,9 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 		}
 	}
 	start, err := l.proc.start(pid)
+	if err == nil && l.startedAfter(start, sampled, now) {
+		err = errGone // another process has its PID now
+	}
 	if err == nil && k != nil && k.start == start && now.Sub(k.read) < locationAge {
 		k.confirmed = now.UnixNano()
 		return &k.location, nil
@@ -140,7 +160,7 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 
 var errNoPath = errors.New("no control group")
 
-// readLocation reads a location and verifies that it belongs to the process with that start time.
+// readLocation reads a location and checks that it belongs to the process with that start time.
 func (l *locations) readLocation(pid int, start uint64) (location, error) {
 	file, err := l.proc.file(pid, "cgroup")
 	if err != nil {
@@ -155,6 +175,12 @@ func (l *locations) readLocation(pid int, start uint64) (location, error) {
 		err = errGone
 	}
 	return at, err
+}
+
+// startedAfter reports whether a process started after the sample.
+func (l *locations) startedAfter(start uint64, sampled int64, now time.Time) bool {
+	up := l.proc.uptime()
+	return up != 0 && time.Duration(start)*tick > up-now.Sub(time.Unix(0, sampled))+startSlack
 }
 
 // forget drops the processes that no sample has had since the last call.

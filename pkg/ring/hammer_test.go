@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestHammer writes as fast as it can into the smallest ring, where a reader is
-// lapped all the time, while readers check that every row they get is whole, in
-// order and counted. Run it under the race detector.
+// TestHammer writes at full speed into the smallest ring, which laps its readers all the time. The readers
+// check that every row is whole, in order and counted. Run it under the race detector.
 func TestHammer(t *testing.T) {
 	const rows = 20_000
 	for _, size := range []int{2, 64} {

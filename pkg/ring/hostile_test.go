@@ -21,9 +21,8 @@ func scribble(mem []atomic.Uint64, data []byte) {
 	}
 }
 
-// FuzzHostileBlock reads blocks that another process has filled with anything.
-// Whatever is in there, readers return, do not panic, allocate by the dimensions
-// that they were given and not by those in the block, and count forwards.
+// FuzzHostileBlock reads blocks that another process has filled with anything. Readers must return, not
+// panic, allocate by their given dimensions and not by the block's, and count forwards.
 func FuzzHostileBlock(f *testing.F) {
 	r := Make(4, 2, 3)
 	for n := range uint64(9) {
@@ -65,8 +64,8 @@ func FuzzHostileBlock(f *testing.F) {
 	})
 }
 
-// TestReadersReturnWhileTheHeadRuns: a writer gone mad moves the head on without
-// ever writing a row. Each call of a reader returns all the same.
+// TestReadersReturnWhileTheHeadRuns: a faulty writer moves the head on without writing a row. Each call of a
+// reader must still return.
 func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
 	mem := make([]atomic.Uint64, Words(8, 1, 1))
 	r := New(mem, 8, 1, 1)
@@ -85,7 +84,7 @@ func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
 	follower := r.Follow()
 	var row Row
 	calls := 0
-	// At least as long as that, and until the writer has had its turn.
+	// At least that long, and until the writer has run.
 	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond || follower.Overruns() == 0 && time.Since(begin) < time.Minute; calls++ {
 		if follower.Next(&row) || r.Latest(&row) {
 			t.Fatal("a row that was never written")
@@ -98,15 +97,14 @@ func TestReadersReturnWhileTheHeadRuns(t *testing.T) {
 	}
 }
 
-// TestNextTriesAsOftenAsThereAreRows: the bound holds if every try finds the
-// head moved on.
+// TestNextTriesAsOftenAsThereAreRows: Next is bounded even if the head moves during every try.
 func TestNextTriesAsOftenAsThereAreRows(t *testing.T) {
 	r := Make(8, 1, 1)
 	for n := range uint64(8) {
 		appendRow(r, n)
 	}
 	for i := range r.mask + 1 {
-		r.slot(i)[slotSeq].Store(1) // no slot holds a row that is asked for
+		r.slot(i)[slotSeq].Store(1) // no slot holds a requested row
 	}
 	follower := r.Follow()
 	var row Row
@@ -119,9 +117,8 @@ func TestNextTriesAsOftenAsThereAreRows(t *testing.T) {
 	}
 }
 
-// TestJunk lets a writer gone mad overwrite the block while it is read: every
-// call must return, within bounds, and the overruns that are counted must not
-// be those of a head that was never written.
+// TestJunk lets a faulty writer overwrite the block while it is read. Every call must return within bounds,
+// and the overruns must not come from a head that was never written.
 func TestJunk(t *testing.T) {
 	const rows, stamps, cells = 8, 2, 5
 	mem := make([]atomic.Uint64, Words(rows, stamps, cells))
@@ -146,7 +143,7 @@ func TestJunk(t *testing.T) {
 		f.Next(&row)
 		r.Follow().Next(&row)
 	}
-	const farthest = 32 + rows // that the small heads are apart
+	const farthest = 32 + rows // keep the small heads apart
 	if f.Overruns() > 100_000*farthest {
 		t.Errorf("%d overruns", f.Overruns())
 	}

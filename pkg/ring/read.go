@@ -5,7 +5,7 @@ import (
 	"runtime"
 )
 
-// Row is a copy of one row. Its buffers are reused from read to read.
+// Row is a copy of one row. Reads reuse its buffers.
 type Row struct {
 	N      uint64 // number of the row, from 0
 	Time   int64  // Unix ns, of the tick
@@ -64,8 +64,8 @@ func (row *Row) fit(stamps, cells int) {
 	row.Stamps, row.Cells = row.Stamps[:stamps], row.Cells[:cells]
 }
 
-// Follower reads every row of a ring once, in order, and counts those that the
-// writer overwrote before they were read. It belongs to one goroutine.
+// Follower reads every row of a ring once, in order, and counts the rows that the writer overwrote before. It
+// belongs to one goroutine.
 type Follower struct {
 	ring     *Ring
 	next     uint64
@@ -87,8 +87,8 @@ func (f *Follower) Skip() { f.next = f.ring.Head() }
 // maxLag is more rows than a writer appends in 300 years of 10 ms ticks.
 const maxLag = 1 << 40
 
-// Next copies the next unread row into row. It returns false when there is none. It always returns, whatever the words
-// of the block are and however they change: a block that is shared with another process can hold anything.
+// Next copies the next unread row into row. It returns false when there is none. It always returns, whatever another
+// process writes into a shared block.
 func (f *Follower) Next(row *Row) bool {
 	for range f.ring.Rows() + 1 {
 		head := f.ring.Head()
@@ -112,5 +112,5 @@ func (f *Follower) Next(row *Row) bool {
 	return false
 }
 
-// Overruns returns how many rows were lost to the writer so far.
+// Overruns returns how many rows the writer has overwritten before they were read.
 func (f *Follower) Overruns() uint64 { return f.overruns }

@@ -13,9 +13,9 @@ const MaxRegionWords = 1 << 27
 
 const wordBytes = 8
 
-// Region is a block of anonymous memory that two processes share, mapped into this process: one writes words and the
-// other reads them; the descriptor is passed between them. It has no name, neither in /dev/shm nor in a file system, so
-// nothing is left when the processes die, however they die.
+// Region is a block of anonymous memory that two processes share. One writes words, the other reads them. They pass the
+// descriptor between them. It has no name, neither in /dev/shm nor in a file system, so nothing is left when the
+// processes die.
 //
 // Apart from the words themselves, neither side can harm the other: the size is sealed, so that a mapped page cannot
 // disappear (which would end its reader with SIGBUS), and all pages exist from the beginning, so that a machine short
@@ -30,7 +30,7 @@ type Region struct {
 	cleanup runtime.Cleanup
 }
 
-// mapping is the part that must be released. It is separate from the Region, so that it can be released after the
+// mapping holds the resources to release. It is separate from the Region, so that it can be released after the
 // Region is gone.
 type mapping struct {
 	mu    sync.Mutex

@@ -26,8 +26,8 @@ func create(size int) (int, error) {
 	return fd, nil
 }
 
-// memfd first asks for memory that cannot be executed: Linux 6.3 knows the flag and, with vm.memfd_noexec=2, requires
-// it; older kernels answer EINVAL.
+// memfd first asks for memory that cannot be executed. Linux 6.3 and later knows the flag and, with
+// vm.memfd_noexec=2, requires it; older kernels answer EINVAL.
 func memfd() (int, error) {
 	const name, flags = "warpgauge-ring", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
@@ -44,8 +44,8 @@ func prepare(fd, size int) error {
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return os.NewSyscallError("ftruncate", err)
 	}
-	// A missing page is created when it is touched; if there is no memory then, the kernel can only send SIGBUS. So
-	// create all pages now.
+	// The kernel creates a missing page when it is touched, and sends SIGBUS if there is no memory. So create all
+	// pages now.
 	if err := retry(func() error { return unix.Fallocate(fd, 0, 0, int64(size)) }); err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}
@@ -87,7 +87,7 @@ func protect(b []byte) error { return os.NewSyscallError("mprotect", unix.Mprote
 func unmap(b []byte) error   { return os.NewSyscallError("munmap", unix.Munmap(b)) }
 func closeFD(fd int) error   { return os.NewSyscallError("close", unix.Close(fd)) }
 
-// retry repeats f while a signal interrupts it, which the runtime's own do.
+// retry repeats f while a signal interrupts it. The Go runtime sends such signals.
 func retry(f func() error) error {
 	for {
 		if err := f(); !errors.Is(err, unix.EINTR) {

@@ -68,8 +68,8 @@ func TestTwoMappingsAreOneMemory(t *testing.T) {
 	}
 }
 
-// TestNobodyCanResize: a page taken away would end the reader with SIGBUS, and one that is not there could be refused
-// when it is touched.
+// TestNobodyCanResize: removing a page would end the reader with SIGBUS, and a missing page could be refused when it
+// is touched.
 func TestNobodyCanResize(t *testing.T) {
 	const words = 1 << 17
 	r := create(t, words)
@@ -190,8 +190,8 @@ func TestProtectedMemoryCanBeReadOnly(t *testing.T) {
 	if !reader.Latest(&row) || row.Cells[0] != 3 {
 		t.Errorf("read %+v", row)
 	}
-	// A write would be a fault that not even recover survives under the race
-	// detector, so ask the kernel.
+	// A write would cause a fault that even recover does not survive under the race detector, so ask the
+	// kernel.
 	if got := permissions(t, r); got != "r--s" {
 		t.Errorf("permissions of the protected mapping are %s, want r--s", got)
 	}
@@ -210,7 +210,7 @@ func maps(t *testing.T) string {
 	return string(text)
 }
 
-// permissions returns those of the mapping of a region.
+// permissions returns the permissions of a region's mapping.
 func permissions(t *testing.T, r *ring.Region) string {
 	t.Helper()
 	begin := strings.TrimPrefix(fmt.Sprintf("%p", &r.Words()[0]), "0x") + "-"
@@ -228,10 +228,10 @@ func mapped(t *testing.T) int {
 	return strings.Count(maps(t), "memfd:warpgauge-ring")
 }
 
-// TestMemoryLivesAsLongAsItsRing: the words alone keep nothing, the ring does,
-// and a follower its ring.
+// TestMemoryLivesAsLongAsItsRing: the words alone do not keep the memory; the ring does, and a follower keeps
+// its ring.
 func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
-	awaitMapped(t, 0) // what earlier tests have left to the collector
+	awaitMapped(t, 0) // garbage of earlier tests
 	follower := func() *ring.Follower {
 		region, err := ring.CreateRegion(ring.Words(4, 1, 1))
 		if err != nil {
@@ -259,8 +259,7 @@ func TestMemoryLivesAsLongAsItsRing(t *testing.T) {
 	awaitMapped(t, 0)
 }
 
-// awaitMapped collects garbage until the cleanups have run, which takes them a
-// moment.
+// awaitMapped collects garbage until the cleanups have run, which takes a moment.
 func awaitMapped(t *testing.T, want int) {
 	t.Helper()
 	eventually.OK(t, "mappings given back", func() error {
@@ -272,7 +271,7 @@ func awaitMapped(t *testing.T, want int) {
 	})
 }
 
-// TestNothingIsLeftBehind makes many regions in each of the ways that they end.
+// TestNothingIsLeftBehind creates many regions and ends them in each possible way.
 func TestNothingIsLeftBehind(t *testing.T) {
 	awaitMapped(t, 0)
 	open := func() int {
@@ -304,7 +303,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 }
 
-// TestCreateSaysWhyThereIsNone: out of descriptors is an error as any other.
+// TestCreateSaysWhyThereIsNone: running out of descriptors is an ordinary error.
 func TestCreateSaysWhyThereIsNone(t *testing.T) {
 	for _, words := range []int{-1, 0, ring.MaxRegionWords + 1} {
 		if r, err := ring.CreateRegion(words); err == nil {

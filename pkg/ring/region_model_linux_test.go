@@ -12,9 +12,8 @@ import (
 	"warpgauge/pkg/ring"
 )
 
-// TestModel does the same to a ring in ordinary memory and to one in shared
-// memory, which is written through one mapping and read through another, and
-// wants the same answers and, word for word, the same memory.
+// TestModel does the same to a ring in ordinary memory and to a ring in shared memory, written through one
+// mapping and read through another. It compares the answers and every word of memory.
 func TestModel(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -86,8 +85,8 @@ func sameRow(a, b *ring.Row) bool {
 	return a.N == b.N && a.Time == b.Time && slices.Equal(a.Stamps, b.Stamps) && slices.EqualFunc(a.Cells, b.Cells, bits)
 }
 
-// checkLayout decodes the memory by what pkg/ring documents, without its code,
-// and wants the model's newest row in its slot.
+// checkLayout decodes the memory by the documentation of pkg/ring, without its code, and compares the slot
+// with the model's newest row.
 func checkLayout(t *testing.T, region *ring.Region, model *ring.Ring, rows, stamps, cells int) {
 	t.Helper()
 	word := func(i int) uint64 { return region.Words()[i].Load() }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Memory that two processes share is of Linux only. Rings of one process (Make) work everywhere: warpctl replays recordings
-// on other systems.
+// Only Linux has memory that two processes share. Rings of one process (Make) work everywhere: warpctl replays
+// recordings on other systems.
 
 func create(int) (int, error) { return -1, errors.ErrUnsupported }
 

@@ -15,8 +15,8 @@ import (
 	"warpgauge/pkg/ring"
 )
 
-// Dimensions of the rings under fire: the row is long, so that most writers die
-// in the middle of one, and the ring is short, so that readers meet the writer.
+// Dimensions of the rings in these tests: the row is long, so that most writers die in the middle of a row,
+// and the ring is short, so that readers meet the writer.
 const (
 	tornRows   = 4
 	tornStamps = 8
@@ -24,11 +24,11 @@ const (
 
 	writerVariable = "SHM_TEST_WRITER" // makes this binary a writer into descriptor 3
 	killsVariable  = "WARPGAUGE_TORN_KILLS"
-	defaultKills   = 1000 // CI; the whole number is 10,000
+	defaultKills   = 1000 // for CI; the full number is 10,000
 )
 
-// TestWriter is no test by itself: it continues a ring where the writer
-// before was killed, until it is killed itself.
+// TestWriter is only a helper process: it continues a ring where the killed writer stopped, until it is
+// killed too.
 func TestWriter(t *testing.T) {
 	if os.Getenv(writerVariable) == "" {
 		t.Skip("runs in the processes that TestTornRows starts")
@@ -50,7 +50,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// rowOf makes row n: every word says which row it belongs to.
+// rowOf makes row n: every word tells its row.
 func rowOf(n uint64, stamps []int64, cells []float64) (t int64) {
 	for i := range stamps {
 		stamps[i] = int64(n)*31 + int64(i)
@@ -73,8 +73,8 @@ func whole(row *ring.Row) bool {
 	return ok
 }
 
-// TestTornRows kills writer processes at random instants while 16 readers check
-// every row that they get. WARPGAUGE_TORN_KILLS sets how many are killed.
+// TestTornRows kills writer processes at random instants while 16 readers check every row.
+// WARPGAUGE_TORN_KILLS sets the number of kills.
 func TestTornRows(t *testing.T) {
 	kills := defaultKills
 	if text, ok := os.LookupEnv(killsVariable); ok {
@@ -84,7 +84,7 @@ func TestTornRows(t *testing.T) {
 		}
 		kills = n
 	}
-	const lanes, readers = 4, 16 // rings, each with a writer at a time
+	const lanes, readers = 4, 16 // rings, each with one writer at a time
 	var left, torn, read, followed, inside atomic.Int64
 	left.Store(int64(kills))
 	stop := make(chan struct{})
@@ -147,7 +147,7 @@ func TestTornRows(t *testing.T) {
 	}
 }
 
-// duplicate returns a descriptor of the memory that is the test's own.
+// duplicate returns the test's own descriptor of the memory.
 func duplicate(t *testing.T, region *ring.Region) *os.File {
 	t.Helper()
 	fd, err := unix.FcntlInt(uintptr(region.FD()), unix.F_DUPFD_CLOEXEC, 0)
@@ -181,7 +181,7 @@ func killWriter(t *testing.T, memory *os.File, r *ring.Ring) {
 	_ = cmd.Wait()
 }
 
-// slotSequence is where the sequence of row n lies, as the layout in pkg/ring says.
+// slotSequence returns the place of row n's sequence, as documented in pkg/ring.
 func slotSequence(n uint64) int {
 	const header, fixed, line = 8, 2, 8
 	stride := (fixed + tornStamps + tornCells + line - 1) / line * line

@@ -83,8 +83,8 @@ func Make(rows, stamps, cells int) *Ring {
 	return New(make([]atomic.Uint64, Words(rows, stamps, cells)), rows, stamps, cells)
 }
 
-// Attach opens a block that New has prepared, in this process or another. The
-// block's header must agree with the expected dimensions and its size.
+// Attach opens a block that New has prepared, in this process or another. The block's header and size must
+// match the expected dimensions.
 func Attach(mem []atomic.Uint64, rows, stamps, cells int) (*Ring, error) {
 	if stamps < 0 || cells < 0 || len(mem) < Words(rows, stamps, cells) {
 		return nil, fmt.Errorf("attach ring: block of %d words is too short for %d rows of %d stamps and %d cells", len(mem), rows, stamps, cells)
@@ -100,9 +100,9 @@ func Attach(mem []atomic.Uint64, rows, stamps, cells int) (*Ring, error) {
 	return r, nil
 }
 
-// Keep makes r hold owner for as long as r is reachable. It is for blocks outside Go's heap, which mem alone does not
-// keep: owner frees the block when it is collected (runtime.AddCleanup). Followers hold their ring. Keep must be called
-// before r is shared.
+// Keep makes r hold owner for as long as r is reachable. It is for blocks outside Go's heap, which mem does not keep
+// alive: owner frees the block when it is collected (runtime.AddCleanup). Followers hold their ring. Keep must be
+// called before r is shared.
 //
 // Each method that touches mem ends with a runtime.KeepAlive of the ring, because a ring is otherwise dead as soon as
 // its last field has been read.
@@ -117,27 +117,24 @@ func (r *Ring) Stamps() int { return r.stamps }
 // Cells returns how many cells a row has.
 func (r *Ring) Cells() int { return r.cells }
 
-// Head returns how many rows have been appended. It grows by one per row and is
-// the cheapest way to see whether there is anything new.
+// Head returns how many rows have been appended. Comparing it is the cheapest way to find out about new rows.
 func (r *Ring) Head() uint64 {
 	head := r.mem[wordHead].Load()
 	runtime.KeepAlive(r)
 	return head
 }
 
-// Append writes a row. t and stamps are Unix nanoseconds.
-// Shape: len(stamps) = Stamps(), len(cells) = Cells().
-// Only one goroutine may call it. It never blocks and never allocates.
+// Append writes a row. t and stamps are Unix nanoseconds. Shape: len(stamps) = Stamps(), len(cells) =
+// Cells(). Only one goroutine may call it. It never blocks and never allocates.
 //
-// Writer and reader of row n, in program order; all are atomic, so sequentially
-// consistent (Go memory model):
+// Writer and reader of row n, in program order; all are atomic, so sequentially consistent (Go memory model):
 //
 //	writer: seq = 2n+1 | payload…      | seq = 2n+2 | head = n+1
 //	reader: seq == 2n+2 ? | payload… | seq == 2n+2 ?
 //
-// A reader that finds another sequence before or after has met the writer one
-// lap later and takes nothing. A writer that dies between the two stores leaves
-// an odd sequence and the old head: the row before stays the latest.
+// A reader that finds another sequence before or after has met the writer one lap later and discards the row.
+// A writer that dies between the two stores leaves an odd sequence and the old head: the row before stays the
+// latest.
 func (r *Ring) Append(t int64, stamps []int64, cells []float64) {
 	if len(stamps) != r.stamps || len(cells) != r.cells {
 		panic(fmt.Sprintf("ring: append %d stamps and %d cells to a ring of %d and %d", len(stamps), len(cells), r.stamps, r.cells))

@@ -149,8 +149,7 @@ func TestFollowStartsWithTheOldestRow(t *testing.T) {
 	}
 }
 
-// TestTornRow plays a writer that stops at each point of Append, as a killed
-// process does.
+// TestTornRow plays a writer that stops at each point of Append, as a killed process does.
 func TestTornRow(t *testing.T) {
 	r := Make(4, 1, 2)
 	for n := range uint64(5) {

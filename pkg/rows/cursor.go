@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// maxFill is the longest time between two samples that the second one fills, or three
-	// intervals if that is more.
+	// maxFill is the longest time between two samples that the second one fills. Three intervals apply if
+	// that is longer.
 	maxFill = time.Second
-	// maxOverlap bounds how long the rings of two sources can hold the same instants. A time
-	// further back comes from a clock that was set back.
+	// maxOverlap bounds the time that the rings of two sources can both hold. A row further back means that
+	// the clock was set back.
 	maxOverlap = 10 * time.Minute
 
-	// Devices that no View has are remembered for a while, so that a device that comes back
-	// continues where it was.
+	// The Cursor remembers devices for a while after they leave the View, so that a device that comes back
+	// continues.
 	retainFor = time.Hour
-	retainMax = 4096 // of more, any are forgotten
+	retainMax = 4096 // above it, any are forgotten
 )
 
-// Row is one row of one source, and which parts of it are new. It is valid until
-// the Follower returns, or until the Cursor's next call.
+// Row is one row of one source and marks its new parts. It is valid until the Follower returns, or until the
+// Cursor's next call.
 type Row struct {
 	view.Row
 	Source int       // index of the source in the View's bound sources
@@ -33,22 +33,22 @@ type Row struct {
 	// have held the same instant.
 	Overlap bool
 	Devices []Device // as the source's Devices
-	XIDs    []XID    // XIDs of the row that no row before had
-	Masks   []Mask   // clock event masks that changed, or that are the first of a binding
-	Gaps    int      // devices whose XIDs are missing between the last row and this one
+	XIDs    []XID    // XIDs that no earlier row had
+	Masks   []Mask   // clock event masks that changed, or the first masks of a binding
+	Gaps    int      // devices that miss XIDs between the last row and this one
 
-	reader *Reader // nil: of a Cursor
+	reader *Reader // nil: from a Cursor
 }
 
-// Report reports an event that a Follower has found in the row. The Reader publishes it when
-// its Followers have returned.
+// Report reports an event that a Follower finds in the row. The Reader publishes it when its Followers have
+// returned.
 func (r *Row) Report(e events.Event) {
 	if r.reader != nil {
 		r.reader.add(e)
 	}
 }
 
-// Device tells how a row concerns one device.
+// Device describes the part of a row about one device.
 type Device struct {
 	Supplied bool    // the source supplies the device; if not, the other fields are zero
 	Sampled  bool    // the device was sampled in this row, and no other row had the sample
@@ -56,35 +56,35 @@ type Device struct {
 	Millis   float64 // how long the values of the last sampled row apply
 }
 
-// Source is a source of the View that a Cursor is bound to.
+// Source is a source of the Cursor's View.
 type Source struct {
 	*view.Source
-	// Supplies says by device whether this source supplies it. Of several sources in a View
-	// that have a device, the first one does.
+	// Supplies reports by device whether this source supplies it. If several sources of a View have a device,
+	// the first one supplies it.
 	Supplies []bool
 }
 
-// Cursor reads the rows of a View's rings, each row once. It decides which rows are new:
-// sources that follow each other, in another session or of another collector, may hold the
-// same instants. It belongs to one goroutine. The zero Cursor is ready for use.
+// Cursor reads each row of a View's rings once. It decides which rows are new: a new session or another
+// collector may repeat instants of the source before. It belongs to one goroutine. The zero Cursor is ready
+// for use.
 type Cursor struct {
 	view     uint64 // number of the View
 	bound    []*bound
 	sources  []Source
 	progress map[string]*progress // by device
-	at, left int                  // the ring that Next reads, and how many rows at most
-	gone     uint64               // overruns of rings that left
+	at, left int                  // the ring that Next reads, and its remaining rows
+	gone     uint64               // overruns of former rings
 }
 
-// progress is how far the rows of a device have been read, through all its rings.
+// progress is the position up to which a device's rows have been read, across its rings.
 type progress struct {
 	view  uint64    // the last View with the device
 	left  time.Time // when it left the Views
-	stamp int64     // the device's, in the last sampled row
-	time  int64     // of the last new row
-	gap   gap       // the last one in its XIDs
+	stamp int64     // the device's stamp in the last sampled row
+	time  int64     // time of the last new row
+	gap   gap       // the newest time in its XIDs
 	masks []*mask
-	last  float64 // the last XID of a source that reports no more than that; NaN: no row yet
+	last  float64 // the last XID, from a source that reports only that; NaN: no row yet
 }
 
 // follower reads the rows of a ring; ring.Follower does.
@@ -98,21 +98,20 @@ type follower interface {
 type bound struct {
 	*view.Source
 	rows follower
-	// before is the number of the first row that came after the ring was bound. A source
-	// that takes over from another one, such as DCGM when it answers again, may have
-	// sampled all the while: of the rows before, those that are not newer than what was
-	// read are skipped.
+	// before is the number of the first row that came after the binding. A source that takes over, such as
+	// DCGM when it answers again, may have sampled all the time: the Cursor skips its earlier rows unless
+	// they are newer than the rows already read.
 	before   uint64
 	devices  []Device
 	progress []*progress // nil: another source supplies the device
 	stamps   []int64     // of the last row
 	millis   float64     // of an interval
-	longest  int64       // time between two samples that is filled, ns
+	longest  int64       // maximum time between two samples that is filled, ns
 	events   detector
 }
 
-// Bind replaces the View. A ring that stays is read on from where it was. The caller reads
-// the rows of the former View first.
+// Bind replaces the View. The Cursor continues in rings that stay. The caller reads the rows of the former
+// View first.
 func (c *Cursor) Bind(v *view.View, now time.Time) []Source {
 	if c.progress == nil {
 		c.progress = make(map[string]*progress)
@@ -163,7 +162,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 			p = newProgress()
 			c.progress[s.Devices[i].ID] = p
 		}
-		if p.view != c.view { // else a source before this one supplies the device
+		if p.view != c.view { // else an earlier source supplies the device
 			p.view = c.view
 			b.progress[i], b.devices[i].Supplied = p, true
 		}
@@ -172,7 +171,7 @@ func (c *Cursor) newBound(s *view.Source, earlier *bound) *bound {
 	return b
 }
 
-// forget forgets devices that were on no View for long, or that are too many.
+// forget drops devices that were in no View for long, or that are too many.
 func (c *Cursor) forget(now time.Time) {
 	unused := 0
 	for _, p := range c.progress {
@@ -191,20 +190,19 @@ func (c *Cursor) forget(now time.Time) {
 	}
 }
 
-// Skip leaves out the rows that are in the rings now.
+// Skip skips the rows that are now in the rings.
 func (c *Cursor) Skip() {
 	for _, b := range c.bound {
 		b.rows.Skip()
 	}
 }
 
-// Next reads the next row. It reports false if there is none; the call after that begins
-// again with the first ring.
+// Next reads the next row. It returns false if there is none; the next call begins again with the first ring.
 func (c *Cursor) Next(row *Row) bool {
 	for c.at < len(c.bound) {
 		b := c.bound[c.at]
 		if c.left > 0 && b.rows.Next(&row.Row) {
-			c.left-- // a writer that is faster than its reader cannot keep the reader here
+			c.left-- // a fast writer must not keep the reader here
 			row.Source = c.at
 			b.decide(row)
 			return true
@@ -236,9 +234,8 @@ func (c *Cursor) Overruns() uint64 {
 	return out
 }
 
-// decide decides which parts of a row are new. A device whose stamp did not advance was not
-// sampled: its cells are old. Its events are new all the same, for the XID of a lost device
-// comes with the failure.
+// decide marks the new parts of a row. A device whose stamp did not advance was not sampled: its cells are
+// old. Its events are still new, because the XID of a lost device comes with the failure.
 func (b *bound) decide(row *Row) {
 	row.Overlap = row.N < b.before
 	row.Devices, row.XIDs, row.Masks, row.Gaps = b.devices, row.XIDs[:0], row.Masks[:0], 0
@@ -267,10 +264,9 @@ func (b *bound) decide(row *Row) {
 	}
 }
 
-// applies returns how long, in ms, values apply that were sampled so long after the last
-// ones: all that time, so that what was not sampled because ticks were missed counts as what
-// came next. What was in a longer gap is not known, so that the values apply for an
-// interval, as the first ones do.
+// applies returns how long, in ms, values apply that were sampled the given time after the last ones: all
+// that time, so that the next values also count for missed ticks. Values after a longer gap apply for one
+// interval, as the first values do.
 func (b *bound) applies(since int64) float64 {
 	if since <= 0 || since > b.longest {
 		return b.millis
@@ -278,5 +274,5 @@ func (b *bound) applies(since int64) float64 {
 	return float64(since) / float64(time.Millisecond)
 }
 
-// counted reports whether time t was read, if all up to until was.
+// counted reports whether time t was read, if everything up to until was.
 func counted(until, t int64) bool { return t > 0 && t <= until && until-t <= int64(maxOverlap) }

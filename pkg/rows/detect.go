@@ -12,8 +12,8 @@ import (
 // XID is an XID of a row.
 type XID struct {
 	Device int     // index into the source's Devices
-	Code   float64 // as it is in the cell; it may make no sense
-	// Last reports that the source names the last XID only: repeats of it cannot be seen.
+	Code   float64 // the value of the cell; it may make no sense
+	// Last reports that the source only names the last XID, so repeats cannot be seen.
 	Last bool
 }
 
@@ -26,7 +26,7 @@ type Mask struct {
 
 const allClockReasons = 1<<field.ClockReasons - 1
 
-// detector has the cells of a source that events are found in.
+// detector holds the cells of a source with events.
 type detector struct {
 	any   bool
 	xids  []xidCells
@@ -35,15 +35,15 @@ type detector struct {
 	last  []lastCell
 }
 
-// xidCells are the cells with the XIDs of a device. There may be several, so that
-// events of one tick do not hide each other.
+// xidCells holds the cells with the XIDs of a device. There may be several, so that one tick can report
+// several events.
 type xidCells struct {
 	device int
 	cells  []int
 	until  int // the cell of field.XIDsUntil; -1: none
 }
 
-// sinceCell is the cell of field.XIDsSince of a device.
+// sinceCell is a device's cell with field.XIDsSince.
 type sinceCell struct {
 	device, cell int
 	last         float64
@@ -53,11 +53,10 @@ type sinceCell struct {
 type maskCell struct {
 	*mask
 	device, cell int
-	told         bool // followers of this binding have the mask
+	told         bool // followers of this binding have received the mask
 }
 
-// mask is the last mask of a device, through all its rings. A blank neither begins nor ends
-// an event.
+// mask is the last mask of a device, across its rings. A blank neither begins nor ends an event.
 type mask struct {
 	labels string
 	view   uint64 // that claimed it
@@ -65,11 +64,10 @@ type mask struct {
 	active uint64
 }
 
-// lastCell is the cell with the last XID of a device whose source reports no others.
+// lastCell is the cell with the last XID of a device whose source reports only that.
 type lastCell struct{ device, cell int }
 
-// gap is a time from which the sources have no XIDs of a device, Unix µs. A source with a
-// history, which was not read meanwhile, may have them.
+// gap is a period without XIDs of a device, Unix µs. A source with a history may still have them.
 type gap struct{ from, to float64 }
 
 func newProgress() *progress { return &progress{last: math.NaN()} }
@@ -97,7 +95,7 @@ func newDetector(b *bound, view uint64) (out detector) {
 			out.last = append(out.last, lastCell{c.Device, i})
 		}
 	}
-	out.last = slices.DeleteFunc(out.last, func(l lastCell) bool { // where there are all
+	out.last = slices.DeleteFunc(out.last, func(l lastCell) bool { // from where all XIDs are known
 		return slices.ContainsFunc(out.xids, func(x xidCells) bool { return x.device == l.device && len(x.cells) > 0 })
 	})
 	out.any = len(out.xids)+len(out.masks)+len(out.last) > 0
@@ -114,7 +112,7 @@ func (e *detector) xidsOf(device int) *xidCells {
 	return &e.xids[len(e.xids)-1]
 }
 
-// claimMask returns the mask of a column with labels; nil if another column of the View has it.
+// claimMask returns the mask of a column with labels, or nil if another column of the View has claimed it.
 func (p *progress) claimMask(labels string, view uint64) *mask {
 	i := slices.IndexFunc(p.masks, func(m *mask) bool { return m.labels == labels })
 	if i < 0 {
@@ -161,7 +159,7 @@ func (b *bound) findEvents(row *Row) {
 	}
 	for i := range b.events.masks {
 		m := &b.events.masks[i]
-		if v := row.Cells[m.cell]; b.devices[m.device].Sampled && v >= 0 && v < 1<<53 { // a float64 has no more bits
+		if v := row.Cells[m.cell]; b.devices[m.device].Sampled && v >= 0 && v < 1<<53 { // a float64 has only these bits
 			m.find(row, uint64(v)&allClockReasons)
 		}
 	}
@@ -172,7 +170,7 @@ func (b *bound) findEvents(row *Row) {
 	}
 }
 
-// inGap reports whether the XIDs of a row that is not new happened in the last gap.
+// inGap reports whether the XIDs of an old row happened in the last gap.
 func (b *bound) inGap(x *xidCells, row *Row) bool {
 	if x.until < 0 {
 		return false
@@ -193,7 +191,7 @@ func (m *maskCell) find(row *Row, value uint64) {
 	row.Masks = append(row.Masks, Mask{m.device, m.cell, value, began})
 }
 
-// isNext reports whether a cell has an XID that came after the device's first row.
+// isNext reports whether a cell's XID came after the device's first row.
 func (p *progress) isNext(cell float64) bool {
 	before := p.last
 	if !(cell > 0) { // none yet, at least in this session

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// occurrences are the conditions that are an event each time that they begin to hold.
+// occurrences lists the conditions that cause an event each time they begin to hold.
 var occurrences = []struct {
 	kind events.Kind
 	rules.Condition
@@ -20,8 +20,8 @@ var occurrences = []struct {
 	{events.LinkErrors, rules.LinkBurst},
 }
 
-// Occurrences is a Follower that reports as events what no library reports as one: new
-// memory errors that were not corrected, and bursts of errors of links.
+// Occurrences is a Follower that turns readings into events that no library reports: new uncorrected memory
+// errors and bursts of link errors.
 type Occurrences struct {
 	sources []watchedSource
 	states  map[watchedReading]*rules.State // of the View
@@ -46,8 +46,7 @@ type watchedReading struct {
 	field          field.ID
 }
 
-// Bind connects the conditions with the cells of another View. What is known of a device
-// stays while it is in the Views.
+// Bind connects the conditions with the cells of another View. It keeps the states of devices that stay.
 func (o *Occurrences) Bind(_ *view.View, sources []Source, _ time.Time) {
 	before := o.states
 	o.sources, o.states = make([]watchedSource, len(sources)), map[watchedReading]*rules.State{}

@@ -1,11 +1,9 @@
-// Package rows reads the rows of all rings once, for everything that follows them:
-// accumulated counts, the history, rules about devices. It binds the Views of a board one
-// after the other, decides which source supplies a device, and which rows are new although
-// sources that follow each other hold the same instants.
+// Package rows reads the rows of all rings once, for all their followers: accumulated counts, the history,
+// rules about devices. It binds the Views of a board one after the other, decides which source supplies a
+// device, and which rows are new although consecutive sources may hold the same instants.
 //
-// A Reader calls its Followers under its lock, whichever goroutine asks it to read, and
-// publishes the events that it has found from the goroutine of Run alone. A Cursor does the
-// same for one follower with a pace of its own, such as a stream to a client.
+// A Reader calls its Followers under its lock, on any goroutine that reads. Only the goroutine of Run
+// publishes the events. A Cursor serves one follower that has its own pace, such as a stream to a client.
 package rows
 
 import (
@@ -21,12 +19,12 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Follower gets every row of every ring once. It is called by one goroutine at a time and
-// must only compute: a scrape may wait for it.
+// Follower gets every row of every ring once. One goroutine at a time calls it. It must only compute, because
+// a scrape may wait for it.
 type Follower interface {
-	// Bind replaces the sources by those of another View. Their rows follow.
+	// Bind replaces the sources with those of another View. Their rows follow.
 	Bind(v *view.View, sources []Source, now time.Time)
-	// Row takes a row of the source with the index row.Source.
+	// Row handles a row of the source with the index row.Source.
 	Row(row *Row)
 }
 
@@ -38,7 +36,7 @@ const (
 	pausesPerTick = 4
 )
 
-// maxQueue is how many events can wait for Run; of more, the newest are dropped.
+// maxQueue is the number of events that can wait for Run. A full queue drops new events.
 const maxQueue = 4096
 
 // Reader reads all rows of a board.
@@ -57,8 +55,8 @@ type Reader struct {
 	found     []events.Event
 }
 
-// New returns a Reader of board, which may be nil (see Join and Read). It publishes the events that
-// it finds on bus, from the goroutine of Run; nil: on none.
+// New returns a Reader of board, which may be nil (see Join and Read). The goroutine of Run publishes the
+// events on bus, unless bus is nil.
 func New(board *view.Board, bus *events.Bus) *Reader {
 	r := &Reader{bus: bus, wake: make(chan struct{}, 1), pause: maxPause}
 	r.row.reader = r
@@ -68,7 +66,7 @@ func New(board *view.Board, bus *events.Bus) *Reader {
 	return r
 }
 
-// Join makes the Reader one of board, if it is not yet: from then on it must read until the end.
+// Join makes the Reader read board, unless it does already. The Reader must then read it until the end.
 func (r *Reader) Join(board *view.Board) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,12 +109,12 @@ func (r *Reader) nextPause() time.Duration {
 	return r.pause
 }
 
-// Sync reads every row that is new on the board. Any goroutine may call it. The followers
-// have all rows then that were in the rings before.
+// Sync reads every new row of the board. Any goroutine may call it. On return the followers have all rows
+// that were in the rings before the call.
 func (r *Reader) Sync(now time.Time) { r.Read(nil, now) }
 
-// Read is Sync for a Reader without a board: it reads the rows of v; nil: of the last View. A Reader of a board
-// reads the board's View.
+// Read is Sync for a Reader without a board: it reads the rows of v, or of the last View if v is nil. A Reader
+// with a board ignores v and reads the board's View.
 func (r *Reader) Read(v *view.View, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +122,7 @@ func (r *Reader) Read(v *view.View, now time.Time) {
 		v = r.board.Load()
 	}
 	r.row.Read = now
-	r.read() // of rings that leave, too: their last rows are not read later
+	r.read() // also in rings that leave: their last rows are not read later
 	if v != nil && v != r.view {
 		for _, next := range v.After(r.view) { // with sources that came and went since
 			r.bind(next, now)
@@ -190,7 +188,7 @@ func (r *Reader) add(e events.Event) {
 	}
 }
 
-// publish publishes what was found, without the lock.
+// publish publishes the queued events, without the lock.
 func (r *Reader) publish() {
 	r.mu.Lock()
 	found := r.found
@@ -205,10 +203,10 @@ func (r *Reader) publish() {
 // reading. Any goroutine may call it.
 func (r *Reader) Overruns() uint64 { return r.overruns.Load() }
 
-// CodeImpossible stands for codes that no XID has.
+// CodeImpossible replaces codes that no XID has.
 const CodeImpossible = -1
 
-// CodeOf returns the code in a cell; CodeImpossible if it makes no sense.
+// CodeOf returns the code in a cell, or CodeImpossible if it makes no sense.
 func CodeOf(cell float64) int {
 	if cell > 0 && cell <= math.MaxUint32 && cell == math.Trunc(cell) {
 		return int(cell)

@@ -31,7 +31,7 @@ func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * fl
 
 const power = field.ID(155)
 
-// source is a source under test with one reading per device and what a test adds.
+// source is a test source with one power reading per device and further columns.
 type source struct {
 	*view.Source
 	stamps []int64
@@ -53,7 +53,7 @@ func newSource(name string, size int, ids []string, columns ...collector.Column)
 	return s
 }
 
-// row appends a row in which the devices of failed were not sampled.
+// row appends a row. The devices in failed were not sampled.
 func (s *source) row(t time.Time, failed ...int) {
 	for i := range s.stamps {
 		if !slices.Contains(failed, i) {
@@ -71,7 +71,7 @@ func viewOf(sources ...*source) *view.View {
 	return v
 }
 
-// account is a Follower that writes down what it gets.
+// account is a Follower that records what it receives.
 type account struct {
 	sources []Source
 	rows    []string // COLLECTOR SECOND: device=ms, - not sampled, . not supplied; ! not new
@@ -109,7 +109,7 @@ func (a *account) Row(row *Row) {
 	a.gaps += row.Gaps
 }
 
-// want compares what came since the last call.
+// want compares the rows since the last call.
 func (a *account) want(t *testing.T, what string, want ...string) {
 	t.Helper()
 	if !slices.Equal(a.rows, want) {
@@ -148,7 +148,7 @@ func TestRowsAndTheTimeTheyApply(t *testing.T) {
 	a.want(t, "a clock that was set back", "x 2: a=1000 b=1000")
 }
 
-// TestOverlap: a source that takes over has sampled before.
+// TestOverlap: a source that takes over may hold rows from before the takeover.
 func TestOverlap(t *testing.T) {
 	r := New(nil, nil)
 	a := follow(r)
@@ -192,7 +192,7 @@ func TestTwoSourcesOfADevice(t *testing.T) {
 	a.want(t, "when it samples both", "two 3: a=3000 b=1000 b=.")
 }
 
-// TestRingIsLapped: rows that were overwritten are counted and never come.
+// TestRingIsLapped: overwritten rows are counted and never delivered.
 func TestRingIsLapped(t *testing.T) {
 	r := New(nil, nil)
 	a := follow(r)
@@ -239,8 +239,8 @@ func TestViewsBetween(t *testing.T) {
 	}
 }
 
-// TestXIDs: events of a device that could not be sampled count, repeats of the last one do not,
-// and a gap that another source's history closes is one.
+// TestXIDs: XIDs of a device that could not be sampled count, repeats of the last XID do not, and a source
+// with a history fills the gap of another one.
 func TestXIDs(t *testing.T) {
 	r := New(nil, nil)
 	a := follow(r)
@@ -268,7 +268,7 @@ func TestXIDs(t *testing.T) {
 	r.Read(viewOf(two), at(11))
 	f("a source that began later", 1)
 	three := newXIDs("three")
-	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // the second one is what source two had
+	for _, x := range []struct{ code, at float64 }{{63, 5}, {64, 10.5}} { // source two reported the second one
 		three.cells[1], three.cells[3] = x.code, micros(x.at)
 		three.row(at(x.at))
 	}
@@ -314,7 +314,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestCursor: a cursor that skips begins behind what there is, and stops where its reader stops.
+// TestCursor: Skip skips the existing rows, and the reader may stop after any row.
 func TestCursor(t *testing.T) {
 	one, two := newSource("one", 8, []string{"a"}), newSource("two", 8, []string{"b"})
 	for i := range 4 {
@@ -322,7 +322,7 @@ func TestCursor(t *testing.T) {
 		two.row(at(float64(i)))
 	}
 	var c Cursor
-	c.Bind(viewOf(one, two, &source{Source: &view.Source{Ring: one.Ring}}), at(4)) // the last has another shape than its ring
+	c.Bind(viewOf(one, two, &source{Source: &view.Source{Ring: one.Ring}}), at(4)) // the last source does not fit its ring
 	c.Skip()
 	var row Row
 	if c.Next(&row) {
@@ -343,8 +343,8 @@ func TestCursor(t *testing.T) {
 	}
 }
 
-// TestPublished: events wait for Run, even if another caller has read their rows, and Run does not wait for
-// its timer.
+// TestPublished: events wait for Run, even if another goroutine reads their rows. Run does not wait for its
+// timer.
 func TestPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var board view.Board
@@ -402,7 +402,7 @@ func (c *counter) Row(row *Row) {
 	}
 }
 
-// TestHammer: writers, readers and Views at the same time; each row comes once.
+// TestHammer runs writers, readers and new Views at the same time; each row comes once.
 func TestHammer(t *testing.T) {
 	var board view.Board
 	var bus events.Bus
@@ -461,7 +461,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestFastWriter: a source that writes while it is read does not keep the reader from the next one.
+// TestFastWriter: a source that writes during the reading does not block the next source.
 func TestFastWriter(t *testing.T) {
 	one, two := newSource("one", 4, []string{"a"}), newSource("two", 4, []string{"b"})
 	var c Cursor
@@ -477,7 +477,7 @@ func TestFastWriter(t *testing.T) {
 	t.Error("the second source's row did not come")
 }
 
-// TestRowsAfterBinding: only rows from before the binding can be in another ring. A later one is new although the clock
+// TestRowsAfterBinding: only rows from before the binding can be in another ring. A later row is new, even if the clock
 // was set back.
 func TestRowsAfterBinding(t *testing.T) {
 	r := New(nil, nil)
@@ -491,7 +491,7 @@ func TestRowsAfterBinding(t *testing.T) {
 	a.want(t, "a clock that was set back by a second", "one 9: a=1000", "two 8: a=1000")
 }
 
-// TestLastXID: a device's last XID counts only if no column has its XIDs, whatever other devices have.
+// TestLastXID: a device's last XID counts only if the device has no XID column. Other devices do not matter.
 func TestLastXID(t *testing.T) {
 	r := New(nil, nil)
 	a := follow(r)
@@ -504,26 +504,5 @@ func TestLastXID(t *testing.T) {
 	r.Read(viewOf(s), at(1))
 	if !slices.Equal(a.xids, []float64{79, 48}) {
 		t.Errorf("XIDs %v, want 79 of the first device and 48 of the second", a.xids)
-	}
-}
-
-// TestOccurrences: an error that is not corrected is an event, also if the View has changed meanwhile.
-func TestOccurrences(t *testing.T) {
-	var bus events.Bus
-	sub := bus.Subscribe(16)
-	r := New(nil, &bus)
-	r.Follow(&Occurrences{})
-	s := newSource("x", 16, []string{"a"}, collector.Column{Field: field.UncorrectedErrorsLife}, collector.Column{Field: field.UncorrectedErrorsLife, Buffer: 1})
-	for i, n := range []float64{7, 7, nan, -1, 9} {
-		s.cells[1] = n
-		s.row(at(float64(i)))
-		r.Read(viewOf(s), at(float64(i)))
-	}
-	r.publish()
-	if len(sub.C) != 1 {
-		t.Fatalf("%d events, want 1", len(sub.C))
-	}
-	if e := <-sub.C; e.Kind != events.UncorrectedError || e.Device.ID != "a" || e.Source != "x" || !e.Bad || !strings.HasSuffix(e.Text, " grew by 2 to 9") {
-		t.Errorf("event %+v", e)
 	}
 }

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// Outcome tells whether a reading meets a condition. The higher wins: of several links one
-// is enough.
+// Outcome is the result of a condition for a reading. The highest outcome wins: one of several links is
+// enough.
 type Outcome uint8
 
 // Outcomes.
 const (
 	Silent Outcome = iota // no value, or nothing to compare it with
 	Well
-	Between // below the threshold, and not low enough to say that all is well again
+	Between // below the threshold, but too high to clear the condition
 	Unwell
 )
 
-// State is the memory of an evaluation of one reading. The zero State has seen no value.
+// State is the memory of one reading's evaluation. The zero State has seen no value.
 type State struct {
-	Reached bool      // of Falls: the value was at the threshold before
+	Reached bool      // for Falls: the value has reached the threshold before
 	Growth  Growth    // of Rises
-	since   time.Time // of AtLeast: when the first value was read
+	since   time.Time // for AtLeast: when the first value was read
 }
 
-// Evaluate judges a value that was read at a time.
+// Evaluate evaluates a value that was read at a time.
 func (c *Condition) Evaluate(s *State, v float64, at time.Time) Outcome {
 	if math.IsNaN(v) {
 		return Silent
@@ -48,7 +48,7 @@ func (c *Condition) Evaluate(s *State, v float64, at time.Time) Outcome {
 		bad = v == c.Threshold
 	case Falls:
 		if bad = v < c.Threshold; bad && !s.Reached {
-			return Silent // it was never up, as far as is known
+			return Silent // it has not been up yet
 		}
 		s.Reached = true
 	case Rises:
@@ -83,9 +83,9 @@ const (
 	maxLate      = 15 * time.Second
 )
 
-// Add adds the counter's value and returns by how much the counter has grown within the span;
-// if readings are further apart, by how much on average in a span since the last one. NaN
-// means that this is not known: v is blank, or it is the first value and not 0.
+// Add adds the counter's value and returns its growth within the span. If readings are further apart, it
+// returns the mean growth per span since the last one. NaN means unknown: v is blank, or is the first value
+// and not 0.
 func (g *Growth) Add(span time.Duration, at time.Time, v float64) float64 {
 	if math.IsNaN(v) {
 		return v
@@ -115,10 +115,10 @@ func (g *Growth) Add(span time.Duration, at time.Time, v float64) float64 {
 	return grown
 }
 
-// Since returns by how much a value is above the oldest one.
+// Since returns the difference between v and the oldest value.
 func (g *Growth) Since(v float64) float64 { return v - g.points[0].v }
 
-// Restart forgets the past: growth counts from this value on.
+// Restart forgets the past: growth counts from v.
 func (g *Growth) Restart(at time.Time, v float64) {
 	g.n = 0
 	g.keep(at, v)

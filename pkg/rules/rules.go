@@ -1,10 +1,9 @@
-// Package rules is the one table of conditions that readings of a faulty device meet: the
-// reading, the threshold and the time, each with its source. NVML's health watches, the
-// verdicts and early signs of extensions/health, and the flight recorder's triggers refer to
-// its conditions, so that no two of them judge one reading by different limits.
+// Package rules is the one table of conditions for readings of a faulty device: the reading, the threshold
+// and the time, each with its source. NVML's health watches, the verdicts and early signs of
+// extensions/health, and the flight recorder's triggers all use it, so that they apply the same limits.
 //
-// Evaluate is the only evaluation. What a condition means (a watch fails, a verdict, an
-// action) is said where it is used.
+// Evaluate is the only evaluation. The users of a condition define its meaning: a failed watch, a verdict, an
+// action.
 package rules
 
 import (
@@ -14,22 +13,21 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Condition describes readings of a faulty device. Each reading is judged for itself.
+// Condition describes readings of a faulty device. Each reading is evaluated separately.
 type Condition struct {
 	Readings  []field.ID
 	Test      Test
 	Threshold float64
-	// Within is the time in which a counter Rises; of AtLeast, for how long values must have
-	// been read before one of them can say that all is well.
+	// Within is the time in which a counter Rises. For AtLeast, it is the time that readings must cover
+	// before a low value clears the condition.
 	Within time.Duration
-	// Clear is the value of AtLeast at which all is well again: between it and the threshold
-	// nothing changes. 0: all is well below the threshold.
+	// Clear is the value at which AtLeast ends. Values between Clear and the threshold change nothing. 0:
+	// AtLeast ends below the threshold.
 	Clear   float64
-	Derived Derived // the reading that is judged; its values are computed from Readings
+	Derived Derived // the evaluated reading; its values are computed from Readings
 }
 
-// Derived names a reading that no library has, and that is computed for a device from its
-// readings.
+// Derived names a reading that no library has. It is computed from a device's readings.
 type Derived uint8
 
 // Derived readings. docs/health.md says how each is computed.
@@ -53,15 +51,15 @@ func (d Derived) String() string {
 	}[d]
 }
 
-// Test is how a reading is judged.
+// Test is the comparison of a reading with the threshold.
 type Test uint8
 
 // Tests.
 const (
-	Observed Test = iota // there is no reading
-	OfState              // the state of a device or its collector, as sessions have it
+	Observed Test = iota // no reading
+	OfState              // the state of a device or its collector, from the session
 	AtLeast              // the value is the threshold or more
-	AtMost               // an age is the threshold or less; without one it ends as an observation does
+	AtMost               // an age is at most the threshold; without a threshold it ends as an observation does
 	Equal                // the value is the threshold
 	Rises                // the counter has grown by the threshold or more Within a time
 	Falls                // the value is below the threshold, and was not before
@@ -75,8 +73,8 @@ func equals(id field.ID, v float64) Condition {
 	return Condition{Readings: []field.ID{id}, Test: Equal, Threshold: v}
 }
 
-// CRCErrorsPerSecond is from where on CRC errors of links matter, as NVIDIA's driver
-// developers told those of DCGM.
+// CRCErrorsPerSecond is the rate above which CRC errors of links matter, according to NVIDIA's driver
+// developers (cited in DCGM).
 const CRCErrorsPerSecond = 100
 
 // EffectiveBER is the bit error rate of a link that DCGM accepts.
@@ -92,14 +90,14 @@ var (
 	PageRetirementPending  = flag(field.RetiredPagesPending)
 	ManyUncorrectablePages = Condition{Readings: []field.ID{field.RetiredPagesUncorrected}, Test: AtLeast, Threshold: 16}
 	ManyRemappedRows       = Condition{Readings: []field.ID{field.RemappedRows}, Test: AtLeast, Threshold: 512}
-	// NewUncorrectedErrors is each new error that the memory could not correct.
+	// NewUncorrectedErrors holds for each new error that the memory could not correct.
 	NewUncorrectedErrors = Condition{
 		Readings: []field.ID{field.UncorrectedErrors, field.UncorrectedErrorsLife, field.RemappedRows, field.RetiredPagesUncorrected},
 		Test:     Rises, Threshold: 1, Within: time.Minute,
 	}
 )
 
-// What the driver says is to be done (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
+// Actions that the driver recommends (nvmlDeviceGetFieldValues, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION).
 var (
 	RecoveryReset      = equals(field.RecoveryAction, 1)
 	RecoveryReboot     = equals(field.RecoveryAction, 2)
@@ -124,7 +122,7 @@ var (
 	}
 	Link5RecoveryFailed = flag(field.NVLinks5RecoveriesFailed)
 	Link5Recovered      = flag(field.NVLinks5Recovered)
-	// LinkBurst is a burst of errors of any kind, of a link or of all links of a GPU.
+	// LinkBurst is a burst of errors of any kind, on a link or on all links of a GPU.
 	LinkBurst = Condition{
 		Readings: []field.ID{
 			field.NVLinksFlitErrors, field.NVLinksDataErrors, field.NVLinksReplays, field.NVLinksRecoveries,
@@ -147,13 +145,13 @@ var (
 	Hot            = Condition{Readings: []field.ID{field.GPUTemperature}, Test: AtLeast, Threshold: 95}
 	SlowedByHeat   = Condition{Readings: []field.ID{field.ThermalViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
 	SlowedByPower  = Condition{Readings: []field.ID{field.PowerViolation}, Test: Rises, Threshold: 1, Within: time.Minute}
-	// SlowedByHeatLong is a quarter of the time, ns.
+	// SlowedByHeatLong is a quarter of the time, in ns.
 	SlowedByHeatLong = Condition{Readings: []field.ID{field.ThermalViolation}, Test: Rises, Threshold: 900e9, Within: time.Hour}
 )
 
-// ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown,
-// sw_thermal, hw_thermal and hw_power_brake. The others are idleness and settings, or a limit
-// at which a busy GPU always runs.
+// ThrottlingReasons are the clock event reasons that are a fault if they last: hw_slowdown, sw_thermal,
+// hw_thermal and hw_power_brake. The other reasons are idleness, settings, or a limit that a busy GPU always
+// reaches.
 const ThrottlingReasons = 1<<3 | 1<<5 | 1<<6 | 1<<7
 
 // Throttles reports whether a clock event reason is one of ThrottlingReasons.
@@ -166,16 +164,15 @@ func Throttles(reason string) bool {
 	return false
 }
 
-// Budgets of early signs: what a healthy device may use within a time. docs/health.md says how
-// each is computed, and when a healthy device exceeds it.
+// Budgets of early signs: the maximum for a healthy device within a time. docs/health.md explains how each is
+// computed, and when a healthy device exceeds it.
 const (
-	// CorrectedErrorsPerDay is how many corrected errors of SRAM Azure's node health checks allow
-	// (Azure/azurehpc#649). Here they are of all memory.
+	// CorrectedErrorsPerDay is the limit for corrected errors of SRAM in Azure's node health checks
+	// (Azure/azurehpc#649). Here it covers all memory.
 	CorrectedErrorsPerDay = 10_000
 
-	// DCGM calls a replay or another error of a link in the last minute critical: the budget is
-	// spent if this is so in each minute of an hour. A recovery stops the link: one in six
-	// minutes spends the budget.
+	// DCGM calls a replay or another error of a link in the last minute critical: one in each minute of an
+	// hour spends the budget. A recovery stops the link: one in six minutes spends the budget.
 	LinkCRCErrorsPerHour  = 3600 * CRCErrorsPerSecond
 	LinkErrorsPerHour     = 60
 	LinkRecoveriesPerHour = 10
@@ -200,6 +197,7 @@ var (
 	Throttled = Condition{
 		Readings: []field.ID{field.ClockEventReasons}, Derived: ThrottledTime, Test: AtLeast, Threshold: 15 * 60, Clear: 5 * 60, Within: time.Hour,
 	}
-	// Straggler: GPUs of one model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv 2208.11035).
+	// Straggler: GPUs of one model and cluster differ by up to 22 % under the same load (Sinha et al., SC22, arXiv
+	// 2208.11035).
 	Straggler = Condition{Readings: []field.ID{field.SMClock, field.GPUUtilization}, Derived: ClockLag, Test: AtLeast, Threshold: 0.25, Clear: 0.125}
 )

@@ -41,7 +41,7 @@ func TestEvaluate(t *testing.T) {
 	f("what is seen elsewhere", Condition{Test: Observed, Threshold: 1}, time.Second, []float64{5}, "-")
 }
 
-// TestGrowthIsBounded: whatever the rate of readings, the past is a span and at most a quarter more.
+// TestGrowthIsBounded: at any rate of readings, the past covers at most a span and a quarter.
 func TestGrowthIsBounded(t *testing.T) {
 	for _, every := range []time.Duration{10 * time.Millisecond, time.Second, 7 * time.Second, 30 * time.Second} {
 		for _, span := range []time.Duration{time.Minute, time.Hour} {
@@ -74,7 +74,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestReadingsHaveNames: each constant is the reading that it is named for.
+// TestReadingsHaveNames: each constant has the field of its name.
 func TestReadingsHaveNames(t *testing.T) {
 	for id, part := range map[field.ID]string{
 		field.InfoROMValid: "INFOROM", field.SMClock: "SM_CLOCK", field.GPUTemperature: "GPU_TEMP", field.PowerUsage: "POWER_USAGE", field.TotalEnergy: "TOTAL_ENERGY",

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protodelim"
 )
 
-// TestFormats: each format has all families, and a counter whose family would be another one's keeps its name in
+// TestFormats: each format has all families. A counter whose family name would clash keeps its name in
 // OpenMetrics.
 func TestFormats(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()

@@ -3,7 +3,7 @@ package selfmetrics
 import "slices"
 
 // lean lists the families that alerts and most dashboards need: at most 48 samples on a healthy node of 8 GPUs, without
-// those of owners and mappings. The cost of a page is in its samples, and most of our own metrics only help to debug
+// the families of owners and mappings. Samples make a page expensive, and most of our own metrics only help to debug
 // one exporter.
 var lean = []string{
 	"process_cpu_seconds_total",

@@ -3,9 +3,8 @@
 // /proc included, can delay it. The package also creates the registry of the process and the table of metrics for the
 // documentation. Run is the only goroutine.
 //
-// A gathering costs milliseconds, more than everything else that an exporter does between scrapes. So it runs every
-// second only while scrapes come that often, else after each scrape and every five seconds: the own metrics in a scrape
-// are at most that old.
+// A gathering costs milliseconds, more than all other work between scrapes. So it runs every second while scrapes come
+// that often, else after each scrape and every five seconds. The own metrics in a scrape are at most five seconds old.
 package selfmetrics
 
 import (
@@ -23,25 +22,25 @@ import (
 
 const (
 	defaultInterval = time.Second
-	// idle is the number of intervals between gatherings without scrapes, or if gathering is expensive.
+	// idle is the number of intervals between gatherings when there are no scrapes, or when gathering is
+	// expensive.
 	idle = 5
-	// restPerWork limits gatherings to 2 % of a core, as far as idle allows.
+	// restPerWork limits gatherings to 2 % of a core, but at most idle intervals pass between them.
 	restPerWork = 49
 )
 
 // Options configure New. The zero value is usable.
 type Options struct {
-	CreatedLines bool                  // OpenMetrics says when counters began
+	CreatedLines bool                  // include the start times of counters in OpenMetrics
 	Lean         bool                  // only the lean set is on the page, see IsLean
 	Interval     time.Duration         // minimum time between gatherings; 0 means 1 s. Without scrapes it is five times as long
 	Registerer   prometheus.Registerer // for the metrics of the gathering itself; nil means none
 	Logger       *zap.Logger           // may be nil
 }
 
-// Page holds the own metrics as of the last gathering. The methods that return
-// bytes may be called from any goroutine and never block; the bytes are shared
-// and must not be changed. Bytes asked for after a Version are of that version
-// or a later one.
+// Page holds the own metrics of the last gathering. Any goroutine may call the methods that return bytes.
+// They never block; the bytes are shared and must not be changed. Bytes after a Version call are of that
+// version or a later one.
 type Page struct {
 	gatherer prometheus.Gatherer
 	lean     bool
@@ -102,7 +101,7 @@ func (p *Page) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns after d, or earlier if there is a token. It returns false if ctx ends.
+// wait returns after d, or earlier with a token. It returns false if ctx ends.
 func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -118,7 +117,7 @@ func wait(ctx context.Context, d time.Duration, token <-chan struct{}) bool {
 // refresh gathers, renders and publishes. It returns its duration.
 func (p *Page) refresh() time.Duration {
 	start := time.Now()
-	families, err := p.gatherer.Gather() // an error still returns the valid families
+	families, err := p.gatherer.Gather() // Gather still returns the valid families
 	if p.lean {
 		families = slices.DeleteFunc(families, func(f *dto.MetricFamily) bool { return !IsLean(f.GetName()) })
 	}
@@ -146,7 +145,7 @@ func (p *Page) report(err error) {
 	p.failing = err != nil
 }
 
-// Version grows with every gathering and is at least 1. Each scrape calls it, which tells Run that there are scrapes.
+// Version grows with every gathering and is at least 1. Each scrape calls it, so Run knows about scrapes.
 func (p *Page) Version() uint64 {
 	select {
 	case p.asked <- struct{}{}:

@@ -19,12 +19,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a Gatherer that takes a while and answers with a counter that
-// counts the gatherings.
+// script is a Gatherer with a given duration. Its counter counts the gatherings.
 type script struct {
 	takes time.Duration
 	err   error
-	calls []time.Duration // since the first, when each began
+	calls []time.Duration // start of each, since the first
 	began time.Time
 }
 
@@ -43,8 +42,8 @@ func counter(name, help string, v float64) *dto.MetricFamily {
 	return &dto.MetricFamily{Name: &name, Help: &help, Type: &kind, Metric: []*dto.Metric{{Counter: &dto.Counter{Value: &v}}}}
 }
 
-// TestRunGathers: each second while scrapes come that often, else after a scrape and
-// every five seconds. Expensive gatherings are further apart.
+// TestRunGathers: each second while scrapes come that often, else after a scrape and every five seconds.
+// Expensive gatherings are further apart.
 func TestRunGathers(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -67,7 +66,7 @@ func TestRunGathers(t *testing.T) {
 	}
 }
 
-// gathersAt runs a page and wants gatherings to begin at these times.
+// gathersAt runs a page and checks when gatherings begin.
 func gathersAt(t *testing.T, s *script, interval, scrapes time.Duration, want ...time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

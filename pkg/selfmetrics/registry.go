@@ -9,7 +9,7 @@ import (
 )
 
 // NewRegistry returns a registry with the metrics of every process: the Go runtime, the process, and
-// warpgauge_build_info. Empty arguments are shown as "unknown".
+// warpgauge_build_info. Empty arguments become "unknown".
 func NewRegistry(version, revision string) *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(

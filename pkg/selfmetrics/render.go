@@ -60,16 +60,14 @@ func encode(f, om *dto.MetricFamily, text, openMetrics, protobuf io.Writer, opti
 	return err
 }
 
-// clashes reports whether f cannot be a counter in OpenMetrics: there its family
-// loses the suffix _total and would be declared twice, as with
-// go_memstats_alloc_bytes, a gauge, and go_memstats_alloc_bytes_total.
+// clashes reports whether f cannot be a counter in OpenMetrics. There its family loses the suffix _total and
+// would be declared twice, as with go_memstats_alloc_bytes, a gauge, and go_memstats_alloc_bytes_total.
 func clashes(f *dto.MetricFamily, names map[string]bool) bool {
 	family, isTotal := strings.CutSuffix(f.GetName(), "_total")
 	return isTotal && f.GetType() == dto.MetricType_COUNTER && names[family]
 }
 
-// untyped returns a copy of a family of counters that declares no type, so that
-// its samples keep their name.
+// untyped returns a copy of a counter family without a type, so that its samples keep their name.
 func untyped(f *dto.MetricFamily) *dto.MetricFamily {
 	out := &dto.MetricFamily{Name: f.Name, Help: f.Help, Unit: f.Unit, Type: dto.MetricType_UNTYPED.Enum()}
 	for _, m := range f.GetMetric() {

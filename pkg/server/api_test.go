@@ -16,7 +16,7 @@ type streaming struct {
 	closed chan struct{}
 }
 
-// A stream of so many parts lasts longer than the server's time limits.
+// A stream of this many parts lasts longer than the server's time limits.
 const (
 	timeLimit = 40 * time.Millisecond
 	parts     = 12
@@ -49,8 +49,8 @@ func (s *streaming) routes() []Route {
 	return []Route{{Pattern: "/api/v1/", Handler: s, Labels: []string{"/api/v1/devices", "/api/v1/stream"}, Close: func() { close(s.closed) }}}
 }
 
-// TestAPI: the server counts answers by the API's paths, outlasts its own time limits for
-// streams, and ends them when it stops, within the drain.
+// TestAPI: the server counts answers by the API's paths, does not apply its time limits to streams, and ends
+// them within the drain when it stops.
 func TestAPI(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	o := Options{Registerer: reg, Routes: newStreaming().routes(), ReadTimeout: timeLimit, WriteTimeout: timeLimit, DrainTimeout: time.Hour}

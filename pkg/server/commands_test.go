@@ -64,7 +64,7 @@ func TestCommands(t *testing.T) {
 		f(full, "POST", path, 403, "cross-origin request detected from Sec-Fetch-Site header", "", "Sec-Fetch-Site", "cross-site")
 	}
 
-	// A slip must not release everything, or for ever.
+	// A typo must not release everything, or for ever.
 	const advice = ": write a duration such as 90s or 10m, or 0 for until it is resumed"
 	f(full, "POST", "/-/release?colector=nvml", 400, "release: unknown parameter colector", "")
 	f(full, "POST", "/-/release?collector=", 400, "release: give collector one value", "")

@@ -28,7 +28,7 @@ type connections struct {
 	log     *zap.Logger
 
 	mu      sync.Mutex
-	open    map[net.Conn]*list.Element // nil while being evicted
+	open    map[net.Conn]*list.Element // nil during its eviction
 	order   list.List                  // of *connection, the longest unchanged state first
 	origins map[netip.Prefix]*origin   // addresses of the connections in order
 	silent  int                        // limit of connections without a request per address
@@ -48,7 +48,7 @@ type origin struct{ open, silent int }
 // warnEvery bounds the log lines about evicted connections.
 const warnEvery = time.Minute
 
-// maxHandshakes is the limit of TLS connections of one address without a request.
+// maxHandshakes is the maximum number of TLS connections without a request per address.
 const maxHandshakes = 64
 
 func newConnections(limit int, evicted prometheus.Counter, log *zap.Logger) *connections {
@@ -122,8 +122,8 @@ func (c *connections) removeLocked(e *list.Element) {
 	}
 }
 
-// largestLocked returns the address with the most connections. If several have as many, the one whose connection has
-// been unchanged for the longest time wins.
+// largestLocked returns the address with the most connections. In a tie, the address with the longest unchanged
+// connection wins.
 func (c *connections) largestLocked() netip.Prefix {
 	most := 0
 	for _, o := range c.origins {
@@ -158,8 +158,8 @@ func (c *connections) evictLocked(address netip.Prefix, silent bool) {
 	}
 }
 
-// end makes all reads and writes fail. It does not close the connection, which would free the slot while a handler is
-// still running.
+// end makes all reads and writes fail. It does not close the connection, because that would free the slot while a
+// handler is still running.
 func end(conn net.Conn) {
 	_ = conn.SetDeadline(time.Unix(1, 0)) // an error means that it is closed
 }
@@ -171,7 +171,7 @@ func closeNow(conn net.Conn) {
 	_ = conn.Close() // nothing to do about an error
 }
 
-// closeWaiting closes the connections that wait for a request: http.Server.Shutdown would give those without a complete
+// closeWaiting closes the connections that wait for a request, because http.Server.Shutdown would give an incomplete
 // header five seconds.
 func (c *connections) closeWaiting() {
 	c.mu.Lock()

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// sock is a connection that only knows whether it was closed or cut off.
+// sock is a connection that only records whether it was closed or cut off.
 type sock struct {
 	net.Conn
-	address     string // of the client, with port
+	address     string // the client's, with port
 	closed, cut bool
 }
 
@@ -77,7 +77,7 @@ func TestEvictionIsFair(t *testing.T) {
 	}
 }
 
-// TestHandshakesOfAnAddress: with TLS, connections without a request are fewer.
+// TestHandshakesOfAnAddress: TLS allows fewer connections without a request.
 func TestHandshakesOfAnAddress(t *testing.T) {
 	c := newConnections(1000, newStats(nil, nil).evicted, zap.NewNop())
 	c.useTLS()
@@ -111,16 +111,16 @@ func honest(t *testing.T, what, address string) {
 	}
 }
 
-// TestStalledConnectionsDoNotKeepScrapesOut: clients that say nothing, send half a
-// header, or keep connections open without using them.
+// TestStalledConnectionsDoNotKeepScrapesOut has clients that send nothing, send half a header, or keep unused
+// connections open.
 func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
-	// Only the limit is to end connections here.
+	// Only the limit may end connections here.
 	s, address, _ := start(t, pagesOf(textPage), Options{ReadTimeout: time.Hour})
 	kept := client(t)
 	get(t, kept, "http://"+address+"/metrics")
 	for i := range 600 {
 		c := dial(t, address)
-		switch i % 4 { // the rest says nothing at all
+		switch i % 4 { // the others send nothing at all
 		case 1:
 			send(t, c, "GET /metrics HTTP/1.1\r\nHost: x\r\n")
 		case 2:
@@ -132,7 +132,7 @@ func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
 			honest(t, fmt.Sprintf("after %d connections", i), address)
 		}
 	}
-	for range 3 { // the kept connection was closed meanwhile, which the client mends by itself
+	for range 3 { // the server had closed the kept connection; the client recovers by itself
 		if body := get(t, kept, "http://"+address+"/metrics").body; body != textPage {
 			t.Fatalf("body %q, want the page", body)
 		}
@@ -145,8 +145,8 @@ func TestStalledConnectionsDoNotKeepScrapesOut(t *testing.T) {
 	}
 }
 
-// TestSlowBodies is finding S2 of the audit: no path waits for a body, and with basic
-// auth, which reads it before any of our code, those who send one make room.
+// TestSlowBodies is finding S2 of the audit: no path waits for a body. With basic auth, which reads the body
+// before any of our code, slow senders lose their connections first.
 func TestSlowBodies(t *testing.T) {
 	for name, file := range map[string]string{"open": "", "basic auth": basicAuth(t, bcrypt.MinCost)} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestBodiesAreRefused(t *testing.T) {
 		for _, path := range []string{"GET /metrics", "POST /-/reload", "POST /nothing"} {
 			c := dial(t, address)
 			send(t, c, path+" HTTP/1.1\r\nHost: x\r\n"+header+"\r\n\r\n")
-			// Nothing follows, and still the answer comes and the connection ends.
+			// The client sends nothing more, but the answer still comes and the connection ends.
 			got := closedByServer(t, c)
 			if !strings.HasPrefix(got, "HTTP/1.1 413 ") || !strings.Contains(got, "Connection: close\r\n") || !strings.HasSuffix(got, "no path takes a body\n") {
 				t.Errorf("%s with %s: answer %q, want 413 on a connection that closes", path, header, got)
@@ -184,8 +184,7 @@ func TestBodiesAreRefused(t *testing.T) {
 	}
 }
 
-// TestPagesBeingSentAreBounded is finding S6 of the audit: each slow reader holds the
-// page of another time.
+// TestPagesBeingSentAreBounded is finding S6 of the audit: each slow reader holds a page from another time.
 func TestPagesBeingSentAreBounded(t *testing.T) {
 	const pageBytes = 16 << 20
 	pages := &numberedPages{size: pageBytes}

@@ -20,7 +20,7 @@ type command struct {
 	verb, done  string // for answers: "reload: …", "reloaded"
 	enabled     bool
 	disabled    string   // the answer if it is disabled
-	parameters  []string // of the query: collector=NAME, for=DURATION
+	parameters  []string // parameters of the query: collector=NAME, for=DURATION
 	timeout     time.Duration
 	run         func(ctx context.Context, collector string, limit time.Duration, cause string) error
 }
@@ -64,7 +64,7 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 		writeText(w, http.StatusForbidden, c.disabled+"\n")
 		return
 	}
-	// A browser sends a POST for any page that asks for it.
+	// A browser sends a POST for any page that requests it.
 	err := http.NewCrossOriginProtection().Check(r)
 	if err == nil {
 		err = checkHost(r)
@@ -91,22 +91,22 @@ func (s *Server) serveCommand(c *command, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// checkHost refuses a browser's request whose Host is a name of another machine: the owner of that name may have
-// pointed it here after serving a page, which then has the same origin. Other programs may use any name.
+// checkHost refuses a browser's request with another machine's name as Host: that name's owner may have pointed
+// it here after serving a page, which then has the same origin. Other programs may use any name.
 func checkHost(r *http.Request) error {
 	if r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return nil
 	}
 	host := (&url.URL{Host: r.Host}).Hostname()
-	own, _ := os.Hostname() // without it only addresses are ours
+	own, _ := os.Hostname() // without it only addresses are accepted
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || own != "" && strings.EqualFold(host, own) {
 		return nil
 	}
 	return fmt.Errorf("a browser asked for host %q: use an address, localhost or the name of this machine", host)
 }
 
-// parseQuery refuses misspelt parameters, which would otherwise release all collectors instead of one, or for ever
-// instead of for a minute. A limit of 0 in the query is returned as -1.
+// parseQuery rejects misspelt parameters, which would otherwise release all collectors instead of one, or for ever
+// instead of for a minute. It returns a limit of 0 in the query as -1.
 func parseQuery(raw string, known []string) (collector string, limit time.Duration, err error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const textPage = "# HELP x A number.\n# TYPE x gauge\nx 1\n"
 
-// selfPage is a page about the exporter itself, all that a page without devices has.
+// selfPage is a page about the exporter itself, without devices.
 type selfPage struct{ text []byte }
 
 func (p selfPage) Version() uint64     { return 1 }
@@ -35,7 +35,7 @@ func pagesOf(text string) *exposition.Renderer {
 	return exposition.New(&view.Board{}, exposition.Options{Self: selfPage{[]byte(text)}})
 }
 
-// bigPage is more than the kernel keeps for a client that does not read.
+// bigPage exceeds the kernel's buffers for a client that does not read.
 func bigPage() *exposition.Renderer {
 	return pagesOf("# HELP x A number.\n# TYPE x gauge\n" + strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", 32<<10) + "x 1\n")
 }
@@ -122,8 +122,7 @@ func start(t *testing.T, pages Pages, o Options) (s *Server, address string, sto
 	return s, addrs(s)[0].String(), stop
 }
 
-// addrs are the addresses listened on, with the ports chosen for port 0; none
-// before Listen.
+// addrs returns the listening addresses, with the ports chosen for port 0; none before Listen.
 func addrs(s *Server) []net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,21 +59,21 @@ type users struct {
 type attempts struct {
 	waiting int
 	failed  int       // consecutive
-	until   time.Time // no password is checked before
+	until   time.Time // no password check before
 }
 
 const (
 	maxWaitingLogins        = 8
 	maxWaitingLoginsAddress = 2
 	maxLoginAddresses       = 1024
-	freeFailures            = 3 // before an address has to wait
+	freeFailures            = 3 // before an address must wait
 	firstBackoff            = 500 * time.Millisecond
 	maxBackoff              = 30 * time.Second
 	maxPasswordBytes        = 72 // bcrypt ignores the rest
 )
 
-// unknownUserHash is compared for users that do not exist, so that the answer takes as long as for others. It is the
-// hash of a random password.
+// unknownUserHash is compared for users that do not exist, so that the answer takes equally long. It is the hash of
+// a random password.
 var unknownUserHash = sync.OnceValue(func() string {
 	hash, err := bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.DefaultCost)
 	if err != nil {
@@ -230,8 +230,8 @@ func (u *users) key(user, password string) [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(u.salt[:len(u.salt):len(u.salt)], "%d:%s:%s", len(user), user, password))
 }
 
-// begin reports whether a password is known to be right. Otherwise it may return a reason why it cannot be checked now
-// and how long to wait. Without a reason the caller checks it and calls end.
+// begin reports whether a password is known to be right. Otherwise it may return a reason against a check now, and how
+// long to wait. Without a reason the caller checks the password and calls end.
 func (l *logins) begin(u *users, key [sha256.Size]byte, address netip.Prefix) (known bool, retry time.Duration, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,8 +257,8 @@ func (l *logins) begin(u *users, key [sha256.Size]byte, address netip.Prefix) (k
 	return false, 0, ""
 }
 
-// forgetLocked makes room for an address: it drops all addresses that may try again, or else the one that may do so
-// first. Waiting ones stay, because they are few.
+// forgetLocked makes room for an address: it drops all addresses that may try again, or else the next one that may.
+// Waiting addresses stay, because they are few.
 func (l *logins) forgetLocked(now time.Time) {
 	var first netip.Prefix
 	var until time.Time
@@ -316,7 +316,8 @@ func (l *logins) end(u *users, key [sha256.Size]byte, address netip.Prefix, righ
 	}
 }
 
-// addressOf returns the address of a client, or its /64 network in IPv6, because one machine has all of that.
+// addressOf returns the address of a client, or its /64 network in IPv6, because one machine may own the
+// whole network.
 func addressOf(remote string) netip.Prefix {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

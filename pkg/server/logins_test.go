@@ -33,7 +33,7 @@ func newLoginRig(t *testing.T, passwords ...string) *loginRig {
 	return r
 }
 
-// users writes the file: user0 has the first password and so on.
+// users writes the file: user0 has the first password, and so on.
 func (r *loginRig) users(t *testing.T, passwords ...string) string {
 	t.Helper()
 	text := "basic_auth_users:\n"
@@ -47,7 +47,7 @@ func (r *loginRig) users(t *testing.T, passwords ...string) string {
 	return webConfig(t, r.dir, text)
 }
 
-// try logs in from an address; "" as user is a request without one.
+// try logs in from an address; an empty user means a request without one.
 func (r *loginRig) try(ctx context.Context, address, user, password string) *httptest.ResponseRecorder {
 	req := httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
 	req.RemoteAddr = address
@@ -83,7 +83,7 @@ func TestLogins(t *testing.T) {
 			t.Errorf("no password: %d with %v, want 401 that asks for one", w.Code, w.Header())
 		}
 		r.want(t, alice, "user0", "wrong", 401)
-		// That was the third of Alice's.
+		// That was the third attempt on Alice's account.
 		w := r.try(t.Context(), alice, "user0", "wrong")
 		if w.Code != 429 || w.Header().Get("Retry-After") != "1" {
 			t.Errorf("after %d failures: %d, Retry-After %q; want 429 and 1", freeFailures, w.Code, w.Header().Get("Retry-After"))
@@ -95,7 +95,7 @@ func TestLogins(t *testing.T) {
 		r.want(t, bob, "user0", "wrong", 429)
 		r.want(t, "[2001:db8:0:1::1]:7", "user0", "wrong", 401)
 
-		for i := range 10 { // each failure doubles the wait, to a limit
+		for i := range 10 { // each failure doubles the wait, up to a limit
 			wait := min(firstBackoff<<i, maxBackoff)
 			time.Sleep(wait - time.Millisecond)
 			r.want(t, alice, "user0", "wrong", 429)
@@ -107,7 +107,7 @@ func TestLogins(t *testing.T) {
 		r.want(t, "192.0.2.2:1", "user0", "secret", 401)
 		r.want(t, "192.0.2.2:1", "user0", "changed", 200)
 		time.Sleep(maxBackoff)
-		r.want(t, alice, "user0", "changed", 200) // and is no longer counted against
+		r.want(t, alice, "user0", "changed", 200) // and no longer counts towards the limit
 		r.want(t, alice, "user0", "wrong", 401)
 
 		webConfig(t, r.dir, "basic_auth_users: 7")
@@ -129,8 +129,7 @@ warpgauge_http_logins_refused_total{reason="wrong"} 19
 	})
 }
 
-// Few requests wait while a password is being compared, and those whose client has gone
-// leave.
+// Few requests wait while a password is being compared, and requests of clients that left stop waiting.
 func TestWaitingLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newLoginRig(t, "secret")
@@ -151,7 +150,7 @@ func TestWaitingLogins(t *testing.T) {
 			r.want(t, address, "user0", "wrong", 429)
 		}
 		r.want(t, "192.0.2.100:1", "user0", "secret2", 429)
-		r.want(t, "192.0.2.100:1", "user0", "secret", 200) // known, so it waits for none
+		r.want(t, "192.0.2.100:1", "user0", "secret", 200) // known, so it does not wait
 
 		leave()
 		waiting.Wait()
@@ -166,7 +165,7 @@ func TestWaitingLogins(t *testing.T) {
 	})
 }
 
-// Many requests at a time do not read the file as many times at a time, which is refused.
+// Many simultaneous requests must not read the file as often, because a Reader refuses that.
 func TestManyRequestsReadTheFile(t *testing.T) {
 	r := newLoginRig(t, "secret")
 	var all sync.WaitGroup
@@ -217,9 +216,8 @@ func TestAddressesOfLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFloodOfLogins is finding S1 of the audit: clients that log in with wrong passwords,
-// and such that do not wait for the answer, keep no honest scrape out and leave nothing
-// behind.
+// TestFloodOfLogins is finding S1 of the audit: clients with wrong passwords, and clients that do not wait
+// for the answer, must not block honest scrapes or leave anything behind.
 func TestFloodOfLogins(t *testing.T) {
 	s, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: basicAuth(t, bcrypt.DefaultCost)})
 	honest(t, "before", address)

@@ -26,7 +26,7 @@ type Options struct {
 	DrainTimeout time.Duration // time that Run gives running requests when it ends; 0 means 5s
 
 	MaxConnections       int // open connections, not counting evicted ones; 0 means 512
-	MaxConcurrentScrapes int // concurrent scrapes; more are answered 503; 0 means no limit
+	MaxConcurrentScrapes int // concurrent scrapes; further ones get 503; 0 means no limit
 
 	// Status returns the state for /health and /readyz. nil means available and ready.
 	Status  func() Status
@@ -43,12 +43,12 @@ type Options struct {
 }
 
 // Desk changes what is read: *lists.Desk. A command's context ends when its time is over or the server stops, but not
-// when the client leaves. A limit of 0 means the default, a negative one until the command that resumes. cause names who
-// asked.
+// when the client leaves. A limit of 0 means the default; a negative limit lasts until the command that resumes. cause
+// names the requester.
 type Desk interface {
 	Reload(ctx context.Context, cause string) error
-	// Release and Resume mean all collectors if the name is empty. An error that is an fs.ErrNotExist is the client's
-	// mistake.
+	// Release and Resume apply to all collectors if the name is empty. An error that is an fs.ErrNotExist is the
+	// client's mistake.
 	Release(ctx context.Context, collector string, limit time.Duration, cause string) error
 	Resume(collector, cause string) error
 	PauseProfiling(ctx context.Context, limit time.Duration, cause string) error
@@ -60,8 +60,8 @@ type Route struct {
 	// Pattern is a pattern of http.ServeMux, such as "GET /gpumetrics"; for a Command only a path.
 	Pattern string
 	Handler http.Handler
-	// Labels are the patterns that Handler sets on requests, for counting. None: requests are counted by Pattern's
-	// path.
+	// Labels are the patterns that Handler sets on requests, for counting. Without Labels, Pattern's path counts
+	// requests.
 	Labels []string
 	// Close ends answers that otherwise last until the client leaves. The Server calls it when it stops. It may be nil.
 	Close func()

@@ -113,7 +113,7 @@ func (l *firstAccept) Accept() (net.Conn, error) {
 // drain shuts all servers down within the drain timeout.
 //
 // net/http waits up to 5 s for a connection that has sent nothing, and for an incomplete header until its timeout.
-// drain gives those a moment, enough for a request on its way, and closes them.
+// drain closes such connections after a moment, which is enough for a request on its way.
 func (s *Server) drain(servers []*http.Server) {
 	s.draining.Store(true)
 	for i := range s.o.Routes {
@@ -223,7 +223,7 @@ func listen(ctx context.Context, addresses []string) ([]net.Listener, error) {
 	return open, nil
 }
 
-// listenError adds the remedy to common errors.
+// listenError adds advice to common errors.
 func listenError(address string, err error) error {
 	for cause, advice := range map[syscall.Errno]string{
 		syscall.EADDRINUSE:    "another exporter (dcgm-exporter?) may be running",

@@ -66,7 +66,7 @@ func TestStopLetsRequestsFinish(t *testing.T) {
 	reloaded := make(chan answer)
 	go func() { reloaded <- post(t, c, "http://"+address+"/-/reload") }()
 	ctx := <-reload
-	// Neither of these may hold the stop up.
+	// Neither connection may delay the stop.
 	stalled := dial(t, address)
 	send(t, stalled, "GET /metrics HTTP/1.1\r\n")
 	dial(t, address)
@@ -211,7 +211,7 @@ func TestMetricsOfTheServer(t *testing.T) {
 	}
 }
 
-// gather returns the value of each series, of a histogram its count.
+// gather returns the value of each series, or a histogram's count.
 func gather(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -231,8 +231,7 @@ func gather(t *testing.T, reg prometheus.Gatherer) map[string]float64 {
 	return got
 }
 
-// TestSystemdSocket starts this test binary again with a listening socket as
-// its descriptor 3, as systemd does.
+// TestSystemdSocket starts this test binary again with a listening socket as descriptor 3, as systemd does.
 func TestSystemdSocket(t *testing.T) {
 	if os.Getenv("WARPGAUGE_TEST_SOCKET") != "" {
 		serveSystemdSocket(t)
@@ -252,7 +251,7 @@ func TestSystemdSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// systemd names the process that the sockets are for; exec keeps the shell's.
+	// systemd names the process that gets the sockets; exec keeps the shell's process id.
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" -test.run='^TestSystemdSocket$'`, exe)
 	cmd.Env = append(os.Environ(), "WARPGAUGE_TEST_SOCKET=1", "LISTEN_FDS=1")
 	cmd.ExtraFiles = []*os.File{file}

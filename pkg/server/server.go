@@ -22,21 +22,17 @@
 //
 // Options.Routes are paths of extensions; their commands answer as /-/reload does.
 //
-// Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has
-// Content-Type with the format's version, Content-Length always, Vary: Accept,
-// Accept-Encoding, and Content-Encoding: gzip if compressed. /health has
-// X-Registry-Available: true or false, and during a reload
-// X-Reload-In-Progress: true. The page has a Content-Security-Policy under
-// which it loads nothing from other places.
+// Headers. All answers carry X-Content-Type-Options: nosniff. /metrics has Content-Type with the format's version,
+// Content-Length always, Vary: Accept, Accept-Encoding, and Content-Encoding: gzip if compressed. /health has
+// X-Registry-Available: true or false, and during a reload X-Reload-In-Progress: true. The page has a
+// Content-Security-Policy under which it loads nothing from other places.
 //
-// Limits. Header, read, write and idle timeouts, the size of headers, the
-// connections (see connections), the memory of pages that are being sent (see
-// sending), the passwords that are checked at a time (see logins). TLS, basic auth,
-// systemd sockets and further headers come from exporter-toolkit, which also
-// answers 401 and 429 by itself.
+// Limits. Header, read, write and idle timeouts, the size of headers, the connections (see connections), the memory of
+// pages that are being sent (see sending), the passwords that are checked at a time (see logins). TLS, basic auth,
+// systemd sockets and further headers come from exporter-toolkit, which also answers 401 and 429 by itself.
 //
-// Goroutines. Run owns the listeners' goroutines and ends them; handlers run in
-// those of net/http. A Server's methods may be called from any goroutine.
+// Goroutines. Run owns the listeners' goroutines and ends them; handlers run in those of net/http. A Server's methods
+// may be called from any goroutine.
 package server
 
 import (
@@ -267,7 +263,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		end := s.sending.begin(page, func() {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // a recorder has none
 		})
-		_, err := w.Write(page) //nolint:gosec // nothing of the request is in the page
+		_, err := w.Write(page) //nolint:gosec // the page repeats nothing of the request
 		end()
 		if err != nil {
 			s.stats.aborted.Inc()
@@ -279,8 +275,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 // headerList joins the lines of a header that clients may send as several.
 func headerList(h http.Header, name string) string { return strings.Join(h[name], ",") }
 
-// maxSendingBytes bounds the memory of pages being sent. Clients that read slowly hold a page each, and the pages of
-// 200 GPUs have 6 MB.
+// maxSendingBytes bounds the memory of pages being sent. Clients that read slowly hold a page each; a page of 200
+// GPUs has 6 MB.
 const maxSendingBytes = 64 << 20
 
 // sending tracks the pages being sent. When they use too much memory together, it cuts off the longest-running scrapes.
@@ -352,7 +348,7 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, text)
 }
 
-// serveLivez only says that the process answers: restarting it would repair no device.
+// serveLivez only reports that the process answers: restarting it would repair no device.
 func serveLivez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
 func (s *Server) serveReadyz(w http.ResponseWriter, _ *http.Request) {

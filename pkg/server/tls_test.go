@@ -135,7 +135,7 @@ func TestStalledHandshakes(t *testing.T) {
 	}
 }
 
-// While the file cannot be read no request is let through, and none waits.
+// While the file cannot be read, no request gets through and none waits.
 func TestWebConfigThatIsAFIFO(t *testing.T) {
 	path := basicAuth(t, bcrypt.MinCost)
 	_, address, _ := start(t, pagesOf(textPage), Options{WebConfigFile: path})
@@ -161,7 +161,7 @@ func TestWebConfigThatIsAFIFO(t *testing.T) {
 	want("the file again", http.StatusOK)
 }
 
-// What is wrong with the file shows before anything listens.
+// Problems of the file appear before anything listens.
 func TestWebConfigErrors(t *testing.T) {
 	dir := t.TempDir()
 	f := func(text string, want ...string) {

@@ -170,6 +170,13 @@ func (s *Session) Run(ctx context.Context) error {
 	return err
 }
 
+// Release frees what Options.Keep has kept, if no session follows.
+func (s *Session) Release() {
+	if k, ok := s.collector.(collector.Keeper); ok {
+		k.Release()
+	}
+}
+
 // watch returns when the session must end; nil if ctx has ended.
 func (s *Session) watch(ctx context.Context) error {
 	rescan := time.NewTicker(s.o.RescanInterval)

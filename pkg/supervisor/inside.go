@@ -35,7 +35,7 @@ var ErrOrphaned = errors.New("the exporter that this process belongs to has aske
 
 // Child runs sessions in a process that a Supervisor has started, one after the other, with the lists that the parent
 // sends, until the parent closes its end of the control channel or a session fails. Event sets stay open from one
-// session to the next. extend completes a list. Child returns an error only if it cannot go on, or if a session does not
+// session to the next. extend completes a list. Child returns an error if the channel is broken, or if a session does not
 // end in time because library calls hang; then the caller must end the process.
 func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, open collector.Factory, extend func(field.List) field.List, o session.Options) error {
 	// Only the parent ends a child. Signals to all processes of a service, as an init system sends them, are for the
@@ -51,6 +51,11 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 	c := &inside{to: &sender{conn: conn}, fail: cancel, orders: make(chan []byte), stopTimeout: stopTimeout}
 	o.Parent, o.Keep = c, true
 	go c.listen(ctx, conn)
+	defer func() {
+		if o.Former != nil {
+			o.Former.Release()
+		}
+	}()
 	for {
 		var first []byte
 		select {
@@ -67,10 +72,13 @@ func Child(ctx context.Context, control *os.File, stopTimeout time.Duration, ope
 		}
 		o.Until = until
 		s := session.New(open, extend(list), o)
-		if again, err := c.run(ctx, s); !again {
+		again, err := c.run(ctx, s)
+		if errors.Is(err, ErrOrphaned) {
 			return err
 		}
-		o.Former = s
+		if o.Former = s; !again {
+			return nil
+		}
 	}
 }
 

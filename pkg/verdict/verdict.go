@@ -1,7 +1,7 @@
 // Package verdict holds the verdict on each device's health: ok, degraded, failed or unknown, with the
-// reason, its beginning, the evidence, and the recommended action. One part of the program, the health
-// extension, makes verdicts and publishes them on a Board; everything else reads that Board, which is
-// empty where no verdicts are made. A Board can be used by any goroutine.
+// reason, its beginning, the evidence, and the recommended action. The health extension alone makes verdicts
+// and publishes them on a Board; everything else reads that Board, which is empty without the extension. Any
+// goroutine may use a Board.
 package verdict
 
 import (
@@ -19,9 +19,9 @@ type State uint8
 // States.
 const (
 	OK       State = iota
-	Unknown        // nothing can be said: no values, or released
-	Degraded       // works, and something is wrong
-	Failed         // must not be given work
+	Unknown        // no values, or released
+	Degraded       // works, but something is wrong
+	Failed         // must not get work
 )
 
 func (s State) String() string { return [...]string{"ok", "unknown", "degraded", "failed"}[s] }
@@ -47,44 +47,44 @@ type Verdict struct {
 	Reason    string    // code of the worst condition, fit for a label: "xid_79", "row_remap_failed"; "" if ok
 	Text      string    // the same in words
 	Action    Action    // never empty
-	Since     time.Time // when State or Reason changed last
-	// Conditions are the present problems, the worst first. Conditions with the State OK are for
+	Since     time.Time // last change of State or Reason
+	// Conditions lists the present problems, the worst first. Conditions with the State OK are for
 	// information.
 	Conditions []Condition
 	// Unjudged lists the rules that cannot be evaluated, because the device lacks a reading.
 	Unjudged []Unjudged
 }
 
-// Unjudged is a rule that cannot be judged, and why: a rule that is silent does not say that
+// Unjudged is a rule that cannot be evaluated, with the reason. Without it, a silent rule would look as if
 // all is well.
 type Unjudged struct {
 	Rule string
 	Why  collector.Reason
 }
 
-// Condition is one thing that is wrong with a device: a rule that holds.
+// Condition is one problem of a device: a rule that holds.
 type Condition struct {
 	Reason   string
 	State    State
 	Action   Action
 	Text     string
 	Since    time.Time
-	Last     time.Time  // when it was seen last
+	Last     time.Time  // when it was last seen
 	Evidence []Evidence // the newest last; bounded
 }
 
-// Evidence is one thing that was seen.
+// Evidence is one observation.
 type Evidence struct {
 	Time   time.Time
-	Source string // the witness: "nvml", "dcgm", "sysfs", "kernel log", "pci"
+	Source string // its source: "nvml", "dcgm", "sysfs", "kernel log", "pci"
 	Text   string
 }
 
-// Snapshot is all verdicts at one time. It must not be changed.
+// Snapshot holds all verdicts at one time. It must not be changed.
 type Snapshot struct {
 	Version  uint64 // grows when a verdict or condition changes
 	Time     time.Time
-	Verdicts []Verdict // GPUs, instances, switches: not links and cores
+	Verdicts []Verdict // GPUs, instances and switches; not links and cores
 }
 
 // Board holds the current Snapshot. The zero Board holds an empty one.
@@ -102,7 +102,7 @@ func (b *Board) Load() *Snapshot {
 	return &Snapshot{}
 }
 
-// Store replaces the Snapshot. One call at a time.
+// Store replaces the Snapshot. Calls must not overlap.
 func (b *Board) Store(s *Snapshot) {
 	b.p.Store(s)
 	b.mu.Lock()
@@ -113,7 +113,7 @@ func (b *Board) Store(s *Snapshot) {
 	}
 }
 
-// After waits for a Snapshot of a version above the given one.
+// After waits for a Snapshot with a version above the given one.
 func (b *Board) After(ctx context.Context, version uint64) (*Snapshot, error) {
 	for {
 		b.mu.Lock()

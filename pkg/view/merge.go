@@ -27,8 +27,8 @@ func (m *Merger) Part() *Part {
 	return p
 }
 
-// Publish replaces the sources of this part; nil removes them. sources must not be changed afterwards. It waits only
-// for other Publish calls, which copy pointers.
+// Publish replaces the sources of this part; nil removes them. The caller must not change sources afterwards.
+// Publish waits only for other Publish calls, which copy pointers.
 func (p *Part) Publish(sources []*Source) {
 	m := p.merger
 	m.mu.Lock()

@@ -48,8 +48,7 @@ func TestMergerKeepsTheOrderOfThePartsAndItsOwnVersion(t *testing.T) {
 	}
 }
 
-// TestPartsPublishAtOnce is for the race detector, and for versions: each of
-// them is seen by readers as something that only grows.
+// TestPartsPublishAtOnce runs under the race detector, and checks that readers see versions that only grow.
 func TestPartsPublishAtOnce(t *testing.T) {
 	const parts, rounds = 4, 500
 	var m Merger

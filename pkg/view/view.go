@@ -1,6 +1,6 @@
-// Package view is the readers' side of the sessions: the sources, the meaning of their columns, and the rings that hold
-// their rows. A supervisor publishes a new View when a session ends or begins. Everything reachable from a View is
-// immutable except the rows in the rings, which are read lock-free. The package starts no goroutine.
+// Package view describes the sessions to readers: the sources, the meaning of their columns, and the rings with their
+// rows. A supervisor publishes a new View when a session ends or begins. Everything reachable from a View is immutable
+// except the rows in the rings, which are read lock-free. The package starts no goroutine.
 package view
 
 import (
@@ -29,9 +29,9 @@ type Source struct {
 	Ring *ring.Ring
 	// Interval is the time between two rows.
 	Interval time.Duration
-	// Every holds, by device, the interval of its fastest reading; nil: every row has every device.
+	// Every holds, by device, the interval of its fastest reading. nil: every row has every device.
 	Every []time.Duration
-	// Explanations say why cells are blank (see Why), and Absent why devices lack columns.
+	// Explanations hold the reasons of blank cells (see Why), and Absent the reasons of absent columns.
 	Explanations []collector.Explanation
 	Absent       []collector.Absence
 }
@@ -49,7 +49,7 @@ func (s *Source) StaleAfter(device int, limit time.Duration) time.Duration {
 	return max(limit, 3*s.IntervalOf(device))
 }
 
-// Why returns why a cell of a column is blank: v is NaN.
+// Why returns the reason of a blank cell, whose value v is NaN.
 func (s *Source) Why(column int, v float64) collector.Explanation {
 	b := collector.BlankOf(v)
 	switch d, known := field.ByID(s.Columns[column].Field); {
@@ -74,23 +74,22 @@ func (s *Source) IntervalOf(device int) time.Duration {
 	return s.Interval
 }
 
-// View is all sources at one time, in order of collector priority and then in
-// the order of the collector.
+// View holds all sources at one time, by collector priority and then in the order of the collector.
 type View struct {
 	Version uint64 // grows with every change
 	Sources []*Source
 
-	former  atomic.Pointer[View] // the View before this one on the Board
+	former  atomic.Pointer[View] // the previous View on the Board
 	readers int32                // number of the Board's AddReader readers when this View was stored
 	seen    atomic.Int32         // number of readers that have asked for it
 }
 
-// maxFormer is how many Views an AddReader reader may be behind: there are a few reloads per second.
+// maxFormer bounds how many Views an AddReader reader may lag behind: there are a few reloads per second.
 const maxFormer = 32
 
-// After returns the Views that were on the Board after last, in order, up to v, and forgets those before v if all
-// AddReader readers have asked. With it such a reader also sees the rows of sources that were on the Board between two
-// of its readings. A reader must call it once for each View.
+// After returns the Views that were on the Board after last, in order, up to v. It drops the links to earlier Views
+// once all AddReader readers have called it. So such a reader also sees the rows of sources that came and went between
+// two of its readings. A reader must call it once for each View.
 func (v *View) After(last *View) []*View {
 	out := []*View{v}
 	for f := v.former.Load(); f != nil && f != last && len(out) < maxFormer; f = f.former.Load() {

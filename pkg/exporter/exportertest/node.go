@@ -21,7 +21,7 @@ type Node struct {
 	Args       []string // flags
 }
 
-// Pipeline returns the node's pipeline, whose extensions are not started yet.
+// Pipeline returns the node's pipeline. Its extensions are not started yet.
 func (n *Node) Pipeline(t testing.TB) *exporter.Pipeline {
 	t.Helper()
 	var rows []configtest.Flags

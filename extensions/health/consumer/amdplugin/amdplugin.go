@@ -40,7 +40,7 @@ const (
 	unhealthy = "unhealthy"
 )
 
-// Service answers calls. SetError, which simulates errors, is not implemented.
+// Service answers calls.
 type Service struct {
 	gpumetricssvc.UnimplementedMetricsServiceServer
 	board *verdict.Board
@@ -90,6 +90,11 @@ func (s *Service) GetGPUState(_ context.Context, asked *gpumetricssvc.GPUGetRequ
 	all, err := s.states()
 	all = slices.DeleteFunc(all, func(g *gpumetricssvc.GPUState) bool { return !slices.Contains(asked.GetID(), g.GetID()) })
 	return &gpumetricssvc.GPUStateResponse{GPUState: all}, err
+}
+
+// SetError implements gpumetricssvc.MetricsServiceServer. It refuses to simulate errors.
+func (s *Service) SetError(context.Context, *gpumetricssvc.GPUErrorRequest) (*gpumetricssvc.GPUErrorResponse, error) {
+	return nil, status.Error(codes.PermissionDenied, "errors cannot be simulated")
 }
 
 func (s *Service) states() ([]*gpumetricssvc.GPUState, error) {
