@@ -1,6 +1,5 @@
-// Package benchmarks measures the whole way of a value, from simulated devices
-// to bytes on a socket. What one package does alone is measured there; the
-// README here says where, and holds results.
+// Package benchmarks measures the path of a value from simulated devices to bytes on a socket. Benchmarks of single
+// packages are in those packages; the README here lists them and holds results.
 package benchmarks
 
 import (
@@ -33,7 +32,7 @@ type node struct {
 	url string
 }
 
-// startNode runs a node until the benchmark ends. A script can have faults.
+// startNode runs a node until the benchmark ends. script may contain faults.
 func startNode(b *testing.B, script string, interval time.Duration) *node {
 	b.Helper()
 	spec, err := fake.ParseSpec(strings.NewReader(script))
@@ -73,7 +72,7 @@ func freeAddress(b *testing.B) string {
 	return port.Address()
 }
 
-// awaitGPUs waits until so many GPUs have a temperature on the page, and returns the page.
+// awaitGPUs waits until want GPUs have a temperature on the page, and returns the page.
 func awaitGPUs(b *testing.B, url string, want int) []byte {
 	b.Helper()
 	for end := time.Now().Add(eventually.Patience); time.Now().Before(end); time.Sleep(500 * time.Microsecond) {
@@ -108,11 +107,9 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// BenchmarkHungGPU compares the latency of scrapes of two nodes that differ in
-// one thing: on the second, GPU 3 hangs for ever within its library call. Each
-// iteration sends 200 scrapes to either, in turns, while both sample at 100 ms.
-// Reported are quantiles with and without, and the age of the oldest value of
-// the GPUs that do not hang.
+// BenchmarkHungGPU compares the scrape latency of two nodes. On the second, GPU 3 hangs for ever within its library
+// call. Each iteration sends 200 scrapes to each node, alternating, while both sample at 100 ms. It reports latency
+// quantiles of both nodes, and the age of the oldest value of the GPUs that do not hang.
 func BenchmarkHungGPU(b *testing.B) {
 	healthy := startNode(b, "", 100*time.Millisecond)
 	hung := startNode(b, "faults:\n  - {at: 300ms, device: 3, kind: hang}\n", 100*time.Millisecond)
@@ -181,7 +178,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// cpuTime is the user and system time of this process.
+// cpuTime returns the user and system time of this process.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -15,9 +15,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// BenchmarkAMDTick samples eight GPUs once: what is fast each time, what is slow
-// every thirtieth time, as at a tick of a second. With AMD SMI a tick has the values of /sys, and
-// what the library has said in its own goroutine, whose calls are counted apart.
+// BenchmarkAMDTick samples eight GPUs once. Fast values are read each time and slow values every thirtieth time, as
+// with a tick of one second. With AMD SMI a tick reads /sys and the library's last answers; the library runs in its own
+// goroutine, whose calls are counted separately.
 func BenchmarkAMDTick(b *testing.B) {
 	amd, err := etc.Files().ReadFile("amd-counters.csv")
 	must(b, err)

@@ -13,15 +13,12 @@ import (
 	"time"
 )
 
-// BenchmarkScrape measures requests over loopback connections that stay open:
-// the exporter while there are no new rows, next to a bare net/http handler that
-// writes the same bytes. Both servers take turns within each iteration, so that
-// a machine whose speed drifts does so for both; "ratio" is the throughput, ours
-// over theirs, "cpu-ratio" the CPU time of client and server together, theirs
-// over ours: 1 means as fast as bare. The second is steadier where others use
-// the machine, too.
+// BenchmarkScrape measures requests over open loopback connections to the exporter, without new rows, and to a plain
+// net/http handler that writes the same bytes. The servers alternate within each iteration, so that a drifting machine
+// speed affects both. "ratio" is our throughput divided by the plain handler's. "cpu-ratio" is the plain handler's CPU
+// time, of client and server, divided by ours. 1 means equal. cpu-ratio is steadier on a shared machine.
 func BenchmarkScrape(b *testing.B) {
-	// A tick per hour: one row, then an unchanged page but for our own metrics.
+	// One tick per hour: one row, then a page on which only our own metrics change.
 	n := startNode(b, "", time.Hour)
 	page := n.wholePage(b)
 	bare := bareHandler(b, page)
@@ -50,8 +47,7 @@ func BenchmarkScrape(b *testing.B) {
 	}
 }
 
-// wholePage returns the page once our own metrics have all their series: the
-// first ones lack those of the devices and of requests.
+// wholePage returns a page with all series of our own metrics: the first pages lack series of devices and of requests.
 func (n *node) wholePage(b *testing.B) []byte {
 	lines := func(page []byte) int { return bytes.Count(page, []byte("\n")) }
 	page := awaitGPUs(b, n.url, 8)
@@ -67,7 +63,7 @@ func (n *node) wholePage(b *testing.B) []byte {
 	return nil
 }
 
-// client keeps conns connections open, as so many scrapers would.
+// client returns an HTTP client that keeps conns connections open, like as many scrapers.
 func client(conns int) *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: conns, MaxConnsPerHost: conns, DisableCompression: true}}
 }

@@ -1,5 +1,5 @@
-// Package dashboards_test checks what Grafana would only show as an empty panel:
-// expressions that do not parse, metrics that do not exist, panels that overlap.
+// Package dashboards_test finds faults that Grafana would only show as an empty panel: expressions that do not parse,
+// metrics that do not exist, panels that overlap.
 package dashboards_test
 
 import (
@@ -22,7 +22,7 @@ import (
 )
 
 type dashboard struct {
-	text       string // the file
+	text       string // content of the file
 	UID, Title string
 	Panels     []struct {
 		ID          int
@@ -48,7 +48,7 @@ type dashboard struct {
 	}
 }
 
-// expressions are those of the panels and of the annotations, by what has them.
+// expressions returns the expressions of panels and annotations by title.
 func (d dashboard) expressions() map[string]string {
 	out := map[string]string{}
 	for _, p := range d.Panels {
@@ -83,10 +83,10 @@ func dashboards(t *testing.T) map[string]dashboard {
 	return out
 }
 
-// variables as Grafana fills them in for "All".
+// Variables with the values that Grafana uses for "All".
 var variables = strings.NewReplacer("$__rate_interval", "1m", "$cluster", ".*", "$job", ".*", "$model", ".*", "$instance", ".*", "$gpu", ".*", "$namespace", ".*", "$pod", ".*")
 
-// known is every name that the exporter, warpgauge-fleet, a rule or the Go runtime has.
+// known returns a function that reports whether the exporter, warpgauge-fleet, a rule or the Go runtime exports a name.
 func known(t *testing.T) func(string) bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -132,7 +132,7 @@ func TestExpressions(t *testing.T) {
 				t.Errorf("%s: panel %q has the data source %q, not the one that is chosen", file, p.Title, p.Datasource.UID)
 			}
 			for _, target := range p.Targets {
-				if strings.Contains(target.Expr, "topk") && !target.Instant { // the first ten are others at each step
+				if strings.Contains(target.Expr, "topk") && !target.Instant { // topk selects different series at each step
 					t.Errorf("%s: panel %q ranks over a range", file, p.Title)
 				}
 			}
@@ -153,7 +153,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// namesOf are the names of fields that a selector has: its own, or those of its pattern.
+// namesOf returns the field names that a selector matches, by name or by pattern.
 func namesOf(s *parser.VectorSelector) (names []string) {
 	if s.Name != "" {
 		return []string{s.Name}
@@ -235,7 +235,7 @@ func TestPanelsDoNotOverlap(t *testing.T) {
 
 var dataLink = regexp.MustCompile(`"url": "/d/([\w-]*)\??([^"]*)"`)
 
-// TestLinks: each link leads to a dashboard that is there, and hands over variables that it has.
+// TestLinks: each link leads to an existing dashboard and passes variables that the dashboard has.
 func TestLinks(t *testing.T) {
 	all := dashboards(t)
 	variablesOf, leads := map[string]map[string]bool{}, map[string]bool{}
@@ -267,8 +267,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestXIDsByPromtool: what "XIDs in 24 h" means is the same in each panel, an old XID is none of them,
-// and the annotation marks the minute in which one came; a driver's change is marked, too.
+// TestXIDsByPromtool: "XIDs in 24 h" means the same in each panel and leaves out old XIDs. Annotations mark the minute
+// of an XID and of a driver change.
 func TestXIDsByPromtool(t *testing.T) {
 	promtool := programtest.Find(t, "promtool")
 	all := dashboards(t)
@@ -304,10 +304,10 @@ func TestXIDsByPromtool(t *testing.T) {
 		return sample{`{` + gpu + `, err_code="` + code + `", err_msg="` + msg + `"}`, v}
 	}
 	for _, file := range []string{"fleet.json", "gpu.json"} {
-		ask(file, `"XIDs in 24 h"`, "10h", xid("31", "fault", 31))                                                // a Prometheus of ten hours has no day before
-		ask(file, `"XIDs in 24 h"`, "30h", xid("79", "lost", 79))                                                 // of the last 24 hours
-		ask(file, `"XIDs in 24 h"`, "60h")                                                                        // 79 is there still, and old
-		ask(file, "annotation XIDs", "26h", sample{`{gpu="0", instance="n", err_code="79", err_msg="lost"}`, 79}) // in this minute
+		ask(file, `"XIDs in 24 h"`, "10h", xid("31", "fault", 31))                                                // a Prometheus that has run for ten hours has no data of the day before
+		ask(file, `"XIDs in 24 h"`, "30h", xid("79", "lost", 79))                                                 // within the last 24 hours
+		ask(file, `"XIDs in 24 h"`, "60h")                                                                        // 79 is still exported, but old
+		ask(file, "annotation XIDs", "26h", sample{`{gpu="0", instance="n", err_code="79", err_msg="lost"}`, 79}) // within this minute
 		ask(file, "annotation XIDs", "26h2m")
 		ask(file, "annotation Driver changes", "26h", sample{`{instance="n", driver="560"}`, 1})
 		ask(file, "annotation Driver changes", "26h2m")

@@ -1,5 +1,5 @@
-// Package docs holds the pages for users. Its test keeps them true to the code
-// as far as a test can: links lead somewhere, flags and metrics exist.
+// Package docs holds the pages for users. Its tests compare them with the code: links lead somewhere, flags and metrics
+// exist.
 package docs
 
 import (
@@ -40,7 +40,7 @@ func TestLinks(t *testing.T) {
 				continue
 			}
 			if u.Scheme != "" {
-				continue // elsewhere
+				continue // another site
 			}
 			target := path
 			if u.Path != "" {
@@ -58,8 +58,7 @@ func TestLinks(t *testing.T) {
 
 var mention = regexp.MustCompile(`(https?://\S+/)?\b((?:docs/[a-z-]+|README|SECURITY|CONTRIBUTING|ARCHITECTURE)\.md)(?:#([a-z0-9-]+))?`)
 
-// TestMentions checks the pages that messages, comments, values and rules name: they are there,
-// and have the heading.
+// TestMentions: the pages and headings that messages, comments, values and rules name exist.
 func TestMentions(t *testing.T) {
 	all, found := every(t), 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -91,13 +90,13 @@ func TestMentions(t *testing.T) {
 	}
 }
 
-// elsewhere are pages of other projects and of tests.
+// elsewhere lists pages of other projects and of tests.
 var elsewhere = map[string]bool{
 	"docs/a.md":                 true,
 	"docs/driver-attributes.md": true, // ROCm/k8s-gpu-dra-driver
 }
 
-// anchors are the names that headings get on the common hosting sites.
+// anchors returns the anchors that common hosting sites give to headings.
 func anchors(text string) map[string]bool {
 	drop := regexp.MustCompile(`[^a-z0-9 _-]`)
 	out := map[string]bool{}
@@ -114,9 +113,9 @@ var (
 	metricWord = regexp.MustCompile(`\bwarpgauge_[a-z0-9_]*[a-z0-9]`)
 )
 
-// TestFlags checks that each --flag which a page names outside of commands, which the programs' own tests
-// check, is in the flag table, or in that of the fleet server, which a test of it compares with its flags.
-// flags.md is generated from that table; a test of pkg/config keeps it so.
+// TestFlags checks that each --flag in a page is in the flag table or in the fleet server's. It skips commands, which
+// the programs' own tests check. flags.md is generated from the flag table; a test of pkg/config keeps it current. A
+// test of the fleet server compares its table with its flags.
 func TestFlags(t *testing.T) {
 	all := every(t)
 	known := map[string]bool{"help": true, "version": true}
@@ -144,8 +143,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// othersFlags are named in our pages outside of commands but belong to other programs,
-// or to a subcommand, whose flags are not in the table.
+// othersFlags lists flags that pages name outside of commands, but that belong to other programs or to a subcommand.
 var othersFlags = map[string]bool{
 	"output": true, "tolerance": true, "guard": true, // compare, check
 	"url": true, "ca-file": true, "insecure": true, "samples": true, // devices, once, top
@@ -166,9 +164,9 @@ var othersFlags = map[string]bool{
 	"ignore-missing": true, // sha256sum
 }
 
-// TestMetrics checks that each warpgauge_ metric which a page names is in
-// metrics.md, which is generated from a running exporter, in fleet.md, which a test of
-// extensions/remote/fleet compares with a server, or a family of recordings.
+// TestMetrics checks that each warpgauge_ metric in a page is in metrics.md, is in fleet.md, or is a family of
+// recordings. metrics.md is generated from a running exporter; a test of extensions/remote/fleet compares fleet.md with
+// a server.
 func TestMetrics(t *testing.T) {
 	known := pages.Metrics(t, "..")
 	for _, row := range regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\|").FindAllStringSubmatch(read(t, "docs/recorder.md"), -1) {
@@ -198,8 +196,8 @@ func blocks(t *testing.T, language string, f func(path, text string)) {
 	}
 }
 
-// TestExamples: the exporter takes each CSV in a page without a remark, and each PromQL is an
-// expression, or several with empty lines between them.
+// TestExamples: the exporter accepts each CSV in a page without a warning. Each PromQL block parses, as one expression
+// or as several with empty lines between them.
 func TestExamples(t *testing.T) {
 	blocks(t, "csv", func(path, text string) {
 		_, problems, err := field.Parse(strings.NewReader(text), field.ParseOptions{File: path, Strict: true})

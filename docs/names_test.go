@@ -58,16 +58,15 @@ func TestMakeTargets(t *testing.T) {
 	})
 }
 
-// repositoryPath is a file or folder of the repository as commands name it: from the root.
+// repositoryPath matches a file or folder of the repository as commands name it: relative to the root.
 var repositoryPath = regexp.MustCompile(`(?:^|[\s"'=/(` + "`" + `])((?:deploy|etc|dashboards|docs|collectors|cmd|extensions|internal|pkg|test)/[A-Za-z0-9][\w./-]*[\w/])`)
 
-// TestPaths checks that the files which commands and texts name are there. What stands
-// behind / is of another root: a file of the system, a URL.
+// TestPaths checks that files in commands and texts exist. A name after / has another root: a system file or a URL.
 func TestPaths(t *testing.T) {
 	scan(t, repositoryPath, 50, func(path, text string, m []int) string {
 		name, before := text[m[2]:m[3]], text[:m[2]]
 		if strings.HasSuffix(before, "/") && !strings.HasSuffix(before, "$PWD/") && !strings.HasSuffix(before, " ./") || strings.Contains(name, "NAME") {
-			return "" // NAME is for the reader to fill in
+			return "" // NAME is a placeholder
 		}
 		_, err := os.Stat(filepath.Join("..", name))
 		_, near := os.Stat(filepath.Join("..", filepath.Dir(path), name))
@@ -95,7 +94,7 @@ func TestVariables(t *testing.T) {
 	})
 }
 
-// othersVariables are of scripts, units and tests.
+// othersVariables lists variables of scripts, units and tests.
 var othersVariables = map[string]bool{
 	"WARPGAUGE_FLAGS":            true, // the systemd unit
 	"WARPGAUGE_JOB_ID":           true, // deploy/slurm/warpgauge-jobs
@@ -109,13 +108,13 @@ var othersVariables = map[string]bool{
 
 var fieldWord = regexp.MustCompile(`\b(?:DCGM_(?:FI|EXP)|amd_gpu|nvidia_gpu)_[A-Za-z0-9_]*[A-Za-z0-9]`)
 
-// TestFields checks that each field that a page names is one of the catalogue, or the
-// histogram of one, or with … or * the beginning of some.
+// TestFields checks that each field in a page is in the catalogue, is the histogram of one, or, with … or *, begins a
+// field's name.
 func TestFields(t *testing.T) {
 	scan(t, fieldWord, 500, func(_, text string, m []int) string {
 		name, after := text[m[0]:m[1]], text[m[1]:]
 		switch {
-		case name == "nvidia_gpu_exporter": // a program
+		case name == "nvidia_gpu_exporter": // another program
 		case strings.HasPrefix(after, "_…") || strings.HasPrefix(after, "_*"):
 			if !slices.ContainsFunc(field.All(), func(d *field.Descriptor) bool { return strings.HasPrefix(d.Name, name+"_") }) {
 				return "no field begins with " + name + "_"
@@ -138,10 +137,10 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// reservedLabels is the list of the labels that series of devices can have.
+// reservedLabels is the list of the labels that device series can have.
 var reservedLabels = regexp.MustCompile(`(?s)func reservedLabels\(.*?\n\t}`)
 
-// TestMigrationLabels checks that docs/migration.md says what becomes of each label.
+// TestMigrationLabels checks that docs/migration.md explains each label.
 func TestMigrationLabels(t *testing.T) {
 	page, found := read(t, "docs/migration.md"), 0
 	_, page, _ = strings.Cut(page, "\n## Labels\n")

@@ -11,8 +11,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestQueriesOfLists runs the expressions of docs/remote.md over three nodes, of which one has
-// another list than the rest and refuses the server's.
+// TestQueriesOfLists runs the expressions of docs/remote.md over three nodes. One node runs a different list and
+// refuses the server's.
 func TestQueriesOfLists(t *testing.T) {
 	promtool := programtest.Find(t, "promtool")
 	want := [][]string{

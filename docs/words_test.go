@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// maxWords is how many words people may have written on all pages together: a page that grows makes room elsewhere.
-// Pages and sections that go generate writes do not count.
+// maxWords limits the words that people have written on all pages together: a page that grows must make room elsewhere.
+// Generated pages and sections do not count.
 const maxWords = 59_050
 
 var made = regexp.MustCompile(`(?s)<!-- made: \w+ -->.*?<!-- end -->`)
 
-// generated are the pages that go generate writes and that are tables.
+// generated lists the pages of tables that go generate writes.
 var generated = []string{
 	"docs/amd-names.md", "docs/dcgm.md", "docs/fields.md", "docs/flags.md", "docs/health-rules.md", "docs/metrics.md", "docs/migration-names.md", "docs/nvml.md",
 }
@@ -31,8 +31,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestFirstSuccess: from the top of the README a visitor reads at most 150 words before a
-// command that shows metrics, or what is wrong with them.
+// TestFirstSuccess: a visitor reads at most 150 words of the README before a command that shows metrics, or the reason
+// why there are none.
 func TestFirstSuccess(t *testing.T) {
 	all := every(t)
 	before := func(path, mark string) int {

@@ -1,6 +1,5 @@
-// Package etc holds the counters files that come with the exporter, so that the
-// binary runs without any file on disk. The files are in this directory and are
-// what an image or package installs; users copy and change them.
+// Package etc holds the counters files that come with the exporter, so that the binary runs without any file on disk.
+// Images and packages install the files of this directory; users copy and change them.
 package etc
 
 import "embed"
@@ -8,7 +7,7 @@ import "embed"
 //go:embed *.csv
 var files embed.FS
 
-// Default is the name of the file that is used unless another is named.
+// Default is the name of the default file.
 const Default = "default-counters.csv"
 
 // DefaultCounters returns the default counters CSV. The bytes are the caller's.
@@ -20,5 +19,5 @@ func DefaultCounters() []byte {
 	return b
 }
 
-// Files are all of them, by name.
+// Files returns all files by name.
 func Files() embed.FS { return files }

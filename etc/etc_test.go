@@ -21,7 +21,7 @@ func read(t *testing.T, name string) []byte {
 	return text
 }
 
-// parse reads a file as strictly as possible and expects nothing to be said.
+// parse reads a file in the strictest mode and expects no warnings.
 func parse(t *testing.T, name string, text []byte) field.List {
 	t.Helper()
 	l, problems, err := field.Parse(bytes.NewReader(text), field.ParseOptions{File: name, Strict: true})
@@ -34,8 +34,7 @@ func parse(t *testing.T, name string, text []byte) field.List {
 	return l
 }
 
-// uncomment switches on the rows that are commented out, except for those whose name
-// is active elsewhere.
+// uncomment enables the rows that are commented out, unless their name is active elsewhere.
 func uncomment(text []byte, active field.List) []byte {
 	have := map[string]bool{}
 	for _, f := range active.Fields {
@@ -62,7 +61,7 @@ func names(l field.List) []string {
 }
 
 func TestFiles(t *testing.T) {
-	rows := map[string][2]int{ // active, and with all comments switched on
+	rows := map[string][2]int{ // rows as shipped, and with all comments enabled
 		"default-counters.csv":          {26, 26 + 37},
 		"amd-counters.csv":              {39, 39 + 28},
 		"dcp-metrics-included.csv":      {26, 26 + 31},
@@ -81,7 +80,7 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%v rows, want %v", got, want)
 			}
 			for _, f := range all.Fields {
-				scaled := f.Type == field.Histogram // under the name that DCGM 4.7 has for it, in base units
+				scaled := f.Type == field.Histogram // the DCGM 4.7 name, in base units
 				if f.Help == "" || f.Scale != 1 && !scaled {
 					t.Errorf("%s: help %q, scale %v", f.Name, f.Help, f.Scale)
 				}
@@ -90,8 +89,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// The rows are those that users of dcgm-exporter 4.5 to 4.8 get by default, in
-// the same order with the same types.
+// Users of dcgm-exporter 4.5 to 4.8 get the same rows by default, in the same order with the same types.
 func TestDefaultRows(t *testing.T) {
 	want := []string{
 		"gauge DCGM_FI_DEV_SM_CLOCK", "gauge DCGM_FI_DEV_MEM_CLOCK",
@@ -118,8 +116,8 @@ func TestDefaultRows(t *testing.T) {
 	}
 }
 
-// TestTypes: the type that the catalogue advises for a field is the one that rows of the
-// shipped lists have, those behind a comment sign included.
+// TestTypes: rows of the shipped lists have the type that the catalogue recommends, including rows that are commented
+// out.
 func TestTypes(t *testing.T) {
 	row := regexp.MustCompile(`(?m)^(?:# *)?([A-Za-z]\w*), *(gauge|counter|label),`)
 	used := map[field.ID]map[string]bool{}
@@ -142,7 +140,7 @@ func TestTypes(t *testing.T) {
 		d, _ := field.ByID(id)
 		use, ok := d.Use()
 		if d.Name == "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0" {
-			types["gauge"] = true // the lists have dcgm-exporter's type, but it is in MB/s
+			types["gauge"] = true // the lists keep dcgm-exporter's type, but the value is in MB/s
 		}
 		if !ok || !types[use.String()] {
 			t.Errorf("%s: Use says %v, the lists have %v", d.Name, use, types)

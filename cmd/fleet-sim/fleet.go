@@ -44,16 +44,16 @@ func newFleet(o options) (*fleet, error) {
 	return f, nil
 }
 
-// loadSets is how many different courses of load the nodes have. A set takes nearly
-// 1 MB, more than all else of a node.
+// loadSets is the number of sets of load curves that the nodes share. A set takes nearly 1 MB, more than the rest of
+// a node.
 const loadSets = 8
 
-// readCounters reads a file, or the built-in one of that name where there is none.
+// readCounters reads a file or, if it does not exist, the built-in list with that name.
 func readCounters(name string) (field.List, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		if text, err = etc.Files().ReadFile(name); err != nil {
-			names, _ := fs.Glob(etc.Files(), "*.csv") // the pattern is good
+			names, _ := fs.Glob(etc.Files(), "*.csv") // the pattern is valid
 			return field.List{}, fmt.Errorf("read --counters: %w; there are %s", err, strings.Join(names, ", "))
 		}
 	}
@@ -64,8 +64,8 @@ func readCounters(name string) (field.List, error) {
 	return list, nil
 }
 
-// run serves until ctx ends. The nodes begin one after the other within an interval, as those of a
-// real fleet do not tick together either.
+// run serves until ctx ends. The nodes start at different times within an interval, because the nodes of a real fleet
+// do not tick together either.
 func (f *fleet) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -58,7 +58,7 @@ func get(t *testing.T, url string) (text string, code int) {
 	return string(body), r.StatusCode
 }
 
-// values returns what a label's values are in the series of a metric.
+// values returns a label's values in the series of a metric.
 func values(page, metric, label string) (out []string) {
 	series := regexp.MustCompile(`(?m)^` + metric + `\{.*?\b` + label + `="([^"]*)"`)
 	for _, m := range series.FindAllStringSubmatch(page, -1) {
@@ -67,7 +67,7 @@ func values(page, metric, label string) (out []string) {
 	return out
 }
 
-// TestEveryNodeIsItsOwn: each node has its own host name, GPUs and pods, and says that it is simulated.
+// TestEveryNodeIsItsOwn checks that each node has its own host name, GPUs and pods, and is marked as simulated.
 func TestEveryNodeIsItsOwn(t *testing.T) {
 	address := simulate(t, "--nodes=3", "--profiles=dgx-h100,dgx-a100-mig", "--pods-per-gpu=2")
 	body, _ := get(t, "http://"+address+"/targets")

@@ -1,7 +1,6 @@
-// Fleet-sim serves many simulated GPU nodes from one process, each of them an
-// ordinary exporter over simulated GPUs: its own seed, host name and pods, its own
-// sampler and its own page. Prometheus finds them by HTTP. It is for
-// sizing Prometheus before there are nodes; docs/scale.md has its results.
+// Fleet-sim serves many simulated GPU nodes from one process. Each node is an ordinary exporter with simulated GPUs
+// and its own seed, host name, pods, sampler and page. Prometheus discovers the nodes over HTTP. Use it to size
+// Prometheus before the nodes exist; docs/scale.md has its results.
 package main
 
 import (
@@ -31,7 +30,7 @@ func main() {
 	}
 }
 
-// command is the whole program without its exit.
+// command runs the program without exiting.
 func command(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args, out)
 	if err != nil {
@@ -60,15 +59,15 @@ func parse(args []string, out io.Writer) (options, error) {
 	var o options
 	set := flag.NewFlagSet("fleet-sim", flag.ContinueOnError)
 	set.SetOutput(out)
-	set.IntVar(&o.nodes, "nodes", 10, "how many nodes")
-	set.StringVar(&o.address, "address", "127.0.0.1:9500", "where to serve all of them")
-	profiles := set.String("profiles", fake.DefaultProfile, "what the nodes are, in turns: "+strings.Join(fake.Profiles(), ","))
-	set.IntVar(&o.devices, "devices", 0, "GPUs of a node; 0: the profile's")
-	spec := set.String("spec", "", "script for each node's GPUs, as --fake-spec takes it")
-	set.StringVar(&o.counters, "counters", "default-counters.csv", "counters file, or the name of one that is built in")
-	set.DurationVar(&o.interval, "interval", 5*time.Second, "between two samples of a GPU")
-	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods that have each GPU or MIG instance; with several it is shared and every pod has a copy of its series")
-	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "after which a pod gives way to another; 0: never")
+	set.IntVar(&o.nodes, "nodes", 10, "number of nodes")
+	set.StringVar(&o.address, "address", "127.0.0.1:9500", "address that serves all nodes")
+	profiles := set.String("profiles", fake.DefaultProfile, "node profiles, assigned in turn: "+strings.Join(fake.Profiles(), ","))
+	set.IntVar(&o.devices, "devices", 0, "GPUs per node; 0 uses the profile's number")
+	spec := set.String("spec", "", "script for each node's GPUs, in the format of --fake-spec")
+	set.StringVar(&o.counters, "counters", "default-counters.csv", "counters file, or the name of a built-in one")
+	set.DurationVar(&o.interval, "interval", 5*time.Second, "time between two samples of a GPU")
+	set.IntVar(&o.pods.perDevice, "pods-per-gpu", 0, "pods per GPU or MIG instance; each pod of a shared device has its own copy of the series")
+	set.DurationVar(&o.pods.lifetime, "pod-lifetime", 0, "time after which another pod replaces a pod; 0 keeps pods for ever")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
@@ -85,7 +84,7 @@ func parse(args []string, out io.Writer) (options, error) {
 	return o, o.check()
 }
 
-// mostNodes bounds what a slip can ask for.
+// mostNodes bounds the number of nodes, against typing errors.
 const mostNodes = 20_000
 
 func (o *options) check() error {

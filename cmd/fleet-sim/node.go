@@ -21,20 +21,20 @@ import (
 	"warpgauge/pkg/supervisor"
 )
 
-// node is one exporter: the way of a value from simulated GPUs to the page.
+// node is one exporter, from simulated GPUs to the page.
 type node struct {
 	host, profile string
 
 	sampler  *supervisor.Supervisor
-	owners   *owner.Keeper // nil where there are no pods
+	owners   *owner.Keeper // nil without pods
 	pods     *pods
 	self     *selfmetrics.Page
 	renderer *exposition.Renderer
 	handler  http.Handler
 }
 
-// selfInterval is between gatherings of a node's own metrics: each reads /proc,
-// which is worth more than the rest of a node.
+// selfInterval is how often a node updates its own metrics. Each update reads /proc, which costs more than the rest
+// of a node.
 const selfInterval = 15 * time.Second
 
 func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, error) {
@@ -65,7 +65,7 @@ func newNode(o options, i int, loads *fake.Curves, list field.List) (*node, erro
 	return n, nil
 }
 
-// addOwners lets a scripted kubelet say who has the node's GPUs.
+// addOwners adds a scripted kubelet that assigns the node's GPUs to pods.
 func (n *node) addOwners(o podOptions, i int, stale time.Duration, reg prometheus.Registerer) {
 	n.pods = newPods(o, n.host, i, n.sampler.Board())
 	n.owners = owner.New(n.sampler.Board(), owner.Options{
@@ -86,7 +86,7 @@ func (n *node) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	stage := func(run func(context.Context) error) {
-		wg.Go(func() { _ = run(ctx) }) // the end of a simulated node is nothing to report
+		wg.Go(func() { _ = run(ctx) }) // a simulated node's end needs no report
 	}
 	stage(n.sampler.Run)
 	stage(n.renderer.Run)

@@ -15,19 +15,19 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// podOptions say who uses the GPUs.
+// podOptions sets the pods that use the GPUs.
 type podOptions struct {
 	perDevice int
-	lifetime  time.Duration // 0: for ever
+	lifetime  time.Duration // 0 means for ever
 }
 
 const (
 	mostPods   = 64
-	namespaces = 8 // of the fleet
+	namespaces = 8 // of the whole fleet
 )
 
-// pods is a kubelet's answer by script: every device has its pods, and each pod
-// gives way to another at the end of its life. They end at different times.
+// pods is a scripted kubelet: every device has pods, and another pod replaces each one at the end of its life. The
+// pods end at different times.
 type pods struct {
 	o        podOptions
 	host     string
@@ -43,7 +43,7 @@ func newPods(o podOptions, host string, node int, board *view.Board) *pods {
 	return p
 }
 
-// run answers again whenever devices or pods have changed, and reports that.
+// run publishes again whenever devices or pods have changed, and calls changed.
 func (p *pods) run(ctx context.Context, changed func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -59,7 +59,7 @@ func (p *pods) run(ctx context.Context, changed func()) {
 	}
 }
 
-// answer publishes which pod has which device, unless nothing has changed.
+// answer publishes the pod of each device, unless nothing has changed.
 func (p *pods) answer(now time.Time) (changed bool) {
 	var all []kube.Pod
 	for _, s := range p.board.Load().Sources {
@@ -78,8 +78,7 @@ func (p *pods) answer(now time.Time) (changed bool) {
 	return true
 }
 
-// usable says whether a pod can have the device: an instance, or a GPU that is not
-// divided.
+// usable reports whether a pod can use the device: an instance, or a GPU without instances.
 func usable(d *collector.Device, all []collector.Device) bool {
 	switch d.Level {
 	case field.Instance:
@@ -117,13 +116,13 @@ func (p *pods) of(d *collector.Device, age time.Duration) (out []kube.Pod) {
 	return out
 }
 
-// generation numbers the pods that have had a place. Their ends are spread over a
-// lifetime by the name of the place.
+// generation returns the number of pods that have ended in a place. The place's name spreads the ends over a
+// lifetime.
 func (p *pods) generation(place string, age time.Duration) int64 {
 	if p.o.lifetime == 0 {
 		return 0
 	}
 	sum := fnv.New64a()
-	_, _ = sum.Write([]byte(place)) // it never fails
+	_, _ = sum.Write([]byte(place)) // Write never fails
 	return int64((age + time.Duration(sum.Sum64()%uint64(p.o.lifetime))) / p.o.lifetime)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// serve serves until ctx ends. It prints a line about the address before.
+// serve serves until ctx ends. It first prints the address.
 func (f *fleet) serve(ctx context.Context, out io.Writer) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", f.o.address)
 	if err != nil {
@@ -25,7 +25,7 @@ func (f *fleet) serve(ctx context.Context, out io.Writer) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // scrapes of a simulation need no drain
 	defer stop()
-	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%[2]s/, for Prometheus' http_sd_configs http://%[2]s/targets\n", len(f.nodes), address) //nolint:errcheck // nothing can be done about it
+	fmt.Fprintf(out, "fleet-sim: %d simulated nodes on http://%[2]s/, for Prometheus' http_sd_configs http://%[2]s/targets\n", len(f.nodes), address) //nolint:errcheck // no remedy for an error
 	if err := srv.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", address, err)
 	}
@@ -44,7 +44,7 @@ func (f *fleet) handler(address string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+nodePath, f.serveNode)
 	mux.HandleFunc("GET /targets", func(w http.ResponseWriter, _ *http.Request) {
-		// All nodes are on one port, so each says its path and has its own instance.
+		// All nodes share one port, so each target has its own path and instance.
 		var out []target
 		for _, n := range f.nodes {
 			out = append(out, target{[]string{address}, map[string]string{
@@ -63,7 +63,7 @@ func (f *fleet) handler(address string) http.Handler {
 	return mux
 }
 
-// serveNode hands the rest of the path to the node's own server.
+// serveNode passes the rest of the path to the node's own server.
 func (f *fleet) serveNode(w http.ResponseWriter, r *http.Request) {
 	host, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, nodePath), "/")
 	n := f.named[host]

@@ -5,31 +5,30 @@ import (
 	"strings"
 )
 
-// check is one of our series and where nvidia-smi tells the same.
+// check compares one series with a value of nvidia-smi.
 type check struct {
 	metric   string
-	instance bool // each MIG instance has a series, not the GPU
-	// sources are tried in order; versions of nvidia-smi differ in names.
+	instance bool // each MIG instance has a series, but not the GPU
+	// sources are tried in order, because versions of nvidia-smi use different names.
 	sources []string
 	how     how
-	// Of the interval between our values before and after: what nvidia-smi says may
-	// lie outside of it by abs plus rel of itself.
+	// abs and rel (relative to nvidia-smi's value) give the tolerance: nvidia-smi's value may be that far outside the
+	// range between the page's values before and after.
 	abs, rel float64
-	scale    float64 // from nvidia-smi's unit to ours; 0 means 1
+	scale    float64 // from nvidia-smi's unit to the page's; 0 means 1
 }
 
 type how int
 
 const (
-	exact  how = iota // the same at all times
+	exact  how = iota // never changes
 	moving            // within the tolerance in most rounds
 	text              // a label
 )
 
-// checks are in the order of DCGM's ids. Tolerances: clocks move in steps of
-// 15 MHz many times a second, and utilisation is a mean over a sixth of a second to
-// a second, taken at another moment; power likewise; temperatures are whole
-// degrees. Memory is in whole MiB.
+// checks follows the order of DCGM's IDs. Tolerances: clocks move in steps of 15 MHz many times a second. Utilisation
+// and power are means over a sixth of a second to a second, taken at another moment. Temperatures are whole degrees.
+// Memory is in whole MiB.
 var checks = []check{
 	{metric: "DCGM_FI_DRIVER_VERSION", how: text, sources: []string{"csv:driver_version", "xml:driver_version"}},
 	{metric: "DCGM_FI_DEV_NAME", how: text, sources: []string{"csv:name", "xml:product_name"}},
@@ -127,9 +126,9 @@ var checks = []check{
 	{metric: "DCGM_FI_DEV_BAR1_USED", instance: true, how: moving, sources: []string{"bar1_memory_usage/used"}, abs: 16},
 }
 
-// properties are what nvidia-smi's CSV is asked for.
+// properties returns the properties to query from nvidia-smi.
 func properties() []string {
-	out := []string{"index", "uuid", "name", "pci.bus_id", "driver_version", "mig.mode.current"} // a GPU's identity
+	out := []string{"index", "uuid", "name", "pci.bus_id", "driver_version", "mig.mode.current"} // the GPU's identity
 	for _, c := range checks {
 		for _, s := range c.sources {
 			if name, ok := strings.CutPrefix(s, "csv:"); ok && !slices.Contains(out, name) {

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// verdict of one comparison.
+// verdict is the result of one comparison.
 type verdict string
 
 const (
 	pass      verdict = "ok"
 	fail      verdict = "FAIL"
-	notThere  verdict = "n/a"       // neither has it
-	oursAlone verdict = "ours only" // nvidia-smi of this version does not say
-	missing   verdict = "NOT THERE" // nvidia-smi has it, we do not
+	notThere  verdict = "n/a"       // neither has a value
+	oursAlone verdict = "ours only" // this version of nvidia-smi has no value
+	missing   verdict = "NOT THERE" // nvidia-smi has a value, the page has none
 )
 
 func (v verdict) bad() bool { return v == fail || v == missing }
 
-// round holds outputs of about the same moment: our page, nvidia-smi, our page.
+// round holds outputs taken one after the other: page, nvidia-smi, page.
 type round struct {
 	before, after page
 	smi           map[string]readout
@@ -32,7 +32,7 @@ type result struct {
 	verdict                 verdict
 }
 
-// compareAll judges every check on a GPU and its MIG instances.
+// compareAll runs every check on a GPU and its MIG instances.
 func compareAll(g gpu, rounds []round) (out []result) {
 	for _, instance := range append([]string{""}, rounds[0].smi[g.uuid].instances()...) {
 		for _, c := range checks {
@@ -47,7 +47,7 @@ func compareAll(g gpu, rounds []round) (out []result) {
 	return out
 }
 
-// compare judges a check of a part over the rounds of a phase.
+// compare runs a check on a part over the rounds of a phase.
 func (c check) compare(of part, rounds []round) result {
 	out := result{metric: c.metric, tolerance: c.tolerance(), verdict: notThere}
 	if of.instance != "" {
@@ -57,13 +57,13 @@ func (c check) compare(of part, rounds []round) result {
 	for _, r := range rounds {
 		theirs := c.theirs(r.smi[of.uuid], of.instance)
 		ours, verdict := c.judge(r, of, theirs)
-		// The line shows the first round that is bad, else the last one.
+		// The line shows the first bad round, or else the last one.
 		if count[fail]+count[missing] == 0 {
 			out.ours, out.theirs = ours, theirs
 		}
 		count[verdict]++
 	}
-	// A moving value may be off once in a while: the moments differ.
+	// Some rounds may fail for a moving value, because page and nvidia-smi are not simultaneous.
 	allowed := 0
 	if c.how == moving {
 		allowed = len(rounds) / 3
@@ -129,7 +129,7 @@ func presence(ours, theirs, equal bool) verdict {
 	return fail
 }
 
-// number writes whole numbers in full and others with three digits behind the point.
+// number formats whole numbers in full and others with three decimal places.
 func number(v float64) string {
 	if v == math.Trunc(v) {
 		return fmt.Sprintf("%.0f", v)
@@ -144,7 +144,7 @@ func (c check) tolerance() string {
 	return fmt.Sprintf("± %s ± %g %%", number(c.abs), 100*c.rel)
 }
 
-// expectLoad judges what a multiplication must change between the idle page and the load's last page.
+// expectLoad checks the expected changes between the idle page and the last page under load.
 func expectLoad(k kernel, g gpu, idle, busy page) (out []result) {
 	of := part{uuid: g.uuid}
 	least := func(metric string, want float64) {
@@ -159,7 +159,7 @@ func expectLoad(k kernel, g gpu, idle, busy page) (out []result) {
 	if top, ok := idle.value("DCGM_FI_DEV_MAX_SM_CLOCK", of); ok {
 		least("DCGM_FI_DEV_SM_CLOCK", top/2)
 	}
-	if gpm, _ := busy.value("DCGM_FI_DEV_GPM_SUPPORT", of); gpm != 0 { // no profiling before Hopper
+	if gpm, _ := busy.value("DCGM_FI_DEV_GPM_SUPPORT", of); gpm != 0 { // GPUs before Hopper have no profiling
 		least("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 0.9)
 		least("DCGM_FI_PROF_SM_ACTIVE", 0.9)
 		least(k.pipe, k.active)
@@ -167,8 +167,8 @@ func expectLoad(k kernel, g gpu, idle, busy page) (out []result) {
 	return out
 }
 
-// expectEnergy judges that the energy counter has grown by the mean power, between the first and the last page of a
-// phase that took so long.
+// expectEnergy checks that the energy counter has grown by the mean power, between the first and the last page of a
+// phase with that duration.
 func expectEnergy(g gpu, rounds []round, seconds float64) []result {
 	const metric = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 	of := part{uuid: g.uuid}

@@ -60,9 +60,9 @@ func TestCompare(t *testing.T) {
 	f(check{abs: 0.01}, pass, "70.01 W", "70", "70", "70")
 	f(check{rel: 0.1}, pass, "77", "70", "70", "70")
 	f(check{}, fail, "70", "70", "71", "70")
-	f(check{how: moving}, pass, "70", "70", "99", "70") // one of three
+	f(check{how: moving}, pass, "70", "70", "99", "70") // one of three fails
 	f(check{how: moving}, fail, "70", "99", "99", "70")
-	f(check{how: moving}, fail, "70", "70", "99") // one of two
+	f(check{how: moving}, fail, "70", "70", "99") // one of two fails
 	f(check{}, missing, "70", "", "")
 	f(check{}, oursAlone, "[N/A]", "70")
 	f(check{}, notThere, "[N/A]", "")
@@ -130,7 +130,7 @@ DCGM_FI_DEV_POWER_USAGE{UUID="U"} `
 	}
 }
 
-// TestReport: each bad result has a line, and good ones of a field share one.
+// TestReport checks that each bad result has a line, and that good results of a field share one.
 func TestReport(t *testing.T) {
 	r := &report{gpus: []gpu{{name: "Board"}}}
 	for i, v := range []verdict{pass, fail, pass, missing} {
@@ -145,8 +145,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestCaptures compares pages that say what nvidia-smi said on boards of others with it: its words and units are
-// read, in CSV as in XML, and each value is in the range in which the exporter takes it for plausible.
+// TestCaptures uses captured nvidia-smi output as input, for both nvidia-smi and the page. The words and units must
+// parse, from CSV and XML, and each value must be in the exporter's plausible range.
 func TestCaptures(t *testing.T) {
 	models, compared := map[string]bool{}, map[string]bool{}
 	for _, b := range captures.NVIDIA(t) {

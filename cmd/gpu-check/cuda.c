@@ -1,8 +1,7 @@
 //go:build linux && cgo
 
-// The few functions of CUDA's driver API that a matrix multiplication takes. Their
-// types and values are those of cuda.h, CUDA 12; all of them are in libcuda since
-// CUDA 7 (driver 346).
+// The functions of CUDA's driver API that a matrix multiplication needs. Types and values come
+// from cuda.h of CUDA 12; libcuda has all of them since CUDA 7 (driver 346).
 #define _GNU_SOURCE
 #include "cuda.h"
 
@@ -57,7 +56,7 @@ static const char *name_of(CUresult r) {
 	return cu.GetErrorName(r, &name) == 0 && name ? name : "unknown error";
 }
 
-// TRY goes to the end of a function with the words for a call that fails in message.
+// TRY jumps to the end of the function if a call fails, with an explanation in message.
 #define TRY(call) \
 	do { \
 		CUresult r_ = (call); \
@@ -139,11 +138,11 @@ int gpucheck_run(int ordinal, int element_size, const char *ptx, const char *nam
 	void *arguments[] = {&a, &a, &d, &rounds, &repeat};
 	do {
 		double start = now();
-		// Four in a row, so that the GPU need not wait for us.
+		// Four in a row, so that the GPU never waits for the CPU.
 		for (int i = 0; i < 4; i++)
 			TRY(cu.LaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, NULL, arguments, NULL));
 		TRY(cu.CtxSynchronize());
-		// Long enough that launching costs nothing, short enough to stop at once.
+		// Long enough to make launch overhead negligible, short enough to stop at once.
 		if (now() - start < 0.05 && repeat < 1u << 20)
 			repeat *= 2;
 	} while (!atomic_load(&stopped));

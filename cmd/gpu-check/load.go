@@ -12,9 +12,9 @@ var singlePTX string
 type kernel struct {
 	name, ptx, function string
 	elementSize         int // of the inputs, in bytes
-	oldest              int // compute capability that it needs
+	oldest              int // minimum compute capability, first number
 	pipe                string
-	active              float64 // what the pipe's field shows at least
+	active              float64 // minimum of the pipe's field under load
 }
 
 var kernels = []kernel{
@@ -22,9 +22,9 @@ var kernels = []kernel{
 	{"FP32", singlePTX, "single_matmul", 4, 5, "DCGM_FI_PROF_PIPE_FP32_ACTIVE", 0.3},
 }
 
-// cudaDevice is a GPU as CUDA counts them.
+// cudaDevice is a GPU in CUDA's numbering.
 type cudaDevice struct {
 	ordinal int
 	pci     string
-	major   int // of its compute capability
+	major   int // compute capability, first number
 }

@@ -12,8 +12,7 @@ import "C"
 
 import "errors"
 
-// openCUDA loads libcuda and lists its devices. The texts that are handed to C here
-// and in multiply live as long as the process.
+// openCUDA loads libcuda and lists its devices. The C strings made here and in multiply are never freed.
 func openCUDA(library string) (out []cudaDevice, err error) {
 	var devices [64]C.struct_gpucheck_device
 	var message [256]C.char
@@ -27,8 +26,7 @@ func openCUDA(library string) (out []cudaDevice, err error) {
 	return out, nil
 }
 
-// multiply returns when the load is told to stop. It stays on its thread, as a
-// CUDA context does, because it is one call.
+// multiply returns when the load is stopped. It is one call, so it stays on its thread, as a CUDA context must.
 func multiply(k kernel, d cudaDevice) error {
 	var message [256]C.char
 	if C.gpucheck_run(C.int(d.ordinal), C.int(k.elementSize), C.CString(k.ptx), C.CString(k.function), &message) != 0 {

@@ -1,6 +1,5 @@
-// Gpu-check compares warpgauge's page with nvidia-smi's output of the same moment,
-// on a machine with NVIDIA GPUs: idle, and while it multiplies matrices on them. It
-// prints a table with verdicts, and ends with 1 if one of them is bad.
+// Gpu-check compares warpgauge's page with nvidia-smi's output on a machine with NVIDIA GPUs: first idle, then while
+// it multiplies matrices on them. It prints a table of results, and exits with 1 if one of them is bad.
 //
 // It needs the driver, nvidia-smi, and the binary warpgauge next to it.
 package main
@@ -31,27 +30,27 @@ func main() {
 const (
 	allGood = 0
 	someBad = 1
-	notMade = 2 // the check could not be made
+	notMade = 2 // the check could not run
 )
 
-// options of a run.
+// options holds the flags' values.
 type options struct {
-	exporter string        // the binary
-	library  string        // NVML; "" as the exporter finds it
+	exporter string        // the warpgauge binary
+	library  string        // NVML; "" searches as the exporter does
 	smi      string        // nvidia-smi
-	cuda     string        // libcuda; "" for no load
+	cuda     string        // libcuda; "" disables the load
 	rounds   int           // comparisons in each phase
-	warmup   time.Duration // from a change of the load to the first comparison
+	warmup   time.Duration // from a load change to the first comparison
 }
 
 func command(ctx context.Context, args []string) (int, error) {
 	set := flag.NewFlagSet("gpu-check", flag.ContinueOnError)
 	var o options
 	self, _ := os.Executable()
-	set.StringVar(&o.exporter, "exporter", filepath.Join(filepath.Dir(self), "warpgauge"), "the warpgauge binary")
-	set.StringVar(&o.library, "nvml-library", "", "the NVML library that warpgauge shall read; nvidia-smi has its own")
-	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "the program nvidia-smi")
-	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "the driver's CUDA library; empty: no load")
+	set.StringVar(&o.exporter, "exporter", filepath.Join(filepath.Dir(self), "warpgauge"), "path of the warpgauge binary")
+	set.StringVar(&o.library, "nvml-library", "", "NVML library for warpgauge; nvidia-smi finds its own")
+	set.StringVar(&o.smi, "nvidia-smi", "nvidia-smi", "nvidia-smi program")
+	set.StringVar(&o.cuda, "cuda", "libcuda.so.1", "CUDA library of the driver; empty disables the load")
 	set.IntVar(&o.rounds, "rounds", 5, "comparisons in each phase")
 	set.DurationVar(&o.warmup, "warmup", 8*time.Second, "wait from a change of the load to the first comparison")
 	if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {

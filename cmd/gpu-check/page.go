@@ -28,7 +28,7 @@ func scrape(ctx context.Context, url string) (page, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = resp.Body.Close() }() // it was only read
+	defer func() { _ = resp.Body.Close() }() // only read
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answers %s", url, resp.Status)
 	}
@@ -52,22 +52,22 @@ func readPage(r io.Reader) (page, error) {
 
 func label(s *model.Sample, name string) string { return string(s.Metric[model.LabelName(name)]) }
 
-// gpuOf is the UUID of a series' GPU. Series of links call it otherwise.
+// gpuOf returns the UUID of a series' GPU. Series of links use another label.
 func gpuOf(s *model.Sample) string { return cmp.Or(label(s, "UUID"), label(s, "gpu_uuid")) }
 
 // part is a GPU, or one of its MIG instances.
 type part struct{ uuid, instance string }
 
-// further are the labels that make several series of one field and part.
+// further lists the labels that distinguish several series of one field and part.
 var further = []string{"GPU_CI_ID", "nvlink", "xid", "clock_event", "health_watch", "peer_gpu"}
 
-// has reports whether a series is of the part, and of nothing smaller.
+// has reports whether a series belongs to the part itself, not to a piece of it.
 func (p part) has(s *model.Sample) bool {
 	return gpuOf(s) == p.uuid && label(s, "GPU_I_ID") == p.instance &&
 		!slices.ContainsFunc(further, func(name string) bool { return label(s, name) != "" })
 }
 
-// value is a part's reading.
+// value returns a part's reading.
 func (p page) value(metric string, of part) (float64, bool) {
 	if i := slices.IndexFunc(p[metric], of.has); i >= 0 {
 		return float64(p[metric][i].Value), true
@@ -75,7 +75,7 @@ func (p page) value(metric string, of part) (float64, bool) {
 	return 0, false
 }
 
-// text is a label of a GPU's series, where the field is of type label.
+// text returns a label of a GPU's series, for a field of type label.
 func (p page) text(name, uuid string) string {
 	for _, family := range p {
 		for _, s := range family {
@@ -87,7 +87,7 @@ func (p page) text(name, uuid string) string {
 	return ""
 }
 
-// uncompared are the families of a GPU that no check names.
+// uncompared returns a GPU's families without a check.
 func (p page) uncompared(uuid string) map[string]bool {
 	out := map[string]bool{}
 	for name, family := range p {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// report is what a run has found.
+// report is the result of a run.
 type report struct {
 	when      time.Time
 	gpus      []gpu
@@ -45,10 +45,10 @@ func (r *report) count(v ...verdict) (n int) {
 
 func (r *report) failed() int { return r.count(fail, missing) }
 
-// banner says that nothing of this is a measurement.
+// banner says that the values are not measurements.
 const banner = "SIMULATED GPUs: this shows that the check works, nothing about any GPU"
 
-// print writes the report, which is Markdown, too. A good result that GPUs share is one line, with the first one's values.
+// print writes the report as Markdown. GPUs with the same good result share one line, with the first GPU's values.
 func (r *report) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // Flush has the error

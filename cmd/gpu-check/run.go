@@ -19,14 +19,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// gpu is one of the machine's.
+// gpu is one of the machine's GPUs.
 type gpu struct {
 	index           int
 	uuid, name, pci string
 	mig             bool
 }
 
-// runner carries a run's pieces.
+// runner holds the state of a run.
 type runner struct {
 	options
 	smi  *smi
@@ -37,7 +37,7 @@ type runner struct {
 
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "gpu-check: "+format+"\n", args...) }
 
-// run makes the whole check.
+// run runs the whole check.
 func run(ctx context.Context, o options) (*report, error) {
 	r := &runner{options: o, smi: &smi{path: o.smi, queries: properties()}, rep: &report{when: time.Now()}}
 	all, err := r.smi.ask(ctx)
@@ -48,18 +48,17 @@ func run(ctx context.Context, o options) (*report, error) {
 		index, _ := strconv.Atoi(one["csv:index"])
 		r.rep.driver = one["csv:driver_version"]
 		r.rep.gpus = append(r.rep.gpus, gpu{index, uuid, one["csv:name"], one["csv:pci.bus_id"], one["csv:mig.mode.current"] == "Enabled"})
-		// Boards of the simulated NVML (collectors/nvml/nvmltest) say so themselves.
+		// The simulated NVML (collectors/nvml/nvmltest) marks its UUIDs.
 		r.rep.simulated = r.rep.simulated || strings.HasPrefix(uuid, "GPU-fa4e")
 	}
 	if len(r.rep.gpus) == 0 {
-		return nil, errors.New("nvidia-smi knows no GPU")
+		return nil, errors.New("nvidia-smi lists no GPU")
 	}
 	slices.SortFunc(r.rep.gpus, func(a, b gpu) int { return cmp.Compare(a.index, b.index) })
 	return r.rep, r.withExporter(ctx, r.phases)
 }
 
-// withExporter runs f next to a warpgauge that reads NVML only, every field of the catalogue, so that whatever the
-// GPU can tell is on the page.
+// withExporter runs f while a warpgauge serves every field of the catalogue, read through NVML only.
 func (r *runner) withExporter(ctx context.Context, f func(context.Context) error) error {
 	dir, err := os.MkdirTemp("", "gpu-check-")
 	if err != nil {
@@ -86,15 +85,15 @@ func (r *runner) withExporter(ctx context.Context, f func(context.Context) error
 	if r.library != "" {
 		args = append(args, "--nvml-library="+r.library)
 	}
-	cmd := exec.CommandContext(ctx, r.exporter, args...) //nolint:gosec // the user names it
+	cmd := exec.CommandContext(ctx, r.exporter, args...) //nolint:gosec // the user's program
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // so that it lets the driver go
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lets it release the driver
 	cmd.WaitDelay = 15 * time.Second
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	inner, stop := context.WithCancel(ctx) // when it ends
+	inner, stop := context.WithCancel(ctx) // ends when the exporter does
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
@@ -104,7 +103,7 @@ func (r *runner) withExporter(ctx context.Context, f func(context.Context) error
 	if err = r.ready(inner); err == nil {
 		err = f(inner)
 	}
-	_ = cmd.Cancel() // it may have ended
+	_ = cmd.Cancel() // it may have ended already
 	if end := <-ended; end != nil || err != nil {
 		return errors.Join(err, fmt.Errorf("warpgauge ended (%v) with the log:\n%s", end, &log))
 	}
@@ -134,7 +133,7 @@ func (r *runner) phases(ctx context.Context) error {
 	r.idle = rounds[len(rounds)-1].after
 	devices, err := openCUDA(r.cuda)
 	if err != nil {
-		return fmt.Errorf("load %s for a load (--cuda= checks without one): %w", r.cuda, err)
+		return fmt.Errorf("open %s to put load on the GPUs (--cuda= checks without load): %w", r.cuda, err)
 	}
 	for _, k := range kernels {
 		if err := r.underLoad(ctx, k, devices); err != nil {
@@ -144,7 +143,7 @@ func (r *runner) phases(ctx context.Context) error {
 	return nil
 }
 
-// phase makes the rounds of one phase and judges them.
+// phase runs and compares the rounds of one phase.
 func (r *runner) phase(ctx context.Context, name string) ([]round, error) {
 	say("%s: %d comparisons with nvidia-smi", name, r.rounds)
 	if err := wait(ctx, r.warmup); err != nil {
@@ -175,7 +174,7 @@ func (r *runner) round(ctx context.Context) (one round, err error) {
 	if one.smi, err = r.smi.ask(ctx); err != nil {
 		return one, err
 	}
-	// A sample that began after nvidia-smi has answered.
+	// The second page needs a sample that began after nvidia-smi's answer.
 	if err = wait(ctx, time.Second); err != nil {
 		return one, err
 	}
@@ -183,8 +182,8 @@ func (r *runner) round(ctx context.Context) (one round, err error) {
 	return one, err
 }
 
-// underLoad compares while the GPUs multiply that can run a kernel. A GPU in MIG mode is not loaded: CUDA sees one of
-// its instances only.
+// underLoad compares while all GPUs that can run the kernel multiply. A GPU in MIG mode has no load, because CUDA
+// sees only one of its instances.
 func (r *runner) underLoad(ctx context.Context, k kernel, devices []cudaDevice) error {
 	results := map[int]chan error{}
 	setStop(false)

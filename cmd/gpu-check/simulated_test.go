@@ -16,7 +16,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// TestSimulatedNode makes the whole check without load: real binary, real dlopen, simulated NVML and nvidia-smi.
+// TestSimulatedNode runs the whole check without load: real binary, real dlopen, simulated NVML and nvidia-smi.
 func TestSimulatedNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes half a minute")
@@ -36,7 +36,7 @@ func TestSimulatedNode(t *testing.T) {
 			t.Fatalf("build %s: %v\n%s", what, err, out)
 		}
 	}
-	t.Setenv("LD_LIBRARY_PATH", dir) // where nvidia-smi finds NVML
+	t.Setenv("LD_LIBRARY_PATH", dir) // nvidia-smi finds NVML there
 	r, err := run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

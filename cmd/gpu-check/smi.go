@@ -14,11 +14,11 @@ import (
 	"strings"
 )
 
-// readout holds nvidia-smi's texts for one GPU, by "csv:power.draw" and
-// "xml:fb_memory_usage/total", of MIG instances by "mig:7:fb_memory_usage/total".
+// readout holds nvidia-smi's texts for one GPU, by "csv:power.draw" and "xml:fb_memory_usage/total", or
+// "mig:7:fb_memory_usage/total" for a MIG instance.
 type readout map[string]string
 
-// instances are the ids of the MIG instances that the readout has something of.
+// instances returns the IDs of the MIG instances in the readout.
 func (r readout) instances() (out []string) {
 	for name := range r {
 		if rest, ok := strings.CutPrefix(name, "mig:"); ok {
@@ -30,21 +30,21 @@ func (r readout) instances() (out []string) {
 	return slices.Compact(out)
 }
 
-// smi is the program nvidia-smi.
+// smi runs nvidia-smi.
 type smi struct {
 	path    string
-	queries []string // properties that it knows
+	queries []string // properties to query
 }
 
 func (s *smi) run(ctx context.Context, args ...string) ([]byte, error) {
-	out, err := exec.CommandContext(ctx, s.path, args...).CombinedOutput() //nolint:gosec // the user names it
+	out, err := exec.CommandContext(ctx, s.path, args...).CombinedOutput() //nolint:gosec // the user's program
 	if err != nil {
-		return nil, fmt.Errorf("nvidia-smi: %w: %s", err, bytes.TrimSpace(out)) // it complains on stdout
+		return nil, fmt.Errorf("nvidia-smi: %w: %s", err, bytes.TrimSpace(out)) // it reports errors on stdout
 	}
 	return out, nil
 }
 
-// ask asks for everything that this nvidia-smi can say of all GPUs, by UUID.
+// ask returns all readouts of this nvidia-smi, by UUID.
 func (s *smi) ask(ctx context.Context) (map[string]readout, error) {
 	out, err := s.csv(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *smi) ask(ctx context.Context) (map[string]readout, error) {
 
 var invalidField = regexp.MustCompile(`Field "([^"]+)" is not a valid field to query`)
 
-// csv asks for properties. A version refuses a query with one that it does not know, which is asked for no more.
+// csv queries the properties. nvidia-smi refuses a query with an unknown property, which csv then drops for good.
 func (s *smi) csv(ctx context.Context) ([]byte, error) {
 	for {
 		out, err := s.run(ctx, "--query-gpu="+strings.Join(s.queries, ","), "--format=csv,noheader")
@@ -107,8 +107,8 @@ type element struct {
 	Children []element `xml:",any"`
 }
 
-// flatten adds the texts of leaves below e by the names on the way to them. Of several of a name (processes) it keeps
-// the first. Texts of a MIG device are its GPU instance's; what its compute instances share is the first's.
+// flatten adds the texts of the leaves below e, by the path of names. If several have the same path (processes), the
+// first counts. A MIG device's texts count for its GPU instance, shared ones from the first compute instance.
 func (r readout) flatten(prefix string, e *element) {
 	for i := range e.Children {
 		c := &e.Children[i]
@@ -135,10 +135,10 @@ func (r readout) addNew(name, text string) {
 	}
 }
 
-// parseXML reads the <gpu> elements by UUID.
+// parseXML parses the <gpu> elements, by UUID.
 func parseXML(text []byte) (map[string]readout, error) {
 	d := xml.NewDecoder(bytes.NewReader(text))
-	d.Strict = false // it names a DTD that is not there
+	d.Strict = false // the document names a missing DTD
 	var root element
 	if err := d.Decode(&root); err != nil {
 		return nil, fmt.Errorf("read nvidia-smi's XML: %w", err)
@@ -154,16 +154,16 @@ func parseXML(text []byte) (map[string]readout, error) {
 	return all, nil
 }
 
-// words that nvidia-smi writes for numbers.
+// words maps nvidia-smi's words to numbers.
 var words = map[string]float64{
 	"enabled": 1, "disabled": 0, "active": 1, "not active": 0, "yes": 1, "no": 0,
-	"default": 0, "prohibited": 1, "exclusive_process": 2, "exclusive process": 2, // as DCGM counts compute modes
-	"reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4, // recovery
-	"none": 0, "pass-through": 1, "passthrough": 1, "vgpu": 2, "host vgpu": 3, "host vsga": 4, // virtualisation
+	"default": 0, "prohibited": 1, "exclusive_process": 2, "exclusive process": 2, // DCGM's compute modes
+	"reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4, // recovery actions
+	"none": 0, "pass-through": 1, "passthrough": 1, "vgpu": 2, "host vgpu": 3, "host vsga": 4, // virtualisation modes
 }
 
-// numberOf reads "70.12 W", "0x0000000000000004", "Enabled", "P0" or "640 bank(s)".
-// It returns false for other texts, such as "N/A" and "[Not Supported]".
+// numberOf parses "70.12 W", "0x0000000000000004", "Enabled", "P0" or "640 bank(s)". It returns false for other
+// texts, such as "N/A" and "[Not Supported]".
 func numberOf(text string) (float64, bool) {
 	text = strings.TrimSpace(text)
 	if v, ok := words[strings.ToLower(text)]; ok {
@@ -174,12 +174,12 @@ func numberOf(text string) (float64, bool) {
 		v, err := strconv.ParseUint(hex, 16, 64)
 		return float64(v), err == nil
 	}
-	first = strings.TrimSuffix(strings.TrimPrefix(first, "P"), "x") // a state, a width
+	first = strings.TrimSuffix(strings.TrimPrefix(first, "P"), "x") // a state or a width
 	v, err := strconv.ParseFloat(first, 64)
 	return v, err == nil
 }
 
-// absent reports whether nvidia-smi says that there is no value.
+// absent reports whether nvidia-smi shows a missing value.
 func absent(text string) bool {
 	switch strings.Trim(strings.ToLower(strings.TrimSpace(text)), "[]") {
 	case "", "n/a", "not supported", "not available", "unknown error", "insufficient permissions", "requested functionality has been deprecated":

@@ -55,7 +55,7 @@ func (a *assembly) sources(ctx context.Context) ([]collector.Source, error) {
 		case g.err != nil:
 			out[i] = &silentSource{devices, g.err, g.silent}
 		case !ended:
-			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w, when it was asked what it has", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
+			out[i] = &silentSource{devices, fmt.Errorf("GPU %d %w while NVML reads its supported fields", g.index, errHangs), func() bool { return a.pending.has(g.index) }}
 		case v.source != nil:
 			out[i] = v.source
 		default:
@@ -111,7 +111,7 @@ func (a *assembly) source(g *gpu) (*source, error) {
 	s := newSource(devices, newEventsPart(xids, g, a.fields), append(parts, newPeers(a.lib, g, a.gpus, a.fields))...)
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("find out what GPU %d has: %w", g.index, err)
+		return nil, fmt.Errorf("read the supported fields of GPU %d: %w", g.index, err)
 	}
 	s.trim()
 	s.Absences = why.Absences
@@ -131,8 +131,8 @@ func wanted(fields []field.Reading, ids ...field.ID) bool {
 	return slices.ContainsFunc(fields, func(r field.Reading) bool { return slices.Contains(ids, r.Desc.ID) })
 }
 
-// devices returns the GPU, its instances, its vGPUs and, if the list has link fields, its links. targets says how the
-// table of readings asks each of them.
+// devices returns the GPU, its instances, its vGPUs and, if the list has link fields, its links. Each target says how
+// to read its device.
 func (a *assembly) devices(g *gpu) ([]collector.Device, []target) {
 	devices := []collector.Device{g.device}
 	targets := []target{{reader: g.reader, level: field.GPU}}
@@ -168,7 +168,7 @@ func (s *source) trim() {
 	s.devices = s.devices[:last+1]
 }
 
-// linkStates are the NVLinks of a GPU as bit masks.
+// linkStates holds the states of a GPU's NVLinks as bit masks.
 type linkStates struct {
 	active uint64
 	known  uint64 // links whose state NVML reports

@@ -34,7 +34,7 @@ func newBackground[T any](cost *collector.Meter, call func() T) *background[T] {
 	return &background[T]{call: call, cost: cost, first: make(chan struct{})}
 }
 
-// overdue is how long a call may run until its last answer is worth nothing.
+// overdue is how long a call may run before its last answer is too old to use.
 const overdue = time.Second
 
 // start starts the call unless it is running.
@@ -66,14 +66,14 @@ func (b *background[T]) last() *T {
 // wait returns when the call is not running.
 func (b *background[T]) wait() { b.all.Wait() }
 
-// peerUnknown is the status of a pair that NVML does not tell. NVML's statuses start at 0.
+// peerUnknown marks a pair whose status NVML does not report. NVML's statuses start at 0.
 const peerUnknown = -1
 
 // peersPatience is how long Open waits for the first status of the peers. The calls take microseconds unless one of the
 // two GPUs is failing.
 const peersPatience = 250 * time.Millisecond
 
-// linkStatuses are the values of label link_status by NVML's answer (nvmlGpuP2PStatus_t), in dcgm-exporter's spelling.
+// linkStatuses lists the values of label link_status by nvmlGpuP2PStatus_t, in dcgm-exporter's spelling.
 var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
 
 // peersPart supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so
@@ -81,7 +81,7 @@ var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "
 //
 // A peer that has not answered is blank.
 type peersPart struct {
-	peers []*background[int] // the answer is the status, peerUnknown if there is none
+	peers []*background[int] // the answer is the status or peerUnknown
 	cols  []collector.Column // pair-major
 	cost  collector.Meter
 }
@@ -120,7 +120,7 @@ func newPeers(l *library, g *gpu, all []*gpu, fields []field.Reading) part {
 	return p
 }
 
-// add adds a peer and asks for its status, for the first sample.
+// add adds a peer and starts to read its status for the first sample.
 func (p *peersPart) add(index int, call func() int) {
 	for _, status := range linkStatuses {
 		p.cols = append(p.cols, collector.Column{Field: field.P2PStatus, Labels: []collector.Label{

@@ -44,7 +44,7 @@ type plannedCall struct {
 	slow *background[slowAnswer] // nil: the call is made in the sample
 }
 
-// slowAnswer is what a call on its own goroutine has returned.
+// slowAnswer is the result of a call on its own goroutine.
 type slowAnswer struct {
 	out  []float64
 	code nvml.Return

@@ -13,12 +13,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// BenchmarkNode takes rows of 8 GPUs × default CSV from the simulated library, slow and static fields included, and makes
-// the same calls through go-nvml alone.
+// BenchmarkNode samples 8 GPUs of the simulated library with the default CSV, slow and static fields included, and
+// compares that with the same calls made directly through go-nvml.
 func BenchmarkNode(b *testing.B) {
 	n := nvmltest.New(b, nvmltest.Config{Lines: []string{"gpu * gpm.supported 0"}})
 	list := listOf(b, string(etc.DefaultCounters()))
-	list.Fields = slices.DeleteFunc(list.Fields, func(f field.Field) bool { return f.Desc.ID == field.XIDErrors }) // no call of go-nvml alone
+	list.Fields = slices.DeleteFunc(list.Fields, func(f field.Field) bool { return f.Desc.ID == field.XIDErrors }) // go-nvml alone has no such call
 	c := New(at(n))
 	sources, err := c.Open(b.Context(), list)
 	must(b, err)
@@ -41,7 +41,7 @@ func BenchmarkNode(b *testing.B) {
 	}
 }
 
-// oneByOne makes the calls of a row through go-nvml. The field values are memory temperature, energy, remapped rows,
+// oneByOne makes one row's calls through go-nvml. The field values are memory temperature, energy, remapped rows,
 // NVLink and PCIe traffic.
 func oneByOne(handles []nvml.Device) {
 	for _, h := range handles {

@@ -21,11 +21,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// keptSample is what a fake driver keeps: a stamp in ms, and a value.
+// keptSample is a sample in a fake driver's buffer: a timestamp in ms and a value.
 type keptSample struct{ at, value uint32 }
 
-// fakeBuffer is the buffer of power in a driver. What since leaves is the driver's, unless
-// all is set: then it repeats what was given before.
+// fakeBuffer is a driver's buffer of power samples. It returns samples newer than since or, if all is set, every
+// sample again.
 type fakeBuffer struct {
 	samples []keptSample
 	all     bool
@@ -106,7 +106,7 @@ func TestBufferedSamples(t *testing.T) {
 	b.code = nvml.SUCCESS
 	f("after it", []float64{360, 20}, keptSample{9080, 360})
 
-	// The clock is set back by eight seconds: the driver has nothing that is newer.
+	// The clock is set back by eight seconds, so the driver has no newer samples.
 	for range 6 {
 		f("set back", nil, keptSample{1100, 100})
 	}
@@ -133,7 +133,7 @@ func TestBufferedErrors(t *testing.T) {
 	}
 }
 
-// TestWithoutBuffers: what has none is read as before, and so is what is no histogram.
+// TestWithoutBuffers checks that readings without a buffer, and fields that are not histograms, are polled.
 func TestWithoutBuffers(t *testing.T) {
 	f := func(name string, b *fakeBuffer, fields []field.Reading, supplied ...columnID) {
 		t.Helper()
@@ -153,16 +153,15 @@ func TestWithoutBuffers(t *testing.T) {
 	f("an empty buffer", &fakeBuffer{}, histogramReadings(155), columnID{0, 155})
 }
 
-// openHistograms opens the collector on a node with histograms of fields; it answers the
-// first GPU's.
+// openHistograms opens the collector on a node with the named fields as histograms and returns the first GPU's row.
 func openHistograms(t testing.TB, n *nvmltest.Node, names ...string) *taken {
 	t.Helper()
 	_, sources := openList(t, at(n), listOf(t, strings.ReplaceAll(csvOf(names), "gauge", "histogram")))
 	return &taken{sources[0], make([]float64, len(sources[0].Columns())), make([]bool, len(sources[0].Columns()))}
 }
 
-// TestBuffersOfALibrary reads a second of a GPU through C: bursts of 50 ms between two
-// ticks are in the samples.
+// TestBuffersOfALibrary reads one second of a GPU's samples through C. They include bursts of 50 ms between two
+// ticks.
 func TestBuffersOfALibrary(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{Preset: "h100-sxm"})
 	n.Freeze(99.8)

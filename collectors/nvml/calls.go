@@ -10,11 +10,11 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// call is a function of NVML that the collector uses on each tick. It lists the function's names, newest first; the
-// first that the library defines is used.
+// call is an NVML function that the collector calls on each tick. It lists the function's names, newest first; the
+// collector uses the first name that the library defines.
 type call []generation
 
-// generation is one of the names of a function.
+// generation is one of a function's names.
 type generation struct {
 	symbol  string
 	results int // number of results
@@ -23,7 +23,7 @@ type generation struct {
 	ask     asker
 }
 
-// name returns the newest name of the call.
+// name returns the call's newest name.
 func (c *call) name() string { return (*c)[0].symbol }
 
 // oldestDriver is the branch of the oldest supported driver.

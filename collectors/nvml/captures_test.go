@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestCapturedBrands: DCGM's names of brands are nvidia-smi's.
+// TestCapturedBrands checks that DCGM's brand names equal nvidia-smi's.
 func TestCapturedBrands(t *testing.T) {
 	seen := 0
 	for _, b := range captures.NVIDIA(t) {
@@ -34,16 +34,16 @@ func TestCapturedBrands(t *testing.T) {
 	}
 }
 
-// decoded is a field and where NVML has it, with what nvidia-smi calls it and how much of NVML's unit
-// (mW, bytes, ns; nvml.h) is one of nvidia-smi's.
+// decoded maps a field to its NVML source and to nvidia-smi's names for it. unit is nvidia-smi's unit in NVML's (mW,
+// bytes, ns; nvml.h).
 type decoded struct {
 	id    field.ID
 	names []string
-	call  *call // nil: a field of nvmlDeviceGetFieldValues
+	call  *call // nil for nvmlDeviceGetFieldValues
 	pick  int
 	arg   uint32
 	unit  float64
-	scale float64 // of nvidia-smi's unit, for DCGM's; 0: 1
+	scale float64 // from nvidia-smi's unit to DCGM's; 0 means 1
 }
 
 func decodings() []decoded {
@@ -90,8 +90,8 @@ func decodings() []decoded {
 	}
 }
 
-// capturedDevice is a board of others with what nvidia-smi said of it, in NVML's numbers, and what readings must make of
-// them: what nvidia-smi shows, and nothing of what the board does not have.
+// capturedDevice returns a fake device with a captured board's values in NVML's units, and the readings that
+// nvidia-smi showed. A field that the board lacks is not in want.
 func capturedDevice(b captures.Board) (d *fakeDevice, want map[field.ID]float64) {
 	d, want = &fakeDevice{results: map[*call]func([3]uint32) ([]float64, nvml.Return){}, fields: map[uint32]float64{}}, map[field.ID]float64{}
 	answers := map[*call]map[uint32]map[int]float64{}
@@ -119,7 +119,7 @@ func capturedDevice(b captures.Board) (d *fakeDevice, want map[field.ID]float64)
 		} else {
 			answer(r.call, r.arg, r.pick, math.Round(v*r.unit))
 		}
-		if v != 0 || byField()[r.id][0].how != unlessZero { // a vGPU has no highest clock
+		if v != 0 || byField()[r.id][0].how != unlessZero { // a vGPU has no maximum clock
 			want[r.id] = v * max(r.scale, 1)
 		}
 	}
@@ -155,8 +155,8 @@ func capturedDevice(b captures.Board) (d *fakeDevice, want map[field.ID]float64)
 	return d, want
 }
 
-// TestCapturedBoards: readings show what nvidia-smi shows, boards at work do not fail, and what they do not have is not
-// judged.
+// TestCapturedBoards checks that readings equal nvidia-smi's, that working boards pass, and that watches without
+// readings have no result.
 func TestCapturedBoards(t *testing.T) {
 	inFabric := []string{"h100", "b200", "gb200", "gb300", "h200", "h200-idle", "h200-mig", "h100-csv"}
 	fields := map[field.ID]bool{}
@@ -188,7 +188,7 @@ func TestCapturedBoards(t *testing.T) {
 		if slices.Contains(inFabric, b.Name) {
 			watching["NVLINK"] = "pass"
 		}
-		if replays, counted := want[202]; counted && replays == 0 { // before the first sample
+		if replays, counted := want[202]; counted && replays == 0 { // the first sample passes only a count of 0
 			watching["PCIE"] = "pass"
 		}
 		inputs, err := newReadings(d, []target{{reader: d, level: field.GPU}}, healthInputs(), nil, unexplained())

@@ -35,7 +35,7 @@ func TestClimb(t *testing.T) {
 
 func TestSpeed(t *testing.T) {
 	nan := math.NaN()
-	type reading struct{ v, driver, own float64 } // seconds
+	type reading struct{ v, driver, own float64 } // times in seconds
 	f := func(what string, in []reading, want []float64) {
 		t.Helper()
 		s := newSpeed()

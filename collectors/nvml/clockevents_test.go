@@ -11,8 +11,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestClockReasons: NVML's bits are DCGM's, so the mask needs no translation for
-// DCGM_FI_DEV_CLOCKS_EVENT_REASONS and the counts that are made of it.
+// TestClockReasons checks that NVML's bits equal DCGM's, so DCGM_FI_DEV_CLOCKS_EVENT_REASONS and the counts derived
+// from it need no translation.
 func TestClockReasons(t *testing.T) {
 	reasons := map[uint64]string{
 		nvml.ClocksEventReasonGpuIdle:                   "gpu_idle",

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Collector stands for NVML in a binary that cannot load it.
+// Collector replaces the NVML collector in a binary that cannot load NVML.
 type Collector struct{ o Options }
 
 var _ collector.Collector = (*Collector)(nil)
@@ -34,7 +34,7 @@ func (c *Collector) Open(ctx context.Context, _ field.List) ([]collector.Source,
 // Close has nothing to release.
 func (*Collector) Close() error { return nil }
 
-// Processes stands for NVML's process lists in a binary that cannot load NVML.
+// Processes replaces the collector of processes in a binary that cannot load NVML.
 type Processes struct{ Collector }
 
 // NewProcesses returns an unopened collector and touches nothing.

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// libc is the file of the C library, which is loaded anyway.
+// libc returns the C library's file, which every process has loaded.
 func libc(t *testing.T) string {
 	t.Helper()
 	l, err := dl.Open([]string{"libc.so.6"})
@@ -46,7 +46,7 @@ func listOf(t testing.TB, csv string) field.List {
 // temperature is a list of one field.
 func temperature(t *testing.T) field.List { return listOf(t, "DCGM_FI_DEV_GPU_TEMP, gauge, t\n") }
 
-// TestNothingToRead: the library is not loaded.
+// TestNothingToRead checks that Open with an empty list does not load the library.
 func TestNothingToRead(t *testing.T) {
 	_, err := New(Options{Library: "/nonexistent"}).Open(t.Context(), field.List{})
 	if !errors.Is(err, collector.ErrNothingToRead) && !errors.Is(err, collector.ErrNotBuiltIn) {
@@ -55,7 +55,7 @@ func TestNothingToRead(t *testing.T) {
 }
 
 func TestOpenSaysWhatThereIs(t *testing.T) {
-	if nvmltest.OwnProcess(t) { // that is bound to no library yet
+	if nvmltest.OwnProcess(t) { // a process without a library
 		return
 	}
 	const version = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"

@@ -13,8 +13,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestConformance runs the suite of the contract on the simulated library, which
-// the collector loads and calls as it would a driver's.
+// TestConformance runs the contract's suite on the simulated library, which the collector loads and calls like a
+// driver's.
 func TestConformance(t *testing.T) {
 	for name, config := range map[string]nvmltest.Config{
 		"DGX H100": {GPUs: 3},
@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 }
 
 func newRig(n *nvmltest.Node) collectortest.Rig {
-	gpu := func(id string) int { // with the board that a device is or is part of
+	gpu := func(id string) int { // the index of a device's board
 		i := 0
 		for !strings.HasPrefix(id, nvmltest.UUID(i)) {
 			i++

@@ -146,9 +146,9 @@ func bitErrorParts(raw float64) (mantissa, exponent uint64) {
 	return bits >> 8 & 0xf, bits & 0xff
 }
 
-// climb filters a counter that only goes up. A counter that goes back was reset with the GPU or the driver, or the
-// driver slipped for one reading. A rate over a slip would be absurd, and Prometheus takes a slip for a reset and adds
-// the whole counter again. So climb holds a value below the last one back until the next value shows which case it is.
+// climb filters a counter that only goes up. If a counter goes back, either the GPU or driver was reset, or one
+// reading was wrong; after a wrong reading Prometheus would add the whole counter again. So climb holds back a value
+// below the last one until the next value shows which case it is.
 type climb struct {
 	last    float64
 	held    float64
@@ -174,7 +174,7 @@ func (c *climb) update(v float64) (value float64, restarted bool) {
 	return math.NaN(), false
 }
 
-// moment is when a counter was read: the driver's timestamp in µs (0 if it sets none), and our monotonic clock in ns.
+// moment is when a counter was read: the driver's timestamp in µs (0 if none) and the local monotonic clock in ns.
 type moment struct{ driver, own int64 }
 
 const (
@@ -182,10 +182,10 @@ const (
 	nanos  = 1e9
 )
 
-// seconds returns the time from before to m. The driver's timestamps say when a value was measured, which matters if
-// the driver refreshes values less often than we read them. But that clock can be set, so they count only while they
-// agree with our clock to within a second and a factor of two. If the driver has not refreshed the value, seconds
-// returns 0.
+// seconds returns the time from before to m. The driver's timestamps are better if the driver refreshes values less
+// often than the collector reads them. But the driver's clock can be set, so they count only while they agree with
+// the local clock to within a second and a factor of two. If the driver has not refreshed the value, seconds returns
+// 0.
 func (m moment) seconds(before moment) float64 {
 	own := float64(m.own-before.own) / nanos
 	if m.driver == 0 || before.driver == 0 {

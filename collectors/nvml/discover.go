@@ -29,13 +29,13 @@ type pending struct {
 	all   sync.WaitGroup
 }
 
-// askEach calls f for each index on its own goroutine, so that a GPU which hangs does not delay the others. It returns when
-// all calls have returned, when ctx ends, or when no call has returned for the time patience: if the driver attaches to
-// GPUs one after the other, the last call may take long although its GPU is well. While an earlier call for an index is
-// still running, askEach skips that index.
+// askEach calls f for each index on its own goroutine, so that a hanging GPU does not delay the others. It returns
+// when all calls have returned, when ctx ends, or when no call has returned for the time patience: if the driver
+// attaches to GPUs one after the other, the last call may take long although its GPU works. While an earlier call for
+// an index is still running, askEach skips that index.
 //
-// askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each of those
-// passes its result to late.
+// askEach returns the results by index and abandons the calls that have not returned. If late is not nil, each
+// abandoned call passes its result to late.
 func askEach[T any](ctx context.Context, p *pending, indexes []int, f func(index int) T, late func(T)) map[int]T {
 	abandoned, results := false, map[int]T{} // under p.mu
 	done := make(chan struct{}, len(indexes))
@@ -136,7 +136,7 @@ func (d *discovery) gpus(ctx context.Context) ([]*gpu, error) {
 	return d.usable(found)
 }
 
-// silence marks a GPU whose call has not returned.
+// silence records that a GPU's call has not returned.
 func (d *discovery) silence(g *gpu) {
 	g.err = fmt.Errorf("GPU %d %w", g.index, errHangs)
 	g.silent = func() bool { return d.pending.has(g.index) }
@@ -227,7 +227,7 @@ func (d *discovery) usable(found []*gpu) ([]*gpu, error) {
 }
 
 // inventory is the set of GPUs that Open found. Rescan compares it with the current one.
-type inventory map[string]entry // by the ID of the GPU
+type inventory map[string]entry // by GPU ID
 
 // entry holds the properties of a GPU that may change.
 type entry struct {
@@ -334,8 +334,8 @@ func (g *kernelGPU) parseInformation(text string) (counts bool) {
 	return counts
 }
 
-// identifyRest returns the kernel's GPUs by the indexes that NVML has not answered for: those whose addresses NVML does
-// not have. NVML orders GPUs by address; if the kernel's do not fit into that order, identifyRest returns none.
+// identifyRest matches the GPUs that did not answer NVML to kernel GPUs whose addresses NVML did not report. NVML
+// orders GPUs by address; if the kernel's addresses contradict that order, identifyRest returns none.
 func identifyRest(unknown []bool, at []pciAddress, kernel []kernelGPU) map[int]kernelGPU {
 	all, out := slices.Clone(at), map[int]kernelGPU{}
 	rest := slices.DeleteFunc(slices.Clone(kernel), func(k kernelGPU) bool { return slices.Contains(at, k.at) })

@@ -39,7 +39,7 @@ func discoveryOn(tb testing.TB, n *nvmltest.Node) *simulatedNode {
 	return &simulatedNode{d, l}
 }
 
-// collector is one that has the library open.
+// collector returns a collector that has the library open.
 func (d *simulatedNode) collector() *Collector {
 	return &Collector{o: d.o, lib: d.lib, pending: d.pending, gpus: *d.discovery}
 }
@@ -71,8 +71,7 @@ func h100(i int) collector.Device {
 	}
 }
 
-// TestDiscoveryOfTheBroken: a GPU that is lost is there, identified by the kernel, and
-// the others are as ever.
+// TestDiscoveryOfTheBroken checks that the kernel identifies a lost GPU and that the other GPUs are unaffected.
 func TestDiscoveryOfTheBroken(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 4})
 	d := discoveryOn(t, n)
@@ -128,8 +127,8 @@ func TestDiscoveryOfNone(t *testing.T) {
 	}
 }
 
-// TestDiscoveryHangs: a GPU that hangs delays the others by the patience, has its
-// identity from the kernel, and is asked no second time until the call returns.
+// TestDiscoveryHangs checks that a hanging GPU delays the others by the patience only, that the kernel identifies it,
+// and that discovery does not ask it again until the call returns.
 func TestDiscoveryHangs(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	d := discoveryOn(t, n)

@@ -17,8 +17,8 @@ import (
 
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
 
-// TestMarkdownIsCurrent: the tables of docs/nvml.md are the collector's, and name each number of the
-// catalogue that NVIDIA's GPUs can have. Rewrite them with -update.
+// TestMarkdownIsCurrent compares docs/nvml.md with the collector's tables, which must name each number of the
+// catalogue that NVIDIA's GPUs can have. Rewrite the page with -update.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/nvml.md"
 	page, err := os.ReadFile(path)
@@ -33,7 +33,7 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	}
 }
 
-// markdown returns the page with the collector's rows in three of its tables, and the collector's list of labels.
+// markdown returns the page with three of its tables and its list of labels filled from the collector.
 func markdown(page string) string {
 	var b strings.Builder
 	generated := map[string]func(*strings.Builder){
@@ -41,7 +41,7 @@ func markdown(page string) string {
 		"| Id | Field | Metric | Conversion | Unit | Driver |":                              profilingRows,
 		"| Fields | Why |": missingRows,
 	}
-	var rows func(*strings.Builder) // of the table that the line is in; nil: as the page has them
+	var rows func(*strings.Builder) // writes the current table's rows; nil keeps the page's rows
 	for line := range strings.Lines(page) {
 		trimmed := strings.TrimSpace(line)
 		switch inTable := strings.HasPrefix(line, "|"); {
@@ -120,7 +120,7 @@ func descriptor(id field.ID) *field.Descriptor {
 	return d
 }
 
-// driverText is a driver's branch, "" if every supported driver is as new.
+// driverText returns a driver's branch, "" if every supported driver is at least as new.
 func driverText(since int) string {
 	if since <= oldestDriver {
 		return ""
@@ -128,8 +128,8 @@ func driverText(since int) string {
 	return strconv.Itoa(since)
 }
 
-// missingFromNVML is why a number of the catalogue is not supplied, "" if it is, is
-// no number, or is a reading of another vendor's GPUs.
+// missingFromNVML returns why the collector does not supply a number of the catalogue, "" if it does, if the field is
+// not a number, or if it is another vendor's reading.
 func missingFromNVML(d *field.Descriptor, supplied bool) string {
 	if _, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign || d.Kind != field.Int64 && d.Kind != field.Double || d.Factor != 0 || supplied {
 		return ""
@@ -143,7 +143,7 @@ func missingFromNVML(d *field.Descriptor, supplied bool) string {
 }
 
 type missingReason struct {
-	words  []string // of the names
+	words  []string // in the field's name
 	reason string
 }
 
@@ -169,7 +169,7 @@ func levelText(l field.Level) string {
 	return l.String()
 }
 
-// callText names the calls of a reading, each once, with what they ask for.
+// callText names a reading's calls, each once, with their arguments.
 func callText(r *reading) string {
 	var out []string
 	for _, t := range r.terms {
@@ -196,7 +196,7 @@ func termText(t term) string {
 	switch (*t.call)[0].args {
 	case 1:
 		text += fmt.Sprintf(" (%d)", t.arg[0])
-	case 2: // of a link
+	case 2: // a field and its link
 		text += fmt.Sprintf(" (%s, %d)", strings.TrimPrefix(scopeText(t.arg[0]), " of "), t.arg[1])
 	case 3:
 		text += fmt.Sprintf(" (%d, %d, %d)", t.arg[0], t.arg[1], t.arg[2])
@@ -216,13 +216,13 @@ func scopeText(scope uint32) string {
 	return " of link " + strconv.Itoa(int(scope))
 }
 
-// conversionText says what becomes of NVML's value.
+// conversionText describes the conversion of NVML's value.
 func conversionText(r *reading, d *field.Descriptor) string {
 	text, factor := string(r.how), ""
 	switch {
 	case text == "" && len(r.terms) > 1:
 		text = "sum"
-	case strings.HasPrefix(text, "growth per second"): // the call says whether in 64 bits
+	case strings.HasPrefix(text, "growth per second"): // callText names the counter's width
 		text = "growth per second"
 	case strings.HasPrefix(text, "used ÷") && len(r.terms) == 2:
 		text = "used ÷ total"

@@ -22,12 +22,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// headerFields is testdata/nvml-fields.csv: the numbers of fields by driver branch, from
-// NVIDIA's own headers.
+// headerFields holds testdata/nvml-fields.csv: the numbers of fields by driver branch, from NVIDIA's own headers.
 type headerFields struct {
 	branches []int
 	names    []string
-	numbers  map[string][]int // by branch; 0: its header has none
+	numbers  map[string][]int // by branch; 0 if its header lacks the field
 }
 
 func readHeaderFields(t *testing.T) headerFields {
@@ -40,7 +39,7 @@ func readHeaderFields(t *testing.T) headerFields {
 	rows, err := r.ReadAll()
 	must(t, err)
 	out := headerFields{numbers: map[string][]int{}}
-	for _, row := range rows[1:] { // the first are CUDA releases
+	for _, row := range rows[1:] { // the first row holds the CUDA releases
 		numbers := make([]int, len(row)-1)
 		for i, cell := range row[1:] {
 			if cell != "" {
@@ -58,8 +57,8 @@ func readHeaderFields(t *testing.T) headerFields {
 	return out
 }
 
-// TestFieldsByDriver holds the numbers of fields, and the drivers that have them first,
-// against the headers of each CUDA release.
+// TestFieldsByDriver compares the numbers of fields, and the first driver of each, with the headers of each CUDA
+// release.
 func TestFieldsByDriver(t *testing.T) {
 	h := readHeaderFields(t)
 	last := len(h.branches) - 1
@@ -104,8 +103,8 @@ func TestFieldsByDriver(t *testing.T) {
 	}
 }
 
-// TestMovedFields: over simulated drivers of each branch, each field is the one that it is
-// named for, also after the driver was replaced by another one.
+// TestMovedFields checks on simulated drivers of each branch that each field reads the right number, also after the
+// driver was replaced by another branch.
 func TestMovedFields(t *testing.T) {
 	lines := []string{"gpu * smoothing 100 + i", "gpu * violation[6] 600", "gpu * violation[7] 700", "gpu * violation[8] 800"}
 	names := []string{"DCGM_FI_DEV_PWR_SMOOTHING_ENABLED", "DCGM_FI_DEV_PWR_SMOOTHING_ADMIN_OVERRIDE_RAMP_DOWN_HYST_VAL",
@@ -132,8 +131,7 @@ func TestMovedFields(t *testing.T) {
 
 func sizeOf[T any]() int { return int(reflect.TypeFor[T]().Size()) }
 
-// TestHeader compiles assertions about what this package and its tables take from nvml.h
-// against the one that comes with go-nvml.
+// TestHeader compiles assertions about this package's structs, constants and tables against go-nvml's nvml.h.
 func TestHeader(t *testing.T) {
 	programtest.Find(t, "cc")
 	dir, err := simulated.ModuleFolder("github.com/NVIDIA/go-nvml", "pkg/nvml")

@@ -276,7 +276,7 @@ func (k *keptXIDs) put(sources []collector.Source, lib *library) bool {
 	return k.lib != nil
 }
 
-// free closes the sets that nobody has taken, and drops the reference to NVML.
+// free closes the sets that no collector has taken, and drops the reference to NVML.
 func (k *keptXIDs) free() {
 	if k == nil {
 		return

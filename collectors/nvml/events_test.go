@@ -19,11 +19,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// fakeEvents is an event set with the events of the test, and the opener of such sets.
+// fakeEvents is an event set with the test's events. Its open returns the set itself.
 type fakeEvents struct {
 	waiting []nvml.EventData
-	fail    nvml.Return // of Wait
-	refuse  error       // of open
+	fail    nvml.Return // returned by Wait
+	refuse  error       // returned by open
 	opened  int
 	freed   int
 }
@@ -71,7 +71,7 @@ func readings(ids ...field.ID) []field.Reading {
 	return out
 }
 
-// fakeXIDs are the XIDs of a GPU with the event set.
+// fakeXIDs returns a GPU's XIDs that reads from the event set.
 func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
 	t.Helper()
 	x, err := openXIDs(s.open, log)
@@ -79,14 +79,14 @@ func fakeXIDs(t *testing.T, s *fakeEvents, log *zap.Logger) *xids {
 	return x
 }
 
-// fakeEventsPart is the part of a GPU with two MIG instances, 3/0 and 5/0.
+// fakeEventsPart returns the events part of a GPU with two MIG instances, 3/0 and 5/0.
 func fakeEventsPart(t *testing.T, s *fakeEvents, log *zap.Logger) *eventsPart {
 	t.Helper()
 	g := &gpu{instances: []instance{{gi: 3, ci: 0}, {gi: 5, ci: 0}}}
 	return newEventsPart(fakeXIDs(t, s, log), g, readings(field.XIDErrors, field.XIDEvent))
 }
 
-// sampled is what a row has: the last XIDs and the events, by device.
+// sampled holds a row's last XIDs and events, by device.
 type sampled struct{ Last, Events map[int][]float64 }
 
 // sampleEvents samples all columns.
@@ -106,7 +106,7 @@ func sampleEvents(t *testing.T, p *eventsPart) (sampled, error) {
 	return out, err
 }
 
-// wantEvents: a device without a last XID has 0 while an event set is open, else nothing.
+// wantEvents compares the row. While an event set is open, a device without a last XID must have 0.
 func wantEvents(t *testing.T, when string, p *eventsPart, want sampled) {
 	t.Helper()
 	got, err := sampleEvents(t, p)
@@ -140,8 +140,8 @@ func TestEventsOfARow(t *testing.T) {
 		t.Errorf("a sample in which nothing is due wrote %v", row)
 	}
 	s.xid(13, 3, 0)
-	s.xid(43, 5, 7)          // a compute instance that is no device of ours
-	s.xid(94, 9, 0)          // an instance that is none
+	s.xid(43, 5, 7)          // a compute instance that is not a device here
+	s.xid(94, 9, 0)          // an unknown instance
 	s.xid(45, 3, noInstance) // a whole GPU instance
 	last := byDevice{0: {94}, 1: {45}, 2: {43}}
 	wantEvents(t, "after five XIDs", p, sampled{last, byDevice{0: {31, 94}, 1: {13, 45}, 2: {43}}})
@@ -203,7 +203,7 @@ func TestEventsOfMIG(t *testing.T) {
 	}
 }
 
-// TestEventsInterrupted: a set that fails is opened again, and the last XID stays.
+// TestEventsInterrupted checks that a failed event set is reopened and that the last XID stays.
 func TestEventsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.WarnLevel)
@@ -231,8 +231,7 @@ func TestEventsInterrupted(t *testing.T) {
 	})
 }
 
-// TestXIDOfALostGPU: the row of the tick in which calls begin to answer that the GPU is
-// lost has the XID.
+// TestXIDOfALostGPU checks that the row in which a GPU is first reported as lost holds its XID.
 func TestXIDOfALostGPU(t *testing.T) {
 	events := &fakeEvents{}
 	temperature := newStub(map[field.ID]float64{150: 40})
@@ -261,7 +260,7 @@ func TestXIDOfALostGPU(t *testing.T) {
 	f("MIG has changed", collector.ErrColumnsChanged, nan)
 }
 
-// mockedEvents is a GPU with those event types, and what was registered.
+// mockedEvents is a GPU that supports the given event types. It records the registered ones.
 type mockedEvents struct {
 	types      uint64
 	typesCode  nvml.Return
@@ -320,8 +319,8 @@ func TestOpenEvents(t *testing.T) {
 	}
 }
 
-// TestXIDsSince: the time from which on none was missed is that at which the event set was
-// opened, and again opened, and at which too many have come.
+// TestXIDsSince checks that the time restarts when the event set is opened, when it is reopened, and when too many
+// XIDs arrive at once.
 func TestXIDsSince(t *testing.T) {
 	s := &fakeEvents{}
 	p := fakeEventsPart(t, s, zap.NewNop())

@@ -17,8 +17,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// describe sets the label fields of the GPUs and their instances. A GPU that hangs here counts as not answering from
-// then on.
+// describe sets the label fields of the GPUs and their instances. A GPU that hangs here counts as not answering.
 func (c *Collector) describe(ctx context.Context, gpus []*gpu, list field.List) {
 	labels := list.Labels()
 	if len(labels) == 0 {

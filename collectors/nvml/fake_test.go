@@ -19,15 +19,15 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// fakeDevice is a GPU in Go. It has the calls and field values that are set.
+// fakeDevice is a GPU in Go. It supports the calls and field values that are set.
 type fakeDevice struct {
 	results map[*call]func(arg [3]uint32) ([]float64, nvml.Return)
 	fields  map[uint32]float64
-	code    nvml.Return // of all field values
-	branch  int         // of the driver
-	asked   []int       // how many field values each call asked for
+	code    nvml.Return // of a call for field values
+	branch  int         // driver branch
+	asked   []int       // number of field values in each call
 
-	// scoped answers fields that fields does not have, by their scope.
+	// scoped answers, by scope, the fields that are not in fields.
 	scoped func(id, scope uint32) (float64, nvml.Return)
 }
 
@@ -63,7 +63,7 @@ func (d *fakeDevice) values(all []nvml.FieldValue) nvml.Return {
 	return d.code
 }
 
-// equal wants got to be want; NaN is NaN.
+// equal compares got with want and treats NaN as equal to NaN.
 func equal(t testing.TB, want, got any, what string, args ...any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" {
@@ -71,7 +71,7 @@ func equal(t testing.TB, want, got any, what string, args ...any) {
 	}
 }
 
-// bind binds fields of a device alone.
+// bind returns a part that reads the given fields of a single device.
 func bind(t *testing.T, d device, ids ...field.ID) part {
 	t.Helper()
 	p, err := newReadings(d, []target{{reader: d, level: field.GPU}}, readings(ids...), nil, unexplained())
@@ -85,8 +85,8 @@ func sampleAllOf(p part) ([]float64, error) {
 	return row, p.sample(row, slices.Repeat([]bool{true}, len(row)))
 }
 
-// TestThroughput: where there is no counter of PCIe traffic, a slow call measures it in the background. Samples show
-// the measurement before, continue while one hangs, and a GPU without other readings does not look fresh then.
+// TestThroughput covers GPUs that measure PCIe traffic with a slow call in the background. A sample holds the
+// previous measurement and does not wait. While the call hangs, a GPU without other readings is not fresh.
 func TestThroughput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate, code := 1000.0, nvml.SUCCESS
@@ -127,7 +127,7 @@ func TestThroughput(t *testing.T) {
 	})
 }
 
-// fakeBoards are GPUs by index, as a library has them.
+// fakeBoards holds a library's GPUs by index.
 type fakeBoards struct {
 	n    int
 	code nvml.Return
@@ -151,8 +151,7 @@ func fakeGPU(index int, uuid, pci string) *gpu {
 	return g
 }
 
-// TestImplausibleCount: a library that counts more GPUs than there can be does not take
-// away those that there are.
+// TestImplausibleCount checks that the real GPUs stay if the library counts more GPUs than there can be.
 func TestImplausibleCount(t *testing.T) {
 	for n, leftOut := range map[int]int{math.MaxUint32: math.MaxUint32 - 256, 257: 1, -1: math.MaxUint32 - 256, 256: 0} {
 		d := discovery{lib: &fakeBoards{n: n, gpus: map[int]*gpu{0: fakeGPU(0, "GPU-a", ""), 1: fakeGPU(1, "GPU-b", "")}}, o: Options{Root: t.TempDir()}, pending: &pending{patience: time.Minute}}

@@ -42,7 +42,7 @@ const (
 	ThisLink uint32 = math.MaxUint32 - 1 // stands for the column's own link
 )
 
-// callTerms returns the term for result pick of a call.
+// callTerms returns the term for one result of a call. pick is the result's index.
 func callTerms(c *call, pick int, args ...uint32) []term {
 	t := term{call: c, pick: pick}
 	copy(t.arg[:], args)
@@ -212,7 +212,7 @@ const (
 	fromMiB     = 1 << 20
 )
 
-// First driver branches, by the nvml.h that introduced the metrics.
+// First driver branches, from the nvml.h that introduced the metrics.
 const (
 	gpmFirst  = 525
 	gpmSecond = 575 // C2C, caches of host and peer memory
@@ -276,7 +276,7 @@ func profilingOf(id field.ID) (profiling, bool) {
 	return table[i], true
 }
 
-// metricOf returns the metric of a link, counted from 0; 0 if GPM has none for it. The metrics of the links from 18 on
+// metricOf returns the metric of a link, counted from 0; 0 if GPM has none for it. The metrics of links 18 and higher
 // begin at 212.
 func (p profiling) metricOf(link int) uint32 {
 	const first, last, second = 18, 35, 212

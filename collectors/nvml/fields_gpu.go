@@ -59,7 +59,7 @@ var identityReadings = []reading{
 }
 
 var clockReadings = []reading{
-	// A gated clock reads 0, which is its real speed.
+	// A gated clock reads 0, which is its actual speed.
 	{id: 100, terms: callTerms(getClockInfo, 0, clockSM)},
 	{id: 101, terms: callTerms(getClockInfo, 0, clockMemory)},
 	{id: 102, terms: callTerms(getClockInfo, 0, clockVideo)},
@@ -114,8 +114,8 @@ var utilizationReadings = []reading{
 	{id: field.NVIDIAGraphicsProcesses, terms: callTerms(getGraphicsProcesses, 0)},
 }
 
-// violationReadings lists how long clocks were held down, in ns. From 240 on they have DCGM's old names, from 1420 on
-// the names of the clock events.
+// violationReadings lists how long clocks were held down, in ns. Fields from 240 have DCGM's old names; fields from
+// 1420 have the names of the clock events.
 var violationReadings = []reading{
 	{id: 240, terms: value(74)},
 	{id: 241, terms: value(75)},
@@ -320,7 +320,7 @@ const (
 	linkReplay, linkRecovery, linkCRCFlit, linkCRCData = 0, 1, 2, 3
 )
 
-// nvlinkReadings: DCGM divides KiB per second by 1000 and calls the result MB/s.
+// nvlinkReadings returns the fields of NVLink. DCGM divides KiB per second by 1000 and calls the result MB/s.
 func nvlinkReadings() []reading {
 	out := []reading{
 		{id: 409, terms: value(38), boards: olderLinks},
@@ -344,7 +344,7 @@ func nvlinkReadings() []reading {
 	return append(out, fifthGeneration()...)
 }
 
-// oneLink returns the GPU's fields that have a link number in their names.
+// oneLink returns the GPU's fields with a link number in their names.
 func oneLink(n uint32) []reading {
 	id := func(format string) field.ID { return named(fmt.Sprintf(format, n)) }
 	return []reading{
@@ -369,7 +369,7 @@ func named(name string) field.ID {
 	return d.ID
 }
 
-// fifth is a counter of NVLink 5: DCGM's field for the whole GPU, and our field per link.
+// fifth is a counter of NVLink 5: DCGM's field for the whole GPU and this project's field per link.
 type fifth struct {
 	gpu   field.ID
 	value uint32

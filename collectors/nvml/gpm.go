@@ -57,7 +57,7 @@ type gpmPart struct {
 	takes, reads collector.Meter
 }
 
-// gpmScale converts GPM's value to the field's.
+// gpmScale converts GPM's value to the field's unit.
 type gpmScale struct {
 	factor float64
 	whole  bool // the field is an integer
@@ -311,8 +311,8 @@ func (p profiling) suits(d *field.Descriptor, level field.Level) bool {
 	return d.Level >= level && d.Level <= field.ComputeInstance
 }
 
-// groupOf returns an empty group of the device whose samples have a target's values, nil if there is none. A GPU instance
-// is sampled by its ID on the GPU, which gives the sum of its compute instances; a link with its GPU.
+// groupOf returns an empty group on the device whose samples hold a target's values, nil if there is none. A GPU
+// instance is sampled by its ID on the GPU, as the sum of its compute instances; a link with its GPU.
 func groupOf(g *gpu, t target) *gpmGroup {
 	switch t.level {
 	case field.Instance:
@@ -337,7 +337,7 @@ func (p *gpmPart) try(groups []*gpmGroup) error {
 			*s = sample
 			p.samples = append(p.samples, sample)
 		}
-		_ = g.takeSample(g.older) // the next call's answer says the same
+		_ = g.takeSample(g.older) // readMetrics reports the same error
 		code := g.takeSample(g.newer)
 		if lost(code) || isFatal(code) {
 			return gpmError(code)

@@ -19,8 +19,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// profiler is the profiling part of GPU 0 of a simulated node, whose time and that
-// of the part the test sets.
+// profiler is the profiling part of GPU 0 of a simulated node. The test sets the time of both.
 type profiler struct {
 	*gpmPart
 	node *nvmltest.Node
@@ -55,7 +54,7 @@ func profile(t *testing.T, n *nvmltest.Node, csv string, log *zap.Logger) *profi
 	return out
 }
 
-// after samples when some time has passed.
+// after advances the time and samples.
 func (p *profiler) after(t *testing.T, d time.Duration) {
 	t.Helper()
 	p.node.Advance(d)
@@ -110,8 +109,8 @@ DCGM_FI_DEV_GPU_TEMP, gauge, not of GPM
 	}
 }
 
-// TestProfilingAtFastTicks: NVML wants 100 ms between samples; values are means
-// over that and stay meanwhile.
+// TestProfilingAtFastTicks checks that values are means over at least 100 ms, NVML's minimum, and do not change in
+// between.
 func TestProfilingAtFastTicks(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\n", zap.NewNop())
@@ -138,7 +137,7 @@ func TestProfilingAtFastTicks(t *testing.T) {
 	}
 }
 
-// TestProfilingIntervals: a field's value is the mean over its own interval.
+// TestProfilingIntervals checks that a field's value is the mean over its own interval.
 func TestProfilingIntervals(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	p := profile(t, n, "DCGM_FI_PROF_GR_ENGINE_ACTIVE, gauge, a\nDCGM_FI_PROF_SM_ACTIVE, gauge, b, interval=100ms\n", zap.NewNop())
@@ -163,8 +162,8 @@ func TestProfilingIntervals(t *testing.T) {
 	}
 }
 
-// TestProfilingOfInstances: each has its own, the GPU as a whole has none, and what
-// belongs to boards is not theirs.
+// TestProfilingOfInstances checks that each instance has its own values, that the whole GPU has none, and that
+// instances lack the fields of boards.
 func TestProfilingOfInstances(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb", "3g.40gb"}}})
 	n.SetLoad(0, nvmltest.Steady(1))

@@ -20,7 +20,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// gpu is one board that discovery found.
+// gpu is a board that discovery found.
 type gpu struct {
 	index  int              // NVML's index; equals DCGM's GPU ID if both see all GPUs
 	handle nvml.Device      // nil if NVML did not answer

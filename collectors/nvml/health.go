@@ -127,7 +127,7 @@ func newHealthPart(arch nvml.DeviceArchitecture, inputs part, x *xids, links fun
 	return p
 }
 
-// bindRule returns how to evaluate a rule, nil if the GPU has none of its inputs. at has the columns of the inputs.
+// bindRule returns a rule's evaluation, nil if the GPU has none of its inputs. at maps the inputs to columns.
 func (p *healthPart) bindRule(r healthRule, at map[field.ID]int) func(now time.Time) float64 {
 	if r.inputs == nil {
 		if p.links == nil {

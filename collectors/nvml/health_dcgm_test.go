@@ -21,7 +21,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// dcgmRule is a line of testdata/dcgm-health.csv, which says how to read it.
+// dcgmRule is a line of testdata/dcgm-health.csv, whose header describes the columns.
 type dcgmRule struct {
 	watch, code, result, arch, reading string
 	bad, good                          []string
@@ -49,8 +49,7 @@ func dcgmRules(t *testing.T) []dcgmRule {
 	return out
 }
 
-// TestHealthIsDCGMs wants for each value of the facts of DCGM's rules the result and
-// the code that DCGM has.
+// TestHealthIsDCGMs compares the result and the code with DCGM's, for each value of the readings in DCGM's rules.
 func TestHealthIsDCGMs(t *testing.T) {
 	for _, r := range dcgmRules(t) {
 		judge := r.judgeReading
@@ -83,8 +82,8 @@ func (r dcgmRule) judgeXID(t *testing.T, code string) string {
 	return watches(t, p)[r.watch]
 }
 
-// judgeReading judges a board on which all is well but for one reading. A minute
-// passes before it has its value.
+// judgeReading returns the result for a board whose readings are all healthy except one. The reading has its value
+// after a minute.
 func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
 	number, minute := strings.CutSuffix(r.reading, " a minute")
 	id, err := strconv.Atoi(number)
@@ -116,14 +115,14 @@ func (r dcgmRule) judgeReading(t *testing.T, value string) (got string) {
 	return got
 }
 
-// TestNoRuleOfOurOwn wants each of our rules among DCGM's.
+// TestNoRuleOfOurOwn checks that each rule here is one of DCGM's.
 func TestNoRuleOfOurOwn(t *testing.T) {
 	ours, theirs := map[string]bool{}, map[string]bool{}
 	for _, arch := range architectures {
 		for _, r := range healthRules(arch) {
 			for _, id := range r.inputs {
 				if slices.Contains([]field.ID{237, 238, 1216, 1218}, id) {
-					continue // what the limit of replays is made of; what stands in for 1215 and 1217
+					continue // inputs of the replay limit; substitutes for 1215 and 1217
 				}
 				ours[fmt.Sprintf("%s %s %d", r.watch, r.code, id)] = true
 			}

@@ -21,27 +21,25 @@ const (
 // healthOK is the label health_error_code of a watch that passes.
 const healthOK = "DCGM_FR_OK"
 
-// healthRule is one reason why a watch does not pass. Without inputs it is the state of the GPU's links.
+// healthRule is one reason why a watch does not pass. A rule without inputs checks the GPU's links.
 type healthRule struct {
 	watch, code string // labels health_watch and health_error_code
 	inputs      []field.ID
-	judge       judge // decides; nil: condition decides on each input, and shows result
+	judge       judge // decides; if nil, condition decides on each input, and result is the watch's result
 	condition   rules.Condition
 	result      float64
 }
 
-// judge returns a result, or NaN if the inputs do not decide. grown are the counters' increases in the last minute.
+// judge returns a result, or NaN if the inputs do not decide. grown holds the counters' increases in the last minute.
 type judge func(in, grown []float64) float64
 
 // maxRetiredPages is DCGM's limit (common/DcgmGPUHardwareLimits.h).
 const maxRetiredPages = 63
 
-// healthRules are the watches that NVML can judge and when they do not pass, for
-// a GPU of an architecture. They follow DCGM 4.6's health module
-// (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM) as far as NVML
-// has the readings, with the codes that dcgm-exporter prints;
-// testdata/dcgm-health.csv has the line of each. If two apply, the worse is shown, and
-// of equals the first. PMU, MCU and SM are missing: DCGM has no rule for them either.
+// healthRules returns the rules of the watches that NVML's readings can decide, for a GPU of an architecture. They
+// follow DCGM 4.6's health module (modules/health/DcgmHealthWatch.cpp of https://github.com/NVIDIA/DCGM), with the
+// codes that dcgm-exporter prints; testdata/dcgm-health.csv lists the lines there. If two rules apply, the worse
+// result counts, or the first of two equal ones. PMU, MCU and SM are missing because DCGM has no rule for them.
 func healthRules(arch nvml.DeviceArchitecture) []healthRule {
 	judged := func(watch, code string, of judge, inputs ...field.ID) healthRule {
 		return healthRule{watch: watch, code: code, inputs: inputs, judge: of}
@@ -69,8 +67,8 @@ func healthRules(arch nvml.DeviceArchitecture) []healthRule {
 		shown("MEM", rowRemapFailure, healthFail, rules.RowRemapFailed),
 		shown("MEM", "DCGM_FR_FAULTY_MEMORY", healthFail, rules.MemoryUnrepairable),
 		judged("MEM", "DCGM_FR_RETIRED_PAGES_LIMIT", judgeRetired, field.RetiredPagesCorrected, field.RetiredPagesUncorrected),
-		// DCGM wants more than one within a week as well, but keeps samples for ten
-		// minutes (dcgmHealthSet) and takes the missing one for 0.
+		// DCGM also demands more than one page within a week, but it keeps samples for ten minutes only
+		// (dcgmHealthSet) and uses 0 for the missing one.
 		shown("MEM", "DCGM_FR_RETIRED_PAGES_DBE_LIMIT", healthFail, rules.ManyUncorrectablePages),
 		shown("MEM", pendingRetirements, healthWarn, rules.PageRetirementPending),
 		shown("MEM", "DCGM_FR_UNCORRECTABLE_ROW_REMAP_LIMIT", healthWarn, rules.ManyRemappedRows),
@@ -88,8 +86,8 @@ func healthRules(arch nvml.DeviceArchitecture) []healthRule {
 	}
 }
 
-// Codes that readings and XIDs share. DCGM 4 has renamed those of slowed clocks to
-// CLOCKS_EVENT_…; dcgm-exporter's labels have the old names.
+// Codes that readings and XIDs share. DCGM 4 renamed the codes of slowed clocks to CLOCKS_EVENT_…; dcgm-exporter's
+// labels keep the old names.
 const (
 	linkCritical       = "DCGM_FR_NVLINK_ERROR_CRITICAL"
 	rowRemapFailure    = "DCGM_FR_ROW_REMAP_FAILURE"
@@ -99,11 +97,11 @@ const (
 	slowedByPower      = "DCGM_FR_CLOCK_THROTTLE_POWER"
 )
 
-// allWatch is the watch of XIDs after which a GPU cannot be used. It passes while
-// none occurs; to other watches XIDs only add what does not pass.
+// allWatch is the watch of XIDs that make a GPU unusable. It passes while none has occurred. In other watches an XID
+// can only make the result worse.
 const allWatch = "ALL"
 
-// xidRule is an XID after which a watch does not pass any more.
+// xidRule is an XID that makes a watch warn or fail.
 type xidRule struct {
 	watch  string
 	xid    uint64
@@ -111,9 +109,8 @@ type xidRule struct {
 	result float64
 }
 
-// xidRules returns DCGM's rules (BuildXidMappings) for a GPU of an architecture. An XID that
-// occurred stays until the collector is closed, as it has to be for a reset of the GPU;
-// DCGM keeps it as long as its engine runs.
+// xidRules returns DCGM's rules (BuildXidMappings) for a GPU of an architecture. An XID counts until the collector is
+// closed, as it must be for a reset of the GPU; in DCGM it counts until the host engine ends.
 func xidRules(arch nvml.DeviceArchitecture) []xidRule {
 	const other = "DCGM_FR_XID_ERROR"
 	out := []xidRule{
@@ -151,8 +148,7 @@ func xidRules(arch nvml.DeviceArchitecture) []xidRule {
 	return out
 }
 
-// known returns result if something is true, pass if it is known not to
-// be, and NaN if v is blank.
+// known returns NaN if v is blank, result if is holds, and pass otherwise.
 func known(v float64, is bool, result float64) float64 {
 	switch {
 	case math.IsNaN(v):
@@ -163,7 +159,7 @@ func known(v float64, is bool, result float64) float64 {
 	return healthPass
 }
 
-// unreadable holds if a reading fails that the GPU had before.
+// unreadable warns if a reading that had a value is blank now.
 func unreadable() judge {
 	had := false
 	return func(in, _ []float64) float64 {
@@ -179,8 +175,8 @@ func unreadable() judge {
 	}
 }
 
-// bitErrors judges a rate as the hardware encodes it for all links together, or, if the
-// driver has only that of each link, whether the worst one's is above a limit.
+// bitErrors decides on the encoded rate of all links together. If the driver reports rates per link only, it compares
+// the worst link's rate with limit.
 func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) judge {
 	return func(in, _ []float64) float64 {
 		if in[0] >= 0 && in[0] <= bitErrorMask {
@@ -190,24 +186,23 @@ func bitErrors(isBad func(mantissa, exponent uint64) bool, limit float64) judge 
 	}
 }
 
-// effectiveBERIsBad: more than 1e-12 (IsEffectiveBerThresholdExceeded of DCGM's
-// common/DcgmUtilities.cpp, which calls a mantissa of 0 bad, too). All ones mean no value.
+// effectiveBERIsBad reports whether a rate is above 1e-12 (IsEffectiveBerThresholdExceeded of DCGM's
+// common/DcgmUtilities.cpp, which also rejects a mantissa of 0). All bits set mean no value.
 func effectiveBERIsBad(mantissa, exponent uint64) bool {
 	return mantissa > 0 && (exponent < 12 || exponent == 12 && mantissa > 1 || exponent == 13 && mantissa > 10)
 }
 
-// symbolBERIsBad: more than the least that the hardware can say, as no symbol error is
-// to be left. From Blackwell on the least of all links together is 15e-238.
+// symbolBERIsBad reports whether a rate is above the minimum that the hardware can report, because no symbol error is
+// acceptable. Since Blackwell, the minimum for all links together is 15e-238.
 func symbolBERIsBad(arch nvml.DeviceArchitecture) func(mantissa, exponent uint64) bool {
-	least := uint64(255) // of one link
+	least := uint64(255) // minimum of one link
 	if arch >= nvml.DEVICE_ARCH_BLACKWELL && arch != nvml.DEVICE_ARCH_UNKNOWN {
 		least = 238
 	}
 	return func(mantissa, exponent uint64) bool { return mantissa > 0 && exponent < least }
 }
 
-// judgeReplays: PCIe's specification allows a bit error rate of 1e-12, and each
-// costs a replay.
+// judgeReplays allows the bit error rate of PCIe's specification, 1e-12. Each bit error costs a replay.
 func judgeReplays(in, grown []float64) float64 {
 	perLane := [...]float64{2.5, 5, 8, 16, 32, 64} // Gbit/s by generation
 	gen, lanes := in[1], in[2]
@@ -235,9 +230,8 @@ func judgeRetired(in, _ []float64) float64 {
 	return known(sum, sum >= maxRetiredPages, healthFail)
 }
 
-// judgeFabric reads the mask NVML_GPU_FABRIC_HEALTH_MASK_* of nvml.h: two bits
-// each for bandwidth, route recovery, route and access time-outs, where 1
-// means trouble, then four bits where 1 means a correct configuration. 0 means
+// judgeFabric decodes the mask NVML_GPU_FABRIC_HEALTH_MASK_* of nvml.h: two bits each for bandwidth, route recovery,
+// route and access time-outs, where 1 means trouble, then four bits where 1 means a correct configuration. 0 means
 // that the GPU does not know; a mask of zeros only gives no result.
 func judgeFabric(in, _ []float64) float64 {
 	if !(in[0] >= 0) || uint64(in[0])&0xfff == 0 {
@@ -251,8 +245,8 @@ func judgeFabric(in, _ []float64) float64 {
 	return known(in[0], bad, healthFail)
 }
 
-// judgeFabricManager reads DCGM's state: 0 the GPU is in no fabric, 2 starting, 3 started.
-// What else there is has failed: not started, failed, unrecognised.
+// judgeFabricManager decodes DCGM's state: 0 means that the GPU is in no fabric, 2 starting, 3 started. All other
+// states are failures: not started, failed, unrecognised.
 func judgeFabricManager(in, _ []float64) float64 {
 	switch state := in[0]; {
 	case math.IsNaN(state), state == 0:

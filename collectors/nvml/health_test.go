@@ -17,7 +17,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// stubPart reads what the test says.
+// stubPart is a part with the test's values.
 type stubPart struct {
 	cols   []collector.Column
 	values map[field.ID]float64
@@ -52,7 +52,7 @@ func (*stubPart) calls() []collector.CallCost {
 }
 func (p *stubPart) close() { p.closed++ }
 
-// watches returns what a row says, by watch.
+// watches returns each watch's result and code from a row.
 func watches(t *testing.T, p part) map[string]string {
 	t.Helper()
 	row, err := sampleAllOf(p)
@@ -75,7 +75,7 @@ func watches(t *testing.T, p part) map[string]string {
 	return out
 }
 
-// healthy is what a board with everything reads when all is well.
+// healthy returns the readings of a fault-free board that supports every field.
 func healthy() map[field.ID]float64 {
 	return map[field.ID]float64{
 		202: 0, 237: 5, 238: 16,
@@ -117,7 +117,7 @@ func TestHealthRules(t *testing.T) {
 	f("replays before we came", "PCIE", "", map[field.ID]float64{202: 7})
 }
 
-// TestHealthRises: counters are judged by what they grow by in a minute.
+// TestHealthRises checks that counters are judged by their growth in a minute.
 func TestHealthRises(t *testing.T) {
 	f := func(name, watch, want string, steps ...map[field.ID]float64) {
 		t.Helper()
@@ -139,7 +139,7 @@ func TestHealthRises(t *testing.T) {
 		})
 	}
 	type step = map[field.ID]float64
-	// Generation 5 × 16 lanes: 32e9 × 1e-12 × 60 × 16 = 30.72, so 31 a minute.
+	// Generation 5 × 16 lanes: 32e9 × 1e-12 × 60 × 16 = 30.72, so the limit is 31 a minute.
 	f("32 replays in a minute", "PCIE", "warn PCI_REPLAY_RATE", step{202: 100}, step{202: 120}, step{202: 132})
 	f("32 replays, then none for two minutes", "PCIE", "pass", step{202: 100}, step{202: 132}, step{}, step{}, step{}, step{})
 	f("the driver was reloaded", "PCIE", "pass", step{202: 100}, step{202: 0}, step{202: 3})
@@ -151,7 +151,7 @@ func TestHealthRises(t *testing.T) {
 	f("slowed by heat two minutes ago", "THERMAL", "pass", step{241: 1e9}, step{241: 2e9}, step{}, step{}, step{}, step{})
 }
 
-// TestHealthLinks: a link that is not active fails, if there ever was an active one.
+// TestHealthLinks checks that a link that is not active fails if any link was ever active.
 func TestHealthLinks(t *testing.T) {
 	var states linkStates
 	p := newHealthPart(nvml.DEVICE_ARCH_HOPPER, nil, nil, func() linkStates { return states })
@@ -170,8 +170,8 @@ func TestHealthLinks(t *testing.T) {
 	f("all are down", "fail NVLINK_DOWN", linkStates{known: 0b1111})
 }
 
-// TestNoFalseOK: NVLINK is absent if nothing of it was judged: a Blackwell GPU whose
-// counters are blank, out of a fabric, and never passes because no XID occurred.
+// TestNoFalseOK checks that NVLINK is absent if none of its inputs has a value, as on a Blackwell GPU with blank
+// counters outside a fabric. The absence of XIDs must not make it pass.
 func TestNoFalseOK(t *testing.T) {
 	blank := math.NaN()
 	values := map[field.ID]float64{170: 0, 174: 0, 1215: blank, 1217: blank, 1218: blank}
@@ -197,7 +197,7 @@ func TestNoFalseOK(t *testing.T) {
 	f("and above", map[string]string{"ALL": "pass", "NVLINK": "fail NVLINK_EFFECTIVE_BER_THRESHOLD"})
 }
 
-// TestHealthInfoROM: the InfoROM is asked for once an hour.
+// TestHealthInfoROM checks that the InfoROM is read once an hour.
 func TestHealthInfoROM(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stub := newStub(healthy())
@@ -229,7 +229,7 @@ func TestHealthErrors(t *testing.T) {
 	}
 	due[3] = true
 	stub.err = collector.ErrDeviceLost
-	if err := p.sample(row, due); err != collector.ErrDeviceLost { //nolint:errorlint // it is handed on as it is
+	if err := p.sample(row, due); err != collector.ErrDeviceLost { //nolint:errorlint // returned unwrapped
 		t.Errorf("a sample of a lost board: got %v, want ErrDeviceLost", err)
 	}
 	stub.err = nil

@@ -22,7 +22,7 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// hostileOptions open the library of testdata/hostile.
+// hostileOptions returns options for the library of testdata/hostile.
 func hostileOptions(t *testing.T) Options {
 	t.Helper()
 	programtest.Find(t, "cc")
@@ -32,8 +32,8 @@ func hostileOptions(t *testing.T) Options {
 	return Options{Library: path, Root: t.TempDir(), Getenv: noVariables, Patience: eventually.Patience}
 }
 
-// TestAHostileLibrary: whatever NVML answers, the GPUs that can be distinguished are shown, with labels that are
-// sound, and the rest is counted.
+// TestAHostileLibrary checks that, whatever NVML answers, the page shows the GPUs that can be distinguished, with
+// valid labels, and that the rest is counted.
 func TestAHostileLibrary(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
 		return
@@ -78,7 +78,7 @@ func TestAHostileLibrary(t *testing.T) {
 		lines := logs.FilterMessageSnippet("skipping them").All()
 		if len(lines) != 1 {
 			t.Errorf("%s: log %v, want one line", name, logs.All())
-		} else if n := lines[0].ContextMap()["devices"].(int64); n <= math.MaxUint32-collector.MaxGPUs || n > math.MaxUint32 { // with the links of the second GPU
+		} else if n := lines[0].ContextMap()["devices"].(int64); n <= math.MaxUint32-collector.MaxGPUs || n > math.MaxUint32 { // includes the links of the second GPU
 			t.Errorf("%s: %d devices are left out", name, n)
 		}
 		cancel()

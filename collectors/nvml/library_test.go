@@ -19,8 +19,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// at are options for a simulated node, with patience for a slow machine; what waits
-// for a call that hangs has less.
+// at returns options for a simulated node, with enough patience for a slow machine. Tests of calls that hang set
+// less.
 func at(n *nvmltest.Node) Options {
 	return Options{Library: n.Library(), Root: n.Root(), Getenv: noVariables, Patience: eventually.Patience}
 }
@@ -31,7 +31,7 @@ func open(t *testing.T, o Options) (*Collector, []collector.Source) {
 	return openList(t, o, temperature(t))
 }
 
-// openList opens a collector, which the end of the test closes.
+// openList opens a collector and closes it when the test ends.
 func openList(t testing.TB, o Options, list field.List) (*Collector, []collector.Source) {
 	t.Helper()
 	c := New(o)
@@ -45,7 +45,7 @@ func openList(t testing.TB, o Options, list field.List) (*Collector, []collector
 	return c, sources
 }
 
-// sampleAll takes a row of each source.
+// sampleAll samples every source.
 func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 	t.Helper()
 	for _, s := range sources {
@@ -58,7 +58,7 @@ func sampleAll(t testing.TB, sources []collector.Source) (rows [][]float64) {
 	return rows
 }
 
-// mustHold checks what is held by NVML, and by this process.
+// mustHold checks whether NVML and this process hold resources.
 func mustHold(t *testing.T, n *nvmltest.Node, want bool) {
 	t.Helper()
 	held, files := n.Held(), n.OpenFiles(0)
@@ -88,7 +88,7 @@ func TestBothCollectorsInOneProcess(t *testing.T) {
 
 func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
-		return // one that is bound to no library yet
+		return // a process without a library
 	}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	mapped := func() bool {
@@ -125,7 +125,7 @@ func TestAFailedOpenLeavesNothingBehind(t *testing.T) {
 	f(nil, "being loaded or unloaded")
 	n.Clear(nvmltest.Host)
 
-	// And then it works.
+	// With the library present, Open works.
 	_, sources := open(t, at(n))
 	sampleAll(t, sources)
 	mustHold(t, n, true)
@@ -143,7 +143,7 @@ func TestFieldsThatNoGPUHasKeepNothingOpen(t *testing.T) {
 	mustHold(t, n, false)
 }
 
-// TestDriverThatIsUpgraded: this process is bound to the old library for its life.
+// TestDriverThatIsUpgraded checks that this process stays bound to the old library.
 func TestDriverThatIsUpgraded(t *testing.T) {
 	if nvmltest.OwnProcess(t) {
 		return
@@ -158,7 +158,7 @@ func TestDriverThatIsUpgraded(t *testing.T) {
 	if _, err := New(o).Open(t.Context(), temperature(t)); err == nil || errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "999.10.01") {
 		t.Errorf("the driver alone was upgraded: %v, want a mismatch that a new process would not mend", err)
 	}
-	next := n.Install(filepath.Join(t.TempDir(), driver.Soname)) // the library, too
+	next := n.Install(filepath.Join(t.TempDir(), driver.Soname)) // the library is new as well
 	must(t, os.Rename(next, o.Library))
 	_, err := New(o).Open(t.Context(), temperature(t))
 	if !errors.Is(err, collector.ErrOutdated) || !strings.Contains(err.Error(), "--isolation=process") {
@@ -200,7 +200,7 @@ func TestAnInitThatHangs(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForACallThatHangs: else NVML would be shut down under it.
+// TestCloseWaitsForACallThatHangs checks that Close does not shut NVML down during a call.
 func TestCloseWaitsForACallThatHangs(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	release := n.Hang(1, "nvmlDeviceGetHandleByIndex_v2")
@@ -221,8 +221,7 @@ func TestCloseWaitsForACallThatHangs(t *testing.T) {
 	mustHold(t, n, false)
 }
 
-// TestAFailedOpenDuringACallThatHangs: Open returns, and the library is closed when the
-// call does.
+// TestAFailedOpenDuringACallThatHangs checks that Open returns and that the library is closed when the call returns.
 func TestAFailedOpenDuringACallThatHangs(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	release := n.Hang(nvmltest.Host, "nvmlDeviceGetCount_v2")

@@ -14,13 +14,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// fabric is a GPU with so many links of NVLink 5. Counter id of link n is id × 1000 + n;
-// bit error rates are (n + 1) × 10^−15.
+// fabric is a GPU with links of NVLink 5. Counter id of link n is id × 1000 + n; bit error rates are (n + 1) ×
+// 10^−15.
 type fabric struct {
 	links   int
-	total   bool         // it answers for all links at once
-	down    map[int]bool // links of which it answers nothing now
-	refuses nvml.Return  // of a link that is down
+	total   bool         // it reports totals over all links
+	down    map[int]bool // links that report nothing now
+	refuses nvml.Return  // code of a link that is down
 }
 
 func (f *fabric) value(id, scope uint32) (float64, nvml.Return) {
@@ -39,7 +39,7 @@ func (f *fabric) value(id, scope uint32) (float64, nvml.Return) {
 	return float64(id*1000 + scope), nvml.SUCCESS
 }
 
-// open binds fields of the GPU and of its links.
+// open binds fields of the GPU and its links.
 func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 	t.Helper()
 	d := &fakeDevice{branch: 590, scoped: f.value}
@@ -52,7 +52,7 @@ func (f *fabric) open(t *testing.T, ids ...field.ID) (part, *fakeDevice) {
 	return p, d
 }
 
-// cellsOf are the newest values of a part by device, field and label.
+// cellsOf returns a part's newest values by device, field and label.
 func cellsOf(t *testing.T, p part) map[string]float64 {
 	t.Helper()
 	row, err := sampleAllOf(p)
@@ -84,8 +84,8 @@ func wantCells(t *testing.T, when string, got, want map[string]float64) {
 	equal(t, want, some, "%s", when)
 }
 
-// TestLinkCounters: each link has its counters, and the GPU what the driver says of all or,
-// if it refuses, their sum; of error rates the worst.
+// TestLinkCounters checks that each link has its counters and that the GPU has the driver's totals. If the driver
+// refuses a total, the GPU has the links' sum, or the worst link's error rate.
 func TestLinkCounters(t *testing.T) {
 	ids := []field.ID{1204, 1213, 1216, 1404, 1419, field.NVLinkErrors, field.NVLinkRecoveries, field.NVLinkRecoveryEvents, field.NVLinkBER, field.NVLinkFEC}
 	for _, f := range []*fabric{{links: 18, total: true}, {links: 18}, {links: 36}} {
@@ -110,8 +110,8 @@ func TestLinkCounters(t *testing.T) {
 	}
 }
 
-// TestFlappingLinks: a link that answers nothing for a while is blank, and so is a sum over
-// links: a sum without it would go back. The others stay.
+// TestFlappingLinks checks that a link without answers is blank. So is a sum over links, which would go back without
+// that link. The other links keep their values.
 func TestFlappingLinks(t *testing.T) {
 	for _, code := range []nvml.Return{nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_UNKNOWN, nvml.ERROR_TIMEOUT} {
 		f := &fabric{links: 36, refuses: code, down: map[int]bool{}}
@@ -138,8 +138,8 @@ func TestFlappingLinks(t *testing.T) {
 	}
 }
 
-// TestCountersThatMayWrap: what a counter of 32 bits says is not shown, and a wider one
-// only once it has shown that it is.
+// TestCountersThatMayWrap checks that 32-bit counters are not shown, and that a 64-bit counter is shown only after it
+// has exceeded 32 bits.
 func TestCountersThatMayWrap(t *testing.T) {
 	d := &fakeDevice{fields: map[uint32]float64{197: 1000}}
 	p := bind(t, d, 200, 1009, 1091)
@@ -160,9 +160,9 @@ func TestCountersThatMayWrap(t *testing.T) {
 	}
 }
 
-// TestMarksOfTheUnknown: numbers by which NVML says that it does not know.
+// TestMarksOfTheUnknown checks the numbers that mean "unknown" to NVML.
 func TestMarksOfTheUnknown(t *testing.T) {
-	if nvmltest.OwnProcess(t) { // a newer driver
+	if nvmltest.OwnProcess(t) { // for a newer driver
 		return
 	}
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, Lines: []string{

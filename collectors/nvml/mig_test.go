@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// inParent is an instance of a GPU.
+// inParent returns an instance of a GPU.
 func inParent(parent collector.Device, level field.Level, gi, ci, profile, uuid string) collector.Device {
 	d := parent
 	d.Level, d.Parent = level, parent.ID
@@ -30,7 +30,7 @@ func TestDiscoveryOfInstances(t *testing.T) {
 		1: {},
 	}})
 	gpus := discoveryOn(t, n).mustFind(t)
-	ids := map[string]string{} // UUIDs by the ids of GPU and compute instance
+	ids := map[string]string{} // UUIDs by GPU and compute instance ID
 	for _, in := range n.Instances(0) {
 		ids[in.Profile+string(rune('a'+in.CI))] = in.UUID
 	}
@@ -81,7 +81,7 @@ func TestProfileName(t *testing.T) {
 	f("", "")
 }
 
-// TestProfileWithoutName: what the driver does not name is computed.
+// TestProfileWithoutName checks that a profile is computed if the driver does not name it.
 func TestProfileWithoutName(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb+me"}}})
 	n.Return(0, "nvmlDeviceGetName", "UNKNOWN")
@@ -122,8 +122,8 @@ func TestRescan(t *testing.T) {
 	f("MIG mode was switched off", found, true, false)
 }
 
-// TestRescanOfAGPUThatIsGone: its source stays for a while, and no GPU has another
-// number before.
+// TestRescanOfAGPUThatIsGone checks that the GPU's source stays for a while and that no GPU is renumbered before it
+// goes.
 func TestRescanOfAGPUThatIsGone(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	c, sources := open(t, at(n))
@@ -152,7 +152,7 @@ func TestRescanOfAGPUThatIsGone(t *testing.T) {
 	rescan("when it is gone again", false)
 }
 
-// TestLayoutUnknown: no answer is no change.
+// TestLayoutUnknown checks that a missing answer does not count as a change.
 func TestLayoutUnknown(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, MIG: map[int][]string{0: {"1g.10gb"}}})
 	d := discoveryOn(t, n)

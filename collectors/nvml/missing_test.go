@@ -20,7 +20,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// everything asks for all fields that there are.
+// everything returns a list of all fields.
 func everything(t *testing.T) field.List {
 	t.Helper()
 	var csv strings.Builder
@@ -34,7 +34,7 @@ func everything(t *testing.T) field.List {
 	return listOf(t, csv.String())
 }
 
-// exercise does with a collector all that a sampler does.
+// exercise makes every call on a collector that a sampler makes.
 func exercise(t *testing.T, o Options, list field.List) error {
 	t.Helper()
 	c := New(o)
@@ -53,7 +53,7 @@ func exercise(t *testing.T, o Options, list field.List) error {
 				m.Calls()
 			}
 		}
-		time.Sleep(5 * time.Millisecond) // GPM wants time between samples
+		time.Sleep(5 * time.Millisecond) // GPM needs time between samples
 	}
 	if changed, err := c.Rescan(t.Context()); changed || err != nil {
 		t.Errorf("Rescan = %v, %v", changed, err)
@@ -61,8 +61,8 @@ func exercise(t *testing.T, o Options, list field.List) error {
 	return c.Close()
 }
 
-// TestDrivers goes from the oldest driver that is supported to the newest, over
-// GPUs of each architecture: what a driver lacks costs the fields that need it.
+// TestDrivers goes from the oldest supported driver to the newest, with GPUs of each architecture. A missing function
+// must only cost the fields that need it.
 func TestDrivers(t *testing.T) {
 	for _, driver := range []string{"470", "510", "515", "525", "535", "545", "550", "560", "570", "575", "580", "590", "610"} {
 		t.Run(driver, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestDrivers(t *testing.T) {
 					t.Errorf("%s: %v", preset, err)
 				}
 				mustHold(t, n, false)
-				for f := range n.AllCalls() { // a driver may lack it, and go-nvml would end the process
+				for f := range n.AllCalls() { // go-nvml ends the process at a missing function
 					if !slices.Contains(asked, f) {
 						t.Errorf("%s: %s is called and not looked up", preset, f)
 					}
@@ -90,9 +90,8 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// TestEachMissingSymbol takes from the library, one at a time, each function of NVML
-// that the source names, also such as no driver lacks. go-nvml would end the
-// process at a call of one.
+// TestEachMissingSymbol removes each NVML function in the source from the library, one at a time, even those that
+// every driver has. A call of a missing function would end the process in go-nvml.
 func TestEachMissingSymbol(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a process for each function of NVML")
@@ -123,7 +122,7 @@ func TestEachMissingSymbol(t *testing.T) {
 	}
 }
 
-// namedSymbols are the functions of NVML that stand in this package's source.
+// namedSymbols returns the NVML functions that this package's source names.
 func namedSymbols(t *testing.T) (out []string) {
 	t.Helper()
 	names, err := filepath.Glob("*.go")
@@ -142,8 +141,7 @@ func namedSymbols(t *testing.T) (out []string) {
 	return slices.Compact(out)
 }
 
-// cut renames a symbol in a library: its name stands once in the table of names,
-// and what is not called so any more is not found.
+// cut renames a symbol in a library's name table, where it stands once, so that a lookup fails.
 func cut(t *testing.T, path, symbol string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

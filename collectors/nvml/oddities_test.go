@@ -14,12 +14,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// libraryWith is a library that has these symbols alone.
+// libraryWith returns a library that has only these symbols.
 func libraryWith(has ...string) *library {
 	return &library{has: func(s string) bool { return slices.Contains(has, s) }}
 }
 
-// oddValues are field values as drivers should not return them.
+// oddValues returns field values that a driver should not return.
 func oddValues(all []nvml.FieldValue) nvml.Return {
 	for i := range all {
 		f := &all[i]
@@ -28,9 +28,9 @@ func oddValues(all []nvml.FieldValue) nvml.Return {
 			binary.NativeEndian.PutUint64(f.Value[:], bits)
 		}
 		switch f.FieldId {
-		case 3: // left as it was: ECC is off
+		case 3: // unchanged: ECC is off
 		case 82:
-			set(nvml.VALUE_TYPE_DOUBLE, 57) // an integer whose type says double
+			set(nvml.VALUE_TYPE_DOUBLE, 57) // an integer with type double
 		case 83:
 			set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, math.MaxUint64) // not available
 		case 186:
@@ -42,16 +42,16 @@ func oddValues(all []nvml.FieldValue) nvml.Return {
 		case 145:
 			set(nvml.VALUE_TYPE_SIGNED_LONG_LONG, 1)
 		case 144:
-			set(9, 1) // of a type to come
+			set(9, 1) // an unknown type
 		case 74:
-			set(nvml.VALUE_TYPE_DOUBLE, math.Float64bits(1e9)) // a double indeed
+			set(nvml.VALUE_TYPE_DOUBLE, math.Float64bits(1e9)) // really a double
 		case 75:
 			set(nvml.VALUE_TYPE_UNSIGNED_LONG, 1<<53)
 		case 76:
 			set(nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, 0)
 			f.NvmlReturn = uint32(nvml.ERROR_UNKNOWN)
 		case 197:
-			set(nvml.VALUE_TYPE_UNSIGNED_INT, 5) // a counter of 32 bits
+			set(nvml.VALUE_TYPE_UNSIGNED_INT, 5) // a 32-bit counter
 		default:
 			f.NvmlReturn = uint32(nvml.ERROR_INVALID_ARGUMENT) // unknown to this driver
 		}
@@ -59,7 +59,7 @@ func oddValues(all []nvml.FieldValue) nvml.Return {
 	return nvml.SUCCESS
 }
 
-// oddDevice answers what drivers should not.
+// oddDevice returns results that a driver should not return.
 func oddDevice() device {
 	const none = math.MaxUint32
 	return &handle{
@@ -91,7 +91,7 @@ func oddDevice() device {
 	}
 }
 
-// TestOddities: what drivers answer that is no value does not become one.
+// TestOddities checks that invalid answers of drivers do not become values.
 func TestOddities(t *testing.T) {
 	odd := oddDevice()
 	var fields []field.Reading
@@ -126,13 +126,13 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_SYNC_BOOST_VIOLATION":                nan,
 		"DCGM_FI_DEV_POWER_USAGE":                         nan,
 		"DCGM_FI_DEV_PSTATE":                              nan,
-		"DCGM_FI_DEV_SM_CLOCK":                            0, // gated: that is what it runs at
+		"DCGM_FI_DEV_SM_CLOCK":                            0, // gated: 0 is its actual speed
 		"DCGM_FI_DEV_MEM_CLOCK":                           nan,
 		"DCGM_FI_DEV_VIDEO_CLOCK":                         nan,
 		"DCGM_FI_DEV_MAX_SM_CLOCK":                        nan,
 		"DCGM_FI_DEV_MAX_MEM_CLOCK":                       nan,
 		"DCGM_FI_DEV_MAX_VIDEO_CLOCK":                     nan,
-		"DCGM_FI_DEV_GPU_UTIL":                            808530000, // the sampler drops what is not plausible, and counts it
+		"DCGM_FI_DEV_GPU_UTIL":                            808530000, // the sampler drops and counts implausible values
 		"DCGM_FI_DEV_MEM_COPY_UTIL":                       nan,
 		"DCGM_FI_DEV_CLOCKS_EVENT_REASONS":                nan,
 		"DCGM_FI_DEV_INFOROM_CONFIG_VALID":                0,
@@ -140,7 +140,7 @@ func TestOddities(t *testing.T) {
 		"DCGM_FI_DEV_CPU_AFFINITY_1":                      0xffffffff,
 		"DCGM_FI_DEV_CPU_AFFINITY_2":                      math.MinInt64,
 		"DCGM_FI_DEV_CPU_AFFINITY_3":                      nan,
-		"DCGM_FI_DEV_MEM_AFFINITY_0":                      nan, // a mask without a bit is none
+		"DCGM_FI_DEV_MEM_AFFINITY_0":                      nan, // an empty mask is blank
 		"DCGM_FI_DEV_MEM_AFFINITY_1":                      nan,
 		"DCGM_FI_DEV_MEM_AFFINITY_2":                      nan,
 		"DCGM_FI_DEV_MEM_AFFINITY_3":                      nan,

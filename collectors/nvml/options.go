@@ -1,11 +1,11 @@
-// Package nvml is the collector of NVIDIA GPUs through NVML, the library in NVIDIA's driver. It serves data centre GPUs
-// without DCGM, GTX and RTX boards, workstations and WSL. It uses DCGM's field names and units, so that dashboards and
-// alerts made for dcgm-exporter work without DCGM.
+// Package nvml is the collector of NVIDIA GPUs through NVML, the library in NVIDIA's driver. It serves data centre
+// GPUs without DCGM, GTX and RTX boards, workstations and WSL. It uses DCGM's field names and units, so that
+// dashboards and alerts made for dcgm-exporter work without DCGM.
 //
-// On each tick all calls go through go-nvml: over a library whose calls take 20 to 200 µs, a batch in C took 0.9 to 1.2
-// times as long. Calls by address are limited to those that must run before go-nvml sees the library and to lists whose
-// entries some drivers write longer than go-nvml expects (see entry.go). If a library, driver or device lacks
-// something, only the readings that need it are missing.
+// On each tick all calls go through go-nvml: over a library whose calls take 20 to 200 µs, a batch in C took 0.9 to
+// 1.2 times as long. Only two kinds of calls go by address: those that must run before go-nvml sees the library, and
+// lists whose entries some drivers make longer than go-nvml expects (see entry.go). If a library, driver or device
+// lacks something, only the readings that need it are missing.
 //
 // A process is bound to one NVML for its life, see binding. A process may open one Collector and one Processes at a
 // time. The goroutine of a source makes all its calls, except those that may delay the sample (see background.go);
@@ -29,9 +29,9 @@ const (
 	ProcessesName = "nvml-processes"
 )
 
-// Options configure New and NewProcesses. The zero value searches the usual places.
+// Options configures New and NewProcesses. The zero value searches the usual places.
 type Options struct {
-	// Library is the path or soname of the library; nothing else is tried then. "" searches the loader's path and then
+	// Library is the path or soname of the library, and the only one tried. "" searches the loader's path and then
 	// the driver roots.
 	Library string
 	// DriverRoots are directories that hold a driver's files as "/" does on a host with the driver installed. They are

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// p2p returns the values of a row by peer and status.
+// p2p returns a row's values by peer and status.
 func p2p(t *testing.T, p part) map[string]float64 {
 	t.Helper()
 	row, err := sampleAllOf(p)
@@ -23,8 +23,8 @@ func p2p(t *testing.T, p part) map[string]float64 {
 	return out
 }
 
-// TestPeers: a row has the answers to the calls of the row before. A peer that hangs is blank, and is asked no second
-// time until it answers.
+// TestPeers checks that a row holds the answers to the previous row's calls. A hanging peer is blank, and is not
+// called again until it answers.
 func TestPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status, asked := 0, 0

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestPending: calls that hang cost the patience after the last answer, once, or the time of the context. They are not
-// made again until they return.
+// TestPending checks that hanging calls delay askEach once, until the patience after the last answer or the context
+// ends. askEach does not repeat them until they return.
 func TestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

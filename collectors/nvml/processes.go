@@ -83,7 +83,7 @@ func (p *processPart) addSubject(l *library, s processSubject, busy bool) {
 
 func (p *processPart) columns() []collector.Column { return p.cols }
 
-// sample asks each subject in turn. A subject without a list is blank. A subject that does not answer has its own
+// sample samples each subject in turn. A subject without a list is blank. A subject that does not answer has its own
 // error.
 func (p *processPart) sample(row []float64, due []bool) error {
 	now := p.now()
@@ -124,7 +124,7 @@ func (s *processSubject) sample(block []float64, now time.Time, up time.Duration
 	s.logState(lists)
 	if lists != nvml.SUCCESS {
 		collector.BlankProcesses(block)
-		return nil //nolint:nilerr // the device answered: it has no list
+		return nil //nolint:nilerr // the device answered that it has no list
 	}
 	for i := range s.found {
 		if p := &s.found[i]; s.means != nil {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// busyRig is a driver with its clock, in seconds.
+// busyRig is a driver and its clock, in seconds.
 type busyRig struct {
 	t   *testing.T
 	b   busyMeans
 	t0  time.Time
-	set time.Duration // by how much the system clock was set
+	set time.Duration // offset of the system clock
 }
 
 func newBusyRig(t *testing.T) *busyRig {
@@ -20,7 +20,7 @@ func newBusyRig(t *testing.T) *busyRig {
 
 func (r *busyRig) micros(at float64) int64 { return r.t0.UnixMicro() + int64(math.Round(at*1e6)) }
 
-// ask begins at a time and returns since when, in seconds; −1: of all.
+// ask calls begin at a time and returns the start of the wanted samples, in seconds; −1 means all samples.
 func (r *busyRig) ask(at float64) float64 {
 	up := time.Duration(at * float64(time.Second))
 	since := r.b.begin(r.t0.Add(up+r.set), up)
@@ -51,7 +51,7 @@ func (r *busyRig) asked(what string, at, want float64) {
 	}
 }
 
-// TestBusyOneSampleEach: what drivers are known to do.
+// TestBusyOneSampleEach covers the known behaviour of drivers.
 func TestBusyOneSampleEach(t *testing.T) {
 	r := newBusyRig(t)
 	r.asked("first", 0, -1)
@@ -119,8 +119,8 @@ func TestBusyGarbage(t *testing.T) {
 	r.want("since the last answer", 6, 0)
 }
 
-// TestBusyClockIsSet: stamps are of the system clock. After it was set back the
-// driver has nothing "newer" for hours, which is not idle.
+// TestBusyClockIsSet covers a changed system clock, which stamps the samples. After the clock was set back, the
+// driver has nothing "newer" for hours, which does not mean idle.
 func TestBusyClockIsSet(t *testing.T) {
 	for _, set := range []time.Duration{-time.Hour, time.Hour} {
 		r := newBusyRig(t)

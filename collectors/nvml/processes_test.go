@@ -18,17 +18,17 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// processRig is a source of processes that a test samples.
+// processRig is a source of processes under test.
 type processRig struct {
 	collector.Source
-	starts []int // of the devices' blocks
+	starts []int // first columns of the devices' blocks
 	row    []float64
 	due    []bool
 }
 
-// listed is what a row has of a device.
+// listed is a device's part of a row.
 type listed struct {
-	Count int // that the library counts; −1: it does not say
+	Count int // the library's count; −1 if unknown
 	List  []collector.Process
 }
 
@@ -66,10 +66,10 @@ func (r *processRig) want(t testing.TB, what string, device int, want listed) {
 	}
 }
 
-// all is all processes that the library counts.
+// all returns a list that the library reports completely.
 func all(list ...collector.Process) listed { return listed{len(list), list} }
 
-// unlisted is what a blank block has.
+// unlisted is a blank block.
 var unlisted = listed{Count: -1}
 
 func TestProcesses(t *testing.T) {
@@ -106,8 +106,8 @@ func TestProcesses(t *testing.T) {
 	s[0].want(t, "all have gone", 0, all())
 }
 
-// TestProcessesBeyondTheRoom: buffers in C and here grow, and a row that is too
-// short says so.
+// TestProcessesBeyondTheRoom checks that the buffers for C and Go grow, and that a row that is too short reports the
+// full count.
 func TestProcessesBeyondTheRoom(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	n.Freeze(5)
@@ -174,8 +174,8 @@ func TestProcessesOfInstances(t *testing.T) {
 	}
 }
 
-// TestProcessesThatAreNotListed: what the library does not list is blank, never none
-// and never 0.
+// TestProcessesThatAreNotListed checks that processes and values that the library does not report are blank, not
+// absent or 0.
 func TestProcessesThatAreNotListed(t *testing.T) {
 	const compute, graphics, mps = "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 	lists := []string{compute, graphics, mps}
@@ -233,7 +233,7 @@ func TestProcessesThatAreNotListed(t *testing.T) {
 	f("another driver", codes{compute: "LIB_RM_VERSION_MISMATCH"}, unlisted, collector.ErrOutdated)
 }
 
-// TestProcessesOfADriver: what a library lacks costs what it would list.
+// TestProcessesOfADriver checks that a missing function costs only its own results.
 func TestProcessesOfADriver(t *testing.T) {
 	of := func(busy float64) listed {
 		return all(collector.Process{PID: 41, Memory: 1 << 33, Busy: busy, Flags: collector.ProcessCompute},
@@ -267,7 +267,7 @@ func TestProcessesOfADriver(t *testing.T) {
 	f("no list", nvmltest.Config{Driver: "580", Without: lists}, unlisted)
 }
 
-// TestProcessCalls: what a tick calls, with many processes.
+// TestProcessCalls counts a tick's calls with many processes.
 func TestProcessCalls(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	var list []nvmltest.Process
@@ -288,7 +288,7 @@ func TestProcessCalls(t *testing.T) {
 			t.Errorf("%s: %d calls", c.Call, c.Count)
 		}
 	}
-	if len(calls) != 5 { // and that of the instances
+	if len(calls) != 5 { // the instances' call is one of them
 		t.Errorf("%d kinds of calls: %v", len(calls), calls)
 	}
 }

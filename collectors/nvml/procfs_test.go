@@ -21,7 +21,7 @@ func TestParsePCI(t *testing.T) {
 	f("0000:3b:00.0", "00000000:3B:00.0")
 	f("00000000:3B:00.0", "00000000:3B:00.0")
 	f("0009:01:00.0", "00000009:01:00.0")
-	f("10000:e1:1f.0", "00010000:E1:1F.0") // behind a VMD
+	f("10000:e1:1f.0", "00010000:E1:1F.0") // behind a VMD controller
 	f("0000:3b:00.1", "")
 	f("3b:00.0", "")
 	f("", "")
@@ -38,7 +38,7 @@ func TestKernelGPUs(t *testing.T) {
 		"proc/driver/nvidia/gpus/0000:07:00.0/information": information("GPU-a", "0", "No"),
 		"proc/driver/nvidia/gpus/0000:86:00.0/information": information("GPU-c", "2", "Yes"),
 		"proc/driver/nvidia/gpus/0000:af:00.0/information": information("GPU-????????-????-????-????-????????????", "3", "No"),
-		"proc/driver/nvidia/gpus/0001:01:00.0/registry":    "", // no information
+		"proc/driver/nvidia/gpus/0001:01:00.0/registry":    "", // without a file "information"
 		"proc/driver/nvidia/gpus/README":                   "",
 	})
 	const model = "NVIDIA A100-SXM4-40GB"
@@ -56,7 +56,7 @@ func TestKernelGPUs(t *testing.T) {
 	}
 }
 
-// An index that NVML has not answered for is 0 in the list of bus numbers.
+// The address of an index that NVML has not answered for is zero.
 func TestIdentifyRest(t *testing.T) {
 	f := func(what string, buses, kernel []uint32, want map[int]uint32) {
 		t.Helper()

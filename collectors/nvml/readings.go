@@ -30,7 +30,7 @@ type cell struct {
 	in     []float64 // values of inputs
 	whole  bool
 	level  field.Level
-	uneasy bool // its first answer was a failure of the whole GPU, too
+	uneasy bool // its first answer also was a failure of the whole GPU
 	climb  climb
 	speed  speed
 	wide   bool    // the counter has exceeded 32 bits
@@ -253,7 +253,7 @@ func (b *binder) round(all []*candidate) ([]*candidate, error) {
 	return again, nil
 }
 
-// plan makes the cell of the current row. It skips terms whose function the library lacks; accept decides about them.
+// plan makes the current row's cell, without terms whose function the library lacks; see accept.
 func (c *candidate) plan(b *batch, why *reasons) {
 	r := c.rows[0]
 	c.cell = cell{reading: r, whole: c.desc.Kind == field.Int64, level: c.level, speed: newSpeed()}
@@ -291,7 +291,7 @@ func (c *candidate) accept(b *batch, why *reasons) bool {
 		return false
 	}
 	cell.in, cell.none = make([]float64, len(cell.inputs)), why.none(cell.reading)
-	_, _ = cell.value(b) // a value that is missing now may come later
+	_, _ = cell.value(b) // a value that is missing now may appear later
 	return true
 }
 

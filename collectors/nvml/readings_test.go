@@ -19,7 +19,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// tabled are the names of all fields of the table.
+// tabled returns the names of all fields of the table.
 func tabled() []string {
 	var out []string
 	for _, d := range field.All() {
@@ -32,14 +32,14 @@ func tabled() []string {
 
 func csvOf(names []string) string { return strings.Join(names, ", gauge, x\n") + ", gauge, x\n" }
 
-// taken is a row of a source.
+// taken is a source with its row.
 type taken struct {
 	collector.Source
 	row []float64
 	due []bool
 }
 
-// openReadings opens the collector on a node; it answers one taker for each GPU.
+// openReadings opens the collector on a node and returns one row per GPU.
 func openReadings(t testing.TB, n *nvmltest.Node, names ...string) []*taken {
 	t.Helper()
 	list := listOf(t, csvOf(names))
@@ -54,8 +54,7 @@ func openReadings(t testing.TB, n *nvmltest.Node, names ...string) []*taken {
 	return out
 }
 
-// sample samples the fields that are named, all if none is, and answers those of
-// a device.
+// sample samples the named fields, or all fields if none is named.
 func (s *taken) sample(names ...string) error {
 	for i, c := range s.Columns() {
 		d, _ := field.ByID(c.Field)
@@ -64,8 +63,7 @@ func (s *taken) sample(names ...string) error {
 	return s.Sample(s.row, s.due)
 }
 
-// want samples and compares those values of a device. A field without a column is
-// -1, as no value here is.
+// want samples and compares values of a device. A field without a column is -1, which is not a possible value here.
 func (s *taken) want(t *testing.T, when string, device int, want map[string]float64) {
 	t.Helper()
 	if err := s.sample(); err != nil {
@@ -89,8 +87,7 @@ const noColumn = -1
 
 var nan = math.NaN()
 
-// TestReadings compares a board's values, in the fields' units, with what the
-// simulated driver says in NVML's.
+// TestReadings compares a board's values, in the fields' units, with the simulated driver's, in NVML's units.
 func TestReadings(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2, Lines: []string{
 		"gpu 1 power 123456", "gpu 1 power.instant 234567", "gpu 1 power.limit 650500", "gpu 1 energy 987654321012",
@@ -128,11 +125,11 @@ func TestReadings(t *testing.T) {
 		"nvidia_gpu_jpeg_busy_ratio": 0.12, "nvidia_gpu_ofa_busy_ratio": 0.34, "nvidia_gpu_compute_processes": 2, "nvidia_gpu_graphics_processes": 0,
 		"DCGM_FI_DEV_NVLINK_COUNT_TX_PACKETS": 111, "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES": 0, "DCGM_FI_DEV_NVLINK_COUNT_FEC_HISTORY_15": 9,
 		"DCGM_FI_DEV_FAN_SPEED": noColumn, // no fan
-		"DCGM_FI_DEV_AUTOBOOST": noColumn, // not for this board
+		"DCGM_FI_DEV_AUTOBOOST": noColumn, // not on this board
 	})
 }
 
-// TestRates: counters become rates by the driver's own stamps.
+// TestRates checks that counters become rates by the driver's own timestamps.
 func TestRates(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{
 		"gpu * nvlink.tx 1000 * (i + 1) * t", "gpu * nvlink.rx 0", "gpu * pcie.tx.bytes 5000000 * t", "gpu * gpm.supported 0", "gpu * nvlink.raw.tx 10 * t",
@@ -156,8 +153,7 @@ func TestRates(t *testing.T) {
 	s.want(t, "a reset", 0, want)
 }
 
-// TestUnsupported: what the board or the driver lacks has no column and costs
-// nothing on a tick.
+// TestUnsupported checks that fields that the board or driver lacks have no column and cause no calls on a tick.
 func TestUnsupported(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{Preset: "gtx1080"})
 	s := openReadings(t, n, tabled()...)[0]
@@ -178,7 +174,7 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// partOf returns the part of a type in a source, which must have one.
+// partOf returns the part of a type in a source. It fails without one.
 func partOf[T part](s collector.Source) (out T) {
 	switch t := s.(type) {
 	case *taken:
@@ -194,7 +190,7 @@ func partOf[T part](s collector.Source) (out T) {
 	return out
 }
 
-// value is the newest of a GPU's field, -1 if it has no column.
+// value returns the newest value of a GPU's field, -1 if it has no column.
 func (s *taken) value(name string) float64 {
 	for i, c := range s.Columns() {
 		if d, _ := field.ByID(c.Field); d.Name == name && c.Device == 0 {
@@ -204,8 +200,8 @@ func (s *taken) value(name string) float64 {
 	return noColumn
 }
 
-// TestOneCallForMany: fields of one call share it, field values that are due are
-// asked for together, and what is not due is not asked for.
+// TestOneCallForMany checks that fields of one call share it, that due field values are read together, and that
+// nothing else is read.
 func TestOneCallForMany(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	names := []string{
@@ -221,7 +217,7 @@ func TestOneCallForMany(t *testing.T) {
 		must(t, s.sample(due...))
 		got := map[string]uint64{}
 		for name, calls := range n.AllCalls() {
-			// The event set is read, whatever is sampled.
+			// Each sample reads the event set.
 			if calls > 0 && name != "nvmlEventSetWait_v2" {
 				got[name] = calls
 			}
@@ -246,7 +242,7 @@ func TestOneCallForMany(t *testing.T) {
 	equal(t, want, costs, "costs")
 }
 
-// TestOwnError: a call's error costs what the call gives and nothing else.
+// TestOwnError checks that a failed call only costs its own values.
 func TestOwnError(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{"gpu * power 200000", "gpu * temperature 50", "gpu * temperature.memory 60", "gpu * energy 5000", "gpu * util.gpu 40"}})
 	s := openReadings(t, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "DCGM_FI_DEV_GPU_UTIL")[0]
@@ -278,8 +274,8 @@ func TestOwnError(t *testing.T) {
 	s.want(t, "well again", 0, all)
 }
 
-// TestWholeError: what concerns a GPU or the driver is an error of the source, at
-// the first call, and the others keep running.
+// TestWholeError checks that a failure of a GPU or the driver is an error of the source, at the first call, and that
+// the other sources keep running.
 func TestWholeError(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 2})
 	sources := openReadings(t, n, "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_MEMORY_TEMP")

@@ -13,13 +13,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// reasons finds out why a GPU lacks fields, and why cells are blank.
+// reasons records why a GPU lacks fields and why cells are blank.
 type reasons struct {
 	*collector.Absences
 	log     *zap.Logger
-	driver  string // version
+	driver  string // driver version
 	answers map[nvml.Return]float64
-	second  float64 // for a reading that needs two samples
+	second  float64 // placeholder for a reading that needs two samples
 }
 
 func newReasons(driver string, log *zap.Logger) *reasons {
@@ -32,7 +32,7 @@ func newReasons(driver string, log *zap.Logger) *reasons {
 	return w
 }
 
-// unexplained is for readings that nothing has to be said of.
+// unexplained returns reasons for readings outside the list, which need no explanation.
 func unexplained() *reasons { return &reasons{Absences: &collector.Absences{}, log: zap.NewNop()} }
 
 func (w *reasons) blankFor(code nvml.Return) float64 {
@@ -68,7 +68,7 @@ func (w *reasons) none(r *reading) float64 {
 	return w.Blank(collector.ReasonBlank, "NVML gives no value to convert: "+string(r.how))
 }
 
-// refused explains that NVML answers a term of a reading in a way that will not change.
+// refused explains a permanent refusal of a reading's term by NVML.
 func (w *reasons) refused(t term, code nvml.Return) collector.Explanation {
 	what := t.call.name()
 	if t.call == getFieldValues {
@@ -84,7 +84,7 @@ func (w *reasons) refused(t term, code nvml.Return) collector.Explanation {
 	return e
 }
 
-// lacking explains that the library has no function for a term, or the driver no such field.
+// lacking explains that the library lacks a term's function, or the driver its field.
 func (w *reasons) lacking(t term, of device) collector.Explanation {
 	e := collector.Explanation{Reason: collector.ReasonNoSymbol, Detail: fmt.Sprintf("driver %s lacks %s", w.driver, t.call.name())}
 	bound, ok := of.bind(t.call)
@@ -98,7 +98,7 @@ func (w *reasons) lacking(t term, of device) collector.Explanation {
 	return e
 }
 
-// rest explains what no part has looked for.
+// rest explains fields that no part supports.
 func (w *reasons) rest(l field.Level, d *field.Descriptor) collector.Explanation {
 	if e, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign {
 		return e

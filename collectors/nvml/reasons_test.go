@@ -10,10 +10,10 @@ import (
 	"warpgauge/pkg/collector/collectortest"
 )
 
-// TestReasons: what the library lacks, what the GPU lacks, what others have, and what is
-// blank now, each with its reason.
+// TestReasons compares the reasons of fields that the library lacks, that the GPU lacks, that other collectors have,
+// and that are blank now.
 func TestReasons(t *testing.T) {
-	if nvmltest.OwnProcess(t) { // which is bound to no other library
+	if nvmltest.OwnProcess(t) { // a process without a library
 		return
 	}
 	n := nvmltest.New(t, nvmltest.Config{Preset: "a100-sxm", GPUs: 1, Driver: "470"})
@@ -45,7 +45,7 @@ func TestReasons(t *testing.T) {
 	f("DCGM_FI_DEV_POWER_USAGE", "")
 }
 
-// TestReasonsOfGPM: a mean takes two samples, and older boards have none of it.
+// TestReasonsOfGPM compares the reasons before the second sample and on boards without GPM.
 func TestReasonsOfGPM(t *testing.T) {
 	f := func(preset, name string, want ...string) {
 		t.Helper()
@@ -54,7 +54,7 @@ func TestReasonsOfGPM(t *testing.T) {
 		for i, want := range want {
 			if i == 1 {
 				n.Return(0, "nvmlGpmSampleGet", "NO_PERMISSION")
-				partOf[*gpmPart](sources[0]).groups[0].sampled = false // not to wait for the time between two samples
+				partOf[*gpmPart](sources[0]).groups[0].sampled = false // avoids the wait between two samples
 			}
 			row := sampleAll(t, sources)[0]
 			if got := collectortest.ReasonOf(t, sources[0], row, 0, name); !strings.HasPrefix(got, want) {

@@ -13,8 +13,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestLinks: links are devices where the list asks for fields of links, and only
-// those that there are.
+// TestLinks checks that existing links are devices if the list has link fields.
 func TestLinks(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{"gpu * nvlink.crc.flit[3] 44", "gpu * nvlink.state[7] 0"}})
 	plain := openReadings(t, n, "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_NVLINK_BANDWIDTH_L3")[0]
@@ -35,7 +34,7 @@ func TestLinks(t *testing.T) {
 	s.want(t, "link 7", 8, map[string]float64{"DCGM_FI_DEV_NVLINK_GET_STATE": 0})
 }
 
-// TestVGPUs: on a host each vGPU is a device, and what comes and goes is seen.
+// TestVGPUs checks that each vGPU of a host is a device, and that the source detects new and removed vGPUs.
 func TestVGPUs(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1, Lines: []string{
 		"gpu * vgpu.host 0", "vgpu 0 id=7 uuid=aaaa-7 typeid=471 memory=4294967296 licensed=1", "vgpu 0 id=9 uuid=aaaa-9 typeid=472 memory=1048576 licensed=0",
@@ -71,8 +70,7 @@ func TestVGPUs(t *testing.T) {
 	}
 }
 
-// TestAllocations: a tick allocates no more than go-nvml does, which is a few times for
-// each call.
+// TestAllocations checks that a tick allocates no more than go-nvml does: a few times per call.
 func TestAllocations(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 1})
 	s := openReadings(t, n, tabled()...)[0]
@@ -93,8 +91,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestHangsWhenBound: a GPU that hangs when it is asked what it has delays no
-// other, and is found when it answers.
+// TestHangsWhenBound checks that a GPU that hangs during binding does not delay the others and is found when it
+// answers.
 func TestHangsWhenBound(t *testing.T) {
 	n := nvmltest.New(t, nvmltest.Config{GPUs: 3})
 	release := n.Hang(1, "nvmlDeviceGetPowerUsage")
@@ -115,7 +113,7 @@ func TestHangsWhenBound(t *testing.T) {
 	eventually.True(t, "the GPU that hung", func() bool { return errors.Is(sources[1].Sample(nil, nil), collector.ErrColumnsChanged) })
 }
 
-// TestSourceOfParts: a part's error costs its own cells, unless it concerns all.
+// TestSourceOfParts checks that a part's error only costs its own cells, unless it concerns the whole GPU.
 func TestSourceOfParts(t *testing.T) {
 	plain := errors.New("a part's own")
 	f := func(err error, rest bool) {

@@ -2,8 +2,8 @@ package main
 
 import "strings"
 
-// annotate marks what happened to the nodes or GPUs that labels select. Each is one evaluation a
-// minute: an XID or a driver that was not there a minute before, and the time of a list.
+// annotate marks events of the nodes or GPUs that labels select: an XID or a driver that is new in this minute, and the
+// time of a new list. It evaluates each once a minute.
 func (b *builder) annotate(labels string) {
 	add := func(name, color, title, expr string, valueIsTime bool) {
 		b.d.Annotations.List = append(b.d.Annotations.List, annotation{
@@ -21,7 +21,7 @@ func (b *builder) annotate(labels string) {
 			`) and on (cluster, job, instance) (last_over_time(DCGM_FI_DEV_GPU_TEMP{S}[1h] offset 1m))`, false)
 }
 
-// nodeOnly leaves out the selectors of devices, which metrics of the exporter lack.
+// nodeOnly drops the device selectors, because exporter metrics lack those labels.
 func nodeOnly(labels string) string {
 	return strings.NewReplacer(`, gpu=~"$gpu"`, "", `, modelName=~"$model"`, "").Replace(labels)
 }

@@ -8,8 +8,8 @@ import (
 
 var prometheus = &datasource{Type: "prometheus", UID: "${datasource}"}
 
-// newDashboard begins a dashboard with the data source, the cluster and the job as its first
-// variables, links to the others, and the annotations of the nodes that are chosen.
+// newDashboard returns a dashboard whose first variables are the data source, the cluster and the job, with links to
+// the other dashboards and the annotations of the chosen nodes.
 func newDashboard(uid, title, description string, variables ...variable) *builder {
 	all := append([]variable{{Name: "datasource", Label: "Data source", Type: "datasource", Query: "prometheus", Refresh: 1}, cluster, job}, variables...)
 	return &builder{d: &dashboard{
@@ -21,7 +21,7 @@ func newDashboard(uid, title, description string, variables ...variable) *builde
 	}}
 }
 
-// choice is a variable with the values of a label of a metric.
+// choice returns a variable with the values of a metric's label.
 func choice(name, label, of, metric string) variable {
 	return variable{
 		Name: name, Label: label, Type: "query", Datasource: prometheus, Refresh: 2, Sort: 3, Multi: true, IncludeAll: true, AllValue: ".*",
@@ -36,8 +36,8 @@ type builder struct {
 	d       *dashboard
 	x, y, h int
 
-	legend string     // where lines have theirs; bottom if empty
-	links  []dataLink // of lines
+	legend string     // position of the legend in line panels; bottom if empty
+	links  []dataLink // of line panels
 }
 
 func (b *builder) row(title string) {
@@ -46,7 +46,7 @@ func (b *builder) row(title string) {
 	b.feed()
 }
 
-// feed begins a new line.
+// feed begins a new row of panels.
 func (b *builder) feed() { b.x, b.y, b.h = 0, b.y+b.h, 0 }
 
 func (b *builder) place(p *panel, w, h int) *panel {
@@ -77,7 +77,7 @@ func targets(instant bool, format string, queries []query) (out []target) {
 	return out
 }
 
-// lines is a time series panel over half of the width. unit is one of Grafana's names.
+// lines adds a time series panel over half of the width. unit is one of Grafana's names.
 func (b *builder) lines(title, description, unit string, queries ...query) *panel {
 	p := b.place(&panel{
 		Type: "timeseries", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "", queries),
@@ -87,7 +87,7 @@ func (b *builder) lines(title, description, unit string, queries ...query) *pane
 		},
 	}, 12, 9)
 	p.FieldConfig.Defaults.Unit, p.FieldConfig.Defaults.Links = unit, b.links
-	// A gap is a gap: a device that does not answer has no values.
+	// Gaps stay visible: a device that does not answer has no values.
 	p.FieldConfig.Defaults.Custom = map[string]any{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "spanNulls": false, "showPoints": "never"}
 	if slices.Contains([]string{"percent", "percentunit", "watt", "mbytes", "bytes", "Bps", "MBs", "cps", "reqps", "s"}, unit) {
 		p.FieldConfig.Defaults.Min = new(0.0)
@@ -95,7 +95,7 @@ func (b *builder) lines(title, description, unit string, queries ...query) *pane
 	return p
 }
 
-// stacked is lines, one upon the other.
+// stacked adds a panel of stacked lines.
 func (b *builder) stacked(title, description, unit string, queries ...query) *panel {
 	p := b.lines(title, description, unit, queries...)
 	p.FieldConfig.Defaults.Custom["stacking"] = map[string]any{"mode": "normal", "group": "A"}
@@ -110,16 +110,16 @@ func (p *panel) limits(steps ...step) *panel {
 	return p
 }
 
-// empty sets the text of the panel while it has no data: the reason.
+// empty sets the text that the panel shows without data: the reason.
 func (p *panel) empty(reason string) { p.FieldConfig.Defaults.NoValue = reason }
 
-// stat is one number, coloured by thresholds from green on.
+// stat adds a panel with one number, coloured by thresholds. It is green below the first.
 func (b *builder) stat(w int, title, description, unit, expr string, steps ...step) *panel {
 	p := b.place(&panel{
 		Type: "stat", Title: title, Description: description, Datasource: prometheus, Targets: targets(true, "", []query{{"", expr}}),
 		Options: map[string]any{
 			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
-			"colorMode":     "value", "graphMode": "none", "textMode": "value", "text": map[string]any{"valueSize": 36}, // px: the same in a row of them
+			"colorMode":     "value", "graphMode": "none", "textMode": "value", "text": map[string]any{"valueSize": 36}, // px, the same for all panels of a row
 		},
 	}, w, 4)
 	p.FieldConfig.Defaults.Unit = unit
@@ -127,8 +127,7 @@ func (b *builder) stat(w int, title, description, unit, expr string, steps ...st
 	return p
 }
 
-// heatmap shows a classic histogram: every sample of the exporter, not only those
-// at scrapes.
+// heatmap adds a heatmap of a classic histogram. It counts every sample of the exporter, not only those at scrapes.
 func (b *builder) heatmap(w int, title, description, unit, expr string) *panel {
 	p := b.place(&panel{
 		Type: "heatmap", Title: title, Description: description, Datasource: prometheus, Targets: targets(false, "heatmap", []query{{"{{le}}", expr}}),

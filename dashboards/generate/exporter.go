@@ -1,11 +1,11 @@
 package main
 
-// exporter is how warpgauge itself does.
+// exporter returns the dashboard about warpgauge itself.
 func exporter() *builder {
 	up := choice("instance", "Node", "instance", `warpgauge_build_info{cluster=~"$cluster", job=~"$job"}`)
 	const (
 		sel = `{` + ofNodes + `}`
-		// witness is there with --exporter-metrics=full, whatever happens.
+		// witness always exists with --exporter-metrics=full.
 		witness = `warpgauge_exposition_series` + sel
 		full    = "Needs --exporter-metrics=full."
 	)

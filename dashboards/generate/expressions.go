@@ -8,7 +8,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// What expressions select by: nodes; GPUs of a model; one GPU.
+// Selectors of expressions: nodes; GPUs of a model; one GPU.
 const (
 	ofNodes  = `cluster=~"$cluster", job=~"$job", instance=~"$instance"`
 	ofModels = ofNodes + `, modelName=~"$model"`
@@ -16,33 +16,34 @@ const (
 	sel      = `{` + ofGPUs + `}`
 )
 
-// perDevice lists the labels that identify a device. Two vendors on a node use the same numbers
-// and differ in their models. Prometheus sorts by labels, UUIDs would come first.
+// perDevice lists the labels that identify a device. GPUs of two vendors on one node share numbers and differ in their
+// models. Prometheus sorts by labels, so a UUID would come first.
 const perDevice = `cluster, job, instance, gpu, modelName, GPU_I_ID, GPU_I_PROFILE`
 
-// byDevice is one series per device: where several pods share it each has a copy of
-// its series, and the device's own value is the largest of those with its name.
+// byDevice returns one series per device. A device that several pods share has a copy of its series per pod; the
+// device's own value is the largest of the series with its name.
 func byDevice(metric string) string {
 	return `max by (` + perDevice + `) (` + metric + sel + `)`
 }
 
-// rateByDevice is the same for counters.
+// rateByDevice is byDevice for counters.
 func rateByDevice(metric string) string {
 	return `max by (` + perDevice + `) (rate(` + metric + sel + `[$__rate_interval]))`
 }
 
-// busy is the utilisation in percent: of MIG instances, which have none, the share of time in which
-// their engine was busy.
+// busy is the utilisation in percent. MIG instances have none, so for them it is the share of time in which their
+// engine was busy.
 const busy = `max by (` + perDevice + `) (DCGM_FI_DEV_GPU_UTIL` + sel + `) or max by (` + perDevice + `) (DCGM_FI_PROF_GR_ENGINE_ACTIVE{GPU_I_ID!="", ` + ofGPUs + `}) * 100`
 
-// perGPU is a field of each whole GPU: of one in MIG mode the sum of its instances, if it has none of its own.
+// perGPU returns a field of each whole GPU. If a GPU in MIG mode lacks the field, it returns the sum over its
+// instances.
 func perGPU(metric, labels string) string {
 	const by = `by (cluster, job, instance, UUID, modelName`
 	return `(max ` + by + `) (` + metric + `{GPU_I_ID="", ` + labels + `}) or sum ` + by + `) (max ` + by + `, GPU_I_ID) (` + metric + `{GPU_I_ID!="", ` + labels + `})))`
 }
 
-// xidsIn24h are the XIDs of the last 24 hours: each code of each GPU once, if the GPU did
-// not have it the day before. GPUs that are lost by now count.
+// xidsIn24h returns the XIDs of the last 24 hours, each code of each GPU once, if the GPU did not have it the day
+// before. It includes GPUs that have been lost since.
 func xidsIn24h(labels string) string {
 	return strings.ReplaceAll(`max by (cluster, job, instance, gpu, UUID, modelName, err_code, err_msg) (last_over_time(DCGM_FI_DEV_XID_ERRORS{err_code!="0", S}[1d])) unless on (UUID, err_code) (DCGM_FI_DEV_XID_ERRORS{S} offset 1d)`, "S}", labels+"}")
 }
@@ -55,14 +56,12 @@ func orNone(expr, label, witness string) string {
 	return `(` + expr + `) > 0 or on () label_replace(sum(` + witness + `) * 0, "` + label + `", "none", "", "")`
 }
 
-// A histogram is classic (buckets are series) or native, as Prometheus was told to
-// scrape it. Each expression covers both, and one side has no data. Copies of a device
-// count once in classic histograms. Native ones have no largest bucket, and
-// Prometheus 2 takes no mean of them: there a shared device counts once for each
-// copy, which changes colours and the weight among several devices, but no quantile
-// of one.
+// A histogram is classic (buckets are series) or native, depending on Prometheus' scrape configuration. Each expression
+// covers both, and one side has no data. Classic histograms count the copies of a shared device once. Native ones have
+// no largest bucket, and Prometheus 2 cannot average them, so a shared device counts once per copy. This changes
+// colours and the weight among several devices, but no quantile of one device.
 
-// classic is the rate of a series of a histogram, one for each device.
+// classic returns the rate of a histogram's series, one per device.
 func classic(series, label string) string {
 	return `max by (cluster, job, instance, UUID, GPU_I_ID` + label + `) (rate(` + series + sel + `[$__rate_interval]))`
 }
@@ -71,8 +70,8 @@ func native(histogram string) string {
 	return `sum(rate(` + histogram + sel + `[$__rate_interval]))`
 }
 
-// buckets is a histogram for a heatmap. Under the names of DCGM 4.7 a gauge can have the
-// name of a native one: it has no quantile.
+// buckets returns a histogram for a heatmap. With DCGM 4.7 names a gauge can have a native histogram's name, but it has
+// no quantile.
 func buckets(histogram string) string {
 	return `sum by (le) (` + classic(histogram+"_bucket", ", le") + `) or (` + native(histogram) + ` and histogram_quantile(0.5, ` + native(histogram) + `) >= 0)`
 }
@@ -89,16 +88,16 @@ func mean(histogram string) string {
 // deviceLegend names a device. Grafana leaves missing labels empty.
 const deviceLegend = "{{instance}} GPU {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 
-// device asks for a field of each device.
+// device returns a query for a field of each device.
 func device(metric string) query { return query{deviceLegend, byDevice(metric)} }
 
-// fleetWide fills in what selects GPUs of a model, "S}", and nodes, "N}".
+// fleetWide replaces "S}" by a selector of GPUs of a model, and "N}" by a selector of nodes.
 func fleetWide(expr string) string {
 	return strings.NewReplacer("S}", ofModels+"}", "N}", ofNodes+"}").Replace(expr)
 }
 
-// ofTheModel leaves out devices that are known to be of another model than the chosen ones: for
-// metrics of the exporter, which have no label of the model.
+// ofTheModel drops devices that are known to be of another model than the chosen ones. It is for exporter metrics,
+// which lack the model label.
 func ofTheModel(expr string) string {
 	const gpu = ` unless on (cluster, job, instance, gpu) `
 	return expr + gpu + `((DCGM_FI_DEV_GPU_TEMP{modelName!~"$model", N})` + gpu + `(DCGM_FI_DEV_GPU_TEMP{modelName=~"$model", N}))`
@@ -125,9 +124,8 @@ func driverOf(series string) string {
 // selection matches a metric of DCGM with its selector, range and the function over that range.
 var selection = regexp.MustCompile(`(?:(\w+)\()?\b(DCGM_FI_\w+)(\{[^{}]*\})?(\[[^\]]+\](?: offset \w+)?\))?( offset \w+)?`)
 
-// bothGenerations makes an expression over old names of DCGM one for pages with the new
-// names, too, in the old unit. A page with both has each value once: "or" leaves out what
-// has the labels of the left side.
+// bothGenerations extends an expression over old DCGM names to pages with the new names, in the old unit. If a page has
+// both, "or" keeps the left side, so each value counts once.
 func bothGenerations(expr string) string {
 	var out strings.Builder
 	last := 0

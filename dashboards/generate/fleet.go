@@ -1,9 +1,9 @@
 package main
 
-// needsRules is the text of panels whose recorded series are missing.
+// needsRules is shown by panels whose recorded series are missing.
 const needsRules = "Needs the rules of deploy/prometheus."
 
-// fleet makes the dashboard for the operator of all nodes: how many, how busy, which are broken.
+// fleet returns the dashboard for the operator of all nodes: how many GPUs, how busy, which are broken.
 func fleet() *builder {
 	b := newDashboard("warpgauge-fleet", "GPUs / Fleet", "All GPUs of all nodes: how many there are, how busy they are, what is wrong.", model, instance)
 	b.annotate(ofModels)

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// What panels say if neither a vendor nor a list has their data.
+// Texts that panels show if neither a vendor nor a list provides their data.
 const (
 	needsRecommended = "Needs the fields of etc/recommended-counters.csv."
 	needsHistogram   = "Needs this field as type histogram: etc/recommended-counters.csv."
@@ -10,8 +10,8 @@ const (
 	noECC            = "This GPU has no ECC, or the list lacks its counters."
 )
 
-// gpu goes into one GPU: bursts, throttling, links, errors. NVIDIA's and AMD's GPUs share
-// panels: where a quantity of one has no counterpart, its line is absent.
+// gpu returns the dashboard of one GPU: bursts, throttling, links, errors. NVIDIA and AMD GPUs share panels; a quantity
+// that one vendor lacks has no line.
 func gpu() *builder {
 	b := newDashboard("warpgauge-gpu", "GPUs / GPU in depth",
 		"One GPU: what happens between two scrapes, what slows it down, its links and errors. A panel without data says why.", instance, gpuIndex)
@@ -31,7 +31,7 @@ func gpu() *builder {
 		query{"at a scrape", `sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_USAGE` + sel + `))`},
 		query{"limit", `sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_ENFORCED_POWER_LIMIT` + sel + `)) or sum(max by (cluster, job, instance, UUID) (DCGM_FI_DEV_POWER_MGMT_LIMIT` + sel + `))`})
 
-	b.legend = "right" // a line for each quantity
+	b.legend = "right" // one line per quantity
 	b.row("What the GPU does")
 	b.lines("Units", "Shares of time in which they were busy, and of the compute units of AMD's GPUs that have work.", "percentunit",
 		query{"SM " + deviceLegend, byDevice("DCGM_FI_PROF_SM_ACTIVE")},

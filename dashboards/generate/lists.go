@@ -1,11 +1,11 @@
 package main
 
-// lists makes the dashboard about field lists: which node runs which list, and the work of warpgauge-fleet.
+// lists returns the dashboard about field lists: which node runs which list, and the work of warpgauge-fleet.
 func lists() *builder {
 	b := newDashboard("warpgauge-lists", "GPUs / Lists", "Which node runs which list of fields, and how rollouts of warpgauge-fleet go.")
 	const (
 		nodes  = `{cluster=~"$cluster", job=~"$job"}`
-		server = `{cluster=~"$cluster"}` // has a job of its own
+		server = `{cluster=~"$cluster"}` // the fleet server has its own job label
 		fleet  = "Needs a target warpgauge-fleet."
 	)
 	b.row("Now")

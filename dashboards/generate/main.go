@@ -1,5 +1,5 @@
-// Command generate writes the Grafana dashboards of the folder above: from code, so
-// that the same quantity has the same expression, unit and colours everywhere.
+// Command generate writes the Grafana dashboards in the parent folder from code, so that one quantity has the same
+// expression, unit and colours everywhere.
 package main
 
 import (

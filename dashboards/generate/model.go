@@ -26,8 +26,7 @@ type timeRange struct {
 	To   string `json:"to"`
 }
 
-// annotation marks times in all graphs. The fields from expr on belong to the
-// Prometheus data source.
+// annotation marks times in all graphs. expr and the fields after it belong to the Prometheus data source.
 type annotation struct {
 	Name       string      `json:"name"`
 	Enable     bool        `json:"enable"`
@@ -42,7 +41,7 @@ type annotation struct {
 	UseValueForTime bool   `json:"useValueForTime"`
 }
 
-// list is what Grafana wraps in an object.
+// list wraps elements as Grafana does.
 type list[T any] struct {
 	List []T `json:"list"`
 }

@@ -1,13 +1,13 @@
 package main
 
-// noProfiling is the text of panels whose profiling fields are missing.
+// noProfiling is shown by panels whose profiling fields are missing.
 const noProfiling = "These GPUs do not measure it, or the list lacks it."
 
-// node is every GPU of some nodes next to each other.
+// node returns the dashboard that compares all GPUs of some nodes.
 func node() *builder {
 	b := newDashboard("warpgauge-node", "GPUs / Node", "Every GPU of a node, on NVIDIA and AMD alike.", instance, gpuIndex)
 	b.annotate(ofGPUs)
-	b.legend = "right" // a line for each GPU
+	b.legend = "right" // one line per GPU
 	b.links = []dataLink{toGPU("${__field.labels.instance}", "${__field.labels.gpu}")}
 	b.row("Now")
 	b.stat(4, "GPUs", "", "short", `count(count by (cluster, job, instance, UUID) (DCGM_FI_DEV_GPU_TEMP`+sel+`))`).empty("No GPUs")

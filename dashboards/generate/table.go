@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// column is a column of a table: a label, or the value. Width is in pixels; columns of width 0
-// share the rest equally.
+// column is a column of a table: a label or the value. Width is in pixels; columns of width 0 share the remaining width
+// equally.
 type column struct {
 	label, title string
 	width        int
@@ -24,7 +24,7 @@ func verdict() []column {
 	return []column{gpuColumn, {"state", "State", 100}, {"reason", "Reason", 0}, {"action", "Do", 130}, {"device", "Device", 0}}
 }
 
-// owners are who has a device.
+// owners returns the columns of a device's owner.
 func owners() []column {
 	return []column{
 		{"owner_namespace", "Namespace", 0}, {"owner_pod", "Pod", 0}, {"owner_container", "Container", 0}, {"hpc_job", "Job", 80},
@@ -32,12 +32,11 @@ func owners() []column {
 	}
 }
 
-// value is the column of the numbers.
+// value returns the column of the numbers.
 func value(title string) column { return column{"Value", title, 130} }
 
-// table is the newest values with those of their labels that columns name, in that
-// order. A label that no series has makes no column. The largest values, or the
-// first names, come first.
+// table adds a table of the newest values, with the labels that columns name, in that order. It has no column for a
+// label that no series has. The largest values, or the first names, come first.
 func (b *builder) table(w int, title, description, unit, expr string, columns ...column) *panel {
 	sorted := []map[string]any{{"displayName": columns[0].title, "desc": false}}
 	if last := columns[len(columns)-1]; last.label == "Value" {
@@ -63,7 +62,7 @@ func (b *builder) table(w int, title, description, unit, expr string, columns ..
 	return p
 }
 
-// coloured gives the numbers of a table the colours of steps.
+// coloured colours the numbers of a table by steps.
 func (p *panel) coloured(title string, steps ...step) *panel {
 	p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{Matcher: matcher{ID: "byName", Options: title}, Properties: []property{
 		{ID: "custom.cellOptions", Value: map[string]string{"type": "color-text"}},
@@ -72,9 +71,9 @@ func (p *panel) coloured(title string, steps ...step) *panel {
 	return p
 }
 
-// properties returns the column's own settings, after its names. A node links to its dashboard, a GPU
-// in the row of a node to its own, and a state has its colour. Only the number gets the unit, because
-// Grafana would also apply it to a GPU's index. An empty cell does not show the panel's text for missing data.
+// properties returns the column's own settings after its names. A node links to its dashboard, a GPU in a node's row to
+// the GPU dashboard, and a state has its colour. Only the number has the unit, because Grafana would also apply it to a
+// GPU's index. An empty cell does not show the panel's text for missing data.
 func (c column) properties(names []string, unit string) (out []property) {
 	out = append(out, property{"noValue", ""})
 	if c.width > 0 {

@@ -1,6 +1,6 @@
 package main
 
-// workloads is the owners' view: namespaces, pods, jobs.
+// workloads returns the dashboard for owners: namespaces, pods, jobs.
 func workloads() *builder {
 	namespace := choice("namespace", "Namespace", "namespace", `pod:gpu_share:ratio{cluster=~"$cluster", job=~"$job"}`)
 	pod := choice("pod", "Pod", "pod", `pod:gpu_share:ratio{cluster=~"$cluster", job=~"$job", namespace=~"$namespace"}`)

@@ -24,7 +24,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestManifests decodes the plain manifests; all other tests do so with the chart.
+// TestManifests decodes the plain manifests as the other tests decode the chart.
 func TestManifests(t *testing.T) {
 	if v, err := strictly("apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {port: []}\n"); err == nil {
 		t.Fatalf("a misspelt field passes: %v", v)
@@ -38,8 +38,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestUnittest runs the suites of warpgauge/tests, which say the same things in the words
-// of people who know charts.
+// TestUnittest runs the suites of warpgauge/tests, which check the chart in the format that chart authors know.
 func TestUnittest(t *testing.T) {
 	program := tool(t, "helm-unittest", "github.com/helm-unittest/helm-unittest")
 	if out, err := exec.Command(program, "--strict", "warpgauge").CombinedOutput(); err != nil {
@@ -47,8 +46,8 @@ func TestUnittest(t *testing.T) {
 	}
 }
 
-// TestServer asks a real API server, which validates more than any schema. The CRDs of
-// the Prometheus operator must be there.
+// TestServer sends the chart to a real API server, which validates more than any schema. The server must have the CRDs
+// of the Prometheus operator.
 func TestServer(t *testing.T) {
 	config := os.Getenv("WARPGAUGE_CHART_KUBECONFIG")
 	if config == "" {
@@ -60,7 +59,7 @@ func TestServer(t *testing.T) {
 	}
 	for _, v := range variants(t) {
 		if v == "openshift" {
-			continue // has a kind of its own
+			continue // has its own kind
 		}
 		rendered, err := template(t, v)
 		if err != nil {
@@ -77,8 +76,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestGenerated: what the chart has of other folders, its README and the plain manifests
-// are what the sources say.
+// TestGenerated: the chart's copies of other folders, its README and the plain manifests match their sources.
 func TestGenerated(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("go", "run", "./generate", "-o", filepath.Join(dir, "helm"), "-helm", helm(t), "-manifests", dir)
@@ -103,7 +101,7 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// files returns the texts of all files below a directory by their path from there.
+// files returns the texts of all files below a directory by relative path.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -121,7 +119,8 @@ func files(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestValuesAreDescribed: each value has a line of the form that helm-docs and Artifact Hub know, and a place in the schema.
+// TestValuesAreDescribed: each value has a comment in the form that helm-docs and Artifact Hub read, and an entry in
+// the schema.
 func TestValuesAreDescribed(t *testing.T) {
 	var values yaml.Node
 	if err := yaml.Unmarshal(read(t, "warpgauge/values.yaml"), &values); err != nil {
@@ -152,7 +151,7 @@ func TestValuesAreDescribed(t *testing.T) {
 	walk("", values.Content[0], schema)
 }
 
-// TestValuesAreRefused: what is misspelt or makes no sense fails at once, with its name.
+// TestValuesAreRefused: Helm refuses a misspelt or impossible value at once and names it.
 func TestValuesAreRefused(t *testing.T) {
 	f := func(want string, sets ...string) {
 		t.Helper()

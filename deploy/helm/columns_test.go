@@ -9,8 +9,7 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// TestColumns: the columns that docs/remote.md gives to kubectl are those of a pod that the
-// exporter has annotated, with kubectl's own reading of paths.
+// TestColumns: kubectl's own path reader finds the columns of docs/remote.md in a pod that the exporter has annotated.
 func TestColumns(t *testing.T) {
 	m := regexp.MustCompile(`custom-columns=(\S+)`).FindSubmatch(read(t, "../../docs/remote.md"))
 	if m == nil {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestContents: PrometheusRules hold the rules of deploy/prometheus, whatever templates do to braces and dollars, and
-// link to runbooks where they are told to; ConfigMaps hold the dashboards; a list in the values arrives byte for byte.
+// TestContents: PrometheusRules hold the rules of deploy/prometheus, with braces and dollars intact, and link to the
+// configured runbooks; ConfigMaps hold the dashboards; a list in the values arrives byte for byte.
 func TestContents(t *testing.T) {
 	const list = "# mine\n\nDCGM_FI_DEV_GPU_TEMP, gauge, \"a, {{ b }} 'c'\"\n"
 	quoted, err := json.Marshal(list)
@@ -79,7 +79,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// TestWebConfig: a secret in the form of the exporter-toolkit, without plain passwords.
+// TestWebConfig: the secret has the form of the exporter-toolkit, and no plain passwords.
 func TestWebConfig(t *testing.T) {
 	secrets := render(t, "https", `basicAuth.users.plain="secret"`).secrets
 	if len(secrets) != 1 {
@@ -99,8 +99,7 @@ func TestWebConfig(t *testing.T) {
 	}
 }
 
-// certificate makes a directory like that of a mounted TLS secret, from the certificate
-// of net/http/httptest.
+// certificate makes a directory like a mounted TLS secret, from the certificate of net/http/httptest.
 func certificate(t *testing.T) (dir string) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)

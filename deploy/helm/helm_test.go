@@ -1,6 +1,6 @@
-// Package helm_test renders the chart with the real Helm, for every file of values/ and
-// more, and checks what comes out: against the types of Kubernetes and of the Prometheus
-// operator, and against what each feature may cost.
+// Package helm_test renders the chart with the real Helm, for every file of values/ and more. It checks the results
+// against the types of Kubernetes and of the Prometheus operator, and against the permissions that each feature may
+// need.
 package helm_test
 
 import (
@@ -26,8 +26,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// tool returns the path of a program: what make tools-chart has built in the version
-// that go.mod of test/tools/chart names, else what is installed.
+// tool returns the path of a program: the one built by make tools-chart in the version that test/tools/chart/go.mod
+// names, else the installed one.
 func tool(t *testing.T, name, module string) string {
 	t.Helper()
 	mod := read(t, "../../test/tools/chart/go.mod")
@@ -63,7 +63,7 @@ func read(t *testing.T, path string) []byte {
 	return b
 }
 
-// variants are the files of values/ by name, and "" for the defaults.
+// variants returns the names of the files in values/, and "" for the defaults.
 func variants(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("values/*.yaml")
@@ -103,7 +103,8 @@ func template(t *testing.T, variant string, sets ...string) ([]byte, error) {
 	return bytes.Clone(out), err
 }
 
-// renderings are what Helm has made: most tests want the same. No test of this package is parallel.
+// renderings caches the results of Helm, because most tests render the same variants. No test of this package is
+// parallel.
 var renderings = map[string]rendering{}
 
 type rendering struct {
@@ -111,15 +112,14 @@ type rendering struct {
 	err error
 }
 
-// objects is a rendered chart by kind, strictly decoded: a field that Kubernetes does
-// not have is an error.
+// objects is a rendered chart by kind, decoded strictly: a field unknown to Kubernetes is an error.
 type objects struct {
 	kinds       []string // KIND or KIND/COMPONENT, sorted
 	daemonSets  map[string]*appsv1.DaemonSet
 	deployments []*appsv1.Deployment
 	secrets     []*corev1.Secret
 	configMaps  map[string]*corev1.ConfigMap
-	roles       []*rbacv1.Role // ClusterRoles, too
+	roles       []*rbacv1.Role // includes ClusterRoles
 	others      map[string][]map[string]any
 }
 
@@ -147,10 +147,10 @@ func decode(t *testing.T, out []byte) *objects {
 			continue
 		}
 		v, err := strictly(doc)
-		if err != nil && kind != "SecurityContextConstraints" { // in no module that can be had
+		if err != nil && kind != "SecurityContextConstraints" { // no importable module has this type
 			t.Fatalf("decode: %v\n%s", err, doc)
 		}
-		if kind == "Pod" { // of helm test
+		if kind == "Pod" { // the pod of helm test
 			continue
 		}
 		o.kinds = append(o.kinds, kind)

@@ -22,21 +22,20 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// pod is what a DaemonSet asks for that an administrator has to approve of, and its flags but
-// for those that every pod has.
+// pod lists the parts of a DaemonSet that an administrator must approve, and its flags without those of every pod.
 type pod struct {
-	Kinds []string // of the release, but for DaemonSets, Service and ServiceAccount
+	Kinds []string // of the release, without DaemonSets, Service and ServiceAccount
 	Rules []string // "resources: verbs" of ClusterRoles and Roles
 	User  int64
 	Token bool
 	Host  []string // paths, "pid", "network", "privileged", capabilities
 	Args  []string
-	Env   []string // "name" or "name=value", except for what the pod learns about itself
+	Env   []string // "name" or "name=value", without variables from the downward API
 }
 
 const kubelet = "/var/lib/kubelet/pod-resources"
 
-// TestPods is what each variant costs. A line more here is a permission more there.
+// TestPods pins the permissions of each variant. Each added line is an added permission.
 func TestPods(t *testing.T) {
 	roles := []string{"ClusterRole", "ClusterRoleBinding"}
 	for _, c := range []struct {
@@ -183,7 +182,7 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// everyPod are flags that say nothing of the variant.
+// everyPod lists flags that do not depend on the variant.
 var everyPod = []string{"--enable-only=dcgm,nvml", "--enable-only=rocm", "--collector-memory-limit=256MiB", "--collector-memory-limit=512MiB", recordings, "--recorder-bytes=256MiB", "--health-directory=/var/lib/warpgauge-health"}
 
 const recordings = "--recorder-directory=/var/lib/warpgauge/recordings"
@@ -216,7 +215,7 @@ func summary(t *testing.T, o *objects, d *appsv1.DaemonSet) pod {
 	return p
 }
 
-// hosts are the things of the node that a pod has, sorted.
+// hosts returns the parts of the node that a pod can access, sorted.
 func hosts(spec corev1.PodSpec, c *corev1.Container) (out []string) {
 	for _, v := range spec.Volumes {
 		if v.HostPath != nil {
@@ -243,7 +242,7 @@ func hosts(spec corev1.PodSpec, c *corev1.Container) (out []string) {
 	return out
 }
 
-// TestEveryPod: what holds for whatever variant, for the server of lists too.
+// TestEveryPod checks the rules for all variants and for the server of lists.
 func TestEveryPod(t *testing.T) {
 	for _, v := range variants(t) {
 		o := render(t, v)
@@ -285,11 +284,11 @@ func TestEveryPod(t *testing.T) {
 	}
 }
 
-// own are volumes that a program of ours writes to and that need not be an emptyDir.
+// own lists volumes that our programs write to and that may be something other than an emptyDir.
 var own = []string{"recordings", "health", "health-amd-socket", "remote", "state"}
 
-// checkMounts: the host's things are read-only, nothing is mounted by subPath, which the
-// kubelet would never update, and volumes and mounts belong together.
+// checkMounts: mounts from the host are read-only, no mount uses subPath (the kubelet never updates those), and each
+// volume has a mount.
 func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
 	t.Helper()
 	volumes := map[string]corev1.Volume{}
@@ -313,7 +312,7 @@ func checkMounts(t *testing.T, spec corev1.PodSpec, c *corev1.Container) {
 	}
 }
 
-// TestRecordings: they are in an emptyDir, on the node, or off.
+// TestRecordings: recordings are in an emptyDir, on the node, or off.
 func TestRecordings(t *testing.T) {
 	for value, want := range map[string]*corev1.VolumeSource{
 		"recorder.enabled=true":                  {EmptyDir: &corev1.EmptyDirVolumeSource{}},
@@ -336,8 +335,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// TestTheExporterTakesTheFlags: each is in its table, has an effect, and its file is in
-// the image or mounted.
+// TestTheExporterTakesTheFlags: the exporter knows each flag, the flag has an effect, and its file is in the image or
+// mounted.
 func TestTheExporterTakesTheFlags(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "config.json")
 	if err := os.WriteFile(empty, []byte("{}"), 0o600); err != nil {
@@ -349,7 +348,7 @@ func TestTheExporterTakesTheFlags(t *testing.T) {
 			args := slices.Clone(container(t, d).Args)
 			for i, a := range args {
 				if strings.HasPrefix(a, "--amd-config=") {
-					args[i] = "--amd-config=" + empty // the ConfigMap is the user's
+					args[i] = "--amd-config=" + empty // the user provides the ConfigMap
 				}
 			}
 			cfg, err := parse(t, args)

@@ -15,9 +15,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// TestTargets: on a node with GPUs of both vendors the two pods are two targets, for the Prometheus operator's monitors
-// and for each of our scrape configurations, with Prometheus' own relabelling. What the operator adds before the
-// relabelings of a monitor is in https://github.com/prometheus-operator/prometheus-operator/blob/main/pkg/prometheus/promcfg.go.
+// TestTargets: on a node with GPUs of both vendors Prometheus' own relabelling makes two targets of the two pods, for
+// the Prometheus operator's monitors and for each scrape configuration here. For the rules that the operator adds
+// before a monitor's relabelings see
+// https://github.com/prometheus-operator/prometheus-operator/blob/main/pkg/prometheus/promcfg.go.
 func TestTargets(t *testing.T) {
 	operator := `
 - {source_labels: [__meta_kubernetes_namespace], target_label: namespace}
@@ -30,7 +31,7 @@ func TestTargets(t *testing.T) {
 	for _, c := range []struct {
 		name, variant string
 		sets          []string
-		instances     int // different ones, of the two targets
+		instances     int // number of different instance labels of the two targets
 	}{
 		{"ServiceMonitor", "", []string{serviceMonitor}, 1},
 		{"PodMonitor", "", []string{podMonitor}, 1},
@@ -39,7 +40,7 @@ func TestTargets(t *testing.T) {
 		{"kube-prometheus-stack", "prometheus-operator", nil, 1},
 		{"hostNetwork", "", []string{serviceMonitor, "hostNetwork=true", "amd.port=9401"}, 1},
 		{"deploy/prometheus/scrape/kubernetes.yml", "", nil, 1},
-		// The usual configuration of Prometheus' own chart for the Service's annotation leaves the instance as it is.
+		// The default configuration of Prometheus' own chart for the Service's annotation keeps the instance.
 		{"annotation of the Service", "", []string{"hostNetwork=true", "amd.port=9401"}, 2},
 	} {
 		o := render(t, c.variant, c.sets...)
@@ -77,7 +78,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// relabelings are those of a monitor's endpoint, as the operator writes them for Prometheus.
+// relabelings returns the relabelings of a monitor's endpoint in the form that the operator writes for Prometheus.
 func relabelings(t *testing.T, monitor map[string]any) []byte {
 	t.Helper()
 	spec, _ := monitor["spec"].(map[string]any)

@@ -1,5 +1,5 @@
-// Package prometheus_test checks the scrape configurations and rules with the real
-// promtool, and that what they speak of exists.
+// Package prometheus_test checks the scrape configurations and rules with the real promtool, and that every name in
+// them exists.
 package prometheus_test
 
 import (
@@ -63,7 +63,7 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-// alerts returns the rules that are alerts.
+// alerts returns the alerting rules.
 func alerts(t *testing.T) []rule {
 	t.Helper()
 	return slices.DeleteFunc(rules(t), func(r rule) bool { return r.Alert == "" })
@@ -97,19 +97,19 @@ func TestRulesByPromtool(t *testing.T) {
 		f("check", "config", config)
 	}
 	f("check", "config", "--agent", "scale/agent.yml")
-	// Debian's build of Prometheus has no discovery of Kubernetes.
+	// Debian's build of Prometheus lacks Kubernetes service discovery.
 	if out, err := exec.Command(promtool, "check", "config", "scrape/kubernetes.yml").CombinedOutput(); err != nil && !strings.Contains(string(out), "kubernetes_sd_configs not found") {
 		t.Errorf("promtool check config scrape/kubernetes.yml: %v\n%s", err, out)
 	}
 }
 
-// kubeStateMetrics are those of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload.
+// kubeStateMetrics lists metrics of https://github.com/kubernetes/kube-state-metrics, docs/metrics/workload.
 var kubeStateMetrics = []string{
 	"kube_deployment_spec_replicas", "kube_deployment_status_replicas_available",
 	"kube_daemonset_status_desired_number_scheduled", "kube_daemonset_status_number_available", "kube_daemonset_status_updated_number_scheduled",
 }
 
-// TestEveryMetricExists: an expression over a name that nothing has is silent for ever.
+// TestEveryMetricExists: an expression over an unknown name would be silent for ever.
 func TestEveryMetricExists(t *testing.T) {
 	known := map[string]bool{"up": true, "ALERTS": true}
 	for _, name := range kubeStateMetrics {
@@ -135,8 +135,8 @@ func TestEveryMetricExists(t *testing.T) {
 	}
 }
 
-// metricNames are the names that an expression has, and of a pattern the fields that it
-// matches: two, as it is there for both generations of DCGM.
+// metricNames returns the metric names in an expression. A pattern must match two fields, one for each generation of
+// DCGM.
 func metricNames(expr parser.Node) (names []string) {
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 		v, ok := n.(*parser.VectorSelector)
@@ -165,12 +165,12 @@ func matched(v *parser.VectorSelector) (names []string) {
 		}
 	}
 	if len(names) != 2 {
-		return []string{v.String()} // which nothing has
+		return []string{v.String()} // reported as unknown
 	}
 	return names
 }
 
-// TestJoins: what the README shows is what is tested.
+// TestJoins: the README shows the tested expressions.
 func TestJoins(t *testing.T) {
 	text := strings.Join(strings.Fields(string(read(t, "README.md"))), " ")
 	seen := 0
@@ -187,7 +187,7 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// ruleTest is a test of promtool's.
+// ruleTest is a promtool test.
 type ruleTest struct {
 	Name   string
 	Alerts []struct {
@@ -200,7 +200,7 @@ type ruleTest struct {
 	} `yaml:"promql_expr_test"`
 }
 
-// readTests returns the tests of the files that match a pattern.
+// readTests returns the tests in the files that match a pattern.
 func readTests(t *testing.T, pattern string) (out []ruleTest) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -217,7 +217,7 @@ func readTests(t *testing.T, pattern string) (out []ruleTest) {
 	return out
 }
 
-// TestEveryAlertHasARunbookAndATest: neither may be forgotten.
+// TestEveryAlertHasARunbookAndATest finds alerts without either.
 func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	runbooks := string(read(t, "../../docs/runbooks.md"))
 	fires, names := firing(t), map[string]bool{}
@@ -246,7 +246,7 @@ func TestEveryAlertHasARunbookAndATest(t *testing.T) {
 	}
 }
 
-// TestRunbooksNameReasons: the reasons and actions of the runbooks are those of verdicts.
+// TestRunbooksNameReasons: the runbooks and the verdicts have the same reasons and actions.
 func TestRunbooksNameReasons(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range health.Table() {
@@ -265,10 +265,10 @@ func TestRunbooksNameReasons(t *testing.T) {
 	}
 }
 
-// mappings are the rows of another table of the runbooks.
+// mappings matches the rows of another table of the runbooks.
 var mappings = []string{"pod_resources", "pod_metadata", "resource_slices", "container_runtime", "hpc_jobs", "processes"}
 
-// firing are the alerts that some test expects to fire.
+// firing returns the alerts that some test expects to fire.
 func firing(t *testing.T) map[string]bool {
 	t.Helper()
 	fires := map[string]bool{}
@@ -288,7 +288,7 @@ func firing(t *testing.T) map[string]bool {
 	return fires
 }
 
-// TestNoAlertWithoutAFault: silent_test.yml has what happens on nodes without being a fault, and no alert fires at any time.
+// TestNoAlertWithoutAFault: silent_test.yml has events that occur on healthy nodes, and no alert fires at any time.
 func TestNoAlertWithoutAFault(t *testing.T) {
 	want := []string{"planned release", "driver reload", "MIG change", "scale-down", "exporter restart", "new Prometheus", "instance change"}
 	var got []string
@@ -304,11 +304,10 @@ func TestNoAlertWithoutAFault(t *testing.T) {
 	}
 }
 
-// xidCase is a line of the template that says what a code means.
+// xidCase matches a line of the template that explains a code.
 var xidCase = regexp.MustCompile(`(?m)^\{\{- (?:else )?if eq \. "(\d+)" \}\}: (.*)$`)
 
-// TestTheTemplateKnowsXIDs: messages use the exporter's own words, for every code that an
-// alert is about or that is the reason of a verdict.
+// TestTheTemplateKnowsXIDs: messages use the exporter's own text for every code that an alert or a verdict names.
 func TestTheTemplateKnowsXIDs(t *testing.T) {
 	said := map[string]string{}
 	for _, m := range xidCase.FindAllStringSubmatch(string(read(t, "../alertmanager/warpgauge.tmpl")), -1) {
@@ -317,7 +316,7 @@ func TestTheTemplateKnowsXIDs(t *testing.T) {
 			t.Errorf("XID %s is %q in the template, %q in the exporter", m[1], m[2], field.XIDText(n))
 		}
 	}
-	// Those that come with something else of which there is a verdict.
+	// XIDs that accompany a condition with a verdict of its own.
 	seen := map[string]string{"63": "row_remap_pending", "154": "recovery_reset", "171": "xid_48", "172": "xid_48"}
 	for _, r := range health.Table() {
 		if code, ok := strings.CutPrefix(r.Name, "xid_"); ok {
@@ -343,7 +342,7 @@ func TestTheTemplateKnowsXIDs(t *testing.T) {
 	}
 }
 
-// TestShards: every node belongs to exactly one of the servers, and none has nearly all.
+// TestShards: every node belongs to exactly one server, and no server has nearly all nodes.
 func TestShards(t *testing.T) {
 	const shards, nodes = 4, 60
 	text := string(read(t, "scale/sharded.yml"))

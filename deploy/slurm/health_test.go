@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestHealthCheck runs warpgauge-health with stand-ins for Slurm and warpgauge.
+// TestHealthCheck runs warpgauge-health with fake programs for Slurm and warpgauge.
 func TestHealthCheck(t *testing.T) {
 	const (
 		failed = "GPU 3 xid_79: reboot"
@@ -16,11 +16,11 @@ func TestHealthCheck(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name    string
-		health  string // body of the stand-in for warpgauge
-		node    string // that of scontrol show node; "": slurmctld does not answer
-		refuses bool   // scontrol update
+		health  string // body of the fake warpgauge
+		node    string // body of scontrol show node; "": slurmctld does not answer
+		refuses bool   // scontrol update fails
 		want    string // arguments of scontrol update
-		log     string // a part of what is logged
+		log     string // part of the log
 	}{
 		{"no GPU has failed", "echo '8 devices, none is failed'", idle, false, "", ""},
 		{"one has", "echo '" + failed + "'; exit 1", idle, false, drain, "drained n1: " + failed},
@@ -43,7 +43,7 @@ func TestHealthCheck(t *testing.T) {
 			script, err := filepath.Abs("warpgauge-health")
 			must(t, err)
 			n.script = script
-			n.set("WARPGAUGE_HEALTH_TIMEOUT=0") // and one second more
+			n.set("WARPGAUGE_HEALTH_TIMEOUT=0") // one second is added
 			n.set("WARPGAUGE_HEALTH_FLAGS='--fail-on=degraded --ca-file=/ca'")
 			n.program("warpgauge", `printf '%s\n' "$*" >>"`+n.root+`/asked"; `+tt.health)
 			show, update := "exit 1", "exit 0"
@@ -70,8 +70,8 @@ func TestHealthCheck(t *testing.T) {
 	}
 }
 
-// text is what a stand-in has written; "" if that is nothing.
+// text returns what a fake program has written; "" if nothing.
 func (n *node) text(name string) string {
-	text, _ := os.ReadFile(filepath.Join(n.root, name)) // not there: it was not called
+	text, _ := os.ReadFile(filepath.Join(n.root, name)) // missing if the program was not called
 	return strings.TrimSpace(string(text))
 }

@@ -1,6 +1,5 @@
-// Package slurm holds what a Slurm node needs to tell warpgauge of its jobs. Its
-// tests run the script as slurmd does, with an environment that is almost empty
-// and with stand-ins for Slurm's and NVIDIA's programs.
+// Package slurm holds the files with which a Slurm node reports its jobs to warpgauge. The tests run the script as
+// slurmd does, with an almost empty environment and fake programs for Slurm and NVIDIA.
 package slurm
 
 import (
@@ -19,7 +18,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// node is a machine with a Slurm that does not exist.
+// node is a machine with a fake Slurm.
 type node struct {
 	t      *testing.T
 	root   string // stands for /
@@ -89,7 +88,7 @@ func (n *node) run(args []string, env ...string) (code int, stderr string) {
 	return cmd.ProcessState.ExitCode(), err.String()
 }
 
-// hook runs the script as slurmd does, for a job that is to run whatever happens.
+// hook runs the script as slurmd does. The job must be allowed to run.
 func (n *node) hook(context, job string, more ...string) string {
 	n.t.Helper()
 	code, text := n.run(nil, append([]string{"SLURM_SCRIPT_CONTEXT=" + context, "SLURM_JOB_ID=" + job}, more...)...)
@@ -112,7 +111,7 @@ func (n *node) epilog(job string, more ...string) string {
 	return n.hook("epilog_slurmd", job, more...)
 }
 
-// jobs is the directory: what the exporter reads, by name, lines joined by blanks.
+// jobs returns the job files by name, with their lines joined by blanks.
 func (n *node) jobs() map[string]string {
 	n.t.Helper()
 	out := map[string]string{}
@@ -151,12 +150,12 @@ func (n *node) want(when string, want map[string]string) {
 
 func TestJobs(t *testing.T) {
 	n := newNode(t)
-	n.epilog("7") // of a job from before the installation
+	n.epilog("7") // a job from before the installation
 	n.want("nothing yet", map[string]string{})
 	n.prolog("17", "0")
 	n.prolog("18", "1,2")
 	n.want("two jobs", map[string]string{"0": "17", "1": "18", "2": "18"})
-	n.prolog("19", "") // without GPUs
+	n.prolog("19", "") // a job without GPUs
 	n.prolog("17", "0")
 	n.want("requeued on the same node, and a job without GPUs", map[string]string{"0": "17", "1": "18", "2": "18"})
 	n.prolog("1", "2")
@@ -172,7 +171,7 @@ func TestJobs(t *testing.T) {
 	n.want("all gone", map[string]string{})
 }
 
-// TestAbout: user and partition of a job, in a file of its own.
+// TestAbout: the file of a job's user and partition.
 func TestAbout(t *testing.T) {
 	n := newNode(t)
 	n.set("WARPGAUGE_JOB_ID=array")
@@ -206,7 +205,7 @@ func TestAbout(t *testing.T) {
 	about("after a reboot", ".job-20: user=cleo partition= cluster=")
 }
 
-// TestAtTheSameTime starts and ends many jobs on one GPU at once.
+// TestAtTheSameTime starts and ends many jobs on one GPU concurrently.
 func TestAtTheSameTime(t *testing.T) {
 	n := newNode(t)
 	n.file("table", "0 0\n1 3.0\n")
@@ -237,7 +236,7 @@ func TestAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestClean: jobs whose epilog never ran.
+// TestClean removes jobs whose epilog never ran.
 func TestClean(t *testing.T) {
 	n := newNode(t)
 	n.prolog("17", "0")
@@ -266,7 +265,7 @@ func TestArrays(t *testing.T) {
 	n.program("scontrol", `echo "JobId=19 JobName=x"`)
 	n.prolog("19", "1")
 	n.want("array", map[string]string{"0": "15_3 15_4", "1": "15_4 19"})
-	n.program("scontrol", "exit 1") // no longer known
+	n.program("scontrol", "exit 1") // scontrol does not know the jobs any more
 	for _, job := range []string{"17", "18", "19"} {
 		n.epilog(job)
 	}
@@ -277,8 +276,7 @@ func TestArrays(t *testing.T) {
 	}
 }
 
-// TestNeverFailsAJob: whatever is wrong, the job runs, unless strictness was asked
-// for; and it is said.
+// TestNeverFailsAJob: after any error the script logs it and the job runs, unless strict mode is on.
 func TestNeverFailsAJob(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(n *node)
@@ -309,26 +307,26 @@ func TestNeverFailsAJob(t *testing.T) {
 			}
 			n.set("WARPGAUGE_STRICT=1")
 			if code, _ := n.run(nil, env...); code != 1 {
-				t.Errorf("exit code %d where strictness is asked for, want 1", code)
+				t.Errorf("exit code %d in strict mode, want 1", code)
 			}
 		})
 	}
 }
 
-// TestSettingsOfSomebodyElse: what the script sources must be the administrator's.
+// TestSettingsOfSomebodyElse: the script sources only files that the administrator owns.
 func TestSettingsOfSomebodyElse(t *testing.T) {
 	n := newNode(t)
 	if err := os.Chown(filepath.Join(n.root, "config"), 65534, 65534); err != nil {
 		t.Skip("files cannot be given away:", err)
 	}
-	// Without the settings the directory is the usual one, which the test leaves alone.
+	// Without settings the script uses the default directory, which the test must not touch.
 	code, text := n.run([]string{"nothing"})
 	if code != 0 || !strings.Contains(text, "belongs to another user") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
 
-// gpus lays a driver's files out: PCI address by minor number.
+// gpus creates a driver's files: PCI address by minor number.
 func (n *node) gpus(address ...string) {
 	n.t.Helper()
 	for minor, a := range address {
@@ -346,7 +344,7 @@ func (n *node) slurmd(lines ...string) {
 	n.program("slurmd", `[[ $1 == -G ]] && cat "`+n.root+`/slurmd.out" >&2`)
 }
 
-// TestGPUNumbers: Slurm's number to the exporter's, by every way there is.
+// TestGPUNumbers maps Slurm's GPU number to the exporter's, in every supported way.
 func TestGPUNumbers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lay  func(n *node)
@@ -399,7 +397,7 @@ func TestGPUNumbers(t *testing.T) {
 				if file != "" {
 					want[file] = "1" + number
 				} else if !strings.Contains(text, "none that can be told") {
-					t.Errorf("GPU %s: not a word about it: %s", number, text)
+					t.Errorf("GPU %s: the log does not mention it: %s", number, text)
 				}
 			}
 			n.want("mapped", want)
@@ -407,7 +405,7 @@ func TestGPUNumbers(t *testing.T) {
 	}
 }
 
-// TestMapIsMadeOnce, and again when Slurm's configuration has changed.
+// TestMapIsMadeOnce: the script makes the map once, and again after Slurm's configuration has changed.
 func TestMapIsMadeOnce(t *testing.T) {
 	n := newNode(t)
 	n.file("etc/slurm.conf", "")

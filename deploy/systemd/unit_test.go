@@ -1,5 +1,5 @@
-// Package systemd_test checks the unit by what systemd's releases make of it; deploy/systemd/test
-// starts it under the systemd of this machine.
+// Package systemd_test checks the unit against the behaviour of systemd's releases; deploy/systemd/test starts it under
+// this machine's systemd.
 package systemd_test
 
 import (
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestDevicePolicy finds settings by which some release of systemd hides /dev/nvidia* from
-// the service. A service without a device policy (DevicePolicy=auto, no DeviceAllow=) may open
-// every device; with one entry in DeviceAllow=, only that one and a few of the kernel's.
+// TestDevicePolicy finds settings with which some release of systemd hides /dev/nvidia* from the service. Without a
+// device policy (DevicePolicy=auto, no DeviceAllow=) a service may open every device; with one entry in DeviceAllow=,
+// it may open only that device and a few of the kernel's.
 func TestDevicePolicy(t *testing.T) {
 	unit, err := os.ReadFile("warpgauge.service")
 	if err != nil {
@@ -28,8 +28,8 @@ func TestDevicePolicy(t *testing.T) {
 	}
 }
 
-// TestWhatHealthNeeds: the exporter finds a directory for its state, one for its socket, and
-// the kernel's log, and gets no capability for any of them.
+// TestWhatHealthNeeds: the exporter can use a state directory, a directory for its socket, and the kernel's log, and
+// gets no capability for them.
 func TestWhatHealthNeeds(t *testing.T) {
 	unit, err := os.ReadFile("warpgauge.service")
 	if err != nil {

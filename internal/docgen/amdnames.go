@@ -47,7 +47,7 @@ func amdPage() (any, error) {
 	return struct{ Names, Blocks, Absent string }{b.String(), strings.Join(blocks, ", "), absent.String()}, nil
 }
 
-// amdOf names the readings of a metric.
+// amdOf names the fields of a metric.
 func amdOf(n *amd.Metric) string {
 	switch n.Field {
 	case amd.Nodes:

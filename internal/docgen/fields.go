@@ -11,12 +11,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// fieldsPage has the rows of docs/fields.md.
+// fieldsPage returns the rows of docs/fields.md.
 func fieldsPage() (any, error) {
 	var b strings.Builder
 	for _, d := range field.All() {
 		if d.Factor != 0 {
-			continue // shown with the reading
+			continue // shown with its base reading
 		}
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", d.ID, d.Name, codes(d.Aliases), use(d), d.Kind, d.Level,
 			d.Unit, span(d), d.Cost, baseUnits(d), cell(d.Help))
@@ -24,8 +24,7 @@ func fieldsPage() (any, error) {
 	return struct{ Windows, Rows string }{windows(), b.String()}, nil
 }
 
-// windows documents how the libraries average or sample their values. Neighbouring fields with
-// the same text share a row.
+// windows documents how the libraries average or sample their values. Adjacent fields with the same text share a row.
 func windows() string {
 	var b strings.Builder
 	type row struct {
@@ -71,7 +70,7 @@ func codes(names []string) string {
 	return "`" + strings.Join(names, "` `") + "`"
 }
 
-// use is the type that a row of a CSV should give to the field.
+// use returns the metric type that a CSV should give to the field.
 func use(d *field.Descriptor) string {
 	if t, ok := d.Use(); ok {
 		return t.String()
@@ -79,7 +78,7 @@ func use(d *field.Descriptor) string {
 	return ""
 }
 
-// span is the plausible range of a number.
+// span returns the plausible range of a number.
 func span(d *field.Descriptor) string {
 	if d.Kind != field.Int64 && d.Kind != field.Double {
 		return ""
@@ -89,7 +88,7 @@ func span(d *field.Descriptor) string {
 
 func short(v float64) string { return strconv.FormatFloat(v, 'g', 10, 64) }
 
-// baseUnits lists the multiples of the reading with id, unit and factor.
+// baseUnits lists the fields derived from the reading with id, each with unit and factor.
 func baseUnits(d *field.Descriptor) string {
 	var out []string
 	for _, id := range d.Scaled {

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/config"
 )
 
-// flagsPage has the tables of docs/flags.md. Flags of other exporters that change nothing here say why.
+// flagsPage returns the tables of docs/flags.md, with a reason for other exporters' flags without effect here.
 func flagsPage() (any, error) {
 	set := flagTable()
 	var b strings.Builder
@@ -79,5 +79,5 @@ func flagDefault(f *config.Flag) string {
 	return "`" + f.Default() + "`"
 }
 
-// cell keeps a text from ending its table cell.
+// cell escapes a text for a table cell.
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

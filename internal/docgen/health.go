@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/rules"
 )
 
-// healthPage has the rows of docs/health-rules.md.
+// healthPage returns the rows of docs/health-rules.md.
 func healthPage() (any, error) {
 	var b strings.Builder
 	rules := health.Table()
@@ -31,12 +31,12 @@ func healthPage() (any, error) {
 	return b.String(), nil
 }
 
-// comparisons of a reading with a threshold.
+// comparisons lists the words for the tests of a reading.
 var comparisons = map[rules.Test]string{
 	rules.AtLeast: "%s is %s or more", rules.AtMost: "%s is %s or less", rules.Equal: "%s is %s", rules.Rises: "%s grows by %s", rules.Falls: "%s falls below %s",
 }
 
-// when is when a rule holds.
+// when describes when a rule holds.
 func when(r *health.Rule) string {
 	var names []string
 	for _, id := range r.Readings {
@@ -70,7 +70,7 @@ func when(r *health.Rule) string {
 	default:
 		out = "an XID"
 		if !strings.HasPrefix(r.Name, "xid_") {
-			out = "another witness sees it"
+			out = "another source reports it"
 		}
 		if reading != "" {
 			out += ", in " + reading
@@ -82,14 +82,14 @@ func when(r *health.Rule) string {
 	return out
 }
 
-// ends is how a condition ends.
+// ends describes when a condition ends.
 func ends(r *health.Rule) string {
 	back := strconv.FormatFloat(r.Clear, 'f', -1, 64)
 	switch {
 	case r.End == health.AfterReset:
 		return "reset, or start of the node"
 	case r.End == health.WhenTold:
-		return "what has seen it says so"
+		return "the source reports the end"
 	case r.Clear > 0 && r.Quiet == 0:
 		return back + " or less"
 	case r.Clear > 0:
@@ -102,7 +102,7 @@ func ends(r *health.Rule) string {
 	return "quiet for " + spanOf(r.Quiet)
 }
 
-// spanOf is a duration without zeros: 1h, 30s.
+// spanOf formats a duration without zeros: 1h, 30s.
 func spanOf(d time.Duration) string {
 	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }

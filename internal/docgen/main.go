@@ -4,10 +4,9 @@
 //
 //	docgen DIRECTORY
 //
-// It is not part of the exporter. It is not under pkg because it imports the collectors,
-// which pkg must not.
-// Tests write the other generated pages: those of the collectors theirs, docs/metrics.md that
-// of cmd/warpgauge from a running exporter.
+// It is not part of the exporter. It is not under pkg because it imports the collectors, which pkg must not. Tests
+// write the other generated pages: the collectors' tests their own pages, and cmd/warpgauge's tests docs/metrics.md,
+// from a running exporter.
 package main
 
 //go:generate go run . ../../docs
@@ -21,7 +20,7 @@ import (
 	"text/template"
 )
 
-// pages have a template each, NAME.tmpl, and a function for its data.
+// pages maps the generated pages, each with a template NAME.tmpl, to the functions for their data.
 var pages = map[string]func() (any, error){
 	"flags.md": flagsPage, "fields.md": fieldsPage, "migration-names.md": migrationPage, "health-rules.md": healthPage, "amd-names.md": amdPage,
 }
@@ -52,7 +51,7 @@ func main() {
 	for name := range pages {
 		text, err := render(name)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(os.Args[1], name), text, 0o644) //nolint:gosec // documentation is for all to read
+			err = os.WriteFile(filepath.Join(os.Args[1], name), text, 0o644) //nolint:gosec // documentation is public
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "docgen:", err)

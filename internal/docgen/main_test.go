@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPagesAreUpToDate: each page in docs/ is what its tables give.
+// TestPagesAreUpToDate compares each page in docs/ with its tables.
 func TestPagesAreUpToDate(t *testing.T) {
 	for name := range pages {
 		got, err := render(name)

@@ -38,7 +38,7 @@ func migrationPage() (any, error) {
 	return struct{ Flags, Families, Names string }{migrationFlags(flagTable()), families.String(), names.String()}, nil
 }
 
-// migrationFlags is the table of dcgm-exporter's flags and variables.
+// migrationFlags returns the table of dcgm-exporter's flags and variables.
 func migrationFlags(set *config.Set) string {
 	var b strings.Builder
 	b.WriteString("| Flag | Environment | Here |\n|---|---|---|\n")
@@ -58,14 +58,14 @@ func migrationFlags(set *config.Set) string {
 	return b.String()
 }
 
-// shippedRow is a row of the lists that dcgm-exporter has, too.
+// shippedRow is a row of the lists that dcgm-exporter also has.
 type shippedRow struct {
 	name, kind string
 	desc       *field.Descriptor
-	on         bool // not a comment
+	on         bool // the row is not commented out
 }
 
-// csvRow is a row or one behind a comment sign: field and type.
+// csvRow matches a row, commented out or not: field and type.
 var csvRow = regexp.MustCompile(`(?m)^(# *)?([A-Za-z]\w*), *(gauge|counter|label),`)
 
 func shippedRows() ([]shippedRow, error) {
@@ -79,7 +79,7 @@ func shippedRows() ([]shippedRow, error) {
 		for _, m := range csvRow.FindAllStringSubmatch(string(text), -1) {
 			d, scale, ok := field.ByName(m[2])
 			if !ok || scale != 1 {
-				return nil, fmt.Errorf("%s: %q is no reading of the catalogue", file, m[2])
+				return nil, fmt.Errorf("%s: the catalogue has no field %q", file, m[2])
 			}
 			if i, ok := at[d.ID]; ok {
 				out[i].on = out[i].on || m[1] == ""
@@ -93,7 +93,7 @@ func shippedRows() ([]shippedRow, error) {
 	return out, nil
 }
 
-// newValue returns how a value under the new name follows from the value under the old one.
+// newValue returns the formula from the value under the old name to the value under the new one.
 func newValue(d *field.Descriptor, scale float64) string {
 	if scale == 1 {
 		return "the same"

@@ -19,7 +19,7 @@ import (
 	kubelet "warpgauge/pkg/kube/kubetest"
 )
 
-// Lines of the two tables to which a vendor adds its row, and what the toys add after them.
+// rows lists the lines of the two tables to which a vendor adds a row, and the toys' rows, which follow them.
 var rows = []struct{ file, after, row string }{
 	{"pkg/field/vendor.go", "vendors = []*Vendor{", "VendorToy, "},
 	{"cmd/warpgauge/collectors.go", "import (\n", "\t\"os\"\n\t\"warpgauge/collectors/toy\"\n"},
@@ -30,8 +30,8 @@ var rows = []struct{ file, after, row string }{
 `},
 }
 
-// overlay returns the file for go's flag -overlay that adds the toys to the tree: the folders below
-// testdata, and the rows.
+// overlay returns the file for go's flag -overlay that adds the toys to the tree: the folders below testdata, and the
+// rows.
 func overlay(t *testing.T) string {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -70,7 +70,7 @@ func overlay(t *testing.T) string {
 	return file
 }
 
-// goTool runs go without cgo, which is quicker; no collector of a vendor's library takes part.
+// goTool runs go without cgo, which is faster; the test uses no vendor's library.
 func goTool(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), programtest.Find(t, "go"), args...)
@@ -88,8 +88,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A vendor that is added by a folder, two rows and its descriptors is served as any is: page, owners,
-// devices, reasons, verdicts and readiness know it, and it knows nothing of the other vendors.
+// TestToys checks that a vendor added by a folder, two rows and its descriptors is served like any other: on the
+// page, for owners, devices, reasons, verdicts and readiness, and without the other vendors.
 func TestToys(t *testing.T) {
 	files := overlay(t)
 	exe := filepath.Join(t.TempDir(), "warpgauge")
@@ -110,7 +110,7 @@ func TestToys(t *testing.T) {
 		"--address=127.0.0.1:0", "--collectors=" + list, "--enable-only=toy", "--require=toy", "--web-page=full",
 		"-k", "--pod-resources-kubelet-socket=" + k.Socket(), "--process-values=false",
 	}, programtest.Options{Env: append(os.Environ(), "TOY_GPUS="+gpus)})
-	url := p.AwaitReady(t, "/readyz") // --require=toy
+	url := p.AwaitReady(t, "/readyz") // needs --require=toy
 
 	p.Await(t, "the page", func() error {
 		page := get(t, url+"/metrics")
@@ -164,10 +164,10 @@ func TestToys(t *testing.T) {
 	}
 }
 
-// The collector passes the suite, and the table of vendors its tests.
+// TestToyConformance runs the collector suite on the toys' collector, and the vendor table's tests on its row.
 func TestToyConformance(t *testing.T) {
 	files, exe := overlay(t), filepath.Join(t.TempDir(), "toy.test")
-	goTool(t, "test", "-c", "-buildvcs=false", "-vet=off", "-overlay="+files, "-o", exe, "./collectors/toy") // its folder is not there to run it in
+	goTool(t, "test", "-c", "-buildvcs=false", "-vet=off", "-overlay="+files, "-o", exe, "./collectors/toy") // compiled only, because the folder does not exist
 	if out, err := exec.CommandContext(t.Context(), exe).CombinedOutput(); err != nil {
 		t.Errorf("the suite: %v\n%s", err, out)
 	}

@@ -44,7 +44,7 @@ func NewReader(limit int64) *Reader {
 }
 
 // Read returns the content of a file. It waits until ctx ends, at most a few seconds, and then abandons the call. While
-// too many abandoned calls are running, it starts no other.
+// too many abandoned calls are running, it starts no further call.
 func (r *Reader) Read(ctx context.Context, path string) ([]byte, error) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -95,7 +95,7 @@ func (disk) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) 
 	return os.OpenFile(name, flag, perm)
 }
 
-// readRegular never waits for a writer, and never opens a device, which could have side effects.
+// readRegular never waits for a FIFO's writer, and never opens a device, because opening it could have side effects.
 func readRegular(from directory, name string, limit int64) ([]byte, error) {
 	info, err := from.Stat(name)
 	if err != nil {
@@ -112,7 +112,7 @@ func readRegular(from directory, name string, limit int64) ([]byte, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
-	if err := check(info, name, limit); err != nil { // it was replaced in the meantime
+	if err := check(info, name, limit); err != nil { // it may have been replaced in the meantime
 		return nil, err
 	}
 	_ = f.SetReadDeadline(time.Now().Add(patience)) // a few files of /proc block; other files have no deadline
@@ -122,7 +122,7 @@ func readRegular(from directory, name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%q: %w for %v", name, ErrHangs, patience)
 	case err != nil:
 		return nil, err
-	case int64(len(text)) > limit: // it has grown, or its size is given as 0 as in /proc
+	case int64(len(text)) > limit: // it has grown, or its stated size is 0 as in /proc
 		return nil, fmt.Errorf("%q: %w, it has more than %d bytes", name, ErrTooLarge, limit)
 	}
 	return text, nil

@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestRead: what can lie at a path, read by its name and below a root.
+// TestRead reads every kind of file, by its name and below a root.
 func TestRead(t *testing.T) {
 	const limit = 1000
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestRead(t *testing.T) {
 		{"full", strings.Repeat("x", limit), nil, ""},
 		{"large", "", ErrTooLarge, "1001 bytes"},
 		{"10 GB", "", ErrTooLarge, "10737418240 bytes"},
-		{"kernel", "", ErrTooLarge, "more than 1000 bytes"}, // it says that it has none
+		{"kernel", "", ErrTooLarge, "more than 1000 bytes"}, // the kernel states a size of 0
 		{"directory", "", ErrNotRegular, "a directory"},
 		{"FIFO", "", ErrNotRegular, "a FIFO"},
 		{"socket", "", ErrNotRegular, "a socket"},
@@ -81,14 +81,14 @@ func TestRead(t *testing.T) {
 		}
 		data, err := NewReader(limit).Read(t.Context(), at(tt.name))
 		check("read", data, err)
-		if target, _ := os.Readlink(at(tt.name)); !filepath.IsAbs(target) { // a root does not let those out
+		if target, _ := os.Readlink(at(tt.name)); !filepath.IsAbs(target) { // a root does not follow links that leave it
 			data, err = ReadIn(root, tt.name, limit)
 			check("read below a root", data, err)
 		}
 	}
 }
 
-// replaced is a directory in which a name leads to another file when it is opened.
+// replaced is a directory in which a file is replaced between its check and its opening.
 type replaced string
 
 func (replaced) Stat(string) (fs.FileInfo, error) { return os.Stat("file_test.go") }
@@ -96,7 +96,7 @@ func (r replaced) OpenFile(_ string, flag int, perm fs.FileMode) (*os.File, erro
 	return os.OpenFile(string(r), flag, perm)
 }
 
-// TestReplacedMeanwhile: a FIFO that takes the file's name after it was examined is not waited for.
+// TestReplacedMeanwhile: no read waits for a FIFO that replaces the file after the check.
 func TestReplacedMeanwhile(t *testing.T) {
 	fifo, large := filepath.Join(t.TempDir(), "fifo"), filepath.Join(t.TempDir(), "large")
 	must(t, os.WriteFile(large, make([]byte, 1<<20+1), 0o644))
@@ -108,8 +108,8 @@ func TestReplacedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestHungFileSystem: no read waits for long, or for a context that has ended; the number
-// of abandoned calls is bounded; and all is well when the system answers again.
+// TestHungFileSystem: no read waits long or after its context has ended, the number of abandoned calls is bounded, and
+// reads work when the system answers again.
 func TestHungFileSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewReader(10)
@@ -153,7 +153,7 @@ func TestHungFileSystem(t *testing.T) {
 	})
 }
 
-// TestManyReadsAtATime: those that do not hang wait for each other, and each ends with its context.
+// TestManyReadsAtATime: reads that do not hang wait for each other, and each ends with its context.
 func TestManyReadsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewReader(10)

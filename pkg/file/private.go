@@ -13,7 +13,7 @@ import (
 // Private is a directory for this process's own files: other users cannot place files or links there.
 type Private struct {
 	Path string
-	Of   string // its content, for messages: "dumps"
+	Of   string // names its content in messages: "dumps"
 	Flag string // the flag that names it: "dump-directory"
 }
 
@@ -43,7 +43,7 @@ func (p Private) Open() (*os.Root, error) {
 	case ownerOf(info) != os.Geteuid():
 		err = p.foreign(ownerOf(info))
 	case info.Mode()&0o022 != 0:
-		err = fmt.Errorf("others can write to the directory of %s %q (%v): name one in it with --%s, which is made", p.Of, p.Path, info.Mode(), p.Flag)
+		err = fmt.Errorf("other users can write to the directory of %s %q (%v): name a subdirectory with --%s, which is created", p.Of, p.Path, info.Mode(), p.Flag)
 	}
 	if err != nil {
 		_ = root.Close() // nothing was written

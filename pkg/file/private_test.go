@@ -61,7 +61,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 		}
 	}
 	must(t, errors.Join(os.Mkdir(filepath.Join(dir, "open"), 0o700), os.Chmod(filepath.Join(dir, "open"), 0o777)))
-	f(filepath.Join(dir, "open"), "others can write to the directory of dumps")
+	f(filepath.Join(dir, "open"), "other users can write to the directory of dumps")
 	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	f(filepath.Join(dir, "file"), "not a directory")
 	f(filepath.Join(dir, "file", "x"), "not a directory")
@@ -72,7 +72,7 @@ func TestPrivateRefusesWhatOthersCanWrite(t *testing.T) {
 	f(filepath.Join(dir, "theirs"), "belongs to user 4711, not to 0: name another with --dump-directory")
 }
 
-// TestPrivateReplaces: also what a process that was killed while it wrote has left.
+// TestPrivateReplaces also replaces the incomplete file of a killed process.
 func TestPrivateReplaces(t *testing.T) {
 	p := Private{Path: filepath.Join(t.TempDir(), "a"), Of: "lists", Flag: "remote-directory"}
 	if text, err := p.Read("list", 100); text != nil || err != nil {

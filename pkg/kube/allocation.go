@@ -69,7 +69,7 @@ type holding struct {
 	device deviceKey
 }
 
-// each calls f for each device of pods, except claims, because claims can be shared.
+// each calls f for each device of pods, except the devices of claims, because pods can share claims.
 func each(pods []Pod, f func(holding)) {
 	for _, p := range pods {
 		for _, c := range p.Containers {

@@ -17,12 +17,12 @@ import (
 
 func gpus(resource string) bool { return strings.HasPrefix(resource, "nvidia.com/") }
 
-// own is a pod with devices of nvidia.com/gpu.
+// own returns a pod with devices of nvidia.com/gpu.
 func own(name string, ids ...string) Pod {
 	return Pod{PodName{"ns", name}, []Container{{Name: "c", Devices: []Devices{{"nvidia.com/gpu", ids}}}}}
 }
 
-// listing is the kubelet's list of pods, after that many idle ones without devices.
+// listing returns a kubelet's answer: idle pods without devices, then pods.
 func listing(idle int, pods ...Pod) *v1.ListPodResourcesResponse {
 	list := &v1.ListPodResourcesResponse{}
 	for i := range idle {
@@ -70,7 +70,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// FuzzList reads what a server may send as an answer.
+// FuzzList decodes arbitrary server answers.
 func FuzzList(f *testing.F) {
 	for _, list := range []*v1.ListPodResourcesResponse{{PodResources: kubetest.Many(3, 2)}, listing(1, own("a", "GPU-1", "", "GPU-1"), own("a"))} {
 		b, err := proto.Marshal(list)
@@ -90,7 +90,7 @@ func FuzzList(f *testing.F) {
 	})
 }
 
-// check checks what Allocations promise.
+// check checks the invariants of Allocations.
 func check(t testing.TB, pods []Pod) {
 	t.Helper()
 	if !slices.IsSortedFunc(pods, func(a, b Pod) int { return a.PodName.Compare(b.PodName) }) {
@@ -159,8 +159,7 @@ func TestPodsThatAreMissingAfterARestart(t *testing.T) {
 	f("listed without its devices", step{0, without, last}, step{15 * sec, without, nil})
 }
 
-// The kubelet lists a pod that has finished until it is deleted, next to the one that has
-// got its device (audit C6).
+// The kubelet lists a finished pod until it is deleted, next to the pod that now has its device (audit C6).
 func TestADeviceIsHeldByThePodThatCameLast(t *testing.T) {
 	old, next, third := own("old", "GPU-1", "GPU-2"), own("new", "GPU-1"), own("a-third", "GPU-1")
 	type answers [][]Pod

@@ -20,7 +20,7 @@ const (
 	ReasonNoConfig     = "no_config"    // neither a service account in this pod nor KUBECONFIG
 	ReasonUnauthorized = "unauthorized" // the API server rejects our token or certificate
 	ReasonForbidden    = "forbidden"    // a permission is missing
-	ReasonNotServed    = "not_served"   // it serves the resource in no version that we know
+	ReasonNotServed    = "not_served"   // it serves no version of the resource that this package knows
 	ReasonUnreachable  = "unreachable"  // no answer in time, or "try later": 429, 5xx
 	ReasonTLS          = "tls"          // no trust: certificate, authority, or a wrong clock
 )
@@ -31,13 +31,13 @@ func apiReasons() []string {
 }
 
 var (
-	errNoNode = errors.New("the name of this node is not known, and all nodes' pods are not read in its place: " +
+	errNoNode = errors.New("the name of this node is unknown: " +
 		"set NODE_NAME from the downward API (fieldRef spec.nodeName)")
-	errNoConfig   = errors.New("no way to the API server is known")
+	errNoConfig   = errors.New("cannot find the API server")
 	errNotServed  = errors.New("it offers none of v1, v1beta2 and v1beta1")
 	errNoAnswer   = errors.New("no answer in time")
 	errShortWatch = errors.New("the watch ended at once, without an event")
-	errTooMany    = errors.New("there is more of it for this node than is read into memory: delete pods that have ended")
+	errTooMany    = errors.New("the objects of this node exceed the memory limit: delete pods that have ended")
 	errNoVersion  = errors.New("the answer is not a list of an API server: it has no resource version")
 )
 

@@ -27,7 +27,7 @@ type Metadata struct {
 	// Version grows when the content changes. The first answer of each list is a change; 0 means no answer yet.
 	Version uint64
 	// PodsTime and SlicesTime are when each list was last confirmed: by reading it, or by an event of the following
-	// watch, including bookmarks, which come about once a minute. Zero: never.
+	// watch. Bookmarks count as events and arrive about once a minute. Zero: never.
 	PodsTime, SlicesTime time.Time
 	// Pods holds the pods of this node that have not ended.
 	Pods map[PodName]PodMeta
@@ -36,8 +36,8 @@ type Metadata struct {
 	ByUID map[string]PodName
 	// Slices holds the devices of this node's ResourceSlices.
 	Slices map[DeviceName]SliceDevice
-	// Claims holds the ResourceClaims that the kubelet listed and that have been read, each with the devices that it
-	// only observes: see Uses. nil: claims are not read. ClaimsTime is when the last list was processed.
+	// Claims holds the ResourceClaims that the kubelet listed and that have been read. Each lists the devices to which
+	// it has admin access only, see Uses. nil: claims are not read. ClaimsTime is when the last list was processed.
 	Claims     map[ClaimName][]DeviceName
 	ClaimsTime time.Time
 }
@@ -45,12 +45,13 @@ type Metadata struct {
 // APIOptions configure NewAPIServer. The zero value is usable and reads nothing.
 type APIOptions struct {
 	// Node is the name of this node in the API, normally from the environment variable NODE_NAME, which the downward
-	// API fills from spec.nodeName. If it is empty, nothing is read, and Health says which variable to set. The host
-	// name does not replace it: without hostNetwork that is the pod's name, and node names differ from host names.
+	// API fills from spec.nodeName. If Node is empty, APIServer reads nothing, and Health says which variable to set.
+	// The host name cannot replace it: without hostNetwork it is the pod's name, and node names can differ from host
+	// names.
 	Node   string
 	Pods   bool // read UIDs and labels of this node's pods
 	Slices bool // read the devices of this node's ResourceSlices
-	// Allocations returns the kubelet's answer, never nil, whose claims are read. nil disables that.
+	// Allocations returns the kubelet's latest answer, never nil. APIServer reads its claims. nil: it reads none.
 	Allocations func() *Allocations
 	KeepLabel   func(name string) bool // selects the labels of pods to keep; nil: none, only UIDs
 	UserAgent   string                 // for the API server's audit log; empty: warpgauge
@@ -123,7 +124,8 @@ func (s *APIServer) Run(ctx context.Context) error {
 	return nil
 }
 
-// publish replaces the snapshot by a copy that edit has changed. edit reports whether more than times has changed.
+// publish replaces the snapshot by a copy that edit has changed. edit reports whether anything except timestamps
+// changed.
 func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,18 +141,18 @@ func (s *APIServer) publish(edit func(next *Metadata) (changed bool)) {
 }
 
 const (
-	qps, burst = 0.5, 10  // requests per second: one list and then a watch every few minutes, however fast a server ends them
+	qps, burst = 0.5, 10  // requests per second: each list needs one every few minutes for a list and a watch, even if a server ends watches early
 	maxAnswer  = 16 << 20 // bytes of one answer, or of one event: thousands of pods with all their metadata
 )
 
-// client makes requests to an API server, whose answers are JSON.
+// client makes requests to an API server. Answers are JSON.
 type client struct {
 	rest.Interface
 	close func() // closes idle connections
 }
 
-// configFromEnvironment returns how to reach the API server: with KUBECONFIG's files if it is set, else with this pod's
-// service account.
+// configFromEnvironment returns the API server's address and credentials: from KUBECONFIG's files if it is set, else
+// from this pod's service account.
 func configFromEnvironment() (*rest.Config, error) {
 	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" {
 		rules := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(files)}
@@ -209,8 +211,7 @@ func read(ctx context.Context, r *rest.Request, v any) error {
 	return decode(body, v)
 }
 
-// Config returns how to reach the API server, as APIServer does, for another client's calls. Their answers must be
-// short.
+// Config returns the configuration that APIServer uses, for another client's calls. Their answers must be short.
 func Config(userAgent string) (*rest.Config, error) {
 	found, err := configFromEnvironment()
 	if err != nil {
@@ -219,7 +220,7 @@ func Config(userAgent string) (*rest.Config, error) {
 	return prepared(found, userAgent, qps, burst), nil
 }
 
-// prepared limits a client's requests and answers.
+// prepared returns a copy of a configuration with limits on requests and answers.
 func prepared(found *rest.Config, userAgent string, qps float32, burst int) *rest.Config {
 	config := rest.CopyConfig(found)
 	config.UserAgent = userAgent
@@ -230,8 +231,8 @@ func prepared(found *rest.Config, userAgent string, qps float32, burst int) *res
 	return config
 }
 
-// bounded limits answers that client-go reads completely into memory. The feed limits each event of a watch; their sum
-// must not be limited.
+// bounded limits answers that client-go reads completely into memory. A watch has no limit on its sum, because the feed
+// limits each event.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -29,7 +29,7 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// certificate returns one that signs itself, for 127.0.0.1, and its PEM.
+// certificate returns a self-signed certificate for 127.0.0.1, and its PEM.
 func certificate(t *testing.T, from, until time.Time) (tls.Certificate, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -137,7 +137,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 }
 
-// A service account that comes later is found, and so is a configuration that cannot be used at first.
+// The client finds a service account or a valid configuration that appears after its start.
 func TestAConfigThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, asked := apitest.Pipe(t, "node-1"), 0
@@ -150,14 +150,14 @@ func TestAConfigThatComesLater(t *testing.T) {
 			}
 			return s.Config()
 		})
-		c.failing(t, ReasonNoConfig, "read pods: no way to the API server is known")
+		c.failing(t, ReasonNoConfig, "read pods: cannot find the API server")
 		time.Sleep(10 * time.Minute)
 		c.failing(t, "", "")
 		c.stop()
 	})
 }
 
-// The helper of a kubeconfig ignores its context: Health says that it hangs.
+// The credential helper of a kubeconfig ignores its context: Health reports that it hangs.
 func TestCredentialHelperThatHangs(t *testing.T) {
 	for _, o := range []APIOptions{{Node: "node-1", Pods: true}, {Node: "node-1", Slices: true}} {
 		synctest.Test(t, func(t *testing.T) {

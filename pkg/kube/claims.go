@@ -53,7 +53,8 @@ func (r *claimReader) run(ctx context.Context) {
 	}
 }
 
-// fetchClaims reads the unknown claims and publishes. It returns the time to wait for failed ones. A claim that cannot be read counts as one that uses its devices.
+// fetchClaims reads the unknown claims and publishes. It returns the time to wait before the failed claims are read
+// again. A claim that cannot be read counts as a user of its devices.
 func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Duration {
 	names := claimNames(a)
 	maps.DeleteFunc(r.known, func(name ClaimName, _ []DeviceName) bool {
@@ -91,8 +92,8 @@ func (r *claimReader) fetchClaims(ctx context.Context, a *Allocations) time.Dura
 	return min(claimRetry<<min(r.failures-1, 6), claimRest)
 }
 
-// ask reads claims and returns the first error. After a refusal it reads no other claim of that namespace: under the
-// GPU Operator only claims of its own namespace may be read.
+// ask reads claims and returns the first error. After a refusal it skips the other claims of that namespace: under the
+// GPU Operator the exporter may read only claims in its own namespace.
 func (r *claimReader) ask(ctx context.Context, unread []ClaimName) (first error) {
 	if len(unread) == 0 {
 		return nil

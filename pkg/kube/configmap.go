@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// ConfigMapKey is the key of dcgm-exporter's counters CSV in a ConfigMap.
+// ConfigMapKey is the key of the counters CSV in dcgm-exporter's ConfigMap.
 const ConfigMapKey = "metrics"
 
 // ReadConfigMap reads the counters CSV from a ConfigMap once, as dcgm-exporter does for -m. It needs the right to get

@@ -70,8 +70,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// delay returns the pause after that many consecutive failures. Half of it is random, because all nodes of a cluster
-// lose the API server at the same time.
+// delay returns the pause after consecutive failures. Half of it is random, because all nodes of a cluster lose the API
+// server at the same time.
 func delay(failures int, err error) time.Duration {
 	d := min(lastDelay, firstDelay<<min(failures, 10))
 	if (errors.Is(err, errNotServed) || isTooLarge(err)) && failures > 3 {
@@ -95,7 +95,7 @@ func (f *feed) listAndWatch(ctx context.Context) error {
 	return err
 }
 
-// list reads the whole list. After an error the former objects stay.
+// list reads the whole list. After an error the previous objects stay.
 func (f *feed) list(ctx context.Context, c *client) error {
 	defer f.overdue().Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
@@ -110,7 +110,7 @@ func (f *feed) list(ctx context.Context, c *client) error {
 	switch {
 	case err != nil:
 		return cause(ctx, err)
-	case list.Metadata.ResourceVersion == "": // it only looks like an empty list
+	case list.Metadata.ResourceVersion == "": // not an empty list: the answer only looks like one
 		return errNoVersion
 	}
 	if f.version != version && f.version != "" {
@@ -131,8 +131,8 @@ func (f *feed) list(ctx context.Context, c *client) error {
 	return nil
 }
 
-// request returns a request for this node's objects, from the newest known version on. Of pods it asks for metadata
-// only.
+// request returns a request for this node's objects, starting at a resource version. For pods it requests only
+// metadata.
 func (f *feed) request(c *client, version, suffix string) *rest.Request {
 	root, selector := "/apis/"+f.resource.group, fields.OneTermEqualSelector("spec.nodeName", f.s.o.Node)
 	accept := "application/json"
@@ -145,7 +145,7 @@ func (f *feed) request(c *client, version, suffix string) *rest.Request {
 		Param("fieldSelector", selector.String()).Param("resourceVersion", f.at)
 }
 
-// publish publishes the objects as they are now.
+// publish publishes the current objects.
 func (f *feed) publish() {
 	f.s.publish(func(next *Metadata) (changed bool) {
 		f.entries, changed = f.mirror.kind.store(f.mirror.objects, next)
@@ -153,7 +153,7 @@ func (f *feed) publish() {
 	})
 }
 
-// event is an event of a watch, or why there is none.
+// event is an event of a watch, or the error that ended it.
 type event struct {
 	Type   watch.EventType
 	Object json.RawMessage
@@ -262,7 +262,7 @@ func (f *feed) apply(e event) error {
 	return err
 }
 
-// decode reads JSON into v. Members of other types than expected are left out.
+// decode reads JSON into v. It ignores members of unexpected types.
 func decode(text []byte, v any) error {
 	var member *json.UnmarshalTypeError
 	if err := json.Unmarshal(text, v); !errors.As(err, &member) {
@@ -280,10 +280,10 @@ func (f *feed) works() {
 func (f *feed) failed(err error) {
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
-		f.at = "" // it does not have our resource version
+		f.at = "" // the server no longer has our resource version
 		return
 	case f.trusted && (apierrors.IsForbidden(err) || f.resource.group != "" && apierrors.IsNotFound(err)):
-		f.trusted = false // it has just started and not read its roles yet, or serves other versions since an upgrade
+		f.trusted = false // it has just started and not read its roles yet, or an upgrade changed the served versions
 		return
 	}
 	f.broken = f.broken || f.verb == "watch"

@@ -30,7 +30,7 @@ type (
 	object    = apitest.Object
 )
 
-// sliceObject is one of version v1; devices are attributes by name.
+// sliceObject returns a ResourceSlice of version v1. devices holds attributes by device name.
 func sliceObject(name, driver, pool string, generation, count int, devices ...object) object {
 	list := []any{}
 	for _, d := range devices {
@@ -45,7 +45,7 @@ func gpuObject(name, uuid string) object {
 	return object{"name": name, "attributes": object{"type": object{"string": "gpu"}, "uuid": object{"string": uuid}}}
 }
 
-// running is an APIServer that runs for one list, and what it reported.
+// running is a running APIServer with one list, and its log.
 type running struct {
 	*APIServer
 	health *Health
@@ -72,7 +72,7 @@ func startAPI(t *testing.T, o APIOptions, config func() (*rest.Config, error)) *
 	return r
 }
 
-// said returns the messages since it was called last.
+// said returns the messages since the last call.
 func (r *running) said() (all []string) {
 	for _, e := range r.logs.TakeAll() {
 		all = append(all, e.Message)
@@ -80,7 +80,7 @@ func (r *running) said() (all []string) {
 	return all
 }
 
-// failing checks why the list fails, "" if it does not, and that the error says what to do.
+// failing checks the reason for which the list fails ("" for none), and that the error names the remedy.
 func (r *running) failing(t *testing.T, reason, says string) {
 	t.Helper()
 	synctest.Wait()
@@ -90,7 +90,7 @@ func (r *running) failing(t *testing.T, reason, says string) {
 	}
 }
 
-// in runs f in a bubble with an API server, and checks at the end that Run returns at once.
+// in runs f in a synctest bubble with an API server. At the end it checks that Run returns at once.
 func in(t *testing.T, options func(*apiServer) APIOptions, f func(t *testing.T, s *apiServer, c *running)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestPodsComeAndGo(t *testing.T) {
 			t.Error("a Snapshot changed after it was published")
 		}
 
-		// An event without a change of what is kept confirms, and so do bookmarks, about once a minute.
+		// An event that changes no kept member confirms the list, and so do bookmarks, about once a minute.
 		time.Sleep(time.Second)
 		s.Pods(apitest.Pod("ml", "train-0", "uid-1", map[string]string{"app": "train", "secret": "y"}))
 		synctest.Wait()
@@ -147,7 +147,7 @@ func TestPodsComeAndGo(t *testing.T) {
 			t.Errorf("after an hour: version %d confirmed %v ago, want %d", now.Version, time.Since(now.PodsTime), got.Version)
 		}
 
-		// The server has forgotten the last version, which is not a failure. The same name again is another pod.
+		// The server no longer has the last version, which is not a failure. A reused name is another pod.
 		s.Slices(sliceObject("a", nvidiaDriver, "node-1", 1, 1)) // the version grows without an event
 		s.Compact()
 		time.Sleep(30 * time.Minute)
@@ -168,7 +168,7 @@ func watches(r *http.Request) bool { return r.URL.Query().Get("watch") != "" }
 
 type answer = func(w http.ResponseWriter, r *http.Request) bool
 
-// refused refuses requests for paths with that prefix; "watch " selects watches.
+// refused refuses requests for paths that begin with on; "watch " selects watches.
 func refused(code int, reason, on string) answer {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		path, onlyWatches := strings.CutPrefix(on, "watch ")
@@ -180,7 +180,7 @@ func refused(code int, reason, on string) answer {
 	}
 }
 
-// says answers with these bodies. Without a list lists work, and watches end at once without a watch.
+// says answers with these bodies. An empty list leaves lists working; an empty watch ends watches at once.
 func says(list, watch string) answer {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		body := watch
@@ -201,8 +201,8 @@ func hangs(_ http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// TestFaults: whatever an API server does, what is known stays, the fault is reported once with its remedy, requests are
-// few, and all ends when the server is well.
+// TestFaults: after any API server fault the known objects stay, the log reports the fault once with its remedy,
+// requests are few, and the fault ends when the server recovers.
 func TestFaults(t *testing.T) {
 	const list = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{`
 	for _, test := range []struct {
@@ -211,7 +211,7 @@ func TestFaults(t *testing.T) {
 		answer  answer
 		want    string // reason
 		says    string
-		news    bool // lists work, so that another pod is found
+		news    bool // lists work, so the client finds another pod
 	}{
 		{"list forbidden", podOptions, refused(403, "Forbidden", "/api/v1/pods"), ReasonForbidden, `grant the verbs list and watch on resource "pods" in apiGroup "" to this service account`, false},
 		{"watch forbidden", podOptions, refused(403, "Forbidden", "watch /api/v1/pods"), ReasonForbidden, `watch pods: grant the verbs list and watch on resource "pods" in apiGroup ""`, true},
@@ -287,7 +287,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A watch that says nothing ends by itself.
+// A silent watch ends by itself.
 func TestSilentWatch(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 		s.AnswerFirst(func(w http.ResponseWriter, r *http.Request) bool {
@@ -333,7 +333,7 @@ func TestAnswersWithoutEndAreNotReadWhole(t *testing.T) {
 	}
 }
 
-// What is kept is bounded, and after a list or an event that is too large the former objects stay.
+// The kept objects are bounded. After a list or an event that is too large, the previous objects stay.
 func TestObjectsAreBounded(t *testing.T) {
 	m := mirror{kind: pods{func(name string) bool { return name == "app" }}, objects: map[PodName]*apiObject{}}
 	for i := range maxObjects {
@@ -372,7 +372,7 @@ func TestObjectsAreBounded(t *testing.T) {
 	})
 }
 
-// podNamed is a pod of namespace ml with a label.
+// podNamed returns a pod of namespace ml with a label.
 func podNamed(name, uid, label string) *apiObject {
 	o := &apiObject{}
 	o.Metadata.Namespace, o.Metadata.Name, o.Metadata.UID, o.Metadata.Labels = "ml", name, uid, map[string]string{"app": label}
@@ -428,7 +428,7 @@ func TestLifeOfASlice(t *testing.T) {
 		version := c.Snapshot().Version
 		s.RemoveSlice(of(2, "B"))            // the kubelet starts
 		see(map[string]string{"gpu-0": "B"}) // claims of running pods still name it
-		s.Slices(of(1, "B"))                 // the driver publishes again, from the first generation on
+		s.Slices(of(1, "B"))                 // the driver publishes again, starting at the first generation
 		see(map[string]string{"gpu-0": "B"})
 		if got := c.Snapshot().Version; got != version {
 			t.Errorf("version %d, want %d", got, version)
@@ -446,7 +446,7 @@ func TestLifeOfASlice(t *testing.T) {
 	})
 }
 
-// An API server that starts says "forbidden" until it has read its roles.
+// A starting API server answers "forbidden" until it has read its roles.
 func TestOneRefusalAfterARestartIsNotReported(t *testing.T) {
 	in(t, podOptions, func(t *testing.T, s *apiServer, c *running) {
 		s.Pods(apitest.Pod("ml", "train-0", "uid-1", nil))
@@ -500,7 +500,7 @@ func TestUpgradesOfTheCluster(t *testing.T) {
 		if said := c.said(); !slices.Equal(said, []string{"switched API version"}) {
 			t.Errorf("a version that takes over from another is told as %q", said)
 		}
-		// An upgrade that takes DRA away takes nothing from us.
+		// An upgrade that removes the API leaves the known devices.
 		serve("v1alpha3")
 		if got := c.Snapshot().Slices[device].UUID; got != "GPU-2" {
 			t.Errorf("uuid %q", got)

@@ -66,7 +66,7 @@ type KubeletOptions struct {
 	// Socket is the path of the kubelet's socket, with or without unix://; empty means DefaultKubeletSocket. In a
 	// container mount the socket's directory: a mounted socket keeps belonging to the old kubelet after a restart.
 	Socket string
-	// Period is the time between two lists; 0 means 5 s. The kubelet grants all its clients together a hundred calls
+	// Period is the time between two lists; 0 means 5 s. The kubelet allows all its clients together a hundred calls
 	// per second.
 	Period time.Duration
 	// Keep selects the resources. Claims are always kept. nil: all.
@@ -77,7 +77,7 @@ type KubeletOptions struct {
 
 // kubeletLimits are constants that only tests change.
 type kubeletLimits struct {
-	timeout time.Duration // of a call
+	timeout time.Duration // of one call
 	// A restarted kubelet serves before it has found its pods, and lists none, or only static ones, although all keep
 	// running. A pod that it no longer lists keeps its devices until
 	//  - the kubelet lists half of all pods that it listed before, and its list of pods has not changed for steady; or
@@ -104,7 +104,7 @@ type Kubelet struct {
 
 	// Used by Run's goroutine only.
 	lister  lister      // nil: not connected
-	file    os.FileInfo // the socket's file when the last connection was tried; nil: none
+	file    os.FileInfo // the socket's file at the last connection attempt; nil: none
 	fresh   bool        // the connection has not returned a list yet
 	silent  int         // consecutive timed-out calls
 	restart restart
@@ -117,7 +117,7 @@ type lister interface {
 	close()
 }
 
-// NewKubelet returns a Kubelet, which knows nothing before Run.
+// NewKubelet returns a Kubelet. Its snapshot is empty before Run.
 func NewKubelet(o KubeletOptions) *Kubelet {
 	o.Socket = cmp.Or(strings.TrimPrefix(o.Socket, "unix://"), DefaultKubeletSocket)
 	o.Period = cmp.Or(o.Period, 5*time.Second)
@@ -263,13 +263,13 @@ type kubeletConn struct {
 func (k *Kubelet) dial(ctx context.Context) (lister, *failure) {
 	s := &socket{path: k.o.Socket, what: "the kubelet", timeout: k.limits.timeout, maxBytes: k.limits.maxBytes, advice: map[string]string{
 		ReasonAbsent:        "start the kubelet, set --pod-resources-kubelet-socket, and in a pod mount the socket's directory from the host; if that directory was replaced there, restart the pod",
-		ReasonDenied:        "the socket is root's; run as root, and allow it if SELinux or AppArmor confine us",
-		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime makes a directory of what it cannot mount",
-		ReasonRefused:       "the kubelet is down; or the socket itself is mounted, and is an old one: mount its directory",
+		ReasonDenied:        "the socket belongs to root: run as root, and allow access in SELinux or AppArmor",
+		ReasonNotASocket:    "it is not a socket, or one of another kind: check --pod-resources-kubelet-socket; a container runtime creates a directory if the source of a mount is missing",
+		ReasonRefused:       "the kubelet is down, or the mounted socket is an old one: mount its directory",
 		ReasonNotGRPC:       "the server does not speak gRPC: check --pod-resources-kubelet-socket",
 		ReasonTimeout:       "the kubelet did not answer in time: it hangs or is overloaded; see its log",
 		ReasonTooLarge:      "some container or device plugin has very many device ids",
-		ReasonRateLimited:   "other clients of this kubelet ask too often; nothing is lost",
+		ReasonRateLimited:   "other clients call this kubelet too often; no data is lost",
 		ReasonUnimplemented: "this is not a kubelet's pod-resources socket, or the kubelet is older than 1.20: check --pod-resources-kubelet-socket",
 		ReasonMalformed:     "is it a kubelet?",
 		ReasonClosed:        "the kubelet ended or restarts",

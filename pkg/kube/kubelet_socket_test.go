@@ -56,14 +56,14 @@ func start(t testing.TB, socket string, period time.Duration, set func(*Kubelet)
 
 func timeout(d time.Duration) func(*Kubelet) { return func(k *Kubelet) { k.limits.timeout = d } }
 
-// failing waits until looks fail for a reason, and returns what is said.
+// failing waits until calls fail for a reason, and returns the error.
 func (r *rig) failing(reason string) string {
 	r.t.Helper()
 	eventually.True(r.t, "it fails for "+reason, func() bool { return r.Health.State().Failing == reason })
 	return r.Health.State().Problem.Error()
 }
 
-// owners waits until the Snapshot has those pods and no look fails.
+// owners waits until the Snapshot has those pods and calls succeed.
 func (r *rig) owners(want ...string) {
 	r.t.Helper()
 	r.has(want...)
@@ -86,13 +86,13 @@ func train(name string, ids ...string) *v1.PodResources {
 	return kubetest.Pod("ml", name, kubetest.Container("main", kubetest.Devices("nvidia.com/gpu", ids...)))
 }
 
-// quick polls often; seldom only for a reason.
+// With quick the client polls often; with seldom it polls only after PollSoon.
 const (
 	quick  = 20 * time.Millisecond
 	seldom = time.Hour
 )
 
-// answerAll listens on a socket and does the same to each connection.
+// answerAll listens on a socket and calls with for each connection.
 func answerAll(t testing.TB, path string, with func(net.Conn)) {
 	t.Helper()
 	l, err := net.Listen("unix", path)
@@ -117,8 +117,7 @@ func answerAll(t testing.TB, path string, with func(net.Conn)) {
 	})
 }
 
-// Each way in which a socket can be of no use has its own reason, and says where
-// and what to do.
+// Each fault of a socket has its own reason, and its message names the path and the remedy.
 func TestWhatIsNoKubelet(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
@@ -133,7 +132,7 @@ func TestWhatIsNoKubelet(t *testing.T) {
 		prepare      func(path string)
 	}{
 		{ReasonAbsent, "mount the socket's directory", func(string) {}},
-		{ReasonNotASocket, "makes a directory", func(path string) { must(os.Mkdir(path, 0o750)) }},
+		{ReasonNotASocket, "creates a directory", func(path string) { must(os.Mkdir(path, 0o750)) }},
 		{ReasonNotASocket, "not a socket", func(path string) { must(os.WriteFile(path, nil, 0o600)) }},
 		{ReasonNotASocket, "another kind", func(path string) {
 			c, err := net.ListenPacket("unixgram", path)
@@ -161,11 +160,11 @@ func TestWhatIsNoKubelet(t *testing.T) {
 			if said := r.failing(test.reason); !strings.Contains(said, test.part) || !strings.Contains(said, path) {
 				t.Errorf("%q does not say %q", said, test.part)
 			}
-			time.Sleep(5 * quick) // looks that fail in the same way
+			time.Sleep(5 * quick) // calls that fail in the same way
 			if s := r.Snapshot(); s.Version != 0 || !s.Time.IsZero() {
 				t.Errorf("snapshot %v, want one without an answer", s)
 			}
-			// The line follows the state, so it may come a moment later than the failure is seen.
+			// The log line may come a moment later than the state.
 			lines := func() int { return r.logs.FilterMessageSnippet("mapping failed").Len() }
 			eventually.True(t, "the failure is logged", func() bool { return lines() > 0 })
 			if n := lines(); n != 1 {
@@ -202,7 +201,7 @@ func TestReasonsOfErrors(t *testing.T) {
 	}
 }
 
-// Whatever a kubelet does once it has answered, the last good answer stays.
+// Later faults of a kubelet leave the last good answer in place.
 func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	kubelet.Shuffle(true)
@@ -241,7 +240,7 @@ func TestWhateverGoesWrongTheLastAnswerStays(t *testing.T) {
 	}
 }
 
-// A restarted kubelet is another one, and what it does not list yet is not believed to be gone.
+// The client detects a restarted kubelet, and keeps pods that the new kubelet does not list yet.
 func TestRestart(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	kubelet.Set(train("a", "GPU-1"), train("b", "GPU-2"))
@@ -276,7 +275,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Another directory in place of the socket's, with the old kubelet still there; then a directory that comes later.
+// Another directory replaces the socket's directory while the old kubelet still runs; then the directory appears late.
 func TestTheSocketsDirectory(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	kubelet.Set(train("a", "GPU-1"))
@@ -301,7 +300,7 @@ func TestTheSocketsDirectory(t *testing.T) {
 	r.owners("c")
 }
 
-// A connection stays with its kubelet. A file system may give a new socket the number of the old one.
+// A connection stays with its kubelet. A file system may give a new socket the inode number of the old one.
 func TestASocketOfAnotherTimeIsAnotherSocket(t *testing.T) {
 	kubelet := kubetest.Start(t)
 	k := NewKubelet(KubeletOptions{Socket: kubelet.Socket()})
@@ -330,8 +329,8 @@ func TestASocketOfAnotherTimeIsAnotherSocket(t *testing.T) {
 	}
 }
 
-// Fifty readers, and a kubelet that goes through everything that it can: no reader ever sees less than what the kubelet
-// said when it was well, and nothing is left open.
+// Fifty readers watch while a kubelet goes through all its faults. No reader sees fewer pods than the healthy kubelet
+// listed, and no connection stays open.
 func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 	descriptors := func() int {
 		files, err := os.ReadDir("/proc/self/fd")
@@ -355,8 +354,7 @@ func TestReadersWhileTheKubeletFlaps(t *testing.T) {
 		var seen atomic.Int64
 		for range 50 {
 			readers.Go(func() {
-				// A reader pauses as a scraper does; fifty that never do leave two cores no
-				// time for the client.
+				// A reader pauses, as a scraper does: fifty busy loops would leave the client no time on two cores.
 				for last := r.Snapshot(); ctx.Err() == nil; time.Sleep(100 * time.Microsecond) {
 					s := r.Snapshot()
 					if s == last {

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// actor is a kubelet without a socket, for tests of time, and the Kubelet that asks it.
+// actor is a kubelet without a socket, for tests of time, and the Kubelet that calls it.
 type actor struct {
 	*Kubelet
 	logs    *observer.ObservedLogs
@@ -21,7 +21,7 @@ type actor struct {
 
 	mu    sync.Mutex
 	start time.Time
-	says  *v1.ListPodResourcesResponse // nil: silence
+	says  *v1.ListPodResourcesResponse // nil: no answer
 	lists []time.Duration              // when lists began, since start
 	dials int
 	open  int // connections that were not closed
@@ -49,7 +49,7 @@ func (a *actor) say(list *v1.ListPodResourcesResponse) {
 	a.says = list
 }
 
-// took returns when lists began since the last call.
+// took returns the start times of the lists since the last call.
 func (a *actor) took() []time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +58,7 @@ func (a *actor) took() []time.Duration {
 	return out
 }
 
-// act runs a test with a Kubelet in a bubble of time, of a kubelet that says a/GPU-1.
+// act runs a test in a synctest bubble, with a Kubelet and a kubelet that lists a/GPU-1.
 func act(t *testing.T, test func(t *testing.T, a *actor)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func act(t *testing.T, test func(t *testing.T, a *actor)) {
 	})
 }
 
-// pass lets time pass, and all that happens at its end.
+// pass advances the time and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -136,7 +136,7 @@ func TestWhenItLooks(t *testing.T) {
 		f("at once after a request", seconds(17))
 		pass(6500 * time.Millisecond)
 		f("and a second later, then as before", seconds(18, 23))
-		for range 100 { // from 23.5 s on
+		for range 100 { // begins at 23.5 s
 			a.PollSoon()
 			pass(30 * time.Millisecond)
 		}

@@ -15,9 +15,10 @@ type mirror struct {
 
 // kind knows the objects of one resource.
 type kind interface {
-	// strip removes the members that nobody needs from an object and sets its size; false: the object is not kept.
+	// strip removes the unneeded members of an object and sets its size. It returns false if the object should not be
+	// kept.
 	strip(*apiObject) (keep bool)
-	// store puts objects into next. It returns the number of entries, and whether more than times has changed.
+	// store puts objects into next. It returns the number of entries, and whether anything except timestamps changed.
 	store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool)
 }
 
@@ -27,7 +28,7 @@ const (
 	maxSize    = 32 << 20 // bytes of labels of pods, names and attributes of devices
 )
 
-// put adds, changes or removes an object. After an error the former object stays.
+// put adds, changes or removes an object. After an error the previous object stays.
 func (m *mirror) put(o *apiObject, remove bool) error {
 	if o.Metadata.Name == "" {
 		return errors.New("the answer has an object without a name")
@@ -40,7 +41,7 @@ func (m *mirror) put(o *apiObject, remove bool) error {
 	}
 	switch {
 	case remove && (!known || before.Metadata.UID != o.Metadata.UID):
-		return nil // its successor with the same name is known already
+		return nil // its successor with the same name is already known
 	case remove || !keep:
 		delete(m.objects, name)
 	case size+o.size > maxSize || !known && len(m.objects) == maxObjects:
@@ -53,7 +54,7 @@ func (m *mirror) put(o *apiObject, remove bool) error {
 	return nil
 }
 
-// PodMeta is the kept part of a pod's metadata.
+// PodMeta holds the kept metadata of a pod.
 type PodMeta struct {
 	UID    string            // the API's
 	Labels map[string]string // the labels that APIOptions.KeepLabel keeps; may be nil
@@ -62,10 +63,10 @@ type PodMeta struct {
 func (p PodMeta) equal(q PodMeta) bool { return p.UID == q.UID && maps.Equal(p.Labels, q.Labels) }
 
 // mirrorOf is the annotation with which the kubelet marks the API's copy of a static pod. Its value is the kubelet's
-// UID of the pod.
+// UID for the pod.
 const mirrorOf = "kubernetes.io/config.mirror"
 
-// pods is the kind of this node's pods.
+// pods implements kind for this node's pods.
 type pods struct{ keepLabel func(name string) bool }
 
 func (k pods) strip(o *apiObject) bool {
@@ -84,7 +85,7 @@ func (k pods) strip(o *apiObject) bool {
 	return true
 }
 
-// store finds that most events only change the status.
+// store reports no change for most events, because they only change the status.
 func (pods) store(objects map[PodName]*apiObject, next *Metadata) (entries int, changed bool) {
 	byName, byUID := make(map[PodName]PodMeta, len(objects)), make(map[string]PodName, len(objects))
 	for name, o := range objects {

@@ -18,7 +18,7 @@ import (
 	"warpgauge/pkg/kube/kubetest/apitest"
 )
 
-// namespaced answers requests for objects in namespaces, which are "METHOD namespace/resource/name body".
+// namespaced answers requests for namespaced objects. A request reads "METHOD namespace/resource/name body".
 type namespaced struct {
 	mu     sync.Mutex
 	asked  []string
@@ -57,15 +57,15 @@ func (n *namespaced) took() []string {
 	return out
 }
 
-// set changes how requests are answered, and more.
+// set runs change while no request is answered.
 func (n *namespaced) set(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
 }
 
-// TestAnnotations: each change is written once, a failure is logged once and tried again,
-// and what is empty is removed.
+// TestAnnotations: each change is written once, a failure is logged once and retried, and an empty value removes the
+// annotation.
 func TestAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := startNamespaced(t)
@@ -119,7 +119,7 @@ func TestAnnotations(t *testing.T) {
 	})
 }
 
-// TestReadConfigMap: each refusal says what to do, and a right that is granted later is found by the next attempt.
+// TestReadConfigMap: each refusal names the remedy, and the next attempt succeeds after the permission is granted.
 func TestReadConfigMap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := startNamespaced(t)
@@ -145,8 +145,8 @@ func TestReadConfigMap(t *testing.T) {
 	})
 }
 
-// TestClaims: each claim that the kubelet lists is read once, by its name. One that may not be read counts as a user,
-// is reported once, and is found when the right has been granted.
+// TestClaims: the client reads each claim that the kubelet lists once, by name. A claim without read permission counts
+// as a user, is reported once, and is read after the permission is granted.
 func TestClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, n := startNamespaced(t)
@@ -191,7 +191,7 @@ func TestClaims(t *testing.T) {
 		}
 		check("before the kubelet has answered", 0, false, false)
 		give(1, user, looker, claim("op", "another"))
-		// One claim of a namespace that is refused, less and less often.
+		// After a refusal the client retries one claim of the namespace, less and less often.
 		check("a claim that may not be read counts", 5*claimRetry, true, true, "ml/train", "op/all", "op/all", "op/all")
 		n.set(func() { refused = http.StatusOK })
 		check("granted", claimRest, true, false, "op/all", "op/another")

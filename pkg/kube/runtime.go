@@ -40,20 +40,20 @@ type Runtime struct {
 	conn     *conn // used by Run's goroutine only; nil: not connected
 }
 
-// NewRuntime returns a Runtime, which knows nothing before Run. path names the runtime's socket, with or without
-// "unix://". onChange is called after a new Version was published; it must not block.
+// NewRuntime returns a Runtime. Its snapshot is empty before Run. path names the runtime's socket, with or without
+// "unix://". It calls onChange after each new Version; onChange must not block.
 func NewRuntime(path string, onChange func(), log *zap.Logger) *Runtime {
 	r := &Runtime{
 		poller: newPoller(), onChange: onChange, period: 10 * time.Second,
 		Health: NewHealth(MappingContainerRuntime, log, socketReasons()...),
 		socket: socket{path: strings.TrimPrefix(path, "unix://"), what: "the container runtime", timeout: 5 * time.Second, maxBytes: 64 << 20, advice: map[string]string{
 			ReasonAbsent:        "start the runtime, check --container-runtime-socket, and in a pod mount the socket's directory from the host",
-			ReasonDenied:        "the socket is root's: run as root, and allow it if SELinux or AppArmor confine us",
-			ReasonNotASocket:    "it is not a socket, or one of another kind; a container runtime makes a directory of what it cannot mount",
-			ReasonRefused:       "the runtime is down; if the socket itself is mounted it may be an old one: mount its directory",
+			ReasonDenied:        "the socket belongs to root: run as root, and allow access in SELinux or AppArmor",
+			ReasonNotASocket:    "it is not a socket, or one of another kind; a container runtime creates a directory if the source of a mount is missing",
+			ReasonRefused:       "the runtime is down, or the mounted socket is an old one: mount its directory",
 			ReasonNotGRPC:       "the server does not speak gRPC; Docker's own socket does not serve the CRI, cri-dockerd's does",
 			ReasonTimeout:       "the runtime did not answer in time: it hangs",
-			ReasonUnimplemented: "is it a container runtime's socket with CRI v1 (containerd has it since 1.6), and in containerd's configuration, is \"cri\" among disabled_plugins, as in Docker's packages?",
+			ReasonUnimplemented: "check that the socket belongs to a container runtime with CRI v1 (containerd 1.6 or later), and that containerd's disabled_plugins do not list \"cri\", as Docker's packages do",
 			ReasonError:         "check --container-runtime-socket",
 		}},
 	}

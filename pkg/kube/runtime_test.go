@@ -43,8 +43,8 @@ func TestContainersOfTheKubelet(t *testing.T) {
 	}
 }
 
-// TestRuntime: the version grows with other containers only, the last answer stays while the runtime is away, and requests
-// that come together are one.
+// TestRuntime: the version grows only when containers change, the last answer stays while the runtime is down, and
+// simultaneous requests make one call.
 func TestRuntime(t *testing.T) {
 	r := startRuntime(t, filepath.Join(t.TempDir(), "s"), criContainer(idA, "u", "ns", "pod", "main"))
 	changes := make(chan struct{}, 100)
@@ -79,7 +79,7 @@ func TestRuntime(t *testing.T) {
 	if len(first.ByID) != 1 {
 		t.Errorf("the first snapshot was changed: %+v", first)
 	}
-	r.stop() // removes its socket
+	r.stop() // removes the runtime's socket
 	failing(ReasonAbsent)
 	check("while it is away", 2, 2)
 	again := startRuntime(t, r.socket)
@@ -90,7 +90,8 @@ func TestRuntime(t *testing.T) {
 	check("after an error", 3, 0)
 }
 
-// TestFailuresHaveReasons, and say what to do. TestReasonsOfErrors and TestWhatIsNoKubelet have the reasons of sockets.
+// TestFailuresHaveReasons checks reasons and remedies. TestReasonsOfErrors and TestWhatIsNoKubelet check the reasons of
+// sockets.
 func TestFailuresHaveReasons(t *testing.T) {
 	f := func(reason, says string, prepare func(r *fakeRuntime)) {
 		t.Helper()
@@ -152,8 +153,7 @@ func (r *fakeRuntime) stop() {
 	r.served.Wait()
 }
 
-// ListContainers implements v1.RuntimeServiceServer. As containerd does, it
-// answers with the states that were asked for.
+// ListContainers implements v1.RuntimeServiceServer. Like containerd, it filters by the requested states.
 func (r *fakeRuntime) ListContainers(_ context.Context, q *v1.ListContainersRequest) (*v1.ListContainersResponse, error) {
 	r.mu.Lock()
 	err := r.err
@@ -173,7 +173,7 @@ func (r *fakeRuntime) set(change func()) {
 	change()
 }
 
-// criContainer is one as the kubelet makes it.
+// criContainer returns a container as the kubelet creates it.
 func criContainer(id, uid, namespace, pod, name string) *v1.Container {
 	return &v1.Container{
 		Id: id, PodSandboxId: "sandbox", State: v1.ContainerState_CONTAINER_RUNNING,

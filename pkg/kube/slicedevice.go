@@ -51,8 +51,8 @@ type sliceSpec struct {
 	}
 }
 
-// attributes are the attributes of a device. A name without a domain belongs to the driver's domain, so uuid and
-// gpu.nvidia.com/uuid are the same.
+// attributes holds the attributes of a device by name. A name without a domain belongs to the driver's domain, so uuid
+// and gpu.nvidia.com/uuid are the same.
 type attributes map[string]struct {
 	String string
 	Int    *int64

@@ -91,8 +91,8 @@ func TestAttributesWithAndWithoutADomain(t *testing.T) {
 		SliceDevice{Kind: WholeGPU, Profile: "spx_nps1"})
 }
 
-// FuzzSlice converts anything that a server may send. What comes out is safe as label
-// values, and does not depend on what else was there.
+// FuzzSlice decodes arbitrary slices. The results are safe as label values, and devices stay when their slice
+// disappears.
 func FuzzSlice(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -11,11 +11,11 @@ import (
 
 const resourceGroup = "resource.k8s.io"
 
-// resourceSlices is the kind of this node's ResourceSlices. The vendors' drivers publish no slices for several nodes,
-// because a GPU is on one node.
+// resourceSlices implements kind for this node's ResourceSlices. The vendors' drivers publish no slices for several
+// nodes, because a GPU is on one node.
 type resourceSlices struct{}
 
-// strip keeps no slices of other drivers.
+// strip drops slices of other drivers.
 func (resourceSlices) strip(o *apiObject) (keep bool) {
 	o.slice, keep = readSlice(&o.Spec)
 	o.Spec = sliceSpec{}
@@ -35,8 +35,9 @@ func (resourceSlices) store(objects map[PodName]*apiObject, next *Metadata) (ent
 	return len(devices), changed
 }
 
-// inAnyVersion calls f with each version of the API group until the server knows the resource, and returns that version.
-// Kubernetes serves v1 of resource.k8s.io from 1.34 on, and before v1beta2 and v1beta1 if they are enabled.
+// inAnyVersion calls f with each version of the API group until the server knows the resource, and returns that
+// version. Kubernetes 1.34 and later serve v1 of resource.k8s.io; older releases serve v1beta2 and v1beta1 if they are
+// enabled.
 func (r resource) inAnyVersion(f func(version string) error) (string, error) {
 	if r.group == "" {
 		return "v1", f("v1")
@@ -49,7 +50,7 @@ func (r resource) inAnyVersion(f func(version string) error) (string, error) {
 	return "", errNotServed
 }
 
-// slice is the kept part of a ResourceSlice.
+// slice holds the kept members of a ResourceSlice.
 type slice struct {
 	pool       poolName
 	generation int64
@@ -64,18 +65,18 @@ type namedDevice struct {
 	SliceDevice
 }
 
-// maxWithdrawn bounds the remembered devices that no slice has any more: a driver that renames its devices at each
+// maxWithdrawn bounds the remembered devices that no slice lists any more: a driver that renames its devices at each
 // start must not fill the memory.
 const maxWithdrawn = 1024
 
-// join makes devices out of slices. before is its last result.
+// join returns the devices of slices. before is its last result.
 //
 // A driver changes a pool by replacing its slices one after the other by slices of a higher generation. When all slices
 // of the highest generation exist, they alone count. While some are missing, devices that they lack are taken from
 // lower generations.
 //
 // A device that has disappeared stays, because claims of running pods still name it: the kubelet deletes all slices of
-// a node when it starts, and those of a driver that has gone; NVIDIA's driver 25.12 omits unhealthy devices.
+// a node when it starts and the slices of a removed driver; NVIDIA's driver 25.12 omits unhealthy devices.
 func join(all map[PodName]*apiObject, before map[DeviceName]SliceDevice) map[DeviceName]SliceDevice {
 	devices := make(map[DeviceName]SliceDevice, len(before))
 	pools := map[poolName][]slice{}
@@ -103,8 +104,8 @@ func join(all map[PodName]*apiObject, before map[DeviceName]SliceDevice) map[Dev
 	return devices
 }
 
-// counting returns the slices of a pool that count, the most important last. They are sorted by name, so that the same
-// one of two slices with one device always wins.
+// counting returns the slices of a pool that count, the most important last. It sorts slices by name, so that the same
+// slice always wins if two list one device.
 func counting(parts []slice) []slice {
 	slices.SortStableFunc(parts, func(a, b slice) int { return cmp.Compare(a.generation, b.generation) })
 	highest, from := parts[len(parts)-1], len(parts)-1

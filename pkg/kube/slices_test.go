@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// part is a slice of pool node-1 whose devices have their UUIDs as values.
+// part returns a slice of pool node-1. devices holds UUIDs by device name.
 func part(generation, count int64, devices map[string]string) slice {
 	s := slice{pool: poolName{nvidiaDriver, "node-1"}, generation: generation, count: count}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
@@ -27,7 +27,7 @@ func joinSlices(all map[string]slice, before map[DeviceName]SliceDevice) map[Dev
 	return join(objects, before)
 }
 
-// uuids is what was joined, by device.
+// uuids returns the UUIDs of joined devices by name.
 func uuids(devices map[DeviceName]SliceDevice) map[string]string {
 	by := map[string]string{}
 	for name, d := range devices {
@@ -62,7 +62,7 @@ func TestGenerations(t *testing.T) {
 		{"no count", map[string]slice{"a": part(1, 0, uuidsOf{"gpu-0": "A"})}, nil, uuidsOf{"gpu-0": "A"}},
 	} {
 		before := joinSlices(map[string]slice{"was": part(0, 1, test.before)}, nil)
-		for range 3 { // order of maps
+		for range 3 { // map order is random
 			if diff := cmp.Diff(test.want, uuids(joinSlices(test.slices, before))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.name, diff)
 			}

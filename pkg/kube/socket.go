@@ -54,7 +54,7 @@ type conn struct {
 	*grpc.ClientConn
 	socket   *socket
 	plain    net.Conn
-	answered bool // a call has ended in another way than by the end of the connection
+	answered bool // the server has answered a call, even with an error
 }
 
 var errOver = errors.New("the connection has ended")
@@ -85,7 +85,7 @@ func (s *socket) dial(ctx context.Context) (*conn, *failure) {
 		grpc.WithIdleTimeout(0), // if the connection ends, the server has ended
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(), grpc.WithDisableRetry())
 	if err != nil {
-		_ = plain.Close() // nothing was sent
+		_ = plain.Close() // gRPC has sent nothing yet
 		return nil, fail(ReasonError, "make a gRPC client: %w", err)
 	}
 	return &conn{ClientConn: c, socket: s, plain: plain}, nil
@@ -96,8 +96,8 @@ func (c *conn) close() {
 	_ = c.plain.Close() // gRPC may never have used it
 }
 
-// failure returns the reason and the error of a call, nil if it did not fail. Another kind of server hangs up, or says
-// what gRPC does not understand, before it has answered any call.
+// failure returns the reason and the error of a failed call, or nil. If the connection breaks before the first answer,
+// the server is not a gRPC server.
 func (c *conn) failure(err error) *failure {
 	if err == nil {
 		c.answered = true
@@ -147,7 +147,7 @@ func callReason(s *status.Status) string {
 	case codes.DeadlineExceeded, codes.Canceled:
 		return ReasonTimeout
 	case codes.ResourceExhausted:
-		// Only the text distinguishes our limit on answers from the server's limit on calls.
+		// Only the text distinguishes our limit on answers from the server's rate limit.
 		if strings.Contains(s.Message(), "larger than max") {
 			return ReasonTooLarge
 		}

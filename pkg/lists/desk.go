@@ -1,7 +1,7 @@
-// Package lists holds the Desk: everything that changes which fields are read is proposed to it. Files, ConfigMaps and
-// signals propose the local list, a server proposes a list in its place, people pause profiling fields and release
-// collectors. The Desk puts one change after the other into service, answers each, and keeps one Status of all of them,
-// which the API, the metrics, the pod's annotations and OpAMP show.
+// Package lists holds the Desk, which decides which fields are read. Files, ConfigMaps and signals propose the local
+// list, a server proposes a list in its place, and users pause profiling fields and release collectors. The Desk
+// applies one change after the other, answers each, and keeps one Status of all of them, which the API, the metrics,
+// the pod's annotations and OpAMP show.
 //
 // Desk.Run starts goroutines and ends them. All other methods may be called by any goroutine.
 package lists
@@ -24,13 +24,13 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// changeTimeout bounds a change that no client waits for. What is not done by then continues in the background.
+// changeTimeout bounds a change that no client waits for. After it the change continues in the background.
 const changeTimeout = time.Minute
 
 // errEmpty refuses a list that would empty the page.
 var errEmpty = errors.New("the counters file asks for nothing")
 
-// Local supplies the list of this node, which serves unless a server's list does. *Files implements it.
+// Local supplies this node's own list, which is in service while no server's list is. *Files implements it.
 type Local interface {
 	Read(ctx context.Context) (*config.Content, error)
 	Parse(in *config.Content) *Parsed
@@ -39,10 +39,10 @@ type Local interface {
 	Accept(p *Parsed, log *zap.Logger) (field.List, error)
 }
 
-// Engine reads what the Desk puts into service. The engine of package main implements it.
+// Engine applies lists and releases to the collectors. The engine of package main implements it.
 type Engine interface {
-	// Reload gives all collectors a list and returns when it is in service. After an error single collectors may not
-	// have it.
+	// Reload gives all collectors a list and returns when it is in service. After an error some collectors may not have
+	// it.
 	Reload(ctx context.Context, list field.List) error
 	// Release returns when nothing of a collector is held; an empty name means all collectors.
 	Release(ctx context.Context, collector string) error
@@ -50,8 +50,8 @@ type Engine interface {
 	Names() []string         // of the collectors
 }
 
-// Desk decides which list is in service. A change holds the queue from its first look at the list in service until it
-// has its answer.
+// Desk decides which list is in service. A change holds the queue from its first look at the current list until its
+// answer.
 type Desk struct {
 	o Options
 
@@ -76,7 +76,7 @@ type Options struct {
 	Local  Local
 	Engine Engine
 	Events *events.Bus   // gets an event for each list; nil: nothing does
-	Usual  time.Duration // how long pauses and releases last by default; 0: until a command ends them
+	Usual  time.Duration // default duration of pauses and releases; 0: until a command ends them
 	Logger *zap.Logger
 }
 
@@ -91,7 +91,7 @@ func New(first *Parsed, o Options) *Desk {
 	return d
 }
 
-// Restore puts a list that a server has delivered before into service. It must be called before the engine runs.
+// Restore puts the saved list of a server into service. It must be called before the engine runs.
 func (d *Desk) Restore(ctx context.Context, l *List) {
 	d.delivered, d.wanted = true, l.Fields
 	// The engine has the list when Reload returns, although nothing samples yet.
@@ -117,8 +117,8 @@ func (d *Desk) Begin(ctx context.Context) (*Turn, error) {
 // End gives the Turn to the next one in the queue.
 func (t *Turn) End() { <-t.d.queue }
 
-// Serve puts a server's list into service, or the local list if l is nil. After an error the former list is in service,
-// in as many collectors as can have it.
+// Serve puts a server's list into service, or the local list if l is nil. After an error it restores the previous list
+// in as many collectors as possible.
 func (t *Turn) Serve(ctx context.Context, l *List) error {
 	d := t.d
 	d.changing.Store(true)
@@ -140,7 +140,7 @@ func (t *Turn) Serve(ctx context.Context, l *List) error {
 		defer cancel()
 		again := d.apply(back, now.InService.Fields)
 		d.partial = again != nil
-		return errors.Join(err, again) // the caller reports it: the counters CSV is good
+		return errors.Join(err, again) // the counters CSV is good; the caller reports this error
 	}
 	d.partial, d.delivered = false, l != nil
 	d.serve(next)
@@ -162,8 +162,8 @@ func (d *Desk) apply(ctx context.Context, list field.List) error {
 	return d.o.Engine.Reload(ctx, list)
 }
 
-// Reload reads the local list and puts it into service. A server's list stays in service; then the local list is read and
-// checked, and waits. An error leaves the list in service as it is, unless single collectors could not use the new one.
+// Reload reads the local list and puts it into service. While a server's list is in service, it only reads and checks
+// the local list. After an error the current list stays in service, unless some collectors failed to apply the new one.
 func (d *Desk) Reload(ctx context.Context, cause string) error {
 	t, err := d.Begin(ctx)
 	if err != nil {
@@ -259,12 +259,13 @@ type Signals struct {
 	Reload, Release, Resume <-chan os.Signal
 }
 
-// Run reloads, releases and resumes on requests and signals until ctx ends. After that no pause or release ends by itself.
+// Run handles requests and signals to reload, release and resume until ctx ends. After that no pause or release ends by
+// itself.
 func (d *Desk) Run(ctx context.Context, s Signals) error {
 	var wg sync.WaitGroup
 	defer d.ends.clear()
 	defer wg.Wait()
-	wg.Go(func() { d.runReleases(ctx, s) }) // a release or a reload that takes long does not delay the other
+	wg.Go(func() { d.runReleases(ctx, s) }) // a long release or reload does not delay the other
 	for {
 		cause := "SIGHUP"
 		select {

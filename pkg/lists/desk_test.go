@@ -42,7 +42,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// bench is a Desk over a file and an engine that the test holds.
+// bench is a Desk with a fake file and a fake engine.
 type bench struct {
 	*Desk
 	files   *Files
@@ -51,7 +51,7 @@ type bench struct {
 	logs    *observer.ObservedLogs
 	events  *events.Subscription
 
-	mu       sync.Mutex // timers call, too
+	mu       sync.Mutex // timers call it as well
 	reload   func(context.Context, field.List) error
 	applied  [][]string // names of each list
 	released map[string]bool
@@ -73,7 +73,7 @@ func (b *bench) parse(csv string) *Parsed {
 	return b.files.Parse(&config.Content{CSV: []byte(csv), Name: "counters.csv"})
 }
 
-// held is the Local of a bench.
+// held implements Local for a bench.
 type held struct {
 	*Files
 	b *bench
@@ -83,7 +83,7 @@ func (h held) Read(context.Context) (*config.Content, error) {
 	return &config.Content{CSV: []byte(h.b.file), Name: "counters.csv"}, h.b.readErr
 }
 
-// engine is the Engine of a bench.
+// engine implements Engine for a bench.
 type engine bench
 
 func (e *engine) Reload(ctx context.Context, l field.List) error {
@@ -120,14 +120,14 @@ func (e *engine) Names() []string { return []string{"dcgm", "nvml"} }
 func accept(context.Context, field.List) error { return nil }
 func hang(context.Context, field.List) error   { return errors.New("hangs") }
 
-// reloads sets what becomes of the next lists.
+// reloads sets the engine's reaction to the next lists.
 func (b *bench) reloads(f func(context.Context, field.List) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reload = f
 }
 
-// wantApplied checks how many fields each list had that was applied so far.
+// wantApplied checks the number of fields of each list applied so far.
 func (b *bench) wantApplied(t *testing.T, want ...int) {
 	t.Helper()
 	b.mu.Lock()
@@ -141,7 +141,7 @@ func (b *bench) wantApplied(t *testing.T, want ...int) {
 	}
 }
 
-// want reloads and checks what becomes of it: whether the local list is good, and how many reloads had each result.
+// want reloads and checks the result: the error, whether the local list is good, and the counts per result.
 func (b *bench) want(t *testing.T, problem string, good bool, successes, unchanged, failed uint64) {
 	t.Helper()
 	if err := b.Reload(t.Context(), "test"); (problem == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), problem) {
@@ -157,7 +157,7 @@ func (b *bench) wantCounts(t *testing.T, good bool, successes, unchanged, failed
 	}
 }
 
-// serve proposes a list as a server's.
+// serve proposes a list as a server does.
 func (b *bench) serve(t *testing.T, revision, csv string) error {
 	t.Helper()
 	turn, err := b.Begin(t.Context())
@@ -170,7 +170,7 @@ func (b *bench) serve(t *testing.T, revision, csv string) error {
 	return turn.Serve(t.Context(), &List{Origin: "http://lists", Revision: revision, Hash: p.Content.Hash(), Fields: p.Fields})
 }
 
-// An unusable file keeps the list; each bad line is logged. A file that is as before is good again.
+// An unusable file keeps the current list, and each bad line is logged. Restoring the file clears the error.
 func TestReload(t *testing.T) {
 	b := newBench(csvA)
 	b.wantCounts(t, true, 0, 0, 0)
@@ -190,18 +190,18 @@ func TestReload(t *testing.T) {
 	b.want(t, "not exist", false, 1, 1, 2)
 	b.readErr, b.file = nil, "# nothing\n"
 	b.want(t, "asks for nothing", false, 1, 1, 3) // it would empty the page
-	b.file = csvB                                 // as it was: nothing to apply, but all is well again
+	b.file = csvB                                 // restored: nothing to apply, but the error ends
 	b.want(t, "", true, 1, 2, 3)
 	b.wantApplied(t, 2)
 }
 
-// Audit S11: lines about a list had the key "file" twice.
+// Audit S11: log lines about a list had the key "file" twice.
 func TestReloadLogsEachKeyOnce(t *testing.T) {
 	var out bytes.Buffer
 	b := newBench(csvA, zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), zap.InfoLevel))
 	warned := csvA + "DCGM_FI_DEV_GPU_UTLI, gauge, u\n"
 	for _, b.file = range []string{warned, warned, warned + "DCGM_FI_DEV_FB_USED, gouge, x\n", "# nothing\n"} {
-		_ = b.Reload(t.Context(), "test") // its result is not what is tested
+		_ = b.Reload(t.Context(), "test") // the result does not matter here
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) < 6 {
@@ -258,7 +258,7 @@ func TestReloadsComeOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// Requests that come before the file is read are one. A collector that hangs does not block reloads for ever.
+// Requests that come before the file is read are merged. A hanging collector does not block reloads for ever.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
@@ -302,8 +302,8 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// A server's list wins while it is in service, also if it is the local one; the local list is checked all the same, waits,
-// and returns.
+// A server's list has precedence while it is in service, even if it equals the local list. The local list is still
+// checked, waits, and returns.
 func TestServersListWins(t *testing.T) {
 	b := newBench(csvA)
 	service := func(origin, revision, problem string, answer Answer) {
@@ -317,14 +317,14 @@ func TestServersListWins(t *testing.T) {
 	must(t, b.serve(t, "r0", csvA))
 	service("http://lists", "r0", "", "")
 	must(t, b.serve(t, "r1", clock))
-	must(t, b.serve(t, "r2", clock)) // the same under another name
+	must(t, b.serve(t, "r2", clock)) // the same list under another name
 	service("http://lists", "r2", "", "")
 	b.file = csvB
 	b.want(t, "", true, 1, 0, 0)
 	service("http://lists", "r2", "", Waiting)
 	b.file = "DCGM_FI_DEV_GPU_TEMP, gouge, t\n"
 	b.want(t, "gouge", false, 1, 0, 1)
-	must(t, b.serve(t, "r3", clock)) // another revision does not hide that the local file is bad
+	must(t, b.serve(t, "r3", clock)) // another revision does not hide the bad local file
 	service("http://lists", "r3", "gouge", Failed)
 	b.file = csvB
 	b.want(t, "", true, 1, 1, 1)
@@ -344,8 +344,8 @@ func TestServersListWins(t *testing.T) {
 	}
 }
 
-// A list that single collectors could not use is put into service again by the next reload, although the file is the same;
-// a server's list that they cannot use is taken back everywhere.
+// The next reload repeats a list that some collectors could not use, although the file is unchanged. A server's list
+// that they cannot use is withdrawn everywhere.
 func TestHalfASuccess(t *testing.T) {
 	b := newBench(csvA)
 	b.file = csvB
@@ -382,10 +382,10 @@ func TestHalfASuccess(t *testing.T) {
 	b.want(t, "", true, 2, 2, 1)
 	must(t, b.serve(t, "y", csvProf))
 	cannotBeTakenBack()
-	b.want(t, "", true, 2, 3, 1) // while a server's list is in service the local one needs no change
+	b.want(t, "", true, 2, 3, 1) // the local list needs no change while a server's list is in service
 }
 
-// The metrics of the desk and of a server's list.
+// Metrics of the desk and of a server's list.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
@@ -427,7 +427,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// A configuration file of a server has a list and intervals only; lines are those of the file.
+// A server's configuration file may have only a list and intervals; error lines refer to that file.
 func TestParseDelivered(t *testing.T) {
 	f := NewFiles(config.Default(), nil, nil, nil)
 	const list = "version: 2\nmetrics:\n  fields:\n  - {name: DCGM_FI_DEV_GPU_TEMP, prometheusType: gauge, help: t}\n"
@@ -444,7 +444,7 @@ func TestParseDelivered(t *testing.T) {
 	}
 }
 
-// The list that was kept is in service before anything samples.
+// The saved list is in service before the first sample.
 func TestRestore(t *testing.T) {
 	b := newBench(csvA)
 	b.Restore(t.Context(), &List{Origin: "http://lists", Hash: "x", Fields: b.parse(csvB).Fields})
@@ -456,7 +456,7 @@ func TestRestore(t *testing.T) {
 	b.wantApplied(t, 2)
 }
 
-// TestAnnotations: the list in service, and what was wrong with a later one of a file or a server.
+// TestAnnotations: the list in service, and the problem of a later list from a file or a server.
 func TestAnnotations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
@@ -476,11 +476,11 @@ func TestAnnotations(t *testing.T) {
 		check(errEmpty.Error())
 		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Refused: []Refusal{{4, "x"}}, Since: time.Now()})
 		check("line 3: no such field")
-		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: time.Now()}) // no other answer
+		b.SetDelivery(Delivery{Status: Refused, Text: "line 3: no such field", Down: "no route", Since: time.Now()}) // the answer stays the same
 		check(errEmpty.Error())
 		b.SetDelivery(Delivery{Status: Applied, Since: time.Now().Add(1)})
 		check(errEmpty.Error())
-		<-b.events.C // of the reload
+		<-b.events.C // the event of the reload
 		for _, want := range []string{"list of the server is refused: line 3: no such field; line 4: x", "list of the server is applied: it is in service"} {
 			if e := <-b.events.C; e.Text != want || e.Bad != strings.Contains(want, "refused") {
 				t.Errorf("event %+v, want %q", e, want)

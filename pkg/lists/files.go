@@ -13,28 +13,28 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Parsed is a field list with everything that is wrong with it. A list is parsed once.
+// Parsed is a field list with all its problems. A list is parsed once.
 type Parsed struct {
 	Content  *config.Content
 	Fields   field.List
 	Problems []field.Problem
-	Err      error // why there is no list; Problems may say it line by line
+	Err      error // why there is no list; Problems may have the lines
 }
 
 func (p *Parsed) list() List {
 	return List{Origin: p.Content.Name, Hash: p.Content.Hash(), Fields: p.Fields}
 }
 
-// Files reads and parses the local list: a counters CSV or a ConfigMap, and the configuration file. It parses
-// the lists of servers by the same rules. Read, Accept and the Parse methods are called by one goroutine at a time.
+// Files reads and parses the local list: a counters CSV or a ConfigMap, and the configuration file. It parses the lists
+// of servers by the same rules. Only one goroutine at a time may call Read, Accept and the Parse methods.
 type Files struct {
 	*config.Counters
 	cfg     *config.Config
 	builtIn []byte
-	level   *zap.AtomicLevel // of the log, which a dialect may change; nil: it does not change
+	level   *zap.AtomicLevel // log level, which a dialect may change; nil: fixed
 }
 
-// NewFiles returns Files for the lists that found reads; builtIn is the list that serves without any file.
+// NewFiles returns Files for the lists that found reads; builtIn is the list used without any file.
 func NewFiles(cfg *config.Config, found *config.Counters, builtIn []byte, level *zap.AtomicLevel) *Files {
 	return &Files{found, cfg, builtIn, level}
 }
@@ -61,7 +61,7 @@ func (f *Files) Parse(in *config.Content) *Parsed {
 	return &Parsed{in, list, problems, err}
 }
 
-// ParseDelivered parses the list of a server: a counters CSV, or a YAML configuration file that has nothing but a list.
+// ParseDelivered parses the list of a server: a counters CSV, or a YAML configuration file that contains only a list.
 func (f *Files) ParseDelivered(content []byte, origin string, isYAML bool) *Parsed {
 	in, problems, err := config.ParseDelivered(content, origin, isYAML, f.cfg.DialectNames()...)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *Files) ParseDelivered(content []byte, origin string, isYAML bool) *Pars
 	return p
 }
 
-// ProblemsError has every error of a counters CSV.
+// ProblemsError holds every error of a counters CSV.
 type ProblemsError struct {
 	name     string
 	problems []field.Problem
@@ -120,7 +120,7 @@ func (f *Files) Accept(p *Parsed, log *zap.Logger) (field.List, error) {
 	return field.List{}, p.Err
 }
 
-// place returns the line and column of a problem, as far as they are known.
+// place returns the line and column of a problem if they are known.
 func place(p field.Problem) (out []zap.Field) {
 	if p.Line > 0 {
 		out = append(out, zap.Int("line", p.Line))
@@ -131,7 +131,7 @@ func place(p field.Problem) (out []zap.Field) {
 	return out
 }
 
-// First reads the list at start. All its errors are for the user to correct.
+// First reads the list at start. It returns all errors, for the user to correct.
 func (f *Files) First(ctx context.Context, log *zap.Logger) (*Parsed, error) {
 	in, err := f.Read(ctx)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 
 // Offer is a field list that a server delivers. It must not be changed.
 type Offer struct {
-	Origin   string // where from, without secrets: a URL
-	Revision string // what the server calls it: an ETag, the hex of OpAMP's config hash; can be empty
-	Content  []byte // a counters CSV, or a YAML configuration file that has only a list
+	Origin   string // source without secrets: a URL
+	Revision string // the server's name for it: an ETag, the hex of OpAMP's config hash; can be empty
+	Content  []byte // a counters CSV, or a YAML configuration file that contains only a list
 	YAML     bool
 }
 
@@ -18,12 +18,12 @@ type Outcome struct {
 	Answer  Answer
 	Tried   string    // SHA-256 of the Offer's content, hex
 	Running string    // hash of the list in service
-	Refused []Refusal // what the guard or the parser refuses
-	Err     error     // why the list in service stays, in words for the server's operator; nil: it serves, or was compared
-	Until   time.Time // when the former list returns by itself; zero: it stays
+	Refused []Refusal // faults found by the guard or the parser
+	Err     error     // why the current list stays, for the server's operator; nil: the offer serves, or was compared
+	Until   time.Time // when the previous list returns by itself; zero: never
 }
 
-// String returns the refusal as messages show it.
+// String returns the refusal for messages.
 func (r Refusal) String() string {
 	if r.Line > 0 {
 		return fmt.Sprintf("line %d: %s", r.Line, r.Text)

@@ -41,21 +41,21 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		if !b.Status().Paused {
 			t.Error("the status does not show the pause")
 		}
-		must(t, b.PauseProfiling(t.Context(), time.Hour, "test")) // begins again
+		must(t, b.PauseProfiling(t.Context(), time.Hour, "test")) // the duration begins again
 		after(59*time.Minute, temperature)
 		after(2*time.Minute, temperature, active)
 		if b.Status().Paused {
 			t.Error("the status still shows the pause")
 		}
 
-		must(t, b.PauseProfiling(t.Context(), -1, "test")) // for ever
+		must(t, b.PauseProfiling(t.Context(), -1, "test")) // no time limit
 		after(100*time.Hour, temperature)
 		must(t, b.ResumeProfiling(t.Context(), "test"))
 		after(0, temperature, active)
 
 		must(t, b.PauseProfiling(t.Context(), time.Minute, "test"))
 		must(t, b.ResumeProfiling(t.Context(), "test"))
-		must(t, b.PauseProfiling(t.Context(), -1, "test")) // the minute is no more
+		must(t, b.PauseProfiling(t.Context(), -1, "test")) // the limit of one minute is gone
 		after(time.Hour, temperature)
 		refused := errors.New("no")
 		b.reloads(func(context.Context, field.List) error { return refused })
@@ -70,7 +70,7 @@ func TestAForgottenPauseEnds(t *testing.T) {
 		must(t, b.PauseProfiling(t.Context(), time.Minute, "test"))
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		must(t, b.Run(ctx, Signals{})) // the end of the exporter ends timers
+		must(t, b.Run(ctx, Signals{})) // the exporter's end stops timers
 		after(time.Hour, temperature)
 	})
 }

@@ -16,14 +16,14 @@ import (
 // continues in the background.
 const releaseTimeout = 30 * time.Second
 
-// unknownCollector is an error of Release and Resume about a name that no collector has. It is an fs.ErrNotExist.
+// unknownCollector is the error of Release and Resume for an unknown name. It wraps fs.ErrNotExist.
 type unknownCollector struct{ error }
 
 func (unknownCollector) Is(target error) bool { return target == fs.ErrNotExist }
 
-// Release releases a collector, or all collectors if the name is empty, and returns when nothing of it is held. The release
-// ends after limit; 0 means the usual time, a negative limit never. A release changes no list, so it does not wait for
-// its turn.
+// Release releases a collector, or all collectors if the name is empty, and returns when all its resources are free.
+// The release ends after limit; 0 means the default, a negative limit never. A release changes no list, so it does not
+// wait for its turn.
 func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, cause string) error {
 	names, err := d.names(name)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Desk) Release(ctx context.Context, name string, limit time.Duration, ca
 	err = d.o.Engine.Release(ctx, name)
 	d.answer(cause, kindRelease, "released "+strings.Join(names, ", "), err)
 	if err != nil {
-		log.Warn("not everything is released", zap.Error(err))
+		log.Warn("cannot release all collectors", zap.Error(err))
 		return err
 	}
 	log.Info("released: nothing is held", zap.Duration("took", time.Since(begin)))
@@ -106,15 +106,15 @@ func (d *Desk) runReleases(ctx context.Context, s Signals) {
 
 const profilingKey = "" // of ends; no collector has it
 
-// PauseProfiling returns when no profiling field is read any more. Only one client at a time can use the hardware behind
-// these fields, so a profiler such as Nsight Compute finds it free then. The pause ends after limit; 0 means the usual
-// time, a negative limit never. After an error the pause stays wanted.
+// PauseProfiling returns when no profiling field is read any more. Only one client at a time can use the hardware
+// behind these fields, so a profiler such as Nsight Compute can use it then. The pause ends after limit; 0 means the
+// default, a negative limit never. After an error the pause is still requested.
 func (d *Desk) PauseProfiling(ctx context.Context, limit time.Duration, cause string) error {
 	if limit == 0 {
 		limit = d.o.Usual
 	}
 	d.o.Logger.Named("profiling").Info("pausing", zap.String("cause", cause), zap.Duration("for", max(limit, 0)))
-	// Before the Turn, which a reload may hold for long: the end of the former pause must not end this one.
+	// Before the Turn, which a reload may hold for long: the end of the previous pause must not end this one.
 	d.ends.schedule(profilingKey, limit, func(e *ending) { d.endPause(e, limit) })
 	return d.setPaused(ctx, true, cause, nil)
 }
@@ -139,11 +139,11 @@ func (d *Desk) endPause(e *ending, after time.Duration) {
 		})
 	})
 	if err != nil {
-		log.Error("profiling is not read again everywhere", zap.Error(err))
+		log.Error("cannot resume profiling on all collectors", zap.Error(err))
 	}
 }
 
-// setPaused pauses or resumes in its turn, if proceed, which is called in the turn, does not return false.
+// setPaused waits for its turn, calls proceed, and pauses or resumes unless proceed returned false.
 func (d *Desk) setPaused(ctx context.Context, paused bool, cause string, proceed func() bool) error {
 	t, err := d.Begin(ctx)
 	if err != nil {
@@ -178,7 +178,8 @@ type ends struct {
 	at map[string]*ending
 }
 
-// ending is one such time. Its address tells it from the one that replaces it: the timer may fire before it is stored.
+// ending is one such time. Its address distinguishes it from its replacement, because the timer may fire before it is
+// stored.
 type ending struct{ timer *time.Timer }
 
 // schedule replaces the time of key. A limit that is not positive means never.

@@ -34,18 +34,18 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 		must(t, b.Release(t.Context(), "", 0, "test"))
 		after(0, "dcgm", "nvml")
 		after(9*time.Minute, "dcgm", "nvml")
-		must(t, b.Release(t.Context(), "nvml", time.Hour, "test")) // begins again
+		must(t, b.Release(t.Context(), "nvml", time.Hour, "test")) // the duration begins again
 		after(50*time.Minute, "nvml")
 		after(11 * time.Minute)
 
-		must(t, b.Release(t.Context(), "", -1, "test")) // for ever
+		must(t, b.Release(t.Context(), "", -1, "test")) // no time limit
 		after(24*time.Hour, "dcgm", "nvml")
 		must(t, b.Resume("dcgm", "test"))
 		after(0, "nvml")
 
 		must(t, b.Release(t.Context(), "", time.Minute, "test"))
 		must(t, b.Resume("", "test"))
-		must(t, b.Release(t.Context(), "", -1, "test")) // the minute is no more
+		must(t, b.Release(t.Context(), "", -1, "test")) // the limit of one minute is gone
 		after(time.Hour, "dcgm", "nvml")
 		if err := b.Resume("rocm", "test"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("resume of a collector that is not enabled: %v", err)
@@ -63,7 +63,7 @@ func TestAForgottenReleaseEnds(t *testing.T) {
 	})
 }
 
-// A release does not wait for a reload, nor the signal that ends it for the release.
+// A release does not wait for a reload, and the signal that ends a release does not wait for that release.
 func TestReleaseBySignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(csvA)
@@ -71,7 +71,7 @@ func TestReleaseBySignal(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx, Signals{Release: letGo, Resume: resume}) }()
-		turn, err := b.Begin(t.Context()) // a reload that hangs
+		turn, err := b.Begin(t.Context()) // a hanging reload
 		must(t, err)
 		letGo <- os.Interrupt
 		synctest.Wait()

@@ -14,9 +14,9 @@ import (
 // List is a field list that can be in service. It must not be changed.
 type List struct {
 	Origin   string    // path, ConfigMap, "built-in …" or a URL without secrets
-	Revision string    // what a server calls it
+	Revision string    // the server's name for it
 	Hash     string    // SHA-256, hex
-	Until    time.Time // when the former list returns; zero: it stays
+	Until    time.Time // when the previous list returns; zero: never
 	Fields   field.List
 }
 
@@ -31,7 +31,7 @@ const (
 	Reported    Answer = "reported"  // compared only, with --remote-config=report
 	Refused     Answer = "refused"   // by the parser or the guard
 	Failed      Answer = "failed"    // it could not be put into service
-	Ended       Answer = "ended"     // its time is over
+	Ended       Answer = "ended"     // its time limit has passed
 	Unreachable Answer = "unreachable"
 )
 
@@ -41,20 +41,20 @@ type Refusal struct {
 	Text string
 }
 
-// Delivery is the state of the lists from a server: its last proposal, and the answer.
+// Delivery describes the last list proposed by a server, and the answer.
 type Delivery struct {
 	Mode    string // of --remote-config
 	Origin  string // of the server
 	Status  Answer
-	Text    string    // the reason or the finding, in words
+	Text    string    // the reason or the finding, as text
 	Tried   string    // hash of the last list
 	Refused []Refusal // of that list
 	Since   time.Time // of Status and Text
-	Unkept  string    // why the list in service is not kept on disk; "": it is
-	Down    string    // why the server cannot be reached; "": it can
+	Unkept  string    // why the list in service is not saved on disk; "": it is saved
+	Down    string    // why the server cannot be reached; "": reachable
 }
 
-// Condition returns Unreachable while the server is, else the status.
+// Condition returns Unreachable while the server cannot be reached, else the status.
 func (d *Delivery) Condition() Answer {
 	if d.Down != "" {
 		return Unreachable
@@ -71,7 +71,7 @@ type Proposal struct {
 	What   string // reload, list, profiling or release
 	At     time.Time
 	Answer Answer
-	Text   string // why, in words
+	Text   string // why, as text
 }
 
 // Kinds of proposals.
@@ -82,18 +82,18 @@ const (
 	kindRelease   = "release"
 )
 
-// Status says which list is in service, who has proposed what, and with which answer.
+// Status describes the list in service and the last proposals with their answers.
 type Status struct {
-	InService List      // with the fields that a pause leaves out
+	InService List      // including the fields that a pause omits
 	Applied   time.Time // since when
 	Local     List      // serves unless a server's list does
-	LastError string    // of the last reload; "": it was good
+	LastError string    // of the last reload; "": none
 	FailedAt  time.Time
 	Paused    bool       // profiling fields are not read
-	Delivery  *Delivery  // nil: no server is asked
+	Delivery  *Delivery  // nil: there is no server
 	Proposals []Proposal // the last one of each kind
 
-	good                         bool // the last reload was
+	good                         bool // whether the last reload succeeded
 	succeeded                    time.Time
 	successes, unchanged, errors uint64
 }
@@ -138,7 +138,7 @@ func (d *Desk) SetDelivery(v Delivery) {
 	d.publish("list of the server is "+string(v.Status)+": "+text, v.Status.Bad())
 }
 
-// serve records that a list is in service since now. That ends the error of an earlier reload.
+// serve records that a list is in service from now on. It clears the error of an earlier reload.
 func (d *Desk) serve(l List) {
 	l.Until = stamp(l.Until)
 	d.update(func(s *Status) {
@@ -151,7 +151,7 @@ func (d *Desk) setLocal(in *config.Content, list field.List) {
 	d.update(func(s *Status) { s.Local = List{Origin: in.Name, Hash: in.Hash(), Fields: list} })
 }
 
-// reloaded records that the local list was good when it was read.
+// reloaded records that the local list was read without errors.
 func (d *Desk) reloaded(in *config.Content, list field.List, cause string, a Answer) {
 	now := time.Now()
 	d.setLocal(in, list)
@@ -184,7 +184,7 @@ func (d *Desk) Annotations() map[string]string {
 	}
 }
 
-// stamp is a time as the status shows it.
+// stamp returns a time with the precision of the status.
 func stamp(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -23,7 +23,7 @@ const (
 	benchPods   = 142
 )
 
-// node8 is 8 GPUs × 25 fields, and what its ring is fed with.
+// node8 is a node of 8 GPUs × 25 fields, with the input of its ring.
 type node8 struct {
 	board  *view.Board
 	source *view.Source
@@ -61,8 +61,7 @@ func (n *node8) tick(v int) {
 	n.source.Ring.Append(now, n.stamps, n.row)
 }
 
-// kubeletPods are 142 pods of which 8 have a GPU each, or 32 a quarter of one. The
-// rest is listed without devices.
+// kubeletPods returns 142 pods. 8 of them have a GPU each, or 32 have a quarter of one. The others have no devices.
 func kubeletPods(replicas int) []kube.Pod {
 	var out []kube.Pod
 	for i := range benchPods {
@@ -79,7 +78,7 @@ func kubeletPods(replicas int) []kube.Pod {
 	return out
 }
 
-// snapshot is an answer of the kubelet. kube.Kubelet keeps the pods with devices only.
+// snapshot returns an answer of the kubelet. Like kube.Kubelet, it keeps only pods with devices.
 func snapshot(replicas int) *kube.Allocations {
 	pods := slices.DeleteFunc(kubeletPods(replicas), func(p kube.Pod) bool { return p.Containers[0].Devices == nil })
 	return &kube.Allocations{Version: 1, Pods: pods}
@@ -97,8 +96,8 @@ func forModes(b *testing.B, run func(b *testing.B, replicas int)) {
 	}
 }
 
-// BenchmarkScrapeWithOwners scrapes after a tick, in turns with and without mapping,
-// in turns also of pages that are there already.
+// BenchmarkScrapeWithOwners scrapes after a tick, alternating with and without mapping, and then scrapes unchanged
+// pages the same way.
 func BenchmarkScrapeWithOwners(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
 		n, answer := newNode8(), snapshot(replicas)
@@ -118,7 +117,7 @@ func BenchmarkScrapeWithOwners(b *testing.B) {
 			n.tick(i)
 			pair := [2]*exposition.Renderer{without, with}
 			for j := range pair {
-				at := (i + j) % 2 // each is first in half of the rounds
+				at := (i + j) % 2 // alternates which runs first
 				fresh[at] = append(fresh[at], scrape(pair[at], 1))
 				held[at] = append(held[at], scrape(pair[at], cached))
 			}
@@ -135,10 +134,8 @@ func BenchmarkScrapeWithOwners(b *testing.B) {
 	})
 }
 
-// BenchmarkPlainMapping is the rival: with each scrape a map of devices to pods is
-// made from the kubelet's answer, each series is copied for each pod with its labels
-// in maps, and written. The kubelet's answer itself, and what asking for it takes,
-// is not counted.
+// BenchmarkPlainMapping is the baseline: each scrape builds a map of devices to pods from the kubelet's answer, copies
+// each series per pod with labels in maps, and writes the page. It excludes the call to the kubelet.
 func BenchmarkPlainMapping(b *testing.B) {
 	forModes(b, func(b *testing.B, replicas int) {
 		pods, read := kubeletPods(replicas), plainSeries()

@@ -8,8 +8,8 @@ import (
 // location is where a process runs, from its control groups.
 type location struct {
 	pod, container, job string
-	// unknown means that the control groups are relative to our own, and that this one is ours or below it: it may
-	// belong to a pod although it names none.
+	// unknown means that the control groups are relative to ours, and that the process is in our group or below it: it
+	// may belong to a pod although no group names one.
 	unknown bool
 }
 
@@ -56,9 +56,9 @@ func groupsOf(path string) []string {
 }
 
 // parseCgroup parses /proc/<pid>/cgroup, lines of "hierarchy:controllers:path" (cgroups(7)). With cgroup v1 and in
-// hybrid mode a process has a path per hierarchy, and they differ: for example systemd may leave a container's
-// processes in its runtime's service in the unified one. The most informative path counts, the first if several are
-// equal. ok is false if there is no line at all.
+// hybrid mode a process has a path per hierarchy, and the paths differ: for example systemd may leave a container's
+// processes in its runtime's service in the unified hierarchy. The most informative path counts, or the first of
+// several equal ones. ok is false if the file has no lines.
 func parseCgroup(file []byte, own surroundings) (best location, ok bool) {
 	outside := false
 	eachPath(file, func(controllers, path string) {
@@ -104,7 +104,7 @@ func parsePath(path, own []string) (l location) {
 	if len(path) > 0 && path[0] == "user.slice" && shared < 2 { // another user's
 		return location{}
 	}
-	around := true // nothing found yet, or it surrounds us, too
+	around := true // no owner found yet, or the owner found also surrounds us
 	from := 0      // the first group below the one found
 	kubepods, monitor, podman := relative, false, false
 	for i, part := range path {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Ids of the cases, shortened there: a pod's uid in three spellings, containers.
+// The cases shorten IDs: a pod's UID in three spellings, containers.
 const (
 	uidA  = "7d4424e6-bb13-42f4-a47a-45a4828bf54d"
 	uidAs = "7d4424e6_bb13_42f4_a47a_45a4828bf54d"
@@ -16,20 +16,20 @@ const (
 	hash  = "8daa50c3a64c9ff60bb9eab7b44b56fd"
 	ctrA  = "d0b3604b67ac7930dd34ba3a796627e3e4717d12309e90a4afe3f38b6816ac98"
 	ctrB  = "a09bc17f5aa29b0dbdec9ede5f46cf1396d2405917ab02e6f1eb1019f388396e"
-	node  = "88ea268ece65a02d68b169fd74bcbcb427eb7f28900db0e3b906fb2eeb7341df" // a container that is a node
+	node  = "88ea268ece65a02d68b169fd74bcbcb427eb7f28900db0e3b906fb2eeb7341df" // a container that runs a node
 )
 
-// expand writes the ids out, so that the paths can be read.
+// expand replaces the short IDs by full ones.
 var expand = strings.NewReplacer(
 	"<UID_A>", uidAs, "<UID-A>", uidA, "<UID_B>", uidBs, "<UID-B>", uidB, "<HASH>", hash,
 	"<CTR-A>", ctrA, "<CTR-B>", ctrB, "<NODE>", node)
 
-// trees are control groups as they were seen, or as the source names them.
+// trees are control groups from real machines, or from the named source.
 var trees = []struct {
 	name string
-	seen string // where
-	file string // of a process
-	own  string // ours; "" that of a service
+	seen string // where it was seen
+	file string // of the process
+	own  string // our own group; "" for a service's
 	want location
 }{
 	{"systemd, containerd, v2, burstable", "https://github.com/cryptnono/cryptnono/issues/47 (k3s, colima)",
@@ -191,8 +191,8 @@ func TestControlGroups(t *testing.T) {
 	}
 }
 
-// TestWhatOurOwnNamespaceHides: from a cgroup namespace of our own, what is in
-// our own group or below it shows no pod though it is in ours.
+// TestWhatOurOwnNamespaceHides: inside our own cgroup namespace, paths in our own group or below it name no pod,
+// although the processes run in our pod.
 func TestWhatOurOwnNamespaceHides(t *testing.T) {
 	f := func(file string, want location) {
 		t.Helper()
@@ -229,7 +229,7 @@ func TestBrokenControlGroups(t *testing.T) {
 	f("0::////::::/", location{}, true)
 }
 
-// FuzzControlGroups: containers choose the names of groups below their own.
+// FuzzControlGroups: containers choose the names of the groups below their own.
 func FuzzControlGroups(f *testing.F) {
 	for _, c := range trees {
 		f.Add([]byte(expand.Replace(c.file)), []byte(expand.Replace(c.own)), false)

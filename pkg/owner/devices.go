@@ -39,8 +39,8 @@ func newDevices(v *view.View) *devices {
 	return n
 }
 
-// addDevice adds a device unless its ID is present; several collectors may list one device, and some of them its
-// further names.
+// addDevice adds a device unless its ID is present. Several collectors may list one device, and only some of them know
+// its other names.
 func (n *devices) addDevice(d *collector.Device) {
 	if d.ID == "" || !d.Ownable() {
 		return
@@ -71,7 +71,7 @@ func (n *devices) addGPU(d *collector.Device) {
 	}
 }
 
-// addName keeps an existing entry: collectors come in order of priority.
+// addName keeps an existing entry, because collectors come in order of priority.
 func (n *devices) addName(f form, name string, d *collector.Device) {
 	key := deviceKey{f, name}
 	if _, taken := n.named[key]; !taken && name != "" {
@@ -91,7 +91,7 @@ const (
 	reasonClaim    = "claim"    // no ResourceSlice describes the claim's device
 )
 
-// find returns the devices of an ID, normally one, or why there is none.
+// find returns the devices of an ID, normally one, or the reason why there are none.
 func (n *devices) find(resource string, id deviceID) (found []*collector.Device, reason string) {
 	if all := n.byVendor[id.name]; id.form == formAll && len(all) > 0 {
 		return all, ""
@@ -145,7 +145,7 @@ func (n *devices) instance(gpu *collector.Device, instance, compute string) (*co
 	return nil, reasonInstance
 }
 
-// address returns the GPU at an address, or its first partition, see field.Vendor.FirstPartition.
+// address returns the GPU at an address, or its first partition if it is divided, see field.Vendor.FirstPartition.
 func (n *devices) address(resource, pci string) *collector.Device {
 	d := n.named[deviceKey{formPCI, pci}]
 	for _, v := range field.Vendors() {
@@ -161,7 +161,7 @@ func (n *devices) address(resource, pci string) *collector.Device {
 	return d
 }
 
-// claimed returns the device of a claim, or why there is none.
+// claimed returns the device of a claim, or the reason why there is none.
 func (n *devices) claimed(s kube.SliceDevice) (d *collector.Device, reason string) {
 	uuid, address := deviceKey{formUUID, foldUUID(s.UUID)}, deviceKey{form: formPCI}
 	address.name, _ = parsePCI(s.PCIBusID)
@@ -173,7 +173,7 @@ func (n *devices) claimed(s kube.SliceDevice) (d *collector.Device, reason strin
 		return d, ""
 	case s.Kind == kube.MIGDevice: // created when a claim needs it
 		return n.onlyPart(n.named[deviceKey{formUUID, foldUUID(s.ParentUUID)}], func(d *collector.Device) bool { return d.Instance.Profile == s.Profile && s.Profile != "" })
-	case s.Kind == kube.GPUPartition: // without a render node: created on demand, and the slice does not say as which partition
+	case s.Kind == kube.GPUPartition: // without a render node: created on demand, and the slice does not identify the partition
 		return n.onlyPart(n.named[address], func(d *collector.Device) bool { return d.Node == s.RenderNode && s.RenderNode != "" })
 	}
 	if d = cmp.Or(n.named[uuid], n.named[address]); d == nil {

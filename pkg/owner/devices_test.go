@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// TestFind has a row for each form of an id and each place that it may mean.
+// TestFind has a row for each form of ID and each kind of device that it can name.
 func TestFind(t *testing.T) {
 	n := newDevices(boardOf(machine()...).Load())
 	f := func(resource, text, want, reason string) {
@@ -32,13 +32,13 @@ func TestFind(t *testing.T) {
 	}
 	const nvidia = "nvidia.com/gpu"
 	f(nvidia, uuid(1), uuid(1), "")
-	f(nvidia, "GPU-00000001-1111-2222-3333-44444444444A::3", uuid(1), "") // digits in upper case
+	f(nvidia, "GPU-00000001-1111-2222-3333-44444444444A::3", uuid(1), "") // upper-case digits
 	f(nvidia, uuid(7), "", reasonDevice)
 	f("nvidia.com/mig-1g.10gb", mig(0), uuid(2)+"/0", "")
 	f("nvidia.com/mig-1g.10gb", mig(1)+"::2", uuid(2)+"/1", "")
 	f("nvidia.com/mig-1c.3g.40gb", mig(31), uuid(2)+"/3/1", "")
 	f("nvidia.com/mig-1g.10gb", mig(9), "", reasonInstance)
-	f(nvidia, "MIG-"+uuid(2)+"/0/0", uuid(2)+"/0", "") // it has one compute instance only
+	f(nvidia, "MIG-"+uuid(2)+"/0/0", uuid(2)+"/0", "") // the instance has only one compute instance
 	f(nvidia, "MIG-"+uuid(2)+"/3/1", uuid(2)+"/3/1", "")
 	f(nvidia, "MIG-"+uuid(2)+"/3/4", "", reasonInstance)
 	f(nvidia, "MIG-"+uuid(2)+"/9/0", "", reasonInstance)
@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 	f(nvidia, "nvidia2/gi0", uuid(2)+"/0", "")
 	f(nvidia, "nvidia2/gi3/vgpu1", uuid(2)+"/3", "")
 	f(nvidia, "nvidia2/gi7", "", reasonInstance)
-	f(nvidia, "nvidia0/gi0", "", reasonInstance) // never the whole GPU in place of its instance
+	f(nvidia, "nvidia0/gi0", "", reasonInstance) // never the whole GPU instead of its instance
 	f(nvidia, "nvidia9/gi0", "", reasonDevice)
 	f(nvidia, "1/vgpu0", uuid(1), "")
 	f(nvidia, "9/vgpu0", "", reasonDevice)
@@ -57,11 +57,11 @@ func TestFind(t *testing.T) {
 	f("amd.com/gpu", "0000:c1:00.0", amd(0).ID, "")
 	f("amd.com/gpu", "0000:C1:00.0", amd(0).ID, "")
 	f("amd.com/gpu", "0000:c9:00.0", "", reasonDevice)
-	f("amd.com/cpx_nps4", "0000:c2:00.0", amd(1).ID+"/0", "") // of a divided GPU it is the first partition
+	f("amd.com/cpx_nps4", "0000:c2:00.0", amd(1).ID+"/0", "") // on a divided GPU, the first partition
 	f("amd.com/gpu", "0000:c2:00.0", amd(1).ID+"/0", "")
 	f("amd.com/cpx_nps4", "amdgpu_xcp_2", amd(1).ID+"/2", "")
 	f("amd.com/cpx_nps4", "amdgpu_xcp_9", "", reasonDevice)
-	f("amd.com/gpu", "nvidia0", uuid(0), "") // the name says whose it is
+	f("amd.com/gpu", "nvidia0", uuid(0), "") // the resource names the other vendor
 
 	none := newDevices(&view.View{})
 	for _, text := range []string{"all", "tegra", uuid(0), "nvidia0", "0/vgpu1", "0000:c1:00.0", "amdgpu_xcp_1"} {
@@ -72,8 +72,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestSeveralCollectors: of two that know a device, the first is asked, and what
-// only the second knows is found, too.
+// TestSeveralCollectors: if two collectors list a device, the first one's names win and the second one adds missing
+// names.
 func TestSeveralCollectors(t *testing.T) {
 	plain, known := instance(gpu(0), 4, "1g.10gb", ""), instance(gpu(0), 4, "other", mig(4))
 	n := newDevices(&view.View{Sources: []*view.Source{{Devices: []collector.Device{gpu(0), plain}}, {Devices: []collector.Device{gpu(0), known}}}})
@@ -107,7 +107,7 @@ func TestClaimed(t *testing.T) {
 	f("gpu-vfio-0", kube.SliceDevice{UUID: uuid(0)}, uuid(0), "")
 	f("gpu-2-mig-9-4-1", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(1), ParentUUID: uuid(2), Profile: "2g.20gb"}, uuid(2)+"/1", "")
 	f("gpu-2-mig-9-4-1", kube.SliceDevice{Kind: kube.MIGDevice, UUID: mig(77), ParentUUID: uuid(2)}, "", reasonInstance)
-	// Made on demand: clear only if there is one of the profile.
+	// An instance created on demand is identified only if the GPU has just one instance of that profile.
 	f("gpu-2-mig-1g10gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "1g.10gb"}, uuid(2)+"/0", "")
 	f("gpu-2-mig-7g80gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "7g.80gb"}, "", reasonInstance)
 	f("gpu-2-mig-x", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2)}, "", reasonInstance)
@@ -117,7 +117,7 @@ func TestClaimed(t *testing.T) {
 	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", RenderNode: "renderD130"}, amd(1).ID+"/1", "")
 	f("any", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", RenderNode: "renderD131"}, amd(1).ID+"/2", "")
 	f("gpu-3-199", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0", RenderNode: "renderD199"}, "", reasonInstance)
-	f("gpu-1-cpx-nps4", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0"}, "", reasonInstance) // not known which one
+	f("gpu-1-cpx-nps4", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c2:00.0"}, "", reasonInstance) // one of several partitions, unknown which
 	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "0000:c9:00.0"}, "", reasonDevice)
 	f("gpu-3-130", kube.SliceDevice{Kind: kube.GPUPartition, PCIBusID: "bad"}, "", reasonDevice)
 
@@ -126,7 +126,7 @@ func TestClaimed(t *testing.T) {
 	f("gpu-2-mig-1g10gb-0", kube.SliceDevice{Kind: kube.MIGDevice, ParentUUID: uuid(2), Profile: "1g.10gb"}, "", reasonInstance)
 }
 
-// TestMIGUUIDsAreRemembered: a collector that takes over may not tell them.
+// TestMIGUUIDsAreRemembered: after a failover the new collector may not report them.
 func TestMIGUUIDsAreRemembered(t *testing.T) {
 	known, plain := machine(), machine()
 	for i := range plain {

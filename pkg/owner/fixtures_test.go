@@ -49,7 +49,7 @@ func link(of collector.Device, id int) collector.Device {
 	return d
 }
 
-// amd is a GPU of AMD's, partition one of its partitions.
+// amd returns an AMD GPU; partition returns one of its partitions.
 func amd(i int) collector.Device {
 	id := fmt.Sprintf("GPU-%016x", 0xabc0+i)
 	return collector.Device{
@@ -64,8 +64,8 @@ func partition(of collector.Device, id, render int, alias string) collector.Devi
 	return d
 }
 
-// machine has two whole GPUs, one of three instances, the last of them with two
-// compute instances, and two of AMD's, the second of them divided.
+// machine returns two whole GPUs, a GPU with three instances, the last with two compute instances, and two AMD GPUs,
+// the second divided.
 func machine() []collector.Device {
 	divided, amdDivided := gpu(2), amd(1)
 	third := instance(divided, 3, "3g.40gb", "")
@@ -86,7 +86,7 @@ func boardOf(devices ...collector.Device) *view.Board {
 	return b
 }
 
-// rig is a Keeper and the clients that it asks.
+// rig is a Keeper with fake clients.
 type rig struct {
 	*Keeper
 	board *view.Board
@@ -97,8 +97,7 @@ type rig struct {
 	used  atomic.Pointer[Usage]
 }
 
-// newRig returns a rig whose clients know nothing yet. Processes are among
-// them.
+// newRig returns a rig whose clients, including processes, have not answered yet.
 func newRig(change func(o *Options), devices ...collector.Device) *rig {
 	r := &rig{board: boardOf(devices...)}
 	r.pods.Store(&kube.Allocations{})
@@ -126,14 +125,14 @@ func all(changes ...func(*Options)) func(*Options) {
 	}
 }
 
-// give makes the kubelet say who has what: "ns/pod/container: resource id id".
+// give sets the kubelet's answer and refreshes. A line reads "ns/pod/container: resource id id".
 func (r *rig) give(lines ...string) *rig {
 	r.set(lines...)
 	r.Refresh(time.Now())
 	return r
 }
 
-// set is give without a Refresh.
+// set sets the kubelet's answer without a Refresh.
 func (r *rig) set(lines ...string) {
 	r.pods.Store(&kube.Allocations{Version: r.pods.Load().Version + 1, Time: time.Now(), Pods: podsOf(lines...)})
 }
@@ -161,7 +160,7 @@ func podsOf(lines ...string) []kube.Pod {
 	return out
 }
 
-// tell makes the API server tell something else.
+// tell changes the API server's answer.
 func (r *rig) tell(change func(m *kube.Metadata)) *rig {
 	next := *r.meta.Load()
 	next.Version++
@@ -172,7 +171,7 @@ func (r *rig) tell(change func(m *kube.Metadata)) *rig {
 	return r
 }
 
-// know makes the API server tell pods: "ns/pod uid label=value …".
+// know sets the API server's pods: "ns/pod uid label=value …".
 func (r *rig) know(lines ...string) *rig {
 	return r.tell(func(m *kube.Metadata) {
 		m.Pods, m.ByUID = map[kube.PodName]kube.PodMeta{}, map[string]kube.PodName{}
@@ -190,7 +189,7 @@ func (r *rig) know(lines ...string) *rig {
 	})
 }
 
-// describe makes the API server tell a device of a ResourceSlice of pool node-1.
+// describe adds a device to a ResourceSlice of pool node-1.
 func (r *rig) describe(driver, name string, d kube.SliceDevice) *rig {
 	return r.tell(func(m *kube.Metadata) {
 		if m.Slices = maps.Clone(m.Slices); m.Slices == nil {
@@ -200,7 +199,7 @@ func (r *rig) describe(driver, name string, d kube.SliceDevice) *rig {
 	})
 }
 
-// run makes the container runtime name containers: "id ns/pod/container uid".
+// run sets the runtime's containers: "id ns/pod/container uid".
 func (r *rig) run(lines ...string) *rig {
 	next := &kube.Containers{Version: r.cri.Load().Version + 1, ByID: map[string]kube.RunningContainer{}}
 	for _, line := range lines {
@@ -213,14 +212,14 @@ func (r *rig) run(lines ...string) *rig {
 	return r
 }
 
-// schedule makes the job directory name jobs.
+// schedule sets the jobs of the job directory.
 func (r *rig) schedule(jobs map[string][]string) *rig {
 	r.jobs.Store(&Jobs{Version: r.jobs.Load().Version + 1, Time: time.Now(), ByDevice: jobs})
 	r.Refresh(time.Now())
 	return r
 }
 
-// use makes processes known on a device.
+// use sets the processes on a device.
 func (r *rig) use(device string, complete bool, users ...User) *rig {
 	next := &Usage{Time: time.Now(), Devices: map[string]DeviceUse{}}
 	maps.Copy(next.Devices, r.used.Load().Devices)
@@ -275,7 +274,7 @@ func (r *rig) wants(tb testing.TB, what, device string, want ...string) {
 	}
 }
 
-// measured is a source of devices that have temperature, utilisation and memory: 40, 80 % and 1000 MiB.
+// measured returns a source whose devices report 40 °C, 80 % and 1000 MiB.
 func measured(tb testing.TB, devices ...collector.Device) *view.Source {
 	tb.Helper()
 	list, problems, err := field.Parse(strings.NewReader("DCGM_FI_DEV_GPU_TEMP,gauge,Temperature.\nDCGM_FI_DEV_GPU_UTIL,gauge,Utilisation.\nDCGM_FI_DEV_FB_USED,gauge,Memory.\nDCGM_FI_DEV_FB_USED_BYTES,gauge,Memory.\n"), field.ParseOptions{})

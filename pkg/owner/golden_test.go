@@ -16,8 +16,8 @@ import (
 	"warpgauge/pkg/exposition"
 )
 
-// shared gives devices in every way: GPU 0 to two pods and a side-car, GPU 1 to one
-// pod by a claim, instances of GPU 2 to one pod, to two, and to a job.
+// shared assigns devices in every way: GPU 0 to two pods and a sidecar, GPU 1 to one pod by a claim, instances of GPU 2
+// to one pod, to two, and to a job.
 func shared(t *testing.T, change ...func(*Options)) *rig {
 	r := newRig(all(append(change, func(o *Options) { o.PodLabels = true })...), machine()...)
 	r.board.Store(&view.View{Version: 2, Sources: []*view.Source{measured(t, machine()[:8]...)}})
@@ -36,7 +36,7 @@ func shared(t *testing.T, change ...func(*Options)) *rig {
 	return r
 }
 
-// TestGolden has the page of one machine in each mode.
+// TestGolden compares the page of one machine in each mode.
 func TestGolden(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"plain.prom":               withoutProcesses,

@@ -19,7 +19,7 @@ const (
 	formMIGLegacy                 // MIG-GPU-…/3/0: GPU, GPU instance, compute instance; drivers before R470
 	formNode                      // nvidia0, nvidia0/gi3: GKE's plugin
 	formIndex                     // 0/vgpu1
-	formPCI                       // 0000:3b:00.0: plugins that know GPUs by address, or pass them through
+	formPCI                       // 0000:3b:00.0: from plugins that name GPUs by address, or pass them through
 	formPartition                 // a platform device, see field.Vendor.Partition
 	formAll                       // all: one device for all GPUs
 )
@@ -27,9 +27,9 @@ const (
 // deviceID is a parsed ID of a device plugin.
 type deviceID struct {
 	form     form
-	name     string // as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", the platform device of a partition, a vendor's name for formAll
-	instance string // GPU instance ID, if the ID has its number
-	compute  string // compute instance ID, if the ID has its number
+	name     string // same form as in devices: lower-case UUID, "nvidia0", "0", "00000000:3B:00.0", the platform device of a partition, a vendor's name for formAll
+	instance string // GPU instance ID, if the ID contains it
+	compute  string // compute instance ID, if the ID contains it
 	replica  string // number of the share; empty if the device is not shared or its shares are not numbered
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParseID has the parts of IDs that TestFind does not show: shares, and unusual spellings.
+// TestParseID checks parts of IDs that TestFind does not show: shares and unusual spellings.
 func TestParseID(t *testing.T) {
 	f := func(text string, want deviceID) {
 		t.Helper()
@@ -31,7 +31,7 @@ func TestParseID(t *testing.T) {
 	f("nvidia1::4", deviceID{form: formNode, name: "nvidia1", replica: "4"})
 	f("0/vgpu1", deviceID{form: formIndex, name: "0", replica: "1"})
 	f("3/vgpu", deviceID{form: formIndex, name: "3"})
-	f("3/vgpu-x", deviceID{form: formIndex, name: "3"}) // no number follows
+	f("3/vgpu-x", deviceID{form: formIndex, name: "3"}) // the share has no number
 
 	// AMD's: https://github.com/ROCm/k8s-device-plugin, internal/pkg/amdgpu.
 	f("0000:3b:0a.7", deviceID{form: formPCI, name: "00000000:3B:0A.7"})
@@ -56,8 +56,8 @@ func TestParseIDRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseID: no text makes it panic, what it finds is part of the text, and what
-// it made of a text it makes of what it found.
+// FuzzParseID: no text makes it panic, a parsed name is part of the text, and parsing a parsed name returns the same
+// name.
 func FuzzParseID(f *testing.F) {
 	for _, seed := range []string{"GPU-0e1b8f3c::7", "MIG-GPU-0e/7/0", "nvidia0/gi3/vgpu1", "0/vgpu1", "0000:3b:00.0", "amdgpu_xcp_1", "all::1", "MIG-2c"} {
 		f.Add(seed)
@@ -78,7 +78,7 @@ func FuzzParseID(f *testing.F) {
 		if strings.ContainsAny(id.name+id.instance+id.compute+id.replica, " \n\"\\{}=,\x00") {
 			t.Errorf("parseID(%q) = %+v", text, id)
 		}
-		if id.replica == "" && strings.HasSuffix(text, replicaMark) || id.form == formUUID || id.form == formMIG || id.form == formMIGLegacy || id.form == formAll { // they are written in upper case, Name is not
+		if id.replica == "" && strings.HasSuffix(text, replicaMark) || id.form == formUUID || id.form == formMIG || id.form == formMIGLegacy || id.form == formAll { // PCI addresses are in upper case, the input need not be
 			return
 		}
 		again := id.name

@@ -11,22 +11,22 @@ import (
 	"warpgauge/pkg/file"
 )
 
-// aboutPrefix begins the name of a file that says more of a job: .job-17, with lines such as
-// user=anna. Readers of dcgm-exporter's job files take none that begins with a dot.
+// aboutPrefix begins the name of a file with more facts about a job: .job-17, with lines such as user=anna. Readers of
+// dcgm-exporter's job files skip names that begin with a dot.
 const aboutPrefix = ".job-"
 
 // maxAbout bounds such a file.
 const maxAbout = 4 << 10
 
-// about maps the labels of a job to their names in a file of ours and in the JSON files that the prolog of
-// ROCm's device-metrics-exporter writes, one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
+// about maps the labels of a job to their names in this project's files and in the JSON files that the prolog of ROCm's
+// device-metrics-exporter writes, one per GPU (example/slurm of https://github.com/ROCm/device-metrics-exporter).
 var about = []struct{ label, ours, slurm string }{
 	{"cluster_name", "cluster", "SLURM_CLUSTER_NAME"},
 	{jobPartition, "partition", "SLURM_JOB_PARTITION"},
 	{jobUser, "user", "SLURM_JOB_USER"},
 }
 
-// Labels of jobs that Options.JobLabels can ask for, behind their prefix.
+// Labels of jobs that Options.JobLabels can request, after their prefix.
 const (
 	jobPrefix    = "job_"
 	jobPartition = jobPrefix + "partition"
@@ -49,8 +49,8 @@ func describe(root *os.Root, f *jobFile, of map[string][]collector.Label) {
 	}
 }
 
-// parseJSONJob reads a JSON file: one object with texts, named as Slurm's variables. One that ends too early
-// is being written.
+// parseJSONJob parses a JSON file: one object of strings, named like Slurm's variables. A truncated file is still being
+// written.
 func parseJSONJob(text []byte) content {
 	var said map[string]string
 	if json.Unmarshal(text, &said) != nil {
@@ -68,7 +68,7 @@ func parseJSONJob(text []byte) content {
 	return c
 }
 
-// readAbout reads what the prolog of this project says of a job; nothing if there is no file.
+// readAbout reads the facts that this project's prolog has written about a job; nothing if there is no file.
 func readAbout(root *os.Root, id string) (out []collector.Label) {
 	if strings.ContainsRune(id, os.PathSeparator) {
 		return nil
@@ -90,7 +90,7 @@ func readAbout(root *os.Root, id string) (out []collector.Label) {
 	return out
 }
 
-// aboutText is a text that can be the value of a label; "" if it cannot.
+// aboutText returns s if it can be a label value, else "".
 func aboutText(s string) string {
 	s = strings.TrimSpace(s)
 	if len(s) > maxJobID || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {

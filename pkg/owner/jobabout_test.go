@@ -15,8 +15,8 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// TestAMDJobFiles: what AMD's prolog writes (example/slurm of ROCm/device-metrics-exporter):
-// one line, as the shell's echo joins its words, one file for each GPU of the job.
+// TestAMDJobFiles parses the files of AMD's prolog (example/slurm of ROCm/device-metrics-exporter): one line, joined by
+// the shell's echo, in one file for each GPU of the job.
 func TestAMDJobFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) { must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)) }
@@ -27,7 +27,7 @@ func TestAMDJobFiles(t *testing.T) {
 	write("0", job("17", "anna", "mi300", "0,1"))
 	write("1", job("17", "anna", "mi300", "0,1"))
 	write("2", job("18", "bert", "", "2"))
-	write("3", "19\n20\n") // as dcgm-exporter has it
+	write("3", "19\n20\n") // in dcgm-exporter's form
 	write(".job-19", "user=cleo\npartition=debug\n")
 	write("4", strings.TrimSuffix(job("21", "dora", "mi300", "4"), " }\n")) // still being written
 	write("5", "{}\n")
@@ -47,7 +47,7 @@ func TestAMDJobFiles(t *testing.T) {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 
-	// A file that is cut short keeps its job; one that says another user is a change.
+	// A truncated file keeps its job; another user is a change.
 	write("0", `{ "SLURM_JOB_ID": "17", "SLU`)
 	write("2", job("18", "bertha", "", "2"))
 	j.readDirectory(now.Add(time.Second))
@@ -55,7 +55,7 @@ func TestAMDJobFiles(t *testing.T) {
 		t.Errorf("version %d after %d, jobs %v, labels %v", next.Version, said.Version, next.ByDevice, next.About)
 	}
 
-	// Names of AMD's exporter have what is known; ours what is asked for.
+	// AMD-style metrics carry all known labels; other metrics carry the requested labels.
 	r := &renderer{about: said.About, jobLabels: []string{"user"}}
 	want2 := []view.Owner{
 		{Labels: []collector.Label{{Name: "hpc_job", Value: "17"}, {Name: "job_user", Value: "anna"}}, Facts: want["17"]},
@@ -66,7 +66,7 @@ func TestAMDJobFiles(t *testing.T) {
 	}
 }
 
-// TestAboutText: what cannot be the value of a label is left out.
+// TestAboutText: invalid label values are dropped.
 func TestAboutText(t *testing.T) {
 	for in, want := range map[string]string{" anna ": "anna", "\x1b[0m": "", "a\x00": "", "\xff": "", strings.Repeat("u", maxJobID+1): "", "léa": "léa"} {
 		if got := aboutText(in); got != want {

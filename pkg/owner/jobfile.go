@@ -37,7 +37,8 @@ type jobFile struct {
 	since time.Time         // when last was first read; zero: it is accepted
 }
 
-// update accepts a complete content, and an incomplete or unusable one when it has not changed for a while.
+// update accepts a complete content at once. It accepts an incomplete or unusable one after it has not changed for a
+// while.
 func (f *jobFile) update(c content, now time.Time) {
 	switch {
 	case c.reason == ReasonIO && c.whole: // unreadable: the accepted content stays as long as that lasts
@@ -50,13 +51,13 @@ func (f *jobFile) update(c content, now time.Time) {
 	}
 }
 
-// content is a parsed file, or why it cannot be used.
+// content is a parsed file, or the reason why it cannot be used.
 type content struct {
 	jobs   []string          // from complete lines
 	tail   string            // job of the last line, which has no line end and may be incomplete
 	open   bool              // the last line has no end, or the file is empty
 	about  []collector.Label // labels of the only job, if the file has them
-	reason string            // why the file or a line was dropped; empty: nothing was
+	reason string            // why the file or a line was dropped; empty: nothing was dropped
 	err    error             // the system's error for reason, if any
 	whole  bool              // reason concerns the whole file
 }
@@ -141,8 +142,8 @@ func (c *content) addLine(line string) {
 	}
 }
 
-// jobNames returns the names of the job files in a directory, those with the lowest numbers if there are too many.
-// Other names take no memory, however many there are.
+// jobNames returns the names of the job files in a directory, the lowest numbers if there are too many. Other names
+// take no memory.
 func jobNames(root *os.Root, problems map[string]*fileProblem) ([]string, error) {
 	dir, err := root.Open(".")
 	if err != nil {

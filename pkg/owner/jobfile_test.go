@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 	f("17\n18", "18", true, "17")
 	f("17\n\n18\n", "", false, "17", "18")
 	f("17\n17", "17", true, "17")
-	f("# no comment\n \t17 \r\n17\n", "", false, "# no comment", "17") // as in dcgm-exporter
+	f("# no comment\n \t17 \r\n17\n", "", false, "# no comment", "17") // same as dcgm-exporter
 	f("123_4\n123.batch\nléa-7\n", "", false, "123_4", "123.batch", "léa-7")
 	f(strings.Repeat("x", maxJobID)+"\n", "", false, strings.Repeat("x", maxJobID))
 }
@@ -52,8 +52,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzParse: job ids are what a label may hold, and a file that is cut short says
-// no job that the whole one does not say, except for its last line.
+// FuzzParse: job IDs are valid label values, and a truncated file has no job that the whole file lacks, except in its
+// last line.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{`{"SLURM_JOB_ID":"17","SLURM_JOB_USER":"a"}`, "", "17\n", "17\n18", "17\r\n\r\n18\r\n", "a b\n", "\x00\n", "\xff\n", "x\n\x1b[0m\n", "  \n\t17\t\n", strings.Repeat("y", 300), strings.Repeat("1\n2\n3", 100)} {
 		f.Add([]byte(s), 3)
@@ -79,7 +79,7 @@ func FuzzParse(f *testing.F) {
 		if len(all) > 0 && (!slices.Equal(again.all(), all) || again.open || again.reason != "") {
 			t.Fatalf("%q are read back as %+v", all, again)
 		}
-		if cut < 0 || cut > len(text) || c.whole || c.about != nil { // JSON is whole or nothing
+		if cut < 0 || cut > len(text) || c.whole || c.about != nil { // a truncated JSON file has no job
 			return
 		}
 		part := parseJobs(text[:cut])

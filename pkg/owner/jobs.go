@@ -37,10 +37,10 @@ const (
 	ReasonIO         = "io"                // the system could not read the directory, or a file
 	ReasonTimeout    = kube.ReasonTimeout  // the read hangs, for example on a network file system whose server does not answer
 	ReasonNotAFile   = "not_a_file"        // the name of a job file, but a directory, FIFO, device or socket, or a link out of the directory
-	ReasonBadName    = "bad_name"          // similar to the name of a job file, but no device has it: 00, 123456
+	ReasonBadName    = "bad_name"          // similar to the name of a job file, but invalid for a device: 00, 123456
 	ReasonTooLarge   = kube.ReasonTooLarge // a file larger than any list of jobs
 	ReasonBadContent = "bad_content"       // lines that are not job ids: not text, or too long
-	ReasonManyFiles  = "too_many_files"    // more files than devices on any node
+	ReasonManyFiles  = "too_many_files"    // more files than any node has devices
 	ReasonManyJobs   = "too_many_jobs"     // more jobs in a file than can share a device
 )
 
@@ -61,9 +61,9 @@ const (
 // index ("0") or by GPU and instance ("3.0"), with a job ID on each line. It is dcgm-exporter's job mapping, but in the
 // background. It also reads files that are JSON with one job (jobabout.go).
 //
-// A file with complete lines is accepted at once. A file that is empty, is not a job file or whose last line has no end may
-// be incomplete: its former content stays until it has not changed for a moment. Removing a file ends its jobs at once. A
-// file that cannot be read or is not a job file only affects its own device.
+// A file with complete lines is accepted at once. A file that is empty, is not a job file or whose last line has no end
+// may be incomplete: its previous content stays until the file has not changed for a moment. Removing a file ends its
+// jobs at once. A file that cannot be read or is not a job file affects only its own device.
 type JobDirectory struct {
 	Health *kube.Health
 
@@ -84,12 +84,12 @@ type JobDirectory struct {
 // fileProblem is a problem of files in one read.
 type fileProblem struct {
 	files int
-	name  string // the first file's
+	name  string // of the first file
 	err   error
 }
 
-// NewJobDirectory returns a JobDirectory, which reads nothing before Run. The directory may be created later. onChange is
-// called after other jobs were published; it must not block.
+// NewJobDirectory returns a JobDirectory, which reads nothing before Run. The directory may be created later. It calls
+// onChange after it has published different jobs; onChange must not block.
 func NewJobDirectory(dir string, onChange func(), log *zap.Logger) *JobDirectory {
 	j := &JobDirectory{
 		Health: kube.NewHealth(MappingJobs, log, jobReasons()...), dir: filepath.Clean(dir), onChange: onChange, log: log.Named("hpc"),
@@ -169,8 +169,8 @@ func (j *JobDirectory) readDirectory(now time.Time) {
 	j.report(problems)
 }
 
-// unreadable keeps the former content. A directory that does not exist means that there are no jobs, but only if that
-// lasts: it may be about to be replaced.
+// unreadable keeps the previous content. A missing directory means that there are no jobs, but only after a grace
+// period: the directory may be about to be replaced.
 func (j *JobDirectory) unreadable(err error, now time.Time) {
 	j.ready.Store(true)
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -203,7 +203,7 @@ func (j *JobDirectory) publish(said Jobs, confirmed time.Time) {
 	}
 }
 
-// countProblem counts a file that is dropped, in whole or in part.
+// countProblem counts a file that was dropped, entirely or partly.
 func countProblem(problems map[string]*fileProblem, reason, name string, err error) {
 	p := problems[reason]
 	if p == nil {
@@ -213,7 +213,8 @@ func countProblem(problems map[string]*fileProblem, reason, name string, err err
 	p.files++
 }
 
-// report logs once per reason when files are dropped and when they no longer are. It counts each file once.
+// report logs each reason once when files are first dropped, and once when the last problem ends. It counts each file
+// once.
 func (j *JobDirectory) report(problems map[string]*fileProblem) {
 	for reason, p := range problems {
 		before := 0

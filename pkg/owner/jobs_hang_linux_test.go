@@ -9,7 +9,7 @@ import (
 	"warpgauge/internal/testkit/hungfs"
 )
 
-// TestHang: while the file system hangs, the last jobs are there for all readers.
+// TestHang: while the file system hangs, readers get the last jobs.
 func TestHang(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "jobs")
 	must(t, os.Mkdir(dir, 0o755))

@@ -22,19 +22,19 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// jobsBy is what a snapshot should hold.
+// jobsBy holds the expected jobs of a snapshot.
 type jobsBy = map[string][]string
 
-// jobRig is a JobDirectory that runs.
+// jobRig is a running JobDirectory.
 type jobRig struct {
 	*JobDirectory
 	t       *testing.T
 	logs    *observer.ObservedLogs
-	changes int    // of synctest's goroutines
+	changes int    // written by goroutines in the bubble
 	stop    func() // ends Run and waits for it
 }
 
-// startJobs runs a JobDirectory, which reads every 10 ms; it is stopped at the end of the test at the latest.
+// startJobs runs a JobDirectory until the test ends.
 func startJobs(t *testing.T, dir string) *jobRig {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
@@ -54,7 +54,7 @@ func startJobs(t *testing.T, dir string) *jobRig {
 	return r
 }
 
-// pass lets time pass.
+// pass advances the time and waits until all goroutines are idle.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -62,13 +62,13 @@ func pass(d time.Duration) {
 
 func (r *jobRig) path(name string) string { return filepath.Join(r.dir, name) }
 
-// write writes in place.
+// write writes in place, as a careless prolog does.
 func (r *jobRig) write(name, text string) {
 	r.t.Helper()
 	must(r.t, os.WriteFile(r.path(name), []byte(text), 0o644))
 }
 
-// replace renames a new file into place, as a good prolog does.
+// replace renames a new file into place, as a careful prolog does.
 func (r *jobRig) replace(name, text string) {
 	r.t.Helper()
 	r.write("."+name+".tmp", text)
@@ -87,7 +87,7 @@ func (r *jobRig) soon(what string, want jobsBy) {
 	eventually.True(r.t, what, func() bool { return cmp.Equal(want, r.Snapshot().ByDevice) })
 }
 
-// skipped returns the reasons for which files were skipped, sorted.
+// skipped returns the reasons of skipped files, sorted.
 func (r *jobRig) skipped() (out []string) {
 	for _, e := range r.logs.FilterMessageSnippet("skipping").All() {
 		out = append(out, e.ContextMap()["reason"].(string))
@@ -103,7 +103,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestUpdate: when the content of a file is accepted.
+// TestUpdate checks when the content of a file is accepted.
 func TestUpdate(t *testing.T) {
 	type step struct {
 		after time.Duration // since the last step
@@ -138,8 +138,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// TestWriteInPlace interrupts a writer within each line: the old jobs stay until the new
-// ones are complete, and no half job id is ever seen.
+// TestWriteInPlace interrupts a writer within each line: the old jobs stay until the new ones are complete, and no
+// partial job ID appears.
 func TestWriteInPlace(t *testing.T) {
 	const before, after = "1001\n1002\n", "2001\n2002\n"
 	old, half, full := []string{"1001", "1002"}, []string{"2001"}, []string{"2001", "2002"}
@@ -167,7 +167,7 @@ func TestWriteInPlace(t *testing.T) {
 			h.WriteString(after[:cut])
 			allowed := [][]string{old}
 			if cut == len("2001\n") {
-				allowed = append(allowed, half) // a whole line parses
+				allowed = append(allowed, half) // a complete line parses
 			}
 			watch(jobPatience-50*time.Millisecond, allowed...)
 			h.WriteString(after[cut:])
@@ -182,8 +182,8 @@ func TestWriteInPlace(t *testing.T) {
 	})
 }
 
-// TestDirectory: jobs come and go with files and with the directory. The version grows with the jobs, and only then is
-// there a call.
+// TestDirectory: jobs appear and disappear with files and with the directory. The version grows, and onChange is
+// called, only if jobs change.
 func TestDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	synctest.Test(t, func(t *testing.T) {
@@ -225,8 +225,8 @@ func TestDirectory(t *testing.T) {
 	})
 }
 
-// TestWhatIsNoJobFile: everything that can be in a directory, next to one good
-// file. None of it blocks, and each is reported once.
+// TestWhatIsNoJobFile puts every kind of directory entry next to one good file. None of them blocks, and each is
+// reported once.
 func TestWhatIsNoJobFile(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "secret")
@@ -301,7 +301,8 @@ func socket(t *testing.T, path string) {
 	must(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
 }
 
-// TestTooManyFiles: the lowest numbers are read, the rest is reported once, and other names hide none (audit S10).
+// TestTooManyFiles: the lowest numbers are read, the others are reported once, and files with other names do not count
+// (audit S10).
 func TestTooManyFiles(t *testing.T) {
 	dir := t.TempDir()
 	for i := range maxFiles + 200 {
@@ -325,7 +326,7 @@ func TestTooManyFiles(t *testing.T) {
 	})
 }
 
-// TestErrors: what the system can answer, and what it means.
+// TestErrors maps the system's errors to reasons.
 func TestErrorsOfJobFiles(t *testing.T) {
 	for errno, want := range map[syscall.Errno]string{
 		syscall.EACCES: ReasonDenied, syscall.EPERM: ReasonDenied, syscall.EIO: ReasonIO, syscall.ESTALE: ReasonIO,
@@ -337,7 +338,8 @@ func TestErrorsOfJobFiles(t *testing.T) {
 	}
 }
 
-// TestLinks: a directory that is a link, as a ConfigMap is mounted, and one that is replaced. Nothing stays open.
+// TestLinks: a directory that is a link, as in a mounted ConfigMap, and a directory that is replaced. No file stays
+// open.
 func TestLinks(t *testing.T) {
 	open := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -360,14 +362,14 @@ func TestLinks(t *testing.T) {
 		symlink(t, "..data/0", r.path("0"))
 		must(t, os.Symlink("/etc/passwd", r.path("5")))
 		r.soon("a file that is a link", jobsBy{"0": {job}})
-		// Another directory takes its place, after a removal.
+		// Another directory takes its place after a removal.
 		must(t, os.Remove(dir))
 		must(t, os.Mkdir(dir, 0o755))
 		r.replace("3", job+"\n")
 		r.soon("removed and created", jobsBy{"3": {job}})
 		must(t, os.RemoveAll(dir))
 	}
-	r.stop() // a read in progress holds the directory
+	r.stop() // otherwise a read in progress holds the directory open
 	if after := open(); after > before {
 		t.Errorf("%d descriptors are open, %d were before", after, before)
 	}

@@ -53,8 +53,8 @@ import (
 
 // Options configure New. The zero value knows no users.
 type Options struct {
-	// The clients' latest answers, normally method values such as client.Snapshot. They must not block. nil: there is
-	// no such client.
+	// The clients' latest answers, normally method values such as client.Snapshot. They must not block. A nil function
+	// means that the client does not exist.
 	Allocations func() *kube.Allocations
 	Metadata    func() *kube.Metadata
 	Containers  func() *kube.Containers
@@ -62,13 +62,13 @@ type Options struct {
 	Processes   func() *Usage // gives users of a shared device their own values
 
 	Virtual      bool              // copy the series of a shared device for each container, with vgpu
-	Claims       bool              // count devices of dynamic resource allocation; needs Metadata's ResourceSlices
+	Claims       bool              // count devices of dynamic resource allocation; requires Metadata's ResourceSlices
 	PodUID       bool              // label pod_uid; values of processes have it anyway
-	PodLabels    bool              // labels of pods, as far as Metadata has them
+	PodLabels    bool              // the labels of pods that Metadata holds
 	JobLabels    []string          // user, partition: labels job_user, job_partition
-	PodFacts     []field.NameValue // labels of pods that only dialects show: the name of the fact, and that of the pod's label
+	PodFacts     []field.NameValue // pod labels that only dialects show: the label's name there, and the pod label's name
 	OldNamespace bool              // name the labels pod_name, pod_namespace, container_name
-	Hostname     string            // the label with the host's name, which no pod's label may have; "" means "hostname"
+	Hostname     string            // the label for the host name, which pod labels must not use; "" means "hostname"
 
 	// Ignore selects pods that use no device although they have one: exporters, including this one, that claim every
 	// device to read it. nil: none.
@@ -208,7 +208,7 @@ func (k *Keeper) Split(d *collector.Device, f field.ID) bool {
 // Shares returns the newest values per user; nil if users have none.
 func (k *Keeper) Shares() *view.Shares { return k.shares.Load() }
 
-// Describe returns the users of a device in words: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
+// Describe returns the users of a device as text: "pod ml/train-0, container main (share 3, nvidia.com/gpu.shared)",
 // "job 4711". It is empty without users.
 func (k *Keeper) Describe(d *collector.Device) (out []string) {
 	t := k.current()
@@ -240,8 +240,8 @@ func (k *Keeper) Users(d *collector.Device) (out []Owner) {
 	return out
 }
 
-// Container returns the name of a process's container, "namespace/pod/container", or the pod if only that is known;
-// empty if neither is.
+// Container returns the name of a process's container, "namespace/pod/container". It returns only the pod if the
+// container is unknown, and "" if both are.
 func (k *Keeper) Container(podUID, id string) string {
 	t := k.current()
 	k.mu.Lock()

@@ -31,7 +31,7 @@ func (r *rig) running(t *testing.T) {
 	})
 }
 
-// TestRun joins what is new when it is told, or a second later; a thousand changes are a few tables.
+// TestRun joins changes right after Notify, or a second later without one; a thousand changes make only a few tables.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(virtual, machine()...)
@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// TestVersion grows with answers, and with nothing else.
+// TestVersion: the version grows exactly when an answer changes.
 func TestVersion(t *testing.T) {
 	r := newRig(func(o *Options) { o.PodLabels = true }, machine()...)
 	last := r.Version()
@@ -103,8 +103,8 @@ func TestVersion(t *testing.T) {
 	step("a View without them", true, func() { r.board.Store(&view.View{Version: 3}) })
 }
 
-// TestANewViewIsJoinedByWhoAsks: a page of a View that has just come has the labels
-// that were there before, though Run was not told.
+// TestANewViewIsJoinedByWhoAsks: the first reader of a new View gets the same labels as before, although nothing
+// notified Run.
 func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
 	r := newRig(nil).give("ml/a/main: nvidia.com/gpu "+uuid(0), "ml/b/main: nvidia.com/gpu "+uuid(1))
 	if n := len(r.Unmatched()); n != 2 {
@@ -114,7 +114,7 @@ func TestANewViewIsJoinedByWhoAsks(t *testing.T) {
 	r.wants(t, "another View", uuid(1), "container=main namespace=ml pod=b")
 }
 
-// TestNobodyIsAsked: every client may be missing.
+// TestNobodyIsAsked: every client may be absent.
 func TestNobodyIsAsked(t *testing.T) {
 	k, d := New(boardOf(machine()...), Options{}), gpu(0)
 	k.Refresh(time.Now())
@@ -123,8 +123,8 @@ func TestNobodyIsAsked(t *testing.T) {
 	}
 }
 
-// TestHammer asks from many sides while everything changes: who asks sees answers
-// of one table, and versions that only grow. Mostly for the race detector.
+// TestHammer reads from many goroutines while everything changes: each reader sees answers of one table, and versions
+// only grow. Mostly for the race detector.
 func TestHammer(t *testing.T) {
 	r := newRig(all(virtual, func(o *Options) { o.PodLabels, o.PodUID = true, true }), machine()...)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +158,7 @@ func TestHammer(t *testing.T) {
 				}
 				owners := r.Owners(&d)
 				if len(owners) == 2 && owners[0].Labels[len(owners[0].Labels)-1] != owners[1].Labels[len(owners[1].Labels)-1] {
-					t.Errorf("owners of two tables: %+v", owners) // both have share n
+					t.Errorf("owners of two tables: %+v", owners) // all owners must have the same share number
 				}
 				if s := r.Shares(); s != nil && len(s.Values) == 4 && s.Values[0] == s.Values[0] && s.Values[0] != s.Values[2] {
 					t.Errorf("values of two samples: %v", s.Values)
@@ -180,7 +180,7 @@ func TestHammer(t *testing.T) {
 	all.Wait()
 }
 
-// TestAskingDoesNotAllocate: the version is asked for with each scrape.
+// TestAskingDoesNotAllocate: every scrape reads the version.
 func TestAskingDoesNotAllocate(t *testing.T) {
 	r := twoPods().use(uuid(0), true, proc("uid-a", "c1", 30, mib))
 	d := r.device(t, uuid(0))

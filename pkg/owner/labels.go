@@ -14,7 +14,7 @@ import (
 // names are the names of the owner labels.
 type names struct{ uuid, namespace, pod, container string }
 
-// namesOf returns the current names, or those before dcgm-exporter 2.0.
+// namesOf returns the current label names, or the names before dcgm-exporter 2.0 if old is set.
 func namesOf(old bool) names {
 	if old {
 		return names{"uuid", "pod_namespace", "pod_name", "container_name"}
@@ -53,7 +53,7 @@ func (r *renderer) pods(uses []use) []view.Owner {
 	return []view.Owner{r.owner(uses, r.uid)}
 }
 
-// owner returns one user for all uses, which must be of one pod: with the labels that they have in common.
+// owner returns one user for all uses, which must belong to one pod. It has only labels that all uses share.
 func (r *renderer) owner(uses []use, uid bool) view.Owner {
 	u := &uses[0]
 	labels := make([]collector.Label, 0, 5+len(u.claim))
@@ -134,8 +134,8 @@ func reservedLabels(old bool, hostname string) map[string]bool {
 	return out
 }
 
-// podLabels returns a pod's labels with valid names, sorted by name. If two get the same name, the one that sorts first
-// wins.
+// podLabels returns a pod's labels with valid names, sorted by name. If two labels get the same name, the one whose
+// original name sorts first wins.
 func podLabels(of map[string]string, reserved map[string]bool, lost *losses) []collector.Label {
 	if len(of) == 0 {
 		return nil

@@ -36,7 +36,7 @@ func TestPodLabels(t *testing.T) {
 		l{{Name: "app", Value: "x"}}, losses{reserved: 11})
 	f("not ours", m{"uuid": "x", "pod_name": "x", "Hostname": "x"}, l{{Name: "Hostname", Value: "x"}, {Name: "pod_name", Value: "x"}, {Name: "uuid", Value: "x"}}, losses{})
 	f("nothing said", m{"app": "", "": "x"}, nil, losses{})
-	f("text of any kind", m{"a": "q\"\\\n\xff"}, l{{Name: "a", Value: "q\"\\\n\xff"}}, losses{}) // the page escapes
+	f("text of any kind", m{"a": "q\"\\\n\xff"}, l{{Name: "a", Value: "q\"\\\n\xff"}}, losses{}) // the page escapes such text
 
 	long := strings.Repeat("x", maxPodText-1)
 	f("the longest", m{"a": long + "y"}, l{{Name: "a", Value: long + "y"}}, losses{})
@@ -56,8 +56,8 @@ func TestPodLabels(t *testing.T) {
 		l{{Name: "UUID", Value: "2"}, {Name: "hostname", Value: "3"}, {Name: "pod", Value: "1"}}, losses{reserved: 5})
 }
 
-// Audit K10: the API server deletes a pod before the kubelet no longer lists it. All of the
-// pod's labels leave together, in one change.
+// Audit K10: the API server deletes a pod before the kubelet stops listing it. All labels of the pod disappear in the
+// same change.
 func TestLabelsOfAPodLeaveTogether(t *testing.T) {
 	r := newRig(func(o *Options) { o.PodLabels, o.PodUID = true, true }, machine()...)
 	r.know("ml/a uid-a team=x").give("ml/a/main: nvidia.com/gpu " + uuid(1))
@@ -94,12 +94,12 @@ func TestLabelsOfAPodLeaveTogether(t *testing.T) {
 
 var legalLabel = regexp.MustCompile(`^([a-zA-Z]|_[a-zA-Z0-9]?)[a-zA-Z0-9_]*$`)
 
-// FuzzPodLabels: whatever labels are called, their names are legal, none is
-// one of ours, none is there twice, and values are whole characters of a bounded length.
+// FuzzPodLabels: for any pod labels, names are valid, not reserved and unique, and values are valid UTF-8 of bounded
+// length.
 func FuzzPodLabels(f *testing.F) {
 	f.Add("app.kubernetes.io/name", "x", "app-kubernetes-io-name", "y")
 	f.Add("pod", "a", "__name__", "b")
-	f.Add("0", "\xc3", "0", "\x89") // together they are a character
+	f.Add("0", "\xc3", "0", "\x89") // together they would form one character
 	f.Add("9", strings.Repeat("é", 600), "", "")
 	k := newRig(func(o *Options) { o.PodLabels = true }).Keeper
 	f.Fuzz(func(t *testing.T, key, value, key2, value2 string) {

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Process is one process on a device, for people.
+// Process is one process on a device, for display.
 type Process struct {
 	collector.Process
 	Name                     string // of the command; empty if unknown
@@ -32,7 +32,7 @@ const listingAge = 500 * time.Millisecond
 
 // NewListing returns a Listing of the sources on a board of process collectors.
 func NewListing(board *view.Board) *Listing {
-	return &Listing{processReader: newProcessReader(board, zap.NewNop())} // Processes logs
+	return &Listing{processReader: newProcessReader(board, zap.NewNop())} // Processes logs errors
 }
 
 // Of returns the processes on a device; nil if unknown.
@@ -52,7 +52,7 @@ func (l *Listing) refresh(now time.Time) {
 	})
 }
 
-// locate finds names and containers, unless processes are numbered in a PID namespace other than ours.
+// locate adds names and containers, unless our PID namespace differs from the machine's.
 func (l *Listing) locate(found []collector.Process, sampled int64, now time.Time) []Process {
 	out := make([]Process, 0, len(found))
 	for _, p := range found {
@@ -68,7 +68,7 @@ func (l *Listing) locate(found []collector.Process, sampled int64, now time.Time
 	return out
 }
 
-// name returns the name of a process that find has found. It reads it once.
+// name returns the name of a process that find has located. It reads the name once.
 func (l *locations) name(pid int) string {
 	k := l.known[pid]
 	if k.name == "" {

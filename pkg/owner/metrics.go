@@ -35,8 +35,8 @@ func newMetrics(k *Keeper, r prometheus.Registerer) *metrics {
 	return m
 }
 
-// Labels of a device equal those of its series, without -o. Labels of a pod differ from the labels of scrape targets,
-// so that they are the same with and without honorLabels.
+// Labels of a device equal the labels of its series without -o. Labels of a pod differ from the labels of scrape
+// targets, so honorLabels does not change them.
 var (
 	deviceLabels = []string{"gpu", "UUID", "GPU_I_ID", "GPU_CI_ID"}
 

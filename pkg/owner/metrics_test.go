@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// TestMetrics compares all but the times with testdata/metrics.prom.
+// TestMetrics compares everything except times with testdata/metrics.prom.
 func TestMetrics(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	r := shared(t, func(o *Options) { o.Registerer = registry })
@@ -58,10 +58,10 @@ func TestNobodyIsCountedBeforeAllHaveAnswered(t *testing.T) {
 	f("all", true)
 }
 
-// TestMetricsNeverRepeat: a registry refuses everything where two series are one.
+// TestMetricsNeverRepeat: a registry rejects a page with duplicate series.
 func TestMetricsNeverRepeat(t *testing.T) {
 	twin := gpu(0)
-	twin.ID = "another" // with the same labels
+	twin.ID = "another" // different ID, same labels
 	registry := prometheus.NewPedanticRegistry()
 	r := newRig(func(o *Options) { o.Registerer = registry }, append(machine(), twin)...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0)+" nvidia0", "ml/a/\xff: nvidia.com/gpu "+uuid(0), "ml/a/\xfe: nvidia.com/gpu "+uuid(0))

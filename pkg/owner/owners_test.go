@@ -16,8 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestModes says who is on the series of a device that is shared in each of the
-// ways in which devices are shared, in each mode.
+// TestModes checks the owner labels of a shared device, for each way of sharing and each mode.
 func TestModes(t *testing.T) {
 	f := func(what string, given []string, device string, plain, virtualised []string) {
 		t.Helper()
@@ -52,7 +51,7 @@ func TestModes(t *testing.T) {
 		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
 	f("one device under two names", []string{"ml/a/main: " + res + uuid(0) + " nvidia0"}, uuid(0), main, main)
 
-	// MIG: what is on an instance says nothing of its GPU.
+	// MIG: pods on an instance are not on its GPU's series.
 	migs := []string{"ml/a/main: nvidia.com/mig-1g.10gb " + mig(0), "ml/b/main: nvidia.com/mig-2g.20gb " + mig(1)}
 	f("an instance", migs, uuid(2)+"/0", main, main)
 	f("the GPU of instances", migs, uuid(2), nil, nil)
@@ -78,7 +77,7 @@ func TestModes(t *testing.T) {
 		nil, []string{"container=main namespace=ml pod=a vgpu=0", "container=main namespace=ml pod=b vgpu=1"})
 }
 
-// TestPodUID: from the API server, else from the runtime, else it is absent.
+// TestPodUID: the UID comes from the API server, else from the runtime, else it is absent.
 func TestPodUID(t *testing.T) {
 	r := newRig(func(o *Options) { o.PodUID = true }, machine()...).give("ml/a/main: nvidia.com/gpu " + uuid(0))
 	want := func(what, uid string) {
@@ -122,7 +121,7 @@ func TestClaims(t *testing.T) {
 	claims(nil, one, side).wants(t, "one claim of two containers", uuid(0), named)
 	claims(nil, one, other).wants(t, "one claim of two pods", uuid(0))
 	claims(virtual, one, other).wants(t, "one claim of two pods, virtual", uuid(0), "container=main "+named, "container=main "+strings.Replace(named, "pod=a", "pod=b", 1))
-	// Of two claims of a container what they have in common is told.
+	// Two claims of one container: only common labels are shown.
 	claims(nil, one, strings.Replace(one, "c1", "c2", 1)).wants(t, "two claims", uuid(0), "container=main "+labels("gpu.nvidia.com", "gpu-0", ""))
 	r = claims(nil, "ml/a/main: claim=c1 gpu.nvidia.com node-1 gpu-2-mig-x")
 	r.wants(t, "an instance", uuid(2)+"/1", "container=main dra_claim_name=c1 "+labels("gpu.nvidia.com", "gpu-2-mig-x", " dra_mig_device_uuid="+mig(1)+" dra_mig_profile=2g.20gb"))
@@ -132,7 +131,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("a driver that does not count leaves %+v", n)
 	}
 
-	// The claim of a pod that only looks at all GPUs, as the GPU Operator's host engine has one.
+	// A pod whose claim only observes all GPUs, such as the GPU Operator's host engine.
 	looks := map[kube.ClaimName][]kube.DeviceName{{Namespace: "ml", Name: "c1"}: nil, {Namespace: "op", Name: "all"}: {{Driver: "gpu.nvidia.com", Pool: "node-1", Device: "gpu-0"}}}
 	r = claims(nil, one, "op/dcgm/main: claim=all gpu.nvidia.com node-1 gpu-0")
 	r.wants(t, "not known that it only looks", uuid(0))
@@ -148,7 +147,7 @@ func TestJobs(t *testing.T) {
 	r.wants(t, "no job", uuid(1))
 	r.wants(t, "a GPU of instances", uuid(2), "hpc_job=20")
 	r.wants(t, "an instance", uuid(2)+"/0", "hpc_job=21")
-	r.wants(t, "an instance without a file", uuid(2)+"/1") // that of the GPU is not valid for it
+	r.wants(t, "an instance without a file", uuid(2)+"/1") // the GPU's job does not apply to the instance
 	r.wants(t, "a compute instance", uuid(2)+"/3/1", "hpc_job=22")
 	r.wants(t, "a switch", "nvswitch0")
 
@@ -163,13 +162,13 @@ func TestJobs(t *testing.T) {
 		"container=main hpc_job=1 namespace=ml pod=b", "container=main hpc_job=2 namespace=ml pod=b")
 }
 
-// TestTooManyUsers: audit S11. 10,000 pods on a device cost half a second and 57 MB for
-// each page. Of a device with so many none is named, and that is not the same as none.
+// TestTooManyUsers: audit S11. 10,000 pods on a device cost half a second and 57 MB per page. Such a device shows no
+// users, but it still counts as used.
 func TestTooManyUsers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	core, logs := observer.New(zap.InfoLevel)
 	r := newRig(all(virtual, func(o *Options) { o.Registerer, o.Log = registry, zap.New(core) }), machine()...)
-	r.meta.Store(&kube.Metadata{SlicesTime: time.Now()}) // all have answered
+	r.meta.Store(&kube.Metadata{SlicesTime: time.Now()}) // all clients have answered
 	for _, tt := range []struct{ users, jobs, named int }{{maxOwners, 1, maxOwners}, {maxOwners + 1, 1, 0}, {10000, 1, 0}, {3, 100, 0}, {1, 1, 1}} {
 		lines, jobs := []string{"ml/other/main: nvidia.com/gpu " + uuid(1)}, []string{}
 		for i := range tt.users {
@@ -187,7 +186,7 @@ func TestTooManyUsers(t *testing.T) {
 		if got := table.count(r.device(t, uuid(0))); got != tt.users+tt.jobs {
 			t.Errorf("%+v are counted as %d", tt, got)
 		}
-		want := 1 + tt.jobs // the other device, and AMD's first GPU, which has the index of the job file, too
+		want := 1 + tt.jobs // the other device, and the first AMD GPU, whose index matches the job file too
 		if tt.named > 0 {
 			want += tt.users + tt.jobs
 		}
@@ -200,7 +199,7 @@ func TestTooManyUsers(t *testing.T) {
 	}
 }
 
-// TestIgnore: an exporter that claims every device is no user.
+// TestIgnore: an exporter that claims every device does not count as a user.
 func TestIgnore(t *testing.T) {
 	r := newRig(func(o *Options) { o.Ignore = func(ns, pod string) bool { return ns == "mon" && pod == "exporter-x" } }, machine()...).
 		give("ml/a/main: nvidia.com/gpu "+uuid(0), "mon/exporter-x/main: nvidia.com/gpu "+uuid(0))

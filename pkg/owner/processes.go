@@ -17,20 +17,21 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// Usage is the users of each device at the last poll. It is immutable.
+// Usage holds the users of each device at the last poll. It is immutable.
 type Usage struct {
 	Time    time.Time            // of the poll; zero before the first
 	Devices map[string]DeviceUse // by collector.Device.ID: a GPU, or the instance if the library reports per instance
 }
 
-// DeviceUse is the use of a device. A device is missing if no library reports its processes, or if the report is too
-// old.
+// DeviceUse holds the users of a device. A device is missing if no library reports its processes, or if the report is
+// too old.
 type DeviceUse struct {
 	Time time.Time // of the sample
-	// Complete means that every process which the library counts on the device is listed and located. Only then a
-	// container that is not among the Users has no process on the device.
+	// Complete means that every process that the library counts on the device is listed and located. Only then does a
+	// container missing from Users have no process on the device.
 	Complete bool
-	// Users are sorted, one per container, job or pod. A User with none of them has the processes outside of all.
+	// Users is sorted, one per container, job or pod. A User without container, job and pod sums the processes outside
+	// of them.
 	Users []User
 }
 
@@ -40,8 +41,8 @@ type User struct {
 	ContainerID string // 64 hexadecimal digits; empty outside containers, and if it could not be read
 	Job         string // Slurm's job number, "1234"; empty outside jobs
 	Processes   int
-	// SM and Memory are sums over the processes: percent of the device and bytes. NaN if the library does not report
-	// the value or may not list all processes, so that the sum could be too small.
+	// SM and Memory are sums over the processes, in percent of the device and bytes. NaN if the library does not report
+	// the value or may not list all processes, because the sum could be too small.
 	SM     float64
 	Memory float64
 }
@@ -61,7 +62,7 @@ const (
 const (
 	processPeriod   = time.Second
 	processMaxAge   = 10 * time.Second // a device with an older sample is omitted
-	processPatience = 3                // consecutive polls with processes that cannot be located before that is logged: some processes end between a sample and the poll
+	processPatience = 3                // consecutive polls with unlocated processes before a warning: some processes end between a sample and the poll
 )
 
 // Processes determines which containers use each device, and how much of it: it follows the rows of the process
@@ -78,16 +79,16 @@ type Processes struct {
 
 	// Used by Run's goroutine only.
 	processReader
-	unplaced int // consecutive polls with processes that could not be located
+	unplaced int // consecutive polls with unlocated processes
 }
 
-// outcome is the result of a poll.
+// outcome counts the results of a poll.
 type outcome struct {
 	devices  int // fresh ones
 	stale    int
 	placed   int // processes
 	unplaced int
-	err      error // why one could not be located
+	err      error // why a process could not be located
 }
 
 // processReader reads the newest rows of process collectors, and where the processes run. It belongs to one goroutine at a
@@ -113,9 +114,9 @@ type processSource struct {
 	row    view.Row
 }
 
-// each calls f for each device with a recent sample: with the listed processes, valid until f returns, and how many there
-// are. If two sources have a sample, the first on the board counts. It returns the number of devices whose sample is too
-// old, and why our namespace could not be read.
+// each calls f for each device with a recent sample. list holds the listed processes and is valid until f returns;
+// count is the number that the library reports. If two sources have a sample, the first on the board counts. each
+// returns the number of devices whose sample is too old, and the error of reading our namespace.
 func (r *processReader) each(now time.Time, f func(id string, list []collector.Process, count int, sampled time.Time)) (stale int, err error) {
 	if r.pidSpace == "" {
 		r.pidSpace, r.locations.own, err = r.locations.proc.self()
@@ -247,7 +248,7 @@ func (d *DeviceUse) user(at *location) *User {
 }
 
 // errInside is the error for a process in our own container, seen from inside our own cgroup namespace.
-var errInside = errors.New("it is in our own control group or below it, and from inside a cgroup namespace that names no pod")
+var errInside = errors.New("it is in our own control group or below it, whose pod is hidden inside our cgroup namespace")
 
 // report reports the result of a poll.
 func (p *Processes) report(err error, o outcome) {
@@ -261,7 +262,7 @@ func (p *Processes) report(err error, o outcome) {
 	case err != nil:
 		p.Health.Failed(ReasonNoProc, err)
 	case p.pidSpace != firstPIDNamespace:
-		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("processes are numbered by the machine, and this one is in another PID namespace, %s: "+
+		p.Health.Failed(ReasonNoHostPID, fmt.Errorf("the driver numbers processes in the machine's PID namespace, and this process is in another one, %s: "+
 			"set hostPID: true for the pod, or --pid=host for the container", p.pidSpace))
 	case len(p.sources) == 0:
 		p.Health.Failed(ReasonNoSource, errors.New("no collector reports which processes use the GPUs"))

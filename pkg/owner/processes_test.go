@@ -22,13 +22,13 @@ func (w *world) wants(s *Usage, want map[string]DeviceUse) {
 	}
 }
 
-// ofA and ofB are the use of one process.
+// ofA1 and ofB1 are users with one process.
 var (
 	ofA1 = User{PodUID: uidA, ContainerID: ctrA, Processes: 1, SM: 10, Memory: 1000}
 	ofB1 = User{PodUID: uidB, ContainerID: ctrB, Processes: 1, SM: 10, Memory: 1000}
 )
 
-// one is a device whose processes are all known.
+// one returns a GPU whose processes are all known.
 func one(users ...User) map[string]DeviceUse {
 	return map[string]DeviceUse{"GPU-0": {Complete: true, Users: users}}
 }
@@ -91,7 +91,8 @@ func TestADeviceIsCompleteOnlyIfAllIsKnown(t *testing.T) {
 	w.failing("")
 }
 
-// TestProcessesEndAndMove: a process was its container's when the sample was taken, and its number may be another's later.
+// TestProcessesEndAndMove: a process counts for the container in which it ran at the sample, even if its PID is reused
+// later.
 func TestProcessesEndAndMove(t *testing.T) {
 	w := newWorld(t, []string{"GPU-0"})
 	sample := func(want ...User) {
@@ -101,12 +102,12 @@ func TestProcessesEndAndMove(t *testing.T) {
 	}
 	w.run(10, time.Hour, inPodA)
 	sample(ofA1)
-	w.run(10, 2*time.Hour, inPodB) // after the row that is already read
+	w.run(10, 2*time.Hour, inPodB) // started after the row that was already read
 	w.wants(w.lookAgain(time.Second), one(ofA1))
 	sample(ofB1)
 	w.run(10, machineUptime, inPodA) // started after the sample: the sample lists the previous process
 	sample(ofB1)
-	w.run(10, 2*time.Hour, inPodA) // it is moved, which is not seen at every look
+	w.run(10, 2*time.Hour, inPodA) // moved to another group, which is read only every locationAge
 	sample(ofB1)
 	w.now = w.now.Add(locationAge)
 	sample(ofA1)
@@ -118,7 +119,7 @@ func TestProcessesEndAndMove(t *testing.T) {
 	if n := len(w.client.locations.known); n != 0 {
 		t.Errorf("%d processes are remembered, want 0", n)
 	}
-	w.sample(0, 0, 1, sampled(11, 1000, 10)) // it ended before it was ever seen
+	w.sample(0, 0, 1, sampled(11, 1000, 10)) // ended before any poll saw it
 	w.wants(w.look(), map[string]DeviceUse{"GPU-0": {}})
 	w.run(11, machineUptime, inPodA) // started after the sample, and the previous process was never seen
 	w.sample(0, 0, 1, sampled(11, 1000, 10))
@@ -128,8 +129,8 @@ func TestProcessesEndAndMove(t *testing.T) {
 	w.wants(w.look(), one(ofA1))
 }
 
-// TestNamespaces: in a PID namespace of our own nothing is attributed; from a cgroup namespace of our own what is in our
-// own group may be in a pod.
+// TestNamespaces: in another PID namespace no process is attributed; in another cgroup namespace a process in our own
+// group may belong to a pod.
 func TestNamespaces(t *testing.T) {
 	try := func(prepare func(w *world), failing string, want DeviceUse) *world {
 		t.Helper()
@@ -168,10 +169,10 @@ func TestProcessesThatCannotBeLocated(t *testing.T) {
 		}
 	}
 	f(processPatience-1, "", 0, sampled(11, 1, 1))
-	f(1, ReasonUnplaced, 0, sampled(11, 1, 1)) // hidepid, say
+	f(1, ReasonUnplaced, 0, sampled(11, 1, 1)) // for example hidepid
 	f(1, "", 0)
 	f(processPatience-1, "", 0, sampled(10, 1, 1), sampled(11, 1, 1))
-	f(10, "", 1, sampled(10, 1, 1), sampled(11, 1, 1)) // one that the driver has not released, say
+	f(10, "", 1, sampled(10, 1, 1), sampled(11, 1, 1)) // for example a process that the driver has not released
 	f(1, "", 0, sampled(10, 1, 1))
 	f(processPatience, "", 1, sampled(10, 1, 1), sampled(11, 1, 1))
 }
@@ -200,7 +201,7 @@ func TestSourcesComeAndGo(t *testing.T) {
 	w.run(10, time.Hour, inPodA)
 	w.sample(0, 0, 0)
 	w.sample(1, 0, 1, sampled(10, 1000, 10))
-	w.wants(w.look(), one()) // the first source's
+	w.wants(w.look(), one()) // the first source counts
 	w.failing("")
 	w.publish()
 	w.wants(w.look(), nil)

@@ -18,7 +18,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// world is a machine as the client sees it: files of processes and a board.
+// world is a machine as the client sees it: the files in /proc and a board.
 type world struct {
 	t       testing.TB
 	root    string
@@ -35,7 +35,7 @@ type world struct {
 
 const machineUptime = 1_000_000 * time.Second
 
-// newWorld has a source for each list of devices.
+// newWorld returns a world with a source for each list of devices.
 func newWorld(t testing.TB, sources ...[]string) *world {
 	w := &world{t: t, root: t.TempDir(), now: time.Unix(1_800_000_000, 0)}
 	w.namespace(firstPIDNamespace, firstCgroupNamespace)
@@ -85,7 +85,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// run makes a process that started so long after the machine.
+// run creates a process that started at the given time after boot.
 func (w *world) run(pid int, start time.Duration, cgroup string) {
 	w.t.Helper()
 	dir := filepath.Join(w.root, strconv.Itoa(pid))
@@ -95,13 +95,13 @@ func (w *world) run(pid int, start time.Duration, cgroup string) {
 	w.must(os.WriteFile(filepath.Join(dir, "cgroup"), []byte(expand.Replace(cgroup)+"\n"), 0o644))
 }
 
-// end takes a process away.
+// end removes a process.
 func (w *world) end(pid int) {
 	w.t.Helper()
 	w.must(os.RemoveAll(filepath.Join(w.root, strconv.Itoa(pid))))
 }
 
-// sample sets what the library reports of a device in the next row.
+// sample sets the processes that the library reports for a device in the next row.
 func (w *world) sample(source, device, count int, list ...collector.Process) {
 	collector.PutProcesses(w.rows[source][device*collector.ProcessWidth:][:collector.ProcessWidth], count, list)
 	w.stamps[source][device] = w.now.UnixNano()
@@ -122,7 +122,7 @@ func (w *world) lookAgain(later time.Duration) *Usage {
 	return w.client.Snapshot()
 }
 
-// podA and podB are groups of two containers in two pods.
+// Control groups of two containers in pod A, one in pod B, a host service and a job.
 const (
 	inPodA  = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-A>.scope"
 	inPodA2 = "0::/kubepods.slice/kubepods-pod<UID_A>.slice/cri-containerd-<CTR-B>.scope"

@@ -14,14 +14,14 @@ import (
 // errGone means that the process does not exist.
 var errGone = errors.New("no such process")
 
-// procfs is where the files of processes are: "/proc". It reads only files that the kernel answers from memory, in a bounded
-// length and without a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
+// procfs is the path of the files of processes, "/proc". It reads only files that the kernel answers from memory, in a
+// bounded length and without a lock that a hung process can hold (stat, cgroup; never cmdline or maps).
 type procfs string
 
 // readFile returns the content of a file.
 func (p procfs) readFile(name string) ([]byte, error) {
 	text, err := os.ReadFile(string(p) + "/" + name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // when opened or read
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) { // at open or at read
 		return nil, errGone
 	}
 	return text, err
@@ -40,7 +40,7 @@ func (p procfs) start(pid int) (uint64, error) {
 	if start, ok := parseStart(file); ok {
 		return start, nil
 	}
-	return 0, fmt.Errorf("read state of process %d: %q has no time of start", pid, file[:min(len(file), 80)])
+	return 0, fmt.Errorf("read state of process %d: %q has no start time", pid, file[:min(len(file), 80)])
 }
 
 // parseStart parses field 22 of /proc/<pid>/stat (proc_pid_stat(5)). The second field is a name in parentheses that may
@@ -123,8 +123,8 @@ func newLocations(root string) *locations {
 	return &locations{proc: procfs(root), known: map[int]*located{}}
 }
 
-// find returns the location of a process in a sample of the given time. A process that has ended since is found if it
-// was ever seen, because the sample means that process. Errors: errGone for a process that was never seen; others.
+// find returns the location of a process in a sample of the given time. If the process has ended since, find returns
+// its last known location. It returns errGone for a process that was never seen.
 func (l *locations) find(pid int, sampled int64, now time.Time) (*location, error) {
 	k := l.known[pid]
 	if k != nil {
@@ -160,7 +160,7 @@ func (l *locations) find(pid int, sampled int64, now time.Time) (*location, erro
 
 var errNoPath = errors.New("no control group")
 
-// readLocation reads a location and verifies that it belongs to the process with that start time.
+// readLocation reads a location and checks that it belongs to the process with that start time.
 func (l *locations) readLocation(pid int, start uint64) (location, error) {
 	file, err := l.proc.file(pid, "cgroup")
 	if err != nil {

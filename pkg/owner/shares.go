@@ -66,13 +66,13 @@ type sharer struct {
 	values []float64
 }
 
-// usage is the processes of one pod on a device.
+// usage holds the processes of one pod on a device.
 type usage struct {
 	device *collector.Device
 	users  []User // the pod's users
 	fresh  bool   // the data is recent
-	// idle means that a user without a process uses nothing. busy means that the library reports utilisation, as far as
-	// is known.
+	// idle means that a user without a process uses nothing. busy means that the library is known to report
+	// utilisation.
 	idle, busy bool
 }
 
@@ -92,7 +92,7 @@ func (s *sharer) device(d *collector.Device, uses []use, on DeviceUse, fresh boo
 	perPod(uses, func(pod []use) {
 		name := pod[0].pod
 		if s.table.people.uids[name] == "" {
-			return // its processes cannot be told from those of others
+			return // its processes cannot be told apart from other users' processes
 		}
 		s.pods(pod, usage{device: d, users: of[name], fresh: fresh, idle: on.Complete && !unknownPods, busy: busy})
 	})

@@ -20,13 +20,13 @@ const mib = 1 << 20
 
 var nan = math.NaN()
 
-// proc is processes of a container of a pod.
+// proc returns the processes of a container of a pod.
 func proc(uid, container string, sm, memory float64) User {
 	return User{PodUID: uid, ContainerID: container, Processes: 1, SM: sm, Memory: memory}
 }
 
-// shown are the values of users of a device: "labels: utilisation memory". What is
-// absent is a hyphen; a user of whom nothing is known is not there.
+// shown returns the values of users of a device: "labels: utilisation memory". A hyphen stands for an absent value;
+// users without values are omitted.
 func (r *rig) shown(device string) (out []string) {
 	s := r.Shares()
 	if s == nil {
@@ -58,7 +58,7 @@ func (r *rig) shows(t *testing.T, what, device string, want ...string) {
 	}
 }
 
-// twoPods is a GPU that two pods share.
+// twoPods returns a GPU that two pods share.
 func twoPods(change ...func(*Options)) *rig {
 	return newRig(all(append(change, virtual)...), machine()...).know("ml/a uid-a", "ml/b uid-b").
 		give("ml/a/main: nvidia.com/gpu "+uuid(0)+"::0", "ml/b/main: nvidia.com/gpu "+uuid(0)+"::1")
@@ -91,8 +91,7 @@ func TestSharesOfPods(t *testing.T) {
 	f("zero is a value", true, []User{proc("uid-a", "c1", 0, 0), b}, ofA+": 0 0", ofB+": 12.5 50.5")
 }
 
-// TestSharesWithoutNames: a pod whose uid is not known has no values, and a 0 least
-// of all.
+// TestSharesWithoutNames: a pod with an unknown UID has no values, and especially no 0.
 func TestSharesWithoutNames(t *testing.T) {
 	users := []User{proc("uid-a", "c1", 30, 100*mib)}
 	share := func() *rig {
@@ -111,16 +110,16 @@ func TestSharesWithoutNames(t *testing.T) {
 		t.Error("the device's own series are copied for pods of which nothing is known")
 	}
 	f("one uid is known", r.know("ml/a uid-a"), "a pod_uid=uid-a: 30 100")
-	// The runtime knows as well, of a static pod another uid than the API server.
+	// The runtime also knows the pods, with another UID for a static pod.
 	r = share().run("c1 ml/a/main uid-a", "c2 ml/b/main uid-b")
 	f("the runtime knows", r, "a pod_uid=uid-a: 30 100", "b pod_uid=uid-b: 0 0")
 	f("the API server has other uids", r.know("ml/a api-a", "ml/b api-b"), "a pod_uid=api-a: 30 100", "b pod_uid=api-b: 0 0")
-	// The API server knows both uids of a static pod.
+	// The API server knows both UIDs of a static pod.
 	r.tell(func(m *kube.Metadata) { m.ByUID["hash"] = kube.PodName{Namespace: "ml", Name: "a"} })
 	f("a static pod", r.run().use(uuid(0), true, proc("hash", "c9", 5, mib)), "a pod_uid=api-a: 5 1", "b pod_uid=api-b: 0 0")
 }
 
-// TestSharesOfContainers: a pod of which two containers have the GPU.
+// TestSharesOfContainers: two containers of one pod have the GPU.
 func TestSharesOfContainers(t *testing.T) {
 	f := func(what string, names []string, users []User, want ...string) {
 		t.Helper()
@@ -139,12 +138,12 @@ func TestSharesOfContainers(t *testing.T) {
 	f("a container that was not given the GPU", known, []User{main, proc("uid-a", "c3", 2, mib)},
 		"container=main"+tail+" vgpu=0: 30 100", "container=side"+tail+" vgpu=1: 0 0", "container=proxy"+tail+": 2 1")
 	f("a container that has just been started", known, []User{main, proc("uid-a", "c4", 2, mib)},
-		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1") // side may be the one: no 0
+		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1") // the process may be side's, so there is no 0
 	f("a process in the pod but in no container", known, []User{main, proc("uid-a", "", 2, mib)},
 		"container=main"+tail+" vgpu=0: 30 100", strings.TrimSpace(tail)+": 2 1")
 }
 
-// TestSplit: which devices show values per user, in which mode.
+// TestSplit checks which devices show values per user in each mode.
 func TestSplit(t *testing.T) {
 	f := func(what string, plain, virtualised bool, given ...string) {
 		t.Helper()
@@ -163,12 +162,11 @@ func TestSplit(t *testing.T) {
 	f("no user", false, false)
 	f("one container", false, false, one)
 	f("two shares of one container", false, false, "ml/a/main: nvidia.com/gpu "+uuid(0)+"::0 "+uuid(0)+"::1")
-	f("two containers", false, true, one, "ml/a/side: nvidia.com/gpu "+uuid(0)) // in plain mode the device is the pod's
+	f("two containers", false, true, one, "ml/a/side: nvidia.com/gpu "+uuid(0)) // without Virtual the pod owns the device
 	f("two pods", true, true, one, "ml/b/main: nvidia.com/gpu "+uuid(0))
 }
 
-// TestSharesOfInstances: memory only, where the library tells no more; an idle user
-// has no utilisation then either.
+// TestSharesOfInstances: the library reports only memory for instances, so an idle user has no utilisation either.
 func TestSharesOfInstances(t *testing.T) {
 	r := newRig(virtual, machine()...).know("ml/a uid-a", "ml/b uid-b").
 		give("ml/a/main: nvidia.com/mig-1g.10gb "+mig(0)+"::0", "ml/b/main: nvidia.com/mig-1g.10gb "+mig(0)+"::1")
@@ -179,7 +177,7 @@ func TestSharesOfInstances(t *testing.T) {
 	r.shows(t, "the GPU", uuid(2))
 }
 
-// TestOldValuesLeave: what is not confirmed is taken away, and comes back.
+// TestOldValuesLeave: unconfirmed values disappear, and return when confirmed.
 func TestOldValuesLeave(t *testing.T) {
 	r := twoPods(func(o *Options) { o.StaleAfter = 10 * time.Second }).use(uuid(0), true, proc("uid-a", "c1", 30, mib))
 	at := r.used.Load().Devices[uuid(0)].Time
@@ -200,7 +198,7 @@ func TestOldValuesLeave(t *testing.T) {
 	}
 }
 
-// TestSharesChangeOnlyIfTheyDiffer: pages are told apart by the pointer.
+// TestSharesChangeOnlyIfTheyDiffer: pages compare shares by pointer.
 func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 	r := twoPods()
 	if s := r.Shares(); s == nil || s.Set == 0 {
@@ -233,8 +231,8 @@ func TestSharesChangeOnlyIfTheyDiffer(t *testing.T) {
 	}
 }
 
-// TestSumsAreExact: over all users of pods with the device, memory is that of their
-// processes to the byte, and utilisation as far as floats go; none is counted twice.
+// TestSumsAreExact: summed over all pods, memory equals the processes' memory to the byte, utilisation equals theirs
+// within float precision, and no process counts twice.
 func TestSumsAreExact(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for round := range 200 {

@@ -14,7 +14,7 @@ import (
 	"warpgauge/pkg/view"
 )
 
-// inputs are the latest snapshots; empty if there is no such client.
+// inputs holds the latest snapshots; they are empty for absent clients.
 type inputs struct {
 	pods       *kube.Allocations
 	meta       *kube.Metadata
@@ -50,7 +50,7 @@ func (in *inputs) source(v *view.View) source {
 	return source{v, in.pods.Version, in.meta.Version, in.containers.Version, in.jobs.Version}
 }
 
-// table says who uses which device. It is immutable.
+// table holds the users of each device. It is immutable.
 type table struct {
 	from    source
 	version uint64
@@ -69,7 +69,7 @@ type table struct {
 // on the series.
 const maxOwners = 256
 
-// answer is the owner part of a device's series.
+// answer holds the owners of a device's series.
 type answer struct {
 	owners []view.Owner
 	split  bool
@@ -223,11 +223,11 @@ func (t *table) addUnmatched(u use, id, reason string) {
 	})
 }
 
-// maxInstances bounds the memory for MIG UUIDs: more than a node has in years.
+// maxInstances bounds the memory for MIG UUIDs: more instances than a node creates in years.
 const maxInstances = 4096
 
-// remember records the instance of each MIG UUID, because a collector that takes over may not know it. It must be
-// called with mu held.
+// remember records the instance of each MIG UUID, because after a failover the new collector may not know it. It must
+// be called with mu held.
 func (k *Keeper) remember(n *devices) {
 	if len(k.instances)+len(n.named) > maxInstances {
 		clear(k.instances)
@@ -239,8 +239,8 @@ func (k *Keeper) remember(n *devices) {
 	}
 }
 
-// jobsOf returns the jobs of a device: a file named by a GPU's index applies to the GPU and its links, one that names
-// an instance to the instance.
+// jobsOf returns the jobs of a device. A file named by a GPU's index applies to the GPU and its links, a file that
+// names an instance only to the instance.
 func jobsOf(d *collector.Device, files map[string][]string) []string {
 	switch {
 	case len(files) == 0 || d.GPU == "":
@@ -251,15 +251,15 @@ func jobsOf(d *collector.Device, files map[string][]string) []string {
 	return files[d.GPU]
 }
 
-// runtimeNames is the container runtime's answer by pods.
+// runtimeNames indexes the container runtime's answer by pod.
 type runtimeNames struct {
 	of         *kube.Containers
 	pods       map[string]kube.PodName          // by UID
-	uids       map[kube.PodName]string          // "" if the runtime has several pods of the name, one after the other
+	uids       map[kube.PodName]string          // "" if the runtime lists successive pods of the same name
 	containers map[kube.PodName]map[string]bool // names
 }
 
-// index indexes an answer by pods, unless that is done.
+// index indexes an answer by pod, unless it is indexed already.
 func (r *runtimeNames) index(s *kube.Containers) {
 	if s == r.of && r.pods != nil {
 		return
@@ -296,7 +296,7 @@ type people struct {
 	facts  map[kube.PodName][]collector.Label // for dialects
 }
 
-// podFacts returns what dialects show of a pod: its uid and the labels of Options.PodFacts.
+// podFacts returns a pod's labels for dialects: its uid and the labels of Options.PodFacts.
 func (k *Keeper) podFacts(uid string, labels map[string]string) (out []collector.Label) {
 	if uid != "" {
 		out = append(out, collector.Label{Name: "pod_uid", Value: uid})
@@ -309,8 +309,8 @@ func (k *Keeper) podFacts(uid string, labels map[string]string) (out []collector
 	return out
 }
 
-// people looks up the pods with devices. The API server takes precedence: for a static pod the runtime has another UID.
-// A pod that is missing in both keeps its former metadata from last until the kubelet no longer lists it.
+// people looks up the pods with devices. The API server takes precedence, because the runtime has another UID for a
+// static pod. A pod that is missing in both keeps its previous metadata from last until the kubelet stops listing it.
 func (k *Keeper) people(uses map[string][]use, meta *kube.Metadata, last people, lost *losses) people {
 	p := people{map[kube.PodName]string{}, map[kube.PodName][]collector.Label{}, map[kube.PodName][]collector.Label{}}
 	for _, list := range uses {

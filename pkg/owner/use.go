@@ -8,7 +8,7 @@ import (
 	"warpgauge/pkg/kube"
 )
 
-// use is one use of a device by a container in the kubelet's answer: one per share, and one per claim.
+// use is one use of a device by a container in the kubelet's answer: one per share and one per claim.
 type use struct {
 	pod       kube.PodName
 	container string

@@ -29,7 +29,7 @@ import (
 
 const rulesFile, exportedFile = "../../deploy/prometheus-adapter/rules.yml", "../../deploy/prometheus-adapter/rules-exported.yml"
 
-// pods are who has the node's GPUs.
+// pods returns the pods that have the node's GPUs.
 func pods(gpus [8]string) []*v1.PodResources {
 	return []*v1.PodResources{
 		pod("ml", "inference-a", gpus[0]), pod("ml", "inference-b", gpus[1], gpus[2]), pod("web", "chat-0", gpus[3]),
@@ -42,7 +42,7 @@ type adapter struct {
 	external provider.ExternalMetricsProvider
 }
 
-// newAdapter does what the adapter's main function does, with pods of our own.
+// newAdapter does what the adapter's main function does, with the test's own pods.
 func newAdapter(t *testing.T, rules, prometheus string) *adapter {
 	t.Helper()
 	c, err := config.FromFile(rules)
@@ -88,7 +88,7 @@ func newAdapter(t *testing.T, rules, prometheus string) *adapter {
 	return a
 }
 
-// ofPods are the values of a Pods metric by pod, in thousandths.
+// ofPods returns the values of a Pods metric by pod, in thousandths.
 func (a *adapter) ofPods(t *testing.T, namespace, app, metric string) (map[string]int64, error) {
 	t.Helper()
 	all, err := a.custom.GetMetricBySelector(t.Context(), namespace, labels.SelectorFromSet(labels.Set{"app": app}),
@@ -103,7 +103,7 @@ func (a *adapter) ofPods(t *testing.T, namespace, app, metric string) (map[strin
 	return out, nil
 }
 
-// ofObject is the value of an Object metric in thousandths.
+// ofObject returns the value of an Object metric in thousandths.
 func (a *adapter) ofObject(t *testing.T, resource, namespace, name, metric string) (int64, error) {
 	t.Helper()
 	info := provider.CustomMetricInfo{GroupResource: schema.GroupResource{Resource: resource}, Metric: metric, Namespaced: namespace != ""}
@@ -114,7 +114,7 @@ func (a *adapter) ofObject(t *testing.T, resource, namespace, name, metric strin
 	return v.Value.MilliValue(), nil
 }
 
-// ofCluster is the only value of an External metric in thousandths.
+// ofCluster returns the only value of an External metric in thousandths.
 func (a *adapter) ofCluster(t *testing.T, namespace, metric string, selector labels.Selector) (int64, error) {
 	t.Helper()
 	all, err := a.external.GetExternalMetric(t.Context(), namespace, selector, provider.ExternalMetricInfo{Metric: metric})
@@ -127,7 +127,7 @@ func (a *adapter) ofCluster(t *testing.T, namespace, metric string, selector lab
 	return all.Items[0].Value.MilliValue(), nil
 }
 
-// near allows for the last digits, which the adapter cuts off.
+// near tolerates the last digits, which the adapter truncates.
 func near(got, want int64) bool { return math.Abs(float64(got-want)) <= 2 }
 
 func TestAdapter(t *testing.T) {
@@ -222,13 +222,13 @@ func testExternal(t *testing.T, a *adapter, native bool) {
 	f("any", "gpu_cluster_utilization", nil, 389, 391) // (77+95+5+95+4·10)/8 %
 	f("any", "gpu_cluster_utilization", labels.Set{"gpu": "3"}, 949, 951)
 	f("any", "gpus_free", nil, 3999, 4001)
-	if !native { // the recording rule is over classic buckets
+	if !native { // the recording rule uses classic buckets
 		f("any", "gpu_cluster_utilization_p99", nil, 900, 950)
 	}
 }
 
-// testWithoutOwner: what has no GPU has no value, which is not 0, and GPUs without an owner
-// are not the exporter's.
+// testWithoutOwner: a pod without a GPU has no value rather than 0, and GPUs without an owner are not attributed to the
+// exporter.
 func testWithoutOwner(t *testing.T, a *adapter) {
 	t.Helper()
 	for _, name := range []string{"monitoring/warpgauge-x7k2p", "ml/inference-cpu"} {

@@ -1,7 +1,6 @@
-// Package adapter tests deploy/prometheus-adapter with the adapter's own code: the code of
-// Prometheus Adapter asks a real Prometheus, which scrapes the real exporter, whose pods
-// a pod-resources server on a unix socket lists. Only the GPUs are simulated, and the API
-// server's list of pods.
+// Package adapter tests deploy/prometheus-adapter with the code of Prometheus Adapter. The adapter queries a real
+// Prometheus, which scrapes the real exporter, which reads pods from a fake kubelet. Only the GPUs, the kubelet and the
+// API server's list of pods are simulated.
 //
-// A module of its own, because the adapter wants older Kubernetes libraries than ours.
+// It is a separate module, because the adapter needs older Kubernetes libraries than the exporter.
 package adapter

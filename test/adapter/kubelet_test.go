@@ -40,7 +40,7 @@ func startKubelet(t *testing.T, pods []*v1.PodResources) (socket string) {
 	return socket
 }
 
-// pod has one container with these GPUs.
+// pod returns a pod with one container that has these GPUs.
 func pod(namespace, name string, gpus ...string) *v1.PodResources {
 	return &v1.PodResources{Namespace: namespace, Name: name, Containers: []*v1.ContainerResources{{
 		Name: "main", Devices: []*v1.ContainerDevices{{ResourceName: "nvidia.com/gpu", DeviceIds: gpus}},

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// documents are the parts of YAML files.
+// documents returns the documents of YAML files.
 func documents(t *testing.T, pattern string) (out [][]byte) {
 	t.Helper()
 	files, err := filepath.Glob("../../deploy/prometheus-adapter/" + pattern)
@@ -37,7 +37,7 @@ func documents(t *testing.T, pattern string) (out [][]byte) {
 	return out
 }
 
-// testHPAs asks for every metric of every example as the HPA controller does.
+// testHPAs queries every metric of every example as the HPA controller does.
 func testHPAs(t *testing.T, a *adapter) {
 	t.Helper()
 	kinds := map[autoscaling.MetricSourceType]int{}
@@ -94,7 +94,7 @@ func (a *adapter) has(t *testing.T, h *autoscaling.HorizontalPodAutoscaler, m au
 	return fmt.Errorf("unexpected type %q", m.Type)
 }
 
-// testKEDA asks what the triggers ask.
+// testKEDA runs the queries of the triggers.
 func testKEDA(t *testing.T, prometheus string) {
 	t.Helper()
 	want := []float64{59, 100.0 / 3}
@@ -129,7 +129,7 @@ func testKEDA(t *testing.T, prometheus string) {
 	}
 }
 
-// query is the only result of an instant query.
+// query returns the only result of an instant query.
 func query(t *testing.T, prometheus, expr string) (float64, error) {
 	t.Helper()
 	response, err := (&http.Client{Timeout: 10 * time.Second}).Get(prometheus + "/api/v1/query?query=" + url.QueryEscape(expr))

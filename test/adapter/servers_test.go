@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// program finds a program or skips, and fails where it is required.
+// program finds a program. If it is missing, the test is skipped, or fails if the program is required.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -68,7 +68,7 @@ func start(t *testing.T, address *regexp.Regexp, name string, args ...string) (f
 	return found
 }
 
-// eventually polls until f has no complaint.
+// eventually polls until f returns no error.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -82,7 +82,7 @@ func eventually(t *testing.T, what string, f func() error) {
 	}
 }
 
-// build builds the exporter of this tree, or takes the one that WARPGAUGE_BINARY names.
+// build builds the exporter of this tree, or returns the one that WARPGAUGE_BINARY names.
 func build(t *testing.T) string {
 	t.Helper()
 	if exe := os.Getenv("WARPGAUGE_BINARY"); exe != "" {
@@ -112,8 +112,7 @@ var (
 	uuidOfGPU         = regexp.MustCompile(`(?m)^DCGM_FI_DEV_GPU_UTIL\{gpu="(\d)",UUID="([^"]+)"`)
 )
 
-// simulated is what the GPUs of the node read, by index. What a GPU has that is not
-// here does not matter.
+// simulated holds the simulated readings of the node's GPUs by index.
 const simulated = `profile: dgx-h100
 faults:
 - {device: 0,   kind: value, field: DCGM_FI_DEV_GPU_UTIL, value: 77}
@@ -133,8 +132,8 @@ faults:
 - {device: 1-2, kind: value, field: DCGM_FI_DEV_FB_FREE, value: 40960}
 `
 
-// startExporter runs the real one. GPU 0 belongs to ml/inference-a, 1 and 2 to
-// ml/inference-b, 3 to web/chat-0, the rest to no pod. names are --field-names.
+// startExporter runs the real exporter. GPU 0 belongs to ml/inference-a, 1 and 2 to ml/inference-b, 3 to web/chat-0,
+// the others to no pod. names is the value of --field-names.
 func startExporter(t *testing.T, exe, names string) (address string) {
 	t.Helper()
 	fake := []string{
@@ -154,8 +153,7 @@ func startExporter(t *testing.T, exe, names string) (address string) {
 		"--pod-resources-kubelet-socket="+socket, "--pod-resources-interval=1s")...)
 }
 
-// startPrometheus runs a real one. The labels of its target are those that a
-// ServiceMonitor gives.
+// startPrometheus runs a real Prometheus. Its target has the labels that a ServiceMonitor adds.
 func startPrometheus(t *testing.T, exporter string, honor, native bool) (url string) {
 	t.Helper()
 	exe, dir := program(t, "prometheus"), t.TempDir()
@@ -166,10 +164,10 @@ func startPrometheus(t *testing.T, exporter string, honor, native bool) (url str
 	often := regexp.MustCompile(`(?m)^    interval: .*$`).ReplaceAll(rules, []byte("    interval: 2s"))
 	pod, drop := "exported_pod", ""
 	if honor {
-		// As docs/autoscaling.md has it, so that GPUs without an owner are not the exporter's.
+		// As in docs/autoscaling.md, so that GPUs without an owner are not attributed to the exporter.
 		pod, drop = "pod", "  relabel_configs: [{action: labeldrop, regex: namespace|pod|container}]\n"
 	}
-	// The last rule stands for --kubernetes-enable-pod-labels, which wants an API server.
+	// The last rule stands for --kubernetes-enable-pod-labels, which needs an API server.
 	config := fmt.Sprintf(`global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 2s}
 rule_files: [%q]
 scrape_configs:

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// released returns the one file of the release that matches a pattern; "" if there is no release, or none in it.
+// released returns the only file of the release that matches a pattern; "" without a release or a match.
 func (n *node) released(pattern string) string {
 	if n.release == "" {
 		return ""
@@ -19,7 +19,7 @@ func (n *node) released(pattern string) string {
 	return strings.Join(found, "")
 }
 
-// packageChart takes the package of the release, or packs the tree's chart: everything below installs that file.
+// packageChart uses the release's package, or packs the tree's chart. The functions below install that file.
 func (n *node) packageChart() string {
 	n.chart = n.released("warpgauge-chart-*.tgz")
 	if n.chart == "" {
@@ -36,11 +36,11 @@ func (n *node) packageChart() string {
 	return filepath.Base(n.chart)
 }
 
-// dryRun lets the chart's own test ask, which knows all the variants.
+// dryRun runs the chart's own test against the API server; that test knows all variants.
 func (n *node) dryRun() string {
 	n.kubectl("apply", "--server-side", "-f", n.crds)
 	n.wait(30*time.Second, func() { n.kubectl("get", "servicemonitors,podmonitors,prometheusrules", "-A") })
-	// For the variant with admin access to GPUs.
+	// The variant with admin access to GPUs needs this label.
 	n.kubectl("label", "namespace", "default", "resource.kubernetes.io/admin-access=true")
 	out := n.command("", filepath.Join(n.repo, "deploy/helm"), "env", "WARPGAUGE_CHART="+n.chart, "chart.test", "-test.v", "-test.run", "^TestServer$")
 	if !strings.Contains(out, "--- PASS: TestServer") {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// startControlPlane starts what a control plane consists of and waits until it answers.
+// startControlPlane starts the servers of a control plane and waits until the API server answers.
 func (n *node) startControlPlane() string {
 	n.certificates()
 	n.credentials()
@@ -44,9 +44,9 @@ func (n *node) startControlPlane() string {
 	return "Kubernetes " + version.GitVersion + " answers after " + since(begin)
 }
 
-// credentials writes tokens and configurations of clients, and makes our client.
+// credentials writes tokens and client configurations, and creates our client.
 func (n *node) credentials() {
-	// The kubelet is who the node authorizer thinks it is, and no administrator.
+	// The kubelet's token identifies the node to the node authorizer, without administrator rights.
 	n.write("tokens.csv", "admin-token,admin,admin,\"system:masters\"\nkubelet-token,system:node:"+nodeName+",kubelet,\"system:nodes\"\n", 0o600)
 	n.kubeconfig("kubelet", "kubelet-token")
 	config := get(clientcmd.BuildConfigFromFlags("", n.kubeconfig("admin", "admin-token")))
@@ -81,7 +81,8 @@ type signer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// issue writes NAME.crt and NAME.key, valid for a day. The certificate is signed by another one, or if that is nil by itself.
+// issue writes NAME.crt and NAME.key, valid for a day. by signs the certificate; if by is nil, the certificate is
+// self-signed.
 func (n *node) issue(name string, by *signer, c x509.Certificate) *signer {
 	key := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	c.Subject.CommonName, c.SerialNumber = name, get(rand.Int(rand.Reader, big.NewInt(1<<62)))

@@ -12,12 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// faultyNode is a Node of the API without a kubelet, so only the exporter writes
-// to it.
+// faultyNode is a Node object without a kubelet, so only the exporter writes to it.
 const faultyNode = "node-with-faults"
 
-// nodeHealth runs the exporter with the least leave that suffices, loses a GPU and finds it
-// again, and reads what the API server has of it.
+// nodeHealth runs the exporter with the minimum permissions, loses a GPU and restores it, and checks the API server's
+// objects.
 func (n *node) nodeHealth() string {
 	n.applyFile("health.yaml")
 	config := n.kubeconfig("health", strings.TrimSpace(n.kubectl("create", "token", "node-health", "--namespace=default")))
@@ -34,7 +33,7 @@ func (n *node) nodeHealth() string {
 	}{
 		{"all GPUs are healthy", "False", "NoGPUProblem", "", func() {}},
 		{"a GPU is lost", "True", "GPUFailed", "Warning GPUFailed", func() { must(os.WriteFile(lost, nil, 0o600)) }},
-		// The rule wants it to be there for a minute.
+		// The rule requires the GPU to be present for a minute.
 		{"it is there again", "False", "NoGPUProblem", "Normal GPURecovered", func() { must(os.Remove(lost)) }},
 		{"the exporter stops", "Unknown", "ExporterStopped", "", exporter.stop},
 	} {
@@ -56,7 +55,7 @@ func (n *node) nodeHealth() string {
 			}
 		})
 	}
-	// The account has no further permissions, so the checks before needed no more.
+	// The account has no further permissions, so these were enough for the checks above.
 	as := "--as=system:serviceaccount:default:node-health"
 	for _, denied := range []string{"get nodes", "list nodes", "update nodes", "patch nodes", "patch nodes --subresource=status", "get events", "patch events", "list pods"} {
 		if try(func() { n.kubectl(append([]string{"auth", "can-i", as}, strings.Fields(denied)...)...) }) == nil {

@@ -21,15 +21,15 @@ const (
 	pauseImage    = "docker.io/library/pause:" + imageTag
 )
 
-// image is one layer of files. The image that the Dockerfile makes is tested by
-// deploy/image/test; here only the binary and its libraries count.
+// image is one layer of files. deploy/image/test tests the Dockerfile's image; here only the binary and its libraries
+// matter.
 type image struct {
 	name       string
 	entrypoint string
-	files      map[string]string // path in the image to path here
+	files      map[string]string // path in the image to path on this machine
 }
 
-// archive makes a tar archive as docker save does, which ctr imports.
+// archive returns a tar archive in the form of docker save, which ctr imports.
 func (i image) archive() []byte {
 	layer := i.layer()
 	config := get(json.Marshal(map[string]any{
@@ -52,7 +52,7 @@ func addFile(w *tar.Writer, name string, mode int64, text []byte) {
 	get(w.Write(text))
 }
 
-// layer has the files, and before them their folders and those of the runtime's mounts, parents first.
+// layer holds the files after their folders and the folders of the runtime's mounts, parents first.
 func (i image) layer() []byte {
 	folders := map[string]bool{"dev": true, "proc": true, "sys": true, "tmp": true, "etc": true}
 	for name := range i.files {

@@ -9,18 +9,17 @@ import (
 	"syscall"
 )
 
-// The node's addresses, all of them on lo. A Service's address without kube-proxy is one
-// that the server listens on itself.
+// The node's addresses are all on lo. Without kube-proxy the server itself listens on the Service's address.
 const (
 	nodeName   = "node-1"
 	nodeIP     = "10.77.0.1"
-	serviceIP  = "10.0.0.1" // of the Service "kubernetes": the first of serviceNet
+	serviceIP  = "10.0.0.1" // of the Service "kubernetes": the first address of serviceNet
 	serviceNet = "10.0.0.0/24"
 	podNet     = "10.88.0.0/24"
 )
 
-// initNamespaces is process 1: it makes the mounts and the network, starts the node, and
-// collects what loses its parent (containerd's shims do on purpose).
+// initNamespaces is process 1: it makes the mounts and the network, starts the node, and reaps orphans (containerd's
+// shims detach on purpose).
 func initNamespaces(o options) {
 	mounts(o.dir)
 	for _, args := range [][]string{
@@ -72,15 +71,14 @@ func mounts(dir string) {
 	for _, d := range []string{"lib", "log", "cni", "sysctl", "net", "docker"} {
 		must(os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
-	// Private towards the machine, shared below: what the kubelet mounts for a pod must
-	// reach the pod.
+	// Private towards the machine, shared below: the kubelet's mounts for a pod must reach the pod.
 	mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE)
 	mount("", "/", "", syscall.MS_REC|syscall.MS_SHARED)
 	mount("proc", "/proc", "proc", 0)
 	mount("tmpfs", "/run", "tmpfs", 0)
 	mount(filepath.Join(dir, "lib"), "/var/lib", "", syscall.MS_BIND)
 	mount(filepath.Join(dir, "log"), "/var/log", "", syscall.MS_BIND)
-	// /proc/sys/net is of the network namespace and stays writable for CNI.
+	// /proc/sys/net belongs to the network namespace and stays writable for CNI.
 	mount("/proc/sys/net", filepath.Join(dir, "net"), "", syscall.MS_BIND)
 	mount("/proc/sys", "/proc/sys", "", syscall.MS_BIND)
 	mount("", "/proc/sys", "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a machine without CAP_SYS_RESOURCE allows, and a container of our own as pause.
+// Limits for a machine without CAP_SYS_RESOURCE, and our own pause container.
 const containerdConfig = `version = 2
 disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper"]
 [plugins."io.containerd.grpc.v1.cri"]
@@ -24,13 +24,13 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
     runtime_type = "io.containerd.runc.v2"
 `
 
-// Pods have addresses of their own and reach the node's, the API server's among them.
+// Pods have their own addresses and can reach the node's addresses, including the API server's.
 const cniConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true,
  "ipam": {"type": "host-local", "ranges": [[{"subnet": "` + podNet + `"}]], "dataDir": "/run/cni"}}]}
 `
 
-// Control groups v1 and v2, no groups of the kubelet's own, no iptables, no eviction for
-// the disk of a machine that is not the test's.
+// Control groups v1 and v2, no extra groups for the kubelet, no iptables, and no eviction, because the machine's disk
+// is not the test's.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
@@ -51,7 +51,7 @@ evictionHard: {memory.available: 50Mi}
 volumePluginDir: /var/lib/kubelet/volume-plugins
 `
 
-// startContainerd tries a container, which needs the right control groups and capabilities.
+// startContainerd runs a container, which requires the right control groups and capabilities.
 func (n *node) startContainerd() string {
 	n.write("cni/10-pods.conflist", cniConfig, 0o644)
 	n.launch("containerd", "containerd", "--config", n.write("containerd.toml", fmt.Sprintf(containerdConfig, n.path("cni")), 0o644))
@@ -60,7 +60,7 @@ func (n *node) startContainerd() string {
 	return n.ctr("run", "--rm", exporterImage, "can-it-run", "/usr/bin/warpgauge", "version")
 }
 
-// ctr works where containerd's CRI does.
+// ctr runs ctr in the namespace of containerd's CRI.
 func (n *node) ctr(args ...string) string {
 	return n.command("", n.dir, "ctr", append([]string{"--namespace", "k8s.io"}, args...)...)
 }
@@ -84,7 +84,7 @@ func (n *node) startNode() string {
 	return fmt.Sprintf("kubelet %s with %s, ready after %s", i.KubeletVersion, i.ContainerRuntimeVersion, since(begin))
 }
 
-// self returns the kubelet's node.
+// self returns the Node object of the kubelet.
 func (n *node) self() *corev1.Node {
 	return get(n.client.CoreV1().Nodes().Get(n.ctx, nodeName, metav1.GetOptions{}))
 }

@@ -1,10 +1,9 @@
-// Command cluster runs warpgauge in a Kubernetes cluster of one node. Only the GPUs are
-// simulated. These are real: etcd, API server, controller manager, scheduler, kubelet and
-// containerd, Helm and our chart. `make e2e-cluster` builds the programs and starts the
-// cluster.
+// Command cluster runs warpgauge in a Kubernetes cluster of one node. Only the GPUs are simulated. These are real:
+// etcd, API server, controller manager, scheduler, kubelet and containerd, Helm and our chart. `make e2e-cluster`
+// builds the programs and starts the cluster.
 //
-// The cluster lives in namespaces of its own (mounts, processes, network, host name):
-// nothing on this machine changes, and with the first process everything ends.
+// The cluster runs in its own namespaces (mounts, processes, network, host name): it changes nothing on this machine,
+// and everything ends with its first process.
 package main
 
 import (
@@ -20,22 +19,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Modes in which the program starts itself; what the user starts has none.
+// Modes in which the program starts itself. A user starts it without a mode.
 const (
 	modeInit = "init" // process 1 of the namespaces
-	modeNode = "node" // what runs the cluster and its checks
+	modeNode = "node" // runs the cluster and its checks
 )
 
-// errSaid is a failure that another process has reported.
+// errSaid is a failure that another process has already reported.
 var errSaid = errors.New("already said")
 
-// options are the same in every mode.
+// options are the same in all modes.
 type options struct {
 	repo    string // root of the repository
 	tools   string // folder of the programs that go.mod pins
 	crds    string // folder of the Prometheus operator's CRDs
-	release string // folder of make release: its chart and its image are used; "": both are made of the tree
-	logs    string // what the servers say
+	release string // folder of make release with the chart and image to use; "": both are built from the tree
+	logs    string // logs of the servers
 	dir     string // everything else; made and removed by the first process
 }
 
@@ -94,7 +93,7 @@ type node struct {
 	cancel context.CancelCauseFunc
 	client kubernetes.Interface
 
-	chart string   // the package that is installed
+	chart string   // the installed package
 	uuids []string // of the simulated GPUs, by index
 }
 
@@ -108,13 +107,13 @@ func (n *node) write(name, text string, mode os.FileMode) string {
 
 const (
 	monitoring = "monitoring" // namespace of the chart
-	workloads  = "ml"         // that of the pods with GPUs
+	workloads  = "ml"         // namespace of the pods with GPUs
 
 	gpu       = "nvidia.com/gpu"
 	sharedGPU = "nvidia.com/gpu.shared"
 )
 
-// What each simulated GPU is offered as: 0 to 5 whole, 6 in two time slices.
+// The resources of the simulated GPUs: 0 to 5 are whole, 6 has two time slices.
 const (
 	wholeGPUs = 6
 	sliced    = 6
@@ -123,7 +122,7 @@ const (
 //go:embed manifests
 var manifests embed.FS
 
-// checks are in the order in which they need each other.
+// checks runs the checks in the order in which they depend on each other.
 func (n *node) checks() {
 	check("control plane: etcd, API server, controller manager, scheduler", n.startControlPlane)
 	check("a lost GPU: condition and event of the node appear and are withdrawn, with leave for nothing else", n.nodeHealth)

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// runOutside makes the namespaces, waits for the run inside and tidies up.
+// runOutside creates the namespaces, waits for the run inside and cleans up.
 func runOutside(o options) {
 	if why := cannot(); why != "" {
 		fmt.Println("cluster: not run:", why)
@@ -34,7 +34,7 @@ func runOutside(o options) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
 		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true, // an interrupt of the terminal is for this process, which ends that one
+		Setpgid:    true, // a terminal's interrupt reaches only this process, which ends the child
 	}
 	err := cmd.Run()
 	removeGroups(before)
@@ -44,7 +44,7 @@ func runOutside(o options) {
 	must(err)
 }
 
-// cannot returns why the cluster cannot run here, by trying each requirement.
+// cannot returns why the cluster cannot run here. It tries each requirement.
 func cannot() string {
 	if os.Geteuid() != 0 {
 		return "it takes root"
@@ -60,7 +60,7 @@ func cannot() string {
 	return ""
 }
 
-// containerGroups are the control groups in which containerd's CRI puts containers.
+// containerGroups returns the control groups in which containerd's CRI puts containers.
 func containerGroups() map[string]bool {
 	out := map[string]bool{}
 	for _, pattern := range []string{"/sys/fs/cgroup/k8s.io", "/sys/fs/cgroup/*/k8s.io", "/sys/fs/cgroup/k8s.io/*", "/sys/fs/cgroup/*/k8s.io/*"} {
@@ -74,8 +74,8 @@ func containerGroups() map[string]bool {
 	return out
 }
 
-// removeGroups removes the control groups that were not there before. They outlive their
-// processes, and the end of the namespace ended the containers.
+// removeGroups removes the control groups created since before. They outlive their processes, which ended with the
+// namespace.
 func removeGroups(before map[string]bool) {
 	groups := slices.Sorted(maps.Keys(containerGroups()))
 	for _, g := range slices.Backward(groups) { // children before their parents

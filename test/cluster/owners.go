@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// startWorkloads starts pods that ask for GPUs.
+// startWorkloads starts pods that request GPUs.
 func (n *node) startWorkloads() string {
 	n.applyFile("workloads.yaml")
 	n.kubectl("--namespace", workloads, "rollout", "status", "deployment/inference", "--timeout=60s")
@@ -26,12 +26,12 @@ func (n *node) install(rbac string) string {
 	return n.kubectl("--namespace", monitoring, "rollout", "status", "daemonset/warpgauge-nvidia", "--timeout=120s")
 }
 
-// installWithoutLeave installs the chart with features that need permissions, and without the objects that grant them.
+// installWithoutLeave installs the chart with features that need permissions, but without the objects that grant them.
 func (n *node) installWithoutLeave() string { return n.install("false") }
 
 var utilization = regexp.MustCompile(`(?m)^DCGM_FI_DEV_GPU_UTIL\{.*$`)
 
-// scrape reads the series of the utilization through the pod's own address.
+// scrape returns the utilization series from the pod's own address.
 func (n *node) scrape() []string {
 	pods := get(n.client.CoreV1().Pods(monitoring).List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=nvidia"})).Items
 	if len(pods) != 1 {
@@ -44,7 +44,7 @@ func (n *node) scrape() []string {
 	return utilization.FindAllString(string(get(io.ReadAll(answer.Body))), -1)
 }
 
-// expect waits until so many series have all of some labels.
+// expect waits until exactly want series have all the labels.
 func (n *node) expect(want int, labels ...string) {
 	n.wait(90*time.Second, func() {
 		found, page := 0, n.scrape()
@@ -63,8 +63,8 @@ func (n *node) expect(want int, labels ...string) {
 	})
 }
 
-// owners compares the page with the API server's pods: labels and uid come with the RBAC objects, which the running
-// pod notices.
+// owners compares the page with the API server's pods. The running pod adds labels and UIDs when the RBAC objects
+// appear.
 func (n *node) owners() string {
 	whole := get(n.client.CoreV1().Pods(workloads).List(n.ctx, metav1.ListOptions{LabelSelector: "gpu=whole"})).Items
 	pod := []string{`namespace="` + workloads + `"`, `pod="` + whole[0].Name + `"`, `container="server"`}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// The controllers and the scheduler decide where pods are. They need no kubelet for that, so these nodes have none.
+// The controllers and the scheduler place pods without a kubelet, so these nodes have none.
 
 // addNode makes a node with labels, room for pods, and the resources that its device plugin offers.
 func (n *node) addNode(name string, labels map[string]string, offers ...corev1.ResourceName) {
@@ -22,7 +22,7 @@ func (n *node) addNode(name string, labels map[string]string, offers ...corev1.R
 	for _, o := range offers {
 		room[o] = resource.MustParse("8")
 	}
-	must(retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controllers write to it, too
+	must(retry.RetryOnConflict(retry.DefaultRetry, func() error { // the controllers also write to it
 		made := get(nodes.Get(n.ctx, name, metav1.GetOptions{}))
 		made.Status.Capacity, made.Status.Allocatable = room, room
 		made.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "NoKubelet"}}
@@ -31,12 +31,12 @@ func (n *node) addNode(name string, labels map[string]string, offers ...corev1.R
 	}))
 }
 
-// pods returns NODE/VENDOR of the release's pods that have a node and are not ending, sorted.
+// pods returns NODE/VENDOR for the release's scheduled pods that are not ending, sorted.
 func (n *node) pods(namespace string) (out []string) {
 	pods := n.client.CoreV1().Pods(namespace)
 	for _, p := range get(pods.List(n.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=warpgauge"})).Items {
 		switch {
-		case p.DeletionTimestamp != nil: // a kubelet would say that it has ended
+		case p.DeletionTimestamp != nil: // no kubelet reports its end
 			if err := pods.Delete(n.ctx, p.Name, *metav1.NewDeleteOptions(0)); !apierrors.IsNotFound(err) {
 				must(err)
 			}
@@ -98,7 +98,7 @@ func (n *node) place() (notes string) {
 		n.kubectl("label", "node", "nvidia", "nvidia.com/"+name+"-")
 		expect("after "+label, all...)
 	}
-	// Who may do everything in the namespace, and nothing else.
+	// A user who may do everything in the namespace, and nothing elsewhere.
 	n.kubectl("--namespace", placed, "create", "rolebinding", "installer", "--clusterrole=admin", "--user=installer")
 	if err := try(func() { upgrade("--kube-as-user", "installer", "--set", "lookup=true") }); err == nil || !strings.Contains(err.Error(), `cannot list resource "nodes"`) {
 		fail("a user who may not list nodes installs with notes that list them: %v", err)

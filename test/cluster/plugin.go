@@ -42,15 +42,15 @@ func (n *node) startPlugins() string {
 	return ""
 }
 
-// devicePlugin offers simulated GPUs to the kubelet as NVIDIA's plugin offers real ones,
-// by UUID, or by "UUID::replica" where a GPU is shared in time slices.
+// devicePlugin offers simulated GPUs to the kubelet as NVIDIA's plugin offers real ones: by UUID, or by "UUID::replica"
+// for a GPU shared in time slices.
 type devicePlugin struct {
 	deviceplugin.UnimplementedDevicePluginServer
 	resource string
 	ids      []string
 }
 
-// start serves and registers.
+// start serves and registers the plugin.
 func (p *devicePlugin) start(ctx context.Context) error {
 	socket := strings.NewReplacer("/", "-", ".", "-").Replace(p.resource) + ".sock"
 	_ = os.Remove(deviceplugin.DevicePluginPath + socket)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// findPrograms puts our own builds first in PATH, before what Debian has.
+// findPrograms puts our own builds in PATH before Debian's programs.
 func findPrograms(o options) {
 	path := filepath.Join(o.repo, "bin")
 	for _, pattern := range []string{"kubernetes-v*", "helm-v*", "etcd-server"} {
@@ -34,14 +34,14 @@ func missing(programs ...string) error {
 	return nil
 }
 
-// process is a server of the cluster. Its unwanted end ends the whole run.
+// process is a server of the cluster. If it ends unexpectedly, the whole run ends.
 type process struct {
 	cmd     *exec.Cmd
 	done    chan struct{}
 	stopped atomic.Bool // on purpose
 }
 
-// launch starts a server, whose output goes to a file of its name.
+// launch starts a server and writes its output to a file of its name.
 func (n *node) launch(name, program string, args ...string) *process {
 	log := get(os.OpenFile(n.log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	defer func() { _ = log.Close() }() // the server has its own descriptor
@@ -62,7 +62,7 @@ func (n *node) launch(name, program string, args ...string) *process {
 	return p
 }
 
-// stop ends a server as its init system would.
+// stop ends a server as an init system would.
 func (p *process) stop() {
 	p.stopped.Store(true)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)

@@ -1,7 +1,6 @@
 //go:build tools
 
-// The commands of Kubernetes that a cluster consists of. They are built from this
-// module, so that go.mod says their version once.
+// The Kubernetes commands of a cluster. They are built from this module, so that go.mod pins their version.
 package main
 
 import (

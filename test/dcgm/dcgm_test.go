@@ -18,7 +18,7 @@ import (
 	"warpgauge/collectors/nvml/nvmltest"
 )
 
-// watch scrapes ten times a second until stop is called, which returns what seen has objected to.
+// watch scrapes ten times a second until stop is called. stop returns the errors of seen.
 func (e *exporter) watch(tb testing.TB, seen func(at time.Duration, p page) error) (stop func() []string) {
 	tb.Helper()
 	began, done := time.Now(), make(chan struct{})
@@ -48,7 +48,7 @@ func (e *exporter) watch(tb testing.TB, seen func(at time.Duration, p page) erro
 	return stop
 }
 
-// healthy objects to pages on which some GPU but one lacks series, is old, or has a verdict.
+// healthy returns a check that fails if a GPU lacks series, is stale, or has a verdict. It skips the GPUs in but.
 func (n *node) healthy(want map[string][]string, but ...string) func(time.Duration, page) error {
 	whole := n.whole(want, but...)
 	return func(_ time.Duration, p page) error {
@@ -71,7 +71,7 @@ func failOn(t *testing.T, what string, objections []string) {
 	}
 }
 
-// How long each list serves, and how often GPUs hang; with -short less of both.
+// lasts returns how long each list serves, and how often GPUs hang; both are smaller with -short.
 func lasts() (list time.Duration, hangs int) {
 	if testing.Short() {
 		return 30 * time.Second, 2
@@ -79,7 +79,7 @@ func lasts() (list time.Duration, hangs int) {
 	return 5 * time.Minute, 20
 }
 
-// A healthy engine keeps its GPUs, with each list that is shipped.
+// A healthy engine keeps its GPUs with each shipped list.
 func TestListsStayWithDCGM(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
 	long, _ := lasts()
@@ -98,7 +98,7 @@ func TestListsStayWithDCGM(t *testing.T) {
 	}
 }
 
-// A GPU that hangs, or answers late, costs no other GPU a value, and is back soon after it answers.
+// A GPU that hangs or answers late costs no other GPU a value, and returns soon after it answers.
 func TestHangs(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
 	e := n.serve(t)
@@ -145,7 +145,7 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// missing objects to GPUs but one that lack series, however old their values are.
+// missing returns an error if a GPU lacks series, whatever their age. It skips the GPU but.
 func missing(p page, want map[string][]string, but string) error {
 	if lacks := p.lacks(want, but); len(lacks) > 0 {
 		return fmt.Errorf("%d, such as %q", len(lacks), lacks[:min(8, len(lacks))])
@@ -162,7 +162,7 @@ func judged(p page, but string) error {
 	return nil
 }
 
-// GPUs that NVML reads stay on the page when an engine comes back with fewer or with other GPUs.
+// GPUs that NVML reads stay on the page when an engine restarts with fewer or other GPUs.
 func TestEngineComesBack(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
 	e := n.serve(t)
@@ -179,13 +179,13 @@ func TestEngineComesBack(t *testing.T) {
 				}
 				return nil
 			})
-			time.Sleep(80 * time.Second) // a missing GPU is said after a minute
+			time.Sleep(80 * time.Second) // missing GPUs are reported after a minute
 			failOn(t, "after the restart", stop())
 		})
 	}
 }
 
-// Two exporters and once use one engine.
+// Two exporters and warpgauge once share one engine.
 func TestTwoExporters(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "h100-sxm"})
 	a, b := n.serve(t), n.serve(t, "--collect-interval=200")
@@ -202,7 +202,7 @@ func TestTwoExporters(t *testing.T) {
 	failOn(t, "second", stopB())
 }
 
-// No XID is lost over reloads, or the page says of which GPU one may be.
+// No XID is lost over reloads, or the page names the GPU that may have lost one.
 func TestXIDsOverReloads(t *testing.T) {
 	for _, collector := range []string{"dcgm", "nvml"} {
 		t.Run(collector, func(t *testing.T) {
@@ -222,7 +222,7 @@ func TestXIDsOverReloads(t *testing.T) {
 				write([]string{"DCGM_FI_DEV_POWER_USAGE, gauge, p\n", ""}[i%2])
 				e.Signal(t, syscall.SIGHUP)
 				if at := i / (reloads / xids); i%(reloads/xids) == 0 && at < xids {
-					time.Sleep(time.Duration(at) * 200 * time.Millisecond / xids) // each distance from a reload
+					time.Sleep(time.Duration(at) * 200 * time.Millisecond / xids) // every distance from a reload
 					n.XID(at%n.GPUs(), 31)
 				}
 				time.Sleep(110 * time.Millisecond)
@@ -244,7 +244,7 @@ func TestXIDsOverReloads(t *testing.T) {
 	}
 }
 
-// MIG instances have values over the engine.
+// MIG instances have values through the engine.
 func TestMIG(t *testing.T) {
 	n := newNode(t, nvmltest.Config{Preset: "a100-mig"})
 	e := n.serve(t)

@@ -1,7 +1,7 @@
 //go:build linux && cgo
 
-// Package dcgm_test tries the real binary with NVIDIA's own DCGM host engine, both above one
-// simulated libnvidia-ml.so.1. make test-dcgm runs it where nv-hostengine is installed.
+// Package dcgm_test tests the real binary with NVIDIA's own DCGM host engine, both on one simulated libnvidia-ml.so.1.
+// make test-dcgm runs it if nv-hostengine is installed.
 package dcgm_test
 
 import (
@@ -27,7 +27,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// node is a simulated node with NVIDIA's host engine, which has a copy of the library of its own.
+// node is a simulated node with NVIDIA's host engine, which loads its own copy of the library.
 type node struct {
 	*nvmltest.Node
 	tb      testing.TB
@@ -37,7 +37,7 @@ type node struct {
 	engine  *programtest.Process
 }
 
-// hostEngine is the program of NVIDIA's packages datacenter-gpu-manager-4-*.
+// hostEngine is the program in NVIDIA's packages datacenter-gpu-manager-4-*.
 const hostEngine = "nv-hostengine"
 
 func newNode(tb testing.TB, c nvmltest.Config) *node {
@@ -65,13 +65,12 @@ func newNode(tb testing.TB, c nvmltest.Config) *node {
 	return out
 }
 
-// find returns the environment in which the loader finds the library of n.
+// find returns an environment in which the loader finds the library of n.
 func find(n *nvmltest.Node) []string {
 	return append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(n.Library())+":"+os.Getenv("LD_LIBRARY_PATH"))
 }
 
-// startEngineOn starts the engine on the same node as the driver shows it to a process that may not
-// see some GPUs.
+// startEngineOn starts the engine without access to the hidden GPUs.
 func (n *node) startEngineOn(hidden ...int) {
 	n.tb.Helper()
 	part, err := nvmltest.Write(n.tb.TempDir(), n.config, func(err error) { n.tb.Error(err) })
@@ -97,14 +96,14 @@ func (n *node) startEngine(env []string) {
 	})
 }
 
-// killEngine ends the engine as the kernel does.
+// killEngine kills the engine with SIGKILL.
 func (n *node) killEngine() {
 	n.engine.Signal(n.tb, syscall.SIGKILL)
 	<-n.engine.Ended()
 }
 
 var built = sync.OnceValues(func() (string, error) {
-	exe := filepath.Join(os.TempDir(), "warpgauge-test-dcgm") // go build leaves one that is up to date
+	exe := filepath.Join(os.TempDir(), "warpgauge-test-dcgm") // go build keeps a current binary
 	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", exe, "../../cmd/warpgauge")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
@@ -142,7 +141,7 @@ func (n *node) flags(args ...string) []string {
 	}, args...)
 }
 
-// page is the values of a page by series.
+// page holds the values of a page by series.
 type page map[string]float64
 
 var sample = regexp.MustCompile(`(?m)^([a-zA-Z_][^ {]*(?:\{.*\})?) (\S+)$`)
@@ -188,7 +187,7 @@ func label(series, name string) string {
 	return v
 }
 
-// series returns the series of DCGM's names by GPU, whose index is their first label.
+// series returns the series with DCGM names by GPU. A series' first label is the GPU's index.
 func (p page) series() map[string][]string {
 	out := map[string][]string{}
 	for s := range p {
@@ -216,7 +215,7 @@ func (p page) lacks(want map[string][]string, but ...string) (out []string) {
 	return out
 }
 
-// of returns the least value of a family, by the value of a label.
+// of returns the smallest value of a family, by the value of a label.
 func (p page) of(family, name string) map[string]float64 {
 	out := map[string]float64{}
 	for s, v := range p {
@@ -229,7 +228,7 @@ func (p page) of(family, name string) map[string]float64 {
 	return out
 }
 
-// verdicts returns the state of each GPU, without those that are ok.
+// verdicts returns the state of each GPU that is not ok.
 func (p page) verdicts() (out []string) {
 	for s := range p {
 		if strings.HasPrefix(s, "warpgauge_device_health{") && label(s, "state") != "ok" {
@@ -250,7 +249,7 @@ func (p page) speaker() string {
 	return ""
 }
 
-// await waits for a page that f has nothing to object to, and returns how long that took.
+// await waits until f returns no error for a page, and returns how long that took.
 func (e *exporter) await(tb testing.TB, what string, f func(page) error) time.Duration {
 	tb.Helper()
 	began := time.Now()
@@ -258,7 +257,8 @@ func (e *exporter) await(tb testing.TB, what string, f func(page) error) time.Du
 	return time.Since(began)
 }
 
-// whole wants every GPU to have the series of a whole page, and values younger than two seconds.
+// whole returns a check that every GPU has all its series, and values younger than two seconds. It skips the GPUs in
+// but.
 func (n *node) whole(want map[string][]string, but ...string) func(page) error {
 	return func(p page) error {
 		if lacks := p.lacks(want, but...); len(lacks) > 0 {
@@ -283,7 +283,7 @@ func (n *node) steady(tb testing.TB, e *exporter) map[string][]string {
 		if len(now) < n.GPUs() || p.speaker() == "nvml" || len(p.verdicts()) > 0 || len(p.lacks(last)) > 0 {
 			last, same = now, 0
 		}
-		time.Sleep(100 * time.Millisecond) // a scrape each 100 ms
+		time.Sleep(100 * time.Millisecond) // ten scrapes per second
 		if same++; same < 30 {
 			return fmt.Errorf("%d GPUs of %s, %q", len(now), p.speaker(), p.verdicts())
 		}

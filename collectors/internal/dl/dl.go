@@ -1,8 +1,8 @@
-// Package dl opens shared libraries at run time, so that no vendor library is needed to build or start the exporter. It
-// is the only generic cgo; calls to a vendor's functions are in the vendor's collector.
+// Package dl opens shared libraries at run time, so that no vendor library is needed to build or start the exporter.
+// It is the only generic cgo; each vendor's functions are called in that vendor's collector.
 //
-// A Library and its methods may be used by several goroutines. A pointer from Lookup is valid until Close, and calling
-// it after Close crashes the process: the caller must know when its last call has returned.
+// A Library and its methods may be used by several goroutines. A pointer from Lookup is valid until Close, and
+// calling it after Close crashes the process: the caller must know when its last call has returned.
 //
 // Without cgo, or on a system other than Linux, everything compiles and Open returns ErrUnavailable.
 package dl

@@ -66,8 +66,7 @@ func TestOpenNamesAllThatFailed(t *testing.T) {
 	}
 }
 
-// The loader's error is per thread; unpinned, one goroutine would read the
-// text of another.
+// The loader's error is per thread: without pinning, a goroutine would read another one's text.
 func TestErrorsBelongToTheirCall(t *testing.T) {
 	l, err := Open([]string{libm})
 	if err != nil {

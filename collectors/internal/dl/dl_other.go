@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// Library is one loaded shared library; a binary like this has none.
+// Library is one loaded shared library. This binary cannot load any.
 type Library struct{}
 
 // Open returns ErrUnavailable, wrapped.

@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// headers is the folder of the vendor's headers in a build, whose warnings are not
-// ours.
+// headers is the folder of the vendor's headers in a build. Their warnings are not shown.
 const headers = "vendor"
 
 // Build compiles the library, unless this machine has it in the cache, and returns its file, which must not be changed.
@@ -24,7 +23,7 @@ func (l *Library) Build(exports []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The cache may be in a home that machines of several kinds have in common.
+	// Machines of several architectures may share a home with the cache.
 	sources := fingerprint(files, l.Name, runtime.GOARCH, compiler(), l.compile())
 	dir, err := once(fingerprint(nil, sources, l.File, l.link(), exports == nil, exports), func(dir string) error {
 		objects, err := once(sources, func(dir string) error { return l.compileIn(dir, files) })
@@ -107,8 +106,8 @@ func (l *Library) linkIn(dir, objects string, exports []string) error {
 	return l.cc(dir, append(append(args, l.link()...), "-o", l.File))
 }
 
-// compiler returns $CC with its flags, or cc: if cgo has compiled a program for another architecture, the libraries
-// that it loads must be for that, too.
+// compiler returns $CC with its flags, or cc. If cgo compiled the program for another architecture, its libraries
+// need the same compiler.
 func compiler() []string {
 	if cc := strings.Fields(os.Getenv("CC")); len(cc) != 0 {
 		return cc
@@ -119,7 +118,7 @@ func compiler() []string {
 // CC runs the compiler in a directory, for a test's own sources.
 func CC(dir string, args ...string) error {
 	args = append(compiler(), args...)
-	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...) //nolint:gosec // our own sources
+	cmd := exec.CommandContext(context.Background(), args[0], args[1:]...) //nolint:gosec // the project's own sources
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, out)

@@ -12,7 +12,7 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// tiny is a library of two functions, built in a cache of the test.
+// tiny returns a library of two functions, built in the test's cache.
 func tiny(t *testing.T) *simulated.Library {
 	t.Helper()
 	programtest.Find(t, "cc")
@@ -46,8 +46,7 @@ func build(t *testing.T, l *simulated.Library, exports ...string) string {
 	return file
 }
 
-// TestKept: what was built is not built again, and whatever goes into a build makes
-// another one of it.
+// TestKept checks that a build is reused, and that a change of any input makes a new one.
 func TestKept(t *testing.T) {
 	l := tiny(t)
 	first := build(t, l)

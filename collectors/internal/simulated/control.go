@@ -10,19 +10,18 @@ import (
 	"sync"
 )
 
-// Words of the control file that every scripted library has. lib/simulated.h has the
-// same list.
+// Words of every scripted library's control file. lib/simulated.h has the same list.
 const (
 	Generation = iota // a change makes the library read its script again
 	Errors            // scripts that it could not read
 	Hanging           // calls that hang
-	FirstOwn          // where a library's own words begin
+	FirstOwn          // start of a library's own words
 )
 
 // Other parts of the control file, see lib/simulated.h.
 const (
-	messageOffset = 1024 // why it could not read a script, ends with a zero byte
-	textOffset    = 2048 // a text of the library, ends with a zero byte
+	messageOffset = 1024 // why it could not read a script; ends with a zero byte
+	textOffset    = 2048 // the library's text; ends with a zero byte
 	callsOffset   = 4096 // a counter for each function, in the order of functions.def
 	controlSize   = callsOffset + 8*maxFunctions
 
@@ -35,9 +34,9 @@ const (
 )
 
 // Control is the Go side of a control file, which it reads and writes with pread and pwrite. Words are 64 bits in the
-// machine's order. It is safe for concurrent use; only Next changes the words that it counts up.
+// machine's order. It is safe for concurrent use. A word that Next increments must not be written otherwise.
 type Control struct {
-	mu   sync.Mutex // over Next
+	mu   sync.Mutex // serialises Next
 	file *os.File
 }
 
@@ -49,7 +48,7 @@ func newControl(path string) (*Control, error) {
 	return &Control{file: f}, f.Truncate(controlSize)
 }
 
-// Close closes the file; libraries keep theirs.
+// Close closes the file. Libraries keep it open.
 func (c *Control) Close() error { return c.file.Close() }
 
 // Read returns a word.
@@ -84,7 +83,7 @@ func (c *Control) Next(word int) error {
 	return c.Write(word, n+1)
 }
 
-// Calls returns how often all processes have called the function at that place of functions.def.
+// Calls returns how often all processes have called the function at an index of functions.def.
 func (c *Control) Calls(function int) (uint64, error) {
 	return c.readAt(callsOffset + 8*int64(function))
 }
@@ -102,7 +101,7 @@ func (c *Control) text(from, to int64) string {
 	return text
 }
 
-// Tell adds one to a word of the library that Copy put into a directory; Generation makes it read its script again.
+// Tell increments a word of the library that Copy put into a directory; Generation makes it read its script again.
 func Tell(dir string, word int) error {
 	f, err := os.OpenFile(filepath.Join(dir, script+controlSuffix), os.O_RDWR, 0)
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 // Copy is a scripted library in its own place, with its script and its control file next to it.
 type Copy struct {
-	Path    string // of the library
+	Path    string // the library's file
 	Control *Control
 	script  string
-	mu      sync.Mutex // over Write
+	mu      sync.Mutex // serialises Write
 }
 
 // Copy copies a build into a directory and replaces an earlier copy; a process that has loaded the earlier one keeps
-// it. There is no script yet.
+// it. The copy has no script yet.
 func (l *Library) Copy(dir, built string) (*Copy, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Copy) Share(path, built string) error {
 		return err
 	}
 	return errors.Join(
-		os.WriteFile(path, text, 0o600), //nolint:gosec // where the caller says
+		os.WriteFile(path, text, 0o600), //nolint:gosec // the caller's path
 		os.WriteFile(path+".node", []byte(c.script+"\n"), 0o600),
 	)
 }

@@ -15,11 +15,11 @@ import (
 
 // file is an input of a build: the library's own source, one of this package, or one of the vendor's headers.
 type file struct {
-	name string // in the directory of a build
+	name string // in the build's directory
 	text []byte
 }
 
-// files returns all of them, by name.
+// files returns all files of the build, by name.
 func (l *Library) files() ([]file, error) {
 	out, err := readDir(nil, l.Sources)
 	if err == nil && l.Scripted {
@@ -49,7 +49,7 @@ func readDir(out []file, dir fs.FS) ([]file, error) {
 	entries, err := fs.ReadDir(dir, ".")
 	for _, e := range entries {
 		if slices.ContainsFunc(out, func(f file) bool { return f.name == e.Name() }) {
-			return nil, fmt.Errorf("%s is there twice", e.Name())
+			return nil, fmt.Errorf("two files are named %s", e.Name())
 		}
 		text, err := fs.ReadFile(dir, e.Name())
 		if err != nil {

@@ -26,14 +26,14 @@ func (l *Library) Functions() (out []Function) {
 	for _, m := range functionLine.FindAllSubmatch(text, -1) {
 		since, err := strconv.Atoi(string(m[2]))
 		if err != nil {
-			panic(err) // the expression takes digits only
+			panic(err) // the expression matches digits only
 		}
 		out = append(out, Function{string(m[1]), since})
 	}
 	return out
 }
 
-// Symbols returns the functions of a library of that version, for Build, without the given ones.
+// Symbols returns the functions of a library of a version, except the given ones, for Build.
 func (l *Library) Symbols(version int, without []string) ([]string, error) {
 	all := l.Functions()
 	for _, name := range without {
@@ -50,7 +50,7 @@ func (l *Library) Symbols(version int, without []string) ([]string, error) {
 	return out, nil
 }
 
-// Has reports whether the list has a function of that name.
+// Has reports whether the list has a function.
 func Has(functions []Function, name string) bool {
 	return slices.ContainsFunc(functions, func(f Function) bool { return f.Name == name })
 }

@@ -52,7 +52,7 @@ func (l *Library) link() []string {
 	return append([]string{"-shared", "-pthread", "-Wl,-soname," + l.File, "-ldl"}, l.Link...)
 }
 
-// Directory returns where builds are cached, one per user. Names of other files there have a dash.
+// Directory returns where builds are cached, one per user. Other files there have a dash in their names.
 func Directory() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 // childVariable names the test that a process was started for.
 const childVariable = "WARPGAUGE_NVMLTEST_TEST"
 
-// OwnProcess runs the calling test in a separate process, for a library that
-// differs from the one that this process is bound to. It is the test's first call:
+// OwnProcess runs the calling test in a separate process, for a library other than the one that this process is bound
+// to. It is the test's first call:
 //
 //	if nvmltest.OwnProcess(t) {
 //		return
 //	}
 //
-// In the parent it answers true when the child has ended, whose output and verdict
-// are the test's. In the child it answers false.
+// In the parent it returns true after the child has ended, and the test has the child's output and result. In the
+// child it returns false.
 func OwnProcess(t *testing.T) (done bool) {
 	t.Helper()
 	if os.Getenv(childVariable) == t.Name() {
 		return false
 	}
-	t.Parallel() // it waits
+	t.Parallel() // the parent only waits
 	parts := strings.Split(t.Name(), "/")
 	for i, p := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(p) + "$"

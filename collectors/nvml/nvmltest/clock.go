@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clock is the simulated time: all values are functions of it.
+// clock is the simulated time. All values depend on it.
 type clock struct {
-	epoch  int64 // CLOCK_MONOTONIC in ns at which it is 0
+	epoch  int64 // CLOCK_MONOTONIC in ns at simulated time 0
 	frozen bool
 	at     float64 // seconds, while frozen
 }
@@ -43,12 +43,12 @@ func (n *Node) Freeze(seconds float64) {
 	n.change(func() error { n.clock.frozen, n.clock.at = true, seconds; return nil })
 }
 
-// Advance moves a frozen time on.
+// Advance moves a frozen time forward.
 func (n *Node) Advance(d time.Duration) {
 	n.change(func() error { n.clock.at = n.clock.now() + d.Seconds(); return nil })
 }
 
-// Now is the simulated time in seconds.
+// Now returns the simulated time in seconds.
 func (n *Node) Now() float64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,16 +59,10 @@ func (n *Node) Now() float64 {
 // temperatures, GPM metrics and traffic counters follow it.
 type Load struct{ text string }
 
-// Steady is a constant load.
+// Steady returns a constant load.
 func Steady(load float64) Load { return Load{fmt.Sprintf("%g", load)} }
 
-// Sine swings around mean by amplitude.
-func Sine(mean, amplitude float64, period, phase time.Duration) Load {
-	return Load{fmt.Sprintf("%g %g %g %g", mean, amplitude, period.Seconds(), phase.Seconds())}
-}
-
-// SetLoad changes a GPU's load (all GPUs: Host) from now on. Counters continue from
-// where they are.
+// SetLoad changes a GPU's load (all GPUs: Host) from now on. Counters keep their values.
 func (n *Node) SetLoad(gpu int, l Load) {
 	n.change(func() error {
 		n.loads = append(n.loads, fmt.Sprintf("load %s %.9f %s", selector(gpu), n.clock.now(), l.text))

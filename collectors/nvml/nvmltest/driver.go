@@ -9,8 +9,8 @@ import (
 // driver is one driver branch.
 type driver struct {
 	branch  int
-	version string // of one release
-	cuda    int    // as cudaDriverGetVersion gives it
+	version string // a released version
+	cuda    int    // as cudaDriverGetVersion returns it
 	fields  int    // NVML_FI_MAX
 	gpm     int    // NVML_GPM_METRIC_MAX
 }

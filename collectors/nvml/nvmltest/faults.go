@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Every stands for all functions of a GPU.
+// Every means all functions of a GPU.
 const Every = "*"
 
 // fault is a fault of a function on a GPU: "code GPU_IS_LOST", "hang", "delay 5000".
@@ -40,9 +40,9 @@ func (n *Node) replaceFault(f fault, add bool) {
 	})
 }
 
-// Return makes a function answer a code: its name without NVML_ERROR_ ("NOT_SUPPORTED"; "SUCCESS" removes the fault) or
-// its number. gpu is Host for functions without a device. function may be Every; a fault of a single function overrides
-// a fault of Every. Close reports an unknown function.
+// Return makes a function return a code: its name without NVML_ERROR_ ("NOT_SUPPORTED"; "SUCCESS" removes the fault)
+// or its number. gpu is Host for functions without a device. function may be Every; a fault of a single function
+// overrides a fault of Every. Close reports an unknown function.
 func (n *Node) Return(gpu int, function, code string) {
 	n.replaceFault(fault{gpu, function, "code " + code}, code != "SUCCESS")
 }
@@ -105,7 +105,7 @@ func (n *Node) LoadDriver(version string) {
 	})
 }
 
-// driverFaults returns the lines of a driver that is not loaded, or of another version than the library.
+// driverFaults returns the script lines for a driver that is not loaded or does not match the library's version.
 func (n *Node) driverFaults() (out []string) {
 	if n.unloaded {
 		out = append(out, "fault node * code DRIVER_NOT_LOADED", "fault * * code DRIVER_NOT_LOADED")
@@ -124,7 +124,7 @@ const (
 	eventMIGConfig = 0x100
 )
 
-// keptEvents is how many events a listener may be behind.
+// keptEvents is how many events a listener may be behind the newest.
 const keptEvents = 1024
 
 // noInstance is NVML's ID for an event of the whole GPU.

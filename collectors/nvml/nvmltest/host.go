@@ -10,16 +10,16 @@ import (
 // UUID returns a GPU's UUID.
 func UUID(gpu int) string { return fmt.Sprintf("GPU-fa4e%04x-0000-4000-8000-%012x", gpu, gpu) }
 
-// Serial is a GPU's serial number.
+// Serial returns a GPU's serial number.
 func Serial(gpu int) string { return fmt.Sprintf("SIM%010d", gpu) }
 
-// PCI is a GPU's bus id as the kernel writes it.
+// PCI returns a GPU's bus ID as the kernel writes it.
 func PCI(gpu int) string { return fmt.Sprintf("0000:%02x:00.0", bus(gpu)) }
 
-// bus numbers are spread as on a board with switches.
+// bus returns a GPU's bus number. The numbers are spread as on a board with switches.
 func bus(gpu int) int { return 0x0b + 7*gpu }
 
-// identity returns the script lines that make the GPUs differ.
+// identity returns the script lines that distinguish the GPUs.
 func identity(gpus int) (out []string) {
 	for g := range gpus {
 		add := func(key, value string) { out = append(out, fmt.Sprintf("gpu %d %s %s", g, key, value)) }
@@ -33,7 +33,7 @@ func identity(gpus int) (out []string) {
 	return out
 }
 
-// makeDevices makes the files below dev and proc.
+// makeDevices creates the files below dev and proc.
 func (n *Node) makeDevices() error {
 	dev := filepath.Join(n.dir, "dev")
 	if err := os.MkdirAll(dev, 0o750); err != nil {
@@ -50,7 +50,7 @@ func (n *Node) devices() []string {
 	return out
 }
 
-// makeDriverFiles makes the files of a loaded driver of that version.
+// makeDriverFiles creates the files of a loaded driver of a version.
 func (n *Node) makeDriverFiles(version string) error {
 	files := map[string]string{
 		"proc/driver/nvidia/version": fmt.Sprintf("NVRM version: NVIDIA UNIX x86_64 Kernel Module  %s  Thu Jan  1 00:00:00 UTC 2026\n", version),

@@ -17,12 +17,12 @@ import (
 //go:embed lib/*
 var sources embed.FS
 
-// Our own words in the control file. lib/fake.h has the same list.
+// This library's words in the control file. lib/fake.h has the same list.
 const (
-	wordInits = simulated.FirstOwn + iota // initialisations in force, counted as NVML does, of all processes
-	wordFiles                             // devices that it holds open
+	wordInits = simulated.FirstOwn + iota // initialisations minus shutdowns, as NVML counts them, of all processes
+	wordFiles                             // open devices
 	wordEventSets
-	wordSamples // of GPM
+	wordSamples // GPM samples
 )
 
 // simulation is the library's code.
@@ -40,8 +40,8 @@ var simulation = sync.OnceValue(func() *simulated.Library {
 // functions returns the functions of lib/functions.def with the first driver branch that has each.
 var functions = sync.OnceValue(func() []simulated.Function { return simulation().Functions() })
 
-// wrapped is go-nvml's declaration of handles in nvml.h: a struct, which is passed like the pointer in it. NVIDIA's own
-// header has the pointer.
+// wrapped matches go-nvml's declaration of handles in nvml.h: a struct, which is passed like the pointer in it.
+// NVIDIA's own header declares the pointer.
 var wrapped = regexp.MustCompile(`typedef struct\s*\{\s*struct (\w+)\s*\*\s*handle;\s*\}\s*(\w+);`)
 
 // header returns go-nvml's nvml.h, read once.
@@ -59,7 +59,7 @@ func header() func() (map[string][]byte, error) {
 // library is this process's copy of a build, in its own directory.
 type library struct {
 	driver string
-	built  string // the file that it is a copy of
+	built  string // the build's file
 	*simulated.Copy
 }
 
@@ -81,7 +81,7 @@ func install(driver, built string) (*library, error) {
 
 // sweep removes the copies of processes that have ended.
 func sweep(base string) {
-	runs, _ := filepath.Glob(filepath.Join(base, "run-*")) // the pattern is good
+	runs, _ := filepath.Glob(filepath.Join(base, "run-*")) // the pattern is valid
 	for _, dir := range runs {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), "run-"), "-")
 		if _, err := strconv.Atoi(pid); err != nil {

@@ -55,8 +55,8 @@ func migProfiles(preset string) []migProfile {
 	}
 }
 
-// firstID is the lowest GPU instance id of a profile with that many slices: ids
-// stand for places on the GPU, and the halves and quarters have their own.
+// firstID returns the lowest GPU instance ID of a profile with that many slices. IDs encode places on the GPU, and
+// each half and quarter has its own.
 func firstID(slices int) int {
 	switch slices {
 	case 1:
@@ -164,7 +164,7 @@ func (n *Node) Instances(gpu int) []Instance {
 	return slices.Clone(n.mig[gpu])
 }
 
-// P2P sets what nvmlDeviceGetP2PStatus answers for a pair of GPUs, both ways: an nvmlGpuP2PStatus_t.
+// P2P sets the result of nvmlDeviceGetP2PStatus for a pair of GPUs, in both directions: an nvmlGpuP2PStatus_t.
 func (n *Node) P2P(a, b, status int) {
 	n.SetNumber(a, fmt.Sprintf("p2p[%d]", b), float64(status))
 	n.SetNumber(b, fmt.Sprintf("p2p[%d]", a), float64(status))

@@ -14,7 +14,7 @@ import (
 	"warpgauge/collectors/internal/simulated"
 )
 
-// Host stands for no GPU in particular: functions without a device.
+// Host selects functions without a device, or all GPUs.
 const Host = -1
 
 // Node is one simulated node. Its methods may be called by several goroutines,
@@ -23,9 +23,9 @@ type Node struct {
 	config Config
 	lib    *library
 	fail   func(error)
-	alone  bool // the library is this Node's
+	alone  bool // the library is only for this Node
 
-	dir    string // with dev, proc
+	dir    string // contains dev and proc
 	base   []string
 	driver driver
 	gpus   int
@@ -43,8 +43,8 @@ type Node struct {
 	events             []string
 	nextID             uint64
 	absent             map[int]bool
-	unloaded, mismatch bool              // of the driver
-	calls              map[string]uint64 // at the last ResetCalls
+	unloaded, mismatch bool              // driver faults
+	calls              map[string]uint64 // counts at the last ResetCalls
 }
 
 // setting is a value that differs from the preset's.
@@ -88,10 +88,10 @@ func (n *Node) prepare() error {
 	return n.makeDevices()
 }
 
-// Library is the path of the simulated libnvidia-ml.so.1, for --nvml-library.
+// Library returns the path of the simulated libnvidia-ml.so.1, for --nvml-library.
 func (n *Node) Library() string { return n.lib.Path }
 
-// Root is a directory with proc/driver/nvidia and dev, as below "/" on a node with a driver.
+// Root returns a directory with proc/driver/nvidia and dev, like "/" on a node with a driver.
 func (n *Node) Root() string { return n.dir }
 
 // GPUs returns the number of boards, absent ones included.
@@ -190,9 +190,8 @@ func (n *Node) text() string {
 	return b.String()
 }
 
-// Set changes a value of a GPU (all GPUs: Host): a key of lib/keys.def, and a
-// number, an expression, a text, "none" (the GPU does not support it) or
-// "!CODE" (reading it answers that code). Close reports an unknown key.
+// Set changes a value of a GPU (all GPUs: Host): a key of lib/keys.def, and a number, an expression, a text, "none"
+// (the GPU does not support it) or "!CODE" (reading it returns that code). Close reports an unknown key.
 func (n *Node) Set(gpu int, key, value string) {
 	n.change(func() error {
 		s := setting{selector(gpu), key, value}

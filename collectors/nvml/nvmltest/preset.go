@@ -12,7 +12,7 @@ import (
 //go:embed presets/*.nvml
 var presets embed.FS
 
-// preset is a script without the lines that Go makes.
+// preset is a script without the lines that Go generates.
 type preset struct {
 	gpus  int
 	model string
@@ -20,7 +20,7 @@ type preset struct {
 	mig   map[int][]string
 }
 
-// Presets are the names for Config.Preset.
+// Presets returns the names for Config.Preset.
 func Presets() []string {
 	entries, err := presets.ReadDir("presets")
 	if err != nil {
@@ -35,9 +35,8 @@ func Presets() []string {
 	return out
 }
 
-// readPreset understands three lines that the library does not: "preset NAME"
-// includes another file, "boards N" is how many there are by default, and
-// "layout GPU PROFILE…" are its MIG instances.
+// readPreset handles three lines that the library does not: "preset NAME" includes another file, "boards N" sets the
+// default number of GPUs, and "layout GPU PROFILE…" sets a GPU's MIG instances.
 func readPreset(name string) (*preset, error) {
 	text, err := presets.ReadFile(path.Join("presets", name+".nvml"))
 	if err != nil {

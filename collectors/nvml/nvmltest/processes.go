@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Process is a process on a GPU, as one of the driver's lists names it.
+// Process is a process on a GPU, in one of the driver's lists.
 type Process struct {
 	PID  int
 	Type string // "C" (compute), "G" (graphics), "M" (a client of MPS); "" means "C"
-	// Instance is the MIG device that it is in; nil: none.
+	// Instance is its MIG device; nil outside instances.
 	Instance *Instance
 	Memory   uint64 // bytes
-	NoMemory bool   // the driver cannot tell the memory (WDDM, WSL)
-	// SM is how busy it keeps the GPU in percent, an expression of the script. The
-	// driver has a sample of it as of now, unless it is 0; "" means 0.
+	NoMemory bool   // the driver does not report the memory (WDDM, WSL)
+	// SM is how busy it keeps the GPU, in percent, as an expression of the script. Unless it is 0, the driver has a
+	// sample with the current time; "" means 0.
 	SM string
 }
 
@@ -36,7 +36,7 @@ func (p Process) line(gpu int) string {
 	return b.String()
 }
 
-// SetProcesses replaces the processes on a GPU, and their samples, by these.
+// SetProcesses replaces the processes on a GPU and their samples.
 func (n *Node) SetProcesses(gpu int, list ...Process) {
 	n.change(func() error {
 		n.procs[gpu] = nil

@@ -56,7 +56,7 @@ type Held struct {
 	Inits     int // initialisations without a shutdown
 	Files     int // open devices
 	EventSets int
-	Samples   int // of GPM
+	Samples   int // GPM samples
 }
 
 // Held returns the resources held now: the zero value when everything was released.
@@ -80,7 +80,7 @@ func (n *Node) OpenFiles(pid int) []string {
 	if pid == 0 {
 		pid = os.Getpid()
 	}
-	fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*")) // the pattern is good
+	fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd", "*")) // the pattern is valid
 	var out []string
 	for _, fd := range fds {
 		target, err := os.Readlink(fd)

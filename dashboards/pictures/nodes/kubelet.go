@@ -34,7 +34,7 @@ func startKubelet(ctx context.Context, all *processes, n *node) (string, error) 
 	return socket, nil
 }
 
-// List is the call that the exporter makes.
+// List implements the pod-resources API.
 func (k *kubelet) List(context.Context, *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	return &v1.ListPodResourcesResponse{PodResources: k.pods}, nil
 }

@@ -1,9 +1,8 @@
-// Command nodes runs what the pictures of the dashboards are taken of: exporters on
-// simulated nodes, kubelets that say which pod has which GPU, files that say which
-// job, and a Prometheus that scrapes them all and evaluates the recording rules.
+// Command nodes runs the programs behind the pictures of the dashboards: exporters on simulated nodes, kubelets that
+// list which pod has which GPU, job files, and a Prometheus that scrapes all nodes and evaluates the recording rules.
 //
-// After a while it runs the command that it was given, with the address of
-// Prometheus in PROMETHEUS_URL, and ends everything when that ends.
+// After a delay it runs the given command, with Prometheus' address in PROMETHEUS_URL, and stops everything when the
+// command ends.
 package main
 
 import (
@@ -30,10 +29,10 @@ func main() {
 	}
 }
 
-// run is started in the root of the repository, where bin/warpgauge was built.
+// run must be called in the root of the repository, after bin/warpgauge was built.
 func run(ctx context.Context, delay time.Duration, command []string) error {
 	if len(command) == 0 {
-		return errors.New("no command is given that is to run then")
+		return errors.New("name a command to run")
 	}
 	dir, err := os.MkdirTemp("", "warpgauge-pictures")
 	if err != nil {
@@ -61,7 +60,7 @@ func run(ctx context.Context, delay time.Duration, command []string) error {
 		return context.Cause(ctx)
 	case <-time.After(delay):
 	}
-	c := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // what the user asks for
+	c := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // the user chooses the command
 	c.Env = append(os.Environ(), "PROMETHEUS_URL="+url)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	return errors.Join(c.Run(), context.Cause(ctx))

@@ -11,16 +11,16 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// node is a simulated node and who uses its GPUs.
+// node is a simulated node with the users of its GPUs.
 type node struct {
 	name, profile string
 	address       string // of its exporter
-	fields        string // list of fields, if not that of the others
+	fields        string // list of fields, if different from the other nodes
 	seed          int
 	script        string // faults, for --fake-spec
 	flags         []string
-	pods          []*v1.PodResources // who has its GPUs: pods, or
-	jobs          map[int]string     // ids of jobs by number of the GPU, as a batch system's prolog writes them
+	pods          []*v1.PodResources // pods with its GPUs, or
+	jobs          map[int]string     // job IDs by GPU number, as a batch system's prolog writes them
 }
 
 // start starts the node's exporter.

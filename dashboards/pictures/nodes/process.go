@@ -13,8 +13,7 @@ import (
 	"warpgauge/internal/testkit/loopback"
 )
 
-// processes run until all of them are stopped. If one ends early, the pictures would be
-// incomplete, so all stop.
+// processes holds the running programs. If one ends early, the pictures would be incomplete, so all stop.
 type processes struct {
 	dir    string
 	failed context.CancelCauseFunc
@@ -24,7 +23,7 @@ type processes struct {
 // start runs a program until ctx is done.
 func (p *processes) start(ctx context.Context, name, exe string, environment []string, args ...string) error {
 	var log bytes.Buffer
-	c := exec.CommandContext(ctx, exe, args...) //nolint:gosec // what the user says it is
+	c := exec.CommandContext(ctx, exe, args...) //nolint:gosec // the user chooses the program
 	c.Env = append(os.Environ(), environment...)
 	c.Dir, c.Stdout, c.Stderr = p.dir, &log, &log
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
@@ -40,7 +39,7 @@ func (p *processes) start(ctx context.Context, name, exe string, environment []s
 	return nil
 }
 
-// address is one on loopback that is kept until ctx is done.
+// address returns a loopback address that stays reserved until ctx is done.
 func address(ctx context.Context) (string, error) {
 	port, err := loopback.Reserve()
 	if err != nil {

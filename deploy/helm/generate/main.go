@@ -1,5 +1,5 @@
-// Command generate writes what the chart holds of other parts of this repository
-// (rules, dashboards), and, if Helm is asked for, the plain manifests.
+// Command generate copies files of this repository into the chart (rules, dashboards) and, if Helm is named, renders
+// the plain manifests.
 package main
 
 import (
@@ -34,7 +34,7 @@ func run(ctx context.Context, out, helm, manifests string) error {
 	}
 	root := strings.TrimSpace(string(b))
 	if out != "" {
-		// Helm reads files of the chart's own folder only.
+		// Helm reads only files in the chart's own folder.
 		err = errors.Join(
 			replaceAll(filepath.Join(root, "deploy/prometheus/rules/*.yml"), filepath.Join(out, "warpgauge/files/rules")),
 			replaceAll(filepath.Join(root, "dashboards/*.json"), filepath.Join(out, "warpgauge/files/dashboards")))
@@ -45,7 +45,7 @@ func run(ctx context.Context, out, helm, manifests string) error {
 	return plain(ctx, root, helm, manifests)
 }
 
-// replaceAll makes dir hold exactly the files that match pattern.
+// replaceAll replaces the content of dir by the files that match pattern.
 func replaceAll(pattern, dir string) error {
 	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
@@ -70,7 +70,7 @@ func write(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
 	}
-	return os.WriteFile(path, b, 0o644) //nolint:gosec // files of the repository are for everybody
+	return os.WriteFile(path, b, 0o644) //nolint:gosec // files of the repository are public
 }
 
 // rendered lists the plain manifests: the file below deploy, its values, and further settings.
@@ -86,7 +86,7 @@ var rendered = []struct {
 	{"openshift/warpgauge.yaml", "openshift", ""},
 }
 
-// plain renders the manifests for people who have no Helm.
+// plain renders the manifests for users without Helm.
 func plain(ctx context.Context, root, helm, manifests string) error {
 	for _, r := range rendered {
 		args := []string{"template", "warpgauge", filepath.Join(root, "deploy/helm/warpgauge"), "--namespace", "warpgauge", "--skip-tests"}
@@ -98,7 +98,7 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 		if r.set != "" {
 			args = append(args, "--set", r.set)
 		}
-		cmd := exec.CommandContext(ctx, helm, args...) //nolint:gosec // the program that make names
+		cmd := exec.CommandContext(ctx, helm, args...) //nolint:gosec // the program that the Makefile names
 		cmd.Stderr = os.Stderr
 		b, err := cmd.Output()
 		if err != nil {
@@ -111,5 +111,5 @@ func plain(ctx context.Context, root, helm, manifests string) error {
 	return nil
 }
 
-// helmsLines say that Helm looks after an object, or where in the chart it is from.
+// helmsLines match lines that mark an object as managed by Helm, or name its template.
 var helmsLines = regexp.MustCompile(`(?m)^ *(app\.kubernetes\.io/managed-by: Helm|helm\.sh/chart: .*|# Source: .*)\n`)

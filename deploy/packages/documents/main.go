@@ -74,7 +74,7 @@ func (d *documents) read(table string, asSource bool) error {
 			if asSource {
 				to = source
 			}
-			if d.installed[source] == "" { // the first line that fits
+			if d.installed[source] == "" { // the first matching line wins
 				d.sources, d.installed[source] = append(d.sources, source), to
 			}
 		}
@@ -108,7 +108,7 @@ func (d *documents) write(root string) error {
 
 var link = regexp.MustCompile(`(!?)\[([^\]]*)\]\(([^)\s]+)\)`)
 
-// page returns a page of the source with its links as they are where it is installed.
+// page returns a page with its links adjusted to the place where it is installed.
 func (d *documents) page(source, text string) string {
 	return link.ReplaceAllStringFunc(text, func(whole string) string {
 		m := link.FindStringSubmatch(whole)
@@ -134,7 +134,7 @@ func (d *documents) page(source, text string) string {
 
 func (d *documents) address() string { return d.home + "/blob/" + d.ref + "/" }
 
-// place is where a file or folder of the source is installed; "" if it is not, or in several places.
+// place returns where a file or folder of the source is installed; "" if nowhere or in several places.
 func (d *documents) place(target string) string {
 	if to, ok := d.installed[target]; ok {
 		return to
@@ -154,7 +154,7 @@ func (d *documents) place(target string) string {
 	return place
 }
 
-// check finds links of installed pages that lead to no file there, and to none of the source.
+// check finds links of installed pages that lead neither to an installed file nor to one in the source.
 func (d *documents) check(root string) error {
 	pages := 0
 	var bad []error

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestInstalled installs the documentation as packages and tarball have it, with a home and without, and follows every link.
+// TestInstalled installs the documentation as packages and tarball do, with and without a home, and follows every link.
 func TestInstalled(t *testing.T) {
 	t.Chdir("../../..")
 	for _, home := range []string{"", "https://example.org/warpgauge"} {
@@ -56,7 +56,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestCheck: a link that leads nowhere is found.
+// TestCheck: check reports a broken link.
 func TestCheck(t *testing.T) {
 	root := t.TempDir()
 	d := documents{home: "https://example.org/w", ref: "v1"}

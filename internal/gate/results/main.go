@@ -35,14 +35,14 @@ func main() {
 // event is a line of go test -json.
 type event struct {
 	Action, Package, Test, Output string
-	ImportPath                    string // of a build, instead of Package
+	ImportPath                    string // for a build, replaces Package
 	Elapsed                       float64
 }
 
-// report collects what the end of the output needs.
+// report collects the data that end prints.
 type report struct {
 	w       io.Writer
-	output  map[string][]string // of tests that still run, by package and test
+	output  map[string][]string // of running tests, by package and test
 	tests   []event
 	skipped map[string][]string // tests by package and reason
 }
@@ -65,7 +65,7 @@ func (r *report) read(from io.Reader) error {
 	for in.Scan() {
 		var e event
 		if json.Unmarshal(in.Bytes(), &e) != nil {
-			r.say("%s\n", in.Text()) // of go itself
+			r.say("%s\n", in.Text()) // printed by go itself
 			continue
 		}
 		switch {
@@ -102,10 +102,10 @@ func (r *report) endTest(e *event) {
 	delete(r.output, e.key())
 }
 
-// endPackage prints the output of tests that have not ended as well: a panic is in it.
+// endPackage also prints the output of tests that have not ended, because it contains a panic.
 func (r *report) endPackage(e *event) {
 	keys := slices.Sorted(maps.Keys(r.output))
-	for _, key := range slices.Backward(keys) { // that of the package itself comes last
+	for _, key := range slices.Backward(keys) { // the package's own output comes last
 		lines := r.output[key]
 		if name, _, _ := strings.Cut(key, " "); name != e.Package {
 			continue
@@ -119,7 +119,7 @@ func (r *report) endPackage(e *event) {
 	}
 }
 
-// end prints what was skipped, the slowest tests, and how many there were.
+// end prints the skipped tests, the slowest tests, and the number of tests.
 func (r *report) end(slowest int) {
 	for _, why := range slices.Sorted(maps.Keys(r.skipped)) {
 		tests := r.skipped[why]
@@ -131,7 +131,7 @@ func (r *report) end(slowest int) {
 	}
 	if slowest > 0 {
 		slices.SortFunc(r.tests, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
-		r.say("slowest tests (time in which parallel tests waited for each other is in it):\n")
+		r.say("slowest tests (including the time they waited for parallel tests):\n")
 		for _, e := range r.tests[:min(slowest, len(r.tests))] {
 			r.say("%7.1f s %s %s %s\n", e.Elapsed, e.Action, e.Package, e.Test)
 		}
@@ -143,10 +143,10 @@ func (r *report) end(slowest int) {
 	r.say("%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
 }
 
-// position is how a line that a test has logged begins.
+// position matches the start of a line that a test has logged.
 var position = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
-// reason returns the text that a test gave to Skip: its last logged line.
+// reason returns the text that a test passed to Skip: its last logged line.
 func reason(lines []string) string {
 	for _, l := range slices.Backward(lines) {
 		if at := position.FindString(l); at != "" {
@@ -157,5 +157,5 @@ func reason(lines []string) string {
 }
 
 func (r *report) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(r.w, format, args...) // nothing can be done about an error
+	_, _ = fmt.Fprintf(r.w, format, args...) // no remedy for an error
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReport: a package is printed when it has ended, failures with their output, and
-// nothing is skipped silently.
+// TestReport checks that a package is printed when it ends, failures with their output, and that each skip is
+// reported.
 func TestReport(t *testing.T) {
 	const events = `
 {"Action":"build-output","ImportPath":"p/broken","Output":"broken.go:1: no\n"}
@@ -43,7 +43,7 @@ panic: oh
 FAIL	p/a	4.000s
 ok  	p/b	(cached)
 skipped: p/a: needs root (TestRoot and 1 more)
-slowest tests (time in which parallel tests waited for each other is in it):
+slowest tests (including the time they waited for parallel tests):
     2.0 s pass p/a TestGood
 2 passed, 1 failed, 1 skipped
 `

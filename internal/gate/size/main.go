@@ -1,5 +1,5 @@
-// Command size counts the tree by layer and fails above the limits of layers.txt.
-// Limits only go down: what would raise one cuts something first.
+// Command size counts the lines of each layer and fails above the limits of layers.txt. The limits only go down: a
+// change that exceeds one must first cut something.
 //
 //	go run ./internal/gate/size
 package main
@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	maxFiles  = 3  // with methods of one type
-	maxFolder = 25 // Go files of a collector's folder
+	maxFiles  = 3  // with methods of the same type
+	maxFolder = 25 // Go files in a collector's folder
 )
 
 func main() {
@@ -97,12 +97,12 @@ func parseLimits(text string) (out []limit, err error) {
 	return out, nil
 }
 
-// tree is the source files of the repository with their text.
+// tree maps the repository's source files to their text.
 type tree map[string][]byte
 
 // readTree reads the files that git tracks and that people write.
 func readTree() (tree, error) {
-	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate") //nolint:noctx // ends by itself
+	cmd := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate") //nolint:noctx // it always ends
 	cmd.Stderr = os.Stderr
 	names, err := cmd.Output()
 	if err != nil {
@@ -115,7 +115,7 @@ func readTree() (tree, error) {
 		}
 		text, err := os.ReadFile(filepath.FromSlash(name))
 		if errors.Is(err, os.ErrNotExist) {
-			continue // deleted, and not yet committed
+			continue // deleted but not committed
 		}
 		if err != nil {
 			return nil, err
@@ -125,7 +125,7 @@ func readTree() (tree, error) {
 	return out, nil
 }
 
-// counts returns lines, packages and edges by layer.
+// counts returns lines, packages and imports by layer.
 func (t tree) counts() (map[string]int, error) {
 	out := map[string]int{}
 	core, edges := map[string]bool{}, map[string]bool{}
@@ -161,7 +161,7 @@ const (
 	testLines    = "tests, simulations and kits, lines"
 )
 
-// layerOf returns the layer whose lines a file counts for; "" if none does.
+// layerOf returns the layer of a file; "" if its lines do not count.
 func layerOf(name string) string {
 	goFile := path.Ext(name) == ".go"
 	top, rest, _ := strings.Cut(name, "/")
@@ -183,7 +183,7 @@ func layerOf(name string) string {
 	return ""
 }
 
-// isTest reports whether a file is a test, or only tests and simulated nodes use it.
+// isTest reports whether a file is a test or is only used by tests and simulated nodes.
 func isTest(name string) bool {
 	if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "collectors/fake/") || strings.HasPrefix(name, "test/") || strings.HasPrefix(name, "internal/testkit/") ||
 		strings.HasPrefix(name, "cmd/fleet-sim/") || strings.HasPrefix(name, "cmd/gpu-check/") {
@@ -207,7 +207,7 @@ func (t tree) shape() []error {
 			continue
 		}
 		dir := path.Dir(name)
-		if !bytes.Contains(t[name], []byte("//go:build !")) { // else it stands for one that is not built
+		if !bytes.Contains(t[name], []byte("//go:build !")) { // a stub has the same declarations
 			files[dir]++
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, t[name], parser.SkipObjectResolution)
@@ -217,7 +217,7 @@ func (t tree) shape() []error {
 		}
 		for _, to := range ownImports(f) {
 			if neighbours(dir, to) {
-				errs = append(errs, fmt.Errorf("%s imports %s: what both need is a door of the core", name, to))
+				errs = append(errs, fmt.Errorf("%s imports %s: move what both need into the core", name, to))
 			}
 		}
 		for _, d := range f.Decls {

@@ -56,7 +56,7 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-// TestTree: what is counted is all there is, and every type keeps to its files.
+// TestTree checks the counts of this repository.
 func TestTree(t *testing.T) {
 	t.Chdir("../../..")
 	files, err := readTree()

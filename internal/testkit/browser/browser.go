@@ -23,13 +23,13 @@ const patience = 60 * time.Second
 
 // Browser is a running Chromium. Its methods may be called from any goroutine.
 type Browser struct {
-	in *os.File // what the browser reads
+	in *os.File // the browser's input
 
 	mu      sync.Mutex
 	next    int
 	waiting map[int]chan message
-	pages   map[string]*Page // by session
-	err     error            // why no more answers come
+	pages   map[string]*Page // by session ID
+	err     error            // why no answer can arrive
 }
 
 type message struct {
@@ -45,8 +45,8 @@ type protocolError struct {
 	Message string `json:"message"`
 }
 
-// Open starts a Chromium that ends with the test. It skips the test if there is none,
-// unless WARPGAUGE_REQUIRE names chromium. CHROMIUM names another program.
+// Open starts a Chromium that ends with the test. It skips the test if there is none, unless WARPGAUGE_REQUIRE names
+// chromium. CHROMIUM sets another program.
 func Open(tb testing.TB) *Browser {
 	tb.Helper()
 	program := os.Getenv("CHROMIUM")
@@ -61,7 +61,7 @@ func Open(tb testing.TB) *Browser {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.CommandContext(tb.Context(), program, "--headless=new", //nolint:gosec // a program that was looked up
+	cmd := exec.CommandContext(tb.Context(), program, "--headless=new", //nolint:gosec // a program from PATH or CHROMIUM
 		"--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-default-apps",
 		"--disable-sync", "--hide-scrollbars", "--mute-audio", "--lang=en-US", "--font-render-hinting=none",
@@ -69,12 +69,12 @@ func Open(tb testing.TB) *Browser {
 		"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
 		"--js-flags=--expose-gc", "--enable-precise-memory-info", "--user-data-dir="+tb.TempDir())
 	cmd.Env = append(os.Environ(), "TZ=UTC")
-	cmd.ExtraFiles = []*os.File{theirs, theirOut} // 3 and 4
+	cmd.ExtraFiles = []*os.File{theirs, theirOut} // descriptors 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	_, _ = theirs.Close(), theirOut.Close() // the browser has them
+	_, _ = theirs.Close(), theirOut.Close() // the browser has its own copies
 	b := &Browser{in: in, waiting: map[int]chan message{}, pages: map[string]*Page{}}
 	ended := make(chan struct{})
 	go func() {
@@ -90,7 +90,7 @@ func Open(tb testing.TB) *Browser {
 	return b
 }
 
-// read hands out what the browser says until it ends.
+// read distributes the browser's messages until it ends.
 func (b *Browser) read(out *os.File) {
 	r := bufio.NewReaderSize(out, 1<<20)
 	for {
@@ -121,7 +121,7 @@ func (b *Browser) read(out *os.File) {
 	}
 }
 
-// call sends a command and waits for its answer.
+// call sends a command and waits for the answer.
 func (b *Browser) call(session, method string, params, result any) error {
 	c := make(chan message, 1)
 	b.mu.Lock()
@@ -162,7 +162,7 @@ func (b *Browser) call(session, method string, params, result any) error {
 	}
 }
 
-// Page is a tab. Everything that should not happen in it is noted: see Problems.
+// Page is a tab. It records everything that should not happen in it: see Problems.
 type Page struct {
 	tb      testing.TB
 	b       *Browser
@@ -173,7 +173,7 @@ type Page struct {
 	requests []string
 }
 
-// Page opens a tab of a size in CSS pixels, in a context of its own.
+// Page opens a tab of a size in CSS pixels, in its own browser context.
 func (b *Browser) Page(tb testing.TB, width, height int) *Page {
 	tb.Helper()
 	var made struct{ TargetID, BrowserContextID, SessionID string }
@@ -203,7 +203,7 @@ func (b *Browser) Page(tb testing.TB, width, height int) *Page {
 	return p
 }
 
-// call fails the test if the browser refuses.
+// call sends a command and fails the test if the browser refuses it.
 func (p *Page) call(method string, params, result any) {
 	p.tb.Helper()
 	if err := p.b.call(p.session, method, params, result); err != nil {
@@ -217,7 +217,7 @@ func (p *Page) Resize(width, height int) {
 	p.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
 }
 
-// Dark sets what the page takes for the system's colours.
+// Dark sets the system's colour scheme that the page sees.
 func (p *Page) Dark(dark bool) {
 	p.tb.Helper()
 	value := "light"
@@ -262,12 +262,12 @@ func (p *Page) note(m message) {
 			p.problems = append(p.problems, fmt.Sprintf("log %s of %s: %s %s", e.Entry.Level, e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	case "Audits.issueAdded":
-		p.problems = append(p.problems, "issue: "+string(e.Issue)) // breaches of the Content-Security-Policy are among them
+		p.problems = append(p.problems, "issue: "+string(e.Issue)) // includes violations of the Content-Security-Policy
 	}
 }
 
-// Problems returns the problems since the last call: exceptions, errors and warnings
-// on the console, breaches of the Content-Security-Policy, requests to other places than origin.
+// Problems returns the problems since the last call: exceptions, errors and warnings on the console, violations of
+// the Content-Security-Policy, requests to other origins.
 func (p *Page) Problems(origin string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,14 +281,14 @@ func (p *Page) Problems(origin string) []string {
 	return out
 }
 
-// Open loads a page and waits until it is there.
+// Open loads a page and waits until it is loaded.
 func (p *Page) Open(url string) {
 	p.tb.Helper()
 	p.call("Page.navigate", map[string]any{"url": url}, nil)
 	p.Wait(`location.href !== 'about:blank' && document.readyState === 'complete'`)
 }
 
-// Eval evaluates an expression, a promise's too, and stores its value in result unless it is nil.
+// Eval evaluates an expression, awaits a promise, and stores the value in result unless result is nil.
 func (p *Page) Eval(expression string, result any) {
 	p.tb.Helper()
 	if err := p.eval(expression, result); err != nil {
@@ -333,7 +333,7 @@ func (p *Page) Wait(condition string) {
 	}
 }
 
-// Key presses a key, by the names of KeyboardEvent.key.
+// Key presses a key, named as in KeyboardEvent.key.
 func (p *Page) Key(key string) {
 	p.tb.Helper()
 	params := map[string]any{"type": "keyDown", "key": key, "windowsVirtualKeyCode": map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}[key]}
@@ -358,12 +358,12 @@ func (p *Page) Mouse(event string, x, y float64) {
 	p.call("Input.dispatchMouseEvent", params, nil)
 }
 
-// Screenshot writes what can be seen, as WebP.
+// Screenshot writes the visible part of the page as WebP.
 func (p *Page) Screenshot(file string) {
 	p.tb.Helper()
 	var shot struct{ Data []byte }
 	p.call("Page.captureScreenshot", map[string]any{"format": "webp", "quality": 72}, &shot)
-	if err := os.WriteFile(file, shot.Data, 0o644); err != nil { //nolint:gosec // a picture for all to see
+	if err := os.WriteFile(file, shot.Data, 0o644); err != nil { //nolint:gosec // anyone may read the picture
 		p.tb.Fatal(err)
 	}
 }
@@ -396,7 +396,7 @@ func (p *Page) Accessible() []Node {
 	return out
 }
 
-// Heap collects garbage and returns the bytes of JavaScript objects that are left.
+// Heap collects garbage and returns the size of the remaining JavaScript objects in bytes.
 func (p *Page) Heap() int64 {
 	p.tb.Helper()
 	p.call("HeapProfiler.collectGarbage", nil, nil)

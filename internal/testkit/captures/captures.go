@@ -1,6 +1,6 @@
-// Package captures has what nvidia-smi said on boards of others, from public dumps:
-// numbers and their names as facts, each column with the address it was read from.
-// Tests hold our units, ranges and rules against it, which our own simulations cannot do.
+// Package captures holds nvidia-smi's output on real boards, from public dumps: numbers and their names as facts,
+// each column with its address. Tests compare units, ranges and rules with it, because simulations share the
+// project's mistakes.
 package captures
 
 import (
@@ -16,13 +16,13 @@ var nvidia string
 // Board is nvidia-smi's output for one GPU.
 type Board struct {
 	Name   string
-	Source string // its address
-	// Readings are texts by name: "csv:power.draw" as --query-gpu calls it,
-	// "xml:fb_memory_usage/total" by the elements of -q -x below gpu.
+	Source string // the dump's address
+	// Readings holds texts by name: "csv:power.draw" as in --query-gpu, "xml:fb_memory_usage/total" by the elements
+	// of -q -x below gpu.
 	Readings map[string]string
 }
 
-// NVIDIA returns the boards that there are.
+// NVIDIA returns all captured boards.
 func NVIDIA(t testing.TB) []Board {
 	t.Helper()
 	rows, err := csv.NewReader(strings.NewReader(nvidia)).ReadAll()
@@ -42,7 +42,7 @@ func NVIDIA(t testing.TB) []Board {
 	return out
 }
 
-// First returns the first of the readings that the board has and that is not "N/A" or its like.
+// First returns the first of the named readings that the board has with a value other than "N/A" or the like.
 func (b Board) First(names ...string) string {
 	for _, n := range names {
 		switch v := b.Readings[n]; strings.Trim(v, "[]") {

@@ -1,5 +1,4 @@
-// Package eventually waits, in tests, for conditions that other goroutines, processes and
-// servers bring about in their own time.
+// Package eventually makes tests wait for conditions that other goroutines, processes and servers cause.
 package eventually
 
 import (
@@ -7,18 +6,17 @@ import (
 	"time"
 )
 
-// Patience is more than a slow machine with other work needs for anything that is
-// waited for here: only a test that fails waits so long.
+// Patience is more than a busy, slow machine needs. Only a failing test waits that long.
 const Patience = time.Minute
 
-// Between two looks: into this process, or at another.
+// Pauses between two checks, of this process or of another one.
 const (
 	pause   = 2 * time.Millisecond
 	further = 10 * time.Millisecond
 )
 
-// True waits until is returns true, and fails the test if that does not happen in time. The
-// message names the condition, what. Only the test's own goroutine may call it.
+// True waits until is returns true, and fails the test if that does not happen in time. The failure names the
+// condition, what. Only the test's own goroutine may call True.
 func True(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
 	for end := time.Now().Add(Patience); !is(); time.Sleep(pause) {
@@ -28,8 +26,8 @@ func True(tb testing.TB, what string, is func() bool) {
 	}
 }
 
-// OK is True for a condition that can explain itself, such as the state of another process. It
-// waits until f returns nil, and fails the test with the last error.
+// OK waits until f returns nil, and fails the test with f's last error. It is for conditions that can explain
+// themselves, such as the state of another process.
 func OK(tb testing.TB, what string, f func() error) {
 	tb.Helper()
 	var err error

@@ -1,4 +1,4 @@
-// Package golden compares what a test makes with a file of the tree.
+// Package golden compares a test's output with a file of the repository.
 package golden
 
 import (
@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
 
-// Check fails the test if the file at path is not got; with -update it writes the file first.
+// Check fails the test if the content of the file at path is not got; with -update it writes the file first.
 func Check(t testing.TB, path, got string) {
 	t.Helper()
 	if *update {
@@ -31,8 +31,8 @@ func Check(t testing.TB, path, got string) {
 
 var section = regexp.MustCompile(`(?s)(<!-- made: (\w+) -->\n).*?(<!-- end -->\n)`)
 
-// Fill is Check for a page that people write and whose tables a test makes: it puts each text between the lines
-// "<!-- made: NAME -->" and "<!-- end -->" of the file, and returns the page.
+// Fill is Check for a hand-written page with generated tables: it puts each text between the lines "<!-- made: NAME
+// -->" and "<!-- end -->" of the file, and returns the page.
 func Fill(t testing.TB, path string, texts map[string]string) string {
 	t.Helper()
 	page, err := os.ReadFile(path)

@@ -1,4 +1,4 @@
-// Package hungfs simulates, in tests, a network file system whose server is away.
+// Package hungfs simulates, in tests, a network file system whose server does not answer.
 package hungfs
 
 import (
@@ -10,8 +10,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// Mount mounts a file system whose server never answers on dir. fail lets all that wait
-// for it fail, unmount takes it away; the end of the test does both.
+// Mount mounts a file system whose server never answers on dir. fail makes all waiting calls fail; unmount unmounts
+// it. The end of the test does both.
 func Mount(tb testing.TB, dir string) (fail, unmount func()) {
 	tb.Helper()
 	const need = "a file system that hangs"
@@ -24,7 +24,7 @@ func Mount(tb testing.TB, dir string) (fail, unmount func()) {
 		_ = syscall.Close(fd) // nothing was written
 		programtest.Missing(tb, need, "mount: %v", err)
 	}
-	fail = sync.OnceFunc(func() { _ = syscall.Close(fd) }) // those who wait get ENOTCONN
+	fail = sync.OnceFunc(func() { _ = syscall.Close(fd) }) // waiting calls get ENOTCONN
 	unmount = sync.OnceFunc(func() {
 		fail()
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {

@@ -1,6 +1,5 @@
-// Package loopback keeps a TCP port of 127.0.0.1 for a server that is yet to start,
-// or that starts again: for tests, benchmarks and tools that run servers whose port
-// they must know beforehand.
+// Package loopback reserves a TCP port of 127.0.0.1 for a server that starts later or restarts: for tests, benchmarks
+// and tools that must know the port before the server starts.
 package loopback
 
 import (
@@ -11,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Port is kept from everybody who asks the system for any free port, to listen or
-// to connect from. Who names it may listen on it, if with SO_REUSEADDR as Go's
-// listeners have it. Without a listener, connections to it are refused.
+// A Port is reserved: the system does not give it to a process that asks for any free port, to listen or to connect.
+// A process that names the port may listen on it with SO_REUSEADDR, which Go's listeners set. Without a listener, the
+// system refuses connections.
 //
-// A port that was free a moment ago is not the same: on a busy machine another
-// process has it the next moment, and may keep it.
+// A port that was free a moment ago is not as safe: on a busy machine another process may get it the next moment, and
+// keep it.
 type Port struct {
 	fd     int
 	number int
 }
 
-// Reserve keeps a port that is free until Close.
+// Reserve reserves a free port until Close.
 func Reserve() (*Port, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -37,8 +36,8 @@ func Reserve() (*Port, error) {
 	return p, nil
 }
 
-// bind binds and does not listen: a socket so bound has the port, and leaves it to
-// one that listens if both have SO_REUSEADDR (socket(7)).
+// bind binds without listening: the socket has the port, but a listener may share it if both set SO_REUSEADDR
+// (socket(7)).
 func (p *Port) bind() error {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return os.NewSyscallError("setsockopt", err)
@@ -54,8 +53,8 @@ func (p *Port) bind() error {
 	return nil
 }
 
-// Address is host:port.
+// Address returns host:port.
 func (p *Port) Address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number)) }
 
-// Close gives the port up. A listener on it keeps running.
+// Close releases the port. A listener on it keeps running.
 func (p *Port) Close() error { return os.NewSyscallError("close", unix.Close(p.fd)) }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A kept port refuses connections until its server listens, also after an earlier server that ended first, so that its
-// port waits for late packets.
+// TestReserve checks that a reserved port refuses connections until its server listens, also after an earlier server
+// that closed its connections first, so that the port waits for late packets.
 func TestReserve(t *testing.T) {
 	p, err := Reserve()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// ownMetric finds the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
+// ownMetric matches the metrics of the exporter and of warpgauge-fleet in tables of name, type and set.
 var ownMetric = regexp.MustCompile("(?m)^\\| `(warpgauge_[a-z0-9_]+)` \\|(?: \\w+ \\| (\\w+))?")
 
 // Metrics returns the metrics that docs/metrics.md and docs/fleet.md below root list, and whether each is served
@@ -34,7 +34,7 @@ func Metrics(t testing.TB, root string) map[string]bool {
 	return out
 }
 
-// IsField reports whether the catalogue has a series' field, or the field of which a histogram is made.
+// IsField reports whether the catalogue has a series' field, or the field behind a histogram.
 func IsField(series string) bool {
 	return slices.ContainsFunc(Families(series), func(family string) bool {
 		_, _, ok := field.ByName(family)
@@ -42,7 +42,7 @@ func IsField(series string) bool {
 	})
 }
 
-// Families returns the families that a series of a name can belong to: of the same name, or a histogram.
+// Families returns the families to which a series may belong: its own name, or a histogram's.
 func Families(series string) []string {
 	out := []string{series}
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {

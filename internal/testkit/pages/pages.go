@@ -1,5 +1,5 @@
-// Package pages reads the Markdown files of the repository for tests that keep them true:
-// those of docs on links, names and words, those of cmd on commands.
+// Package pages parses the repository's Markdown files for tests: those of docs check links, names and words, those
+// of cmd check commands.
 package pages
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Read returns every Markdown file below root, which is the repository, by its path from there.
+// Read returns every Markdown file below root, the repository, by relative path.
 func Read(t testing.TB, root string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -21,7 +21,7 @@ func Read(t testing.TB, root string) map[string]string {
 		case err != nil:
 			return err
 		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules"):
-			return filepath.SkipDir // .git, .tools, others' pages
+			return filepath.SkipDir // .git, .tools, third-party pages
 		case filepath.Ext(path) != ".md":
 			return nil
 		}
@@ -56,8 +56,8 @@ func Code(text string) []string {
 	return append(out, indented.FindAllString(fenced.ReplaceAllString(text, ""), -1)...)
 }
 
-// Commands returns the words of each command of a page's blocks that runs one of the programs, also by
-// sudo or behind the -- of another program.
+// Commands returns the words of each command in a page's blocks that runs one of the programs, also through sudo or
+// after the -- of another program.
 func Commands(text string, programs ...string) [][]string {
 	var out [][]string
 	for _, block := range Code(text) {
@@ -78,14 +78,14 @@ func Commands(text string, programs ...string) [][]string {
 	return out
 }
 
-// split splits a line as a shell does: into commands between pipes, redirections, ; and &, up to a comment.
+// split splits a line like a shell: into commands at pipes, redirections, ; and &, up to a comment.
 func split(line string) [][]string {
 	var (
 		commands [][]string
 		words    []string
 		word     strings.Builder
 		quote    rune
-		inside   bool // of a word
+		inside   bool // inside a word
 	)
 	end := func() {
 		if inside {

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Address returns the host:port of loopback on which the process listens, by TCP over
-// IPv4. A test starts servers on port 0, because a port chosen before the start could be
-// another program's by then.
+// Address returns the loopback host:port on which the process listens, for TCP over IPv4. A test starts servers on
+// port 0, because another program could take a port chosen before the start.
 func (p *Process) Address() (string, error) {
 	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", p.PID()))
 	if err != nil {
@@ -40,7 +39,7 @@ func openFiles(pid int) (out []string) {
 		return nil
 	}
 	for _, l := range links {
-		if target, err := os.Readlink(l); err == nil { // not closed meanwhile
+		if target, err := os.Readlink(l); err == nil { // else it was closed meanwhile
 			out = append(out, target)
 		}
 	}

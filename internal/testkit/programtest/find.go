@@ -1,5 +1,5 @@
-// Package programtest runs other people's programs in tests: it finds them, or says
-// what this machine lacks, and runs them no longer than the test.
+// Package programtest runs third-party programs in tests: it finds them, or reports what this machine lacks, and ends
+// them with the test.
 package programtest
 
 import (
@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// require is the variable that lists, with commas, what must not be missing: a
-// program, or anything else that a test names to Missing. CI lists all that it installs.
+// require is the variable that lists, separated by commas, what must not be missing: a program, or another name that
+// a test passes to Missing. CI lists everything that it installs.
 const require = "WARPGAUGE_REQUIRE"
 
-// Find returns the path of a program, which is missing where $PATH has none.
+// Find returns a program's path. It calls Missing if $PATH does not have the program.
 func Find(tb testing.TB, name string) string {
 	tb.Helper()
 	path, err := exec.LookPath(name)
@@ -25,9 +25,8 @@ func Find(tb testing.TB, name string) string {
 	return path
 }
 
-// Missing ends a test that needs what this machine lacks: it skips the test, in one
-// line, or fails it where $WARPGAUGE_REQUIRE has the name. The format says why it is
-// thought to be missing, or how to get it.
+// Missing ends a test that needs something this machine lacks: it skips the test, in one line, or fails it if
+// $WARPGAUGE_REQUIRE has the name. The format explains why it seems to be missing, or how to get it.
 func Missing(tb testing.TB, name, format string, args ...any) {
 	tb.Helper()
 	why := fmt.Sprintf(format, args...)

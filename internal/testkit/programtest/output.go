@@ -11,14 +11,14 @@ type Output struct {
 	b  bytes.Buffer
 }
 
-// Write adds to it.
+// Write appends to the output.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.Write(p)
 }
 
-// String is all of it.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// shown is how much of its output a failed test shows, in bytes: the end.
+// shown is how many bytes a failed test shows of its output's end.
 const shown = 8000
 
 // A Process is a program that the test has started and that ends with the test.
@@ -21,18 +21,18 @@ type Process struct {
 	name   string
 	cmd    *exec.Cmd
 	output Output
-	ended  chan struct{} // closed when the process has ended; err is set then
+	ended  chan struct{} // closed when the process has ended and err is set
 	err    error
 }
 
-// Options of a process.
+// Options configures a process.
 type Options struct {
-	Env    []string // nil: that of the test
-	Stderr *os.File // nil: standard error is in Output, too
+	Env    []string // nil means the test's environment
+	Stderr *os.File // nil adds standard error to Output
 }
 
-// Start starts a program. It is killed at the end of the test, and if the test itself
-// is killed. What it has written is shown if the test has failed.
+// Start starts a program. It is killed at the end of the test, or if the test is killed. If the test fails, it shows
+// the program's output.
 func Start(tb testing.TB, exe string, args []string, o Options) *Process {
 	tb.Helper()
 	p := &Process{name: filepath.Base(exe), ended: make(chan struct{})}
@@ -44,7 +44,7 @@ func Start(tb testing.TB, exe string, args []string, o Options) *Process {
 		close(p.ended)
 	}()
 	tb.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it may have ended
+		_ = p.cmd.Process.Kill() // it may have ended already
 		<-p.ended
 		if tb.Failed() {
 			text := p.Output()
@@ -54,13 +54,12 @@ func Start(tb testing.TB, exe string, args []string, o Options) *Process {
 	return p
 }
 
-// start tries again while the file is busy: a process that another test forked just
-// now may still hold the descriptor with which a test wrote this program
-// (https://go.dev/issue/22315).
+// start retries while the file is busy: a process that another test has just forked may still hold the descriptor
+// through which a test wrote this program (https://go.dev/issue/22315).
 func (p *Process) start(exe string, args []string, o Options) error {
 	for end := time.Now().Add(eventually.Patience); ; time.Sleep(time.Millisecond) {
-		// Not the test's context: it ends before the cleanups, which may need the process.
-		p.cmd = exec.CommandContext(context.Background(), exe, args...) //nolint:gosec // what the test says
+		// Not the test's context, which ends before the cleanups that may need the process.
+		p.cmd = exec.CommandContext(context.Background(), exe, args...) //nolint:gosec // the test's program
 		p.cmd.Env = o.Env
 		p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 		if o.Stderr != nil {
@@ -74,16 +73,16 @@ func (p *Process) start(exe string, args []string, o Options) error {
 	}
 }
 
-// PID is the number of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Output returns the text so far of standard output and standard error.
 func (p *Process) Output() string { return p.output.String() }
 
-// Ended is closed when the process has ended and all that it wrote is in Output.
+// Ended returns a channel that is closed when the process has ended and Output is complete.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Signal sends a signal, which the process may take its time to receive.
+// Signal sends a signal. The process may receive it later.
 func (p *Process) Signal(tb testing.TB, s os.Signal) {
 	tb.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
@@ -91,7 +90,7 @@ func (p *Process) Signal(tb testing.TB, s os.Signal) {
 	}
 }
 
-// ExitCode waits for the process to end by itself; -1 is one that a signal ended.
+// ExitCode waits for the process to end by itself. It returns -1 if a signal ended the process.
 func (p *Process) ExitCode(tb testing.TB) int {
 	tb.Helper()
 	select {

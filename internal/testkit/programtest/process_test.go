@@ -28,7 +28,7 @@ func (e *ended) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// A test of what this machine lacks is skipped, in one line, or fails with all that was written where it is required.
+// TestMissing checks that a test that needs a missing program is skipped in one line or, if required, fails.
 func TestMissing(t *testing.T) {
 	for _, c := range []struct{ required, skipped, failed string }{
 		{"prometheus", "needs a cluster: no right; to mount", ""},

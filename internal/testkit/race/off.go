@@ -1,6 +1,6 @@
 //go:build !race
 
-// Package race says whether the race detector runs, under which code is slower and allocates.
+// Package race reports whether the race detector runs, which makes code slower and adds allocations.
 package race
 
 // Enabled reports whether the race detector runs.

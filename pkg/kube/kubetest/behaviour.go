@@ -26,9 +26,9 @@ func Fail(code codes.Code, message string) Behaviour {
 	return func(context.Context) (any, error) { return nil, status.Error(code, message) }
 }
 
-// Say answers with a pod that need not be a valid message.
+// Say answers with the bytes of a pod, which may be an invalid message.
 func Say(pod []byte) Behaviour {
-	return func(context.Context) (any, error) { return wrapperspb.Bytes(pod), nil } // it has the list's number
+	return func(context.Context) (any, error) { return wrapperspb.Bytes(pod), nil } // it has the same field number as the list
 }
 
 // shuffled splits devices into one entry each, in random order.

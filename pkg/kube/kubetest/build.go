@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Pod is a pod as the kubelet lists it, with or without devices.
+// Pod returns a pod as the kubelet lists it, with or without devices.
 func Pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodResources {
 	return &v1.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
@@ -25,13 +25,13 @@ type Resource interface {
 	give(to *v1.ContainerResources)
 }
 
-// DevicesOf is one entry of devices. Two of one resource make two entries.
+// DevicesOf is one entry of devices. Two of the same resource make two entries.
 type DevicesOf struct {
 	Resource string
 	IDs      []string
 }
 
-// Devices are devices of one resource in one entry.
+// Devices returns one entry with devices of a resource.
 func Devices(resource string, ids ...string) DevicesOf {
 	return DevicesOf{Resource: resource, IDs: ids}
 }
@@ -49,7 +49,7 @@ type Claimed struct {
 // ClaimedDevice is one device of a claim.
 type ClaimedDevice struct{ Driver, Pool, Device string }
 
-// Claim is a resource claim with its devices.
+// Claim returns a resource claim with its devices.
 func Claim(namespace, name string, devices ...ClaimedDevice) Claimed {
 	return Claimed{Namespace: namespace, Name: name, Devices: devices}
 }
@@ -62,8 +62,8 @@ func (c Claimed) give(to *v1.ContainerResources) {
 	to.DynamicResources = append(to.DynamicResources, d)
 }
 
-// Many returns n pods of a dense node, each with a side-car, exclusive CPUs and memory. The first withGPU of them have
-// one ID of nvidia.com/gpu, GPU-<k>::<replica> over 8 GPUs.
+// Many returns n pods of a dense node, each with a sidecar, exclusive CPUs and memory. The first withGPU pods have one
+// shared GPU each: the ID GPU-<k>::<replica> of nvidia.com/gpu, over 8 GPUs.
 func Many(n, withGPU int) []*v1.PodResources {
 	pods := make([]*v1.PodResources, 0, n)
 	for i := range n {

@@ -27,7 +27,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Server is the kubelet.
+// Server is a fake kubelet.
 type Server struct {
 	v1.UnimplementedPodResourcesListerServer
 	tb     testing.TB
@@ -42,7 +42,7 @@ type Server struct {
 	running     *instance // nil while the kubelet is down
 }
 
-// instance is one life of the kubelet.
+// instance is the kubelet between a start and its end.
 type instance struct {
 	server *grpc.Server
 	served chan struct{} // closed when Serve has returned
@@ -72,7 +72,7 @@ func SocketPath(tb testing.TB) string {
 	if path := filepath.Join(tb.TempDir(), "pod-resources", "kubelet.sock"); len(path) <= longest {
 		return path
 	}
-	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // TempDir has just given a path that is too long
+	dir, err := os.MkdirTemp("", "kubelet") //nolint:usetesting // TempDir returned a path that is too long
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func SocketPath(tb testing.TB) string {
 	return filepath.Join(dir, "pod-resources", "kubelet.sock")
 }
 
-// Socket is the path of the socket.
+// Socket returns the path of the socket.
 func (s *Server) Socket() string { return s.socket }
 
 // Set sets the pods, with or without devices.
@@ -160,7 +160,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Restart is Kill and Serve with other pods: none, for a kubelet that has not found its pods again.
+// Restart kills the kubelet and serves again with pods; without pods, as a kubelet that has not found its pods yet.
 func (s *Server) Restart(pods ...*v1.PodResources) {
 	s.tb.Helper()
 	s.Kill()
@@ -176,7 +176,7 @@ func (s *Server) Remove() {
 	}
 }
 
-// listen makes the socket as the kubelet does.
+// listen creates the socket as the kubelet does.
 func listen(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

@@ -1,5 +1,5 @@
-// Command pause does nothing until it is told to end: what holds a pod's namespaces, and
-// a workload that has a GPU and no use for it.
+// Command pause waits for a signal. It holds a pod's namespaces, and serves as a workload that has a GPU and does not
+// use it.
 package main
 
 import (

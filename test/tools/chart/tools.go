@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package chart pins the programs with which the Helm chart is checked. They have a
-// module of their own: Helm alone has more dependencies than the exporter.
+// Package chart pins the programs that check the Helm chart. It is a separate module: Helm alone has more dependencies
+// than the exporter.
 package chart
 
 import (

@@ -1,3 +1,3 @@
-// Package lint pins, in its go.mod, the versions of the tools that make lint and make bench-compare
-// run. It is a module of its own, so that the exporter's module has none of their dependencies.
+// Package lint pins, in its go.mod, the versions of the tools for make lint and make bench-compare. It is a separate
+// module, to keep their dependencies out of the exporter's module.
 package lint

@@ -1,2 +1,2 @@
-// Package mutate pins, in its go.mod, the version of the tool that make mutate runs.
+// Package mutate pins, in its go.mod, the version of the tool for make mutate.
 package mutate

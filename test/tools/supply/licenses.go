@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// licenseText lists the modules of all programs, and each text once.
+// licenseText returns the modules of all programs, with each licence text once.
 func licenseText(programs []program) []byte {
 	modules := union(programs)
 	var out bytes.Buffer
@@ -43,8 +43,8 @@ func licenseText(programs []program) []byte {
 	return out.Bytes()
 }
 
-// union returns the modules of all programs, sorted. Built from one tree, they have the same versions;
-// each program may have other packages of a module and with them other texts.
+// union returns the modules of all programs, sorted. Programs from one tree share module versions, but may link
+// different packages of a module, with different texts.
 func union(programs []program) (out []module) {
 	for _, p := range programs {
 		for _, m := range p.modules {

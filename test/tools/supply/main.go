@@ -44,7 +44,7 @@ func run(args []string, epoch string) error {
 	}
 	if *from != "" {
 		if flags.NArg() != 1 || *commit == "" {
-			return errors.New("-provenance wants -commit and one list of checksums")
+			return errors.New("-provenance requires -commit and one list of checksums")
 		}
 		return writeProvenance(*from, flags.Arg(0), *version, *commit, *home, *base)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// program is a built program with the modules linked into it.
+// program is a built program with its linked modules.
 type program struct {
 	file, sha256 string
 	modules      []module // sorted by path; Go's standard library is "std"
@@ -33,15 +33,15 @@ type module struct {
 
 // text is a licence or notice.
 type text struct {
-	name string // of the file, from the module's folder
+	name string // path of the file within the module
 	body string
-	spdx []string // identifiers of the licences in it, if it is known
+	spdx []string // SPDX identifiers of its licences, if known
 }
 
-// standard is the name of Go's library in databases of vulnerabilities.
+// standard is the name of Go's standard library in vulnerability databases.
 const standard = "std"
 
-// listed is go list's description of a package.
+// listed is a package as go list describes it.
 type listed struct {
 	ImportPath, Dir string
 	Standard        bool
@@ -52,8 +52,8 @@ type listed struct {
 	}
 }
 
-// readProgram finds the modules of a program, and their texts in the sources of the packages that
-// are linked. Programs and sources that do not fit each other are an error.
+// readProgram returns a program's modules with the texts from the sources of its linked packages. It is an error if the
+// program was not built from these sources.
 func readProgram(file, source string) (program, error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
@@ -88,7 +88,7 @@ func readProgram(file, source string) (program, error) {
 		}
 		m := modules[path]
 		if m == nil || m.version != version {
-			return program{}, fmt.Errorf("the sources want %s %s, with which it was not built", path, version)
+			return program{}, fmt.Errorf("the sources require %s %s, but the program was built without it", path, version)
 		}
 		delete(unused, path)
 		if err := m.addTexts(dir, p.Dir); err != nil {
@@ -96,7 +96,7 @@ func readProgram(file, source string) (program, error) {
 		}
 	}
 	for path := range unused {
-		return program{}, fmt.Errorf("it was built with %s, which the sources do not want", path)
+		return program{}, fmt.Errorf("the program was built with %s, which the sources do not require", path)
 	}
 	out := program{file: filepath.Base(file), sha256: sum}
 	for _, path := range slices.Sorted(maps.Keys(modules)) {
@@ -109,7 +109,7 @@ func readProgram(file, source string) (program, error) {
 	return out, nil
 }
 
-// linkedPackages lists the packages of the program as it was built, and where Go is.
+// linkedPackages lists the program's packages with its build settings, and returns GOROOT.
 func linkedPackages(info *debug.BuildInfo, source string) ([]listed, string, error) {
 	list := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,Standard,Module")
 	list.Dir, list.Stderr = source, os.Stderr
@@ -147,8 +147,7 @@ var (
 	code   = regexp.MustCompile(`\.(go|s|c|h|py|sh|yml|yaml|json)$`)
 )
 
-// addTexts adds the licences and notices in a package's folder and in those above it, up to
-// that of the module.
+// addTexts adds the licences and notices in a package's folder and its parents, up to the module's folder.
 func (m *module) addTexts(root, dir string) error {
 	for ; ; dir = filepath.Dir(dir) {
 		entries, err := os.ReadDir(dir)
@@ -183,7 +182,7 @@ func (m *module) addTexts(root, dir string) error {
 	return nil
 }
 
-// identify returns the SPDX identifiers of a text that consists of licences for the most part.
+// identify returns the SPDX identifiers of a text that consists mostly of licences.
 func identify(body []byte) (ids []string) {
 	cover := licensecheck.Scan(body)
 	if cover.Percent < 75 {

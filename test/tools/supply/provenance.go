@@ -11,9 +11,9 @@ import (
 
 type object = map[string]any
 
-// writeProvenance says what the files of a list, as sha256sum writes it, were built from: an in-toto statement
+// writeProvenance writes how the files in a sha256sum list were built: an in-toto statement
 // (https://in-toto.io/Statement/v1) with the provenance of SLSA 1.0 (https://slsa.dev/spec/v1.0/provenance). It is not
-// signed: who publishes it signs it.
+// signed: the publisher signs it.
 func writeProvenance(path, sums, version, commit, home, base string) error {
 	list, err := os.ReadFile(sums)
 	if err != nil {
@@ -23,7 +23,7 @@ func writeProvenance(path, sums, version, commit, home, base string) error {
 	for line := range strings.Lines(string(list)) {
 		digest, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if raw, err := hex.DecodeString(digest); !ok || err != nil || len(raw) != 32 || name == "" {
-			return fmt.Errorf("%s: %q is no line of sha256sum", sums, line)
+			return fmt.Errorf("%s: %q is not a line of sha256sum", sums, line)
 		}
 		subject = append(subject, object{"name": name, "digest": object{"sha256": digest}})
 	}

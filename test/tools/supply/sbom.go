@@ -11,8 +11,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeSBOM writes a bill of materials of CycloneDX 1.6: about a file with the programs in it,
-// or if none is named about the first program.
+// writeSBOM writes a CycloneDX 1.6 bill of materials for subject, a file that contains the programs, or for the first
+// program if subject is empty.
 func writeSBOM(out io.Writer, programs []program, subject, version string, at time.Time) error {
 	of := fileComponent(programs[0].file, programs[0].sha256, version, cdx.ComponentTypeApplication)
 	contents := programs[1:]
@@ -62,7 +62,7 @@ func writeSBOM(out io.Writer, programs []program, subject, version string, at ti
 	return cdx.NewBOMEncoder(out, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).EncodeVersion(bom, cdx.SpecVersion1_6)
 }
 
-// fileComponent is a file that is shipped: a program, or what contains it.
+// fileComponent describes a shipped file: a program or the file that contains it.
 func fileComponent(name, sum, version string, kind cdx.ComponentType) cdx.Component {
 	return cdx.Component{
 		BOMRef: "file:" + name, Type: kind, Name: name, Version: version,
@@ -84,12 +84,12 @@ func (m *module) component() cdx.Component {
 	}
 }
 
-// packageURL names the module as the specification of package URLs has it for Go: in lower case.
+// packageURL returns the module's package URL, in lower case as its specification requires for Go.
 func (m *module) packageURL() string {
 	return "pkg:golang/" + strings.ToLower(m.path) + "@" + strings.ReplaceAll(m.version, "+", "%2B")
 }
 
-// serial makes a UUID of version 8 of a checksum: another file has another SBOM.
+// serial returns a version 8 UUID derived from a checksum: each file has its own SBOM.
 func serial(sum string) string {
 	b, _ := hex.DecodeString(sum)
 	b[6], b[8] = b[6]&0x0f|0x80, b[8]&0x3f|0x80

@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// built is this program itself, which has a few modules.
+// built returns the path of this test program, which links a few modules.
 func built(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "supply")
@@ -23,7 +23,7 @@ func built(t *testing.T) string {
 	return file
 }
 
-// validator checks files with CycloneDX's own schema, which lies in the sources of its Go library.
+// validator returns a check against CycloneDX's own schema, from the sources of its Go library.
 func validator(t *testing.T) func(file string) error {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
@@ -67,7 +67,7 @@ func read(t *testing.T, file string) []byte {
 	return b
 }
 
-// TestFiles validates SBOMs that were made elsewhere: the test of the packages names them.
+// TestFiles validates the SBOMs that the test of the packages names.
 func TestFiles(t *testing.T) {
 	files := strings.Fields(os.Getenv("WARPGAUGE_SBOMS"))
 	if len(files) == 0 {
@@ -98,7 +98,7 @@ func TestSupply(t *testing.T) {
 	if !bytes.Equal(read(t, bill), read(t, again)) {
 		t.Error("the second SBOM of the same program differs from the first")
 	}
-	// A schema that accepts everything shows nothing.
+	// The schema must reject a wrong file.
 	wrong := filepath.Join(dir, "wrong")
 	must(t, os.WriteFile(wrong, bytes.Replace(read(t, bill), []byte(`"library"`), []byte(`"librarian"`), 1), 0o600))
 	validate := validator(t)
@@ -168,7 +168,7 @@ func TestSupply(t *testing.T) {
 	}
 }
 
-// Sources and program must be of one state: licences of other versions would be wrong.
+// The program must be built from these sources: other versions may have other licences.
 func TestOtherSources(t *testing.T) {
 	program, dir := built(t), t.TempDir()
 	must(t, os.CopyFS(dir, os.DirFS(".")))
@@ -176,7 +176,7 @@ func TestOtherSources(t *testing.T) {
 	source := bytes.Replace(read(t, main), []byte("	cdx \"github.com/CycloneDX/cyclonedx-go\"\n"), nil, 1)
 	must(t, os.WriteFile(main, source, 0o600))
 	err := run([]string{"-source", dir, "-licenses", filepath.Join(dir, "out"), program}, "")
-	if err == nil || !strings.Contains(err.Error(), "cyclonedx-go, which the sources do not want") {
+	if err == nil || !strings.Contains(err.Error(), "cyclonedx-go, which the sources do not require") {
 		t.Errorf("error %v, want one that names cyclonedx-go", err)
 	}
 	if err := run([]string{os.Args[0] + ".missing"}, ""); err == nil {

@@ -1,7 +1,7 @@
 //go:build tools
 
-// Package victoriametrics pins the program of make victoriametrics-test. It has a module of its
-// own, so that nothing of it is in the exporter's.
+// Package victoriametrics pins the program for make victoriametrics-test. It is a separate module, to keep its
+// dependencies out of the exporter's.
 package victoriametrics
 
 import (

@@ -1,5 +1,5 @@
-// Package victoriametrics holds the rules and dashboards against VictoriaMetrics: its parser,
-// and with make victoriametrics-test its tests of rules.
+// Package victoriametrics checks the rules and dashboards with VictoriaMetrics' parser. make victoriametrics-test also
+// runs the tests of the rules.
 package victoriametrics
 
 import (
@@ -17,7 +17,7 @@ import (
 
 const deploy = "../../../deploy/prometheus"
 
-// nativeRules has functions of native histograms, which VictoriaMetrics does not know.
+// nativeRules uses functions of native histograms, which VictoriaMetrics does not support.
 const nativeRules = "recording-native.yml"
 
 func files(t *testing.T, pattern string) []string {
@@ -38,7 +38,7 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-// rules are the expressions of a file of rules.
+// rules returns the expressions of a rule file.
 func rules(t *testing.T, path string) (all []string) {
 	t.Helper()
 	var f struct {
@@ -63,7 +63,7 @@ var (
 	variable = regexp.MustCompile(`\$\{?\w+(:\w+)?\}?`)
 )
 
-// panels are the expressions of a dashboard's panels and annotations, with values for its variables.
+// panels returns the expressions of a dashboard's panels and annotations, with values for its variables.
 func panels(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	var d struct {

@@ -1,4 +1,4 @@
-// The control file, and where the script is.
+// The control file and the script's path.
 #define _GNU_SOURCE
 #include "simulated.h"
 
@@ -24,7 +24,7 @@ _Static_assert((int)FN_COUNT <= (int)MAX_FUNCTIONS, "more functions than the con
 
 static char script[4096];
 
-// The mapping is made once and stays.
+// The mapping is created once and stays.
 static _Atomic uint64_t private_words[SIZE / 8];
 static _Atomic(_Atomic uint64_t *) words = private_words;
 

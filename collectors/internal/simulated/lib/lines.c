@@ -1,4 +1,4 @@
-// Reads a script: lines of words.
+// Parses a script: lines of words.
 #define _GNU_SOURCE
 #include "simulated.h"
 
@@ -39,7 +39,7 @@ double number(struct line *l) {
 
 uint64_t integer_of(struct line *l, const char *word) {
 	char *end;
-	uint64_t v = strtoull(word, &end, 0); // makes of -1 what a cast does
+	uint64_t v = strtoull(word, &end, 0); // converts -1 as a cast does
 	if (end == word || *end)
 		fail(l, "\"%s\" is no integer", word);
 	return v;

@@ -25,7 +25,7 @@ func Problem(path string) string {
 	case err != nil:
 		return err.Error()
 	}
-	defer func() { _ = f.Close() }() // was only read
+	defer func() { _ = f.Close() }() // only read
 	if st, err := f.Stat(); err == nil && st.IsDir() {
 		return "it is a directory; name the file in it, or give the directory as --nvml-driver-root"
 	}
@@ -63,7 +63,7 @@ func truncated(path string) string {
 	if err != nil { // for example, a section table beyond the end
 		return "it is no library, or truncated (" + err.Error() + ")"
 	}
-	defer func() { _ = f.Close() }() // was only read
+	defer func() { _ = f.Close() }() // only read
 	size := uint64(st.Size())
 	within := func(offset, length uint64) bool { return offset <= size && length <= size-offset }
 	whole := true

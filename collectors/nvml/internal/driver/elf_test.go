@@ -13,7 +13,7 @@ import (
 	"warpgauge/internal/testkit/tree"
 )
 
-// elfHeader is the beginning of a file of a class, a machine and a type.
+// elfHeader returns the beginning of a file with a class, a machine and a type.
 func elfHeader(t *testing.T, class elf.Class, machine elf.Machine, typ elf.Type) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -64,12 +64,12 @@ func TestELFProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir := root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) {
-		_ = os.Chmod(dir, 0o755) // that the other user gets there
+		_ = os.Chmod(dir, 0o755) // for the other user
 	}
 	withoutRights(t, func() { f("good", "no permission to read it (mode 0000") })
 }
 
-// TestTruncated: the beginning of a library is no library.
+// TestTruncated checks that the first part of a library is not accepted as a library.
 func TestTruncated(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

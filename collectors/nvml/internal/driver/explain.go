@@ -38,8 +38,8 @@ type Attempts struct {
 	absent   []string
 }
 
-// Add records why a candidate failed. It reports whether the remaining candidates would fail, too: a stub (CUDA's
-// toolkit has one) or a library of another driver version says nothing about the next candidate, a missing driver does.
+// Add records why a candidate failed. It reports whether the remaining candidates would fail, too. A missing driver
+// fails them all. A stub (CUDA's toolkit has one) or a library of another driver version does not.
 func (a *Attempts) Add(name string, err error) (last bool) {
 	var init *InitError
 	var load *dl.OpenError
@@ -117,7 +117,7 @@ func (h Host) Explain(path, version string, code nvml.Return) error {
 	return fmt.Errorf("initialise NVML (%s): %w; %s; %s", path, code, k.Text(), k.Advice(code))
 }
 
-// mismatch names the versions of both sides.
+// mismatch returns an error that names the versions of library and kernel driver.
 func (k Kernel) mismatch(path, version string) error {
 	lib := libraryVersion(path, version)
 	const unknown = "of unknown version"
@@ -129,8 +129,8 @@ func (k Kernel) mismatch(path, version string) error {
 	return fmt.Errorf("initialise NVML: %s: %s [%w]", text, advice, nvml.ERROR_LIB_RM_VERSION_MISMATCH)
 }
 
-// libraryVersion is the driver that a library belongs to: that in the name of its
-// file, else the part of NVML's own version ("12.550.54.15") behind CUDA's.
+// libraryVersion returns the driver version of a library: from the name of its file, else from NVML's own version
+// ("12.550.54.15") after CUDA's part.
 func libraryVersion(path, version string) string {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		if v, ok := strings.CutPrefix(filepath.Base(file), "libnvidia-ml.so."); ok && strings.Contains(v, ".") {

@@ -13,7 +13,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// TestExplain: NVML's answer with what the machine shows, and the remedy.
+// TestExplain compares the errors for NVML's codes and the machine's files, remedy included.
 func TestExplain(t *testing.T) {
 	f := func(code nvml.Return, files map[string]string, notLoaded bool, want ...string) {
 		t.Helper()

@@ -21,10 +21,10 @@ const Soname = "libnvidia-ml.so.1"
 // https://github.com/NVIDIA/k8s-device-plugin and https://github.com/NVIDIA/mig-parted.
 var usualRoots = [...]string{
 	"/",
-	"/run/nvidia/driver",    // of the GPU Operator's driver container
-	"/driver-root", "/host", // that, and the host, in the operator's components
-	"/usr/local/nvidia",           // in containers of GKE with Container-Optimized OS
-	"/home/kubernetes/bin/nvidia", // its nodes
+	"/run/nvidia/driver",    // the GPU Operator's driver container
+	"/driver-root", "/host", // that container and the host, inside the operator's other components
+	"/usr/local/nvidia",           // containers of GKE with Container-Optimized OS
+	"/home/kubernetes/bin/nvidia", // nodes of GKE
 	"/opt/nvidia/current",         // Flatcar
 }
 
@@ -55,7 +55,7 @@ func libraryDirs() []string {
 
 // Host is the machine that is searched, see nvml.Options.
 type Host struct {
-	Library string // nothing else is tried
+	Library string // if set, the only candidate
 	Roots   []string
 	Root    string
 	Getenv  func(string) string

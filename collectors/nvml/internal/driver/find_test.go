@@ -49,16 +49,16 @@ func TestCandidates(t *testing.T) {
 		Soname, "/host/usr/local/glibc/usr/lib/libnvidia-ml.so.1")
 	f(Host{}, map[string]string{"opt/nvidia/current": "-> 550/1", "opt/nvidia/550/1/lib64/libnvidia-ml.so.1": ""},
 		Soname, "/opt/nvidia/550/1/lib64/libnvidia-ml.so.1")
-	// No link: the newest by number, not by spelling. A directory is no library.
+	// No link: the newest version by number, not by spelling. A directory does not count.
 	f(Host{}, map[string]string{
 		"usr/lib64/libnvidia-ml.so.470.223.02": "", "usr/lib64/libnvidia-ml.so.550.9.1": "",
 		"usr/lib64/libnvidia-ml.so.550.54.15": "", "usr/lib64/libnvidia-ml.so.999.1/": "", "usr/lib64/libnvidia-ml.so.1/": "",
 	}, Soname, "/usr/lib64/libnvidia-ml.so.550.54.15")
-	// A dangling link, as where only the file was mounted.
+	// A dangling link, as in a container where only the file was mounted.
 	f(Host{}, map[string]string{
 		"usr/lib64/libnvidia-ml.so.1": "-> libnvidia-ml.so.535.1", "usr/lib64/libnvidia-ml.so.535.2": "",
 	}, Soname, "/usr/lib64/libnvidia-ml.so.535.2")
-	// Absolute links are those of the root: Debian's alternatives seen from a container.
+	// Absolute links start at the root: Debian's alternatives seen from a container.
 	f(Host{}, map[string]string{
 		"host/usr/lib64/libnvidia-ml.so.1":          "-> /etc/alternatives/nvml",
 		"host/etc/alternatives/nvml":                "-> ../../../../drv/libnvidia-ml.so.1",
@@ -68,7 +68,7 @@ func TestCandidates(t *testing.T) {
 		"host/usr/lib/libnvidia-ml.so.1":            "-> libnvidia-ml.so.1",
 		"host/usr/local/glibc/usr/lib/unrelated.so": "",
 	}, Soname, "/host/drv/libnvidia-ml.so.560.35.03")
-	// By variable; relative ones are nothing.
+	// By variable; relative paths are ignored.
 	f(Host{Getenv: func(name string) string {
 		return map[string]string{"DRIVER_ROOT_CTR_PATH": "/d", "NVIDIA_DRIVER_ROOT": "e"}[name]
 	}}, map[string]string{"d/usr/lib64/libnvidia-ml.so.1": "", "e/usr/lib64/libnvidia-ml.so.1": ""},

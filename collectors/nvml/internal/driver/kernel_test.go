@@ -16,8 +16,8 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// withoutRights runs f as a user without rights, on this thread alone: the raw call
-// changes no other. It skips where root may not become one, as in most namespaces.
+// withoutRights runs f as a user without rights, on this thread only: the raw call affects no other thread. It skips
+// the test if root cannot change the user, as in most namespaces.
 func withoutRights(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -70,7 +70,7 @@ func TestNoAccess(t *testing.T) {
 			}
 			return ""
 		}}
-		for dir := o.Root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) { // that the other user gets there
+		for dir := o.Root; dir != "/tmp" && dir != "/"; dir = filepath.Dir(dir) { // for the other user
 			_ = os.Chmod(dir, 0o755)
 		}
 		for _, dir := range []string{"proc", "proc/driver", "proc/driver/nvidia", "dev"} {

@@ -1,9 +1,9 @@
-// Samples that the driver keeps: of power every 20 ms, the newest 120; of utilisation
-// each sixth of a second, the newest 100. Clocks have none, as on most boards. A sample
-// is the value at its time, whatever drivers average.
+// Samples that the driver buffers: the newest 120 of power, one per 20 ms, and the newest 100
+// of utilisation, six per second. Clocks have no buffer, as on most boards. A sample is the
+// value at its time, while drivers average.
 #include "fake.h"
 
-// The driver was loaded so many microseconds before the script begins.
+// How long before the script the driver was loaded, in microseconds.
 static const unsigned long long before = 1000000000;
 
 static int kept_key(unsigned type) {

@@ -1,15 +1,15 @@
-// What every call goes through: counted, asked whether the library is
-// initialised, its device looked up, its fault obeyed.
+// The start of every call: it counts the call, checks that the library is initialised, looks
+// the device up and applies the fault.
 #include "fake.h"
 
 atomic_uint initialised;
 
-// Handles outlive shutdown, scripts and GPUs, as pointers that were given away do.
+// Handles outlive shutdown, scripts and GPUs, because callers keep the pointers.
 static struct nvmlDevice_st handles[MAX_GPUS][HANDLES];
 
 nvmlDevice_t handle_of(int gpu, int gi, int ci) {
 	struct nvmlDevice_st *h = &handles[gpu][gi < 0 ? 0 : 1 + gi % 16 * 16 + ci % 16];
-	// Idempotent; every caller writes the same.
+	// Idempotent: every caller writes the same value.
 	__atomic_store_n(&h->gpu, gpu, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->gi, gi, __ATOMIC_RELAXED);
 	__atomic_store_n(&h->ci, ci, __ATOMIC_RELAXED);
@@ -43,16 +43,16 @@ static nvmlReturn_t find(struct call *c, nvmlDevice_t d) {
 	return NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// fault_of prefers what is said of a function to what is said of every function.
+// fault_of returns a function's fault, which overrides the fault of every function.
 static struct fault fault_of(const struct call *c, enum function f) {
 	const struct fault *list = c->s->faults[c->g ? c->g->number : HOST];
 	return list ? merge(list[f], list[FN_EVERY]) : (struct fault){0};
 }
 
-// Every of the host does not mean what a process does without the driver.
+// Faults of every function do not apply to functions that work without the driver.
 static bool exempt(enum function f) { return f == FN_nvmlShutdown || f == FN_nvmlSystemGetNVMLVersion; }
 
-// hang returns when the script has changed.
+// hang returns when the script changes.
 static void hang(struct call *c) {
 	uint64_t seen = c->s->generation;
 	release(c->s);
@@ -68,8 +68,8 @@ static void delay(struct call *c, unsigned us) {
 	c->s = acquire();
 }
 
-// obey looks the device up (host functions: d is NULL) and obeys its faults. The
-// script may change under a call that waits, so it starts over after it.
+// obey looks the device up (host functions: d is NULL) and applies its faults. The script may
+// change while a call waits, so obey starts over after each wait.
 static nvmlReturn_t obey(struct call *c, bool device, nvmlDevice_t d) {
 	bool delayed = false;
 	for (;;) {
@@ -124,7 +124,7 @@ nvmlReturn_t enter_host(struct call *c, enum function f, bool needs_init) {
 	return r == NVML_SUCCESS ? finish(c, obey(c, false, NULL)) : r;
 }
 
-// enter_again continues with a device that the call has found by itself.
+// enter_again continues with a device that the call has looked up itself.
 nvmlReturn_t enter_again(struct call *c, nvmlDevice_t d) { return finish(c, obey(c, true, d)); }
 
 nvmlReturn_t leave(struct call *c, nvmlReturn_t r) {
@@ -132,7 +132,7 @@ nvmlReturn_t leave(struct call *c, nvmlReturn_t r) {
 	return r;
 }
 
-// stub is what the functions marked STUB do.
+// stub implements the functions marked STUB.
 int stub(enum function f, void *first);
 int stub(enum function f, void *first) {
 	struct call c;

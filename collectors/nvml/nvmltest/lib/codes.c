@@ -1,4 +1,4 @@
-// Return codes by name, and what NVML says of them.
+// Return codes by name, and NVML's texts for them.
 #include "fake.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-// Event sets. Events are lines of the script with growing numbers; a set hears
-// those that come after a GPU's registration.
+// Event sets. Events are script lines with increasing numbers. A set reports the events after a
+// GPU's registration.
 #include "fake.h"
 
 #include <pthread.h>
@@ -8,11 +8,11 @@
 struct nvmlEventSet_st {
 	struct nvmlEventSet_st *next;
 	uint64_t types[MAX_GPUS]; // 0: not registered
-	uint64_t after[MAX_GPUS]; // events up to this one are not for the set
+	uint64_t after[MAX_GPUS]; // the set does not report this event and earlier ones
 	uint64_t seen;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // over all sets
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // protects all sets
 static struct nvmlEventSet_st *sets;
 
 static bool known(const struct nvmlEventSet_st *set) {
@@ -72,7 +72,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, unsigned long long types, 
 	LEAVE(r);
 }
 
-// take gives the oldest event that the set has not reported.
+// take reports the oldest event that the set has not reported.
 static nvmlReturn_t take(const struct state *s, struct nvmlEventSet_st *set, nvmlEventData_t *out) {
 	nvmlReturn_t r = NVML_ERROR_TIMEOUT;
 	pthread_mutex_lock(&lock);
@@ -86,7 +86,7 @@ static nvmlReturn_t take(const struct state *s, struct nvmlEventSet_st *set, nvm
 		*out = (nvmlEventData_t){handle_of(e->gpu, -1, -1), e->type, e->data, e->gi, e->ci};
 		r = NVML_SUCCESS;
 	}
-	// A set with a lost GPU says so once it has told everything else.
+	// A set with a lost GPU reports the loss after all its events.
 	for (int g = 0; g < s->gpu_count && r == NVML_ERROR_TIMEOUT; g++)
 		if (set->types[g] && (s->gpus[g].absent || (s->faults[g] && s->faults[g][FN_EVERY].answers && s->faults[g][FN_EVERY].code == NVML_ERROR_GPU_IS_LOST)))
 			r = NVML_ERROR_GPU_IS_LOST;

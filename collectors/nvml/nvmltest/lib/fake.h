@@ -1,5 +1,5 @@
-// A simulated libnvidia-ml.so.1, as README.md in the folder above describes it.
-// The prototypes and structs are those of NVIDIA's nvml.h, as go-nvml brings it.
+// A simulated libnvidia-ml.so.1; README.md in the folder above describes it. Prototypes and
+// structs come from NVIDIA's nvml.h in go-nvml.
 #ifndef NVMLTEST_FAKE_H
 #define NVMLTEST_FAKE_H
 
@@ -16,30 +16,30 @@ enum {
 	HANDLES = 1 + 16 * 16, // per GPU: itself, then instances by gi * 16 + ci
 };
 
-// What a device handle points to.
+// The target of a device handle.
 struct nvmlDevice_st {
 	int gpu;
 	int gi, ci; // -1 for the GPU itself
 };
 
-// A value as the script has it.
+// A value in the script.
 struct cell {
 	enum { UNSUPPORTED, CODE, CONSTANT, EXPRESSION, STRING } kind;
 	int index; // in its key, for the variable i
 	union {
 		int code; // nvmlReturn_t
 		double number;
-		const char *text; // of an expression, too
+		const char *text; // also an expression's text
 	};
 };
 
-// A piece of a GPU's load over time, up to the next one: it swings around a base.
+// A stretch of a GPU's load, which lasts until the next one starts: a wave around a base.
 struct load {
-	double at, before; // when it begins, and the integral until then
+	double at, before; // when it starts, and the load's integral until then
 	double base, amplitude, period, phase;
 };
 
-// What follows are lines of the script: key=value, see script.c.
+// The structs below hold script lines of key=value words; see script.c.
 
 struct process {
 	unsigned pid, gi, ci;
@@ -89,11 +89,11 @@ struct event {
 
 struct block;
 
-// A script that was read. It does not change; its users hold a reference.
+// A parsed script. It is immutable; its users hold references.
 struct state {
-	int references; // under the lock of state.c
+	int references; // protected by the lock in state.c
 	uint64_t generation;
-	struct block *blocks; // memory of everything it points to
+	struct block *blocks; // all memory that it points to
 	char driver[80], nvml[80], dev[4096];
 	int cuda, fields, gpm;
 	bool frozen;
@@ -115,17 +115,17 @@ struct call {
 	double now;               // simulated seconds
 };
 
-// Words of our own in the control file; library.go has the same list.
+// This library's words in the control file; library.go has the same list.
 enum {
-	WORD_INITS = WORD_FIRST_OWN, // initialisations in force, counted as NVML does, of all processes
-	WORD_FILES,                  // devices that are held open
+	WORD_INITS = WORD_FIRST_OWN, // initialisations minus shutdowns, as NVML counts them, of all processes
+	WORD_FILES,                  // open devices
 	WORD_EVENT_SETS,
-	WORD_SAMPLES, // of GPM
-	WORD_EPOCH,   // CLOCK_MONOTONIC in ns that a script without one counts from
+	WORD_SAMPLES, // GPM samples
+	WORD_EPOCH,   // CLOCK_MONOTONIC in ns at time 0 of a script without an epoch
 };
 
 // state.c
-const struct state *acquire(void); // the present script, or NULL
+const struct state *acquire(void); // the current script, or NULL
 void release(const struct state *s);
 uint64_t monotonic(void);
 double simulated_time(const struct state *s);
@@ -167,23 +167,23 @@ nvmlReturn_t get_int(const struct call *c, int key, int *out);
 nvmlReturn_t get_ull(const struct call *c, int key, unsigned long long *out);
 nvmlReturn_t get_text(const struct call *c, int key, char *out, unsigned length);
 nvmlReturn_t put_text(const char *text, char *out, unsigned length);
-double load_until(const struct load *l, double t); // the integral of a piece from its begin to t
+double load_until(const struct load *l, double t); // a stretch's integral from its start to t
 
 // script.c
-void *keep(struct state *s, size_t size); // zeroed memory that lives as long as s
+void *keep(struct state *s, size_t size); // zeroed memory that is freed with s
 
 // expression.c
 struct variables {
 	double t, gpu, i, load, work;
 };
-// check_expression evaluates without variables; constant is false if the text has some.
+// check_expression evaluates without variables; constant is false if the text uses one.
 bool check_expression(const char *text, bool *constant, double *number, char *error, size_t size);
 double evaluate(const char *text, const struct variables *v);
 
 // fields.c
 void field_value(const struct call *c, nvmlFieldValue_t *f);
 
-// Structs with a version word hold their size and version in it.
+// Structs with a version field encode their size and version in it.
 #define HAS_VERSION(p, symbol) ((p) && (p)->version == (symbol))
 
 #endif

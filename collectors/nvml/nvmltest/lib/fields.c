@@ -1,4 +1,4 @@
-// Field values: which value stands behind an id (NVML_FI_* in nvml.h).
+// Field values: the value of each ID (NVML_FI_* in nvml.h).
 #include "fake.h"
 
 #include <pthread.h>
@@ -8,10 +8,10 @@
 
 enum scope { WHOLE, LINK, LINK_OR_ALL };
 
-// A run of ids from first to last and of elements from key, step apart.
+// A run of IDs from first to last, with values in elements from key, step apart.
 struct run {
 	int first, last, key, step;
-	enum scope scope; // the scopeId chooses among elements
+	enum scope scope; // scopeId selects among the elements
 	nvmlValueType_t type;
 };
 
@@ -77,13 +77,13 @@ static const struct run runs[] = {
 	{197, 197, K_PCIE_TX_BYTES, 0, WHOLE, ULL},
 	{198, 198, K_PCIE_RX_BYTES, 0, WHOLE, ULL},
 	{201, 219, K_NVLINK_5, MAX_LINKS, LINK_OR_ALL, ULL},
-	{220, 220, K_NVLINK_5 + 19 * MAX_LINKS, 0, LINK, ULL}, // of a rate there is no sum
+	{220, 220, K_NVLINK_5 + 19 * MAX_LINKS, 0, LINK, ULL}, // a rate has no sum
 	{221, 221, K_NVLINK_5 + 20 * MAX_LINKS, 0, LINK_OR_ALL, ULL},
 	{222, 222, K_NVLINK_5 + 21 * MAX_LINKS, 0, LINK, ULL},
 	{230, 230, K_RECOVERY_ACTION, 0, WHOLE, UI},
 	{235, 250, K_NVLINK_FEC, MAX_LINKS, LINK_OR_ALL, ULL},
 	{251, 268, K_SMOOTHING, 1, WHOLE, UI},
-	{269, 271, K_VIOLATION + 6, 1, WHOLE, ULL}, // thermal by software, by hardware, power brake
+	{269, 271, K_VIOLATION + 6, 1, WHOLE, ULL}, // thermal by software, thermal by hardware, power brake
 	{301, 302, K_REMAPPED_INACTIVE, 1, WHOLE, UI},
 };
 
@@ -119,8 +119,8 @@ static nvmlReturn_t from_run(const struct call *c, const struct run *run, const 
 	return f->scopeId < count ? value(c, key + (int)f->scopeId, out) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// newest is the number that a field has since CUDA 13.1: before, drivers 575 and 580 had
-// 269 to 273 in front of 251 to 268.
+// newest returns a field's number since CUDA 13.1. In drivers 575 and 580, 269 to 273 came
+// before 251 to 268.
 static int newest(const struct call *c, int id) {
 	int branch = atoi(c->s->driver);
 	if (branch < 575 || branch >= 590 || id < 251 || id > 273)
@@ -145,11 +145,11 @@ static nvmlReturn_t look_up(const struct call *c, const nvmlFieldValue_t *asked,
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
-// since_1970 is the simulated time as nvml.h has it, in microseconds since 1970: the
-// CPU's time while no test has frozen the simulated one or advanced it.
+// since_1970 returns the simulated time as nvml.h defines it, in microseconds since 1970. It is
+// the system time unless a test has frozen or advanced the simulated time.
 static long long since_1970(const struct call *c) {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static uint64_t epoch; // of the running time that zero is of
+	static uint64_t epoch; // of the simulated clock when zero was set
 	static long long zero;
 	long long now = (long long)(c->now * 1e6);
 	struct timespec t;

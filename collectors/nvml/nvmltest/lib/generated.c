@@ -1,11 +1,11 @@
-// Functions that a line of functions.def describes wholly: those that read keys, and
-// those that the library has and does not simulate, which are counted and obey faults.
-// nvml.h is not seen here, so that all are declared alike: a device is a pointer, an
-// enumeration of NVML as wide as unsigned int.
+// Functions that one line of functions.def fully describes: functions that read keys, and
+// functions that the library has but does not simulate. The latter are counted and obey faults.
+// This file does not include nvml.h, so that all declarations are alike: a device is a pointer,
+// an NVML enumeration has the size of unsigned int.
 #include "simulated.h"
 #include "keys.h"
 
-int stub(enum function f, void *first); // whose first argument may be a device
+int stub(enum function f, void *first); // first may be a device
 int read_value(enum function f, void *device, int key, int end, void *out, unsigned size, bool is_text);
 int read_two(enum function f, void *device, int first, int second, unsigned *a, unsigned *b);
 int read_link(enum function f, void *device, int first, unsigned link, unsigned *out);

@@ -1,11 +1,11 @@
-// GPM: metrics between two samples, from the mean load between them.
+// GPM: metrics from the mean load between two samples.
 #include "fake.h"
 
 #include <stdlib.h>
 
-// A sample is what the metrics are computed from.
+// A sample holds the inputs of the metrics.
 struct nvmlGpmSample_st {
-	int gpu, gi; // gpu is -1 until a sample was taken
+	int gpu, gi; // gpu is -1 while the sample is empty
 	double at, load, work;
 };
 
@@ -46,7 +46,7 @@ static void fill(const struct call *c, int gi, nvmlGpmSample_t s) {
 	*s = (struct nvmlGpmSample_st){c->g->number, gi, c->now, load_at(c), work_until(c)};
 }
 
-// On a GPU in MIG mode a sample of the whole GPU has no meaning to NVML.
+// NVML cannot sample the whole GPU in MIG mode.
 nvmlReturn_t nvmlGpmSampleGet(nvmlDevice_t d, nvmlGpmSample_t sample) {
 	unsigned mig = 0;
 	GPU(nvmlGpmSampleGet, d);
@@ -73,7 +73,7 @@ nvmlReturn_t nvmlGpmMigSampleGet(nvmlDevice_t d, unsigned gi, nvmlGpmSample_t sa
 	LEAVE(NVML_ERROR_INVALID_ARGUMENT);
 }
 
-// metric answers one of the metrics. The samples' GPU is the call's.
+// metric computes one metric. The samples must be from the call's GPU.
 static nvmlReturn_t metric(const struct call *c, unsigned id, double load, double work, double *out) {
 	if (id == 0 || id >= (unsigned)c->s->gpm || id >= 340)
 		return NVML_ERROR_INVALID_ARGUMENT;

@@ -1,4 +1,4 @@
-// Devices by index, and what they are.
+// Device handles by index, and the identity of devices.
 #include "fake.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *out) {
 	LEAVE(NVML_SUCCESS);
 }
 
-// To hand a handle out attaches the GPU: that may fail as any call may.
+// Creating a handle attaches the GPU, which may fail like any call.
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *out) {
 	SYSTEM(nvmlDeviceGetHandleByIndex_v2);
 	for (int g = 0; out && g < c.s->gpu_count; g++)

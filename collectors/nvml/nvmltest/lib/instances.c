@@ -1,11 +1,11 @@
-// MIG: instances of a GPU, their profiles and what they have. The functions of GPU
-// instances and compute instances are those that NVIDIA's DCGM asks.
+// MIG: a GPU's instances, their profiles and their properties. The functions of GPU instances
+// and compute instances are the ones that NVIDIA's DCGM calls.
 #include "fake.h"
 
 #include <string.h>
 
-// What a handle of a GPU instance or compute instance points to: the first compute
-// instance of a GPU instance stands for both.
+// The target of a GPU instance's or compute instance's handle. The first compute instance of a
+// GPU instance represents both.
 struct nvmlGpuInstance_st {
 	int gpu, gi;
 };
@@ -82,7 +82,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t d, unsigned number
 	LEAVE(NVML_ERROR_NOT_SUPPORTED);
 }
 
-// Every caller writes the same into a handle.
+// Every caller writes the same value into a handle.
 static nvmlGpuInstance_t instance_handle(int gpu, unsigned gi) {
 	struct nvmlGpuInstance_st *h = &gpu_instances[gpu][gi % 16];
 	__atomic_store_n(&h->gpu, gpu, __ATOMIC_RELAXED);
@@ -109,12 +109,12 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t d, unsigned id, nvmlGpuInsta
 	LEAVE(NVML_SUCCESS);
 }
 
-// enter_instance is how calls begin whose handle is one of an array: a GPU instance, or
-// with ci a compute instance.
+// enter_instance starts a call whose handle is an array element: a GPU instance, or with ci a
+// compute instance.
 static nvmlReturn_t enter_instance(struct call *c, enum function f, const void *h, const void *array, size_t size, const int *ci) {
 	if ((uintptr_t)h < (uintptr_t)array || (uintptr_t)h >= (uintptr_t)array + size)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	const struct nvmlGpuInstance_st *in = h; // both begin with gpu and gi
+	const struct nvmlGpuInstance_st *in = h; // both start with gpu and gi
 	nvmlReturn_t r = enter_any(c, f, handle_of(in->gpu, -1, -1));
 	if (r != NVML_SUCCESS)
 		return r;
@@ -138,7 +138,7 @@ nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t h, nvmlGpuInstanceInfo_t *
 	LEAVE(NVML_SUCCESS);
 }
 
-// The ids of compute instance profiles are their enumeration's here.
+// Here a compute instance profile's ID equals its enumeration value.
 static unsigned compute_profile(const struct instance *m) { return m->slices == 7 ? 4 : m->slices - 1; }
 
 nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t h, unsigned id, nvmlComputeInstance_t *out, unsigned *count) {
@@ -178,7 +178,7 @@ static nvmlReturn_t compute_info(enum function f, nvmlComputeInstance_t h, nvmlC
 	out->gpuInstance = instance_handle(h->gpu, (unsigned)h->gi);
 	out->id = (unsigned)h->ci;
 	out->profileId = compute_profile(c.m);
-	if (f == FN_nvmlComputeInstanceGetInfo_v2) // the first version has no placement
+	if (f == FN_nvmlComputeInstanceGetInfo_v2) // the first version lacks the placement
 		out->placement = (nvmlComputeInstancePlacement_t){0, c.m->slices};
 	LEAVE(NVML_SUCCESS);
 }

@@ -1,4 +1,4 @@
-// The values of a GPU by number: the first element of each key, and the last.
+// Numbers of a GPU's values: the first and last element of each key.
 #ifndef NVMLTEST_KEYS_H
 #define NVMLTEST_KEYS_H
 

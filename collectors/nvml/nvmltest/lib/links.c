@@ -1,4 +1,4 @@
-// NVLink, the fabric, and what a GPU is to another.
+// NVLink, the fabric, and the relation between two GPUs.
 #include "fake.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(nvmlDevice_t d, unsigned link, nvml
 	LEAVE(r);
 }
 
-// fabric fills what all versions of the struct have, by different places.
+// fabric fills the members that all versions of the struct have, at different offsets.
 static nvmlReturn_t fabric(const struct call *c, unsigned char uuid[NVML_GPU_FABRIC_UUID_LEN], unsigned *status, unsigned *clique, unsigned *state) {
 	char text[64];
 	*state = *status = *clique = 0;
@@ -81,7 +81,7 @@ nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t d, nvmlGpuFabricInfoV_t *o
 	LEAVE(r);
 }
 
-// other looks the second device of a call up.
+// other looks up a call's second device.
 static bool other(const struct call *c, nvmlDevice_t d) {
 	return is_handle(d) && d->gi < 0 && d->gpu < c->s->gpu_count && !c->s->gpus[d->gpu].absent;
 }

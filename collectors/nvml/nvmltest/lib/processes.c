@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Drivers 535.43 to 535.86 fill the third version with this, under the same name.
+// Drivers 535.43 to 535.86 use this struct under the third version's name.
 struct long_info {
 	nvmlProcessInfo_t info;
 	unsigned long long protected_memory;
@@ -15,7 +15,7 @@ static bool has_long_info(const struct call *c) {
 	return sscanf(c->s->driver, "%d.%d", &major, &minor) == 2 && major == 535 && minor >= 43 && minor < 98;
 }
 
-// list copies processes of a type into structs of any version: all begin alike.
+// list copies processes of a type into structs of any version: all start with the same members.
 static nvmlReturn_t list(const struct call *c, char type, unsigned *count, void *out, size_t size) {
 	unsigned have = 0;
 	if (!count)
@@ -53,10 +53,10 @@ static unsigned percent(const struct call *c, const struct cell *cell) {
 	return value_of(c, cell, load_at(c), work_until(c), &v) == NVML_SUCCESS ? (unsigned)v : 0;
 }
 
-// A sample with all that the newest struct has.
+// A sample with the members of the newest struct.
 typedef nvmlProcessUtilizationInfo_v1_t sample;
 
-// samples are those newer than since: as of now, one of each process that does something.
+// samples fills one sample per busy process if the current time is newer than since.
 static unsigned samples(const struct call *c, unsigned long long since, sample *to, unsigned room) {
 	unsigned long long now = (unsigned long long)(c->now * 1e6);
 	unsigned have = 0;
@@ -72,7 +72,7 @@ static unsigned samples(const struct call *c, unsigned long long since, sample *
 	return have;
 }
 
-// take answers for both functions: *count is the room in out, and then what there is.
+// take implements both functions. *count is the capacity of out, then the number of samples.
 static nvmlReturn_t take(const struct call *c, unsigned long long since, sample *out, unsigned *count) {
 	unsigned mig = 0;
 	if (get_uint(c, K_MIG_MODE, &mig) == NVML_SUCCESS && mig)

@@ -1,9 +1,9 @@
-// Readings of a GPU that are more than a number: functions.def has those.
+// Readings of a GPU that are more than a number; functions.def has the numbers.
 #include "fake.h"
 
 #include <string.h>
 
-// read_value is what generated.c calls: a number of 4 or 8 bytes, else a text of that room, from key on, below end.
+// read_value, for generated.c, reads key if it is below end: 4 or 8 bytes, or a text.
 int read_value(enum function f, void *device, int key, int end, void *out, unsigned size, bool is_text);
 int read_value(enum function f, void *device, int key, int end, void *out, unsigned size, bool is_text) {
 	struct call c;
@@ -25,7 +25,7 @@ int read_two(enum function f, void *device, int first, int second, unsigned *a, 
 	LEAVE(r == NVML_SUCCESS ? get_uint(&c, second, b) : r);
 }
 
-// uints reads count elements from key on.
+// uints reads count elements, starting at key.
 static nvmlReturn_t uints(const struct call *c, int key, int count, unsigned *out) {
 	nvmlReturn_t r = out ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 	for (int i = 0; i < count && r == NVML_SUCCESS; i++)
@@ -56,7 +56,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, nvmlUtilization_t *ou
 	LEAVE(r == NVML_SUCCESS ? get_uint(&c, K_UTIL_MEMORY, &out->memory) : r);
 }
 
-// memory splits a GPU's memory, or an instance's, as the second version does. An
+// memory splits the memory of a GPU or instance as the second version of the function does. An
 // instance uses 2 GiB at full load.
 static nvmlReturn_t memory(const struct call *c, nvmlMemory_v2_t *m) {
 	nvmlReturn_t r;
@@ -110,8 +110,7 @@ nvmlReturn_t nvmlDeviceValidateInforom(nvmlDevice_t d) {
 	LEAVE(r == NVML_SUCCESS && !valid ? NVML_ERROR_CORRUPTED_INFOROM : r);
 }
 
-// Both versions of the struct are of one size and have the same bytes for the
-// same things, by other names.
+// Both versions of the struct have the same size and the same bytes under different names.
 nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t d, nvmlPlatformInfo_t *out) {
 	_Static_assert(sizeof(nvmlPlatformInfo_v1_t) == sizeof(nvmlPlatformInfo_v2_t), "they differ in names");
 	GPU(nvmlDeviceGetPlatformInfo, d);
@@ -131,7 +130,7 @@ nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t d, nvmlPlatformInfo_t *out) 
 
 // Memory errors: ECC, retired pages, remapped rows.
 
-// counter is the element of K_ECC and of each location.
+// counter returns the element in K_ECC and in each location.
 #define COUNTER(type, kind) (2 * ((int)(type)&1) + ((int)(kind)&1))
 
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t d, nvmlMemoryErrorType_t type, nvmlEccCounterType_t kind, unsigned long long *out) {
@@ -156,7 +155,7 @@ nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t d, nvmlEccSramErrorSta
 	LEAVE(r == NVML_SUCCESS ? get_uint(&c, K_SRAM + 11, &out->bThresholdExceeded) : r);
 }
 
-// The address of each page is made up.
+// Page addresses are invented.
 nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t d, nvmlPageRetirementCause_t cause, unsigned *count, unsigned long long *pages) {
 	GPU(nvmlDeviceGetRetiredPages, d);
 	unsigned have, room = count ? *count : 0;

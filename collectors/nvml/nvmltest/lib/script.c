@@ -48,7 +48,7 @@ void free_state(struct state *s) {
 	free(s);
 }
 
-// remainder is what is left of the line.
+// remainder_of returns the rest of the line.
 static char *remainder_of(struct line *l) {
 	more(l);
 	for (size_t end = strlen(l->rest); end > 0 && isspace((unsigned char)l->rest[end - 1]); end--)
@@ -56,7 +56,7 @@ static char *remainder_of(struct line *l) {
 	return l->rest;
 }
 
-// span is "3" or "2-5", or "*" for all below limit.
+// A span is "3", "2-5", or "*" for all below limit.
 struct span {
 	int from, to;
 };
@@ -191,8 +191,8 @@ static bool line_time(struct line *r) {
 	return !r->problem[0];
 }
 
-// load 0-3 12.5 0.5 0.3 60 0: from second 12.5 on, 0.5 ± 0.3 with a period of 60 s and
-// no phase. "load 0-3 12.5 0.5" is constant.
+// load 0-3 12.5 0.5 0.3 60 0: from second 12.5, 0.5 ± 0.3 with a period of 60 s and phase 0.
+// "load 0-3 12.5 0.5" is constant.
 static bool line_load(struct line *r) {
 	struct span gpus;
 	if (!gpus_of(r, &gpus))
@@ -218,9 +218,9 @@ static bool line_load(struct line *r) {
 	return !r->problem[0];
 }
 
-// Lines of key=value words are elements of a GPU's lists.
+// Lines of key=value words add elements to a GPU's lists.
 
-// attribute returns the value of a key, up to the next space; "" if the line has no such key.
+// attribute returns a key's value, up to the next space; "" if the line lacks the key.
 static const char *attribute(const struct line *l, const char *key, char out[128]) {
 	size_t n = strlen(key);
 	out[0] = 0;
@@ -252,7 +252,7 @@ static bool line_profile(struct line *l) {
 	return !l->problem[0];
 }
 
-// gpu_of reads the number of one GPU.
+// gpu_of parses the number of one GPU.
 static struct gpu *gpu_of(struct line *l) {
 	struct span gpus;
 	return gpus_of(l, &gpus) ? &l->s->gpus[gpus.from] : NULL;

@@ -1,11 +1,11 @@
-// The script that is in force.
+// The current script.
 #define _GNU_SOURCE
 #include "fake.h"
 
 #include <pthread.h>
 #include <time.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // over current and references
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // protects current and references
 static struct state *current;
 
 uint64_t monotonic(void) {
@@ -21,8 +21,7 @@ double simulated_time(const struct state *s) {
 	return ((double)monotonic() - (double)epoch) / 1e9;
 }
 
-// reload reads the script, which has changed or was never read. One that cannot
-// be read leaves the one before in force.
+// reload reads a new or changed script. If it cannot be read, the previous one stays.
 static void reload(void) {
 	uint64_t g, unset = 0;
 	struct state *s = read_state(&g);
@@ -39,7 +38,7 @@ static void reload(void) {
 		current->references = 1;
 	}
 	if (current)
-		current->generation = g; // do not read the same bad one at every call
+		current->generation = g; // do not read the same invalid script at every call
 }
 
 const struct state *acquire(void) {

@@ -1,4 +1,4 @@
-// Initialisation, shutdown, and what there is no device for.
+// Initialisation, shutdown, and functions without a device.
 #define _GNU_SOURCE
 #include "fake.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // over files and initialised
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // protects files and initialised
 static int files[MAX_GPUS + 1];
 static int file_count;
 
@@ -30,8 +30,8 @@ static void close_files(void) {
 	}
 }
 
-// open_files opens the control device and those of the GPUs. One GPU that cannot
-// be opened does not keep NVML from the others.
+// open_files opens the control device and the GPUs' devices. A GPU that cannot be opened does
+// not affect the others.
 static nvmlReturn_t open_files(const struct state *s) {
 	char name[32];
 	if (!s->dev[0])
@@ -76,7 +76,7 @@ nvmlReturn_t nvmlShutdown(void) {
 	nvmlReturn_t r = NVML_SUCCESS;
 	pthread_mutex_lock(&lock);
 	if (atomic_load(&initialised) == 0)
-		r = NVML_ERROR_UNINITIALIZED; // another thread was faster
+		r = NVML_ERROR_UNINITIALIZED; // another thread shut it down first
 	else {
 		atomic_fetch_sub(word(WORD_INITS), 1);
 		if (atomic_fetch_sub(&initialised, 1) == 1)
@@ -93,7 +93,7 @@ nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned length) {
 
 nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned length) {
 	struct call c;
-	nvmlReturn_t r = enter_host(&c, FN_nvmlSystemGetNVMLVersion, false); // it works uninitialised
+	nvmlReturn_t r = enter_host(&c, FN_nvmlSystemGetNVMLVersion, false); // works without initialisation
 	return r == NVML_SUCCESS ? leave(&c, put_text(c.s->nvml, out, length)) : r;
 }
 

@@ -1,4 +1,4 @@
-// Values: cells of the script at the time of the call.
+// Values: the script's cells at the time of the call.
 #include "fake.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-// vGPU: guests of a host, and licences of a guest.
+// vGPU: a host's guests and a guest's licences.
 #include "fake.h"
 
 nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t d, unsigned *count, nvmlVgpuInstance_t *out) {
@@ -14,7 +14,7 @@ nvmlReturn_t nvmlDeviceGetActiveVgpus(nvmlDevice_t d, unsigned *count, nvmlVgpuI
 	LEAVE(fits ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE);
 }
 
-// guest is a vGPU of any GPU. The handle is its number.
+// guest finds a vGPU on any GPU. Its handle is its number.
 static const struct vgpu *guest(const struct call *c, nvmlVgpuInstance_t id) {
 	for (int g = 0; g < c->s->gpu_count; g++)
 		for (int i = 0; i < c->s->gpus[g].vgpu_count; i++)

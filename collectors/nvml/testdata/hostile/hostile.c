@@ -1,6 +1,6 @@
-// An NVML whose answers no driver gives: counts, ids and enums of all ones, texts without an end that are
-// not UTF-8, infinite values, two GPUs with one UUID and one with another UUID at each call. Each function
-// succeeds. Prototypes are those of nvml.h.
+// An NVML with answers that no driver gives: counts, IDs and enums of all ones, unterminated
+// texts that are not UTF-8, infinite values, two GPUs with the same UUID and one whose UUID
+// differs at each call. Each function succeeds. Prototypes come from nvml.h.
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -80,7 +80,7 @@ int nvmlDeviceGetFieldValues(dev d, int n, field *all) {
 	return OK;
 }
 
-// Events without end, of instances that are not there.
+// Endless events of instances that do not exist.
 typedef struct { void *device; ull type, data; u instance, compute; } event;
 int nvmlDeviceGetSupportedEventTypes(dev d, ull *types) { (void)d; *types = ~0ull; return OK; }
 int nvmlEventSetCreate(void **set) { *set = &calls; return OK; }

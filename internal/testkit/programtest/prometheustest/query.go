@@ -20,19 +20,19 @@ func (s *Server) Query(tb testing.TB, expr string) model.Vector {
 	return v
 }
 
-// Await waits until an instant query has n results. The message of a failure names what.
+// Await waits until an instant query has n results. A failure message names what.
 func (s *Server) Await(tb testing.TB, what string, n int, expr string) {
 	tb.Helper()
 	s.await(tb, what, expr, func(v model.Vector) bool { return len(v) == n })
 }
 
-// AwaitValue waits until an instant query has one result, which is want.
+// AwaitValue waits until an instant query has one result with the value want.
 func (s *Server) AwaitValue(tb testing.TB, what string, want float64, expr string) {
 	tb.Helper()
 	s.await(tb, what, expr, func(v model.Vector) bool { return len(v) == 1 && float64(v[0].Value) == want })
 }
 
-// await tries again, unless expr can never be a query.
+// await retries, unless expr is not a valid query.
 func (s *Server) await(tb testing.TB, what, expr string, is func(model.Vector) bool) {
 	tb.Helper()
 	s.Process.Await(tb, what, func() error {
@@ -49,7 +49,7 @@ func (s *Server) await(tb testing.TB, what, expr string, is func(model.Vector) b
 }
 
 func (s *Server) query(tb testing.TB, expr string) (model.Vector, error) {
-	result, _, _, err := s.API.Query(tb.Context(), expr, time.Time{}) // the server's time
+	result, _, _, err := s.API.Query(tb.Context(), expr, time.Time{}) // at the server's time
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", expr, err)
 	}

@@ -1,5 +1,4 @@
-// Package prometheustest runs the installed Prometheus in tests and asks it what it
-// has seen.
+// Package prometheustest runs the installed Prometheus in tests and queries it.
 package prometheustest
 
 import (
@@ -15,23 +14,22 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// Find returns the path of the program, for tests that prepare much before they Start
-// it: where it is missing they end at once.
+// Find returns the program's path. Tests with a long preparation call it first, because it ends the test if the
+// program is missing.
 func Find(tb testing.TB) string {
 	tb.Helper()
 	return programtest.Find(tb, "prometheus")
 }
 
-// A Server is a Prometheus on loopback with storage of the test's own.
+// A Server is a Prometheus on loopback with its own storage.
 type Server struct {
 	URL     string // without a path
 	Process *programtest.Process
 	API     v1.API
 }
 
-// Start runs Prometheus with a configuration, and more flags, until the test ends, and
-// returns when it is ready: scrapes begin some 5 s later. Paths in the configuration
-// must be absolute.
+// Start runs Prometheus with a configuration, and more flags, until the test ends. It returns when Prometheus is
+// ready: scrapes start about 5 s later. Paths in the configuration must be absolute.
 func Start(tb testing.TB, config string, more ...string) *Server {
 	tb.Helper()
 	exe, dir := Find(tb), tb.TempDir()

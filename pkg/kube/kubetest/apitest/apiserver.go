@@ -32,7 +32,7 @@ import (
 // Object is an object of the API as JSON.
 type Object = map[string]any
 
-// Server is the API server.
+// Server is a fake API server.
 type Server struct {
 	tb         testing.TB
 	node       string
@@ -46,9 +46,9 @@ type Server struct {
 	log      []event
 	changed  chan struct{} // closed and replaced with each change
 	forgot   int           // events up to this version are compacted away
-	// first looks at each request before the server does; true: it has answered.
+	// first sees each request before the server does and returns true if it has answered.
 	first    func(w http.ResponseWriter, r *http.Request) bool
-	epoch    int // of first: watches from before end
+	epoch    int // version of first: a watch from an earlier epoch ends
 	requests []string
 }
 
@@ -89,7 +89,7 @@ current-context: test
 	return s
 }
 
-// Pipe returns an API server that serves over pipes, so that it can be in a bubble of synctest; see Config.
+// Pipe returns an API server that serves over pipes, so that it can run in a synctest bubble; see Config.
 func Pipe(tb testing.TB, node string) *Server {
 	s := newServer(tb, node)
 	s.accept = make(pipes)
@@ -99,7 +99,7 @@ func Pipe(tb testing.TB, node string) *Server {
 	return s
 }
 
-// pipes is a listener that gets the servers' ends of pipes.
+// pipes is a listener that accepts the server ends of pipes.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -116,7 +116,7 @@ func (p pipes) Close() error {
 
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// Config returns how to reach a Server over pipes.
+// Config returns a client configuration for a Server over pipes.
 func (s *Server) Config() (*rest.Config, error) {
 	return &rest.Config{Host: "http://api.test", Dial: func(context.Context, string, string) (net.Conn, error) {
 		s.mu.Lock()
@@ -142,7 +142,7 @@ func (s *Server) set(change func()) {
 	s.changed = make(chan struct{})
 }
 
-// SetDown ends all watches; while the server is down, there are no connections.
+// SetDown ends all watches. While the server is down, it refuses connections.
 func (s *Server) SetDown(down bool) { s.set(func() { s.down = down }) }
 
 // Versions sets the served versions of resource.k8s.io.
@@ -151,7 +151,7 @@ func (s *Server) Versions(versions ...string) { s.set(func() { s.versions = vers
 // Compact forgets all events, so that a watch from before gets 410.
 func (s *Server) Compact() { s.set(func() { s.forgot = s.version() }) }
 
-// AnswerFirst ends all watches and lets f look at each request before the server does; true: f has answered.
+// AnswerFirst ends all watches and lets f see each request before the server does. f returns true if it has answered.
 func (s *Server) AnswerFirst(f func(w http.ResponseWriter, r *http.Request) bool) {
 	s.set(func() { s.first, s.epoch = f, s.epoch+1 })
 }
@@ -200,7 +200,7 @@ func (s *Server) change(resource string, o Object, gone bool) {
 
 func (s *Server) version() int { return 100 + len(s.log) }
 
-// Asked returns the requests since it was called last: paths, those of watches behind "watch ".
+// Asked returns the requested paths since the last call. Paths of watches begin with "watch ".
 func (s *Server) Asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *Server) Asked() []string {
 	return r
 }
 
-// Requests returns how often a path was requested since Asked was called last.
+// Requests returns how often a path was requested since the last call of Asked.
 func (s *Server) Requests(path string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestClientGoReadsIt compares with clients and types that are not ours.
+// TestClientGoReadsIt compares the server's objects with those that client-go decodes.
 func TestClientGoReadsIt(t *testing.T) {
 	s := Start(t, "node-1")
 	s.Slices(Slice("gpu.nvidia.com", "node-1", map[string]Attributes{"gpu-0": {"uuid": "GPU-1", "index": 3}}))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Pod is a pod's metadata.
+// Pod returns a pod's metadata.
 func Pod(namespace, name, uid string, labels map[string]string) Object {
 	return Object{
 		"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
@@ -14,11 +14,10 @@ func Pod(namespace, name, uid string, labels map[string]string) Object {
 	}
 }
 
-// Attributes of a device: texts and whole numbers by name.
+// Attributes are attributes of a device by name: texts and whole numbers.
 type Attributes map[string]any
 
-// Slice is a driver's only ResourceSlice of resource.k8s.io/v1 on a node, whose
-// pool is called as the node, with devices by name.
+// Slice returns a driver's only ResourceSlice of resource.k8s.io/v1 on a node. The pool has the node's name.
 func Slice(driver, node string, devices map[string]Attributes) Object {
 	list := []Object{}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {

@@ -1,7 +1,7 @@
 //go:build linux && cgo
 
-// Nvidia-smi is the part of nvidia-smi that gpu-check calls, for a simulated node: it reads libnvidia-ml.so.1 through
-// go-nvml and answers --query-gpu for a few properties. Like an older nvidia-smi, it refuses those it does not know.
+// Nvidia-smi simulates the part of nvidia-smi that gpu-check calls: it reads libnvidia-ml.so.1 through go-nvml and
+// answers --query-gpu for a few properties. Like an older nvidia-smi, it refuses unknown properties.
 package main
 
 import (
@@ -72,7 +72,7 @@ func show[T any](v T, ret nvml.Return, format string) string {
 	return fmt.Sprintf(format, v)
 }
 
-// of is a property that one call answers.
+// of returns a property that one call reads.
 func of[T any](call func(nvml.Device) (T, nvml.Return), format string) func(gpu) string {
 	return func(g gpu) string { v, ret := call(g); return show(v, ret, format) }
 }

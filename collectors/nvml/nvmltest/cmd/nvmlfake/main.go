@@ -33,7 +33,7 @@ func run() error {
 	gpus := flag.Int("gpus", 0, "number of GPUs; 0 is the preset's")
 	driver := flag.String("driver", "580", "driver branch or version")
 	without := flag.String("without", "", "symbols to leave out, separated by commas")
-	reread := flag.Bool("reread", false, "only tell the library in the directory of a changed script")
+	reread := flag.Bool("reread", false, "only make the library in the directory read its script again")
 	flag.Parse()
 	switch {
 	case *dir == "":

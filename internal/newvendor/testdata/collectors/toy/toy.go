@@ -1,6 +1,5 @@
-// Package toy is the collector of a vendor that does not exist: "How to add a collector" in
-// ARCHITECTURE.md, done. Its driver has a file for each GPU, named for the GPU's UUID, with the
-// temperature in it.
+// Package toy is the collector of an imaginary vendor, an example for "How to add a collector" in ARCHITECTURE.md.
+// Its driver has a file for each GPU, named after the GPU's UUID, which contains the temperature.
 package toy
 
 import (
@@ -21,7 +20,7 @@ const Name = "toy"
 // A Driver answers the collector's calls.
 type Driver interface {
 	GPUs() []string                          // UUIDs
-	Temperature(uuid string) (float64, bool) // in celsius; false: the GPU is lost
+	Temperature(uuid string) (float64, bool) // in celsius; false if the GPU is lost
 }
 
 // Directory is the driver with files below a directory.

@@ -44,7 +44,7 @@ func (b *boards) Temperature(uuid string) (v float64, ok bool) {
 func TestConformance(t *testing.T) {
 	collectortest.Run(t, collectortest.Harness{
 		Name:      "toy",
-		Allocates: true, // the driver above does
+		Allocates: true, // the driver above allocates
 		New: func(testing.TB) collectortest.Rig {
 			b := &boards{n: 2, lost: map[string]bool{}, hung: map[string]chan struct{}{}}
 			return collectortest.Rig{

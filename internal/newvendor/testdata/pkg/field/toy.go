@@ -1,6 +1,6 @@
 package field
 
-// What only toys have.
+// Fields that only toys have.
 const ToyWheelSpeed ID = 20000
 
 var toyFields = [...]Descriptor{
