@@ -1,7 +1,7 @@
-// What of libdcgm.so.4's interface we call, declared by ourselves so that the
-// library is not needed to build. Names, layouts and numbers are those of
-// dcgm_agent.h and dcgm_structs.h of DCGM 4.6 (as github.com/NVIDIA/go-dcgm
-// v1.4611.0 carries them); all were in 4.0 unless a comment says otherwise.
+// Our own declarations of the parts of libdcgm.so.4 that we call, so that the
+// build does not need the library. Names, layouts and numbers come from
+// dcgm_agent.h and dcgm_structs.h of DCGM 4.6 (copied in github.com/NVIDIA/go-dcgm
+// v1.4611.0). DCGM 4.0 has all of them unless a comment says otherwise.
 // Each versioned struct carries its own size and version, which the library checks.
 #ifndef WARPGAUGE_DCGM_ABI_H
 #define WARPGAUGE_DCGM_ABI_H
@@ -14,9 +14,9 @@ enum {
 	WG_MAX_GPUS = 32,        // DCGM_MAX_NUM_DEVICES
 	WG_MAX_SWITCHES = 12,    // DCGM_MAX_NUM_SWITCHES
 	WG_GPU_LINKS_V5 = 36,    // DCGM_NVLINK_MAX_LINKS_PER_GPU
-	WG_GPU_LINKS_V4 = 18,    // the same before DCGM 4.6
+	WG_GPU_LINKS_V4 = 18,    // DCGM_NVLINK_MAX_LINKS_PER_GPU before DCGM 4.6
 	WG_SWITCH_LINKS = 256,   // DCGM_NVLINK_MAX_LINKS_PER_NVSWITCH
-	WG_MAX_HIERARCHY = 448,  // DCGM_MAX_HIERARCHY_INFO: 32 GPUs of 14
+	WG_MAX_HIERARCHY = 448,  // DCGM_MAX_HIERARCHY_INFO: 32 GPUs, 14 each
 	WG_MAX_INCIDENTS = 1024, // DCGM_HEALTH_WATCH_MAX_INCIDENTS_V2
 	WG_STRING = 256,         // DCGM_MAX_STR_LENGTH
 	WG_BLOB = 4096,          // DCGM_MAX_BLOB_LENGTH
@@ -207,7 +207,7 @@ typedef struct {
 	uint32_t id;
 	struct {
 		uint32_t version;
-		uint64_t cores[16]; // a bit each
+		uint64_t cores[16]; // bitmap
 	} owned;
 } wg_cpu; // dcgmCpuHierarchyCpu_v1
 _Static_assert(sizeof(wg_cpu) == 144, "dcgmCpuHierarchyCpu_v1");

@@ -12,15 +12,15 @@ const defaultPort = 5555
 
 // address is the address of a host engine.
 type address struct {
-	text string // in the library's form
+	text string // as the library expects it
 	unix bool   // the path of a socket, for dcgmConnect_v2
 	url  bool   // tcp://, unix://, vsock:// for dcgmConnect_v3
 	far  bool   // reached over TCP: large replies are slow
 }
 
 // parseAddress parses a value of --remote-hostengine-info: host, host:port, [IPv6]:port, the path of a Unix socket, or
-// a URL tcp://, unix://, vsock://. The default port is 5555. v3 reports whether the library has dcgmConnect_v3, which
-// vsock needs; other URLs are parsed here.
+// a URL tcp://, unix://, vsock://. The default port is 5555. v3 says that the library has dcgmConnect_v3. vsock needs
+// it; parseAddress resolves the other URLs itself.
 func parseAddress(s string, v3 bool) (address, error) {
 	scheme, rest, isURL := strings.Cut(s, "://")
 	switch {
@@ -50,7 +50,7 @@ func parseAddress(s string, v3 bool) (address, error) {
 	return address{}, fmt.Errorf("address of the host engine %q: know host:port, /path, tcp://, unix:// and vsock://", s)
 }
 
-// tcpAddress formats host and port for DCGM: IPv6 in brackets.
+// tcpAddress formats host and port for DCGM, with an IPv6 address in brackets.
 func tcpAddress(s string) (address, error) {
 	host, port := s, strconv.Itoa(defaultPort)
 	switch ip := net.ParseIP(s); {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestParseAddress: what dcgm-exporter's users write, as the library takes it.
+// TestParseAddress checks the addresses that dcgm-exporter's users write.
 func TestParseAddress(t *testing.T) {
 	f := func(in string, v3 bool, want address) {
 		t.Helper()
@@ -50,7 +50,7 @@ func TestParseAddress(t *testing.T) {
 	bad("vsock://2:5555", false, "4.5 or newer")
 }
 
-// FuzzParseAddress: what is taken can be read again, and means the same.
+// FuzzParseAddress checks that the text of a parsed address parses to the same address.
 func FuzzParseAddress(f *testing.F) {
 	for _, s := range []string{"localhost", "[::1]:5555", "unix:///run/x", "/x", "vsock://2:5555", "tcp://a:1"} {
 		f.Add(s)

@@ -26,21 +26,21 @@ const (
 	valuesPerRemoteCall = 200
 )
 
-// slowest lists fields that the engine does not read more often, whatever the watch says (AddEntityFieldWatch in
-// DcgmCacheManager.cpp, DCGM 4.6).
+// slowest lists the engine's minimum polling intervals of fields. They override shorter intervals of a watch
+// (AddEntityFieldWatch in DcgmCacheManager.cpp, DCGM 4.6).
 var slowest = map[field.ID]time.Duration{
 	83: 30 * time.Second, // DCGM_FI_DEV_INFOROM_CONFIG_CHECK
 	84: 30 * time.Second, // DCGM_FI_DEV_INFOROM_CONFIG_VALID
 }
 
-// block is a unit of polling: fields with one interval, for entities of one kind.
+// block is a unit of polling: fields with the same interval, for entities of one kind.
 type block struct {
 	kind     entityKind
 	every    time.Duration
-	keep     time.Duration // how long the engine keeps values; 0: only the newest is read
+	keep     time.Duration // how long the engine keeps values; 0 if only the newest is read
 	group    handleID      // the engine's group of the entities
 	watched  handleID      // the engine's group of the fields
-	devices  []int         // by entity: index in the node
+	devices  []int         // by entity: device index in the node
 	entities []entity
 	fields   []uint16
 
@@ -49,15 +49,15 @@ type block struct {
 	chunks    []chunk
 	seen      []seen   // history of the cells
 	own       [][]bool // by entity and field: whether the value shows that the engine polls the entity
-	looked    int64    // time of the last read, Unix µs; 0: never
+	looked    int64    // time of the last read, Unix µs; 0 before the first
 	states    []state  // by entity, as of the last read
 	maxValues []int    // by entity: maximum number of fields that had a value in one read
 	ready     bool     // the engine has polled it
-	count     int32    // number of values in the last history; a field so that a call allocates nothing
+	count     int32    // number of values in the last history; a struct field, so that the call does not allocate
 }
 
-// chunk is one call: some entities and some fields of a block. A chunk without all fields has one entity, so that its
-// cells are adjacent.
+// chunk is one call: a range of a block's entities and a range of its fields. A chunk with only some of the fields has
+// one entity, so that its cells are adjacent.
 type chunk struct{ e0, e1, f0, f1 int }
 
 func newBlock(n *node, kind entityKind, every time.Duration, devices []int, fields []uint16) *block {
@@ -116,8 +116,8 @@ func fieldGroups(fields []uint16) [][]uint16 {
 // refusals maps skipped fields to the engine's reasons.
 type refusals map[uint16]status
 
-// offered removes the profiling fields that no GPU of a node offers, so that the engine is not asked for them. If the
-// offer of a GPU cannot be read, although the GPU may have profiling, the engine decides field by field.
+// offered removes the profiling fields that no GPU of a node offers. If it cannot read a GPU's list of profiling fields,
+// although the GPU may have profiling, it keeps all, and the engine decides field by field.
 func offered(e *engine, n *node, list []field.Reading, refused refusals) []field.Reading {
 	gpus := n.byKind(kindGPU)
 	if len(gpus) == 0 || !slices.ContainsFunc(list, func(r field.Reading) bool { return profiles(r.Desc.ID) }) {
@@ -142,9 +142,9 @@ func offered(e *engine, n *node, list []field.Reading, refused refusals) []field
 	})
 }
 
-// watch makes the engine poll the block in the background. Fields that the engine does not know or support are removed
-// and recorded in refused. If no field is left, the block is empty, which is not an error. Any other refusal is an
-// error: a duplicate name, no room for another group.
+// watch makes the engine poll the block in the background. It moves fields that the engine does not know or support to
+// refused. If no field remains, the block is empty, which is not an error. Any other refusal is an error, for example a
+// duplicate name or no room for another group.
 func (b *block) watch(e *engine, refused refusals) (err error) {
 	if b.group, err = e.createGroup(b.entities); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (b *block) watch(e *engine, refused refusals) (err error) {
 	return b.accept(e, b.fields)
 }
 
-// accept watches fields. After an error nothing is left behind.
+// accept watches fields. After an error it leaves nothing behind.
 func (b *block) accept(e *engine, fields []uint16) (err error) {
 	if b.watched, err = e.createFields(fields); err != nil {
 		return err

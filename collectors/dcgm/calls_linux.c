@@ -17,7 +17,7 @@ const char *wg_function_name(int index) {
 	return index >= 0 && index < WG_FUNCTION_COUNT ? names[index] : NULL;
 }
 
-// The call of a function, or the answer that the library lacks it.
+// FN is a function of the library; CALL returns WG_NO_SYMBOL if the library lacks it.
 #define FN(name) ((wg_fn_##name)t->at[WG_##name])
 #define CALL(name, ...) (FN(name) ? FN(name)(__VA_ARGS__) : WG_NO_SYMBOL)
 
@@ -34,7 +34,7 @@ enum {
 	LIVE_DATA = 1,           // DCGM_FV_FLAG_LIVE_DATA
 };
 
-// Blanks are everything from these on: not there, not found, not supported, not
+// All values from these on are blanks: blank, not found, not supported, not
 // permitted (dcgm_structs.h).
 #define INT64_BLANK INT64_C(0x7ffffffffffffff0)
 #define FP64_BLANK 140737488355328.0
@@ -140,7 +140,7 @@ int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t f
 	return CALL(dcgmUnwatchFields, handle, group, fields);
 }
 
-// sentinel_of numbers DCGM's blanks, which follow one another.
+// sentinel_of returns the sentinel of a blank by its distance to the first blank.
 static int32_t sentinel_of(double distance) {
 	return distance >= 0 && distance < 4 ? 1 + (int32_t)distance : distance >= 4;
 }
@@ -158,8 +158,8 @@ wg_cell wg_decode(uint16_t type, int32_t status, int64_t micros, int64_t i64, do
 	return c;
 }
 
-// index_of finds the cell of a value. The answer usually comes in the order of the
-// request, so the expected cell is checked first.
+// index_of finds the cell of a value. The answer usually has the order of the
+// request, so it tries the expected cell first.
 static long index_of(const wg_value2 *v, uint32_t expected, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf) {
 	if (expected < ne * nf) {
 		const wg_entity *x = &e[expected / nf];
@@ -173,7 +173,7 @@ static long index_of(const wg_value2 *v, uint32_t expected, const wg_entity *e, 
 	return -1;
 }
 
-// ask makes the call with scratch marked, so that what is not written is seen.
+// ask marks all of scratch before the call, so that unwritten values are recognised.
 static int ask(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
                wg_value2 *scratch) {
 	for (uint32_t i = 0; i < ne * nf; i++) {
@@ -211,7 +211,7 @@ int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t n
 	return ST_OK;
 }
 
-// history is what take_value gets with each value.
+// history is the user data of take_value.
 struct history {
 	const wg_entity *e;
 	const int64_t *after_us;
@@ -220,8 +220,8 @@ struct history {
 	int room, count;
 };
 
-// take_value is called for each value of a history, one at a time (helperGetValuesSince of
-// DcgmApi.cpp); another answer than 0 ends it.
+// take_value is the library's callback for each single value of a history
+// (helperGetValuesSince in DcgmApi.cpp). A result other than 0 ends the history.
 static int take_value(int32_t kind, uint32_t id, wg_value1 *values, int count, void *data) {
 	struct history *h = data;
 	for (uint32_t i = 0; i < h->n; i++) {

@@ -1,6 +1,6 @@
-// Calls into libdcgm.so.4 through a table of addresses. Nothing here is linked
-// against the library: an address that is missing makes its call answer
-// WG_NO_SYMBOL instead of ending the process.
+// Calls into libdcgm.so.4 through a table of addresses. Nothing here links
+// against the library: a call whose address is missing returns WG_NO_SYMBOL
+// instead of ending the process.
 #ifndef WARPGAUGE_DCGM_CALLS_H
 #define WARPGAUGE_DCGM_CALLS_H
 
@@ -8,7 +8,7 @@
 
 #include "abi_linux.h"
 
-// Answers of ours, outside DCGM's range.
+// Our own results, outside DCGM's range.
 enum {
 	WG_NO_SYMBOL = -1000, // the library lacks the function
 };
@@ -51,12 +51,12 @@ typedef struct {
 	void *at[WG_FUNCTION_COUNT];
 } wg_table;
 
-// wg_function_name is the symbol of an index of the table, NULL past its end.
+// wg_function_name returns the symbol at an index of the table, NULL past its end.
 const char *wg_function_name(int index);
 
-// One decoded value. status is DCGM's; value is NaN if there is none (blank,
-// refused, not numeric), and sentinel says which of DCGM's blanks it was: 1 for
-// _BLANK, 2 _NOT_FOUND, 3 _NOT_SUPPORTED, 4 _NOT_PERMISSIONED, 0 none.
+// One decoded value. status is DCGM's. value is NaN without a number (blank,
+// refused, not numeric). sentinel is the kind of blank: 0 for no blank, 1 _BLANK,
+// 2 _NOT_FOUND, 3 _NOT_SUPPORTED, 4 _NOT_PERMISSIONED.
 typedef struct {
 	double value;
 	int64_t micros; // when the engine read it, since 1970; 0 never
@@ -72,11 +72,11 @@ int wg_disconnect(const wg_table *t, uintptr_t handle);
 int wg_library_version(const wg_table *t, wg_version2 *out);
 int wg_version(const wg_table *t, uintptr_t handle, wg_version2 *out);
 
-// wg_entities fills ids and count (capacity in, number out).
+// wg_entities fills ids. count is the capacity on entry and the number on return.
 int wg_entities(const wg_table *t, uintptr_t handle, int kind, int only_supported, uint32_t *ids, int *count);
 int wg_hierarchy(const wg_table *t, uintptr_t handle, wg_hierarchy2 *out);
 int wg_cpus(const wg_table *t, uintptr_t handle, wg_cpus1 *out);
-// wg_links asks in the newest version that the library takes.
+// wg_links uses the newest struct version that the library accepts.
 int wg_links(const wg_table *t, uintptr_t handle, wg_links5 *out);
 int wg_peers(const wg_table *t, uintptr_t handle, wg_peers1 *out);
 
@@ -89,25 +89,25 @@ int wg_unwatch(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t f
 
 // wg_latest reads the newest value of every field of every entity in one call.
 // cells has room for ne × nf, entity by entity; scratch has room for as many
-// wg_value2. live asks the driver and not the engine's cache, which may take
-// as long as the driver does. What the answer does not hold gets status
+// wg_value2. live reads from the driver instead of the engine's cache and takes
+// as long as the driver does. Cells that are missing in the reply get status
 // DCGM_ST_NO_DATA.
 int wg_latest(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
               wg_value2 *scratch, wg_cell *cells);
-// wg_texts is the same for text: WG_STRING bytes each, empty if there is
-// none.
+// wg_texts is wg_latest for texts: WG_STRING bytes each, empty without a
+// text.
 int wg_texts(const wg_table *t, uintptr_t handle, const wg_entity *e, uint32_t ne, const uint16_t *f, uint32_t nf, int live,
              wg_value2 *scratch, char *texts);
-// One value of a history, and which of the entities asked for it is of.
+// One value of a history, with the index of its entity in the request.
 typedef struct {
 	wg_cell cell;
 	uint32_t of;
 	uint32_t unused;
 } wg_event;
 
-// wg_since reads the values that entities of a group have of the one field of a field
-// group, entity by entity, oldest first: of each those after its own time. count is
-// the capacity in, the number out; what has no room is left out.
+// wg_since reads the history of a field group's only field, entity by entity, oldest
+// first. Each entity has its own start time. count is the capacity on entry and the
+// number on return; wg_since drops values without room.
 int wg_since(const wg_table *t, uintptr_t handle, uintptr_t group, uintptr_t fields, const wg_entity *e, const int64_t *after_us,
              uint32_t n, wg_event *out, int *count);
 

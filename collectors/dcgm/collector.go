@@ -21,7 +21,7 @@ type Collector struct {
 	engine *engine // nil unless open
 	fields field.List
 	found  inventory
-	until  map[string]int64 // by device: the last XID that an earlier session has reported
+	until  map[string]int64 // by device: timestamp of the last XID that an earlier session reported
 
 	leftOut int // devices
 }
@@ -39,12 +39,12 @@ func New(o Options) *Collector { return &Collector{o: o.withDefaults()} }
 // Name is "dcgm".
 func (*Collector) Name() string { return "dcgm" }
 
-// Resume sets the timestamps up to which earlier sessions have reported XIDs.
+// Resume sets, by device, the time until which earlier sessions have reported XIDs.
 func (c *Collector) Resume(until map[string]int64) { c.until = until }
 
-// Open connects to the engine, finds its devices and watches the fields of the list. It does not wait for values. An
-// error names the attempts and the remedy, and leaves nothing open. A library call that hangs blocks Open even after
-// ctx ends.
+// Open connects to the engine, finds its devices and watches the fields of the list. It does not wait for values. Errors
+// name the attempts and the remedy; after an error nothing is open. A hanging library call blocks Open even after ctx
+// ends.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 // LeftOut implements collector.Limited.
 func (c *Collector) LeftOut() int { return c.leftOut }
 
-// bind builds the sources: one for the GPUs and their parts, one for everything else, so that GPUs can fail over
-// without switches and CPUs.
+// bind builds two sources: one for the GPUs and their parts, one for everything else. So GPUs can fail over to another
+// collector without the switches and CPUs.
 func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out []collector.Source, err error) {
 	if c.found, err = listEntities(e, fields, c.o); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (c *Collector) bind(ctx context.Context, e *engine, fields field.List) (out
 	return out, ctx.Err()
 }
 
-// sourceOf builds the source of a node; nil if the list has no field for it. It returns an error if the engine offers
-// none of the list's fields.
+// sourceOf builds the source of a node, or returns nil if the list has no field for it. It returns an error if the
+// engine offers none of the list's fields.
 func (c *Collector) sourceOf(e *engine, n *node, list []field.Reading) (*source, error) {
 	refused := refusals{}
 	r, err := newReadings(e, n, offered(e, n, list, refused), refused, c.o)
@@ -136,14 +136,14 @@ func (c *Collector) Close() error {
 	return e.close()
 }
 
-// Rescan reports whether the engine has other devices than in Open: GPUs that were bound or unbound, MIG instances,
-// links that went up or down. It reads nothing that the engine would have to read from the driver.
+// Rescan reports whether the engine's devices have changed since Open: GPUs that were bound or unbound, MIG instances,
+// links that went up or down. It makes no calls that the engine passes to the driver.
 func (c *Collector) Rescan(ctx context.Context) (changed bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
 	o := c.o
-	o.Log = zap.NewNop() // Open has logged what cannot be listed
+	o.Log = zap.NewNop() // Open has already logged the kinds that cannot be listed
 	now, err := listEntities(c.engine, c.fields, o)
 	if err != nil {
 		return false, fmt.Errorf("rescan DCGM: %w", err)

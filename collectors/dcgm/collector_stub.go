@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Collector stands for DCGM in a binary that cannot call it.
+// Collector replaces the DCGM collector in a binary without cgo.
 type Collector struct{}
 
 // New returns a collector that cannot be opened.

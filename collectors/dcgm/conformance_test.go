@@ -17,18 +17,17 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestConformance runs the suite of the contract on the simulated library, which the collector loads and calls as it would
-// DCGM's, and on NVIDIA's engine. What hangs in DCGM is the engine, with all that it has, so there is no board to let hang
-// alone: see TestEngineFallsSilent and TestDriverHangs. What the suite does to the hardware, the engine must have noticed
-// before the suite looks. On NVIDIA's engine health is left out: it finds in time that the simulated power is at its limit,
-// and each new reason takes a new Open (TestHealthJudged).
+// TestConformance runs the contract's suite on the simulated library and on NVIDIA's engine. No board can hang alone,
+// because the whole engine hangs: see TestEngineFallsSilent and TestDriverHangs. The rig's hooks wait until the engine has
+// noticed the change. The list for NVIDIA's engine has no health field: the engine soon reports that the simulated power
+// is at its limit, and each new reason needs a new Open (TestHealthJudged).
 func TestConformance(t *testing.T) {
 	for kind, newMachine := range map[string]func(testing.TB, hardware) machine{"simulated": newSimulated, "NVIDIA": newReal} {
 		for name, h := range map[string]hardware{
 			"host engine": {gpus: 3}, "TCP": {gpus: 2, tcp: true}, "embedded": {gpus: 2, embedded: true}, "MIG": {gpus: 2, mig: []string{"1g", "2g", "3g/2"}},
 		} {
 			if kind == "simulated" && !h.embedded && h.mig == nil {
-				continue // MIG is on a host engine, and the simulation knows no transport
+				continue // MIG needs a host engine, and the simulation has no transports
 			}
 			fields := collectortest.Fields()
 			if kind == "NVIDIA" {
@@ -46,7 +45,7 @@ func TestConformance(t *testing.T) {
 func newRig(tb testing.TB, m machine, h hardware) collectortest.Rig {
 	r := &rig{read: m.simulation() == nil}
 	noticed := func(change func(), wait func(c *opened)) {
-		if m.simulation() != nil { // its engine sees a change at the next call
+		if m.simulation() != nil { // the simulated engine notices a change at the next call
 			change()
 			return
 		}
@@ -78,11 +77,11 @@ func newRig(tb testing.TB, m machine, h hardware) collectortest.Rig {
 		out.RaiseEvent = func(id string, _ field.ID, value float64) { m.xid(r.gpu(tb, id), int(value)) }
 		return out
 	}
-	open1(tb, m.options(), "DCGM_FI_DEV_SM_CLOCK") // keeps the connection, whose socket NVIDIA's library closes in its own time
+	open1(tb, m.options(), "DCGM_FI_DEV_SM_CLOCK") // keeps a connection open, because NVIDIA's library closes its socket late
 	return out
 }
 
-// alive is nil if a collector that is opened now has the temperature of a GPU.
+// alive returns nil if a new collector reads the temperature of a GPU.
 func alive(tb testing.TB, m machine, id string) error {
 	tb.Helper()
 	c, err := openBriefly(tb, m.options(), temperature)
@@ -100,8 +99,7 @@ func alive(tb testing.TB, m machine, id string) error {
 	return nil
 }
 
-// second is a collector that has all that the one under test has, and shows when the
-// engine has noticed something.
+// second opens a collector with every field of the tested one. It shows when the engine has noticed a change.
 func second(tb testing.TB, m machine) *opened {
 	tb.Helper()
 	c, err := openBriefly(tb, m.options(), everything()...)
@@ -113,7 +111,7 @@ func second(tb testing.TB, m machine) *opened {
 	return c
 }
 
-// witness remembers what the sources of a rig's collectors are.
+// witness records the sources of a rig's collectors.
 type witness struct {
 	*Collector
 	rig *rig
@@ -133,13 +131,13 @@ func (w *witness) Open(ctx context.Context, fields field.List) ([]collector.Sour
 }
 
 type rig struct {
-	read bool // Open is followed by a sample: of a GPU that never had values NVIDIA's engine cannot say that it is lost
+	read bool // sample after Open: NVIDIA's engine cannot report the loss of a GPU that never had values
 
 	mu      sync.Mutex
 	devices []collector.Device
 }
 
-// gpu is the number of the GPU that a device is or is part of.
+// gpu returns the number of a device's GPU.
 func (r *rig) gpu(tb testing.TB, id string) int {
 	tb.Helper()
 	r.mu.Lock()

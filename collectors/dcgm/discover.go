@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// inventory lists the engine's entities that the list of fields needs. A kind that cannot be listed is empty.
+// inventory holds the engine's entities that the list of fields needs. It is empty for a kind that cannot be listed.
 type inventory struct {
 	gpus, switches, adapters []uint32
 	instances                []migEntity
@@ -24,8 +24,8 @@ type inventory struct {
 	cpus                     []cpu
 }
 
-// listEntities reads nothing that the engine would have to read from the driver. Only GPUs that cannot be listed are an
-// error.
+// listEntities returns the inventory. It makes no calls that the engine passes to the driver. It returns an error only
+// if it cannot list the GPUs.
 func listEntities(e *engine, fields field.List, o Options) (v inventory, err error) {
 	if v.gpus, err = e.entities(kindGPU, !o.FakeGPUs); err != nil {
 		return v, err
@@ -119,7 +119,7 @@ const (
 	fieldPCI   = 57
 )
 
-// identifyGPUs returns a node of the GPUs. If two have one UUID, it drops the second.
+// identifyGPUs returns a node with the GPUs. If two have the same UUID, it drops the second.
 func (d *discovery) identifyGPUs() (*node, error) {
 	n := &node{}
 	if len(d.gpus) == 0 {
@@ -151,8 +151,8 @@ func (d *discovery) identifyGPUs() (*node, error) {
 	return n, nil
 }
 
-// gpuDevice returns a GPU's identity exactly as collectors/nvml does, so that both give it the same ID. A GPU without
-// UUID, which only injected GPUs are, gets its number as ID.
+// gpuDevice returns a GPU's identity exactly as collectors/nvml does, so that both give it the same ID. A GPU without a
+// UUID, which must be an injected GPU, gets its number as ID.
 func gpuDevice(id uint32, name, uuid, pci string, minor cell) collector.Device {
 	number := strconv.FormatUint(uint64(id), 10)
 	d := collector.Device{Level: field.GPU, GPU: number, UUID: uuid, PCIBusID: strings.ToUpper(pci), Model: name, Node: "nvidia" + number}
@@ -165,7 +165,7 @@ func gpuDevice(id uint32, name, uuid, pci string, minor cell) collector.Device {
 	return d
 }
 
-// present returns a text, or "" for one of DCGM's blanks: "<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>",
+// present returns s, or "" for one of DCGM's blanks: "<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>",
 // "<<<NOT_PERM>>>".
 func present(s string) string {
 	if strings.HasPrefix(s, "<<<") && strings.HasSuffix(s, ">>>") {
@@ -174,9 +174,9 @@ func present(s string) string {
 	return s
 }
 
-// facts reads the label fields of entities, each by a call of its own, because a field that is unknown to the engine, or
-// that only other kinds of entities have, fails the whole call: texts unchanged, numbers scaled as in the list. It omits
-// missing values. The node has facts of its own level only.
+// facts reads the label fields of entities: texts unchanged, numbers scaled as in the list. It makes one call per field,
+// because a field that is unknown or belongs to another kind of entity makes the whole call fail. It omits missing values.
+// The node has only the facts of its own level.
 func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 	out := make([][]collector.Label, len(entities))
 	for _, f := range d.fields.Labels() {
@@ -213,8 +213,8 @@ func (d *discovery) facts(entities []entity) ([][]collector.Label, error) {
 	return out, nil
 }
 
-// addInstances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device;
-// several compute instances are additional devices, as in collectors/nvml.
+// addInstances adds the MIG instances of GPUs. A GPU instance with one compute instance, the usual case, is one device.
+// Several compute instances become additional devices, as in collectors/nvml.
 func (d *discovery) addInstances(n *node) {
 	gpus := map[entity]int{}
 	n.computes = map[entity]int{}
@@ -226,7 +226,7 @@ func (d *discovery) addInstances(n *node) {
 		return cmp.Or(cmp.Compare(a.gpuIndex, b.gpuIndex), cmp.Compare(a.instance, b.instance), cmp.Compare(a.compute, b.compute))
 	})
 	profiles := d.textsOf(kindInstance, fieldName)
-	uuids := d.textsOf(kindCompute, fieldUUID) // Kubernetes identifies MIG devices by them
+	uuids := d.textsOf(kindCompute, fieldUUID) // Kubernetes' names of MIG devices
 	for _, m := range all {
 		at, known := gpus[m.parent]
 		if m.entity.kind != kindInstance || !known {
@@ -254,7 +254,7 @@ func (d *discovery) addInstances(n *node) {
 	}
 }
 
-// textsOf returns a text of the instances of a kind: the profile, "1g.10gb", or the UUID, but not the GPU's.
+// textsOf returns a text field of the instances of a kind: the profile, such as "1g.10gb", or the instance's own UUID.
 func (d *discovery) textsOf(k entityKind, field uint16) map[entity]string {
 	var entities []entity
 	for _, m := range d.instances {
@@ -273,8 +273,8 @@ func (d *discovery) textsOf(k entityKind, field uint16) map[entity]string {
 	return out
 }
 
-// linkID packs a link as dcgm_link_t does since DCGM 4.3: the owner's kind in the lowest byte, the link number in the
-// next two, the owner in the highest.
+// linkID packs a link like dcgm_link_t of DCGM 4.3 and newer: the owner's kind in the lowest byte, the link number in
+// the next two, the owner's ID in the highest.
 func linkID(owner entity, number int) uint32 {
 	return uint32(owner.kind)&0xff | uint32(number)&0xffff<<8 | owner.id<<24
 }
@@ -285,11 +285,11 @@ type link struct {
 	number int
 }
 
-// linksUp lists the links that are up and that can be told apart.
+// linksUp lists the links that are up, or none if the engine reuses link IDs.
 func linksUp(e *engine, o Options) ([]link, error) {
 	version, err := e.version()
 	minor := 0
-	if n, _ := fmt.Sscanf(shortVersion(version), "4.%d.", &minor); err == nil && n == 1 && minor < 3 { // whose link IDs lack the owner
+	if n, _ := fmt.Sscanf(shortVersion(version), "4.%d.", &minor); err == nil && n == 1 && minor < 3 { // its link IDs lack the owner
 		o.Log.Warn("skipping NVLinks: DCGM before 4.3 reuses link IDs across GPUs; upgrade nv-hostengine",
 			zap.String("version", shortVersion(version)))
 		return nil, nil
@@ -297,7 +297,7 @@ func linksUp(e *engine, o Options) ([]link, error) {
 	return e.linksUp()
 }
 
-// addLinks adds the links of a node's devices, as dcgm-exporter does. A rescan notices links that go up or down later.
+// addLinks adds the active links of a node's devices, as dcgm-exporter does. Rescan notices later changes.
 func (d *discovery) addLinks(n *node) {
 	owners := map[entity]collector.Device{}
 	for i, e := range n.entities {
@@ -310,7 +310,7 @@ func (d *discovery) addLinks(n *node) {
 	}
 }
 
-// addCPUs adds NVIDIA's CPUs and, if the list needs them, their cores, which are numbered through the node.
+// addCPUs adds NVIDIA's CPUs and, if the list needs them, their cores. Core numbers are unique on the node.
 func (d *discovery) addCPUs(n *node, facts []collector.Label) {
 	cores := wants(d.fields, field.Core)
 	for _, c := range d.cpus {

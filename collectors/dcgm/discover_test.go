@@ -32,8 +32,8 @@ func find(tb testing.TB, c *opened, id string) collector.Device {
 	return c.sources[s].Devices()[d]
 }
 
-// TestEntities: what the engine has, each named as the contract says, if the list asks for it: of links those that are up, cores
-// numbered through the node, and injected GPUs for --fake-gpus alone.
+// TestEntities checks which of the engine's entities become devices for a list, and their names: only links that are up,
+// cores with unique numbers on the node, and injected GPUs only with --fake-gpus.
 func TestEntities(t *testing.T) {
 	const (
 		linkState, switchTemp, cpuPower, coreUtil = "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "DCGM_FI_DEV_CPU_POWER_UTIL_CURRENT", "DCGM_FI_DEV_CPU_UTIL_TOTAL"
@@ -72,7 +72,7 @@ func TestEntities(t *testing.T) {
 			[]collector.Device{{ID: "connectx3", Level: field.ConnectX, Labels: label("connectx", "3"), Facts: facts}}, map[string]float64{"connectx3 " + hot: 54.5}},
 		{"pcie", func(e *dcgmtest.Engine, _ *Options) { e.Add(dcgmtest.GPU(8), false) }, []string{temperature}, map[field.Level]int{field.GPU: 8}, nil, nil},
 		{"pcie", func(e *dcgmtest.Engine, o *Options) { e.Add(dcgmtest.GPU(8), false); o.FakeGPUs = true }, []string{temperature}, map[field.Level]int{field.GPU: 9}, nil, nil},
-		// The engine has the licence under a GPU, though it counts the field among those of virtual GPUs, whose others it is not asked for.
+		// The engine reports the licence for a GPU, although it is a vGPU field. Other vGPU fields are not requested.
 		{"pcie", func(e *dcgmtest.Engine, _ *Options) {
 			e.Set(dcgmtest.GPU(0), int(field.VGPULicence), dcgmtest.Number(1))
 		}, []string{licence, memory},
@@ -102,8 +102,8 @@ func TestEntities(t *testing.T) {
 	}
 }
 
-// TestOldEngine: before 4.3 the number of a link does not contain its owner, so
-// there are none, which is said once. Everything else is there.
+// TestOldEngine checks that only links are missing with an engine before 4.3, whose link IDs lack the owner, and that the
+// log says so once.
 func TestOldEngine(t *testing.T) {
 	for version, links := range map[string]bool{"4.2.3": false, "4.3.0": true, "4.4.1": true, "4.5.2": true, "4.6.0": true} {
 		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 1, Version: version})
@@ -114,12 +114,12 @@ func TestOldEngine(t *testing.T) {
 			t.Errorf("%s: %d links", version, got)
 		}
 		if n := c.logs.FilterMessageSnippet("skipping NVLinks").Len(); n != 0 && links || n != 1 && !links {
-			t.Errorf("%s: %d lines say that links are left out", version, n)
+			t.Errorf("%s: %d lines say that links are skipped", version, n)
 		}
 	}
 }
 
-// TestBlankIdentity: DCGM's words for nothing are not labels.
+// TestBlankIdentity checks that DCGM's blank texts do not become labels.
 func TestBlankIdentity(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	for which, blank := range []string{"<<<NULL>>>", "<<<NOT_FOUND>>>", "<<<NOT_SUPPORTED>>>", "<<<NOT_PERM>>>"} {
@@ -142,8 +142,8 @@ func TestBlankIdentity(t *testing.T) {
 	}
 }
 
-// TestDevices: GPUs and their links, each named as the contract says. A rescan sees a link that goes down, and a new binding
-// has the links that are up. NVIDIA's engine needs another library for NVSwitches, and NVIDIA's CPUs and adapters for those.
+// TestDevices checks the names of GPUs and links, that Rescan notices a link going down, and that a new Open has only the
+// links that are up. NVIDIA's engine would need another library for NVSwitches, and real CPUs and adapters.
 func TestDevices(t *testing.T) {
 	onAll(t, hardware{gpus: 8}, func(t *testing.T, m machine) {
 		names := []string{temperature, "DCGM_FI_DEV_NVLINK_GET_STATE", "label DCGM_FI_DRIVER_VERSION", "label DCGM_FI_SYSTEM_DRIVER_VERSION", "label DCGM_FI_DEV_SERIAL"}
@@ -162,7 +162,7 @@ func TestDevices(t *testing.T) {
 				}
 			}
 			if changed, err := c.Rescan(t.Context()); changed || err != nil {
-				t.Errorf("rescan of what is as before: %v, %v", changed, err)
+				t.Errorf("rescan without a change: %v, %v", changed, err)
 			}
 			m.setLink(1, 7, links != 8*18)
 			c.untilRescan(t)
@@ -173,8 +173,8 @@ func TestDevices(t *testing.T) {
 	})
 }
 
-// TestLabelsOfOthers: a label that only another kind of entity has, for which an engine
-// fails the whole call, is left out, and costs no other.
+// TestLabelsOfOthers checks that a label field of another kind of entity, for which the engine fails the whole call, is
+// missing alone.
 func TestLabelsOfOthers(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		names := []string{temperature, "label DCGM_FI_DRIVER_VERSION"}
@@ -202,7 +202,7 @@ func TestLabelsOfOthers(t *testing.T) {
 	})
 }
 
-// levels returns how many devices there are of each level.
+// levels counts the devices of each level.
 func levels(all []collector.Device) map[field.Level]int {
 	out := map[field.Level]int{}
 	for _, d := range all {
@@ -217,15 +217,15 @@ func (c *opened) untilRescan(tb testing.TB) {
 	eventually.OK(tb, "a rescan that sees the change", func() error {
 		changed, err := c.Rescan(tb.Context())
 		if err == nil && !changed {
-			return errors.New("it is all as before")
+			return errors.New("no change yet")
 		}
 		return err
 	})
 }
 
-// TestInstances: a GPU instance with one compute instance is one device, with several
-// they are further devices; each has the UUID of its compute instance, which
-// Kubernetes knows, and its own values. An instance more or less is seen.
+// TestInstances checks that a GPU instance with one compute instance is one device, that several compute instances are
+// additional devices, that each has its own values and the UUID of its compute instance, which Kubernetes uses, and that
+// Rescan notices added and removed instances.
 func TestInstances(t *testing.T) {
 	onAll(t, hardware{gpus: 2, mig: []string{"1g", "2g", "3g/2"}}, func(t *testing.T, m machine) {
 		names := []string{temperature, "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
@@ -235,7 +235,7 @@ func TestInstances(t *testing.T) {
 			err := c.sample(0)
 			for _, d := range devices(c) {
 				for _, name := range names[1:] {
-					// GPM, by which NVIDIA's engine profiles, knows only GPU instances if there are some.
+					// NVIDIA's engine profiles through GPM, which reports only the GPU instances of a GPU in MIG mode.
 					profiled := m.simulation() != nil || d.GPU == "1" || d.Level == field.Instance
 					if (name == "DCGM_FI_DEV_FB_USED" || profiled) && !c.has(t, d.ID, name) {
 						err = errors.Join(err, fmt.Errorf("%s has no %s", d.ID, name))
@@ -261,8 +261,7 @@ func TestInstances(t *testing.T) {
 	})
 }
 
-// wantInstances compares the devices with a layout of GPU 0, in whatever order and
-// numbers the driver has given.
+// wantInstances compares the devices with a layout of GPU 0. It ignores the driver's order and numbers.
 func (c *opened) wantInstances(tb testing.TB, m machine, layout []string) {
 	tb.Helper()
 	gpu, uuids, split := nvmltest.UUID(0), m.uuids(0), map[string]bool{}

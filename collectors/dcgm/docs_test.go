@@ -13,8 +13,8 @@ import (
 
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
 
-// TestMarkdownIsCurrent: docs/dcgm.md has the tables that the catalogue gives, and names each field once: as a
-// reading, as a label, as a part, or with the reason why it is missing. Rewrite it with -update.
+// TestMarkdownIsCurrent checks that docs/dcgm.md has the catalogue's current tables and names each field once: as a
+// reading, as a label, as a part, or with the reason why it is missing. -update rewrites the page.
 func TestMarkdownIsCurrent(t *testing.T) {
 	const path = "../../docs/dcgm.md"
 	want := markdown(t, path)
@@ -28,7 +28,7 @@ func TestMarkdownIsCurrent(t *testing.T) {
 		rows := 0
 		for line := range strings.Lines(text) {
 			if cell := strings.SplitN(line, " | ", 3); strings.HasPrefix(line, "| ") && len(cell) > 1 {
-				line = cell[0] + " " + cell[1] // names in a reason are none of the row's
+				line = cell[0] + " " + cell[1] // ignore field names in a reason
 			}
 			rows += strings.Count(line, "`"+d.Name+"`")
 		}
@@ -38,8 +38,8 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	}
 }
 
-// markdown returns docs/dcgm.md with the tables of readings, labels and what is missing as the catalogue has them. The rest
-// of the page is written by hand.
+// markdown returns docs/dcgm.md with new tables of readings, labels and missing fields. The rest of the page is written by
+// hand.
 func markdown(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -84,7 +84,7 @@ func namesOf(which func(*field.Descriptor) bool) (out []string) {
 	return out
 }
 
-// Why something of the catalogue is not supplied.
+// Reasons why the collector does not supply a field of the catalogue.
 const (
 	whyBinary = "binary, which no page can show"
 	whyVGPU   = "of virtual GPUs, which are not looked for"
@@ -95,7 +95,7 @@ func reasons() []string {
 	return []string{whyBinary, whyVGPU, whyNVML}
 }
 
-// missing is why a field is not supplied; "" if it is, is no field, or is of another vendor's GPUs.
+// missing returns why the collector does not supply a field, or "" if it does, or if d is no DCGM field or another vendor's.
 func missing(d *field.Descriptor) string {
 	_, foreign := collector.ForeignReading(d, field.VendorNVIDIA)
 	switch {

@@ -22,8 +22,8 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// engine is one connection to a host engine, or the engine embedded in this process, with the library's functions,
-// looked up once. Several goroutines may make calls; DCGM serves them one after the other.
+// engine is one connection to a host engine, or the engine embedded in this process, with the addresses of the library's
+// functions. Several goroutines may make calls; DCGM serves them one after the other.
 type engine struct {
 	path     string      // of the library
 	table    *C.wg_table // in C memory, because C keeps it
@@ -32,23 +32,23 @@ type engine struct {
 	embedded bool
 	remote   bool // over TCP: large replies are slow
 
-	leftOut map[entityKind]int // entities in the last count that are unused: too many, or listed twice
+	leftOut map[entityKind]int // entities that the last listing skipped: too many, or listed twice
 
 	prefix string // of group names, unique among all clients of the engine
-	names  int    // number of names given
+	names  int    // number of names in use
 	memory []unsafe.Pointer
 }
 
-// required lists the functions without which nothing works.
+// required lists the functions that connect needs.
 var required = []string{
 	"dcgmInit", "dcgmGetEntityGroupEntities", "dcgmGroupCreate", "dcgmGroupAddEntity", "dcgmGroupDestroy",
 	"dcgmFieldGroupCreate", "dcgmFieldGroupDestroy", "dcgmWatchFields", "dcgmUnwatchFields", "dcgmEntitiesGetLatestValues",
 }
 
-// connect loads and initialises the library and connects to the engine, or starts one. It may take seconds. An error
-// names the attempts and the remedy.
+// connect loads and initialises the library and connects to the engine, or starts one. It may take seconds. Errors name
+// the attempts and the remedy.
 //
-// The library is never unloaded, not even after an error, because its threads do not survive that. Loading it again
+// It never unloads the library, not even after an error, because the library's threads would crash. Loading it again
 // returns the same library, and initialising it again does nothing.
 func connect(o Options) (*engine, error) {
 	names, err := o.candidates()
@@ -154,8 +154,8 @@ func explain(o Options, err error) error {
 	return fmt.Errorf("%w: %w: %s", collector.ErrNotLoaded, err, advice)
 }
 
-// mismatched names the versions of a library and a host engine that are incompatible: an engine of DCGM 4.7.1 answers
-// no other version.
+// mismatched names the incompatible versions of library and host engine. An engine of DCGM 4.7.1 accepts no other
+// version.
 func (e *engine) mismatched(o Options, err error) error {
 	if !isStatus(err, statusVersion) {
 		return err
@@ -183,7 +183,7 @@ func (e *engine) close() error {
 	return nil
 }
 
-// alloc returns zeroed C memory that lives until close. Without memory the process ends, as it does for Go's own.
+// alloc returns zeroed C memory that lives until close. If memory is exhausted, the process ends.
 func (e *engine) alloc(size C.size_t) unsafe.Pointer {
 	p := C.malloc(size)
 	clear(unsafe.Slice((*byte)(p), size))
@@ -210,8 +210,8 @@ func (e *engine) version() (string, error) {
 // handleID identifies a group or field group of the engine.
 type handleID uintptr
 
-// nextName returns a name that no other client of the engine uses, in this process or another: an engine refuses a
-// duplicate field group name.
+// nextName returns a name that no other client of the engine uses, in this process or another, because an engine refuses
+// duplicate names of field groups.
 func (e *engine) nextName() string {
 	e.names++
 	return fmt.Sprintf("%s-%d", e.prefix, e.names)
@@ -229,10 +229,10 @@ func (e *engine) createGroup(members []entity) (handleID, error) {
 }
 
 func (e *engine) destroyGroup(id handleID) {
-	C.wg_group_destroy(e.table, e.handle, C.uintptr_t(id)) // an error means that the engine has forgotten the group
+	C.wg_group_destroy(e.table, e.handle, C.uintptr_t(id)) // ignore errors: the engine has forgotten the group
 }
 
-// createFields creates a group of 1 to 127 fields. For an unknown field the engine answers "bad parameter".
+// createFields creates a group of 1 to 127 fields. For an unknown field the engine returns "bad parameter".
 func (e *engine) createFields(fields []uint16) (handleID, error) {
 	name := C.CString(e.nextName())
 	defer C.free(unsafe.Pointer(name))

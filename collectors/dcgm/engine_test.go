@@ -20,8 +20,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestConnect: each way to name an engine takes the call that knows it. An embedded engine logs where the options say,
-// never to standard output by itself.
+// TestConnect checks that each form of address uses the right call, and that an embedded engine logs only to the
+// configured file, never to standard output.
 func TestConnect(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	for address, call := range map[string]string{
@@ -60,8 +60,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestOpenSays: what is wrong, and what to do about it: also a library that lacks what nothing works without, or is of another
-// version by its name or by that of the file behind it.
+// TestOpenSays checks that errors of Open name the problem and the remedy, also for a library without required functions
+// and for one whose name or symbolic link has another version.
 func TestOpenSays(t *testing.T) {
 	f := func(name string, prepare func(c *dcgmtest.Config, o *Options) func(e *dcgmtest.Engine), want ...string) {
 		t.Helper()
@@ -131,7 +131,7 @@ func TestOpenSays(t *testing.T) {
 	}
 }
 
-// TestMissingFunctions: what a library lacks costs only what needs it.
+// TestMissingFunctions checks that a function missing in the library costs only the fields that need it.
 func TestMissingFunctions(t *testing.T) {
 	for _, name := range []string{
 		"dcgmVersionInfo", "dcgmHostengineVersionInfo", "dcgmGetGpuInstanceHierarchy", "dcgmGetCpuHierarchy", "dcgmGetNvLinkLinkStatus", "dcgmGetNvLinkP2PStatus",
@@ -146,14 +146,14 @@ func TestMissingFunctions(t *testing.T) {
 	}
 }
 
-// everyKind asks for something of each kind of entity and each part.
+// everyKind lists a field for each kind of entity and each part.
 var everyKind = []string{
 	"DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT",
 	"DCGM_FI_DEV_CPU_UTIL_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_EXP_P2P_STATUS", "DCGM_EXP_GPU_HEALTH_STATUS", "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
 }
 
-// TestVersionsDiffer: an engine that refuses the requests of a library of another version is
-// a cause of its own, whichever call it refuses, and both versions are named.
+// TestVersionsDiffer checks that Open returns ErrMismatch with both versions, whichever call of the other version's
+// library the engine refuses.
 func TestVersionsDiffer(t *testing.T) {
 	for _, call := range []string{"dcgmConnect_v2", "dcgmGetEntityGroupEntities", "dcgmEntitiesGetLatestValues", "dcgmWatchFields"} {
 		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1, Version: "4.7.0", Library: "4.7.1"})
@@ -174,8 +174,7 @@ func TestVersionsDiffer(t *testing.T) {
 	}
 }
 
-// TestNothingLeftBehind: an error in any call of Open, of any kind, leaves no
-// connection behind, and so neither group nor watch.
+// TestNothingLeftBehind checks that an error in any call of Open leaves no connection, group or watch behind.
 func TestNothingLeftBehind(t *testing.T) {
 	for _, code := range []int{-3, -26} {
 		e := dcgmtest.New(t, dcgmtest.Config{GPUs: 2})
@@ -205,14 +204,14 @@ func TestNothingLeftBehind(t *testing.T) {
 	}
 }
 
-// gpuKinds ask for something of each part of the source of GPUs.
+// gpuKinds lists a field for each part of the source of GPUs.
 var gpuKinds = []string{
 	temperature, power, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_NVLINK_GET_STATE", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
 	xidCount, peersName, healthName, "DCGM_EXP_CLOCK_EVENTS_COUNT", "label DCGM_FI_DRIVER_VERSION",
 }
 
-// TestEngineFallsSilent: a sample waits for an engine that does not answer, and all
-// is well when the engine continues.
+// TestEngineFallsSilent checks that a sample waits for an engine that does not answer, and succeeds when the engine
+// continues.
 func TestEngineFallsSilent(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		c := started(t, m, temperature, power)
@@ -232,8 +231,7 @@ func TestEngineFallsSilent(t *testing.T) {
 	})
 }
 
-// TestGroupsGivenBack: an engine has 64 groups and 64 field groups for all its clients,
-// and those of collectors that were closed are free again.
+// TestGroupsGivenBack checks that Close releases groups and field groups. An engine has 64 of each for all its clients.
 func TestGroupsGivenBack(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		for taken := 0; taken <= 64; {
@@ -247,7 +245,7 @@ func TestGroupsGivenBack(t *testing.T) {
 	})
 }
 
-// TestNothingToRead: an engine without GPUs is an error that callers know.
+// TestNothingToRead checks that Open returns ErrNoDevices for an engine without GPUs.
 func TestNothingToRead(t *testing.T) {
 	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
 		m.remove(0)
@@ -258,8 +256,8 @@ func TestNothingToRead(t *testing.T) {
 	})
 }
 
-// TestCalls: what the library's calls cost is reported. One that the library gives up is an error of the source, which
-// continues when the engine does.
+// TestCalls checks the reported costs of library calls. A call that the library gives up is an error of the source, which
+// recovers with the engine.
 func TestCalls(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 8})
 	c := open1(t, remote(e), temperature, xidCount)
@@ -279,13 +277,14 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s took %v", cost.Call, cost.Time)
 		}
 	}
-	if got["dcgmEntitiesGetLatestValues"] != 9 || got["dcgmGetValuesSince_v2"] != 1 { // of values and of XIDs, one of each in vain, and once of what shows that the engine lives
+	if got["dcgmEntitiesGetLatestValues"] != 9 || got["dcgmGetValuesSince_v2"] != 1 { // values and XIDs, of which one call each fails, and one for the engine's life
 		t.Errorf("calls: %v", got)
 	}
 }
 
-// TestNotOffered: what an engine or a library does not offer costs nothing else, has the engine's answer as its reason, and is
-// logged once. Of profiling what no metric group has is not asked for, and what cannot be known is.
+// TestNotOffered checks that fields which the engine or the library does not offer cost no other field, have the engine's
+// answer as their reason, and are logged once. Open requests a profiling field that no metric group has only if the
+// groups cannot be read.
 func TestNotOffered(t *testing.T) {
 	const active, integers = "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_INT_ACTIVE"
 	noProfiling := func(code int) func(*dcgmtest.Engine) { return func(e *dcgmtest.Engine) { e.Behave("profiling", code) } }
@@ -342,14 +341,14 @@ func TestNotOffered(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.what, got, want)
 			}
 		}
-		if n := e.Counts().Groups; !tt.offered && n != 1 { // of the temperature
+		if n := e.Counts().Groups; !tt.offered && n != 1 { // the temperature's
 			t.Errorf("%s: %d groups", tt.what, n)
 		}
 	}
 }
 
-// TestFailsForATime: an optional call that fails leaves blanks, never a pass, costs no other value and is logged once.
-// XIDs of meanwhile are counted later.
+// TestFailsForATime checks that a failing optional call leaves blanks, never a healthy result, costs no other value and is
+// logged once. XIDs that occur meanwhile are counted later.
 func TestFailsForATime(t *testing.T) {
 	for _, tt := range []struct {
 		name, call string

@@ -40,8 +40,8 @@ type entity struct {
 
 // cell is one value of the engine. Its memory layout equals wg_cell.
 type cell struct {
-	value  float64 // NaN: blank, refused, not a number
-	micros int64   // when the engine read it, Unix µs; 0: never
+	value  float64 // NaN if blank, refused or not a number
+	micros int64   // when the engine read it, Unix µs; 0 if never
 	status status
 	sentinel
 }
@@ -78,16 +78,16 @@ type cpu struct {
 	cores []uint32
 }
 
-// node is a set of devices that make one source: the engine's entities that the list needs.
+// node holds the devices of one source: the engine's entities that the list needs.
 type node struct {
 	devices  []collector.Device
 	entities []entity       // by device
-	computes map[entity]int // compute instances without their own device: the device that they belong to
+	computes map[entity]int // by compute instance without its own device: its GPU instance's device
 	twice    int            // number of devices dropped for a duplicate ID
 }
 
-// addDevice adds a device. It drops a device with a duplicate ID, such as a GPU with another's UUID, and reports
-// whether it was added.
+// addDevice adds a device and reports whether it did. It drops a device with a duplicate ID, such as a GPU with the UUID
+// of another GPU.
 func (n *node) addDevice(d collector.Device, e entity) bool {
 	for i := range n.devices {
 		if n.devices[i].ID == d.ID {
@@ -110,24 +110,24 @@ func (n *node) byKind(k entityKind) (devices []int) {
 	return devices
 }
 
-// askable reports whether the engine can be asked for a reading: a number that it knows. Our own fields have numbers
-// beyond its range, and texts are labels.
+// askable reports whether the engine may have a field as a reading. It excludes our own fields, whose IDs are beyond the
+// engine's, and texts, which are labels.
 func askable(d *field.Descriptor) bool {
 	return d.ID > 0 && d.ID < field.FirstExporter && !d.Event && (d.Kind == field.Int64 || d.Kind == field.Double)
 }
 
-// profiles reports whether a field is a profiling field: from 1001 up to the CPU fields, and two link fields
-// (DCGM_FIELD_ID_IS_PROF_FIELD).
+// profiles reports whether a field is a profiling field (DCGM_FIELD_ID_IS_PROF_FIELD): from 1001 to the CPU fields, and
+// two link fields.
 func profiles(id field.ID) bool { return id >= 1001 && id < 1100 || id == 1532 || id == 1533 }
 
-// askedOf reports whether a reading is read from entities of a kind. A vGPU's licence is also read from the GPU that a
-// guest sees, as in dcgm-exporter.
+// askedOf reports whether entities of a kind supply a reading. The GPU that a guest sees also supplies the vGPU's
+// licence, as in dcgm-exporter.
 func askedOf(d *field.Descriptor, k entityKind) bool {
 	return slices.Contains(servedBy[k], d.Level) || d.ID == field.VGPULicence && k == kindGPU
 }
 
-// servedBy lists the levels of the readings that are read from entities of a kind. Readings of a whole GPU are not read
-// from its instances.
+// servedBy lists, by kind of entity, the levels of the readings that it supplies. Instances do not supply the readings of
+// a whole GPU.
 var servedBy = [...][]field.Level{
 	kindGPU:      {field.Global, field.GPU, field.Instance, field.ComputeInstance},
 	kindSwitch:   {field.Switch},
@@ -139,7 +139,7 @@ var servedBy = [...][]field.Level{
 	kindConnectX: {field.ConnectX},
 }
 
-// every returns how often the engine must read a reading so that the session finds a new value on each due tick.
+// every returns the interval at which the engine must read r so that the session finds a new value on each due tick.
 func (o Options) every(r field.Reading) time.Duration {
 	byCost := o.Interval
 	switch r.Desc.Cost {
@@ -170,11 +170,11 @@ const (
 	sentinels
 )
 
-// Supplies reports whether the collector supplies a field for some entity. It returns false for a name in base units,
+// Supplies reports whether the collector supplies a field for some entity. It returns false for a field in base units,
 // which is derived from another field.
 func Supplies(d *field.Descriptor) bool { return isPart(d) || isLabel(d) || isReading(d) }
 
-// isPart reports whether a field consists of events, health or peers rather than one number of the engine.
+// isPart reports whether the XID, health or peer part supplies a field instead of one number of the engine.
 func isPart(d *field.Descriptor) bool {
 	return slices.Contains([]field.ID{field.XIDErrorsCount, field.XIDErrorsTotal, field.ClockEventsCount, field.ClockEventsTotal, field.GPUHealth, field.P2PStatus}, d.ID)
 }

@@ -12,30 +12,30 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// patience returns how long values with this polling interval may stay without a new one.
+// patience returns how long a value with this polling interval stays valid without a new one.
 func patience(every time.Duration) time.Duration { return max(4*every, 3*time.Second) }
 
-// polled reports whether the engine polls a field. The other fields get a value when something happens, and keep it.
+// polled reports whether the engine polls a field. Other fields get a value when something happens, and keep it.
 func polled(id field.ID) bool {
 	return id != 6 && (id < 350 || id > 363) // DCGM_FI_BIND_UNBIND_EVENT; results of diagnostics
 }
 
-// seen is the history of a cell. DCGM returns the last value for ever, even when the driver's call fails or hangs: the
+// seen is the history of a cell. DCGM returns the last value for ever, even when the driver's call fails or hangs. The
 // only sign is a frozen timestamp. A value is gone when its timestamp has been frozen for the patience of its block. It
-// is back when for half of that time no read has found it frozen, so that a single successful poll of a failing driver
-// does not bring it back.
+// is back when the timestamp was new at every read for half of that time, so a single successful poll of a failing
+// driver does not bring it back.
 type seen struct {
 	micros int64 // the engine's timestamp
 	at     int64 // when the engine read it, Unix µs of our clock
 	moved  int64 // when the timestamp last changed, µs since Open
-	again  int64 // while it is gone: since when the timestamp changes again, µs since Open; 0: it does not
+	again  int64 // if it is gone: since when the timestamp changes again, µs since Open; 0 if frozen
 	gone   bool
-	round  int // of the device when the timestamp last changed
+	round  int // the device's round when the timestamp last changed
 }
 
-// see records the timestamp of a read. A timestamp that was set back with the engine's clock counts as a change. The
-// engine read the value after our previous read, which did not return it, and before this one: the clock of an engine
-// on another machine may differ. see reports whether the timestamp has changed.
+// see records the timestamp of a read and reports whether it has changed. A timestamp that went back with the engine's
+// clock counts as a change. The clock of an engine on another machine may differ, so see limits the time of a new value:
+// the engine read it after our previous read, which did not return it, and before this one.
 func (s *seen) see(micros int64, r *reading) bool {
 	if micros == s.micros || micros == 0 {
 		if still := r.now - s.moved; still > r.patience/2 {
@@ -59,15 +59,15 @@ func (s *seen) see(micros int64, r *reading) bool {
 type reading struct {
 	now      int64 // µs since Open, from 1
 	clock    int64 // Unix µs
-	before   int64 // Unix µs of the previous read of the block; 0: none
+	before   int64 // Unix µs of the previous read of the block; 0 before the first
 	patience int64 // µs
 }
 
 // state is the result of one read of a block for an entity.
 type state struct {
-	alive  bool  // something was read lately, even if only blanks
+	alive  bool  // the engine read something recently, even if only blanks
 	again  bool  // some values are gone but about to come back
-	oldest int64 // when the oldest current value was read, Unix µs; 0: only blanks
+	oldest int64 // when the oldest current value was read, Unix µs; 0 if all are blank
 	blank  int64 // when the newest blank was read
 	micros int64 // newest timestamp of the engine
 	moved  int64 // when a timestamp last changed, µs since Open
@@ -140,19 +140,19 @@ var (
 	errRecovering = fmt.Errorf("%w: the host engine has just begun to read new values", collector.ErrStalled)
 )
 
-// blanked detects a GPU whose values have all become blank. An engine keeps answering for a GPU that fell off the bus,
-// with a good status and new timestamps, and only no longer lists it as supported. It reads one field after the other,
-// so the values disappear over more than one read.
+// blanked detects a GPU whose values have all become blank. For a GPU that fell off the bus an engine keeps returning a
+// good status and new timestamps; it only removes the GPU from the supported ones. The engine reads one field after the
+// other, so the values disappear over more than one read.
 type blanked struct {
-	values int64 // Unix µs: newest timestamp of a block with values in this read; 0: none
+	values int64 // Unix µs: newest timestamp of a block with values in this read; 0 without such a block
 	blanks int64 // Unix µs: newest timestamp of a block that had values and has only blanks now
 	gone   int   // maximum number of values that those blocks had
 }
 
-// goneAtLeast is the minimum number of values that must have become blank: single values may come and go.
+// goneAtLeast is the minimum number of values that must have become blank, because single values come and go.
 const goneAtLeast = 3
 
-// errBlanked makes the session look for devices at once.
+// errBlanked makes the session rescan at once.
 var errBlanked = fmt.Errorf("%w: every value that the host engine had of it is blank", collector.ErrDeviceLost)
 
 // addBlock adds a block's values and blanks for an entity. Blank profiling fields mean nothing, because profiling can
@@ -168,8 +168,8 @@ func (h *blanked) addBlock(b *block, e, values, blanks int, newest int64) {
 	}
 }
 
-// all reports whether every value is blank. It ignores values that are older than the blanks by more than within,
-// because a slow block keeps old values.
+// all reports whether every value is blank. It ignores values that are older than the blanks by more than within: a slow
+// block keeps old values.
 func (h *blanked) all(within time.Duration) bool {
 	return h.gone >= goneAtLeast && h.blanks-h.values > within.Microseconds()
 }

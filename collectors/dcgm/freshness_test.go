@@ -15,8 +15,8 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// TestBlanked: a GPU that has only blanks where it had values is lost; one that never
-// had any, that lacks a few or whose profiling is paused is not.
+// TestBlanked checks that a GPU is lost if all its values have become blank, and not lost if it never had values, lacks a
+// few, or has its profiling paused.
 func TestBlanked(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 3})
 	blank := dcgmtest.Blank(dcgmtest.NotFound)
@@ -50,8 +50,7 @@ func TestBlanked(t *testing.T) {
 	want("GPU 1 is back", false)
 }
 
-// polls is a model of a host engine that reads blocks of GPUs: cells get a time stamp when
-// the engine reads them, by its own clock.
+// polls is a model of a host engine that reads blocks of GPUs. It stamps cells with the engine's clock when it reads them.
 type polls struct {
 	*readings
 	begin time.Time
@@ -62,7 +61,7 @@ type polls struct {
 	due   []bool
 }
 
-// newPolls makes a source of GPUs with blocks of so many fields at intervals.
+// newPolls returns a source of GPUs with blocks of fields, by interval.
 func newPolls(gpus int, blocks map[time.Duration][]uint16) *polls {
 	n := &node{}
 	for g := range gpus {
@@ -81,10 +80,10 @@ func newPolls(gpus int, blocks map[time.Duration][]uint16) *polls {
 	return p
 }
 
-// reads are the engine's values of a GPU's fields; false: it does not read one now.
+// reads returns the engine's value of a GPU's field, or false if the engine does not read it now.
 type reads func(gpu int, id uint16) (value float64, read bool)
 
-// run lets time pass in steps: the engine reads, and then a sample is taken and checked.
+// run advances the time in steps. In each step the engine reads, then the source is sampled and checked.
 func (p *polls) run(step, end time.Duration, read reads, check func(err error)) {
 	for ; p.at < end; p.at += step {
 		for _, b := range p.blocks {
@@ -100,7 +99,7 @@ func (p *polls) run(step, end time.Duration, read reads, check func(err error)) 
 	}
 }
 
-// tick takes what the engine has, and judges.
+// tick samples the engine's values and returns the source's error.
 func (p *polls) tick() error {
 	for i := range p.devices {
 		p.devices[i].due, p.devices[i].lost, p.devices[i].blanked = false, false, blanked{}
@@ -125,16 +124,15 @@ func (p *polls) blank(gpu int, id uint16) bool {
 	return true
 }
 
-// age is that of the values of a GPU.
+// age returns the age of a GPU's values.
 func (p *polls) age(gpu int) time.Duration { return p.now().Sub(time.UnixMicro(p.devices[gpu].dated)) }
 
 const (
-	temp, watts, joules, ecc, count = 150, 155, 156, 311, 4 // count is the node's
+	temp, watts, joules, ecc, count = 150, 155, 156, 311, 4 // count is a field of the node
 	sec                             = time.Second
 )
 
-// TestBlankedOverBlocks: a block that is read seldom keeps the values of before while the
-// others are blank already, and what was not read for that long says nothing.
+// TestBlankedOverBlocks checks that old values of a slow block do not hide the loss of a GPU whose other values are blank.
 func TestBlankedOverBlocks(t *testing.T) {
 	p := newPolls(1, map[time.Duration][]uint16{sec: {temp, watts, joules}, 30 * sec: {ecc}})
 	p.run(sec, 90*sec, func(_ int, id uint16) (float64, bool) {
@@ -149,9 +147,8 @@ func TestBlankedOverBlocks(t *testing.T) {
 	})
 }
 
-// TestSomeCallsFail: of a GPU of which only some calls of the driver fail, what those would
-// have read leaves the page after its patience, and the rest stays; the age is that of the
-// oldest value that is shown. The other GPU has everything.
+// TestSomeCallsFail checks a GPU for which only some driver calls fail. Their values become blank after their patience, and
+// the rest stays. The age follows the oldest value shown. The other GPU keeps all values.
 func TestSomeCallsFail(t *testing.T) {
 	p := newPolls(2, map[time.Duration][]uint16{sec: {temp, watts, joules}, 30 * sec: {ecc}})
 	p.late = 300 * time.Millisecond // between two polls
@@ -178,8 +175,8 @@ func TestSomeCallsFail(t *testing.T) {
 	})
 }
 
-// TestSlowCalls: a GPU whose calls take 200 ms makes a poll of all eight take 7.4 s. None is
-// shown as fresh: the values stay while their age grows, and one poll does not bring the GPUs back.
+// TestSlowCalls checks a GPU whose calls take 200 ms, so that a poll of all eight takes 7.4 s. No GPU looks fresh: the
+// values stay while their age grows, and one poll does not bring the GPUs back.
 func TestSlowCalls(t *testing.T) {
 	p := newPolls(8, map[time.Duration][]uint16{sec: {temp, watts}})
 	const poll, step = 7400 * time.Millisecond, 100 * time.Millisecond
@@ -203,14 +200,14 @@ func TestSlowCalls(t *testing.T) {
 	}
 }
 
-// TestBlockStops: a field group that the engine reads no more leaves the page, and the
-// others stay, also if it is the one that is read most often.
+// TestBlockStops checks that only the values of a block become blank when the engine stops reading it, even if it is the
+// fastest block.
 func TestBlockStops(t *testing.T) {
 	p := newPolls(1, map[time.Duration][]uint16{100 * time.Millisecond: {temp}, sec: {watts}})
 	p.run(100*time.Millisecond, 20*sec, func(_ int, id uint16) (float64, bool) {
 		return float64(id), id == temp && p.at <= 5*sec || id == watts && p.at%sec == 0
 	}, func(err error) {
-		// 3 s later the temperature is gone, and a read of the power later it is sure that the GPU is read.
+		// 3 s later the temperature is gone. One read of the power after that, it is certain that the engine reads the GPU.
 		if unsure := p.at > 8*sec && p.at < 9*sec; (err != nil) != unsure {
 			t.Errorf("at %v: %v", p.at, err)
 		}
@@ -220,8 +217,8 @@ func TestBlockStops(t *testing.T) {
 	})
 }
 
-// TestNodeFieldIsNoLife: time stamps of a field of the node do not keep a GPU fresh, unless nothing else is read of it.
-// The clock of an engine on another machine says nothing of the age.
+// TestNodeFieldIsNoLife checks that timestamps of a node field keep a GPU fresh only if it has no other fields, and that
+// the age does not depend on the clock of the engine's machine.
 func TestNodeFieldIsNoLife(t *testing.T) {
 	for _, fields := range [][]uint16{{temp, count}, {count}} {
 		for _, skew := range []time.Duration{-time.Hour, time.Hour} {
@@ -239,8 +236,8 @@ func TestNodeFieldIsNoLife(t *testing.T) {
 	}
 }
 
-// TestSeen: a value that was gone is back when it has moved all through half of its
-// patience. One poll now and then does not bring it back.
+// TestSeen checks that a value which was gone is back after its timestamp kept changing for half of its patience. An
+// occasional poll does not bring it back.
 func TestSeen(t *testing.T) {
 	var s seen
 	r := reading{now: 1, patience: patience(time.Second).Microseconds()} // 4 s
@@ -255,7 +252,7 @@ func TestSeen(t *testing.T) {
 			t.Errorf("after %v s: gone %v, want %v", float64(r.now)/1e6, s.gone, wantGone)
 		}
 	}
-	step(1, false, true) // nothing yet
+	step(1, false, true) // before the first value
 	step(9, false, true)
 	step(1, true, false) // the first poll was slow
 	for range 3 {

@@ -13,9 +13,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// TestHeaders compiles what we declare for ourselves against NVIDIA's own headers, those
-// of DCGM 4.6.1 that the module github.com/NVIDIA/go-dcgm carries: every size and place of
-// a struct, every version, limit, code and number of a field.
+// TestHeaders compiles our declarations against NVIDIA's headers of DCGM 4.6.1 in the module github.com/NVIDIA/go-dcgm. It
+// checks every size and offset of a struct, and every version, limit, code and field ID.
 func TestHeaders(t *testing.T) {
 	programtest.Find(t, "cc")
 	var c strings.Builder
@@ -67,7 +66,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// structs are those of abi_linux.h and of dcgm_structs.h, with their fields in order.
+// structs pairs the structs of abi_linux.h and dcgm_structs.h, with their fields in order.
 var structs = []struct {
 	ours, theirs string
 	version      int
@@ -99,7 +98,7 @@ var structs = []struct {
 	{"wg_cpus1", "dcgmCpuHierarchy_v1", 1, "dcgmCpuHierarchy_version", [2]string{"count cpus", "numCpus cpus"}},
 }
 
-// constants are those of the headers that we have numbers of.
+// constants maps the headers' constants to our values.
 var constants = map[string]int64{
 	"DCGM_ST_OK": int64(statusOK), "DCGM_ST_BADPARAM": int64(statusBadParam), "DCGM_ST_GENERIC_ERROR": int64(statusGeneric),
 	"DCGM_ST_NOT_SUPPORTED": int64(statusNotSupported), "DCGM_ST_INIT_ERROR": int64(statusInitError),

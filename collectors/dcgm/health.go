@@ -20,7 +20,7 @@ type healthWatch struct {
 	reasons []uint32 // possible DCGM_FR_… (DcgmHealthWatch.cpp of DCGM 4.6 and older)
 }
 
-// healthAll is the system of incidents that belong to no other: XIDs after which a GPU cannot be used.
+// healthAll is the system of incidents that belong to no other system: XIDs after which a GPU is unusable.
 const healthAll = 0xffffffff
 
 // healthWatches is in the order of dcgm_structs.h, without the systems of switches, adapters and IMEX domains.
@@ -40,14 +40,14 @@ var healthWatches = [...]healthWatch{
 
 const (
 	healthSystems = 0x3ff            // the bits of all systems except ALL
-	healthKeep    = 10 * time.Minute // how long the engine keeps the data for its checks: DCGM's default
+	healthKeep    = 10 * time.Minute // how long the engine keeps the data for its checks (DCGM's default)
 
 	reasonNone    = 0 // DCGM_FR_OK
 	reasonUnknown = 1 // DCGM_FR_UNKNOWN, for reasons without a column
 )
 
-// health supplies DCGM_EXP_GPU_HEALTH_STATUS. The reason is a label, so each watch of a GPU has a column per possible
-// reason; one of them holds the result and the others are blank.
+// health supplies DCGM_EXP_GPU_HEALTH_STATUS. The reason is a label, so each watch of a GPU has one column per possible
+// reason. One of the columns holds the result, and the others are blank.
 type health struct {
 	partBase
 	engine  *engine
@@ -55,7 +55,7 @@ type health struct {
 	ids     []uint32 // the GPUs' IDs
 	watches []boundHealth
 	answer  healthAnswer
-	unknown map[uint32]bool // logged reasons without a column
+	unknown map[uint32]bool // reasons without a column that were logged
 }
 
 // boundHealth is one watch of one GPU.
@@ -86,7 +86,7 @@ func newHealth(e *engine, n *node, list []field.Reading, o Options) (part, error
 	if h.group, err = e.createGroup(entities); err != nil {
 		return nil, fmt.Errorf("watch health: %w", err)
 	}
-	every := min(o.SlowInterval, time.Minute) // most checks look back one minute
+	every := min(o.SlowInterval, time.Minute) // most checks use the last minute
 	switch err := e.watchHealth(h.group, healthSystems, every, healthKeep); {
 	case unsupported(err):
 		e.destroyGroup(h.group)
@@ -115,8 +115,7 @@ func (h *health) bind(device int, w healthWatch) {
 	h.watches = append(h.watches, b)
 }
 
-// sample checks health if it is due. Without an answer all watches are blank, because an unknown state is not a healthy
-// one.
+// sample checks health if it is due. Without an answer all watches are blank, because an unknown state is not healthy.
 func (h *health) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {
 		return nil
@@ -137,7 +136,7 @@ func (h *health) sample(row []float64, due []bool) error {
 	return nil
 }
 
-// chooseIncidents selects the worst incident of each watch, the last one if several are equal, as dcgm-exporter does.
+// chooseIncidents selects the worst incident of each watch, or the last of equally bad ones, as dcgm-exporter does.
 func (h *health) chooseIncidents() {
 	for i := range h.watches {
 		h.watches[i].chosen, h.watches[i].result = 0, 0
@@ -162,7 +161,7 @@ func (h *health) chooseIncidents() {
 	}
 }
 
-// watch returns the watch of an incident; nil if it is not a watch of one of these GPUs.
+// watch returns the watch of an incident, or nil if these GPUs have no such watch.
 func (h *health) watch(in incident) *boundHealth {
 	if in.entity.kind != kindGPU {
 		return nil
@@ -176,7 +175,7 @@ func (h *health) watch(in incident) *boundHealth {
 }
 
 // errorCodes names DCGM's error codes (dcgmError_t in dcgm_errors.h of DCGM 4.6) without "DCGM_FR_". Codes that DCGM 4
-// renamed keep dcgm-exporter's names, because alerts match its labels: DCGM calls 10, 12 and 43 CLOCKS_EVENT_THERMAL,
+// renamed keep dcgm-exporter's names, because alerts match its labels. DCGM calls 10, 12 and 43 CLOCKS_EVENT_THERMAL,
 // CLOCKS_EVENT_POWER and CLOCKS_EVENT_VIOLATION.
 var errorCodes = [...]string{
 	0:   "OK",
@@ -315,7 +314,7 @@ var errorCodes = [...]string{
 	133: "CPU_SDC_TEST_FAILED",
 }
 
-// errorName returns the label of an error code. An unknown code contains its number, as in dcgm-exporter.
+// errorName returns the label of an error code. The label of an unknown code contains its number, as in dcgm-exporter.
 func errorName(code uint32) string {
 	if code < uint32(len(errorCodes)) && errorCodes[code] != "" {
 		return "DCGM_FR_" + errorCodes[code]

@@ -20,8 +20,8 @@ import (
 	"warpgauge/pkg/session"
 )
 
-// TestAHostileEngine: whatever an engine answers, the GPUs that can be distinguished are shown, with labels that
-// are sound, and the rest is counted.
+// TestAHostileEngine checks that absurd answers of an engine do not hide the GPUs that can be distinguished, that their
+// labels are valid, and that the rest is counted.
 func TestAHostileEngine(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 4})
 	e.Behave("counts", math.MaxUint32)

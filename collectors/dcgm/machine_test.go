@@ -25,62 +25,61 @@ import (
 )
 
 // A machine is a node with a host engine: our simulation of DCGM, or NVIDIA's own
-// DCGM over our simulation of NVML. Tests that need nothing but this run on both
-// (see onBoth). What is asked of a script of libdcgm's calls (codes, calls that
-// hang, missing functions, kinds of entities that need hardware or another library)
-// is tested on the simulation alone.
+// DCGM over our simulation of NVML. Tests that only use this interface run on both
+// (see onBoth). Tests of error codes, hanging calls, missing functions, and kinds of
+// entities that need hardware or another library run only on the simulation.
 //
-// NVIDIA's polls its driver in its own time, so tests wait for what they change.
+// NVIDIA's engine polls its driver independently, so tests wait for their changes.
 type machine interface {
-	// options are those of a collector that uses the engine.
+	// options returns the options of a collector that uses the engine.
 	options() Options
-	// simulation is nil if DCGM is NVIDIA's.
+	// simulation returns nil for NVIDIA's DCGM.
 	simulation() *dcgmtest.Engine
 
-	// set gives a GPU a value of one of the fields in settable; blank makes the
-	// driver have none, with one of dcgmtest's reasons; unset ends both.
+	// set sets a GPU's value of one of the fields in settable. blank makes it one of
+	// dcgmtest's blanks. unset ends both.
 	set(gpu int, name string, v float64)
 	blank(gpu int, name string, why int)
 	unset(gpu int, name string)
 	xid(gpu, code int)
-	// sick makes the engine's judgement of a GPU's memory bad.
+	// sick makes the engine report a problem of a GPU's memory.
 	sick(gpu int)
 	lose(gpu int)
 	restore(gpu int)
-	remove(gpu int) // before the engine has begun to read it
+	remove(gpu int) // only before the engine reads the GPU
 	setMIG(gpu int, profiles ...string)
 	uuids(gpu int) map[string]string // of compute instances, by "GPU instance/compute instance"
 	setLink(gpu, link int, up bool)
 	setPeers(a, b, status int)
 
-	// hang makes calls of the driver hang: the engine answers with what it has read.
+	// hang makes driver calls hang. The engine keeps returning its last values.
 	hang() (release func())
 	// silence makes the engine answer no call.
 	silence() (release func())
-	// stop ends the engine, start begins another one where it was.
+	// stop ends the engine, start starts another one at its address.
 	stop()
 	start()
 }
 
-// hardware is what a machine is made of.
+// hardware describes a machine.
 type hardware struct {
 	gpus int
-	// mig are the instances of GPU 0: "3g", "2g", "1g", or "3g/2" for two compute
-	// instances. GPUs have no links then, which MIG takes away.
+	// mig lists the instances of GPU 0: "3g", "2g", "1g", or "3g/2" for two compute
+	// instances. In MIG mode GPUs have no links.
 	mig []string
-	// embedded: the engine is in this process; tcp: it is reached by that.
+	// embedded runs the engine in this process; tcp connects to it over TCP.
 	embedded, tcp bool
 }
 
-// onBoth runs a test on the simulated DCGM and on NVIDIA's, which is skipped unless
-// DCGM_TEST_REAL is 1.
+// onBoth runs a test on the simulated DCGM and, if DCGM_TEST_REAL is 1, on
+// NVIDIA's.
 func onBoth(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Helper()
 	t.Run("simulated", func(t *testing.T) { f(t, newSimulated(t, h)) })
 	t.Run("NVIDIA", func(t *testing.T) { f(t, newReal(t, h)) })
 }
 
-// onAll is onBoth for a host engine and for an embedded one.
+// onAll calls onBoth with a host engine and with an embedded engine.
 func onAll(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Helper()
 	t.Run("host engine", func(t *testing.T) { onBoth(t, h, f) })
@@ -88,8 +87,8 @@ func onAll(t *testing.T, h hardware, f func(t *testing.T, m machine)) {
 	t.Run("embedded", func(t *testing.T) { onBoth(t, h, f) })
 }
 
-// TestMain loads NVIDIA's library before any simulated one: the loader takes what
-// has that soname and is there already.
+// TestMain loads NVIDIA's library before any simulated one, because the loader reuses
+// a loaded library with the same soname.
 func TestMain(m *testing.M) {
 	if os.Getenv(realVariable) == "1" {
 		if _, err := dl.Open([]string{soname}); err != nil {
@@ -99,8 +98,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// settable are fields that tests give values: dcgmtest's number of it, and the key of
-// the simulated NVML with how many of its units are one of DCGM's.
+// settable lists the fields that tests set: dcgmtest's field ID, the key of the
+// simulated NVML, and how many of NVML's units make one of DCGM's.
 var settable = map[string]struct {
 	id    int
 	key   string
@@ -115,10 +114,10 @@ var settable = map[string]struct {
 	"DCGM_FI_DEV_MEMORY_TEMP":   {140, "temperature.memory", 1},
 }
 
-// settableNames in another order.
+// settableNames lists the keys of settable in another order.
 var settableNames = []string{temperature, power, energy, "DCGM_FI_DEV_MEM_CLOCK", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_MEM_COPY_UTIL", "DCGM_FI_DEV_MEMORY_TEMP"}
 
-// until samples a source until done, which gets the error of Sample, says so.
+// until samples a source until done returns true for the error of Sample.
 func (c *opened) until(tb testing.TB, source int, what string, done func(err error) bool) {
 	tb.Helper()
 	eventually.OK(tb, what, func() error {
@@ -132,7 +131,7 @@ func (c *opened) until(tb testing.TB, source int, what string, done func(err err
 
 var errNotYet = errors.New("nothing more")
 
-// untilValue samples until a field of a device has that value.
+// untilValue samples until a field of a device has the value want.
 func (c *opened) untilValue(tb testing.TB, id, name string, want float64) {
 	tb.Helper()
 	source, _ := c.device(tb, id)
@@ -156,8 +155,8 @@ func started(tb testing.TB, m machine, names ...string) *opened {
 	return c
 }
 
-// nothingLeft complains of what collectors that are closed have left in the engine,
-// as far as it can be known: NVIDIA's forgets what a connection had when that ends.
+// nothingLeft reports resources that closed collectors left in the simulated engine. NVIDIA's engine forgets the state of
+// a connection when it ends.
 func nothingLeft(tb testing.TB, m machine) {
 	tb.Helper()
 	if e := m.simulation(); e != nil {
@@ -174,7 +173,7 @@ func (c *opened) has(tb testing.TB, id, name string) bool {
 	return !math.IsNaN(v)
 }
 
-// simulated is a machine whose DCGM is ours.
+// simulated is a machine with the simulated DCGM.
 type simulated struct {
 	*dcgmtest.Engine
 	o   Options
@@ -225,7 +224,7 @@ func (m *simulated) hang() (release func()) {
 	return func() { m.Thaw(dcgmtest.Everything()) }
 }
 
-// setMIG: "3g" is "3g.20gb" of an A100.
+// setMIG sets an A100's instances: "3g" means "3g.20gb".
 func (m *simulated) setMIG(gpu int, profiles ...string) {
 	var full []string
 	for _, p := range profiles {
@@ -235,7 +234,7 @@ func (m *simulated) setMIG(gpu int, profiles ...string) {
 	m.mig[gpu] = profiles
 }
 
-// uuids: instances count from 1, compute instances from 0.
+// uuids numbers GPU instances from 1 and compute instances from 0.
 func (m *simulated) uuids(gpu int) map[string]string {
 	out := map[string]string{}
 	for i, p := range m.mig[gpu] {
@@ -263,7 +262,7 @@ func (m *simulated) setPeers(a, b, status int) {
 	m.SetPeer(b, a, status)
 }
 
-// list is a CSV of names: gauges, and labels after "label ".
+// list returns a list of names: labels if they begin with "label ", otherwise gauges.
 func list(tb testing.TB, names ...string) field.List {
 	tb.Helper()
 	var b strings.Builder
@@ -282,7 +281,7 @@ func list(tb testing.TB, names ...string) field.List {
 	return l
 }
 
-// opened is an open collector and what it logged.
+// opened is an open collector with its log.
 type opened struct {
 	*Collector
 	sources []collector.Source
@@ -291,7 +290,7 @@ type opened struct {
 	due     [][]bool
 }
 
-// openAs opens a collector with options, which name at least the library.
+// openAs opens a collector with options, which must name the library.
 func openAs(tb testing.TB, o Options, names ...string) (*opened, error) {
 	tb.Helper()
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -308,7 +307,7 @@ func openAs(tb testing.TB, o Options, names ...string) (*opened, error) {
 	return out, nil
 }
 
-// hold makes rows for sources, everything due.
+// hold creates rows for sources, with all columns due.
 func (c *opened) hold(sources []collector.Source) {
 	c.sources = sources
 	for _, s := range sources {
@@ -331,7 +330,7 @@ func open1(tb testing.TB, o Options, names ...string) *opened {
 	return c
 }
 
-// sample samples a source, with everything due and what it held before erased.
+// sample samples all columns of a source into a blank row.
 func (c *opened) sample(source int) error {
 	for i := range c.row[source] {
 		c.row[source][i] = math.NaN()
@@ -348,7 +347,7 @@ func (c *opened) mustSample(tb testing.TB) {
 	}
 }
 
-// device is the index of a device in its source, by its ID.
+// device returns the indexes of a device's source and of the device in it.
 func (c *opened) device(tb testing.TB, id string) (source, device int) {
 	tb.Helper()
 	for s, src := range c.sources {
@@ -362,7 +361,7 @@ func (c *opened) device(tb testing.TB, id string) (source, device int) {
 	return 0, 0
 }
 
-// value is the cell of a field of a device; ok is false if there is no column.
+// value returns the cell of a field of a device; ok is false without a column.
 func (c *opened) value(tb testing.TB, id, name string) (v float64, ok bool) {
 	tb.Helper()
 	d, _, known := field.ByName(name)
@@ -378,7 +377,6 @@ func (c *opened) value(tb testing.TB, id, name string) (v float64, ok bool) {
 	return math.NaN(), false
 }
 
-// parts of a source by type.
 func (c *opened) readings(i int) *readings {
 	return c.sources[i].(*source).parts[0].(*readings)
 }

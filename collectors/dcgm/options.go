@@ -1,13 +1,13 @@
-// Package dcgm is the collector of NVIDIA GPUs, NVSwitches and Grace CPUs through DCGM. It reads every field of the
-// host engine, which is embedded in this process or a separate daemon.
+// Package dcgm collects NVIDIA GPUs, NVSwitches and Grace CPUs through DCGM. It reads every field of the host engine,
+// which is embedded in this process or a separate daemon.
 //
-// All calls go through a table of addresses (calls_linux.c) instead of github.com/NVIDIA/go-dcgm, which supplies
-// numbers and names of fields only (pkg/field/dcgm.csv). go-dcgm keeps its connection in a private variable, so no call for many entities at once
-// can use it; each of its values is 4 KiB of Go memory; its watches wait for a whole poll; and a function that an older
+// All calls go through a table of addresses (calls_linux.c). github.com/NVIDIA/go-dcgm supplies only the IDs and names of
+// fields (pkg/field/dcgm.csv), because it keeps its connection in a private variable, which rules out calls for many
+// entities, each of its values takes 4 KiB of Go memory, its watches wait for a whole poll, and a function that an older
 // library lacks ends the process.
 //
-// The package starts no goroutine. The goroutine of a source makes the source's calls; a call that hangs blocks it and
-// Close.
+// The package starts no goroutine. The goroutine of a source makes the source's calls. A hanging call blocks that
+// goroutine and Close.
 package dcgm
 
 import (
@@ -22,15 +22,15 @@ import (
 
 // Options configure New. The zero value runs an embedded engine.
 type Options struct {
-	// Library is the path or soname of the library; nothing else is tried then. "" searches libdcgm.so.4 in the
-	// loader's path and then in the packages' directories.
+	// Library is the path or soname of the only library to try. "" searches libdcgm.so.4 in the loader's path and then
+	// in the packages' directories.
 	Library string
 	// Engine is the address of a host engine (see parseAddress); "" runs an embedded one.
 	Engine string
 	// ConnectTimeout is the limit for connecting; 0 means 5 s.
 	ConnectTimeout time.Duration
 
-	// The session's intervals, at which the engine polls; zero values mean the defaults: 1 s, 30 s, 5 min.
+	// The engine polls at the session's intervals. Zero values mean the defaults: 1 s, 30 s, 5 min.
 	Interval, SlowInterval, StaticInterval time.Duration
 
 	// FakeGPUs includes GPUs that were injected into the engine.
@@ -61,10 +61,10 @@ func (o Options) withDefaults() Options {
 // severities maps names to DCGM's DcgmLoggingSeverity_t.
 var severities = map[string]int{"": 0, "NONE": 0, "FATAL": 1, "ERROR": 2, "WARN": 3, "INFO": 4, "DEBUG": 5, "VERB": 6}
 
-// soname is DCGM 4's soname. Other major versions have other layouts.
+// soname is DCGM 4's soname. Other major versions have other struct layouts.
 const soname = "libdcgm.so.4"
 
-// candidates returns the library files to try, in order. It refuses a library whose name has another major version.
+// candidates returns the library files to try, in order. It returns an error for a name with another major version.
 func (o Options) candidates() ([]string, error) {
 	if o.Library == "" {
 		names := []string{soname}

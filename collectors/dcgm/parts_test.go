@@ -18,8 +18,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// cellsOf are the cells of a field of a device that have a value: by one label, the
-// other labels and the value.
+// cellsOf returns the cells with a value of a device's field: the key is the label by, the text has the other labels and
+// the value.
 func (c *opened) cellsOf(id field.ID, device int, by string) map[string]string {
 	out := map[string]string{}
 	for i, col := range c.sources[0].Columns() {
@@ -43,7 +43,7 @@ func (c *opened) cellsOf(id field.ID, device int, by string) map[string]string {
 	return out
 }
 
-// well is what a GPU has with which nothing is wrong, but for what is said.
+// well returns the health of a healthy GPU, with the pairs in but replaced.
 func well(but ...string) map[string]string {
 	out := map[string]string{}
 	for _, w := range healthWatches {
@@ -57,9 +57,9 @@ func well(but ...string) map[string]string {
 
 const healthName = "DCGM_EXP_GPU_HEALTH_STATUS"
 
-// TestHealthJudged: every watch has a value from the first sample on, and shows the reason as soon as the engine has one:
-// the worst incident's, and the last one's of equals. A reason that DCGM does not have yet is unknown, and logged once;
-// what is of other entities is left out.
+// TestHealthJudged checks that every watch has a value in the first sample and shows the reason of the worst incident, or
+// of the last one of equals. A reason beyond DCGM's list is unknown and logged once. Incidents of other entities are
+// ignored.
 func TestHealthJudged(t *testing.T) {
 	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
 		c := started(t, m, healthName, temperature)
@@ -108,7 +108,7 @@ const peersName = "DCGM_EXP_P2P_STATUS"
 
 const xidCount = "DCGM_EXP_XID_ERRORS_COUNT"
 
-// TestStormOfXIDs: of more than can wait for rows some are not counted, which is a gap.
+// TestStormOfXIDs checks that XIDs beyond xidPending are dropped and reported as a gap.
 func TestStormOfXIDs(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
 	c := open1(t, remote(e), temperature, xidCount)
@@ -135,11 +135,11 @@ func TestStormOfXIDs(t *testing.T) {
 		t.Errorf("%d XIDs, the last %v; want %d and 100", len(all), all[len(all)-1], xidPending)
 	}
 	if since() <= began {
-		t.Error("no gap is said")
+		t.Error("no gap reported")
 	}
 }
 
-// ledger is what collectors have reported of XIDs: by GPU, in the order in which it came.
+// ledger holds the XIDs that collectors have reported, by GPU, oldest first.
 type ledger map[string][]float64
 
 // sample samples a collector once.
@@ -157,8 +157,7 @@ func (l ledger) sample(tb testing.TB, c *opened) {
 	}
 }
 
-// await waits until there is what was wanted, and nothing else. That nothing comes
-// later shows with the XIDs after it.
+// await waits until the ledger equals want. An XID that comes too late fails the next await.
 func (l ledger) await(tb testing.TB, want ledger, c *opened) {
 	tb.Helper()
 	eventually.OK(tb, "XIDs as events", func() error {
@@ -170,8 +169,8 @@ func (l ledger) await(tb testing.TB, want ledger, c *opened) {
 	})
 }
 
-// TestEachXIDOnce: however many there are between two samples, those from before
-// Open are not reported, and none is reported twice.
+// TestEachXIDOnce checks that each XID is reported once, whatever their number between two samples, and that XIDs from
+// before Open are not reported.
 func TestEachXIDOnce(t *testing.T) {
 	onAll(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		a, b := nvmltest.UUID(0), nvmltest.UUID(1)
@@ -196,7 +195,7 @@ func TestEachXIDOnce(t *testing.T) {
 	})
 }
 
-// TestPeersOfEach: each GPU has each other once, with the status that the driver reports.
+// TestPeersOfEach checks that each GPU has each other GPU once, with the driver's status.
 func TestPeersOfEach(t *testing.T) {
 	onBoth(t, hardware{gpus: 4}, func(t *testing.T, m machine) {
 		c := started(t, m, peersName)

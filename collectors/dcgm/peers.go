@@ -16,9 +16,8 @@ import (
 // spelling.
 var linkStatuses = [...]string{"OK", "ChipsetNotSupported", "GPUNotSupported", "TopologyNotSupported", "DisabledByRegKey", "NotSupported", "Unknown"}
 
-// peers supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so there
-// is a column per pair and status, and one of a pair's columns has a value. On each call the engine asks the driver
-// about all pairs.
+// peers supplies DCGM_EXP_P2P_STATUS: whether a GPU reaches each other GPU over NVLink. The status is a label, so each
+// pair has one column per status, and one of them has a value. On each call the engine asks the driver about all pairs.
 type peers struct {
 	partBase
 	engine *engine
@@ -28,7 +27,7 @@ type peers struct {
 
 var _ part = (*peers)(nil)
 
-// newPeers makes the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
+// newPeers returns the part for a node's GPUs. It returns nil if the list does not have the field or the node has fewer
 // than two GPUs.
 func newPeers(e *engine, n *node, list []field.Reading, o Options) part {
 	const call = "dcgmGetNvLinkP2PStatus"
@@ -61,7 +60,7 @@ func (p *peers) bind(device int, gpu, peer uint32) {
 	}
 }
 
-// sample reads the status if it is due. Without an answer all pairs are blank: DCGM answers nothing if one GPU of the
+// sample reads the status if it is due. Without an answer all pairs are blank. DCGM returns no answer if one GPU of the
 // node does not respond.
 func (p *peers) sample(row []float64, due []bool) error {
 	if !slices.Contains(due, true) {

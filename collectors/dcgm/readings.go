@@ -14,8 +14,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// readings reads numbers from the engine's cache. Each cell is judged by its own timestamp: a field, a block or a GPU
-// that the engine no longer polls is blank, while the others stay.
+// readings reads numbers from the engine's cache. Each cell has its own timestamp: a field, a block or a GPU that the
+// engine no longer polls becomes blank, while the others stay.
 type readings struct {
 	partBase
 	engine *engine
@@ -33,18 +33,17 @@ type readings struct {
 // judged is the state of a device in one sample.
 type judged struct {
 	read  []blockEntity // its blocks, shortest interval first
-	dated int64         // when its values were read, Unix µs; 0: unknown
+	dated int64         // when its values were read, Unix µs; 0 if unknown
 
 	due     bool // one of its cells is due
 	lost    bool // the engine reports it as lost
-	round   int  // of the engine's reads of it: a cell that is read again begins the next one
+	round   int  // counts the engine's passes over the device's cells; a repeated cell begins the next pass
 	blanked blanked
 }
 
 var _ part = (*readings)(nil)
 
-// newReadings watches the fields of the list. It skips fields that the engine does not offer and records them in
-// refused.
+// newReadings watches the fields of the list. It records fields that the engine does not offer in refused.
 func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o Options) (*readings, error) {
 	room := valuesPerCall
 	if e.remote {
@@ -77,7 +76,7 @@ func newReadings(e *engine, n *node, list []field.Reading, refused refusals, o O
 	return r, nil
 }
 
-// prepare selects the values that show whether a device is polled: its own, or the node's if it has no others.
+// prepare selects the values that show whether the engine polls a device: its own, or the node's if it has no others.
 func (r *readings) prepare() {
 	r.opened, r.blanks = r.now(), newBlanks(&r.reasons)
 	r.devices = make([]judged, len(r.node.devices))
@@ -112,8 +111,8 @@ func ofEntity(id field.ID) bool {
 	return !ok || d.Level != field.Global
 }
 
-// sample reads every block with due cells. Until the engine has read each of them once, sample returns errStarting, so
-// that no row lacks values that arrive a moment later: profiling fields come one poll after the others.
+// sample reads every block with due cells. Until the engine has read each block once, sample returns errStarting, because
+// profiling fields arrive one poll after the others and the first row would lack them.
 func (r *readings) sample(row []float64, due []bool) error {
 	for i := range r.devices {
 		d := &r.devices[i]
@@ -144,10 +143,10 @@ func (r *readings) sample(row []float64, due []bool) error {
 	return err
 }
 
-// since returns a time in µs since Open, counted from 1.
+// since returns a time in µs since Open, starting at 1.
 func (r *readings) since(now time.Time) int64 { return now.Sub(r.opened).Microseconds() + 1 }
 
-// look judges by a block's time stamps and values which of its entities the engine reads.
+// look updates the states of a block's entities from its timestamps and values.
 func (r *readings) look(b *block, now time.Time) {
 	nf := len(b.fields)
 	this := reading{now: r.since(now), clock: now.UnixMicro(), before: b.looked, patience: patience(b.every).Microseconds()}
@@ -189,13 +188,13 @@ func (r *readings) look(b *block, now time.Time) {
 	b.ready = b.ready || answered == len(b.devices) && (profiled || !profiles(field.ID(b.fields[0])))
 }
 
-// skippedRounds is how often the engine must have read other cells of a device since it read this one. It reads some
-// twice in one poll.
+// skippedRounds is how many rounds without a cell show that the engine skips it. The engine reads some cells twice in one
+// poll.
 const skippedRounds = 3
 
-// copyCells copies the due cells of a block into the row. A cell whose time stamp is frozen becomes blank if the engine
-// has read other cells of the device several times since. If it has not, as while a driver's call hangs or each takes long, the
-// last value stays, and its age grows.
+// copyCells copies the due cells of a block into the row. A cell with a frozen timestamp becomes blank if the engine has
+// read other cells of the device several times since. Otherwise driver calls hang or are slow, so the last value stays
+// and its age grows.
 func (r *readings) copyCells(b *block, row []float64, due []bool) {
 	for at, c := range b.cells {
 		seen := &b.seen[at]
@@ -203,7 +202,7 @@ func (r *readings) copyCells(b *block, row []float64, due []bool) {
 		switch {
 		case !due[b.column+at], seen.gone && !skipped:
 			continue
-		case skipped, c.micros == 0: // no longer polled or never read, whatever the value
+		case skipped, c.micros == 0: // no longer polled, or never read
 			c.value = math.NaN()
 		}
 		if row[b.column+at] = c.value; math.IsNaN(c.value) {
@@ -220,7 +219,7 @@ func (b *block) awaited(since time.Duration) bool {
 	return !b.ready && since <= min(patience(b.every), startPatience)
 }
 
-// deviceErrors returns an error for each device that was not really sampled.
+// deviceErrors returns an error for each device without fresh values.
 func (r *readings) deviceErrors(now time.Time) error {
 	var errs []error
 	for i := range r.devices {

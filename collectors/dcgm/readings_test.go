@@ -29,7 +29,7 @@ const (
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// numbered are lines of script that give each field of each GPU another value.
+// numbered returns script lines that give each field of each GPU a different value.
 func numbered(gpus int, fields []field.ID) (lines []string) {
 	for i := range gpus {
 		for j, f := range fields {
@@ -39,8 +39,7 @@ func numbered(gpus int, fields []field.ID) (lines []string) {
 	return lines
 }
 
-// TestOrder: each value gets to its cell, in whatever order and in however
-// many replies.
+// TestOrder checks that each value reaches its cell, whatever the order and the number of replies.
 func TestOrder(t *testing.T) {
 	names, ids := gpuFields(60)
 	for _, far := range []bool{true, false} {
@@ -63,7 +62,7 @@ func TestOrder(t *testing.T) {
 			}
 			want, room := 1, valuesPerCall
 			if far {
-				want, room = 3, valuesPerRemoteCall // 3 GPUs of 60 fields fit into 200
+				want, room = 3, valuesPerRemoteCall // 3 GPUs with 60 fields fit into 200
 			}
 			if n, most := e.Calls("dcgmEntitiesGetLatestValues"), e.MostValues(); n != want || most > room {
 				t.Errorf("far %v: %d calls of at most %d values, want %d of %d", far, n, most, want, room)
@@ -72,7 +71,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// gpuFields are numbers that a GPU has, in ones that are read at each tick.
+// gpuFields returns n numeric GPU fields that are read on every tick.
 func gpuFields(n int) (names []string, ids []field.ID) {
 	for _, d := range field.All() {
 		if len(names) < n && askable(d) && d.Of == 0 && d.Level == field.GPU && d.Cost == field.EachTick {
@@ -82,7 +81,7 @@ func gpuFields(n int) (names []string, ids []field.ID) {
 	return names, ids
 }
 
-// everything are all numbers that DCGM has.
+// everything returns all numeric fields of DCGM.
 func everything() (names []string) {
 	for _, d := range field.All() {
 		if askable(d) && d.Of == 0 && d.ID < field.FirstExporter {
@@ -92,7 +91,7 @@ func everything() (names []string) {
 	return names
 }
 
-// TestRefusedFields: what the engine refuses costs nothing but itself, has a reason and leaves nothing behind.
+// TestRefusedFields checks that a refused field costs no other field, has a reason and leaves nothing behind.
 func TestRefusedFields(t *testing.T) {
 	names, ids := gpuFields(40)
 	profiling := []string{"DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_PROF_DRAM_ACTIVE"}
@@ -140,7 +139,7 @@ func TestRefusedFields(t *testing.T) {
 	f(func(e *dcgmtest.Engine) { e.Behave("profiling", -33) }, profiling...)
 }
 
-// deviceError is what an error of Sample says of a device.
+// deviceError returns the part of a Sample error that concerns a device.
 func deviceError(err error, device int) error {
 	var d *collector.DeviceError
 	switch many := err.(type) { //nolint:errorlint // errors.Join gives no other way to its parts
@@ -158,8 +157,8 @@ func deviceError(err error, device int) error {
 	return nil
 }
 
-// TestValuesChange: a number is what it is, none of it a blank, and what the driver
-// does not have is absent, for whatever reason; the others stay.
+// TestValuesChange checks that no valid number becomes blank, and that a value which the driver lacks is blank, whatever
+// the reason, while the others stay.
 func TestValuesChange(t *testing.T) {
 	onBoth(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
 		for gpu := range 2 {
@@ -197,19 +196,19 @@ func TestValuesChange(t *testing.T) {
 				f(name, math.NaN(), func() { m.blank(1, name, why) })
 			}
 		}
-		for _, name := range names { // an engine may never ask for it again
+		for _, name := range names { // an engine may never read it again
 			m.blank(1, name, dcgmtest.NotSupported)
 			c.untilValue(t, id, name, math.NaN())
 		}
 	})
 }
 
-// TestDriverHangs: values that do not move are reported, whatever the engine continues to
-// answer with; when the driver's calls return, all is well.
+// TestDriverHangs checks that frozen values are reported although the engine keeps answering, and that all recovers when
+// the driver's calls return.
 func TestDriverHangs(t *testing.T) {
 	onAll(t, hardware{gpus: 3}, func(t *testing.T, m machine) {
 		c := started(t, m, temperature, power, peersName, healthName)
-		if m.simulation() != nil { // it needs no patience
+		if m.simulation() != nil { // the simulation freezes at once
 			begin := time.Now()
 			c.readings(0).now = func() time.Time { return begin.Add(50 * time.Since(begin)) }
 		}
@@ -227,8 +226,8 @@ func TestDriverHangs(t *testing.T) {
 	})
 }
 
-// TestPause: a list without profiling fields, which is what a pause is, ends that the
-// engine reads them, and a list with them begins it again.
+// TestPause checks that the engine stops reading profiling fields when a list omits them, as a pause does, and reads them
+// again with the next list.
 func TestPause(t *testing.T) {
 	onBoth(t, hardware{gpus: 1}, func(t *testing.T, m machine) {
 		const profiling = "DCGM_FI_PROF_SM_ACTIVE"
@@ -255,8 +254,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestReasons: each of DCGM's blanks and statuses has its reason, whatever the type of the
-// field.
+// TestReasons checks the reason of each of DCGM's blanks and statuses, for each type of field.
 func TestReasons(t *testing.T) {
 	const clock = "DCGM_FI_DEV_SM_CLOCK"
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
@@ -306,8 +304,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestRefusals: only a field that the engine does not know or support is left out. Any
-// other refusal makes Open fail, and so does an engine that offers nothing.
+// TestRefusals checks that Open skips a field only if the engine does not know or support it. Any other refusal makes Open
+// fail, and so does an engine that offers no field.
 func TestRefusals(t *testing.T) {
 	for code, leftOut := range map[int]bool{-6: true, -13: true, -17: true, -36: true, -3: false, -24: false, -26: false, -34: false, -54: false} {
 		e := dcgmtest.New(t, dcgmtest.Config{Preset: "pcie", GPUs: 1})
@@ -329,8 +327,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestStarting: until the profiling fields have their first values, which come after
-// the others, nothing was sampled, and events wait; but not for ever.
+// TestStarting checks that Sample fails and events wait until the profiling fields have their first values, which come
+// after the others, and that this wait ends.
 func TestStarting(t *testing.T) {
 	const profiling = "DCGM_FI_PROF_SM_ACTIVE"
 	e := dcgmtest.New(t, dcgmtest.Config{GPUs: 1})

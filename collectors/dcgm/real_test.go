@@ -17,16 +17,16 @@ import (
 	"warpgauge/internal/testkit/loopback"
 )
 
-// realVariable is 1 where the loader finds NVIDIA's libdcgm.so.4 and its modules,
-// and tests may use them.
+// realVariable is 1 if the loader finds NVIDIA's libdcgm.so.4 and its modules, and
+// tests may use them.
 const realVariable = "DCGM_TEST_REAL"
 
-// nvidia is a machine whose DCGM is NVIDIA's, and whose NVML is ours. An engine in
-// another process has its own library; one that is embedded has that of this process.
+// nvidia is a machine with NVIDIA's DCGM and the simulated NVML. An engine in another
+// process loads its own NVML; an embedded engine uses this process's.
 type nvidia struct {
 	tb   testing.TB
 	node *nvmltest.Node
-	host *dcgmtest.HostEngine // nil if it is embedded
+	host *dcgmtest.HostEngine // nil for an embedded engine
 	o    Options
 }
 
@@ -54,7 +54,7 @@ func newReal(tb testing.TB, h hardware) machine {
 	return m
 }
 
-// loadNVML makes a library what DCGM finds as libnvidia-ml.so.1 in this process.
+// loadNVML loads the library that DCGM then uses as libnvidia-ml.so.1 in this process.
 func loadNVML(tb testing.TB, path string) {
 	tb.Helper()
 	nvmlLoaded.Do(func() {
@@ -66,7 +66,7 @@ func loadNVML(tb testing.TB, path string) {
 
 var nvmlLoaded sync.Once
 
-// freeAddress is one that an engine can listen on, now and after a restart.
+// freeAddress returns an address for an engine, which stays free for its restarts.
 func freeAddress(tb testing.TB, tcp bool) string {
 	tb.Helper()
 	if tcp {
@@ -100,7 +100,7 @@ func (m *nvidia) stop()                      { m.host.Stop() }
 func (m *nvidia) start()                     { m.host.Start() }
 func (m *nvidia) silence() (release func())  { return m.host.Freeze() }
 
-// blank: what NVML says, and what DCGM makes of it.
+// blank sets the NVML error that DCGM turns into a blank.
 func (m *nvidia) blank(gpu int, name string, why int) {
 	code := map[int]string{dcgmtest.Null: "!UNKNOWN", dcgmtest.NotFound: "!NOT_FOUND", dcgmtest.NotSupported: "none", dcgmtest.NotPermitted: "!NO_PERMISSION"}
 	m.node.Set(gpu, settable[name].key, code[why])
@@ -116,14 +116,14 @@ func (m *nvidia) uuids(gpu int) map[string]string {
 	return out
 }
 
-// remove: an engine lists the GPUs that there are when it starts.
+// remove restarts the engine, because an engine lists the GPUs that exist when it starts.
 func (m *nvidia) remove(gpu int) {
 	m.node.Remove(gpu)
 	m.stop()
 	m.start()
 }
 
-// migNames: "3g" is "3g.40gb" of an H100, "3g/2" two compute instances of one slice.
+// migNames returns NVML's profiles of an H100: "3g" is "3g.40gb", "3g/2" has two compute instances of one slice.
 func migNames(profiles []string) (out []string) {
 	for _, p := range profiles {
 		name := p[:2] + map[string]string{"1g": ".10gb", "2g": ".20gb", "3g": ".40gb"}[p[:2]]
@@ -144,5 +144,5 @@ func (m *nvidia) setLink(gpu, link int, up bool) {
 	m.node.SetNumber(gpu, "nvlink.state["+string(rune('0'+link))+"]", state)
 }
 
-// setPeers: DCGM's status is NVML's.
+// setPeers sets NVML's status, which DCGM copies.
 func (m *nvidia) setPeers(a, b, status int) { m.node.P2P(a, b, status) }

@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// blanks stand for values that the engine does not have.
+// blanks holds the NaNs for missing values, by reason.
 type blanks struct {
 	bySentinel [sentinels]float64
 	byStatus   map[status]float64
@@ -56,7 +56,7 @@ func (b *blanks) placeholder(c *cell, gone bool) float64 {
 	return math.NaN()
 }
 
-// meaningOf says what an answer of the engine about a field means.
+// meaningOf explains the engine's status of a field.
 func meaningOf(s status) collector.Explanation {
 	e := collector.Explanation{Reason: cmp.Or(meanings[s].reason, collector.ReasonBlank), Detail: "the host engine answers: " + s.Error()}
 	if s == statusNoPermission {
@@ -65,7 +65,7 @@ func meaningOf(s status) collector.Explanation {
 	return e
 }
 
-// complete explains what the source lacks of the list.
+// complete explains which fields of the list the source lacks.
 func (s *source) complete(list []field.Reading, refused refusals) {
 	s.Complete(s.devices, s.columns, list, func(device int, d *field.Descriptor) collector.Explanation {
 		if e, foreign := collector.ForeignReading(d, field.VendorNVIDIA); foreign {

@@ -22,7 +22,7 @@ import (
 
 const xidTotal = "DCGM_EXP_XID_ERRORS_TOTAL"
 
-// served is a collector under a supervisor, and what is counted of its rows.
+// served is a collector under a supervisor, with the counters of its rows.
 type served struct {
 	*supervisor.Supervisor
 	store    *accumulate.Store
@@ -53,14 +53,14 @@ func serve(t *testing.T, o Options) *served {
 
 func (s *served) sync() { s.store.Sync(s.Board().Load(), time.Now()) }
 
-// reload wants another list with the same fields.
+// reload requests another list with the same fields.
 func (s *served) reload(t *testing.T) <-chan error {
 	t.Helper()
 	next := list(t, temperature, xidTotal)
 	return s.Change(func(w *supervisor.Wanted) { w.List = next })
 }
 
-// counted are the XIDs of each device by code.
+// counted returns the number of XIDs by device and code.
 func (s *served) counted() map[string]float64 {
 	out := map[string]float64{}
 	for _, c := range s.store.Series() {
@@ -87,9 +87,8 @@ func (s *served) gaps(t *testing.T) (sum float64) {
 	return sum
 }
 
-// TestXIDsOverReloads: of XIDs of GPUs, GPU instances and compute instances with a reload after
-// each, on an engine that lives on, each is counted once, also if several sessions end
-// before a row of them was read or before they are in service.
+// TestXIDsOverReloads checks that each XID of a GPU, GPU instance or compute instance is counted once, with a reload after
+// each on the same engine, even if several sessions end before one of their rows is read or before they are in service.
 func TestXIDsOverReloads(t *testing.T) {
 	e := dcgmtest.New(t, dcgmtest.Config{Preset: "a100-mig"})
 	e.XID(0, 31) // before the exporter
@@ -119,7 +118,7 @@ func TestXIDsOverReloads(t *testing.T) {
 			s.sync()
 		}
 	}
-	for range 2 { // and no more by another reload
+	for range 2 { // another reload adds none
 		eventually.OK(t, "each XID once", func() error {
 			s.sync()
 			if got := s.counted(); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -136,8 +135,8 @@ func TestXIDsOverReloads(t *testing.T) {
 	}
 }
 
-// TestXIDsOverRestarts: what an engine that was started again would have seen meanwhile is
-// not known: that is a gap of each GPU. What it sees afterwards is counted.
+// TestXIDsOverRestarts checks that a restart of the engine is a gap of each GPU, because XIDs in between are unknown, and
+// that later XIDs are counted.
 func TestXIDsOverRestarts(t *testing.T) {
 	for name, embedding := range map[string]bool{"host engine": false, "embedded": true} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +153,7 @@ func TestXIDsOverRestarts(t *testing.T) {
 			if err := <-s.Change(func(w *supervisor.Wanted) { w.Released = true }); err != nil {
 				t.Fatal(err)
 			}
-			e.Restart() // an embedded one has ended with its session
+			e.Restart() // an embedded engine has ended with its session
 			if err := <-s.Change(func(w *supervisor.Wanted) { w.Released = false }); err != nil {
 				t.Fatal(err)
 			}
@@ -165,8 +164,7 @@ func TestXIDsOverRestarts(t *testing.T) {
 	}
 }
 
-// TestNextSession: a collector that is opened after another one was closed has all its
-// values, whatever the former read.
+// TestNextSession checks that a collector has all its values, whatever the previously closed collector read.
 func TestNextSession(t *testing.T) {
 	const last = "DCGM_FI_DEV_XID_ERRORS"
 	onAll(t, hardware{gpus: 2}, func(t *testing.T, m machine) {
@@ -181,8 +179,8 @@ func TestNextSession(t *testing.T) {
 	})
 }
 
-// keepsReading wants to see each value that a collector reads change, and each time stamp
-// move: an engine keeps answering with what it has read last.
+// keepsReading checks that each value and timestamp of a collector changes. An engine that stopped reading returns its last
+// values.
 func (c *opened) keepsReading(tb testing.TB, m machine, names []string) {
 	tb.Helper()
 	for i, name := range names {
@@ -200,13 +198,13 @@ func (c *opened) keepsReading(tb testing.TB, m machine, names []string) {
 	}
 }
 
-// stamp is when the engine has read a field of a GPU, Unix µs.
+// stamp returns when the engine read a field of a GPU, Unix µs.
 func (c *opened) stamp(tb testing.TB, gpu int, name string) int64 {
 	tb.Helper()
 	return c.newest(tb, gpu, uint16(settable[name].id))[0].micros
 }
 
-// newest are the values of fields of a GPU that the engine has now.
+// newest returns the engine's current values of a GPU's fields.
 func (c *opened) newest(tb testing.TB, gpu int, fields ...uint16) []cell {
 	tb.Helper()
 	cells := make([]cell, len(fields))
@@ -216,7 +214,7 @@ func (c *opened) newest(tb testing.TB, gpu int, fields ...uint16) []cell {
 	return cells
 }
 
-// gpus are how many the first source has.
+// gpus returns the number of GPUs of the first source.
 func (c *opened) gpus() (n int) {
 	for _, d := range c.sources[0].Devices() {
 		if d.ID == d.UUID {

@@ -17,13 +17,12 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// soakVariable is how long TestSoak runs: "10m". Without it a second.
+// soakVariable is how long TestSoak runs, such as "10m". The default is a second.
 const soakVariable = "WARPGAUGE_SOAK"
 
-// TestSoak restarts the engine again and again, while XIDs and links change and
-// one collector follows the other as at a reload. A lost connection is reported by every source, an engine
-// that is not there is an error that says what to do, and with the next one all is well. Memory, threads and descriptors
-// end where they were.
+// TestSoak restarts the engine again and again while XIDs and links change and collectors follow one another as in reloads.
+// Every source reports a lost connection. Open without an engine returns an error with the remedy, and works with the
+// next engine. Memory, threads and descriptors do not grow.
 func TestSoak(t *testing.T) {
 	length := time.Second
 	if text := os.Getenv(soakVariable); text != "" {
@@ -40,7 +39,7 @@ func TestSoak(t *testing.T) {
 					s.warm = 6 // a restart takes a second
 					s.names = slices.DeleteFunc(slices.Clone(everyKind), func(n string) bool { return n == healthName })
 				} else if h.tcp {
-					t.Skip("the simulation knows no transport")
+					t.Skip("the simulation has no transports")
 				}
 				s.run(t, length)
 			})
@@ -48,12 +47,12 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// soak is one machine under test. NVIDIA's engine makes XIDs reasons of health, each
-// of which takes another Open, so that health is left out there.
+// soak is one machine under test. With NVIDIA's engine it omits health: there each XID is a reason of health, and each new
+// reason needs another Open.
 type soak struct {
 	m      machine
 	names  []string
-	warm   int // rounds in which what is made once is made
+	warm   int // rounds until all one-time allocations are done
 	rounds int
 	c      *opened
 }
@@ -77,7 +76,7 @@ func (s *soak) run(t *testing.T, length time.Duration) {
 	})
 	after := measure(t)
 	t.Logf("%d rounds: %+v before, %+v after", s.rounds, before, after)
-	// A connection's own memory is some 2 MiB, so that a leak of one shows.
+	// A connection takes some 2 MiB, so the leak of one shows.
 	if grown := after.resident - before.resident; grown > 32<<20 {
 		t.Errorf("memory grows by %d MiB in %d rounds", grown>>20, s.rounds)
 	}
@@ -131,12 +130,12 @@ func (s *soak) round(t *testing.T) {
 	s.m.start()
 	s.next(t)
 	s.m.setLink(rand.IntN(4), rand.IntN(9), rand.IntN(2) == 0)
-	if s.rounds%90 == 0 { // scripts remember all
+	if s.rounds%90 == 0 { // the script keeps every XID
 		s.m.xid(rand.IntN(4), 13)
 	}
 }
 
-// openBriefly is open1 without a trace in the test.
+// openBriefly opens a collector like open1, without a clean-up in the test.
 func openBriefly(tb testing.TB, o Options, names ...string) (*opened, error) {
 	tb.Helper()
 	out := &opened{Collector: New(o)}

@@ -27,7 +27,7 @@ type part interface {
 	calls() []collector.CallCost
 }
 
-// partBase holds a part's columns and the cost of its calls, which can be read while it samples.
+// partBase holds a part's columns and the cost of its calls. The cost can be read while the part samples.
 type partBase struct {
 	cols []collector.Column
 	cost collector.Meter
@@ -39,8 +39,8 @@ type partBase struct {
 func (p *partBase) columns() []collector.Column { return p.cols }
 func (p *partBase) calls() []collector.CallCost { return []collector.CallCost{p.cost.Cost()} }
 
-// try makes a call that the other values do not need. It logs the first of several failures, and returns an error only
-// if the connection is lost. failed says whether the call failed.
+// try makes an optional call. It logs the first of consecutive failures and returns an error only if the connection is
+// lost. failed reports whether the call failed.
 func (p *partBase) try(message string, call func() error) error {
 	start := time.Now()
 	err := call()
@@ -55,7 +55,7 @@ func (p *partBase) try(message string, call func() error) error {
 	return nil
 }
 
-// putChoice fills the due ones of n columns that differ in a label: the chosen one has the value, the others are blank.
+// putChoice writes value to the chosen one of n columns, if due, and blanks the other due ones.
 func putChoice(row []float64, due []bool, column, n, chosen int, value float64) {
 	for j := range n {
 		if c := column + j; due[c] {
@@ -67,14 +67,14 @@ func putChoice(row []float64, due []bool, column, n, chosen int, value float64) 
 	}
 }
 
-// source reads the devices of one node from one engine. A GPU that hangs delays all of them, because the engine reads
+// source reads the devices of one node from one engine. A hanging GPU delays all of them, because the engine reads
 // all GPUs in one thread.
 type source struct {
 	devices []collector.Device
 	columns []collector.Column
 	values  *readings // one of the parts
 	parts   []part
-	from    []int // by part: its first column; one entry more than parts
+	from    []int // by part: its first column; the last entry is the number of columns
 	*collector.Absences
 }
 
@@ -103,8 +103,8 @@ func (s *source) Dated(device int) int64 {
 	return s.values.devices[device].dated * int64(time.Microsecond)
 }
 
-// Sample samples the parts in turn. After the connection is lost, all devices fail and the session ends. A source that
-// is starting keeps its events for its first row.
+// Sample samples the parts in turn. When the connection is lost, all devices fail and the session ends. A starting source
+// keeps its events for its first row.
 func (s *source) Sample(row []float64, due []bool) error {
 	var errs []error
 	for i, p := range s.parts {

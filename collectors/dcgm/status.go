@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// status is the result of a DCGM call or of one value: dcgmReturn_t, or one of our own codes below its range.
+// status is the result of a DCGM call or of one value: a dcgmReturn_t, or one of our own codes below its range.
 type status int32
 
 const (
@@ -45,7 +45,7 @@ const (
 	statusNoSymbol status = -1000 // the library lacks the function
 )
 
-// meanings holds our texts for the numbers of dcgm_structs.h, and their meaning as the answer about a field.
+// meanings holds our texts for the codes of dcgm_structs.h, and the reason that a code gives for a blank field.
 var meanings = map[status]struct {
 	text   string
 	reason collector.Reason
@@ -97,20 +97,20 @@ func (s status) Is(target error) bool {
 // pending reports whether the engine may not have read the value yet.
 func (s status) pending() bool { return s == statusOK || s == statusNoData || s == statusNotWatched }
 
-// severed reports whether after this error nothing on the connection works, either for good or until the engine has
+// severed reports whether an error means that nothing on the connection works any more, for good or until the engine has
 // found its driver.
 func severed(err error) bool {
 	return isStatus(err, statusDisconnected, statusUninitialized, statusInitError, statusNoNVML)
 }
 
-// unsupported reports whether the engine or the library does not know a field or function, does not support it, or may
-// not use it. Waiting does not help.
+// unsupported reports whether an error means that the engine or the library does not know, does not support or must not
+// use a field or function. Waiting does not help.
 func unsupported(err error) bool {
 	return isStatus(err, statusUnknownField, statusNotSupported, statusNoPermission, statusGPUUnknown, statusNoModule,
 		statusNoProfiling, statusProfilingLib, statusMultiPass, statusNoSymbol)
 }
 
-// ofAField reports whether the code may concern one field of several.
+// ofAField reports whether a single field of several may be the cause of an error.
 func ofAField(err error) bool {
 	return isStatus(err, statusGeneric, statusBadParam, statusNotSupported, statusUnknownField, statusNoModule)
 }

@@ -63,8 +63,8 @@ func (e *engine) live(entities []entity, fields []uint16) ([]cell, error) {
 	return cells, e.latest(entities, fields, true, s, cells)
 }
 
-// texts is live for texts, entity by entity, in valid UTF-8; "" if there is none. It returns blanks ("<<<…>>>")
-// unchanged.
+// texts reads texts from the driver, entity by entity, as valid UTF-8, and "" for missing texts. It returns blanks
+// ("<<<…>>>") unchanged.
 func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	n := len(entities) * len(fields)
 	if n == 0 {
@@ -86,9 +86,8 @@ func (e *engine) texts(entities []entity, fields []uint16) ([]string, error) {
 	return out, nil
 }
 
-// since fills events with the values of a block with one field, for each entity those after its own timestamp, entity
-// by entity, oldest first. It returns their number and drops values that do not fit. It allocates nothing unless it
-// fails.
+// since fills events with the history of a block with one field, entity by entity, oldest first. after holds each
+// entity's start. It returns the number of events and drops values that do not fit. It allocates nothing unless it fails.
 func (e *engine) since(b *block, after []int64, events []event) (int, error) {
 	b.count = int32(len(events))
 	r := C.wg_since(e.table, e.handle, C.uintptr_t(b.group), C.uintptr_t(b.watched), centities(b.entities), (*C.int64_t)(unsafe.Pointer(&after[0])),
@@ -133,8 +132,8 @@ func (e *engine) newPeersAnswer() peersAnswer {
 	return peersAnswer{(*C.wg_peers1)(e.alloc(C.sizeof_wg_peers1))}
 }
 
-// status returns the answer for a pair of GPUs, by DCGM's IDs; −1 if there is none. A status that is newer than
-// linkStatuses is Unknown.
+// status returns the index into linkStatuses for a pair of GPUs, by DCGM's IDs, or −1 without an answer. A status that is
+// newer than linkStatuses is Unknown.
 func (a peersAnswer) status(gpu, peer uint32) int {
 	if peer >= C.WG_MAX_GPUS {
 		return -1
@@ -233,7 +232,7 @@ func (e *engine) cpus() ([]cpu, error) {
 	return out, nil
 }
 
-// linksUp lists the links of all GPUs and switches that are up.
+// linksUp lists the active links of all GPUs and switches.
 func (e *engine) linksUp() (up []link, err error) {
 	l := (*C.wg_links5)(C.malloc(C.sizeof_wg_links5))
 	defer C.free(unsafe.Pointer(l))

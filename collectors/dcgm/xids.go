@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	slotsOfGPU      = 4               // XIDs of a GPU per row; more wait for the next tick
-	slotsOfInstance = 2               // of an instance
-	xidPending      = 256             // maximum that wait for a row; more are dropped as a gap
-	xidRoom         = 256             // maximum per call
+	slotsOfGPU      = 4               // XIDs of a GPU per row; further XIDs wait for the next tick
+	slotsOfInstance = 2               // XIDs of an instance per row
+	xidPending      = 256             // maximum number of waiting XIDs; dropped XIDs are reported as a gap
+	xidRoom         = 256             // maximum number of XIDs per call
 	xidKeep         = 5 * time.Minute // how long the engine keeps XIDs
 	lifeEvery       = 10 * time.Second
 	lifeSlack       = time.Millisecond // how far an XID's timestamp may precede its appearance
 )
 
 // xids supplies DCGM_FI_DEV_XID_ERRORS, the last XID, and the event columns behind DCGM_EXP_XID_ERRORS_*. The engine
-// keeps a history of XIDs by GPU, GPU instance and compute instance, whether a client watches them or not. When a
-// timestamp changes, xids fetches everything since the previous one; Open begins where the earlier session ended. XIDs
-// from before the first session are not reported.
+// keeps a history of XIDs by GPU, GPU instance and compute instance, even without a watch. When a timestamp changes,
+// xids fetches everything since the previous one. Open continues where the earlier session ended. XIDs from before the
+// first session are not reported.
 type xids struct {
 	partBase
 	engine *engine
 
 	block   *block      // of all entities that can have XIDs
-	of      []int       // by entity: index in devices
+	of      []int       // by entity: index into devices
 	fetched []int64     // by entity: timestamp of the newest XID that was fetched or must not be reported, Unix µs
-	life    *block      // a field of one GPU whose history shows since when the engine runs; nil: none
+	life    *block      // a field of one GPU whose history shows when the engine started; may be nil
 	devices []xidDevice // devices with columns
 
 	buffer scratch
@@ -56,19 +56,19 @@ type xidDevice struct {
 	until  int    // column of field.XIDsUntil; -1: no events in the list
 	since  int    // column of field.XIDsSince; -1: an instance
 
-	whole   float64 // since when all XIDs are reported, Unix µs; 0: as in the earlier session
+	whole   float64 // start of the time without missed XIDs, Unix µs; 0 if none was missed since the previous session
 	pending []cell  // XIDs that wait for a row, by time
 	put     int64   // timestamp of the last XID in a row
 	code    float64 // the last XID
-	at      int64   // timestamp of the last XID; 0: none
-	armed   bool    // the engine has answered for it
+	at      int64   // timestamp of the last XID; 0 without one
+	armed   bool    // the engine has answered for the device
 	lost    bool    // XIDs were dropped, and that was logged
 }
 
 var _ part = (*xids)(nil)
 
-// newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list does not have them or the
-// engine does not offer them. until holds, by device, the reports of earlier sessions.
+// newXIDs watches the XIDs of a node's GPUs and their instances. It returns nil if the list or the engine does not have
+// them. until holds, by device, the timestamp of the last XID that earlier sessions reported.
 func newXIDs(e *engine, n *node, list []field.Reading, refused refusals, until map[string]int64, o Options) (part, error) {
 	last, events := asks(list, field.XIDErrors), asks(list, field.XIDEvent)
 	if !last && !events || len(n.byKind(kindGPU)) == 0 {
@@ -98,7 +98,7 @@ func (x *xids) watch(n *node, refused refusals, o Options) error {
 	}
 	b.keep = xidKeep
 	err := b.watch(x.engine, refused)
-	if err == nil && len(b.fields) == 0 && len(b.entities) > len(gpus) { // an engine with XIDs of GPUs only
+	if err == nil && len(b.fields) == 0 && len(b.entities) > len(gpus) { // the engine may only have XIDs of GPUs
 		b = newBlock(n, kindGPU, o.Interval, gpus, []uint16{uint16(field.XIDErrors)})
 		b.keep = xidKeep
 		err = b.watch(x.engine, refused)
@@ -140,7 +140,7 @@ func (x *xids) bind(device int, n *node, last, events bool) {
 	x.devices = append(x.devices, d)
 }
 
-// begin decides which of the engine's XIDs have already been reported.
+// begin marks the XIDs in the engine's history that were already reported.
 func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Options) error {
 	if err := x.block.readCells(x.engine, x.buffer); err != nil {
 		return fmt.Errorf("read XIDs: %w", err)
@@ -166,9 +166,9 @@ func (x *xids) begin(n *node, until map[string]int64, list []field.Reading, o Op
 	return nil
 }
 
-// lives returns the oldest available timestamp at which the engine was running; 0 if there is none. The engine keeps
-// the history of one extra field for that. It is a field that the list does not have, because the engine remembers only
-// the last watch of a field by each client.
+// lives returns the oldest known timestamp at which the engine was running, or 0 if unknown. The engine keeps the history
+// of one extra field for that. The list must not have this field, because the engine remembers only a client's last
+// watch of a field.
 func (x *xids) lives(n *node, list []field.Reading, o Options) int64 {
 	id := uint16(65) // DCGM_FI_DEV_COMPUTE_MODE
 	if asks(list, field.ID(id)) {
@@ -255,7 +255,7 @@ func (x *xids) fetch() error {
 			}
 		}
 	}
-	for i := range x.devices { // a compute instance and its GPU instance share one device
+	for i := range x.devices { // a compute instance and its GPU instance may share a device
 		slices.SortStableFunc(x.devices[i].pending, func(a, b cell) int { return cmp.Compare(a.micros, b.micros) })
 	}
 	for i, c := range x.block.cells { // for example one without a number

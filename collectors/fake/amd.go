@@ -8,20 +8,20 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Fields that only AMD GPUs have, with the labels of the collector rocm for a whole MI300X.
+// Fields that only AMD GPUs have, with the labels that the rocm collector uses for a whole MI300X.
 
 const (
 	amdXCCs, amdVCNs, amdJPEGs = 8, 4, 32
 	amdCycles                  = 1000 // of the firmware, per second
 )
 
-// amdColumn is a column before it is added to a source.
+// amdColumn is a column that builder.amd has not yet added to a source.
 type amdColumn struct {
 	labels []collector.Label
 	cell   cell
 }
 
-// amd adds the columns of the fields that only AMD's boards have.
+// amd adds the columns of the fields that only AMD boards have.
 func (b *builder) amd(s *source, g *gpu) {
 	if g.vendor != field.VendorAMD {
 		return
@@ -37,7 +37,7 @@ func (b *builder) amd(s *source, g *gpu) {
 // one returns a column without labels.
 func one(c cell) []amdColumn { return []amdColumn{{nil, c}} }
 
-// numbered returns n columns that differ in the number of a part, after other labels.
+// numbered returns n columns with the labels others and part, which counts from 0.
 func numbered(part string, n int, c cell, others ...string) (out []amdColumn) {
 	for i := range n {
 		out = append(out, amdColumn{labels(append(others[:len(others):len(others)], part, strconv.Itoa(i))...), c})
@@ -53,7 +53,7 @@ func named(label string, values []string, cells ...cell) (out []amdColumn) {
 	return out
 }
 
-// hertz returns constant clocks of these MHz.
+// hertz returns one constant clock cell per value, in MHz.
 func hertz(mhz ...float64) (out []cell) {
 	for _, v := range mhz {
 		out = append(out, fixed(v*1e6))
@@ -117,7 +117,7 @@ func (g *gpu) amdColumns() map[field.ID][]amdColumn {
 	}
 	for _, block := range []string{"umc", "sdma", "gfx", "mmhub", "pcie_bif", "hdp", "xgmi_wafl"} {
 		corrected := never
-		if block == "umc" { // the memory controller's are the board's ECC errors
+		if block == "umc" { // the memory controller counts the board's ECC errors
 			corrected = g.modelled[310]
 		}
 		out[field.AMDRASErrors] = append(out[field.AMDRASErrors],

@@ -22,8 +22,7 @@ type builder struct {
 	closed   *atomic.Bool
 }
 
-// binder is a device to which fields with numbers are bound: it returns how a field is computed, false if the device
-// lacks the field.
+// binder is a device that binds numeric fields. cell returns how to compute a field, or false if the device lacks it.
 type binder interface {
 	cell(d *field.Descriptor) (cell, bool)
 }
@@ -103,8 +102,8 @@ func (b *builder) instance(s *source, g *gpu, part slice) {
 	b.add(s, d, &in, b.world.load(part.shape, hash(uint64(g.index), uint64(part.id))), in.texts(d))
 }
 
-// link adds a link, which has the load of its board or switch, if the list has link fields: a node has a hundred links
-// and more, and most lists do not need them.
+// link adds a link with the load of its board or switch. It skips the link if the list has no link fields, because a
+// node has more than a hundred links and most lists do not need them.
 func (b *builder) link(s *source, d collector.Device, of binder) {
 	before := len(s.columns)
 	s.bind(b.readings, len(s.devices), 0, of)
@@ -144,7 +143,7 @@ func (b *builder) cpu(i int) *source {
 	return s
 }
 
-// facts returns the label fields of a device with load l: texts, and numbers as of Open, as in the other collectors.
+// facts returns the label fields of a device with load l: its texts, and the values that its numbers have at Open.
 func (b *builder) facts(texts map[field.ID]string, of binder, l load) []collector.Label {
 	micros := b.world.uptime(b.elapsed).Microseconds()
 	var p point
@@ -211,12 +210,12 @@ func (b *builder) explain(s *source) {
 	})
 }
 
-// healthWatches lists DCGM's watches in the spelling of the exporter's label.
+// healthWatches lists DCGM's watches, spelled as in the label health_watch.
 func healthWatches() []string {
 	return []string{"PCIE", "NVLINK", "PMU", "MCU", "MEM", "SM", "INFOROM", "THERMAL", "POWER", "DRIVER", "ALL"}
 }
 
-// healthCodes are suitable error codes of watches, in dcgm-exporter's spelling.
+// healthCodes maps a watch to its default error code, in dcgm-exporter's spelling.
 var healthCodes = map[string]string{
 	"PCIE": "DCGM_FR_PCI_REPLAY_RATE", "NVLINK": "DCGM_FR_NVLINK_DOWN", "MEM": "DCGM_FR_VOLATILE_DBE_DETECTED",
 	"INFOROM": "DCGM_FR_CORRUPT_INFOROM", "THERMAL": "DCGM_FR_CLOCK_THROTTLE_THERMAL", "POWER": "DCGM_FR_CLOCK_THROTTLE_POWER",

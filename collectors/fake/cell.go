@@ -7,8 +7,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// op is how a cell is computed from a point. An enumeration with three numbers instead of a closure makes a sample one
-// switch per cell over flat memory.
+// op selects the formula that computes a cell from a point. An enumeration with three numbers is faster than a closure:
+// a sample is one switch per cell over flat memory.
 type op uint8
 
 const (
@@ -132,22 +132,22 @@ func clockReasons(p *point) float64 {
 // fixed returns a constant reading.
 func fixed(v float64) cell { return cell{op: constant, a: v} }
 
-// linear returns a + b × the quantity of op.
+// linear returns a reading of a + b × the quantity of op.
 func linear(op op, a, b float64) cell { return cell{op: op, a: a, b: b} }
 
-// as returns another reading with the same numbers.
+// as returns a copy of c with another op.
 func (c cell) as(op op) cell {
 	c.op = op
 	return c
 }
 
-// scaled returns a reading of bytes, joules or seconds, for a field that may have another unit.
+// scaled marks c as bytes, joules or seconds, so that finish converts it to the field's unit.
 func (c cell) scaled() cell {
 	c.si = true
 	return c
 }
 
-// perUnit converts bytes, joules and seconds to the units of fields.
+// perUnit has the factors from bytes, joules and seconds to the units of fields.
 var perUnit = map[string]float64{
 	"KiB": 1.0 / (1 << 10), "KiB/s": 1.0 / (1 << 10), "MiB": 1.0 / (1 << 20), "MiB/s": 1.0 / (1 << 20),
 	"KB/s": 1e-3, "MB": 1e-6, "MB/s": 1e-6,
@@ -168,11 +168,11 @@ func finish(c cell, d *field.Descriptor, unit int) cell {
 	return c
 }
 
-// window is how a driver averages a reading that follows the load: the mean over span µs, updated each period. The zero
-// window is momentary.
+// window describes how a driver averages a reading: the mean over span µs, updated once per period. The zero window
+// means no averaging.
 type window struct {
-	span   int64 // sinceRead: the time since the reading was read last
-	period int64 // 0: at any time
+	span   int64 // sinceRead: since the last read of this reading
+	period int64 // 0: updated continuously
 	read   int64 // time of the last read, for sinceRead
 }
 
@@ -202,12 +202,12 @@ func (g *gpu) windowOf(id field.ID) window {
 	return window{}
 }
 
-// averagesPower reports whether the driver averages power: Ampere and newer except GA100, by compute capability.
+// averagesPower reports whether the driver averages power. By compute capability, that is Ampere and newer except GA100.
 func (g *gpu) averagesPower() bool {
 	return g.capability[0] > 8 || g.capability[0] == 8 && g.capability[1] > 0
 }
 
-// bounds returns the times between which a reading is averaged that is read at now.
+// bounds returns the averaging interval of a reading that is read at now.
 func (w *window) bounds(now int64) (from, to int64) {
 	if w.span == sinceRead {
 		if w.read == 0 {
@@ -223,8 +223,8 @@ func (w *window) bounds(now int64) (from, to int64) {
 	return now - w.span, now
 }
 
-// averaged returns a cell's point: the source's point, with the mean load and power over the cell's window if it has
-// one. The result is valid until the next call.
+// averaged returns the point for a cell: the source's point, with load and power averaged over the cell's window. The
+// result is valid until the next call.
 func (s *source) averaged(c *cell, now int64) *point {
 	p := &s.points[c.unit]
 	if c.span == 0 {

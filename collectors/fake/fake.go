@@ -1,6 +1,6 @@
-// Package fake is a collector of simulated nodes, down to single links, for demonstrations, dashboards, tests and
-// benchmarks without hardware. Values are functions of a seed and of time and are consistent: power follows the load,
-// temperature the power, and energy is the integral of power. A script can inject any fault.
+// Package fake simulates nodes, down to single links, for demonstrations, dashboards, tests and benchmarks without
+// hardware. Values are functions of a seed and of time, and they are consistent: power follows the load, temperature
+// follows the power, and energy is the integral of power. A script can inject any fault.
 //
 // Model names and the driver version end in " (simulated)". README.md describes profiles, load shapes and the script.
 // The package starts no goroutine; all methods of World are safe for concurrent use.
@@ -21,14 +21,14 @@ import (
 // Options of a simulated node. The zero value is a DGX H100. Settings in Spec override the other fields.
 type Options struct {
 	Profile string           // one of Profiles(); empty means DefaultProfile
-	Devices int              // number of GPUs; 0 means the profile's
+	Devices int              // number of GPUs; 0 means the profile's number
 	Spec    *Spec            // may be nil
 	Now     func() time.Time // clock of values and faults; nil means time.Now
-	Seed    uint64           // distinguishes nodes of one profile
-	Curves  *Curves          // load curves shared by several nodes; nil: the node has its own
+	Seed    uint64           // nodes with the same profile differ in it
+	Curves  *Curves          // load curves shared by several nodes; nil means that the node creates its own
 
-	// Isolated allows faults that ruin the process, because it is a child made for this collector. Without it a spec
-	// that ends processes is an error.
+	// Isolated says that the process is a child started for this collector, so faults may crash it. Without Isolated,
+	// such faults in a spec are an error.
 	Isolated bool
 	// Start is when the exporter started. Fault times count from it in every child, however late the child starts. Zero
 	// means now.
@@ -60,14 +60,14 @@ func ProcessesFactory(o Options) (collector.Factory, error) {
 	return w.Processes, nil
 }
 
-// Names of the collectors: of devices, and of the processes that the spec puts on GPUs.
+// Names of the device collector and of the process collector.
 const (
 	Name          = "fake"
 	ProcessesName = "fake-processes"
 )
 
-// Collector reads a World. It has one source per GPU (with its instances and links), one per NVSwitch and one per CPU;
-// the collector of processes has one per GPU.
+// Collector reads a World. The device collector has one source per GPU (with its instances and links), one per NVSwitch
+// and one per CPU. The process collector has one source per GPU.
 type Collector struct {
 	world  *World
 	name   string
@@ -75,7 +75,7 @@ type Collector struct {
 
 	mu     sync.Mutex // Open and Rescan
 	opened bool
-	gpus   int // that Open found
+	gpus   int // number that Open found
 }
 
 var (
@@ -86,7 +86,7 @@ var (
 // Name returns Name or ProcessesName.
 func (c *Collector) Name() string { return c.name }
 
-// Open finds the node's devices and binds fields to them. The columns of processes do not depend on the list.
+// Open finds the node's devices and binds fields to them. The process collector has the same columns for every list.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +125,8 @@ func (c *Collector) Rescan(context.Context) (changed bool, err error) {
 	return c.opened && w.count(elapsed) != c.gpus, nil
 }
 
-// Close ends the use of the sources. It does not wait for calls that hang; they return when their fault ends or the
-// World is released.
+// Close invalidates the sources. It does not wait for hanging calls: they return when their fault ends or the World is
+// released.
 func (c *Collector) Close() error {
 	c.closed.Store(true)
 	return nil

@@ -22,7 +22,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// rig lets the suite break a world.
+// rig returns a world whose faults the suite injects.
 func rig(tb testing.TB, o Options) collectortest.Rig {
 	tb.Helper()
 	w := newWorld(tb, o)
@@ -94,7 +94,7 @@ func list(tb testing.TB, names ...string) field.List {
 	return l
 }
 
-// node is an open collector that tests read by device and field.
+// node is an open collector with helpers that read one device or field.
 type node struct {
 	tb        testing.TB
 	world     *World
@@ -113,8 +113,7 @@ func openNode(tb testing.TB, w *World, l field.List) *node {
 	return &node{tb, w, c, sources}
 }
 
-// read samples a source and returns the cells of one of its devices by field.
-// Columns with labels are left out.
+// read samples a source and returns the cells of one of its devices by field, without the columns that have labels.
 func (n *node) read(source, device int) map[field.ID]float64 {
 	n.tb.Helper()
 	s := n.sources[source]

@@ -23,38 +23,38 @@ const (
 	Lost      FaultKind = "lost"       // Sample returns ErrDeviceLost
 	Stalled   FaultKind = "stalled"    // Sample returns ErrStalled
 	Absurd    FaultKind = "value"      // a field reads Value
-	Blank     FaultKind = "blank"      // a field, or all fields, read nothing
+	Blank     FaultKind = "blank"      // a field, or every field, is blank
 	XID       FaultKind = "xid"        // one XID event
 	Health    FaultKind = "health"     // a health watch warns or fails
 	OpenFails FaultKind = "open-fails" // Open returns an error
 	Devices   FaultKind = "devices"    // the node has another number of GPUs
 )
 
-// Kinds that ruin the process in which they begin. They need a World with Options.Isolated.
+// Kinds that damage or end the process. They need a World with Options.Isolated.
 const (
 	Crash   FaultKind = "crash"   // SIGSEGV
 	Abort   FaultKind = "abort"   // an assertion's text, then SIGABRT
 	Exit    FaultKind = "exit"    // ends with Status
 	Spin    FaultKind = "spin"    // Sample does not return and keeps a core busy
-	Leak    FaultKind = "leak"    // Rate more memory each second
-	Garbage FaultKind = "garbage" // junk on every Unix socket that is open
+	Leak    FaultKind = "leak"    // leaks memory at Rate
+	Garbage FaultKind = "garbage" // writes junk to every open Unix socket
 )
 
 // Fault is a fault with its time and targets.
 type Fault struct {
-	Kind FaultKind     // nothing but this and what the kind needs is set
-	At   time.Duration // since the world was made
+	Kind FaultKind     // decides which of the other fields are set
+	At   time.Duration // after the world's start
 	For  time.Duration // 0 means for ever; an XID takes no time
-	// While replaces At and For by a file: the fault begins when the file is created and lasts until it is removed. So
-	// an observer does not have to meet a deadline.
+	// While is a file that replaces At and For: the fault lasts while the file exists. So a test does not depend on the
+	// clock.
 	While string
 
-	GPUs     Spans `yaml:"device"` // affected devices; not for OpenFails and Devices
+	GPUs     Spans `yaml:"device"` // affected devices; unused by OpenFails and Devices
 	Switches Spans `yaml:"switch"`
 
 	Field   *field.Descriptor `yaml:"-"` // Absurd, Blank; nil with Blank means every field
 	Value   float64           // Absurd
-	Label   collector.Label   `yaml:"-"` // Absurd, Blank: only columns with this label; zero: the whole field
+	Label   collector.Label   `yaml:"-"` // Absurd, Blank: only columns with this label; the zero Label means all columns of the field
 	XID     int               // XID
 	Watch   string            // Health: NVLINK, MEM …
 	Fail    bool              `yaml:"-"` // Health: fails; otherwise warns
@@ -62,7 +62,7 @@ type Fault struct {
 	Message string            // OpenFails, Abort
 	Count   int               `yaml:"devices"` // Devices: number of GPUs
 
-	Once   bool // kinds that ruin processes: spares processes started after At
+	Once   bool // kinds that damage a process: spare processes started after At
 	Status int  // Exit
 	Rate   int  // Leak: MiB per second
 
@@ -108,15 +108,15 @@ func (f *Fault) validateTimes() error {
 	return nil
 }
 
-// fault is a Fault on the timeline of a world.
+// fault is a Fault of a world, with its state.
 type fault struct {
 	Fault
 	healed chan struct{} // closed when the fault is healed
-	err    error         // of Lost, Stalled, OpenFails: created once, returned often
+	err    error         // of Lost, Stalled, OpenFails; created once, so that Sample does not allocate
 	start  time.Time     // of the world
 }
 
-// begin returns when f begins, after the world's start; false if that is not known yet.
+// begin returns when f begins, after the world's start, or false while its file does not exist.
 func (f *fault) begin() (at time.Duration, known bool) {
 	if f.While == "" {
 		return f.At, true
@@ -147,7 +147,7 @@ func (f *fault) active(elapsed time.Duration) bool {
 	}
 }
 
-// openError returns the error of Open, if a fault makes it fail.
+// openError returns the error with which a fault makes Open fail, or nil.
 func (w *World) openError(elapsed time.Duration) error {
 	for _, f := range *w.faults.Load() {
 		if f.Kind == OpenFails && f.active(elapsed) {
@@ -157,7 +157,7 @@ func (w *World) openError(elapsed time.Duration) error {
 	return nil
 }
 
-// count returns the number of GPUs: that of the newest active fault, if there is one.
+// count returns the number of GPUs: from the newest active fault of kind Devices, or else the world's.
 func (w *World) count(elapsed time.Duration) int {
 	n, since := w.gpus, time.Duration(-1)
 	for _, f := range *w.faults.Load() {
@@ -186,7 +186,7 @@ func (f *Fault) sampleError() error {
 	return nil
 }
 
-// faultKeys lists the keys of each kind of fault in the spec, in addition to kind, at and while. A required key ends with "!".
+// faultKeys lists the spec's keys of each kind of fault, except kind, at and while. A required key ends with "!".
 var faultKeys = map[FaultKind]string{
 	Hang:      "for device switch",
 	Lost:      "for device switch",

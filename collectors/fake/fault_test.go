@@ -20,10 +20,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// index is the span of a single index.
+// index returns a span of one index.
 func index(i int) Spans { return Spans{{i, i}} }
 
-// scripted opens a node with faults, in the bubble's time.
+// scripted opens a node with faults, on the synctest bubble's clock.
 func scripted(t *testing.T, l field.List, faults ...Fault) *node {
 	t.Helper()
 	return openNode(t, newWorld(t, Options{Seed: seedWithFaulty(7), Spec: &Spec{Faults: faults}}), l)
@@ -43,7 +43,7 @@ func sampleError(n *node, source int) error {
 	return err
 }
 
-// TestFaults: each fault has its effect, on its devices and in its time alone.
+// TestFaults checks that each fault affects only its devices, and only while it lasts.
 func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
@@ -96,7 +96,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// TestHang: a call ends with its fault, when the fault is healed, or with the node.
+// TestHang checks that a hanging call returns when its fault ends, when the fault is healed, and when the node is released.
 func TestHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := scripted(t, list(t, temperature), Fault{Kind: Hang, At: 10 * time.Second, GPUs: index(3)},
@@ -134,8 +134,8 @@ func TestHang(t *testing.T) {
 	})
 }
 
-// TestXID: each is an event once, for who was there before it, and the newest one stays as the last. The faulty board has
-// its own now and then.
+// TestXID checks that a collector opened before an XID reports it once, and that the last XID stays. The faulty board
+// also has natural XIDs.
 func TestXID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := list(t, "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS")
@@ -172,7 +172,7 @@ func TestXID(t *testing.T) {
 	})
 }
 
-// TestHealthChangesColumns: the error code of a watch is a label.
+// TestHealthChangesColumns checks that a health fault changes the columns, because a watch's error code is a label.
 func TestHealthChangesColumns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := list(t, "DCGM_EXP_GPU_HEALTH_STATUS")
@@ -204,7 +204,7 @@ func TestHealthChangesColumns(t *testing.T) {
 	})
 }
 
-// TestFaultsDoNotAllocate: a lost device is sampled each tick, too.
+// TestFaultsDoNotAllocate checks failing samples too, because a lost device is sampled on every tick.
 func TestFaultsDoNotAllocate(t *testing.T) {
 	util, _, _ := field.ByName("DCGM_FI_DEV_GPU_UTIL")
 	n := scripted(t, list(t, "DCGM_FI_DEV_GPU_UTIL", "DCGM_EXP_XID_ERRORS_COUNT"),
@@ -222,7 +222,7 @@ func TestFaultsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// switchFile is a file that makes a fault begin and end.
+// switchFile returns a path for Fault.While, and functions that create and remove the file.
 func switchFile(t *testing.T) (path string, on, off func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fault")
@@ -235,7 +235,7 @@ func switchFile(t *testing.T) (path string, on, off func()) {
 	return path, func() { t.Helper(); must(os.WriteFile(path, nil, 0o600)) }, func() { t.Helper(); must(os.Remove(path)) }
 }
 
-// TestWhile: faults last while their file is there; an XID happens once.
+// TestWhile checks that a fault lasts while its file exists, and that an XID happens once.
 func TestWhile(t *testing.T) {
 	path, on, off := switchFile(t)
 	l := list(t, temperature, "DCGM_EXP_XID_ERRORS_COUNT")
@@ -255,7 +255,7 @@ func TestWhile(t *testing.T) {
 		select {
 		case err := <-done:
 			t.Fatalf("returned while the file was there: %v", err)
-		case <-time.After(50 * time.Millisecond): // more proves nothing
+		case <-time.After(50 * time.Millisecond): // a longer wait proves no more
 		}
 		off()
 		if err := <-done; err != nil {
@@ -268,9 +268,9 @@ func TestWhile(t *testing.T) {
 	openNode(t, n.world, l)
 }
 
-// What these faults do to a process is seen on the whole program (cmd/warpgauge/e2e_isolation_test.go).
+// cmd/warpgauge/e2e_isolation_test.go checks how these faults affect a process.
 
-// TestOnce: a child that was started after the fault began is spared.
+// TestOnce checks that a fault spares a child that was started after the fault began.
 func TestOnce(t *testing.T) {
 	start := time.Now().Add(-time.Minute)
 	for _, tt := range []struct {
@@ -302,7 +302,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestLeak: memory that is never freed.
+// TestLeak checks the rate of the leak, and that the memory is never freed.
 func TestLeak(t *testing.T) {
 	now := time.Now()
 	w := newWorld(t, Options{Spec: &Spec{Faults: []Fault{{Kind: Leak, At: time.Second, Rate: 8}}}, Isolated: true, Now: func() time.Time { return now }})
@@ -316,7 +316,7 @@ func TestLeak(t *testing.T) {
 	}
 }
 
-// openProcesses opens the collector of processes of a world.
+// openProcesses opens the process collector of a world.
 func openProcesses(t *testing.T, w *World) *node {
 	t.Helper()
 	c := w.Processes()
@@ -377,7 +377,7 @@ processes:
 	heal := inject(t, w, Fault{Kind: Blank, GPUs: index(4)})
 	l.wantProcesses("untold", 4, -1)
 	heal()
-	// AMD's busy is another quantity.
+	// For AMD, busy means occupancy.
 	amd := newWorld(t, Options{Profile: "mi300x", Spec: &Spec{Processes: []Process{{GPUs: All(), PID: 1, Memory: 1, Busy: 1}}}})
 	openProcesses(t, amd).wantProcesses("AMD", 7, 1, collector.Process{PID: 1, Memory: 1, Busy: 1, Flags: collector.ProcessCompute | collector.ProcessOccupancy})
 }

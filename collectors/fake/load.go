@@ -22,14 +22,14 @@ func Shapes() []string {
 	return []string{string(Idle), string(Training), string(Inference), string(Bursts)}
 }
 
-// mix is how a shape uses the parts of a device at full load, as ratios of each part's maximum.
+// mix is how a shape uses the parts of a device at full load, as ratios to the part's maximum.
 type mix struct {
 	smActive, occupancy          float64
 	tensor, fp64, fp32, fp16     float64
 	dram, encoder, decoder       float64
 	pcieTx, pcieRx               float64 // of the slot's bandwidth
 	nvlink                       float64 // of the links' bandwidth, each way
-	memory, memorySwing          float64 // share of the memory in use when cold, and more when warm
+	memory, memorySwing          float64 // used share of the memory when cold, and its increase when warm
 	hostCPU, hostCPUSystem, nice float64
 }
 
@@ -65,8 +65,7 @@ func (m *mix) addShare(o mix, share float64) {
 	}
 }
 
-// Curves holds a load curve per shape. A set takes nearly 1 MB, so a process that simulates many nodes shares a few
-// among them.
+// Curves holds a load curve per shape. It takes nearly 1 MB, so a process that simulates many nodes shares a few Curves.
 type Curves struct{ byShape map[Shape]*curve }
 
 // NewCurves returns the curves of a node with that seed. The same seed gives the same curves.
@@ -82,7 +81,7 @@ func NewCurves(seed uint64) *Curves {
 	}}
 }
 
-// idleLoads: 5 minutes in steps of 100 ms.
+// idleLoads returns 5 minutes in steps of 100 ms.
 func idleLoads(r *rand.Rand) []int64 {
 	loads := make([]int64, 3000)
 	load := int64(0)
@@ -99,7 +98,7 @@ func idleLoads(r *rand.Rand) []int64 {
 	return loads
 }
 
-// trainingLoads: 2 minutes in steps of 50 ms. A training step takes 1.25 s, including 150 ms of waiting for the other
+// trainingLoads returns 2 minutes in steps of 50 ms. A training step takes 1.25 s, including 150 ms of waiting for other
 // GPUs' gradients; the last 6 s write a checkpoint.
 func trainingLoads(r *rand.Rand) []int64 {
 	const perStep, waiting, checkpoint = 25, 3, 6 * 20
@@ -117,8 +116,8 @@ func trainingLoads(r *rand.Rand) []int64 {
 	return loads
 }
 
-// inferenceLoads: one hour, which stands for a day, in steps of 500 ms, plus autocorrelated noise (AR(1)). It stays
-// below capAt.
+// inferenceLoads returns one hour, the simulated day, in steps of 500 ms, with autocorrelated noise (AR(1)). All loads
+// are below capAt.
 func inferenceLoads(r *rand.Rand) []int64 {
 	loads := make([]int64, 7200)
 	noise := 0.0
@@ -130,7 +129,7 @@ func inferenceLoads(r *rand.Rand) []int64 {
 	return loads
 }
 
-// burstLoads: one minute in steps of 10 ms, with a burst of 50 ms at a random time of each second.
+// burstLoads returns one minute in steps of 10 ms, with a burst of 50 ms at a random time of each second.
 func burstLoads(r *rand.Rand) []int64 {
 	const perSecond, burst = 100, 5
 	loads := make([]int64, 60*perSecond)
@@ -146,26 +145,25 @@ func burstLoads(r *rand.Rand) []int64 {
 // full is a load of 100 % in the curves' unit, thousandths.
 const full = 1000
 
-// slot is a stretch of a curve with constant load. The sums cover all slots before it, in thousandths × microseconds,
-// which is nanoseconds of full load. They are integers, so that counters are exact and never go back.
+// slot is a part of a curve with constant load. The sums cover all slots before it, in thousandths × microseconds, which
+// is nanoseconds of full load. They are integers, so that counters are exact and never go back.
 type slot struct {
 	load    int64   // thousandths of the device's capacity
 	power   int64   // thousandths of the way from idle power to the limit
 	loadSum int64   //
 	powSum  int64   //
-	capSum  int64   // time at the power limit, in thousandths × µs as well
+	capSum  int64   // time at the power limit, in thousandths × µs
 	warmth  float64 // 0…1 at the slot's start: temperatures follow it
 }
 
-// curve is a load that repeats for ever. Curves are immutable and shared by all devices with the shape, at different
-// offsets.
+// curve is a load that repeats for ever. It is immutable. All devices with its shape share it, at different offsets.
 type curve struct {
 	step  int64  // µs per slot
 	slots []slot // one cycle
-	cycle slot   // the sums of a whole cycle
+	cycle slot   // sums over a whole cycle
 }
 
-// point is a curve at one time.
+// point is the state of a curve at one time.
 type point struct {
 	load    float64 // 0…1
 	power   float64 // 0…1 of the way from idle power to the limit
@@ -182,7 +180,7 @@ const capAt = 930
 // warmUp is the time constant of heat sink and sensor.
 const warmUp = 20 * time.Second
 
-// newCurve makes a curve of loads in thousandths, one per step.
+// newCurve returns the curve of loads, in thousandths, one per step.
 func newCurve(step time.Duration, loads []int64) *curve {
 	c := &curve{step: step.Microseconds(), slots: make([]slot, len(loads))}
 	for i, load := range loads {
@@ -199,7 +197,7 @@ func newCurve(step time.Duration, loads []int64) *curve {
 	return c
 }
 
-// powerOf returns the power of a load: the full range at capAt, and slightly below the limit beyond that.
+// powerOf returns the power at a load. It reaches the limit at capAt; at higher loads it stays slightly below the limit.
 func powerOf(load int64) int64 {
 	if load < capAt {
 		return load * full / capAt
@@ -207,8 +205,8 @@ func powerOf(load int64) int64 {
 	return full - (load-capAt)*full/(full-capAt)/50
 }
 
-// warm lets the warmth follow the power as a first-order lag until the cycle ends where it began. Starting with the lag
-// of the mean power makes that quick.
+// warm computes the warmth as a first-order lag of the power. It repeats the cycle until its end matches its start;
+// starting at the mean power needs few repetitions.
 func (c *curve) warm() {
 	warmth := float64(c.cycle.powSum) / float64(c.step*int64(len(c.slots))) / full
 	k := 1 - math.Exp(-float64(c.step)/float64(warmUp.Microseconds()))
@@ -244,8 +242,8 @@ func (c *curve) sums(t int64) (load, power int64) {
 	return cycles*c.cycle.loadSum + s.loadSum + s.load*rest, cycles*c.cycle.powSum + s.powSum + s.power*rest
 }
 
-// addShare adds a share of another point: a board's load is the load of its instances. Instances never drive a board
-// into its limit.
+// addShare adds a share of another point, because a board's load is the sum over its instances. Instances never drive a
+// board into its limit.
 func (p *point) addShare(q point, share float64) {
 	p.load += q.load * share
 	p.power += q.power * share

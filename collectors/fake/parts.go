@@ -9,16 +9,16 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Parts of a node to which fields are bound: links, NVSwitches with their ports, CPUs with their cores.
+// Parts of a node other than GPUs: links, NVSwitches with their ports, CPUs with their cores.
 
-// link is one link of a board, from 0.
+// link is one link of a board. Links count from 0.
 type link struct {
 	*gpu
 	n int
 }
 
 func (l link) cell(d *field.Descriptor) (cell, bool) {
-	foreign := l.vendor == field.VendorAMD && (d.ID < 1529 || d.ID > 1531) // ROCm knows the throughput only
+	foreign := l.vendor == field.VendorAMD && (d.ID < 1529 || d.ID > 1531) // ROCm reports only the throughput
 	labelled := d.ID >= field.NVLinkPackets && d.ID <= field.NVLinkFEC     // of NVLink 5
 	switch {
 	case d.Level != field.Link, strings.Contains(d.Name, "NVSWITCH"), labelled, foreign:
@@ -41,7 +41,7 @@ func laneOf(name string) (int, bool) {
 	return 0, false
 }
 
-// modelled binds the fields of one level. Some of them are modelled; the others read 0 or, if only is set, are absent.
+// modelled binds the fields of one level. Fields without a model read 0 or, if only is set, are absent.
 type modelled struct {
 	level  field.Level
 	name   string // part of the fields' names
@@ -72,7 +72,7 @@ func nvswitchPort(port int) modelled {
 		780: linear(worked, 0, portBytes).scaled(), 781: linear(worked, 0, portBytes).scaled(),
 		865: fixed(float64(port)), 870: fixed(2), 873: fixed(0x1b), 876: fixed(float64(port % 18)), // 2: active
 	}}
-	for i := field.ID(0); i < 4; i++ { // packets of low latency and samples, by virtual channel
+	for i := field.ID(0); i < 4; i++ { // low-latency packets and samples, by virtual channel
 		out.models[789+i], out.models[805+i] = linear(worked, 0, portBytes/256), linear(worked, 0, portBytes/256)
 	}
 	return out
@@ -102,7 +102,7 @@ func mixBits(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// hash mixes a world's seed with numbers that identify an object.
+// hash mixes a world's seed with the numbers that identify an object.
 func hash(seed uint64, name ...uint64) uint64 {
 	h := mixBits(seed)
 	for _, n := range name {
@@ -114,7 +114,7 @@ func hash(seed uint64, name ...uint64) uint64 {
 // fraction maps a hash to [0, 1).
 func fraction(h uint64) float64 { return float64(h>>11) / (1 << 53) }
 
-// Uses of hash, so that one device gets unrelated numbers.
+// Purposes of a hash. One device gets unrelated numbers for different purposes.
 const (
 	forUUID uint64 = iota + 1
 	forSerial
@@ -125,8 +125,8 @@ const (
 	forUptime
 )
 
-// uuid looks like a GPU's UUID but is recognisable as simulated: it begins with "fa4e" and has the version digit 0,
-// which no generator uses.
+// uuid returns a UUID that is recognisable as simulated: it begins with "fa4e" and has the version digit 0, which no
+// generator uses.
 func uuid(seed uint64, kind, i uint64) string {
 	a, b := hash(seed, forUUID, kind, i, 0), hash(seed, forUUID, kind, i, 1)
 	return fmt.Sprintf("fa4e%04x-%04x-0%03x-8%03x-%012x", a&0xffff, a>>16&0xffff, a>>32&0xfff, a>>48&0xfff, b&0xffffffffffff)
@@ -138,8 +138,8 @@ const (
 	uuidInstance
 )
 
-// pciBusID is in DCGM's form, with an eight-digit domain. The first eight boards have a DGX's addresses, the others
-// follow in further domains.
+// pciBusID returns an address in DCGM's form, with an eight-digit domain. The first eight boards have a DGX's addresses,
+// further boards are in other domains.
 func pciBusID(i int) string {
 	buses := [8]int{0x1b, 0x43, 0x52, 0x61, 0x9d, 0xc3, 0xd1, 0xdf}
 	return fmt.Sprintf("%08X:%02X:00.0", i/8, buses[i%8])
@@ -177,7 +177,7 @@ func cpuDevice(i int) collector.Device {
 	return collector.Device{ID: "CPU-" + n, Level: field.CPU, Labels: []collector.Label{{Name: "cpu", Value: n}}, Model: "Grace" + modelSuffix}
 }
 
-// coreDevice returns core n of a CPU; cores are numbered through the node.
+// coreDevice returns core n of a CPU. Core numbers are unique on the node.
 func coreDevice(cpu collector.Device, n int) collector.Device {
 	d := cpu
 	d.Facts = nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// process applies faults to the process of a World. It is nil if that is not allowed.
+// process applies faults to the current process. It is nil if Options.Isolated is not set.
 type process struct {
 	born time.Duration // since the exporter's start
 
@@ -19,7 +19,7 @@ type process struct {
 	leaked [][]byte
 }
 
-// maxLeakMiB bounds what a fault may leak.
+// maxLeakMiB bounds the memory that a fault leaks.
 const maxLeakMiB = 4 << 10
 
 func newProcess(born time.Duration, seed uint64) *process {
@@ -35,7 +35,7 @@ func (p *process) hit(f *fault, elapsed time.Duration) bool {
 	return !(f.Once && p.born > at)
 }
 
-// suffer applies the current faults to the process. Every call into the simulated library begins with it.
+// suffer applies the current faults to the process. Every call of the simulated library calls it first.
 func (w *World) suffer(elapsed time.Duration) {
 	p, faults := w.process, *w.faults.Load()
 	if p == nil || len(faults) == 0 {
@@ -64,10 +64,10 @@ func (w *World) suffer(elapsed time.Duration) {
 	}
 }
 
-// die ends the process like a signal inside a C library: the runtime prints its state and exits. It does not return.
+// die ends the process as a signal inside a C library does: the runtime prints its state and exits. It does not return.
 func die(s syscall.Signal) {
 	_ = syscall.Kill(syscall.Getpid(), s)
-	select {} // until it arrives; held locks stay held
+	select {} // until the signal arrives, without releasing locks
 }
 
 // leak allocates the memory that f has leaked until now and keeps it.
@@ -79,7 +79,7 @@ func (p *process) leak(f *fault, elapsed time.Duration) {
 	for len(p.leaked) < due {
 		b := make([]byte, chunk)
 		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1 // resident from now on
+			b[i] = 1 // makes the page resident
 		}
 		p.leaked = append(p.leaked, b)
 	}
@@ -96,7 +96,7 @@ func (w *World) spin(f *fault) {
 	}
 }
 
-// babble writes junk to every Unix socket of the process, like stray writes of a library. It never waits for a reader.
+// babble writes junk to every Unix socket of the process, like stray writes of a library. It does not block.
 func (p *process) babble() {
 	junk := make([]byte, 1+p.random.IntN(4096))
 	p.fill(junk)
@@ -117,7 +117,7 @@ func (p *process) babble() {
 	}
 }
 
-// fill makes junk: noise, or bytes that read as tiny or huge numbers.
+// fill fills b with noise, or with bytes that decode to tiny or huge numbers.
 func (p *process) fill(b []byte) {
 	kind := p.random.IntN(4)
 	for i := range b {

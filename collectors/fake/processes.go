@@ -45,7 +45,7 @@ func (s *processSource) Sample(row []float64, due []bool) error {
 	return nil
 }
 
-// Process places a process on GPUs for a while.
+// Process is a process that uses GPUs for some time.
 type Process struct {
 	GPUs   Spans `yaml:"device"`
 	PID    int
@@ -59,7 +59,7 @@ type Process struct {
 // maxPID is Linux's PID_MAX_LIMIT.
 const maxPID = 1 << 22
 
-// resident is a Process on the timeline of a world.
+// resident is a Process of a world, with its times.
 type resident struct {
 	Process
 	when fault

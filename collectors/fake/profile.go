@@ -7,21 +7,21 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// profile is a model of node.
+// profile is a node model.
 type profile struct {
 	name     string
 	board    *board
 	gpus     int
 	switches int // NVSwitches
-	ports    int // links of a switch
+	ports    int // links per switch
 	cpus     int
-	cores    int     // of a CPU
-	shapes   []Shape // of GPU i: shapes[i mod len]
+	cores    int     // per CPU
+	shapes   []Shape // GPU i has shapes[i mod len]
 	// partition returns the MIG instances of GPU i, if any.
 	partition func(i int) []slice
 }
 
-// slice is a MIG GPU instance: the driver's ID and profile name, sevenths of the compute and eighths of the memory.
+// slice is a MIG GPU instance: the driver's ID and profile name, its sevenths of the SMs and eighths of the memory.
 type slice struct {
 	id              int
 	profile         string
@@ -29,7 +29,7 @@ type slice struct {
 	shape           Shape
 }
 
-// DefaultProfile is used if none is named.
+// DefaultProfile is the profile of Options without one.
 const DefaultProfile = "dgx-h100"
 
 func profiles() []*profile {
@@ -63,8 +63,8 @@ func profiles() []*profile {
 	}
 }
 
-// a100Slices partitions GPUs 0 to 3 (and 8 to 11 …) of a node, each in a different way that the A100's placement rules
-// allow.
+// a100Slices partitions GPUs 0 to 3 (and 8 to 11 …) of a node, each in a different way. The A100's placement rules allow
+// each way.
 func a100Slices(i int) []slice {
 	switch i % 8 {
 	case 0:
@@ -112,8 +112,7 @@ func findProfile(name string) (*profile, error) {
 	return nil, fmt.Errorf("find profile %q: there are %s", name, strings.Join(Profiles(), ", "))
 }
 
-// peers returns the GPUs that GPU i of n reaches over NVLink or XGMI: its group of eight, the range of a simulated
-// node's links.
+// peers returns the GPUs that GPU i of n reaches over NVLink or XGMI: the others in its group of eight.
 func peers(i, n int) []int {
 	const group = 8
 	var out []int
@@ -126,7 +125,7 @@ func peers(i, n int) []int {
 	return out
 }
 
-// board is a GPU model. Figures come from the vendors' data sheets; missing ones are plausible.
+// board is a GPU model. Figures come from the vendors' data sheets. Those missing there are plausible guesses.
 type board struct {
 	vendor *field.Vendor
 	model  string // without the suffix for simulated models
@@ -145,7 +144,7 @@ type board struct {
 	slowdownCelsius, shutdownCelsius float64
 	pcieGen, pcieWidth               float64
 	links                            int     // NVLink or XGMI
-	linkBytes                        float64 // bytes/s of a link, each way
+	linkBytes                        float64 // bytes/s per link and direction
 	capability                       [2]int  // CUDA compute capability
 	ecc, profiling, memoryTemp       bool
 	fabric, c2c, fan, consumer, mig  bool

@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// gpu is a board, or an instance of one, to which fields are bound.
+// gpu binds fields to a board or to a MIG instance.
 type gpu struct {
 	*board
 	world *World
@@ -35,8 +35,8 @@ const hour = 3600.0
 // fieldVGPULicense is the only field of virtual GPUs that DCGM reports for every board.
 const fieldVGPULicense field.ID = 526
 
-// models returns the readings that are more than 0, by the IDs of dcgm_fields.h: first
-// those of every vendor, and those of NVIDIA's boards if g is one.
+// models returns the readings above 0, by the IDs of dcgm_fields.h: first the readings that all vendors have, then
+// NVIDIA's if g is an NVIDIA board.
 func (g *gpu) models() map[field.ID]cell {
 	m, watts, available := g.mix, g.limitWatts-g.idleWatts, g.memory-g.reserved
 	memory := cell{a: m.memory * available, b: m.memorySwing * available, c: available}
@@ -60,7 +60,7 @@ func (g *gpu) models() map[field.ID]cell {
 
 		202: g.every((5 + 45*g.offset) * hour), // replays
 		235: fixed(g.pcieGen), 237: fixed(g.pcieGen), 236: fixed(g.pcieWidth), 238: fixed(g.pcieWidth),
-		240: linear(limited, 0, 1).scaled(), 241: fixed(0), // held down by the power limit, by heat
+		240: linear(limited, 0, 1).scaled(), 241: fixed(0), // time throttled by power, by heat
 
 		310: g.rare(2*hour, 0), 311: fixed(0), 391: fixed(0), 392: fixed(0), 395: fixed(0), // memory errors
 		1001: linear(byLoad, 0, 1), 1005: linear(byLoad, 0, m.dram),
@@ -91,7 +91,7 @@ func (g *gpu) models() map[field.ID]cell {
 		200: linear(byLoad, 0, g.pcieBytes()*m.pcieTx).scaled(), 1009: linear(byLoad, 0, g.pcieBytes()*m.pcieTx), 1091: linear(worked, 0, g.pcieBytes()*m.pcieTx),
 		201: linear(byLoad, 0, g.pcieBytes()*m.pcieRx).scaled(), 1010: linear(byLoad, 0, g.pcieBytes()*m.pcieRx), 1092: linear(worked, 0, g.pcieBytes()*m.pcieRx),
 
-		// ECC is on; corrected errors of device memory, since the board was made; rows remapped; banks with all spare rows
+		// ECC is on; corrected errors of device memory, also over the board's life; remapped rows; banks with all spare rows
 		300: fixed(1), 301: fixed(1), 318: g.rare(2*hour, 0), 312: g.rare(2*hour, 37), 328: g.rare(2*hour, 37),
 		394: g.rare(36*hour, 0), 393: g.rare(9*24*hour, 0), 385: fixed(640),
 
@@ -101,7 +101,7 @@ func (g *gpu) models() map[field.ID]cell {
 		1084: {op: worked, c: g.maxMHz * 1e6}, // cycles elapsed
 	})
 	cycles := map[field.ID]field.ID{1002: 1085, 1004: 1086, 1006: 1090, 1007: 1095, 1008: 1096, 1013: 1089, 1014: 1088, 1015: 1087, 1016: 1093}
-	for id, ratio := range map[field.ID]float64{ // of cycles, at full load
+	for id, ratio := range map[field.ID]float64{ // share of cycles at full load
 		1002: m.smActive, 1003: m.occupancy, 1004: m.tensor, 1006: m.fp64, 1007: m.fp32, 1008: m.fp16,
 		1013: 0.1 * m.tensor, 1014: 0.9 * m.tensor, 1015: 0.01 * m.tensor, 1016: 0.5 * m.fp32,
 	} {
@@ -120,17 +120,17 @@ func (g *gpu) models() map[field.ID]cell {
 	return out
 }
 
-// cell returns how the field is computed for this device, false if the device lacks it.
+// cell returns how to compute the field for this device, or false if the device lacks it.
 func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 	if d.Vendor != nil && d.Vendor != g.vendor || d.ID == field.GPUHealth || d.ID == field.P2PStatus {
-		return cell{}, false // the last two have several columns each: builder.gpu
+		return cell{}, false // builder.gpu adds the last two, which have several columns each
 	}
 	c, modelled := g.modelled[d.ID]
 	switch {
 	case g.instance: // the driver reports memory and profiling metrics per instance
 		onBoard := d.ID == field.XIDErrors || d.ID == field.XIDEvent || d.ID >= 90 && d.ID <= 93
 		return c, modelled && !onBoard && (d.Level == field.Instance || d.Level == field.ComputeInstance)
-	case g.vendor == field.VendorAMD: // the fields of AMD alone have labels, see amd.go
+	case g.vendor == field.VendorAMD: // amd.go adds the fields that only AMD has
 		return c, modelled
 	case !g.supports(d):
 		return cell{}, false
@@ -146,7 +146,7 @@ func (g *gpu) cell(d *field.Descriptor) (cell, bool) {
 	return fixed(max(d.Min, 0)), true
 }
 
-// needs lists what boards must have for fields, by ID. No simulated board has the fields of nothing.
+// needs lists ranges of field IDs and the boards that support them. nothing means that no simulated board does.
 var needs = []struct {
 	first, last field.ID
 	has         func(g *gpu) bool
@@ -157,7 +157,7 @@ var needs = []struct {
 	{140, 140, func(g *gpu) bool { return g.memoryTemp }}, {151, 151, func(g *gpu) bool { return g.memoryTemp }},
 	{300, 346, func(g *gpu) bool { return g.ecc }}, {385, 396, func(g *gpu) bool { return g.ecc }}, {1507, 1507, func(g *gpu) bool { return g.ecc }},
 	{285, 287, coherent}, {1076, 1083, coherent}, {1400, 1403, coherent},
-	{203, 207, func(g *gpu) bool { return !g.sliced }}, // the driver reports no utilisation of a board in MIG mode
+	{203, 207, func(g *gpu) bool { return !g.sliced }}, // in MIG mode the driver reports no utilisation of the board
 	{110, 111, func(g *gpu) bool { return !g.consumer }},
 }
 
@@ -201,7 +201,7 @@ func (g *gpu) every(seconds float64) cell {
 	return cell{op: count, a: g.offset * seconds, b: seconds}
 }
 
-// rare counts errors that only the faulty board of the node has, after earlier ones.
+// rare counts errors that only the node's faulty board has. The counter starts at earlier.
 func (g *gpu) rare(seconds, earlier float64) cell {
 	if !g.faulty {
 		return fixed(0)
@@ -225,9 +225,9 @@ func (g *gpu) peerMask() float64 {
 	return float64(mask)
 }
 
-// traffic returns the traffic of a number of links. The name decides the direction and whether it counts bytes, packets
-// or errors. first reports whether the links include the board's first, where the faulty board has a CRC error every
-// three hours, replayed.
+// traffic returns the traffic of a number of links. The field's name decides the direction and whether the reading
+// counts bytes, packets or errors. first says that the links include the board's first link, on which the faulty board
+// has a CRC error and a replay every three hours.
 func (g *gpu) traffic(d *field.Descriptor, links int, first bool) cell {
 	rate := g.mix.nvlink * g.linkBytes * float64(links)
 	has := func(words ...string) bool {

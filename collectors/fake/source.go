@@ -17,8 +17,7 @@ type load struct {
 	offset int64 // µs
 }
 
-// source is one GPU with its instances and links, one NVSwitch with its ports,
-// or one CPU with its cores.
+// source is one GPU with its instances and links, one NVSwitch with its ports, or one CPU with its cores.
 type source struct {
 	world    *World
 	closed   *atomic.Bool // the collector's
@@ -27,13 +26,13 @@ type source struct {
 
 	devices []collector.Device
 	columns []collector.Column
-	cells   []cell // how columns[i] is made
+	cells   []cell // cells[i] computes columns[i]
 	blank   float64
 	collector.Absences
 
 	loads  []load    // by unit
 	shares []float64 // shares of units 1… in unit 0; nil if unit 0 has its own load
-	points []point   // by unit; of the current sample
+	points []point   // by unit, for the current sample
 	mean   point     // see averaged
 
 	xids     xids
@@ -68,7 +67,7 @@ func (s *source) Sample(row []float64, due []bool) error {
 	return nil
 }
 
-// begin applies the faults that concern whole samples, and returns the time of this one.
+// begin applies the faults that affect whole samples and returns the sample's time.
 func (s *source) begin(row []float64, due []bool) (time.Duration, error) {
 	if len(row) != len(s.columns) || len(due) != len(s.columns) {
 		return 0, errShape
@@ -76,7 +75,7 @@ func (s *source) begin(row []float64, due []bool) (time.Duration, error) {
 	if s.closed.Load() {
 		return 0, errClosed
 	}
-	if s.cells != nil { // the source of another library than the processes'
+	if s.cells != nil { // not a processSource, which uses another library
 		s.world.suffer(s.world.elapsed())
 	}
 	if err := s.wait(); err != nil {
@@ -86,12 +85,12 @@ func (s *source) begin(row []float64, due []bool) (time.Duration, error) {
 	return elapsed, s.broken(elapsed)
 }
 
-// concerned reports whether a fault is one of this source.
+// concerned reports whether a fault affects this source.
 func (s *source) concerned(f *fault) bool {
 	return s.gpu >= 0 && f.GPUs.contain(s.gpu) || s.nvswitch >= 0 && f.Switches.contain(s.nvswitch)
 }
 
-// naturalXIDs are XIDs of application errors and of a row remap, which do not mean that the faulty board is unhealthy.
+// naturalXIDs are XIDs of application errors and of a row remap. They do not make the faulty board unhealthy.
 var naturalXIDs = [...]float64{13, 31, 43, 45, 63, 68}
 
 // xidEvery is the time between two natural XIDs.
@@ -214,7 +213,7 @@ func (s *source) nextXID(up float64, elapsed time.Duration) float64 {
 	return math.NaN()
 }
 
-// lastXID returns the newest XID, 0 if there was none.
+// lastXID returns the newest XID, or 0 before the first.
 func (s *source) lastXID(up float64, elapsed time.Duration) float64 {
 	n := s.xids.number(up)
 	code, since := s.xids.code(n), float64(n)*xidEvery-s.xids.offset

@@ -29,7 +29,7 @@ type Spec struct {
 	Faults    []Fault
 }
 
-// Load gives GPUs a shape. The last Load of a GPU counts.
+// Load gives GPUs a shape. The last Load that names a GPU counts.
 type Load struct {
 	GPUs  Spans `yaml:"device"`
 	Shape Shape
@@ -51,7 +51,7 @@ func LoadSpec(path string) (*Spec, error) {
 	return s, nil
 }
 
-// ParseSpec reads a spec. Errors name their lines. An empty file is an empty Spec.
+// ParseSpec reads a spec. Errors name their lines. An empty file yields an empty Spec.
 func ParseSpec(r io.Reader) (*Spec, error) {
 	dec := yaml.NewDecoder(r)
 	dec.KnownFields(true)
@@ -66,12 +66,12 @@ func ParseSpec(r io.Reader) (*Spec, error) {
 	return s, err
 }
 
-// problem is an error of a spec at a node. The decoder reports all of this type at once.
+// problem returns an error with a node's line. The decoder collects such errors and reports all at once.
 func problem(n *yaml.Node, format string, args ...any) error {
 	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: ", n.Line) + fmt.Sprintf(format, args...)}}
 }
 
-// decode decodes a mapping with some of the keys, those with "!" in any case, and checks the result.
+// decode decodes a mapping with keys out of keys and checks the result. Keys with "!" are required.
 func decode(n *yaml.Node, into any, what, keys string, check func() error) error {
 	if n.Kind != yaml.MappingNode {
 		return problem(n, "%s: want a mapping", what)
@@ -113,7 +113,7 @@ func (l *Load) UnmarshalYAML(n *yaml.Node) error {
 	})
 }
 
-// UnmarshalYAML implements yaml.Unmarshaler. The kind of a fault says which keys it has.
+// UnmarshalYAML implements yaml.Unmarshaler. The kind of fault decides which keys are allowed.
 func (f *Fault) UnmarshalYAML(n *yaml.Node) error {
 	type plain Fault
 	in := struct {
@@ -164,17 +164,17 @@ func (p *Process) UnmarshalYAML(n *yaml.Node) error {
 // Span is a range of indices, both ends inclusive.
 type Span struct{ First, Last int }
 
-// Spans are the devices of a load, a fault or a process.
+// Spans are indices of devices.
 type Spans []Span
 
-// All is every device.
+// All returns the span of all devices.
 func All() Spans { return Spans{{0, maxDevices - 1}} }
 
 func (s Spans) contain(i int) bool {
 	return slices.ContainsFunc(s, func(s Span) bool { return s.First <= i && i <= s.Last })
 }
 
-// UnmarshalYAML parses 3, 0-3, all, or a list of such.
+// UnmarshalYAML parses 3, 0-3, all, or a list of these.
 func (s *Spans) UnmarshalYAML(n *yaml.Node) error {
 	items := []*yaml.Node{n}
 	if n.Kind == yaml.SequenceNode {
@@ -199,7 +199,7 @@ func (s *Spans) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// labels returns labels of names and values in turn.
+// labels returns labels from alternating names and values.
 func labels(pairs ...string) (out []collector.Label) {
 	for pair := range slices.Chunk(pairs, 2) {
 		out = append(out, collector.Label{Name: pair[0], Value: pair[1]})

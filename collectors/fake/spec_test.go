@@ -79,7 +79,7 @@ func TestParseSpec(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Fault{}), cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	// What the spec says comes before the options.
+	// The spec overrides the options.
 	w := newWorld(t, Options{Profile: "rtx4090", Devices: 1, Seed: 1, Spec: got, Isolated: true})
 	if w.profile.name != "dgx-a100-mig" || w.gpus != 12 || w.seed != 7 || w.shape(9) != Bursts || w.shape(10) != Inference {
 		t.Errorf("node of the spec: %s with %d GPUs, seed %d, shapes %s and %s", w.profile.name, w.gpus, w.seed, w.shape(9), w.shape(10))
@@ -92,7 +92,7 @@ func TestParseSpec(t *testing.T) {
 	}
 }
 
-// TestBadSpec: errors name the line and what is wrong. What only the node knows is wrong is refused when it is made.
+// TestBadSpec checks that errors name the line and the mistake. NewWorld returns the errors that depend on the node.
 func TestBadSpec(t *testing.T) {
 	f := func(in string, want ...string) {
 		t.Helper()
@@ -155,12 +155,12 @@ func TestBadSpec(t *testing.T) {
 	process("{device: 0, pid: 1, at: 1s, while: /x}", "while replaces")
 	for _, o := range []Options{{Profile: "dgx-h1000"}, {Devices: -1}, {Devices: maxDevices + 1}, {Spec: &Spec{Faults: []Fault{{}}}}} {
 		if _, err := Factory(o); err == nil {
-			t.Errorf("%+v was taken", o)
+			t.Errorf("%+v: no error", o)
 		}
 	}
 }
 
-// FuzzParseSpec: no panic, and what parses makes a node, or is refused.
+// FuzzParseSpec checks that ParseSpec does not panic, and that NewWorld makes a node from a parsed spec or returns an error.
 func FuzzParseSpec(f *testing.F) {
 	f.Add(goodSpec)
 	f.Add("faults: [{kind: devices, devices: 0}]")
@@ -179,7 +179,7 @@ func FuzzParseSpec(f *testing.F) {
 	})
 }
 
-// TestReadme parses the scripts in README.md and wants every name explained.
+// TestReadme parses the scripts in README.md and checks that it explains every name.
 func TestReadme(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {

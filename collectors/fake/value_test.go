@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/collector/collectortest"
 )
 
-// TestDeterminism wants two nodes of one seed to be equal at any time, nodes of two seeds to differ, and counters that
-// never go back.
+// TestDeterminism checks that nodes with the same seed are equal at any time, that nodes with different seeds differ, and
+// that counters never go back.
 func TestDeterminism(t *testing.T) {
 	rows := func(o Options, at ...time.Duration) (out [][]float64, devices []collector.Device) {
 		clock := newClock()
@@ -51,8 +51,7 @@ func TestDeterminism(t *testing.T) {
 		if equalRows(a, c, false) || devicesA[0].ID == devicesC[0].ID {
 			t.Errorf("%s: nodes of two seeds are equal", name)
 		}
-		// A value is a function of time, and for means since the last reading of the time
-		// of that, not of what was read before.
+		// A value depends on the time, and a mean also on the time of the previous read, but not on earlier reads.
 		last, _ := rows(Options{Profile: name, Seed: 1}, times[3:]...)
 		if !equalRows(a[4*len(a)/5:], last[len(last)/2:], true) {
 			t.Errorf("%s: values depend on earlier samples", name)
@@ -60,7 +59,7 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// equalRows compares rows. Cells that are NaN in one of them do not count with events: each reader gets an event once.
+// equalRows compares rows. With events, it ignores cells that are NaN in either row, because a reader gets an event once.
 func equalRows(a, b [][]float64, events bool) bool {
 	return slices.EqualFunc(a, b, func(x, y []float64) bool {
 		return slices.EqualFunc(x, y, func(v, w float64) bool {
@@ -69,7 +68,7 @@ func equalRows(a, b [][]float64, events bool) bool {
 	})
 }
 
-// TestRestart wants counters to continue when the exporter starts again.
+// TestRestart checks that counters continue when the exporter restarts.
 func TestRestart(t *testing.T) {
 	clock := newClock()
 	l := list(t, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION")
@@ -77,11 +76,11 @@ func TestRestart(t *testing.T) {
 	clock.advance(time.Second)
 	after := openNode(t, newWorld(t, Options{Now: clock.now}), l).read(0, 0)[156]
 	if joules := (after - before) / 1e3; joules < 60 || joules > 710 {
-		t.Errorf("energy over a restart of one second: %v J, want that of one second", joules)
+		t.Errorf("a restart took one second: got %v J, want the energy of one second", joules)
 	}
 }
 
-// TestCoupling wants the readings of a board to fit each other at any time, and energy to be the integral of power.
+// TestCoupling checks that a board's readings are consistent at any time, and that energy is the integral of power.
 func TestCoupling(t *testing.T) {
 	l := list(t, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
 		"DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "DCGM_FI_DEV_FB_RESERVED", "DCGM_FI_DEV_FB_USED_PERCENT",
@@ -92,7 +91,7 @@ func TestCoupling(t *testing.T) {
 		w := newWorld(t, Options{Now: clock.now, Spec: &Spec{Loads: []Load{{All(), Shape(shape)}}}})
 		n := openNode(t, w, l)
 		seen := map[float64]int{}
-		const step = 5 * time.Millisecond // of which every curve has whole ones
+		const step = 5 * time.Millisecond // divides the step of every curve
 		begin, joules := n.read(0, 0)[156], 0.0
 		for range 40_000 {
 			v := n.read(0, 0)
@@ -128,13 +127,13 @@ func TestCoupling(t *testing.T) {
 	}
 }
 
-// TestMIG wants a board to be the sum of its instances.
+// TestMIG checks that a board's readings are the sum of its instances'.
 func TestMIG(t *testing.T) {
 	clock := newClock()
 	n := openNode(t, newWorld(t, Options{Profile: "dgx-a100-mig", Now: clock.now}), list(t, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_FB_TOTAL", "DCGM_FI_DEV_GPU_UTIL"))
 	for range 100 {
 		clock.advance(700 * time.Millisecond)
-		_ = n.read(0, 0) // from which the means of the following begin
+		_ = n.read(0, 0) // the means of the next read begin here
 		var sum float64
 		for i, sevenths := range []float64{3, 2, 1, 1} {
 			sum += n.read(0, i+1)[1001] * sevenths / 7
@@ -148,7 +147,7 @@ func TestMIG(t *testing.T) {
 	}
 }
 
-// TestProfiles says what each profile has and lacks.
+// TestProfiles checks the number of columns of each profile.
 func TestProfiles(t *testing.T) {
 	const (
 		ecc, prof, nvlink, fan, memTemp = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_FAN_SPEED", "DCGM_FI_DEV_MEMORY_TEMP"

@@ -13,11 +13,11 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// World is one simulated node: its boards, their load and their faults. All readings are functions of the world's seed
-// and of time, so two collectors of one world agree. Methods may be called from any goroutine.
+// World is one simulated node: its boards, their load and their faults. All readings are functions of its seed and of
+// time, so two collectors of one world agree. Its methods are safe for concurrent use.
 type World struct {
 	profile *profile
-	gpus    int // not counting faults
+	gpus    int // without faults of kind Devices
 	loads   []Load
 	people  []resident
 	seed    uint64
@@ -27,10 +27,10 @@ type World struct {
 	start time.Time
 	boot  time.Time // when the drivers were loaded, long before start
 
-	mu     sync.Mutex               // taken by Inject
-	faults atomic.Pointer[[]*fault] // in the order of addition; the list is immutable
+	mu     sync.Mutex               // for writers of faults
+	faults atomic.Pointer[[]*fault] // oldest first; the list is immutable
 
-	process *process // nil if it must not be ruined
+	process *process // nil if faults must not damage the process
 
 	release  sync.Once
 	released chan struct{}
@@ -76,8 +76,8 @@ func NewWorld(o Options) (*World, error) {
 	return w, nil
 }
 
-// bootTime returns when the drivers were loaded: up to 30 days before the year of start. It is the same for every start
-// within a year, so that counters do not restart with the exporter.
+// bootTime returns when the drivers were loaded: up to 30 days before the year of start. All starts within a year have
+// the same boot time, so that counters continue when the exporter restarts.
 func bootTime(start time.Time, seed uint64) time.Time {
 	year := time.Date(start.UTC().Year(), time.January, 1, 0, 0, 0, 0, time.UTC)
 	return year.Add(-time.Hour * time.Duration(24+hash(seed, forUptime)%(29*24)))
@@ -89,7 +89,7 @@ func (w *World) Collector() collector.Collector { return &Collector{world: w, na
 // Processes returns an unopened collector of the processes on this node's GPUs. It is a collector.Factory.
 func (w *World) Processes() collector.Collector { return &Collector{world: w, name: ProcessesName} }
 
-// Inject begins a fault now, whatever its At and While are. The fault ends after its For, or when heal is called.
+// Inject begins a fault now and ignores its At and While. The fault ends after its For, or when heal is called.
 func (w *World) Inject(f Fault) (heal func(), err error) {
 	f.At, f.While = 0, ""
 	if err := errors.Join(f.validate(), w.permits(f.Kind)); err != nil {
@@ -102,7 +102,7 @@ func (w *World) Inject(f Fault) (heal func(), err error) {
 	return sync.OnceFunc(func() { close(added.healed) }), nil
 }
 
-// add adds a fault that is valid.
+// add adds a valid fault.
 func (w *World) add(f Fault) *fault {
 	added := &fault{Fault: f, healed: make(chan struct{}), err: f.sampleError(), start: w.start}
 	all := append(slices.Clone(*w.faults.Load()), added)
@@ -134,7 +134,7 @@ func (w *World) script(faults []Fault) error {
 	return nil
 }
 
-// permits refuses faults that would end a process that is not Isolated.
+// permits returns an error for faults that damage the process, unless the process is isolated.
 func (w *World) permits(kind FaultKind) error {
 	if w.process == nil && kind.has("once") {
 		return fmt.Errorf("fault %q ruins the process that samples: it needs --isolation=process", kind)
@@ -142,7 +142,7 @@ func (w *World) permits(kind FaultKind) error {
 	return nil
 }
 
-// beyond returns an error if a span has only devices that never exist.
+// beyond returns an error if a span begins after the last of n devices.
 func beyond(spans Spans, n int, what string) error {
 	for _, s := range spans {
 		if s.First >= n {
@@ -152,17 +152,16 @@ func beyond(spans Spans, n int, what string) error {
 	return nil
 }
 
-// Release ends every call that hangs, now and later, so that their goroutines end. Afterwards the world's collectors
-// are unusable.
+// Release makes all current and future hanging calls return. Afterwards the world's collectors are unusable.
 func (w *World) Release() { w.release.Do(func() { close(w.released) }) }
 
-// elapsed is the time since the world was made.
+// elapsed returns the time since the world's start.
 func (w *World) elapsed() time.Duration { return max(w.now().Sub(w.start), 0) }
 
-// uptime is the time since the drivers were loaded.
+// uptime returns the time since the drivers were loaded.
 func (w *World) uptime(elapsed time.Duration) time.Duration { return w.start.Sub(w.boot) + elapsed }
 
-// suspend blocks a call until f is over or healed, or the world ends.
+// suspend blocks a call until f ends or is healed, or until the world is released.
 func (w *World) suspend(f *fault) error {
 	for f.active(w.elapsed()) {
 		var over <-chan time.Time
@@ -213,8 +212,8 @@ func (w *World) slices(i int) []slice {
 	return parts
 }
 
-// load gives a unit its offset on a shape's curve. The boards of a training job wait for each other, so their offsets
-// are close together.
+// load returns a shape's curve with the unit's offset. The boards of a training job wait for each other, so their
+// offsets are close together.
 func (w *World) load(shape Shape, unit uint64) load {
 	c := w.curves.byShape[shape]
 	span := c.step * int64(len(c.slots))
@@ -235,7 +234,7 @@ func (w *World) newGPU(i, count int) *gpu {
 		faulty:    i == w.faulty(),
 	}
 	g.mix = w.shape(i).mix()
-	if parts := w.slices(i); len(parts) > 0 { // the board has the load of its instances
+	if parts := w.slices(i); len(parts) > 0 { // the board's load is the sum over its instances
 		g.sliced, g.mix = true, mix{}
 		for _, p := range parts {
 			g.mix.addShare(p.shape.mix(), float64(p.compute)/7)

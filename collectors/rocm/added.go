@@ -18,7 +18,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// The values that libamd_smi adds, as indexes of a row.
+// Indexes of libamd_smi's values in a row.
 const (
 	addedCount     = 0                                                             // number of records, by severity
 	addedTime      = addedCount + int(amdsmi.Severities)                           // time of the newest record, by severity, Unix seconds
@@ -29,12 +29,11 @@ const (
 	addedWidth     = addedMemory + 2
 )
 
-// startPatience is how long Open waits for the library, whose facts become labels. After that Open continues without
-// it.
+// startPatience is how long Open waits for the library, whose facts become labels. Then Open continues without it.
 const startPatience = 5 * time.Second
 
-// added reads libamd_smi in addition to /sys. Only its own goroutine calls the library, so that a library call that
-// hangs delays no value of /sys; the added values are blank then.
+// added reads libamd_smi in addition to /sys. Only its own goroutine calls the library. While a library call hangs, the
+// added values are blank, and the values of /sys are not delayed.
 type added struct {
 	lib   *amdsmi.Library
 	log   *zap.Logger
@@ -54,10 +53,10 @@ type addedGPU struct {
 	pci                 string
 	all                 *added
 	files               *sysfs.Handle
-	records, violations bool // the list needs them
+	records, violations bool // needed by the list
 	memory              [2]float64
 	latest              atomic.Pointer[addedRow]
-	said                [2]string // last logged errors; used by added's goroutine
+	said                [2]string // last logged errors; only for added's goroutine
 }
 
 // addedRow holds the values of one turn.
@@ -66,7 +65,7 @@ type addedRow struct {
 	values [addedWidth]float64
 }
 
-// startAdded loads the library and starts it. It waits for startPatience or until ctx ends. Errors:
+// startAdded loads and starts the library. It waits at most startPatience or until ctx ends. Errors:
 // collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func startAdded(ctx context.Context, o Options, gpus []sysfs.GPU, every time.Duration) (*added, error) {
 	lib, err := amdsmi.Load(o.Library)
@@ -108,7 +107,7 @@ func (a *added) begin(ctx context.Context) {
 	}
 }
 
-// run makes all library calls, on one thread, which ends with run.
+// run makes all library calls, on one thread that ends with run.
 func (a *added) run(ctx context.Context, gpus []sysfs.GPU) {
 	runtime.LockOSThread()
 	defer a.lib.Free()
@@ -253,9 +252,9 @@ func (a *added) factsOf(pci string) amdsmi.Facts {
 	return amdsmi.Facts{MemoryWidth: math.NaN(), MemoryBandwidth: math.NaN()}
 }
 
-// refusal returns why the library is not asked for value i of its row, "" if it is. gpu_metrics has the same violation
-// status as the library. So the library is asked for it only if gpu_metrics has an unknown revision, and only for MI300
-// and later: for other GPUs some releases read memory out of bounds.
+// refusal returns why the library must not read value i of its row, or "" if it may. gpu_metrics has the same violation
+// status, so the library reads it only if gpu_metrics has an unknown revision, and only for MI300 and later: for other
+// GPUs some releases read memory out of bounds.
 func (b *binder) refusal(i int) string {
 	switch {
 	case b.added == nil:
@@ -294,13 +293,13 @@ func (g *addedGPU) calls() []collector.CallCost {
 	return g.all.lib.Calls()
 }
 
-// close ends the goroutine. It waits for a running call.
+// close ends the goroutine and waits for a running call.
 func (a *added) close() {
 	a.stop()
 	a.ended.Wait()
 }
 
-// row returns the newest row of a GPU; nil if there is none or it is more than three turns old.
+// row returns the newest row of a GPU, or nil without a row or if it is more than three turns old.
 func (g *addedGPU) row(now time.Time) *addedRow {
 	r := g.latest.Load()
 	if r == nil || now.Sub(r.at) > 3*g.all.every+startPatience {
@@ -309,7 +308,7 @@ func (g *addedGPU) row(now time.Time) *addedRow {
 	return r
 }
 
-// fromAdded returns a term for value i of libamd_smi's row, × scale.
+// fromAdded returns a term for value i of libamd_smi's row, multiplied by scale.
 func fromAdded(i int, scale float64) term { return term{op: opAdded, first: i, scale: scale} }
 
 // addedSpecs returns the columns that libamd_smi adds to a GPU.
@@ -341,8 +340,8 @@ func addedShare(reason, at int) []term {
 	return []term{fromAdded(addedXCC+reason*amdsmi.Partitions*amdsmi.XCCs+at, fromPercent)}
 }
 
-// addedInterval returns how often the library is read: the shortest interval of a row about its values, or the interval
-// of slow fields.
+// addedInterval returns the interval for reading the library: the shortest interval of a list row that needs it, at most
+// the interval of slow fields.
 func addedInterval(fields field.List) time.Duration {
 	values := []field.ID{field.AMDRecords, field.AMDRecordTime, field.AMDRecordAge, field.AMDAFID, field.AMDMemoryWidth}
 	return max(shortestInterval(fields, values, 30*time.Second), time.Second)

@@ -25,12 +25,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// amdVersions are the words that the version of each release is.
+// amdVersions has the words of each release's version.
 var amdVersions = map[smitest.AMDSMI][]string{
 	2405: {"24 5 3 0"}, 2406: {"24 6 3 0"}, 2407: {"24 7 1 0", "25 1 0 0"}, 2502: {"25 25 2 0"}, 2601: {"26 1 0", "26 5 0", "27 0 0", "27 1 0"},
 }
 
-// amdFake is a fake of AMD SMI for a tree; all functions but those of records answer.
+// amdFake returns a fake AMD SMI for a tree. All functions work except those for records.
 func amdFake(t testing.TB, tree *rocmtest.Tree, release smitest.AMDSMI, version string, without ...string) *smitest.Fake {
 	t.Helper()
 	f := smitest.CompileAMD(t, release).New(t, without...)
@@ -62,7 +62,7 @@ func (s *simulated) reason(name string) string {
 	return collectortest.ReasonOf(s.t, s.sources[0], s.rows[0], 0, name)
 }
 
-// futureMetrics gives the GPUs a revision of gpu_metrics that is not known.
+// futureMetrics gives the GPUs an unknown revision of gpu_metrics.
 func futureMetrics(t *testing.T, tree *rocmtest.Tree) {
 	t.Helper()
 	for _, g := range tree.GPUs {
@@ -70,8 +70,8 @@ func futureMetrics(t *testing.T, tree *rocmtest.Tree) {
 	}
 }
 
-// Each release's structures give the same facts, as far as it has them. The fake checks that
-// one thread makes all calls.
+// TestAMDReleases checks that each release's structures give the same facts, if the release has them. The fake checks
+// that one thread makes all calls.
 func TestAMDReleases(t *testing.T) {
 	for _, release := range smitest.AMDSMIReleases() {
 		for _, version := range amdVersions[release] {
@@ -105,14 +105,14 @@ func TestAMDReleases(t *testing.T) {
 				s.want(1, "amd_gpu_gfxclk_below_limit_ratio", "reason=low_utilization,xcc=3", third)
 				s.want(1, "amd_gpu_cper_records", "severity=fatal", nan)
 				s.want(1, "amd_gpu_cper_age_seconds", "severity=fatal", nan)
-				// What /sys has still comes from there.
+				// Values of /sys still come from /sys.
 				s.want(1, "DCGM_FI_DEV_GPU_UTIL", "", float64(tree.GPUs[1].State.Util))
 			})
 		}
 	}
 }
 
-// No structure of a release whose headers are not known is read; its records are.
+// TestAMDUnknownReleases checks that records of a release with unknown headers are read, and its structures are not.
 func TestAMDUnknownReleases(t *testing.T) {
 	for version, shown := range map[string]string{"28 0 0": "28.0", "25 3 0": "25.3", "26 0 0": "26.0", "23 4 0 0": "23.4", "": "of unknown version"} {
 		t.Run(shown, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestAMDUnknownReleases(t *testing.T) {
 	}
 }
 
-// 26.4 ends the process in amdsmi_get_gpu_cper_entries.
+// TestAMDRecordsCrash checks that 26.4's amdsmi_get_gpu_cper_entries is not called, because it ends the process.
 func TestAMDRecordsCrash(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
 	fake := amdFake(t, tree, 2601, "26 4 0")
@@ -171,7 +171,7 @@ func TestAMDLibraryWithoutSymbols(t *testing.T) {
 	}
 }
 
-// unused wants the values of /sys with a library that cannot be loaded, and one line why.
+// unused checks that a library that cannot be loaded is logged once and costs no value of /sys.
 func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
 	t.Helper()
 	core, logs := observer.New(zap.WarnLevel)
@@ -185,7 +185,7 @@ func unused(t *testing.T, tree *rocmtest.Tree, library, why string) {
 	}
 }
 
-// Records: how many, when the newest was, and what it means.
+// TestAMDRecords checks the number of records, and the time and AFIDs of the newest.
 func TestAMDRecords(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1})
 	fake := amdFake(t, tree, 2601, "26 5 0")
@@ -207,7 +207,7 @@ func TestAMDRecords(t *testing.T) {
 	s.want(0, "amd_gpu_cper_afid", "index=0,severity=fatal", 30)
 	s.want(0, "amd_gpu_cper_afid", "index=1,severity=fatal", 24)
 	s.want(0, "amd_gpu_cper_afid", "index=2,severity=fatal", nan)
-	// One of the future does not hide the one before it.
+	// A record from the future does not hide the previous record.
 	s.want(0, "amd_gpu_cper_timestamp_seconds", "severity=non_fatal_corrected", float64(now.Add(-time.Hour).Unix()))
 	age, _ := s.value(uuidOf(tree.GPUs[0]), "amd_gpu_cper_age_seconds", "severity=fatal")
 	if since := time.Since(fatal).Seconds(); age > since || age < since-60 {
@@ -215,7 +215,7 @@ func TestAMDRecords(t *testing.T) {
 	}
 }
 
-// Records that are no records: nothing is read beyond what there is, and what is before counts.
+// TestAMDAbsurdRecords checks that invalid records are not read out of bounds, and that the records before them count.
 func TestAMDAbsurdRecords(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	good := rocmtest.CPER(rocmtest.CPERFatal, at)
@@ -252,7 +252,7 @@ func TestAMDAbsurdRecords(t *testing.T) {
 			fake := amdFake(t, tree, 2601, "27 0 0")
 			fake.Set(t, "amdsmi_get_gpu_cper_entries", c.answer)
 			fake.Set(t, "amdsmi_get_afids_from_cper", "ok 19")
-			if name == "4e9 field ids" { // more than there is room for
+			if name == "4e9 field ids" { // more than fit
 				fake.Set(t, "afids", "ok 4000000000")
 			}
 			fake.SetRecords(t, 0, c.records)
@@ -267,7 +267,8 @@ func TestAMDAbsurdRecords(t *testing.T) {
 	}
 }
 
-// A library that hangs, at its start or in a call, delays no value of /sys; what it adds is blank.
+// TestAMDHangs checks that a library that hangs, at its start or in a call, delays no value of /sys and leaves its own
+// values blank.
 func TestAMDHangs(t *testing.T) {
 	for _, function := range []string{"amdsmi_init", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_cper_entries"} {
 		t.Run(function, func(t *testing.T) {
@@ -294,7 +295,7 @@ func TestAMDHangs(t *testing.T) {
 	}
 }
 
-// What the library said three turns ago is not shown.
+// TestAMDSilence checks that a row becomes invalid after three turns.
 func TestAMDSilence(t *testing.T) {
 	g := &addedGPU{all: &added{every: 30 * time.Second}}
 	now := time.Now()
@@ -310,7 +311,8 @@ func TestAMDSilence(t *testing.T) {
 	}
 }
 
-// A library that does not start is tried again; one that does not list a GPU adds nothing to it.
+// TestAMDStartFails checks that a library whose start failed is started again, and that a library that does not list a GPU
+// adds nothing to it.
 func TestAMDStartFails(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
 	fake := amdFake(t, tree, 2601, "26 5 0")
@@ -341,8 +343,8 @@ func TestAMDStartFails(t *testing.T) {
 	s.want(1, "amd_gpu_memory_bus_width_bits", "", 8192)
 }
 
-// The violation status is asked of MI300 and later alone, if gpu_metrics does not have it, and a
-// suspended board is not asked.
+// TestAMDAsksNoMore checks that the violation status is read only for MI300 and later, only if gpu_metrics does not have
+// it, and not for a suspended board.
 func TestAMDAsksNoMore(t *testing.T) {
 	tree := radeons(t, 2)
 	futureMetrics(t, tree)
@@ -361,7 +363,7 @@ func TestAMDAsksNoMore(t *testing.T) {
 	fake = amdFake(t, tree, 2601, "26 5 0")
 	withAMD(t, tree, fake).sample()
 	if n := fake.Count(t, "amdsmi_get_violation_status"); n != 0 {
-		t.Errorf("the violation status, which gpu_metrics has, was asked for %d times", n)
+		t.Errorf("the violation status, which gpu_metrics has, was read %d times", n)
 	}
 	calls := s.sources[0].(collector.CallMeter).Calls()
 	if !slices.ContainsFunc(calls, func(c collector.CallCost) bool {
@@ -371,8 +373,8 @@ func TestAMDAsksNoMore(t *testing.T) {
 	}
 }
 
-// TestAMDPartitionsChange: the mode of a GPU changes while it is sampled, with both sources: the
-// session is to end, and the next one has the new partitions.
+// TestAMDPartitionsChange checks, with both sources, that a change of a GPU's partition mode during sampling ends the
+// session, and that the next one has the new partitions.
 func TestAMDPartitionsChange(t *testing.T) {
 	for _, source := range []string{SourceSysfs, SourceAMDSMI} {
 		t.Run(source, func(t *testing.T) {
@@ -409,7 +411,7 @@ func TestAMDPartitionsChange(t *testing.T) {
 	}
 }
 
-// The whole suite, with a library that answers everything.
+// TestConformanceWithAMD runs the whole suite with a library that answers every call.
 func TestConformanceWithAMD(t *testing.T) {
 	collectortest.Run(t, collectortest.Harness{Name: "rocm", New: func(tb testing.TB) collectortest.Rig {
 		tb.Helper()
@@ -425,8 +427,8 @@ func TestConformanceWithAMD(t *testing.T) {
 	}})
 }
 
-// The installed library over a simulated tree: it lists the GPUs and answers, and what /sys has is as
-// without it.
+// TestRealAMDLibrary runs the installed library over a simulated tree. It must list the GPUs and answer, and must not
+// change the values of /sys.
 func TestRealAMDLibrary(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
 	library := smitest.NewRealAMD(t, tree).Enter(t)

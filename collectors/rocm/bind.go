@@ -15,8 +15,8 @@ type unit struct {
 	specs  []spec
 }
 
-// want keeps the columns that the list has. pcie_bw, where the driver sleeps for a second, needs a row with an
-// interval.
+// want keeps the columns that the list has. It keeps pcie_bw only for a row with an interval, because the driver sleeps
+// for a second in each read.
 func want(units []unit, fields field.List) []unit {
 	asked := map[field.ID]bool{}
 	for _, r := range fields.Readings() {
@@ -38,7 +38,7 @@ func want(units []unit, fields field.List) []unit {
 	return out
 }
 
-// readings returns the raw readings that the columns may need, each once.
+// readings returns the raw readings that the columns may need, without duplicates.
 func readings(units []unit) []sysfs.Reading {
 	seen := map[sysfs.Reading]bool{}
 	var out []sysfs.Reading
@@ -60,9 +60,9 @@ func readings(units []unit) []sysfs.Reading {
 // binder binds specs to the existing readings.
 type binder struct {
 	slots   map[sysfs.Reading]int // readings that the reader has
-	metrics *gpumetrics.Metrics   // as read in Open; nil means unknown: anything is possible
+	metrics *gpumetrics.Metrics   // as read in Open; nil if unknown, then any member may exist
 	bus     bool                  // pcie_bw exists
-	added   *added                // nil: not used
+	added   *added                // nil if not used
 	family  family
 }
 
@@ -79,10 +79,10 @@ type cell struct {
 	blank               float64 // placeholder for a missing value, see explain
 }
 
-// absentSlot marks a reading that does not exist and that the term can do without.
+// absentSlot marks an optional reading that does not exist.
 const absentSlot = -1
 
-// bind returns the column of a spec. It returns false if the board cannot have it.
+// bind returns the column of a spec, or false if the board cannot have it.
 func (b *binder) bind(s *spec) (cell, bool) {
 	var c cell
 	for i := range s.terms {
@@ -118,7 +118,7 @@ func (b *binder) bind(s *spec) (cell, bool) {
 	return c, len(c.terms) > 0
 }
 
-// group returns the first group of terms that the board certainly supports, else the first that it may support.
+// group returns the first group of terms that the board certainly supports, or else the first that it may support.
 func (b *binder) group(terms []term) int {
 	could := -1
 	for _, t := range terms {

@@ -19,9 +19,9 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// capture is what others published of a board: numbers of /sys and members of
+// capture holds published data of a board: numbers of /sys and members of
 // gpu_metrics, each with its source, and the values that follow from them. The files
-// are in testdata/captures. A member that the source does not give is not available.
+// are in testdata/captures. Members that the source lacks are "not available".
 type capture struct {
 	name, source string
 	boards       []board
@@ -33,7 +33,7 @@ type capture struct {
 
 type board struct{ pci, device, compute string }
 
-// step is one file of gpu_metrics and what is wanted after it.
+// step is one file of gpu_metrics and the values expected after it.
 type step struct {
 	revision string
 	size     int
@@ -44,7 +44,7 @@ type step struct {
 type wanted struct {
 	name, labels string
 	value        string
-	growth       bool // since the step before
+	growth       bool // since the previous step
 }
 
 func captures(t testing.TB) []capture {
@@ -117,7 +117,7 @@ func parseWanted(text string) wanted {
 	return wanted{name, strings.TrimSuffix(labels, "}"), value, growth}
 }
 
-// figures are those of words; - is one that is not available.
+// figures parses numbers; "-" means "not available".
 func figures(t testing.TB, words []string) []uint64 {
 	t.Helper()
 	var out []uint64
@@ -134,9 +134,9 @@ func figures(t testing.TB, words []string) []uint64 {
 	return out
 }
 
-// layouts are the structures of kgd_pp_interface.h, written down a third time: name,
-// width in bytes, and number where it is an array. What xcp_stats has is not in any
-// source, so it is only as large as it has to be.
+// layouts returns the structures of kgd_pp_interface.h, independently of the decoder and of rocmtest: name,
+// width in bytes, and length of an array. No source has the contents of xcp_stats, so only its
+// size is right.
 func layouts() map[string]string {
 	const (
 		socket = "temperature_hotspot:2 temperature_mem:2 temperature_vrsoc:2 curr_socket_power:2 average_gfx_activity:2 average_umc_activity:2 "
@@ -173,7 +173,7 @@ func layouts() map[string]string {
 	}
 }
 
-// listMembers is the list of 1.9 in smu_v13_0_6_ppt.h: name, number, unit, width,
+// listMembers is revision 1.9's list in smu_v13_0_6_ppt.h: name, number, unit, width,
 // number of values.
 const listMembers = "temperature_hotspot:0:2:2:1 temperature_mem:1:2:2:1 temperature_vrsoc:2:2:2:1 curr_socket_power:3:3:2:1 " +
 	"average_gfx_activity:4:10:2:1 average_umc_activity:5:10:2:1 mem_max_bandwidth:6:8:8:1 energy_accumulator:7:0:8:1 " +
@@ -241,7 +241,7 @@ func (s *step) file(t testing.TB) []byte {
 	return b
 }
 
-// build makes the /sys of a capture.
+// build writes the /sys of a capture.
 func (c *capture) build(t testing.TB, root string) {
 	t.Helper()
 	write := func(name, text string) {
@@ -287,7 +287,7 @@ func (s *step) write(t testing.TB, root, pci string) {
 	must(t, os.WriteFile(filepath.Join(root, "sys/devices", pci, "gpu_metrics"), b, 0o600))
 }
 
-// Numbers that others published become the values that follow from them.
+// TestCaptures checks that published numbers give the expected values.
 func TestCaptures(t *testing.T) {
 	for _, c := range captures(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -327,7 +327,7 @@ func (w *wanted) check(t *testing.T, o *opened, device string, before map[string
 			t.Errorf("%s{%s} = %v, want no value", w.name, w.labels, got)
 		}
 		return
-	case "implausible": // the session leaves it out
+	case "implausible": // the session drops it
 		if d, _, ok := field.ByName(w.name); !ok || got <= d.Max {
 			t.Errorf("%s{%s} = %v, want what is out of the field's range", w.name, w.labels, got)
 		}
@@ -360,7 +360,7 @@ func (c *capture) checkInstances(t *testing.T, o *opened) {
 	}
 }
 
-// A file that ends at any byte has nothing, and nothing of it is left behind.
+// TestCapturesCut checks that a file cut at any byte decodes to nothing.
 func TestCapturesCut(t *testing.T) {
 	d, m := gm.New(), new(gm.Metrics)
 	for _, c := range captures(t) {

@@ -31,7 +31,7 @@ func (n node) units(g *sysfs.GPU, more amdsmi.Facts, driver string, fields field
 			t := texts(g, d, driver)
 			t[field.AMDRenderNode], t[field.AMDUUID] = i.Render, smiUUID(g, i.ID)
 			d.Texts = collector.DialectTexts(fields, t) // with the board's serial number
-			delete(t, dcgmSerial)                       // the board's, as with MIG
+			delete(t, dcgmSerial)                       // only for the board, as with MIG
 			specs := instanceSpecs(i)
 			d.Facts = facts(fields, t, specs)
 			out = append(out, unit{d, specs})
@@ -59,8 +59,8 @@ func (n node) board(g *sysfs.GPU) collector.Device {
 	}
 }
 
-// gpuUUID returns the unique ID as HIP prints it: GPU- and 16 hexadecimal digits. A board without one (APUs, older
-// Radeons, virtual functions) uses its PCI address.
+// gpuUUID returns the unique ID as HIP prints it, GPU- and 16 hexadecimal digits. For a board without a unique ID (APUs,
+// older Radeons, virtual functions) it uses the PCI address.
 func gpuUUID(g *sysfs.GPU) string {
 	if g.UniqueID == 0 {
 		return "GPU-" + g.PCI
@@ -77,7 +77,7 @@ func busID(pci string) string {
 	return strings.ToUpper(fmt.Sprintf("%08s:%s", domain, rest))
 }
 
-// instance returns the device of a partition. It has its own device node, because containers get render nodes.
+// instance returns the device of a partition. It has its own device node, because containers use render nodes.
 func instance(board collector.Device, g *sysfs.GPU, i sysfs.Instance) collector.Device {
 	d := collector.InstanceOf(board, i.ID, strings.ToLower(g.Compute))
 	d.Alias = i.Name
@@ -106,7 +106,7 @@ func texts(g *sysfs.GPU, d collector.Device, driver string) map[field.ID]string 
 const wholeUUID = 0xff
 
 // smiUUID returns the UUID that AMD SMI derives from a board's unique ID (amdsmi_uuid_gen in amd_smi_uuid.cc).
-// Partitions have their own UUID since ROCm 7; before, they had the board's.
+// Partitions have their own UUID since ROCm 7; before ROCm 7 they had the board's.
 func smiUUID(g *sysfs.GPU, part int) string {
 	if g.UniqueID == 0 {
 		return ""
@@ -115,8 +115,8 @@ func smiUUID(g *sysfs.GPU, part int) string {
 	return fmt.Sprintf("%02x%02x%04x-0000-1000-80%02x-%04x%08x", id>>56, part&0xff, g.Device, id>>48&0xff, id>>32&0xffff, id&0xffffffff)
 }
 
-// deployment returns how the node has a GPU, in the words of AMD's exporter. Virtual functions have their own PCI
-// device IDs: the listed ones belong to MI210, MI300X, MI325X, MI350X and MI355X.
+// deployment returns the deployment mode of a GPU in the words of AMD's exporter. Virtual functions have their own PCI
+// device IDs. The listed IDs belong to MI210, MI300X, MI325X, MI350X and MI355X.
 func deployment(g *sysfs.GPU) string {
 	switch {
 	case !g.Virtual:

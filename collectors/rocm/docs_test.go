@@ -18,7 +18,7 @@ import (
 
 //go:generate go test -run ^TestMarkdownIsCurrent$ . -args -update
 
-// TestMarkdownIsCurrent generates the tables of docs/rocm.md from those that the collector binds. Rewrite with -update.
+// TestMarkdownIsCurrent checks the tables of docs/rocm.md against the collector's. -update rewrites the page.
 func TestMarkdownIsCurrent(t *testing.T) {
 	for line := range strings.Lines(golden.Fill(t, "../../docs/rocm.md", tables())) {
 		if strings.Contains(line, "``") || strings.Contains(line, "gpu_metrics: `") || strings.Contains(line, "gpu_metrics: []") {
@@ -27,7 +27,7 @@ func TestMarkdownIsCurrent(t *testing.T) {
 	}
 }
 
-// Every reading that a column can ask for has a file, and every field a source.
+// TestSupplies checks that every reading of a column has a file, and every field a source.
 func TestSupplies(t *testing.T) {
 	var units []unit
 	for _, specs := range everySpec() {
@@ -84,7 +84,7 @@ func tables() map[string]string {
 	return out
 }
 
-// row is what several columns of one field have in common.
+// row describes the columns of one field.
 type row struct {
 	id      field.ID
 	labels  []string // names
@@ -135,7 +135,7 @@ func valuesOf(labels []collector.Label) string {
 	return strings.Join(parts, ",")
 }
 
-// sourcesOf returns the terms, then after a zero byte the library's functions.
+// sourcesOf returns the terms, a zero byte and the library's functions.
 func sourcesOf(s *spec) string {
 	var from, functions []string
 	group := 0
@@ -156,7 +156,7 @@ func sourcesOf(s *spec) string {
 	return strings.Join(from, "; ") + "\x00" + strings.Join(slices.Compact(functions), ", ")
 }
 
-// text is a term's sources and what is made of them.
+// text describes a term's sources and its operation.
 func (t *term) text() string {
 	var in []string
 	for _, r := range t.raw {
@@ -193,7 +193,7 @@ func (t *term) text() string {
 	return out
 }
 
-// addedFrom is the function of AMD SMI that a value of its row is from.
+// addedFrom returns the function of AMD SMI that supplies a value of its row.
 func addedFrom(i int) string {
 	switch {
 	case i >= addedMemory:
@@ -218,7 +218,7 @@ func nameOf(id field.ID) string {
 	return d.Name
 }
 
-// memberNames are the members of gpu_metrics as the kernel's header calls them.
+// memberNames returns the names of gpu_metrics' members in the kernel's header.
 func memberNames() map[gm.Field]string {
 	return map[gm.Field]string{
 		gm.TemperatureEdge: "temperature_edge", gm.TemperatureHotspot: "temperature_hotspot", gm.TemperatureMem: "temperature_mem",
@@ -244,7 +244,7 @@ func memberNames() map[gm.Field]string {
 	}
 }
 
-// fileOf describes where a reading is, and what of it.
+// fileOf describes the file and the part of it that a reading uses.
 func fileOf(r sysfs.Reading) string {
 	switch r.Kind {
 	case sysfs.Clock:

@@ -16,14 +16,14 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Names of the collectors: the readings of GPUs, and the processes on them.
+// Names of the collectors of GPUs and of the processes on them.
 const (
 	Name          = "rocm"
 	ProcessesName = "rocm-processes"
 )
 
-// Processes lists the processes on AMD GPUs. It reads KFD's files in /sys, whatever Options.Source is, because ROCm SMI
-// has nothing else. Its devices have the same IDs as in Collector.
+// Processes lists the processes on AMD GPUs. It reads KFD's files in /sys for every Options.Source, because ROCm SMI
+// reads the same files. Its devices have the same IDs as in Collector.
 type Processes struct {
 	machine
 	sources []*processSource
@@ -46,9 +46,9 @@ func NewProcesses(o Options) *Processes {
 // Name is "rocm-processes".
 func (*Processes) Name() string { return ProcessesName }
 
-// Open finds the GPUs. It returns one source per GPU, partitions included, with the columns of
-// collector.AppendProcessColumns whatever the list has. Errors: as Collector.Open, and collector.ErrNothingToRead if no
-// GPU has a compute side.
+// Open finds the GPUs. It returns one source per GPU with its partitions. The columns are those of
+// collector.AppendProcessColumns for every list. Errors: those of Collector.Open, and collector.ErrNothingToRead if KFD
+// serves no GPU.
 func (c *Processes) Open(ctx context.Context, _ field.List) ([]collector.Source, error) {
 	found, err := c.find(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *Processes) Close() error {
 type processSource struct {
 	devices []collector.Device
 	columns []collector.Column
-	units   []int // compute units of each instance, 0: unknown
+	units   []int // compute units of each instance; 0 if unknown
 	list    *sysfs.ProcessList
 	log     *zap.Logger
 	said    string
@@ -96,8 +96,7 @@ var (
 	_ collector.CallMeter = (*processSource)(nil)
 )
 
-// source returns the source of a GPU. If the GPU has several partitions, they list the processes and the board lists
-// none.
+// source returns the source of a GPU. If the GPU has several partitions, only they list processes, not the board.
 func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 	board := n.board(g)
 	s := &processSource{
@@ -119,8 +118,8 @@ func (c *Processes) source(n node, g *sysfs.GPU) *processSource {
 func (s *processSource) Devices() []collector.Device { return s.devices }
 func (s *processSource) Columns() []collector.Column { return s.columns }
 
-// Sample lists the processes. Its allocations grow with their number. Errors: collector.ErrDeviceLost, or an error of
-// the system.
+// Sample lists the processes. Its allocations grow with their number. Errors: collector.ErrDeviceLost, or a system
+// error.
 func (s *processSource) Sample(row []float64, due []bool) error {
 	begin := time.Now()
 	err := s.list.Scan()

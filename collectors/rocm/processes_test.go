@@ -76,7 +76,7 @@ func TestProcesses(t *testing.T) {
 	l.want(t, "no process", 0, 0, 0)
 	l.tree.Start(t, rocmtest.Process{PID: 100, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5 << 30, CUs: 152}, {GPU: 1, VRAM: 1 << 20}}})
 	l.tree.Start(t, rocmtest.Process{PID: 101, Uses: []rocmtest.Use{{GPU: 1, VRAM: 7, CUs: 400}}})
-	l.tree.Start(t, rocmtest.Process{PID: 102}) // has KFD open and uses nothing
+	l.tree.Start(t, rocmtest.Process{PID: 102}) // opens KFD, but uses no GPU
 	l.want(t, "one", 0, 0, 1, computes(100, 5<<30, 50))
 	l.want(t, "two, one of them idle, one rounded up", 1, 0, 2, computes(100, 1<<20, 0), computes(101, 7, 100))
 	l.tree.End(t, 100)
@@ -90,7 +90,7 @@ func TestProcesses(t *testing.T) {
 	l.want(t, "all contexts of a program", 1, 0, 2, computes(101, 7, 100), computes(103, 40, 0))
 }
 
-// TestProcessesOfPartitions: each has its own; the board has none.
+// TestProcessesOfPartitions checks that each partition lists its processes and the board lists none.
 func TestProcessesOfPartitions(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X, Partition: "CPX", GPUs: 1})
 	s := l.sources[0]
@@ -119,8 +119,8 @@ func TestProcessesOfPartitions(t *testing.T) {
 	}
 }
 
-// TestProcessesThatAreNotKnown: what KFD does not show is blank, never none and
-// never 0.
+// TestProcessesThatAreNotKnown checks that data that KFD does not show is blank, never an empty
+// list and never 0.
 func TestProcessesThatAreNotKnown(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
 	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5, CUs: 304}, {GPU: 1, VRAM: 6, CUs: 304}}})
@@ -131,7 +131,7 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 	remove("cu_occupancy")
 	l.want(t, "boards that do not count waves", 0, 0, 1, computes(8, 5, math.NaN()))
 	remove("vram")
-	if err := os.Mkdir(l.tree.ProcessFile(8, 0, "vram"), 0o750); err != nil { // which cannot be read
+	if err := os.Mkdir(l.tree.ProcessFile(8, 0, "vram"), 0o750); err != nil { // a directory cannot be read
 		t.Fatal(err)
 	}
 	l.want(t, "memory cannot be read", 0, 0, 1, computes(8, math.NaN(), math.NaN()))
@@ -161,7 +161,7 @@ func TestProcessesThatAreNotKnown(t *testing.T) {
 	l.want(t, "too many", 0, 0, -1)
 }
 
-// TestProcessesOfAGPUThatHangs: its own source alone.
+// TestProcessesOfAGPUThatHangs checks that a hanging GPU blocks only its own source.
 func TestProcessesOfAGPUThatHangs(t *testing.T) {
 	l := openProcesses(t, rocmtest.Options{Model: rocmtest.MI300X})
 	l.tree.Start(t, rocmtest.Process{PID: 8, Uses: []rocmtest.Use{{GPU: 0, VRAM: 5}, {GPU: 1, VRAM: 6}}})

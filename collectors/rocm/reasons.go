@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// blanks are placeholders that apply to all cells of a source.
+// blanks holds the placeholders for any cell of a source.
 type blanks struct {
 	suspended float64
 	second    float64 // a rate needs a second sample
@@ -27,7 +27,7 @@ func (s *source) newBlanks() blanks {
 	}
 }
 
-// blankOf returns the placeholder for a cell without a value. denied marks the readings that this process may not read.
+// blankOf returns the placeholder for a cell without a value. denied marks the readings that this process must not read.
 func (s *source) blankOf(c *cell, p *spec, wanted []sysfs.Reading, denied []bool) float64 {
 	for _, slot := range c.slots {
 		if denied[slot] {
@@ -66,7 +66,7 @@ func (b *binder) lacks(p *spec) collector.Explanation {
 	return collector.Explanation{Reason: collector.ReasonUnsupported, Detail: detail}
 }
 
-// rest returns why a device lacks a field that no spec makes.
+// rest returns why a device lacks a field without a spec.
 func (s *source) rest(device int, d *field.Descriptor) collector.Explanation {
 	if e, foreign := collector.ForeignReading(d, field.VendorAMD); foreign && !field.IsXID(d.ID) {
 		return e

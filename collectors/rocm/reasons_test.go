@@ -37,7 +37,7 @@ func TestReasons(t *testing.T) {
 	f(o, "DCGM_FI_DEV_XID_ERRORS", "unsupported: XIDs are NVIDIA's")
 }
 
-// TestReasonsWithoutPermission: a file that this user may not read.
+// TestReasonsWithoutPermission checks the reason of a file that this user must not read.
 func TestReasonsWithoutPermission(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 1})
 	const key, limit = "hwmon/power1_cap", "DCGM_FI_DEV_POWER_MGMT_LIMIT"
@@ -50,8 +50,8 @@ func TestReasonsWithoutPermission(t *testing.T) {
 	}
 }
 
-// withoutOverride takes from this thread, which ends with the test, what lets root read files
-// that no user may read.
+// withoutOverride drops root's right to read any file from this thread, which ends with the
+// test.
 func withoutOverride(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()

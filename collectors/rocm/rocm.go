@@ -1,11 +1,11 @@
-// Package rocm is the collector of AMD GPUs. It reads them from /sys (package sysfs) and decodes gpu_metrics (package
-// gpumetrics). With SourceSMI it reads some values through ROCm SMI instead, the ones that ROCm SMI returns reliably;
-// both readers return the same values.
+// Package rocm collects AMD GPUs. It reads them from /sys (package sysfs) and decodes gpu_metrics (package gpumetrics).
+// With SourceSMI it reads the values that ROCm SMI returns reliably through ROCm SMI. Both readers return the same
+// values.
 //
 // One source is one GPU with its partitions and XGMI links: a board, or one die of a two-die board. table.go lists its
-// possible columns: each column is a list of terms over raw readings and members of gpu_metrics, and the first term
-// with a value counts. The source's goroutine reads /sys; ROCm SMI's start, AMD SMI and pcie_bw have their own
-// goroutines, which end with Close.
+// possible columns. Each column is a list of terms over raw readings and members of gpu_metrics; the first term with a
+// value counts. The source's goroutine reads /sys. ROCm SMI's start, AMD SMI and pcie_bw have their own goroutines,
+// which end with Close.
 package rocm
 
 import (
@@ -28,14 +28,14 @@ import (
 const (
 	SourceSysfs  = "sysfs"  // from /sys, in this process; no library is loaded
 	SourceSMI    = "smi"    // through ROCm SMI, which may crash or block the process
-	SourceAMDSMI = "amdsmi" // from /sys; AMD SMI for values that /sys lacks
+	SourceAMDSMI = "amdsmi" // from /sys, and through AMD SMI the values that /sys lacks
 )
 
-// Options select the source of the values.
+// Options selects the source of the values.
 type Options struct {
 	Root    string      // directory that holds /sys; "" means "/"
 	Source  string      // SourceSMI or SourceAMDSMI; anything else means SourceSysfs
-	Library string      // file or soname of librocm_smi64 or libamd_smi; "" searches the usual ones
+	Library string      // file or soname of librocm_smi64 or libamd_smi; "" searches the usual places
 	Log     *zap.Logger // may be nil
 }
 
@@ -46,8 +46,8 @@ func Present(root string) bool { return sysfs.New(sysfs.Options{Root: root}).Pre
 // Collector reads the AMD GPUs of a node.
 type Collector struct {
 	machine
-	smi     *smi   // nil: not used
-	added   *added // nil: not used
+	smi     *smi   // nil if not used
+	added   *added // nil if not used
 	sources []*source
 	peeks   sync.WaitGroup
 }
@@ -64,9 +64,9 @@ func New(o Options) *Collector { return &Collector{machine: newMachine(o)} }
 // Name is "rocm".
 func (*Collector) Name() string { return Name }
 
-// Open finds the GPUs in /sys, starts the library that Options.Source names, and binds the list. It reads gpu_metrics
-// once per GPU and does not wait for a GPU that hangs there. If AMD SMI cannot be loaded, Open succeeds with the values
-// of /sys. Errors: collector.ErrNotLoaded (no driver, or no ROCm SMI with SourceSMI), collector.ErrNoDevices,
+// Open finds the GPUs in /sys, starts the library that Options.Source needs, and binds the list. It reads gpu_metrics
+// once per GPU and does not wait for a hanging GPU. If AMD SMI cannot be loaded, Open succeeds with the values of /sys.
+// Errors: collector.ErrNotLoaded (no driver, or no ROCm SMI with SourceSMI), collector.ErrNoDevices,
 // collector.ErrNotBuiltIn, ctx's error, all wrapped.
 func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.Source, error) {
 	found, err := c.find(ctx)
@@ -101,8 +101,8 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 	if c.added != nil {
 		c.added.begin(ctx)
 	}
-	// peekAll returns early when ctx ends. That is right for a deadline, which a hanging GPU may have used up, but a
-	// cancelled Open must fail.
+	// peekAll returns early when ctx ends. Open continues after a deadline, because a hanging GPU may have used up the
+	// time, but a cancelled Open must fail.
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, errors.Join(fmt.Errorf("open AMD GPUs: %w", err), c.Close())
 	}
@@ -110,10 +110,10 @@ func (c *Collector) Open(ctx context.Context, fields field.List) ([]collector.So
 }
 
 // metricsPatience is how long Open waits for all GPUs' gpu_metrics, which determine the columns. A GPU that does not
-// answer gets all possible columns.
+// answer in time gets all possible columns.
 const metricsPatience = time.Second
 
-// peekAll reads gpu_metrics of each GPU; nil if that fails or takes too long.
+// peekAll reads gpu_metrics of each GPU. An entry is nil if that fails or takes too long.
 func (c *Collector) peekAll(ctx context.Context, gpus []sysfs.GPU) []*gpumetrics.Metrics {
 	out := make([]*gpumetrics.Metrics, len(gpus))
 	type answer struct {
@@ -137,7 +137,7 @@ func (c *Collector) peekAll(ctx context.Context, gpus []sysfs.GPU) []*gpumetrics
 	return out
 }
 
-// peek reads gpu_metrics once on its own descriptor.
+// peek reads gpu_metrics once with its own descriptor.
 func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 	files := c.files.Open(g, nil)
 	defer files.Close() //nolint:errcheck // only read
@@ -148,7 +148,7 @@ func (c *Collector) peek(g *sysfs.GPU) *gpumetrics.Metrics {
 	return m
 }
 
-// source binds the list to a GPU. m is its gpu_metrics in Open, nil if unknown.
+// source binds the list to a GPU. m is its gpu_metrics in Open, or nil if unknown.
 func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields field.List, m *gpumetrics.Metrics) *source {
 	s := &source{gpu: *g, log: c.o.Log, partitions: gpumetrics.NA}
 	if m != nil {
@@ -197,8 +197,8 @@ func (c *Collector) source(n node, g *sysfs.GPU, found *sysfs.Found, fields fiel
 	return s
 }
 
-// hiddenPartitions returns how many compute devices of a GPU KFD hides: the partitions of its mode minus the ones
-// found. In CPX mode each chiplet is a partition; the count is NaN unless the firmware reports the chiplets' clocks.
+// hiddenPartitions returns how many compute devices of a GPU KFD hides: the partitions of its mode minus those found. In
+// CPX mode each chiplet is a partition, so the result is NaN unless the firmware reports the chiplets' clocks.
 func hiddenPartitions(g *sysfs.GPU, found *sysfs.Found, m *gpumetrics.Metrics) float64 {
 	if found.Hidden == 0 {
 		return 0
@@ -215,7 +215,7 @@ func hiddenPartitions(g *sysfs.GPU, found *sysfs.Found, m *gpumetrics.Metrics) f
 	return float64(max(n-len(g.Instances), 0))
 }
 
-// reader returns the library's reader if the library is in use and lists the GPU, else the files.
+// reader returns the library's reader if the library is in use and lists the GPU, or else files.
 func (c *Collector) reader(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) reader {
 	if c.smi == nil {
 		return files

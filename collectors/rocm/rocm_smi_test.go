@@ -18,7 +18,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// The installed library over a simulated tree, through the whole suite.
+// TestConformanceWithLibrary runs the whole suite with the installed library on a simulated tree.
 func TestConformanceWithLibrary(t *testing.T) {
 	smitest.Installed(t)
 	collectortest.Run(t, collectortest.Harness{Name: "rocm", New: func(tb testing.TB) collectortest.Rig {
@@ -28,15 +28,15 @@ func TestConformanceWithLibrary(t *testing.T) {
 		installed := smitest.NewReal(tb, tree)
 		tb.Chdir(installed.Dir) // its paths are relative
 		r := rigOn(tb, tree, of, Options{Source: SourceSMI, Library: installed.Path})
-		r.FailOpen = nil // the working directory of the library leads there
-		// A second rsmi_init waits for a call that hangs; a child process is killed
-		// instead. TestSMICallHangs is about the other GPUs.
+		r.FailOpen = nil // the library's working directory is in the tree
+		// A second rsmi_init waits for the hanging call; production kills the child
+		// process instead. TestSMICallHangs checks the other GPUs.
 		r.Hang = nil
 		return r
 	}})
 }
 
-// Both readers give the same columns and the same values, whatever moves.
+// TestReadersAgreeOnThePage checks that both readers give the same columns and the same changing values.
 func TestReadersAgreeOnThePage(t *testing.T) {
 	for name, o := range map[string]rocmtest.Options{
 		"MI250X":     {Model: rocmtest.MI250X, Deferred: true},
@@ -92,7 +92,7 @@ func columnsOf(s collector.Source) []string {
 	return out
 }
 
-// A missing library matters only with SourceSMI.
+// TestWithoutLibrary checks that a missing library is an error only with SourceSMI.
 func TestWithoutLibrary(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{})
 	nowhere := filepath.Join(t.TempDir(), "librocm_smi64.so")

@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// rig lets the suite break a tree.
+// rig returns a tree whose faults the suite injects.
 func rig(tb testing.TB, of rocmtest.Options, o Options) collectortest.Rig {
 	tb.Helper()
 	return rigOn(tb, rocmtest.NewTree(tb, of), of, o)
@@ -64,7 +64,7 @@ func rigOn(tb testing.TB, tree *rocmtest.Tree, of rocmtest.Options, o Options) c
 		},
 	}
 	if len(tree.GPUs) < 2 {
-		r.LoseDevice = nil // nothing is left then
+		r.LoseDevice = nil // no GPU would remain
 	}
 	if of.Model != rocmtest.APU {
 		r.ChangeColumns = func() { tree.GPUs[0].Set(tb, "unique_id", "00000000deadbeef\n") }
@@ -117,7 +117,7 @@ func TestOpenSaysWhatThereIs(t *testing.T) {
 	f("sys/class/kfd/kfd/topology", collector.ErrNoDevices, "look for AMD GPUs: no device found: amdgpu driver with /sys/class/kfd/kfd/topology, but no card in /sys/class/drm that amdgpu serves")
 }
 
-// opened is a collector of one test, with what its sources say by name.
+// opened is an open collector, with helpers that read its values by name.
 type opened struct {
 	*Collector
 	t       *testing.T
@@ -156,7 +156,7 @@ func mustOpen(t *testing.T, o Options, fields field.List) *opened {
 	return out
 }
 
-// sample reads everything from every source.
+// sample samples all columns of every source.
 func (o *opened) sample() {
 	o.t.Helper()
 	for i, s := range o.sources {
@@ -166,8 +166,8 @@ func (o *opened) sample() {
 	}
 }
 
-// value is that of a field of a device, with its labels as "name=value,…"; ok is
-// false where there is no such column.
+// value returns the value of a device's field. labels has the form "name=value,…". ok
+// is false without such a column.
 func (o *opened) value(device, name, labels string) (v float64, ok bool) {
 	o.t.Helper()
 	d, _, known := field.ByName(name)
@@ -217,7 +217,7 @@ func readFile(t *testing.T, path string) string {
 	return string(b)
 }
 
-// must ends the test at an error.
+// must ends the test on an error.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

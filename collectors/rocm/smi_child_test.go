@@ -25,15 +25,15 @@ import (
 	"warpgauge/internal/testkit/eventually"
 )
 
-// What a process does that is a test only by the way it is started.
+// Jobs of a child process.
 const (
 	childVariable = "WARPGAUGE_SMI_CHILD"
-	childHolds    = "holds" // waits inside a call for device 0, with its lock
+	childHolds    = "holds" // waits inside a call for device 0, holding its lock
 )
 
-// child starts this test binary again as what says, in the directory of the
-// library's copy. The command is ended with the test, or when patience is lost, and
-// then says first where its goroutines are.
+// child starts this test binary again with the job what, in the directory of the
+// library's copy. The command ends with the test or after the patience. It then
+// prints its goroutines first.
 func child(t *testing.T, lib *smitest.Real, what string, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -48,15 +48,15 @@ func child(t *testing.T, lib *smitest.Real, what string, args ...string) *exec.C
 	return c
 }
 
-// TestChild is no test: it is what child starts.
+// TestChild is the main function of the processes of child.
 func TestChild(t *testing.T) {
 	what, ok := os.LookupEnv(childVariable)
 	if !ok {
-		t.Skip("started by other tests only")
+		t.Skip("only for processes that other tests start")
 	}
-	// A child before this one may have been killed with the GPU's lock. rsmi_init then
-	// takes it over for the thread that calls it, and any other waits without end, before
-	// ROCm 6.1.1: production starts the library twice (smi.start), this does not.
+	// A previous child may have been killed while it held the GPU's lock. Before ROCm 6.1.1,
+	// rsmi_init then acquires the lock for its thread, and other threads wait for ever. Production
+	// starts the library twice to release it (smi.start); this test does not.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	f := strings.Fields(what)
@@ -68,8 +68,8 @@ func TestChild(t *testing.T) {
 	fmt.Fprintln(os.Stdout, "answered", status)
 }
 
-// hold starts a process that waits in a call for GPU 0, and returns when it is
-// inside. It holds the GPU's lock then.
+// hold starts a process that waits in a call for GPU 0, and returns when the process
+// is in the call and holds the GPU's lock.
 func hold(t *testing.T, lib *smitest.Real, g *rocmtest.GPU) *exec.Cmd {
 	t.Helper()
 	fifo := g.FIFO(t, "hwmon/temp2_input")
@@ -87,8 +87,8 @@ func hold(t *testing.T, lib *smitest.Real, g *rocmtest.GPU) *exec.Cmd {
 	return c
 }
 
-// waitOpen waits until the process has a file open. The library takes the GPU's
-// lock before it opens what it reads.
+// waitOpen waits until the process has opened a file. The library locks the GPU
+// before it opens the file.
 func waitOpen(t *testing.T, pid int, path string) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -105,8 +105,8 @@ func waitOpen(t *testing.T, pid int, path string) {
 	t.Fatal("the process never opens the file")
 }
 
-// A process that is killed inside a call leaves the GPU's lock behind. The next
-// one must not wait for it, on any of its threads.
+// TestRealLibraryAfterAKilledProcess checks that no thread of the next process waits
+// for the GPU's lock of a process that was killed inside a call.
 func TestRealLibraryAfterAKilledProcess(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree)
@@ -128,7 +128,7 @@ func TestRealLibraryAfterAKilledProcess(t *testing.T) {
 	})
 }
 
-// onThreads runs f on n different threads at the same time.
+// onThreads runs f concurrently on n different threads.
 func onThreads(t *testing.T, n int, f func()) {
 	t.Helper()
 	var wg, all sync.WaitGroup
@@ -145,8 +145,8 @@ func onThreads(t *testing.T, n int, f func()) {
 	wg.Wait()
 }
 
-// While a living process holds a GPU's lock, the start fails after the library's
-// five seconds; it works when the process is gone.
+// TestRealLibraryNextToAHolder checks that the start fails after the library's five
+// seconds while another process holds a GPU's lock, and works after that process.
 func TestRealLibraryNextToAHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the library's five seconds")
@@ -154,7 +154,7 @@ func TestRealLibraryNextToAHolder(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree)
 	if smiThreadLocks(lib.Path) {
-		t.Skip("the locks of the installed library are its process's own")
+		t.Skip("the installed library has locks within the process")
 	}
 	c := hold(t, lib, tree.GPUs[0])
 	lib.Enter(t)

@@ -27,8 +27,8 @@ func functions(calls []smitest.Call, of ...string) []string {
 	return names
 }
 
-// Libraries whose locks are in /dev/shm are started, stopped and started on one
-// thread; newer ones get the flag for locks that no other process sees.
+// TestSMIStartSequence checks that libraries with locks in /dev/shm are started, stopped
+// and started again on one thread, and newer ones get the flag for locks within the process.
 func TestSMIStartSequence(t *testing.T) {
 	tree := radeons(t, 2)
 	f := func(abi smitest.ABI, want []string, flags uint64) {
@@ -53,8 +53,8 @@ func TestSMIStartSequence(t *testing.T) {
 	f(smitest.ROCm7, []string{"rsmi_init"}, 0x400000000000000)
 }
 
-// The locks that a killed process left are held by the thread of the first
-// rsmi_init; calls from other threads must not wait for it.
+// TestSMIStaleLocks checks that calls do not wait for the locks of a killed process, which
+// the thread of the first rsmi_init acquires.
 func TestSMIStaleLocks(t *testing.T) {
 	tree := radeons(t, 2)
 	for _, abi := range []smitest.ABI{smitest.ROCm5, smitest.ROCm7} {
@@ -72,8 +72,8 @@ func TestSMIStaleLocks(t *testing.T) {
 	}
 }
 
-// After an rsmi_init that failed nothing else is called, as it would crash; the
-// next session tries again.
+// TestSMIInitFails checks that no function is called after a failed rsmi_init, because it
+// would crash, and that the next session tries again.
 func TestSMIInitFails(t *testing.T) {
 	tree := radeons(t, 1)
 	fake := fakeFor(t, tree, smitest.ROCm5)
@@ -109,7 +109,7 @@ func TestSMIInitFails(t *testing.T) {
 	}
 }
 
-// Each release's functions give the same readings.
+// TestSMIGenerations checks that each release's functions give the same readings.
 func TestSMIGenerations(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	for _, g := range tree.GPUs {
@@ -170,8 +170,8 @@ func TestSMIGenerations(t *testing.T) {
 	}
 }
 
-// Whatever status a function returns, and also if it returns success and writes
-// nothing, there is no value; never 0, never what was left from another call.
+// TestSMIStatuses checks that a call that fails, or succeeds without writing its output,
+// gives a blank, never 0 and never another call's value.
 func TestSMIStatuses(t *testing.T) {
 	tree := radeons(t, 1)
 	fake := fakeFor(t, tree, smitest.ROCm7)
@@ -197,8 +197,8 @@ func TestSMIStatuses(t *testing.T) {
 	}
 }
 
-// A missing function costs nothing: its readings come from /sys. Without one of
-// the few that all depends on there is no reader, and the error names it.
+// TestSMIMissingSymbols checks that the readings of a missing function come from /sys, and
+// that the error names a missing required function.
 func TestSMIMissingSymbols(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	all := everything()
@@ -210,7 +210,7 @@ func TestSMIMissingSymbols(t *testing.T) {
 	}
 	complete := asked(t, fakeFor(t, tree, smitest.ROCm7))
 	if !slices.Contains(complete, true) {
-		t.Fatal("a complete library is asked for nothing")
+		t.Fatal("no reading uses a complete library")
 	}
 	for f, d := range smiFunctions {
 		t.Run(d.Name, func(t *testing.T) {
@@ -235,8 +235,8 @@ func TestSMIMissingSymbols(t *testing.T) {
 	}
 }
 
-// Readings that are not due cost no call, and all calls are counted. What is not
-// asked for is never called.
+// TestSMICalls checks that only due and wanted readings cost calls, and that all calls are
+// counted.
 func TestSMICalls(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X})
 	fake := fakeFor(t, tree, smitest.ROCm7)
@@ -267,8 +267,8 @@ func TestSMICalls(t *testing.T) {
 	}
 }
 
-// Devices are found by PCI address, whatever their order in the library, and an
-// index that the library does not have is never used: the fake ends the process.
+// TestSMIIndices checks that devices are found by PCI address in any order of the library,
+// and that invalid indexes are never used: the fake would end the process.
 func TestSMIIndices(t *testing.T) {
 	tree := radeons(t, 3)
 	fake := fakeFor(t, tree, smitest.ROCm6)
@@ -305,7 +305,8 @@ func TestSMIIndices(t *testing.T) {
 	f("another domain", []string{"none", "1", "3"}, 3, "ok "+ids[0], "ok 0x100004100", "ok "+ids[2])
 }
 
-// A GPU without sensors: the functions for them follow a null pointer.
+// TestSMIWithoutSensors checks that sensor functions are not called for a GPU without sensors, because they dereference a
+// null pointer.
 func TestSMIWithoutSensors(t *testing.T) {
 	tree := radeons(t, 1)
 	tree.GPUs[0].Remove(t, "hwmon/")
@@ -319,7 +320,7 @@ func TestSMIWithoutSensors(t *testing.T) {
 	}
 }
 
-// A call that hangs stalls the reader of its own GPU: the others are read.
+// TestSMICallHangs checks that a hanging call stalls only the reader of its own GPU.
 func TestSMICallHangs(t *testing.T) {
 	tree := radeons(t, 2)
 	fake := fakeFor(t, tree, smitest.ROCm7)
@@ -334,7 +335,7 @@ func TestSMICallHangs(t *testing.T) {
 		_, _ = readAll(stuck)
 	}()
 	for fake.Count(t, "rsmi_dev_temp_metric_get") == 0 {
-		time.Sleep(time.Millisecond) // until it is inside
+		time.Sleep(time.Millisecond) // until the call has begun
 	}
 	for range 3 {
 		if v := mustRead(t, free); v[0] != 50 {
@@ -354,7 +355,7 @@ func TestSMICallHangs(t *testing.T) {
 	}
 }
 
-// In steady state a Read allocates nothing, also if some calls fail.
+// TestSMIReadAllocatesNothing checks that Read allocates nothing in steady state, also if some calls fail.
 func TestSMIReadAllocatesNothing(t *testing.T) {
 	if smiUnderRace {
 		t.Skip("the race detector allocates")

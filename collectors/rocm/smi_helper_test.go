@@ -13,7 +13,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest/smitest"
 )
 
-// boards are the tree's GPUs as the collector finds them.
+// boards returns the tree's GPUs as the collector finds them.
 func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	t.Helper()
 	found, err := sysfs.New(sysfs.Options{Root: tree.Root}).Find(t.Context())
@@ -21,7 +21,7 @@ func boards(t *testing.T, tree *rocmtest.Tree) []sysfs.GPU {
 	return found.GPUs
 }
 
-// started is a library that is started over a tree.
+// started is a started library with a tree.
 type started struct {
 	*smi
 	tree *rocmtest.Tree
@@ -59,7 +59,7 @@ func (s *started) reader(t *testing.T, g sysfs.GPU, wanted ...sysfs.Reading) *sm
 	return r
 }
 
-// asked reports for each wanted reading whether the library is asked for it.
+// asked reports for each wanted reading whether it comes from the library.
 func (r *smiReader) asked() []bool {
 	asked := make([]bool, len(r.has))
 	for _, c := range r.cells {
@@ -68,7 +68,7 @@ func (r *smiReader) asked() []bool {
 	return asked
 }
 
-// readAll reads everything that r was opened for.
+// readAll reads all readings of r.
 func readAll(r reader) ([]float64, error) {
 	n := len(r.Has())
 	values, due := make([]float64, n), slices.Repeat([]bool{true}, n)
@@ -90,7 +90,7 @@ func mustRead(t *testing.T, r reader) []float64 {
 // same compares readings: NaN is NaN.
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// everything is what a library can be asked for.
+// everything returns all readings that a library can supply.
 func everything() []sysfs.Reading {
 	var all []sysfs.Reading
 	for k := range sysfs.Kinds {
@@ -108,7 +108,7 @@ func radeons(t *testing.T, n int) *rocmtest.Tree {
 	return rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: n})
 }
 
-// fakeFor is a fake whose devices are those of the tree: index i is GPU i.
+// fakeFor returns a fake with the tree's GPUs: index i is GPU i.
 func fakeFor(t *testing.T, tree *rocmtest.Tree, abi smitest.ABI, without ...string) *smitest.Fake {
 	t.Helper()
 	f := smitest.Compile(t, abi).New(t, without...)

@@ -28,7 +28,7 @@ const (
 )
 
 // smiAPI describes the library. The required functions start and stop it and map indexes to GPUs. AMD's packages use
-// sonames 5, 6 and, from ROCm 6.1 on, 7; distributions and builds without version tags use 1. The number does not
+// sonames 5, 6 and, since ROCm 6.1, 7. Distributions and builds without version tags use 1. The number does not
 // determine the layouts.
 var smiAPI = native.API{ //nolint:gochecknoglobals // a constant
 	Name: "ROCm SMI", Folders: []string{"lib", "lib64"}, Prefix: "RSMI_STATUS_",
@@ -44,7 +44,7 @@ var smiAPI = native.API{ //nolint:gochecknoglobals // a constant
 	},
 }
 
-// smiInitError is the status of rsmi_init that has several causes.
+// smiInitError is a status of rsmi_init with several possible causes.
 const smiInitError = 8
 
 var smiFunctions = []native.Function{ //nolint:gochecknoglobals // a constant
@@ -70,7 +70,7 @@ var smiTakes = [...]int{ //nolint:gochecknoglobals // a constant
 	smiTemperature: 2, smiPowerAverage: 1, smiPowerCap: 1, smiPowerCapRange: 1, smiMemoryTotal: 1, smiFanRPM: 1, smiFanSpeed: 1, smiVoltage: 2,
 }
 
-// smiAsk says how to read one value from the library.
+// smiAsk describes the call that reads one value.
 type smiAsk struct {
 	function int    // smiTemperature …
 	a, b     uint32 // sensor or memory, and the sensor's metric
@@ -78,15 +78,15 @@ type smiAsk struct {
 }
 
 // smiUnset is the value of an output before the call. Some releases return success without writing the output, and
-// newer ones open /dev/kfd if they find a 0 there after a failed read.
+// newer releases open /dev/kfd if the output is 0 after a failed read.
 const smiUnset = 1 << 63
 
-// smiAskFor returns how to read a value from the library. It returns false for the readings that package sysfs reads
-// instead, from the same files:
+// smiAskFor returns the call that reads a value. It returns false for these readings, which package sysfs reads instead
+// from the same files:
 //   - clocks, RAS errors and bad pages: builds with asserts, such as Debian's, abort the process over unexpected text
 //     (a clock in deep sleep, a GPU in reset, deferred errors), https://github.com/ROCm/rocm_smi_lib/issues/182;
 //   - GPU utilization: an empty file, as during a reset, is reported as success with 0;
-//   - socket power: the library wants a label that not all boards have;
+//   - socket power: the library needs a label that not all boards have;
 //   - used memory: newer releases open /dev/kfd if the board has no memory of its own, which makes the exporter a
 //     process on the GPU.
 func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
@@ -94,9 +94,9 @@ func smiAskFor(r sysfs.Reading) (smiAsk, bool) {
 	return smiAsk{q.function, uint32(r.Index), q.metric, q.second}, q.function != 0 && r.Index <= q.last
 }
 
-// smiReadings says how to read each kind. The library numbers sensors and memories as package sysfs does.
+// smiReadings has the call for each kind. The library numbers sensors and memories as package sysfs does.
 var smiReadings = [sysfs.Kinds]struct { //nolint:gochecknoglobals // a constant
-	function int    // 0: from files
+	function int    // 0 if read from files
 	last     uint8  // highest Index
 	metric   uint32 // of the sensor
 	second   bool   // the value is the second output
@@ -116,8 +116,8 @@ var smiReadings = [sysfs.Kinds]struct { //nolint:gochecknoglobals // a constant
 	sysfs.Voltage:         {function: smiVoltage},
 }
 
-// smiCall makes one call for a device. out must come from native.New; it keeps smiUnset if the function writes nothing.
-// smiCall allocates nothing.
+// smiCall makes one call for a device. out must come from native.New. Outputs that the function does not write are
+// smiUnset. smiCall allocates nothing.
 func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) (status int32) {
 	const none = math.MaxUint32
 	*out = [2]uint64{smiUnset, smiUnset}
@@ -135,9 +135,9 @@ func smiCall(c *native.Caller, device uint32, q smiAsk, out *[2]uint64) (status 
 }
 
 // smiThreadLocks reports whether the library supports the flag for device locks within the process (6.1.2 and later).
-// Older libraries leave locks behind in /dev/shm. The variable of this name was added together with the flag, and only
-// its name is visible from outside. The variable itself stays untouched: setting it is not safe while other threads
-// read the environment.
+// Older libraries leave locks behind in /dev/shm. The environment variable of this name was added together with the flag,
+// so the library contains its name. We do not set the variable, because that is not safe while other threads read the
+// environment.
 func smiThreadLocks(path string) bool {
 	text, err := os.ReadFile(path)
 	return err == nil && bytes.Contains(text, []byte("RSMI_MUTEX_THREAD_ONLY"))

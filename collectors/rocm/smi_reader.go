@@ -11,7 +11,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// maxSMIDevices bounds how many devices are queried for their address, whatever count the library returns.
+// maxSMIDevices bounds the number of devices whose address is queried, whatever number the library returns.
 const maxSMIDevices = 256
 
 // smi is a started librocm_smi64. Its indexes are fixed until the next rsmi_init.
@@ -20,8 +20,8 @@ type smi struct {
 	index map[string]uint32 // by PCI address
 }
 
-// startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock,
-// and may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, native.StatusError, wrapped.
+// startSMI loads and starts the library. It waits for rsmi_init, which takes seconds if another process holds a lock and
+// may hang. Errors: collector.ErrNotBuiltIn, collector.ErrNotLoaded, native.StatusError, wrapped.
 func startSMI(library string) (*smi, error) {
 	caller, err := native.Open(&smiAPI, library)
 	if err != nil {
@@ -45,12 +45,12 @@ func startSMI(library string) (*smi, error) {
 	return s, nil
 }
 
-// start calls rsmi_init and lists the GPUs. Libraries with locks in /dev/shm acquire, on the thread that calls
-// rsmi_init, the lock of each GPU whose last holder was killed, and all other threads would wait for it forever.
-// rsmi_shut_down on the same thread releases those locks, and the second rsmi_init finds them sound.
+// start calls rsmi_init and lists the GPUs. In libraries with locks in /dev/shm, rsmi_init acquires the lock of each GPU
+// whose last holder was killed, and all other threads would wait for it for ever. rsmi_shut_down on the same thread
+// releases these locks, and then the second rsmi_init finds them free.
 func (s *smi) start() error {
-	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX: locks within this process, so that no other process, alive or dead, can block
-	// it.
+	// RSMI_INIT_FLAG_THRAD_ONLY_MUTEX makes locks within this process, so that no other process, alive or dead, can
+	// block it.
 	const threadOnly = 0x400000000000000
 	if smiThreadLocks(s.Path()) {
 		if err := s.init(threadOnly); err != nil {
@@ -70,7 +70,7 @@ func (s *smi) start() error {
 	return s.list()
 }
 
-// init calls rsmi_init, which may take seconds or hang. It explains the one status that has several causes.
+// init calls rsmi_init, which may take seconds or hang. It explains the status that has several causes.
 func (s *smi) init(flags uint64) error {
 	err := s.Must(smiInit, flags)
 	if !errors.Is(err, native.StatusError{API: &smiAPI, Code: smiInitError}) {
@@ -79,7 +79,7 @@ func (s *smi) init(flags uint64) error {
 	return fmt.Errorf("%w: it finds no GPU with the amdgpu driver, or cannot write to /dev/shm, or another process holds a lock there (rocm_smi_*)", err)
 }
 
-// list maps PCI addresses to indexes. If two indexes have one address, the first counts.
+// list maps PCI addresses to indexes. If two indexes have the same address, the first counts.
 func (s *smi) list() error {
 	out := native.New[[2]uint64]()
 	defer native.Free(out)
@@ -103,13 +103,13 @@ func (s *smi) list() error {
 // close calls rsmi_shut_down. All readers must be closed first.
 func (s *smi) close() error { return s.Must(smiShutDown) }
 
-// smiReader reads one GPU: through the library where smiAskFor allows it and the driver has a file, the rest from
-// files.
+// smiReader reads one GPU. It uses the library for readings that smiAskFor allows and that have a file, and reads the
+// rest from files.
 type smiReader struct {
 	*native.Caller
 	files   *sysfs.Handle
 	device  uint32
-	sensors string // the directory of sensors that the library uses
+	sensors string // the library's directory of sensors
 
 	has   []bool
 	cells []smiCell
@@ -126,7 +126,7 @@ type smiCell struct {
 
 var _ collector.CallMeter = (*smiReader)(nil)
 
-// open returns a reader of the GPU. It returns false if the library does not list the GPU.
+// open returns a reader of the GPU, or false if the library does not list the GPU.
 func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*smiReader, bool) {
 	device, ok := s.index[g.PCI]
 	if !ok {
@@ -144,12 +144,12 @@ func (s *smi) open(files *sysfs.Handle, g *sysfs.GPU, wanted []sysfs.Reading) (*
 	return r, true
 }
 
-// Has returns the files' answer: the library reads nothing else.
+// Has returns the files' answer, because the library reads only these files.
 func (r *smiReader) Has() []bool { return r.has }
 
-// Read reads the files, then calls the library. A library call that hangs stalls only this Read. After an error due
-// cells are NaN. Errors: collector.ErrDeviceLost; collector.ErrColumnsChanged if the GPU's sensors have another number,
-// which the library only notices at its next start.
+// Read reads the files, then calls the library. A hanging library call stalls only this Read. After an error due cells
+// are NaN. Errors: collector.ErrDeviceLost, or collector.ErrColumnsChanged if the GPU's sensors have another number,
+// which the library does not notice before its next start.
 func (r *smiReader) Read(values []float64, due []bool) error {
 	copy(r.rest, due)
 	for i := range r.cells {

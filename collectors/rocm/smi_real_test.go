@@ -18,13 +18,13 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// startReal starts the installed library over a tree.
+// startReal starts the installed library with a tree.
 func startReal(t *testing.T, tree *rocmtest.Tree) *started {
 	t.Helper()
 	return mustStart(t, tree, smitest.NewReal(t, tree).Enter(t).Path)
 }
 
-// Text that is not expected ends no process and is no value.
+// TestRealLibrarySurvivesBrokenFiles checks that unexpected text gives blanks and does not end the process.
 func TestRealLibrarySurvivesBrokenFiles(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", Deferred: true})
 	h := startReal(t, tree).reader(t, boards(t, tree)[0], append(everything(), sysfs.Reading{Kind: sysfs.Clock}, sysfs.Reading{Kind: sysfs.Correctable},
@@ -47,8 +47,8 @@ func TestRealLibrarySurvivesBrokenFiles(t *testing.T) {
 	}
 }
 
-// GPUs that leave are lost, and known again when they are back. Sensors under
-// another number ask for another session, which reads them.
+// TestRealLibraryVanishAndReturn checks that GPUs that vanish are lost and come back, and that
+// sensors with another number request another session, which reads them.
 func TestRealLibraryVanishAndReturn(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 3})
 	lib := smitest.NewReal(t, tree).Enter(t)
@@ -71,7 +71,7 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 		if v, err := readAll(last); !errors.Is(err, collector.ErrDeviceLost) || !math.IsNaN(v[0]) {
 			t.Fatalf("Read of a GPU that left = %v, %v, want NaN and ErrDeviceLost", v, err)
 		}
-		// Also if only the library is asked.
+		// The same if only the library is called.
 		if err := last.Read(make([]float64, 2), []bool{true, false}); !errors.Is(err, collector.ErrDeviceLost) {
 			t.Fatalf("Read of a GPU that left = %v, want ErrDeviceLost", err)
 		}
@@ -96,8 +96,8 @@ func TestRealLibraryVanishAndReturn(t *testing.T) {
 	is(mustStart(t, tree, lib.Path).reader(t, gpus[2], wanted...), tree.GPUs[2])
 }
 
-// A GPU that the library does not list though it is there, as ROCm 5 does with a
-// gap in the numbers of cards, is never taken for another one.
+// TestRealLibraryWithAGapInItsCards checks that GPUs are not confused if the library omits
+// one of them, as ROCm 5 does after a gap in the card numbers.
 func TestRealLibraryWithAGapInItsCards(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X, GPUs: 3})
 	tree.GPUs[0].Vanish(t)
@@ -115,13 +115,13 @@ func TestRealLibraryWithAGapInItsCards(t *testing.T) {
 	}
 }
 
-// Where /dev/shm cannot be written to, rsmi_init fails and any call after it
-// would crash. Open says what is the matter, as often as it is tried.
+// TestRealLibraryWithoutSharedMemory checks the error, at every attempt, if /dev/shm is not
+// writable. rsmi_init fails then, and any later call would crash.
 func TestRealLibraryWithoutSharedMemory(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree).Enter(t)
 	if smiThreadLocks(lib.Path) {
-		t.Skip("the locks of the installed library are its process's own")
+		t.Skip("the installed library has locks within the process")
 	}
 	broken := lib.BreakLocks(t).Path
 	for range 3 {
@@ -131,9 +131,9 @@ func TestRealLibraryWithoutSharedMemory(t *testing.T) {
 	}
 }
 
-// Files whose reading does harm are not opened: xgmi_error is cleared by it,
-// pcie_bw takes a second with the GPU locked, gpu_metrics is read from /sys, and
-// /dev/kfd stands in the way of the driver's removal.
+// TestRealLibraryOpensNothingHarmful checks that some files are not opened: reading clears
+// xgmi_error, pcie_bw locks the GPU for a second, the collector reads gpu_metrics itself, and
+// an open /dev/kfd prevents unloading the driver.
 func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree).Enter(t)
@@ -147,7 +147,7 @@ func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 			t.Errorf("%s is held open", fd)
 		}
 	}
-	// That the watch works.
+	// The watch itself works.
 	if _, err := os.ReadFile(tree.GPUs[0].Path("xgmi_error")); err != nil {
 		t.Fatal(err)
 	}
@@ -156,8 +156,8 @@ func TestRealLibraryOpensNothingHarmful(t *testing.T) {
 	}
 }
 
-// watchOpen returns a function that returns how often files have been opened since
-// it was last called.
+// watchOpen returns a function that counts how often the files have been opened since
+// its last call.
 func watchOpen(t *testing.T, files ...string) func() int {
 	t.Helper()
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
@@ -192,7 +192,7 @@ func descriptors(t *testing.T) []string {
 	return targets
 }
 
-// Opening and closing again and again leaves nothing behind but the library.
+// TestRealLibraryLeavesNothing checks that repeated opening and closing leaves only the library behind.
 func TestRealLibraryLeavesNothing(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI250X})
 	lib := smitest.NewReal(t, tree).Enter(t)

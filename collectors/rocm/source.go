@@ -46,8 +46,8 @@ type source struct {
 	reader reader
 	files  *sysfs.Handle // gpu_metrics, pcie_bw and the power state, for every reader
 	due    []bool        // by reading
-	bus    *bus          // nil: not used
-	added  *addedGPU     // nil: not used
+	bus    *bus          // nil if not used
+	added  *addedGPU     // nil if not used
 
 	collector.Absences
 	blanks  blanks
@@ -75,8 +75,9 @@ const (
 func (s *source) Devices() []collector.Device { return s.devices }
 func (s *source) Columns() []collector.Column { return s.columns }
 
-// Sample reads the due cells: gpu_metrics once, and every other file or library function once. A suspended board is not
-// read; its cells are blank. Errors: collector.ErrDeviceLost, collector.ErrStalled, collector.ErrColumnsChanged.
+// Sample reads the due cells, with at most one read per file and one call per library function. It does not read a
+// suspended board, whose cells are blank. Errors: collector.ErrDeviceLost, collector.ErrStalled,
+// collector.ErrColumnsChanged.
 func (s *source) Sample(row []float64, due []bool) error {
 	if s.files.Suspended() {
 		s.logState(sayPower, "suspended, not read")
@@ -249,7 +250,7 @@ func (s *source) close() error {
 	return s.reader.Close()
 }
 
-// bus reads pcie_bw on its own goroutine: the driver sleeps for a second in each read, and no tick can wait for that.
+// bus reads pcie_bw on its own goroutine, because the driver sleeps for a second in each read.
 type bus struct {
 	files  *sysfs.Handle
 	values atomic.Pointer[[2]float64] // bytes per second: sent, received; NaN before the first read and after a failed one
@@ -257,7 +258,7 @@ type bus struct {
 	ended  sync.WaitGroup
 }
 
-// minBusInterval gives the driver a pause: each read takes a second.
+// minBusInterval leaves a pause between reads, which take a second each.
 const minBusInterval = 2 * time.Second
 
 func startBus(files *sysfs.Handle, every time.Duration) *bus {
@@ -285,7 +286,7 @@ func (b *bus) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// close ends the goroutine. It waits for a running read, which takes a second.
+// close ends the goroutine. It waits for a running read, at most a second.
 func (b *bus) close() {
 	b.stop()
 	b.ended.Wait()
@@ -294,7 +295,7 @@ func (b *bus) close() {
 // busFields are the fields from pcie_bw.
 var busFields = []field.ID{dcgmPCIeTx, dcgmPCIeRx, dcgmPCIeTxKB, dcgmPCIeRxKB} //nolint:gochecknoglobals // a constant
 
-// shortestInterval returns the shortest interval of a row about one of some fields, at most longest.
+// shortestInterval returns the shortest interval of a list row with one of the fields, at most longest.
 func shortestInterval(fields field.List, of []field.ID, longest time.Duration) time.Duration {
 	for _, r := range fields.Readings() {
 		if slices.Contains(of, r.Desc.ID) && r.Interval > 0 {

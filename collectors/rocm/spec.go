@@ -28,9 +28,9 @@ const (
 	opReasons                // NVIDIA's clock event bits from the throttle status
 	opMovedReasons           // NVIDIA's clock event bits from residencies: power, heat × 3, PROCHOT
 	opPart                   // growth of the second counter as a share of the first one's
-	opHeld                   // nanoseconds: Σ of the largest residency's share of all cycles × time
+	opHeld                   // nanoseconds: Σ (largest residency ÷ all cycles × time)
 	opBus                    // pcie_bw, 0 sent, 1 received
-	opUnread                 // unread part of the GPU: first is one of unread…
+	opUnread                 // unread part of the GPU; first is one of unread…
 	opAdded                  // value of libamd_smi: first is the index in its row
 	opAge                    // seconds since a time from libamd_smi
 	opFixed                  // constant: scale
@@ -43,7 +43,7 @@ const (
 	unreadPartitions        // number of partitions that KFD hides
 )
 
-// term is one way to compute a value.
+// term is one formula for a value.
 type term struct {
 	op      op
 	raw     []sysfs.Reading
@@ -54,13 +54,13 @@ type term struct {
 	mask    uint64
 	maxRate float64 // maximum growth of a counter per second
 	nonzero bool    // 0 means "not reported"
-	// confirm lists temperatures of gpu_metrics, each with the throttle bit that it must confirm. The limits are in
-	// raw.
+	// confirm lists the throttle bits that count only near a temperature's limit, with the temperature of gpu_metrics.
+	// The limits are in raw.
 	confirm []confirmation
 	speed   bool // GT/s, converted to the PCIe generation
 	at      int  // opPart: element of the second counter
-	// group numbers alternative sources of one quantity. Only the first group that the board supports is used, so that
-	// a value never jumps from one sensor to another.
+	// group numbers alternative sources of one quantity. Only the first group that the board supports counts, so that a
+	// value never jumps from one sensor to another.
 	group int
 }
 
@@ -81,7 +81,7 @@ func label(name, value string) []collector.Label {
 	return []collector.Label{{Name: name, Value: value}}
 }
 
-// rawTerm returns a raw reading × scale.
+// rawTerm returns the term of a raw reading × scale.
 func rawTerm(k sysfs.Kind, index uint8, scale float64) term {
 	return term{op: opRaw, raw: []sysfs.Reading{{Kind: k, Index: index}}, scale: scale}
 }
@@ -90,17 +90,17 @@ func pair(op op, a, b sysfs.Reading, scale float64) term {
 	return term{op: op, raw: []sysfs.Reading{a, b}, scale: scale}
 }
 
-// metric returns element i of gpu_metrics × scale.
+// metric returns the term of element i of a member of gpu_metrics × scale.
 func metric(f gpumetrics.Field, i int, scale float64) term {
 	return term{op: opMetric, metric: []gpumetrics.Field{f}, first: i, count: 1, scale: scale}
 }
 
-// counter returns a counter of gpu_metrics × scale, with its maximum growth per second.
+// counter returns the term of a counter of gpu_metrics × scale, with its maximum growth per second.
 func counter(f gpumetrics.Field, scale, most float64) term {
 	return term{op: opCount, metric: []gpumetrics.Field{f}, count: 1, scale: scale, maxRate: most}
 }
 
-// over applies op to the elements first … first+count-1 of gpu_metrics.
+// over returns the term of op over the elements first … first+count-1 of members of gpu_metrics.
 func over(op op, scale float64, first, count int, f ...gpumetrics.Field) term {
 	return term{op: op, metric: f, first: first, count: count, scale: scale}
 }
@@ -117,13 +117,13 @@ func (t term) nonzeroOnly() term {
 	return t
 }
 
-// generation converts a speed to a PCIe generation.
+// generation makes the term convert a speed to a PCIe generation.
 func (t term) generation() term {
 	t.speed = true
 	return t
 }
 
-// pcieGeneration returns the generation of a speed in GT/s, NaN for an unknown speed.
+// pcieGeneration returns the generation of a speed in GT/s, or NaN for an unknown speed.
 func pcieGeneration(speed float64) float64 {
 	out := math.NaN()
 	for i, least := range [...]float64{2.5, 5, 8, 16, 32, 64} {
@@ -134,7 +134,7 @@ func pcieGeneration(speed float64) float64 {
 	return out
 }
 
-// DCGM's IDs of fields that AMD GPUs have, see dcgm_fields.h.
+// DCGM's IDs of the fields that AMD GPUs have (dcgm_fields.h).
 const (
 	dcgmCount            field.ID = 4
 	dcgmIndex            field.ID = 52

@@ -8,11 +8,10 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Supplies reports whether some AMD GPU, partition or link has the field. The documentation and the reasons use it; it
-// reads nothing.
+// Supplies reports whether some AMD GPU, partition or link has the field. It reads no hardware.
 func Supplies(d *field.Descriptor) bool { return known()[d.ID] }
 
-// known holds the fields that this collector can supply; built on first use and never changed.
+// known returns the fields that this collector can supply. The map is built on first use and never changes.
 var known = sync.OnceValue(func() map[field.ID]bool {
 	ids := map[field.ID]bool{}
 	for _, specs := range everySpec() {
@@ -32,7 +31,7 @@ func everySpec() [3][]spec {
 	return [3][]spec{boardSpecs(&whole, node{count: 1}), instanceSpecs(sysfs.Instance{Units: 1}), linkSpecs(0)}
 }
 
-// files returns the files that the terms of a column need, each once.
+// files returns the files that the terms of a column need, without duplicates.
 func (s *spec) files() (from []string) {
 	for _, t := range s.terms {
 		for _, r := range t.raw {
@@ -49,7 +48,7 @@ func (s *spec) files() (from []string) {
 	return slices.Compact(from)
 }
 
-// textFiles returns the text fields, for rows of type label.
+// textFiles returns the files of the text fields.
 func textFiles() map[field.ID]string {
 	return map[field.ID]string{
 		dcgmDriver: "/sys/module/amdgpu/version, else the kernel's release", dcgmName: "product_name, else a list of PCI ids",
@@ -62,7 +61,7 @@ func textFiles() map[field.ID]string {
 	}
 }
 
-// Sources of the texts that only AMD SMI has.
+// Sources of texts that only AMD SMI has.
 const (
 	boardInfo  = "AMD SMI: amdsmi_get_gpu_board_info"
 	vbiosInfo  = "AMD SMI: amdsmi_get_gpu_vbios_info"

@@ -17,8 +17,8 @@ const (
 	toPercent    = 100.0
 	fromPercent  = 0.01
 	toHertz      = 1e6              // from MHz
-	toMillijoule = 1000.0 / 65536   // from 2⁻¹⁶ J; AMD's libraries round the unit to 15.3 µJ, which is 0.3 % too much
-	toBusy       = 1e-5             // percent × ms per second to a ratio; for a sum, to seconds
+	toMillijoule = 1000.0 / 65536   // from 2⁻¹⁶ J; AMD's libraries round the unit to 15.3 µJ, 0.3 % too much
+	toBusy       = 1e-5             // from percent × ms per second to a ratio; for a sum, to seconds
 	toVolt       = 1e-3             // from mV
 	toBytes      = 1024.0           // from the driver's "KB"
 	toMB         = 1024.0 / 1024000 // from the driver's "KB" to DCGM's MB of 1000 × 1024 bytes
@@ -32,7 +32,7 @@ const (
 	maxCycleRate = 1000       // the firmware's cycles: 5,008 in 5 s on an MI300X
 )
 
-// residencyFields is in the order of moved and of throttleReasons.
+// residencyFields has the order of moved and throttleReasons.
 var residencyFields = []gm.Field{gm.ProchotResidency, gm.PPTResidency, gm.SocketThmResidency, gm.VRThmResidency, gm.HBMThmResidency} //nolint:gochecknoglobals // a constant
 
 // throttleReasons names the residencyFields.
@@ -46,7 +46,7 @@ func boardSpecs(g *sysfs.GPU, n node) []spec {
 	)
 }
 
-// node is the position of a GPU in the list of all GPUs.
+// node is the position of a GPU among all GPUs.
 type node struct {
 	index, count int
 }
@@ -126,11 +126,11 @@ func clockSpecs() []spec {
 }
 
 func temperatureSpecs() []spec {
-	// MI300 has no edge sensor, so the junction's value is shown.
+	// MI300 has no edge sensor; the junction's value replaces it.
 	gpu := func(k sysfs.Kind) []term {
 		return []term{rawTerm(k, sysfs.SensorEdge, 1), rawTerm(k, sysfs.SensorJunction, 1).orElse(1)}
 	}
-	// Boards without sensors of memory or voltage regulators report 0.
+	// Boards without sensors for memory or voltage regulators report 0.
 	memory := []term{rawTerm(sysfs.Temperature, sysfs.SensorMemory, 1), metric(gm.TemperatureMem, 0, 1).nonzeroOnly()}
 	out := []spec{
 		one(dcgmMemoryTemp, memory...),
@@ -157,7 +157,7 @@ func temperatureSpecs() []spec {
 	return out
 }
 
-// family is the kind of ASIC, which is needed to read gpu_metrics 1.0 to 1.3.
+// family is the family of an ASIC, which decides the meaning of gpu_metrics 1.0 to 1.3.
 type family uint8
 
 const (
@@ -168,8 +168,8 @@ const (
 	navi1x
 )
 
-// familyOf uses the PCI device ID (pciidlist in amdgpu_drv.c: CHIP_ARCTURUS, CHIP_ALDEBARAN, CHIP_NAVI10, CHIP_NAVI14,
-// CHIP_NAVI12; MI300 and MI350 from AMD's list of PCI IDs).
+// familyOf returns the family of a PCI device ID (pciidlist in amdgpu_drv.c: CHIP_ARCTURUS, CHIP_ALDEBARAN, CHIP_NAVI10,
+// CHIP_NAVI14, CHIP_NAVI12; MI300 and MI350 from AMD's list of PCI IDs).
 func familyOf(device uint16) family {
 	switch device {
 	case 0x738c, 0x7388, 0x738e, 0x7390:
@@ -185,10 +185,10 @@ func familyOf(device uint16) family {
 	return otherFamily
 }
 
-// powerSpecs: a power or energy of 0 means that the other die of the package reports it (MI250), because a running
-// board always draws power. Unit and width of the energy are known for MI200 and for MI300 and later, which have
-// revisions from 1.4 on (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Other boards copy a 32-bit counter whose unit no source
-// names.
+// powerSpecs returns the columns of power and energy. A running board always draws power, so 0 means that the package's
+// other die reports it (MI250). Unit and width of the energy are known for MI200 and for MI300 and later, whose
+// revisions are 1.4 and later (aldebaran_ppt.c, smu_v13_0_6_ppt.c). Other boards copy a 32-bit counter whose unit is
+// unknown.
 func powerSpecs(g *sysfs.GPU) []spec {
 	energy := []term{metric(gm.EnergyAccumulator, 0, toMillijoule).nonzeroOnly()}
 	if f := familyOf(g.Device); f == mi200 || f == mi300 {
@@ -213,9 +213,9 @@ func powerSpecs(g *sysfs.GPU) []spec {
 	}
 }
 
-// utilisationSpecs: DCGM_FI_DEV_GPU_UTIL and MEM_COPY_UTIL are the driver's current percentages, as AMD's tools show
-// them. DCGM_FI_PROF_GR_ENGINE_ACTIVE and DRAM_ACTIVE are exact means since the last sample: the firmware adds up every
-// millisecond, so no burst is lost at any interval.
+// utilisationSpecs returns the columns of utilisation. DCGM_FI_DEV_GPU_UTIL and MEM_COPY_UTIL are the driver's current
+// percentages, as in AMD's tools. DCGM_FI_PROF_GR_ENGINE_ACTIVE and DRAM_ACTIVE are exact means since the last sample:
+// the firmware adds up every millisecond, so no burst is lost at any interval.
 func utilisationSpecs() []spec {
 	video := []term{
 		over(opMax, 1, 0, gm.Partitions*gm.VCNs, gm.XCPVCNBusy),
@@ -308,9 +308,9 @@ func errorSpecs() []spec {
 	return out
 }
 
-// throttleSpecs: boards up to MI200 and Radeons report bits; MI300 from revision 1.6 on reports for how many cycles it
-// was throttled. MI300's bits are always 0 ("Throttle status is not reported through metrics now" in smu_v13_0_6_ppt.c)
-// and mean nothing.
+// throttleSpecs returns the columns of throttling. Boards up to MI200 and Radeons report bits. MI300 reports, since
+// revision 1.6, the number of throttled cycles; its bits are always 0 and mean nothing ("Throttle status is not
+// reported through metrics now" in smu_v13_0_6_ppt.c).
 func throttleSpecs(g *sysfs.GPU) []spec {
 	const cycles = gm.AccumulationCounter
 	count := func(op op, f ...gm.Field) term { return over(op, 1, 0, 1, f...) }
@@ -353,18 +353,18 @@ func throttleSpecs(g *sysfs.GPU) []spec {
 	return out
 }
 
-// part returns the share of element i of a counter in all cycles.
+// part returns the term of element i of a counter as a share of all cycles.
 func part(f gm.Field, i int) term {
 	t := over(opPart, 1, 0, 1, gm.AccumulationCounter, f)
 	t.at = i
 	return t
 }
 
-// confirmations are the bits that count only if their temperature is near its limit. Up to MI200 and Navi 1x the
-// firmware itself reports the reason for throttling. Firmware of Navi 2x and later reports the distance to each limit,
-// and the driver sets a bit if that is not 0 (…_get_throttler_status in sienna_cichlid_ppt.c, smu_v13_0_0_ppt.c and
-// smu_v14_0_2_ppt.c): on Navi 31 to 48 the hotspot's is never 0, however cold it is. Firmware of APUs, whose revisions
-// have no hotspot sensor, reports flags.
+// confirmations returns the bits that count only if their temperature is near its limit. Up to MI200 and Navi 1x the
+// firmware reports the reasons for throttling. Firmware of Navi 2x and later reports the distance to each limit, and the
+// driver sets a bit if the distance is not 0 (…_get_throttler_status in sienna_cichlid_ppt.c, smu_v13_0_0_ppt.c and
+// smu_v14_0_2_ppt.c). On Navi 31 to 48 the hotspot's distance is never 0, even if it is cold. Firmware of APUs reports
+// flags; their revisions have no hotspot sensor.
 func confirmations() (list []confirmation, limits []sysfs.Reading) {
 	for i, c := range []confirmation{
 		sysfs.SensorEdge: {throttleEdge, gm.TemperatureEdge}, sysfs.SensorJunction: {throttleHotspot, gm.TemperatureHotspot},
@@ -376,7 +376,7 @@ func confirmations() (list []confirmation, limits []sysfs.Reading) {
 	return list, limits
 }
 
-// fabricSpecs: writes over XGMI count as sent.
+// fabricSpecs returns the columns of XGMI. Writes count as sent.
 func fabricSpecs() []spec {
 	rate := func(scale float64, f ...gm.Field) term { return over(opRate, scale, 0, gm.XGMILinks, f...) }
 	out := []spec{
@@ -416,7 +416,7 @@ func hardwareSpecs(g *sysfs.GPU) []spec {
 		{field.AMDVoltage, label("rail", "soc"), []term{metric(gm.VoltageSoc, 0, toVolt)}},
 		{field.AMDVoltage, label("rail", "mem"), []term{metric(gm.VoltageMem, 0, toVolt)}},
 	}
-	if !g.Partitioned() { // otherwise the instances have them
+	if !g.Partitioned() { // otherwise the instances have these columns
 		out = append(out, engineSpecs(0)...)
 	}
 	return out
@@ -444,7 +444,7 @@ func engineSpecs(partition int) []spec {
 		out = append(out,
 			spec{field.AMDXCCBusy, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusy, at, fromPercent)}},
 			spec{field.AMDXCCBusySeconds, []collector.Label{xcc}, []term{metric(gm.XCPGfxBusyAcc, at, toBusy)}})
-		for n, r := range []struct { // AMD SMI has all but the last
+		for n, r := range []struct { // AMD SMI has all except the last
 			name string
 			f    gm.Field
 		}{
@@ -472,8 +472,8 @@ func processSpecs(index uint8, units int) []spec {
 	return out
 }
 
-// instanceSpecs returns the columns of a partition: the values that the driver and KFD report per partition. Only the
-// board has the others.
+// instanceSpecs returns the columns of a partition: the values that the driver and KFD report per partition. Only boards
+// have other columns.
 func instanceSpecs(i sysfs.Instance) []spec {
 	index := uint8(i.ID)
 	total := sysfs.Reading{Kind: sysfs.InstanceTotal, Index: index}

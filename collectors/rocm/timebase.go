@@ -6,9 +6,10 @@ import (
 	gm "warpgauge/collectors/rocm/internal/gpumetrics"
 )
 
-// timebase is the clock of the counters in gpu_metrics. The firmware stamps the counters when it takes them; the driver
-// stamps the file when it is read, up to 5 ms later, because the driver caches the table. So the firmware's stamp is
-// used once it has been seen to advance at the speed of the driver's clock, which no document promises for every board.
+// timebase is the clock of the counters in gpu_metrics. The firmware stamps the counters when it reads them. The driver
+// stamps the file when we read it, up to 5 ms later, because the driver caches the table. So timebase prefers the
+// firmware's stamp, but only after it has advanced at the speed of the driver's clock: no document guarantees that for
+// every board.
 type timebase struct {
 	era      uint64
 	firmware bool // the firmware's stamp is in use
@@ -17,7 +18,7 @@ type timebase struct {
 	stamp0   uint64
 	start    time.Time // for boards without either clock
 
-	moved nanos // stamp when it last moved, and the driver's clock at that time
+	moved nanos // stamp at its last change, and the driver's clock at that time
 	at    nanos
 }
 
@@ -25,10 +26,10 @@ const (
 	stampUnit    = 10          // ns
 	compareSpan  = nanos(1e9)  // long enough to ignore the age of the table
 	tolerance    = 20          // a twentieth
-	frozenForNow = nanos(10e9) // a stamp that is frozen for this long means that the firmware does not measure
+	frozenForNow = nanos(10e9) // if the stamp is frozen for this long, the firmware does not measure
 )
 
-// reset begins a new era: earlier counts cannot be compared.
+// reset begins a new era. Counts of different eras cannot be compared.
 func (t *timebase) reset() { *t = timebase{era: t.era + 1} }
 
 // advance returns the time of m, and whether the firmware has stopped measuring.
@@ -58,8 +59,8 @@ func (t *timebase) advance(m *gm.Metrics) (now nanos, frozen bool) {
 	return now, nanos(driver) > t.at+frozenForNow
 }
 
-// anchored converts the stamp to the driver's clock as of the start of the comparison, so that changing the clock loses
-// no sample.
+// anchored converts the stamp to the driver's clock. It aligns both at the start of the comparison, so that changing the
+// clock loses no sample.
 func (t *timebase) anchored(stamp uint64) nanos {
 	return nanos(t.driver0) + nanos(stamp-t.stamp0)*stampUnit
 }

@@ -13,8 +13,8 @@ type frame struct {
 	metrics gpumetrics.Metrics
 	bus     [2]float64 // pcie_bw, sent and received
 	unread  [3]float64 // by unread…
-	added   *addedRow  // nil: none, or too old
-	wall    time.Time  // wall-clock time of the sample, set with added
+	added   *addedRow  // nil if missing or too old
+	wall    time.Time  // wall-clock time of the sample; set if added is
 	// now is the time of the counters in gpu_metrics. Counters can be compared within one era only: a new era begins
 	// when the clock changes or the GPU comes back.
 	now nanos
@@ -36,13 +36,13 @@ type bound struct {
 // history is the state of a counter at the last sample.
 type history struct {
 	count uint64
-	of    int // number of elements in the sum
+	of    int // number of summed elements
 	at    nanos
-	era   uint64 // 0: none yet
+	era   uint64 // 0 before the first sample
 	rate  float64
 }
 
-// value computes the term. NaN is blank.
+// value computes the term. NaN means blank.
 func (b *bound) value(f *frame) float64 {
 	v := b.compute(f)
 	if b.nonzero && v == 0 {
@@ -87,7 +87,7 @@ func (b *bound) compute(f *frame) float64 {
 	}
 }
 
-// fromAdded returns a value of libamd_smi's row, or the time since it.
+// fromAdded returns a value of libamd_smi's row, or for opAge the time since that value.
 func (b *bound) fromAdded(f *frame) float64 {
 	switch {
 	case f.added == nil:
@@ -105,7 +105,7 @@ func positive(v float64) float64 {
 	return math.NaN()
 }
 
-// oneIf returns 1 or 0, and NaN if v is NaN.
+// oneIf returns NaN if v is NaN, or else 1 if on and 0 if not.
 func oneIf(v float64, on bool) float64 {
 	switch {
 	case math.IsNaN(v):
@@ -116,7 +116,7 @@ func oneIf(v float64, on bool) float64 {
 	return 0
 }
 
-// known sums the last known readings, so that a block that cannot be read now does not make an error count go back.
+// known sums the last known readings, so that an error count does not go back while a block is unreadable.
 func (b *bound) known(f *frame) float64 {
 	known, sum := false, 0.0
 	for i, slot := range b.slots {
@@ -144,8 +144,8 @@ func (b *bound) largest(m *gpumetrics.Metrics) float64 {
 	return largest
 }
 
-// rate returns the growth of the term's counters, or of their mean, per second. The first sample of an era has none.
-// While the firmware's time is frozen, the last rate holds.
+// rate returns the growth of the term's counters, or of their mean, per second. It returns NaN for the first sample of an
+// era, and the last rate while the firmware's time is frozen.
 func (b *bound) rate(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric)
 	d, seconds, ok := b.sum.advance(f, count, of, wraps)
@@ -161,8 +161,9 @@ func (b *bound) rate(f *frame) float64 {
 	return b.sum.rate
 }
 
-// advance returns by how much a counter grew in which time; seconds is 0 if no time has passed. ok is false if there is
-// nothing to compare: the first sample, a new era, a counter that went back, or other elements in the sum.
+// advance returns a counter's growth d since the last sample and the time in seconds, which may be 0. ok is false if the
+// samples cannot be compared: at the first sample, in a new era, if the counter went back, or if the number of summed
+// elements has changed.
 func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, seconds float64, ok bool) {
 	if of == 0 {
 		*c = history{}
@@ -184,12 +185,12 @@ func (c *history) advance(f *frame, count uint64, of int, wraps bool) (d, second
 	return float64(grown), float64(f.now-before.at) / 1e9, true
 }
 
-// maxGap is how long a 32-bit counter may go unread and still be continued, in seconds: the fastest wraps in 12
-// hours.
+// maxGap is the maximum time, in seconds, between two samples of a continued 32-bit counter. The fastest counter wraps
+// in 12 hours.
 const maxGap = 3600
 
-// counted returns a counter that continues when its 32 bits wrap. A growth that is impossible means that the counter
-// was reset; then the raw value is shown.
+// counted returns a counter that continues when its 32 bits wrap. An impossible growth means that the counter was reset.
+// Then it returns the raw value.
 func (b *bound) counted(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric)
 	d, seconds, ok := b.sum.advance(f, count, of, wraps)
@@ -217,7 +218,7 @@ func (b *bound) counters(m *gpumetrics.Metrics, of []gpumetrics.Field) (sum uint
 	return sum, n, n > 0 && m.Wraps(of[0])
 }
 
-// Bits of indep_throttle_status, see amdgpu_smu.h in the kernel (SMU_THROTTLER_…_BIT).
+// Bits of indep_throttle_status (SMU_THROTTLER_…_BIT in the kernel's amdgpu_smu.h).
 const (
 	throttlePower   = 0xff         // PPT and other limits of power
 	throttleCurrent = 0xff << 16   // TDC, EDC
@@ -230,8 +231,8 @@ const (
 	throttleHotspot = 1 << 36
 )
 
-// nearLimit is how far below its critical temperature a sensor may be and still throttle the GPU, in degrees: firmware
-// starts before the limit.
+// nearLimit is how many degrees below its critical temperature a sensor may throttle the GPU, because firmware starts
+// before the limit.
 const nearLimit = 5
 
 // Bits of DCGM_FI_DEV_CLOCKS_EVENT_REASONS.
@@ -266,7 +267,7 @@ func (b *bound) throttling(f *frame) float64 {
 	}
 }
 
-// grownPart returns the growth of one counter as a share of another's. If no time has passed, the last share holds.
+// grownPart returns the growth of one counter as a share of another's, or the last share if no time has passed.
 func (b *bound) grownPart(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
 	all, seconds, ok := b.part[0].advance(f, count, of, wraps)
@@ -284,8 +285,8 @@ func (b *bound) grownPart(f *frame) float64 {
 	return b.sum.rate
 }
 
-// status returns the throttle status without the bits that no temperature confirms. ok is 0, or NaN if the firmware has
-// no status or a needed temperature or limit is unknown.
+// status returns the throttle status without the bits whose temperature is not near its limit. ok is 0, or NaN if the
+// firmware has no status or if a needed temperature or limit is unknown.
 func (b *bound) status(f *frame) (bits uint64, ok float64) {
 	bits = f.metrics.Raw(b.metric[0], b.first)
 	if bits == gpumetrics.NA {
@@ -322,8 +323,8 @@ func reasons(status uint64) float64 {
 	return float64(out)
 }
 
-// moved sets a bit for each counter that grew since the last sample. all is 0, or NaN if a counter is not available or
-// cannot be compared yet.
+// moved returns a bit for each counter that has grown since the last sample. all is 0, or NaN if a counter is not
+// available or cannot be compared yet.
 func (b *bound) moved(f *frame) (bits uint, all float64) {
 	for i := range b.metric {
 		count, of, wraps := b.counters(&f.metrics, b.metric[i:i+1])
@@ -343,7 +344,7 @@ func (b *bound) moved(f *frame) (bits uint, all float64) {
 	return bits, all
 }
 
-// movedReasons expects the residencies in the order of residencyFields.
+// movedReasons converts the bits of moved, in the order of residencyFields, to NVIDIA's clock event bits.
 func movedReasons(moved uint) float64 {
 	var status uint64
 	for i, mask := range [...]uint64{throttleProchot, throttlePower, throttleThermal, throttleThermal, throttleThermal} {
@@ -354,9 +355,8 @@ func movedReasons(moved uint) float64 {
 	return reasons(status)
 }
 
-// held sums the time in which something throttled the GPU: of each span between two samples the residency's share of
-// all cycles, which are the first metric. If there are several residencies, the largest counts. It starts at 0 with the
-// first sample.
+// held sums the throttled time since the first sample. For each span between two samples it adds the residency's share of
+// all cycles, which are the first metric. With several residencies, the largest counts.
 func (b *bound) held(f *frame) float64 {
 	count, of, wraps := b.counters(&f.metrics, b.metric[:1])
 	cycles, seconds, ok := b.part[0].advance(f, count, of, wraps)

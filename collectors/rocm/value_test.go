@@ -20,7 +20,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// simulated is a collector of everything over a tree.
+// simulated is a collector of all fields with a tree.
 type simulated struct {
 	*opened
 	tree *rocmtest.Tree
@@ -32,8 +32,8 @@ func simulate(t *testing.T, o rocmtest.Options) *simulated {
 	return &simulated{mustOpen(t, Options{Root: tree.Root, Source: SourceSysfs}, collectortest.Fields()), tree}
 }
 
-// want compares a value of GPU gpu; NaN means blank, and absent that there is no
-// column.
+// want compares a value of GPU gpu. NaN means blank, and absent means that no column
+// exists.
 func (s *simulated) want(gpu int, name, labels string, want float64) {
 	s.t.Helper()
 	s.wantOf(uuidOf(s.tree.GPUs[gpu]), name, labels, want)
@@ -59,7 +59,7 @@ var (
 	absent = math.Inf(1)
 )
 
-// state moves all GPUs to a known state.
+// state changes the state of all GPUs.
 func (s *simulated) state(f func(s *rocmtest.State)) {
 	s.t.Helper()
 	for _, g := range s.tree.GPUs {
@@ -67,7 +67,7 @@ func (s *simulated) state(f func(s *rocmtest.State)) {
 	}
 }
 
-// Whatever the model, under DCGM's names and in DCGM's units.
+// TestDCGMValues checks values with DCGM's names and units for each model.
 func TestDCGMValues(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI250X})
 	s.state(func(s *rocmtest.State) {
@@ -91,7 +91,7 @@ func TestDCGMValues(t *testing.T) {
 	} {
 		s.want(0, name, "", want)
 	}
-	// The package's power is reported by its first die, and counts once.
+	// Only the first die reports the package's power.
 	s.want(1, "DCGM_FI_DEV_POWER_USAGE", "", nan)
 	s.want(1, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "", nan)
 	s.want(1, "DCGM_FI_DEV_GPU_UTIL", "", 37)
@@ -100,8 +100,8 @@ func TestDCGMValues(t *testing.T) {
 	s.want(0, "amd_gpu_clock_hertz", "clock=gfx", 1234e6)
 }
 
-// MI300 has no edge sensor: the junction's is shown instead, and also under its own
-// label. A value of all ones means that the driver does not have it.
+// TestJunctionInsteadOfEdge checks that MI300, which has no edge sensor, shows the junction's
+// temperature instead, and also with its own label. All ones mean "not available".
 func TestJunctionInsteadOfEdge(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X})
 	s.state(func(s *rocmtest.State) {
@@ -116,7 +116,7 @@ func TestJunctionInsteadOfEdge(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_POWER_USAGE", "", 512)
 	s.want(0, "DCGM_FI_DEV_POWER_USAGE_INSTANT", "", 512)
 
-	// A board with an edge sensor never shows another instead.
+	// A board with an edge sensor never shows another sensor instead.
 	s = simulate(t, rocmtest.Options{Model: rocmtest.MI250X, Metrics: "1.1"})
 	s.tree.GPUs[0].Set(t, "hwmon/temp1_input", "")
 	s.state(func(s *rocmtest.State) { s.EdgeC, s.JunctionC = math.MaxUint16, 90 })
@@ -124,7 +124,7 @@ func TestJunctionInsteadOfEdge(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_GPU_TEMP", "", nan)
 }
 
-// Support is decided at each sample: a file that is empty now may have a value later.
+// TestUnsupportedIsDecidedPerSample checks that a file that is empty now may have a value later.
 func TestUnsupportedIsDecidedPerSample(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X})
 	g := s.tree.GPUs[0]
@@ -140,14 +140,14 @@ func TestUnsupportedIsDecidedPerSample(t *testing.T) {
 	s.sample()
 	s.want(0, "DCGM_FI_DEV_POWER_USAGE", "", 300)
 	s.want(0, "amd_gpu_ras_errors_total", "block=umc,severity=ce", nan)
-	s.want(0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "", 3) // a block that resets does not make the sum go back
+	s.want(0, "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "", 3) // the sum does not go back while a block resets
 	g.Reset(t, key)
 	s.sample()
 	s.want(0, "amd_gpu_ras_errors_total", "block=umc,severity=ce", 3)
 }
 
-// What the firmware adds up each millisecond: no burst is lost, and a counter of
-// 32 bits may wrap.
+// TestSharesOfTime checks the sums that the firmware updates each millisecond: no burst is
+// lost, and 32-bit counters may wrap.
 func TestSharesOfTime(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
 	const start = math.MaxUint32 - 30_000
@@ -166,7 +166,7 @@ func TestSharesOfTime(t *testing.T) {
 		s.sample()
 	}
 	step(500, 40)
-	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", 0) // the moment
+	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", 0) // the current value
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.4)
 	s.want(0, "DCGM_FI_PROF_DRAM_ACTIVE", "", 0.2)
 	s.want(0, "DCGM_FI_PROF_NVLINK_TX_BYTES", "", 8*1000*1000*1024)
@@ -174,9 +174,9 @@ func TestSharesOfTime(t *testing.T) {
 	s.wantOf(uuidOf(s.tree.GPUs[0])+"/link0", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_PER_LINK", "", 1000)
 	step(400, 90) // wraps
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
-	s.sample() // no time has passed: the last rate holds
+	s.sample() // no time has passed, so the last rate stays
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.9)
-	step(800, 10) // over a second: now the firmware's stamp is the time
+	step(800, 10) // over a second: the firmware's stamp is in use now
 	step(1000, 60)
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.6)
 
@@ -187,7 +187,7 @@ func TestSharesOfTime(t *testing.T) {
 	s.want(0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "", 0.3)
 }
 
-// How long something held the GPU back, from residencies.
+// TestThrottling checks the throttled time from residencies.
 func TestThrottling(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7"})
 	s.state(func(s *rocmtest.State) { s.Cycles, s.PPT, s.Prochot = 1000, 50, 0 })
@@ -220,8 +220,8 @@ func TestThrottling(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_POWER_VIOLATION", "", absent)
 }
 
-// The firmware of Radeons says how much each limit takes, which for the hotspot is
-// never nothing: a bit of temperature counts near the limit of its sensor.
+// TestThrottlingIsConfirmed checks that a temperature's throttle bit counts only near the sensor's
+// limit, because Radeons always set the hotspot's bit.
 func TestThrottlingIsConfirmed(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	f := func(bits, edge, junction, memory uint64, want float64) {
@@ -243,7 +243,7 @@ func TestThrottlingIsConfirmed(t *testing.T) {
 	f(hotspot|edge|memory, 94, 94, 94, 0)
 	f(edge, 96, 41, 57, reasonThermal)
 	f(memory, 38, 41, 96, reasonThermal)
-	f(vr, 38, 41, 57, reasonThermal) // no limit is known, and no firmware that is wrong
+	f(vr, 38, 41, 57, reasonThermal) // no known limit, so the bit counts
 	f(hotspot, 38, math.MaxUint16, 57, nan)
 	f(0, 38, math.MaxUint16, 57, 0)
 	s.tree.GPUs[0].Set(t, "hwmon/temp2_crit", "")
@@ -251,7 +251,7 @@ func TestThrottlingIsConfirmed(t *testing.T) {
 	f(memory, 38, 41, 57, 0)
 }
 
-// Residencies that are not available are not 0, and do not make others 0.
+// TestResidenciesAreUnknown checks that unavailable residencies are not 0 and do not make others 0.
 func TestResidenciesAreUnknown(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.6", GPUs: 1})
 	for range 3 {
@@ -278,13 +278,13 @@ func TestResidenciesAreUnknown(t *testing.T) {
 	s.sample()
 	s.want(0, "amd_gpu_throttle_active", "reason=thermal", 1) // one is enough
 
-	old := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.3", GPUs: 1}) // its bits say nothing
+	old := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.3", GPUs: 1}) // its bits mean nothing
 	old.sample()
 	old.want(0, "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "", absent)
 	old.want(0, "amd_gpu_throttle_active", "reason=power", absent)
 }
 
-// Counters of 32 bits continue when they wrap, and start again when they were set back.
+// TestCountersContinue checks that 32-bit counters continue when they wrap, and start again after a reset.
 func TestCountersContinue(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
 	const wrap = 1 << 32
@@ -302,13 +302,13 @@ func TestCountersContinue(t *testing.T) {
 	f(0, 0, wrap+40_000)
 	f(500, 10_000, wrap+50_000)
 	count = 0
-	f(1000, 300, 300) // 4.29e9 % × ms cannot be in a second: it was set back
+	f(1000, 300, 300) // 4.29e9 % × ms in a second is impossible, so it was reset
 	f(1000, 100_000, 100_300)
-	f(2*maxGap*1000, 100, 100_400) // not read for longer than it may wrap: as it is
+	f(2*maxGap*1000, 100, 100_400) // after a gap in which it may wrap: the raw value
 }
 
-// What is there and not read is counted: attributes that are not known, a revision
-// that is not known. Other files are read all the same.
+// TestUnread checks that unknown attributes and revisions are counted, and that other files
+// are still read.
 func TestUnread(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 3})
@@ -343,8 +343,8 @@ func TestUnread(t *testing.T) {
 	s.want(1, "amd_gpu_unread", "what=gpu_metrics", 0)
 }
 
-// Partitions of which the device control group hides some: the others keep number and
-// values, the metric has how many are missing, one warning names the cause.
+// TestHiddenPartitions checks partitions that the device control group hides: the others keep number
+// and values, a metric counts the hidden ones, and one warning names the cause.
 func TestHiddenPartitions(t *testing.T) {
 	for revision, firmware := range map[string]bool{"1.8": true, "1.9": true, "1.3": false} {
 		core, logs := observer.New(zap.WarnLevel)
@@ -362,7 +362,7 @@ func TestHiddenPartitions(t *testing.T) {
 				t.Errorf("%+v, want instance 5", d)
 			}
 			s.want(0, "amd_gpu_xcc_busy_ratio", "xcc=0", absent)
-			if !firmware { // nothing says how many partitions CPX mode has
+			if !firmware { // the number of partitions in CPX mode is unknown
 				s.want(0, "amd_gpu_unread", "what=partitions", nan)
 				return
 			}
@@ -377,7 +377,7 @@ func TestHiddenPartitions(t *testing.T) {
 	}
 }
 
-// With revision 1.9 what partitions do is in files of their own.
+// TestPartitionFiles checks the separate files of partitions in revision 1.9.
 func TestPartitionFiles(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1, Partition: "QPX"})
 	g := s.tree.GPUs[0]
@@ -395,12 +395,12 @@ func TestPartitionFiles(t *testing.T) {
 	replace(3, "")
 	s.sample()
 	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=1", 0.77)
-	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=2", nan) // two chiplets each
+	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=2", nan) // each partition has two chiplets
 	s.wantOf(part(2), "amd_gpu_xcc_busy_seconds_total", "xcc=0", 0.12345)
 	s.wantOf(part(2), "amd_gpu_vcn_busy_ratio", "instance=1", 0.13)
 	s.wantOf(part(2), "amd_gpu_gfxclk_below_limit_total", "reason=thermal,xcc=0", 200)
 	s.wantOf(part(0), "amd_gpu_xcc_busy_ratio", "xcc=1", float64(g.State.Util)/100)
-	s.wantOf(part(3), "amd_gpu_xcc_busy_ratio", "xcc=0", nan) // not what the GPU's file says of all
+	s.wantOf(part(3), "amd_gpu_xcc_busy_ratio", "xcc=0", nan) // not from the GPU's file
 	s.want(0, "amd_gpu_unread", "what=attributes", 0)
 	replace(3, string([]byte{8, 0, 1, 7, 0, 0, 0, 0})) // another revision
 	s.sample()
@@ -408,7 +408,7 @@ func TestPartitionFiles(t *testing.T) {
 	s.wantOf(part(2), "amd_gpu_xcc_busy_ratio", "xcc=1", 0.77)
 }
 
-// The status of a link that a virtual function does not know is no state.
+// TestLinkUp checks that a status that a virtual function does not know is blank.
 func TestLinkUp(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.9", GPUs: 1})
 	s.state(func(s *rocmtest.State) { s.XGMIUp = [8]uint64{0, 1, 2, 3} })
@@ -454,14 +454,14 @@ func TestBoardWithoutUniqueID(t *testing.T) {
 	}
 }
 
-// A suspended board is not read: reading would wake it.
+// TestSuspended checks that a suspended board is not read, because that would wake it.
 func TestSuspended(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	s.sample()
 	g := s.tree.GPUs[0]
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(g.State.Util))
 	g.Set(t, "power/runtime_status", "suspended\n")
-	pipe := g.FIFO(t, "gpu_metrics") // a reader of it hangs
+	pipe := g.FIFO(t, "gpu_metrics") // makes readers hang
 	s.sample()
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", nan)
 	pipe.Close()
@@ -471,7 +471,7 @@ func TestSuspended(t *testing.T) {
 	s.want(0, "DCGM_FI_DEV_GPU_UTIL", "", float64(g.State.Util))
 }
 
-// Firmware that has stopped measuring while the driver keeps running is reported.
+// TestStalled checks the error of firmware that has stopped measuring while the driver keeps running.
 func TestStalled(t *testing.T) {
 	s := simulate(t, rocmtest.Options{Model: rocmtest.MI300X, Metrics: "1.7", GPUs: 1})
 	src := s.sources[0].(*source)
@@ -482,7 +482,7 @@ func TestStalled(t *testing.T) {
 	if !src.time.firmware {
 		t.Fatal("the firmware's stamp keeps time, and is not used")
 	}
-	src.time.at -= frozenForNow + 1 // as if it had not moved for so long
+	src.time.at -= frozenForNow + 1 // as if the stamp had been frozen for so long
 	row := slices.Clone(s.rows[0])
 	err := src.Sample(row, slices.Repeat([]bool{true}, len(row)))
 	if !errors.Is(err, collector.ErrStalled) {
@@ -492,8 +492,8 @@ func TestStalled(t *testing.T) {
 	s.sample()
 }
 
-// pcie_bw, in which the driver sleeps, is read only for rows that name an
-// interval, and never by a sample.
+// TestBus checks that pcie_bw, in which the driver sleeps, is read only for rows with an
+// interval, and never by Sample.
 func TestBus(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1})
 	tree.GPUs[0].Set(t, "pcie_bw", "300 700 256\n")

@@ -8,24 +8,24 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Why a field of a device has no value. A reason that is known when a collector binds its list is an Absence: the
-// device has no column for the field. A reason that changes from row to row is in the cell: a blank is a NaN, and its
-// payload bits identify one of the source's explanations. So a row needs no further memory, and reasons travel with
-// values to readers in another process. A NaN without such bits is a blank without a known reason.
+// Reasons for missing values. If the reason is known when a collector binds its list, it is an Absence, and the device
+// has no column for the field. If the reason changes from row to row, it is in the cell: a blank is a NaN whose payload
+// bits identify one of the source's explanations. So a row needs no further memory, and reasons travel with values to
+// readers in another process. A NaN without such bits is a blank without a known reason.
 
-// Reason is why a field has no value, from a short fixed list, usable as a label.
+// Reason says why a field has no value. It is from a short fixed list, so it can be a label.
 type Reason string
 
 // The reasons.
 const (
-	ReasonUnsupported    Reason = "unsupported"     // the device, or its driver for it, does not have it
+	ReasonUnsupported    Reason = "unsupported"     // the device, or its driver, does not have the field
 	ReasonNoSymbol       Reason = "no_symbol"       // this version of the driver or library lacks the function or field
-	ReasonPermission     Reason = "permission"      // this process, or the host engine, may not read it
-	ReasonOtherCollector Reason = "other_collector" // this collector does not supply it, another one does
+	ReasonPermission     Reason = "permission"      // this process, or the host engine, may not read the field
+	ReasonOtherCollector Reason = "other_collector" // only another collector supplies the field
 	ReasonBlank          Reason = "blank"           // the library has no value now
 	ReasonImplausible    Reason = "implausible"     // the value is outside of the field's plausible range
 	ReasonNotDue         Reason = "not_due"         // not read yet, or read only once where two readings are needed
-	ReasonNotListed      Reason = "not_listed"      // the current field list does not have it
+	ReasonNotListed      Reason = "not_listed"      // the current field list does not have the field
 	ReasonDeviceLost     Reason = "device_lost"
 	ReasonDeviceStalled  Reason = "device_stalled"
 	ReasonDeviceAbsent   Reason = "device_absent"
@@ -43,13 +43,13 @@ func (r Reason) Valid() bool {
 	return false
 }
 
-// Explanation is a reason for programs and for people.
+// Explanation is a reason, for programs and for people.
 type Explanation struct {
 	Reason Reason
 	Detail string // for people: the failed attempt and the remedy
 }
 
-// ForeignReading explains a reading that only the devices of another vendor than v have, and
+// ForeignReading explains a reading that only devices of other vendors than v have. It
 // returns false for other readings.
 func ForeignReading(d *field.Descriptor, v *field.Vendor) (Explanation, bool) {
 	if d.Vendor == nil || d.Vendor == v {
@@ -65,13 +65,13 @@ type Absence struct {
 	Explanation uint16 // index into Explainer.Explanations
 }
 
-// Explainer is an optional ability of a Source: for each reading of the list that a device of the source could have
-// (field.Descriptor.AskedOf) but has no column for, it says why. Both results are fixed for the life of the source and
-// shared, like Devices.
+// Explainer is an optional ability of a Source. It explains each reading of the list that a device of the source could
+// have (field.Descriptor.AskedOf) but has no column for. Both results are fixed for the life of the source and shared,
+// like Devices.
 type Explainer interface {
 	// Explanations are referenced by Absent and by blank cells (Absences.Blank).
 	Explanations() []Explanation
-	// Absent has at most one entry per device and field, and none if there is a column.
+	// Absent has at most one entry per device and field, and none for a field with a column.
 	Absent() []Absence
 }
 
@@ -81,8 +81,8 @@ const (
 	MaxDetail       = 256 // bytes
 )
 
-// Absences collects a source's explanations. One goroutine fills it while the source is bound: Note and Blank, and
-// Complete at the end. A source that embeds it is an Explainer. The zero Absences is empty.
+// Absences collects a source's explanations. One goroutine fills it while the source is bound, with Note and Blank, and
+// calls Complete at the end. A source that embeds it is an Explainer. The zero Absences is empty.
 type Absences struct {
 	explanations []Explanation
 	absent       []Absence
@@ -104,8 +104,8 @@ func (a *Absences) Explanations() []Explanation { return a.explanations }
 // Absent implements Explainer.
 func (a *Absences) Absent() []Absence { return a.absent }
 
-// Note records why one way of reading a field does not work. If no other way works, the reason is the first that was
-// noted, with the details of all.
+// Note records why one way of reading a field does not work. If no other way works, the field gets the first noted
+// reason, with the details of all.
 func (a *Absences) Note(device int, id field.ID, e Explanation) {
 	if a.noted == nil {
 		a.noted = make(map[reading]Explanation)
@@ -150,7 +150,7 @@ func (a *Absences) Complete(devices []Device, columns []Column, readings []field
 	a.numbers, a.noted = nil, nil
 }
 
-// number finds or adds an explanation. Above the limit all share the last one.
+// number returns the index of an explanation, which it adds if needed. Above the limit, explanations share the last one.
 func (a *Absences) number(e Explanation) uint16 {
 	if len(e.Detail) > MaxDetail {
 		e.Detail = strings.ToValidUTF8(e.Detail[:MaxDetail], "")
@@ -170,8 +170,8 @@ func (a *Absences) number(e Explanation) uint16 {
 	return n
 }
 
-// The bits of a blank: a quiet NaN, a mark that neither math.NaN nor processors produce, a code, and bits whose meaning
-// depends on the code.
+// A blank consists of the bits of a quiet NaN, a mark that neither math.NaN nor processors produce, a code, and bits
+// whose meaning depends on the code.
 const (
 	blankMark = 0x7ffd_0000_0000_0000
 	markBits  = 0xffff_0000_0000_0000
@@ -185,7 +185,7 @@ func blank(code uint16, bits uint32) float64 {
 	return math.Float64frombits(blankMark | uint64(code)<<codeShift | uint64(bits))
 }
 
-// NotSampled returns the blank of a cell that was not read yet.
+// NotSampled returns the blank of a cell that has not been read yet.
 func NotSampled() float64 { return blank(codeNotSampled, 0) }
 
 // Dropped returns the blank of a cell whose value v is outside its field's plausible range.
@@ -196,10 +196,10 @@ type Blank struct {
 	NotSampled  bool
 	Implausible bool
 	Value       float64 // the implausible value, to seven digits
-	Explanation int     // index into Explainer.Explanations; -1: none
+	Explanation int     // index into Explainer.Explanations, or -1
 }
 
-// BlankOf decodes a blank cell: v is NaN.
+// BlankOf decodes a blank cell. v must be NaN.
 func BlankOf(v float64) Blank {
 	b := Blank{Explanation: -1}
 	bits := math.Float64bits(v)

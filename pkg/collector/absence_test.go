@@ -19,7 +19,7 @@ func TestBlanks(t *testing.T) {
 		if !math.IsNaN(v) {
 			t.Errorf("%s is %v, want NaN", what, v)
 		}
-		// As readers get it: through a ring, and scaled.
+		// Readers also get it copied through a ring.
 		for _, v := range []float64{v, math.Float64frombits(math.Float64bits(v))} {
 			if diff := cmp.Diff(want, BlankOf(v)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
@@ -53,7 +53,7 @@ func TestAbsences(t *testing.T) {
 	a.Note(0, 191, Explanation{ReasonNoSymbol, "lacks a"})
 	a.Note(0, 191, Explanation{ReasonUnsupported, "b: not supported"})
 	a.Note(0, 191, Explanation{ReasonUnsupported, "lacks a"})
-	a.Note(0, 150, Explanation{ReasonUnsupported, "the first way"}) // another one works
+	a.Note(0, 150, Explanation{ReasonUnsupported, "the first way"}) // another way works
 	readings := []field.Reading{reading(150), reading(191), reading(155), reading(1508)}
 	a.Complete([]Device{gpu, link}, []Column{{Device: 0, Field: 150}}, readings, func(device int, d *field.Descriptor) Explanation {
 		return Explanation{ReasonUnknown, fmt.Sprint(device, " ", d.ID)}
@@ -69,7 +69,7 @@ func TestAbsences(t *testing.T) {
 	}
 }
 
-// However many explanations there are and however long, they are bounded.
+// TestAbsencesAreBounded checks the limits on the number and the length of explanations.
 func TestAbsencesAreBounded(t *testing.T) {
 	var a Absences
 	long := a.Blank(ReasonBlank, strings.Repeat("ü", MaxDetail))
@@ -81,7 +81,7 @@ func TestAbsencesAreBounded(t *testing.T) {
 		t.Errorf("%d explanations, want %d", n, MaxExplanations)
 	}
 	if e := a.Explanations()[BlankOf(last).Explanation]; e.Reason != ReasonUnknown {
-		t.Errorf("what is beyond the bound is %+v", e)
+		t.Errorf("explanation beyond the limit: %+v", e)
 	}
 	if e := a.Explanations()[BlankOf(long).Explanation]; e.Detail != strings.Repeat("ü", MaxDetail/2) {
 		t.Errorf("a long detail is %q", e.Detail)

@@ -8,24 +8,24 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// A driver that samples a reading faster than it is read buffers the samples. A source that can read the buffer has,
-// next to the reading's column, a block of columns with the samples since its last row, oldest first: pairs of the
-// value, in the field's unit, and the milliseconds it applies to. Histograms use the block if there is one, so that
-// they contain a burst between two rows; nothing else uses it.
+// Some drivers sample a reading faster than we read it and buffer the samples. A source that can read the buffer has,
+// next to the reading's column, a block of columns with the samples since its last row, oldest first. A sample is a pair
+// of the value, in the field's unit, and the milliseconds it applies to. Only histograms use the block, so that they
+// include bursts between two rows.
 
-// Room for samples in a row: the driver's samples per interval (0: the session's interval, assumed to be one second)
-// and some more. Excess samples are merged.
+// A row has room for the driver's samples per interval and some more. Interval 0 means the session's interval, assumed to
+// be one second. Excess samples are merged.
 const (
 	spareSamples = 3
 	maxSamples   = 64
 )
 
-// maxSampleGap is the maximum distance of two samples for the second to cover the time between them. The slowest known
-// pace is one per second (power of an idle board: 119 samples in 117.96 s). After a longer gap, for example an overflow
-// of the buffer, the value before the first sample is unknown.
+// maxSampleGap is the maximum time between two samples that the second sample covers. The slowest known rate is one per
+// second (power of an idle board: 119 samples in 117.96 s). After a longer gap, for example an overflow of the buffer,
+// the value before the sample is unknown.
 const maxSampleGap = 1500 * time.Millisecond
 
-// Buffer writes each sample of a driver's buffer once into a row.
+// Buffer writes each sample of a driver's buffer to one row.
 type Buffer struct {
 	last   int64 // timestamp of the newest added sample, µs
 	n      int
@@ -33,7 +33,7 @@ type Buffer struct {
 	millis []float64
 }
 
-// NewBuffer returns a Buffer for samples at about this rate, read once per interval.
+// NewBuffer returns a Buffer for about perSecond samples, read once per interval.
 func NewBuffer(perSecond float64, interval time.Duration) *Buffer {
 	n := int(cmp.Or(interval, time.Second).Seconds()*perSecond) + spareSamples
 	n = min(n, maxSamples)
@@ -51,15 +51,15 @@ func (b *Buffer) AppendColumns(to []Column, device int, id field.ID) []Column {
 	return to
 }
 
-// Last returns the timestamp of the newest sample, 0 before the first.
+// Last returns the timestamp of the newest sample, or 0 before the first.
 func (b *Buffer) Last() int64 { return b.last }
 
-// Start drops all samples and begins at stamp: the first sample after it covers the time since then.
+// Start drops all samples and begins at stamp: the next sample covers the time since stamp.
 func (b *Buffer) Start(stamp int64) { b.last, b.n = stamp, 0 }
 
-// Add adds the next sample, in the order of timestamps (µs). A sample that is not newer than the last is a duplicate.
-// The first sample, and one after a gap, only mark a beginning, because the time before is unknown. A NaN value does
-// the same for the time up to it.
+// Add adds the next sample, in the order of timestamps (µs). It ignores a sample that is not newer than the last. The
+// first sample, a sample after a gap and a NaN add no value, because the value until then is unknown; they mark the
+// start of the next sample's time.
 func (b *Buffer) Add(stamp int64, value float64) {
 	d := stamp - b.last
 	if d <= 0 {
@@ -82,7 +82,7 @@ func (b *Buffer) Add(stamp int64, value float64) {
 	b.n++
 }
 
-// halve makes room: it replaces each pair of neighbours by their mean.
+// halve makes room by replacing each pair of neighbours by their mean.
 func (b *Buffer) halve() {
 	for i := range b.n / 2 {
 		x, y := 2*i, 2*i+1

@@ -14,7 +14,7 @@ type stamped struct {
 	value float64
 }
 
-// put adds samples and returns what a row then has: pairs of a value and its milliseconds.
+// put adds samples and returns the row's pairs of a value and its milliseconds.
 func put(t *testing.T, b *Buffer, samples ...stamped) []float64 {
 	t.Helper()
 	for _, s := range samples {
@@ -45,20 +45,19 @@ func TestBufferTakesEachSampleOnce(t *testing.T) {
 			t.Errorf("samples %v (-want +got):\n%s", samples, diff)
 		}
 	}
-	f(nil, stamped{1000, 5})                                                  // the first of all only begins
+	f(nil, stamped{1000, 5})                                                  // the first sample only marks a beginning
 	f([]float64{7, 20, 9, 17}, stamped{1020, 7}, stamped{1037, 9})            //
-	f(nil)                                                                    // nothing is there twice
+	f(nil)                                                                    // samples are put once
 	f([]float64{8, 20}, stamped{1020, 7}, stamped{1037, 9}, stamped{1057, 8}) // repeated by the driver
-	f(nil, stamped{900, 1}, stamped{1057, 2})                                 // gone back in time
-	f([]float64{3, 40}, stamped{1077, 3}, stamped{1097, 3})                   // equal neighbours share a place
+	f(nil, stamped{900, 1}, stamped{1057, 2})                                 // back in time
+	f([]float64{3, 40}, stamped{1077, 3}, stamped{1097, 3})                   // equal neighbours share a pair
 	f([]float64{4, 20}, stamped{9000, 1}, stamped{9020, 4})                   // after an overflow
-	f([]float64{6, 20}, stamped{9040, math.NaN()}, stamped{9060, 6})          // a blank is no value
+	f([]float64{6, 20}, stamped{9040, math.NaN()}, stamped{9060, 6})          // a blank is not a value
 	b.Start(20_000_000)
-	f([]float64{2, 10}, stamped{20_010, 2}) // from a known beginning
+	f([]float64{2, 10}, stamped{20_010, 2}) // after a known beginning
 }
 
-// TestBufferThatIsTooLong: of more samples than a row has room for, the mean and the time
-// stay what they are.
+// TestBufferThatIsTooLong checks that merging excess samples keeps their mean and their time.
 func TestBufferThatIsTooLong(t *testing.T) {
 	b := NewBuffer(60, 100*time.Millisecond)
 	b.Start(1000)
@@ -98,8 +97,7 @@ func TestBufferAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzBuffer: whatever a driver says, the block is well formed and stands for no more
-// time than has passed.
+// FuzzBuffer checks that any samples give a well-formed block that covers no more time than has passed.
 func FuzzBuffer(f *testing.F) {
 	f.Add(int64(1), int64(2), int64(3), 1.0, 2.0)
 	f.Add(int64(math.MaxInt64), int64(math.MinInt64), int64(0), math.NaN(), math.Inf(1))
@@ -115,7 +113,7 @@ func FuzzBuffer(f *testing.F) {
 		buffer.Put(block)
 		for i := 0; i < len(block); i += 2 {
 			if ms := block[i+1]; ms <= 0 || ms > 150*float64(maxSampleGap.Milliseconds()) {
-				t.Fatalf("sample %d stands for %v ms", i/2, ms)
+				t.Fatalf("sample %d covers %v ms", i/2, ms)
 			}
 		}
 	})

@@ -1,11 +1,11 @@
 // Package collector is the contract between a session and the code that reads a vendor's library. A collector lives in
 // collectors/<vendor>, is created by a Factory and never imports another collector.
 //
-// A session (package session) promises: it calls Open once, from one goroutine, with a deadline in ctx. One goroutine
-// samples each Source, never concurrently with itself; different sources run concurrently. It calls Close once, after
-// every Sample and Rescan has returned. If one never returns, it never calls Close, and the process is ended or
-// abandoned. At most one collector of a kind is open in a process at any time. To reload or to rediscover, it is closed
-// and another one from the same Factory is opened.
+// A session (package session) guarantees: it calls Open once, from one goroutine, with a deadline in ctx. One goroutine
+// samples each Source; different sources run concurrently. The session calls Close once, after every Sample and Rescan
+// has returned. If one never returns, it never calls Close, and the process is ended or abandoned. At most one collector
+// of a kind is open in a process at any time. To reload or to rediscover, the session closes it and opens another one
+// from the same Factory.
 package collector
 
 import (
@@ -23,9 +23,9 @@ type Collector interface {
 	Name() string
 
 	// Open loads the library, finds devices and binds fields to each once. It returns at least one source with columns,
-	// or an error that says what was searched, where, and how to repair it. Errors: ErrNotBuiltIn, ErrNotLoaded,
-	// ErrNoDevices, ErrNothingToRead, ErrOutdated, wrapped; any other error is retried with back-off, too. Nothing
-	// stays open after an error. A single broken device must not fail or delay Open: its source reports it.
+	// or an error that names the missing object, the places searched, and the remedy. Errors: ErrNotBuiltIn,
+	// ErrNotLoaded, ErrNoDevices, ErrNothingToRead, ErrOutdated, wrapped, or any other. The session retries all with
+	// back-off. Nothing stays open after an error. A single broken device must not fail or delay Open: its source reports it.
 	Open(ctx context.Context, fields field.List) ([]Source, error)
 
 	// Close releases everything that Open acquired. It may be called twice.
@@ -49,15 +49,15 @@ type Source interface {
 	// Cells of event columns (Descriptor.Event) are NaN on entry.
 	// Neither slice is kept after return. No allocation in steady state.
 	// Errors: ErrDeviceLost, ErrStalled or any other error concern all devices
-	// of the source, unless wrapped in a DeviceError (several: errors.Join);
+	// of the source, unless wrapped in a DeviceError (join several with errors.Join):
 	// the devices not named were sampled. ErrColumnsChanged and
-	// ErrOutdated ask for another session: devices, columns or labels are no longer what
-	// they were, or the library no longer fits the driver.
+	// ErrOutdated request another session: devices, columns or labels have changed, or
+	// the library no longer fits the driver.
 	Sample(row []float64, due []bool) error
 }
 
-// Dater is an optional ability of a Source whose library caches values. Dated returns when the oldest of a device's
-// fastest readings was read, Unix ns; 0 if unknown. It is called after each Sample.
+// Dater is an optional ability of a Source whose library caches values. Dated returns when the library read the oldest of
+// a device's fastest readings, Unix ns; 0 if unknown. The session calls it after each Sample.
 type Dater interface {
 	Dated(device int) int64
 }
@@ -74,26 +74,26 @@ type Resumer interface {
 type Keeper interface {
 	// Keep makes Close leave the event sets open. Keep is called before Open.
 	Keep()
-	// Inherit hands over the event sets of a closed collector of the same Factory. It is called once, before Open, which
+	// Inherit takes over the event sets of a closed collector of the same Factory. It is called once, before Open. Open
 	// closes the sets that it does not use.
 	Inherit(closed Collector)
 	// Release closes the event sets that Close has left open and no other Collector has inherited. It may hang.
 	Release()
 }
 
-// MaxGPUs is the maximum number of GPUs, and likewise of switches and network adapters, that are used per library,
-// however many it counts: more than a node has. See Limited.
+// MaxGPUs is the maximum number of GPUs that a collector uses per library, and likewise of switches and network adapters.
+// No node has more. See Limited.
 const MaxGPUs = 256
 
-// Limited is an optional ability of a Collector. LeftOut returns how many devices Open did not use because the library
-// counts more than MaxGPUs or because they are indistinguishable. The session reports that number. It calls LeftOut
-// after Open, from the same goroutine.
+// Limited is an optional ability of a Collector. LeftOut returns how many devices Open skipped because the library
+// reports more than MaxGPUs or because they are indistinguishable. The session calls LeftOut after Open, from the same
+// goroutine, and reports the number.
 type Limited interface {
 	LeftOut() int
 }
 
-// Rescanner is an optional ability of a Collector: Rescan checks, cheaply and without disturbing the sources, whether
-// Open would now find other devices. It may run concurrently with Sample, never with Close.
+// Rescanner is an optional ability of a Collector. Rescan checks, cheaply and without disturbing the sources, whether
+// Open would now find other devices. It may run concurrently with Sample, but not with Close.
 type Rescanner interface {
 	Rescan(ctx context.Context) (changed bool, err error)
 }

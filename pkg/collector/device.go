@@ -8,12 +8,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Device is an object with series: a GPU, an instance of one, a link, a switch, a CPU, a core, a network adapter. Text
-// is raw UTF-8; the renderer escapes it. Properties that a device lacks are empty. Links and instances have their GPU's
+// Device is an object with series: a GPU, a GPU instance, a link, a switch, a CPU, a core, a network adapter. Text is
+// raw UTF-8; the renderer escapes it. Properties that a device lacks are empty. Links and instances have their GPU's
 // properties.
 type Device struct {
 	// ID is stable and unique on the node: a GPU's UUID, "<parent>/<instance id>" for an instance, "<parent>/link<n>"
-	// for a link. Owners (pods, jobs) and accumulated values are found by it.
+	// for a link. It is the key of owners (pods, jobs) and of accumulated values.
 	ID     string
 	Parent string      // ID of the device that this one is part of, if any
 	Level  field.Level // decides the set of labels
@@ -25,18 +25,18 @@ type Device struct {
 	Model    string // label modelName
 
 	Instance Instance // set for a part of a GPU
-	// Alias is Kubernetes' name of a device if it is none of the above: the platform device of a partition (see
-	// field.Vendor.Partition). Not a label.
+	// Alias is Kubernetes' name of a device if it differs from the names above: the platform device of a partition
+	// (see field.Vendor.Partition). Not a label.
 	Alias string
 
 	// Labels are specific to the device's level, in page order: nvlink for a link, followed by nvswitch for a switch's
 	// link; nvswitch ("nvswitch0") for a switch; cpu for a CPU; cpucore and cpu for a core; connectx for a network
-	// adapter. Devices are selected by the numbers in them.
+	// adapter. Users select devices by the numbers in them.
 	Labels []Label
 	// Facts are the values of the list's label fields for this device, named as the fields. Fields that the device
 	// lacks are omitted.
 	Facts []Label
-	// Texts are the texts that the list's dialect asks for (field.Dialect), empty ones too, named as their
+	// Texts are the texts that the list's dialect needs (field.Dialect), including empty texts, named as their
 	// descriptors. A device without Texts has no names of the dialect.
 	Texts []Label `json:",omitempty"`
 }
@@ -46,12 +46,12 @@ type Instance struct {
 	Profile   string // label GPU_I_PROFILE, "1g.10gb"
 	ID        string // label GPU_I_ID
 	ComputeID string // label GPU_CI_ID
-	// UUID is a MIG device's UUID ("MIG-…"), which container runtimes and Kubernetes use. Not a label. A GPU instance
-	// that is split into several MIG devices has none; its compute instances have theirs.
+	// UUID is a MIG device's UUID ("MIG-…"), which container runtimes and Kubernetes use. Not a label. It is empty for a
+	// GPU instance that is split into several MIG devices, because each compute instance then has its own UUID.
 	UUID string
 }
 
-// Ownable reports whether a device can have users or inherit them.
+// Ownable reports whether a device can have owners or inherit them.
 func (d *Device) Ownable() bool {
 	switch d.Level {
 	case field.Switch, field.CPU, field.Core, field.ConnectX:
@@ -60,7 +60,7 @@ func (d *Device) Ownable() bool {
 	return true
 }
 
-// Label returns the value of one of the device's Labels, "" if it has no label of that name.
+// Label returns the value of one of the device's Labels, or "" if it has no label of that name.
 func (d *Device) Label(name string) string {
 	for _, l := range d.Labels {
 		if l.Name == name {
@@ -79,7 +79,7 @@ func (d *Device) SysfsPCI() string {
 	return address
 }
 
-// DialectTexts returns the Texts of a device, nil if the list has no dialect.
+// DialectTexts returns the Texts of a device, or nil if the list has no dialect.
 func DialectTexts(list field.List, texts map[field.ID]string) (out []Label) {
 	if list.Dialect == nil {
 		return nil
@@ -108,12 +108,12 @@ type Label struct{ Name, Value string }
 // Column describes one cell of a row: device × field × further labels.
 type Column struct {
 	Device int      // index into Source.Devices
-	Field  field.ID // one of the list's Readings, or a field that accompanies field.XIDEvent
-	// Labels distinguish several columns of one device and field (peer_gpu,
+	Field  field.ID // one of the list's Readings, or a companion of field.XIDEvent
+	// Labels distinguish columns of the same device and field (peer_gpu,
 	// health_watch …). Sorted by name.
 	Labels []Label
 	// Buffer numbers the cells of the field's block of buffered samples from 1 (see Buffer); 0 is the reading itself.
-	// Cells of a block are event cells: NaN unless there is a sample.
+	// Cells of a block are event cells: NaN without a sample.
 	Buffer int `json:",omitempty"`
 }
 

@@ -7,12 +7,12 @@ import (
 
 // Errors that callers test for.
 var (
-	ErrNotBuiltIn     = errors.New("not built into this binary")        // built without cgo, say
+	ErrNotBuiltIn     = errors.New("not built into this binary")        // for example without cgo
 	ErrNotLoaded      = errors.New("library or driver not found")       // from Open
 	ErrNoDevices      = errors.New("no device found")                   // from Open
 	ErrDeviceLost     = errors.New("device lost")                       // fell off the bus, was unbound, reset
 	ErrStalled        = errors.New("device answers without new values") // the vendor's time stamps do not advance
-	ErrColumnsChanged = errors.New("devices or columns changed")        // open again; with ErrNotLoaded, what was open is lost
+	ErrColumnsChanged = errors.New("devices or columns changed")        // open again; with ErrNotLoaded, the connection is lost
 
 	// ErrMismatch means that the library and its daemon have incompatible versions. From Open.
 	ErrMismatch = errors.New("library and daemon are of different versions")
@@ -21,9 +21,9 @@ var (
 	// open. From Open.
 	ErrNothingToRead = errors.New("nothing to read")
 
-	// ErrOutdated means that the driver was reloaded or upgraded and no longer matches the open library. It must be
-	// closed before it can be opened again. If a living process cannot replace the library, it takes a new process: a
-	// collector in a child process gets that at once. From Open, Sample and Rescan.
+	// ErrOutdated means that the driver was reloaded or upgraded and no longer matches the open library. The collector
+	// must be closed before it can be opened again. If a process cannot replace the library, a new process is needed: a
+	// collector in a child process gets a new process at once. From Open, Sample and Rescan.
 	ErrOutdated = errors.New("the library no longer fits the driver")
 )
 

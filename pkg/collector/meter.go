@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// CallMeter is an optional ability of a Source that can report the cost of each kind of library call, so that users see
-// which of their fields is expensive. A source that only knows the time of a whole Sample omits it: the session
-// measures that anyway.
+// CallMeter is an optional ability of a Source. It reports the cost of each kind of library call, so that users see
+// which fields are expensive. A source that knows only the time of a whole Sample omits it, because the session measures
+// that time.
 type CallMeter interface {
 	// Calls returns the costs since Open, one entry per kind of call, in any
 	// order. It may run concurrently with Sample and must not wait for it.

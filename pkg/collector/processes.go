@@ -8,8 +8,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// The encoding of the processes on a device in rows of numbers. Process collectors, whose sources supply nothing else,
-// write it, and pkg/owner reads it.
+// This file encodes the processes on a device as numbers in a row. Process collectors, whose sources have no other
+// columns, write them, and pkg/owner reads them.
 //
 // Each device of such a source has a block of ProcessWidth columns, which AppendProcessColumns makes: one cell with the
 // library's number of processes, then ProcessSlots slots of four cells. Cells without a value are NaN. Sample writes
@@ -17,17 +17,16 @@ import (
 // without a list (no permission, not supported). A device that could not be read keeps its cells and has a DeviceError;
 // its stamp in the ring shows how old they are.
 //
-// A process has one slot per device, even if several lists of the library (compute, graphics, MPS) have it, so that
-// nothing is counted twice. On a board with instances, each instance has its own block if the library reports its
-// processes, and the board lists the processes outside its instances.
+// A process has one slot per device, even if several lists of the library (compute, graphics, MPS) contain it. On a board
+// with instances, each instance has its own block if the library reports its processes. The board's block then has the
+// processes outside its instances.
 //
-// The columns' fields are numbers beyond the catalogue (FirstProcessField), which no CSV can name. A session reads
-// columns whose fields are not in its list at its own interval and without a plausible range; GetProcesses checks the
-// values. Rows are wide, so a session of such sources should keep few of them (session.Options.RingSpan): only the
-// newest is read.
+// The columns' field IDs are beyond the catalogue (FirstProcessField), so no CSV can name them. A session reads columns
+// whose fields are not in its list at its own interval and without a plausible range; GetProcesses checks the values.
+// Rows are wide and only the newest is read, so a session of such sources should keep few (session.Options.RingSpan).
 
-// ProcessSlots is the number of processes per device in a row. If there are more, PutProcesses keeps those with the
-// most memory, and the count shows that some are missing.
+// ProcessSlots is the maximum number of processes per device in a row. PutProcesses keeps the processes with the most
+// memory, and the count shows that some are missing.
 const ProcessSlots = 64
 
 // The cells of a slot.
@@ -53,16 +52,16 @@ const (
 	ProcessCompute   ProcessFlags = 1 << iota // has a compute context
 	ProcessGraphics                           // has a graphics context
 	ProcessMPS                                // is a client of the MPS server
-	ProcessOccupancy                          // Busy is the share of compute units that its waves occupy instead of the share of time
+	ProcessOccupancy                          // Busy is a share of compute units instead of time
 
 	allFlags = ProcessCompute | ProcessGraphics | ProcessMPS | ProcessOccupancy
 )
 
 // Process is a library's report of one process on one device.
 type Process struct {
-	// PID is the process ID in the driver's PID namespace, which is the machine's first one.
+	// PID is the process ID in the driver's PID namespace, the machine's initial one.
 	PID    int
-	Memory float64 // of the device, bytes; NaN unknown
+	Memory float64 // used on the device, bytes; NaN means unknown
 	// Busy is the process's usage in percent of the whole device: the share of time in which its kernels ran (NVIDIA:
 	// SM utilisation), or of the compute units (ProcessOccupancy). NaN means unknown; 0 requires that the library
 	// reports usage for the device and nothing for this process.
@@ -70,7 +69,7 @@ type Process struct {
 	Flags ProcessFlags
 }
 
-// AppendProcessColumns appends the columns of a device, given by its index in Source.Devices.
+// AppendProcessColumns appends the columns of a device. device is its index in Source.Devices.
 func AppendProcessColumns(to []Column, device int) []Column {
 	for i := range field.ID(ProcessWidth) {
 		to = append(to, Column{Device: device, Field: FirstProcessField + i})
@@ -79,8 +78,8 @@ func AppendProcessColumns(to []Column, device int) []Column {
 }
 
 // PutProcesses writes the processes of a device into its block. Shape: len(block) = ProcessWidth. count is the
-// library's number of processes, at least len(list), or negative if an unknown number may be missing (one of several
-// lists failed). PutProcesses may sort list and does not keep it. It allocates nothing.
+// library's number of processes, at least len(list), or negative if list may be incomplete (one of several library lists
+// failed). PutProcesses may sort list and does not keep it. It allocates nothing.
 func PutProcesses(block []float64, count int, list []Process) {
 	if len(list) > ProcessSlots {
 		slices.SortFunc(list, byMemory)
@@ -103,9 +102,9 @@ func PutProcesses(block []float64, count int, list []Process) {
 // BlankProcesses marks the processes of a device as unknown. Shape: len(block) = ProcessWidth.
 func BlankProcesses(block []float64) { fill(block) }
 
-// GetProcesses appends the processes of a block to list. count is the library's number, negative if unknown. Whatever
-// the cells hold, the result is in range: invalid slots are dropped, invalid values are NaN. It allocates only the
-// growth of list.
+// GetProcesses appends the processes of a block to list. count is the library's number, negative if unknown. The result
+// is in range for any cells: GetProcesses drops invalid slots and turns invalid values into NaN. It allocates only to
+// grow list.
 func GetProcesses(list []Process, block []float64) (out []Process, count int) {
 	for i := range ProcessSlots {
 		cells := slot(block, i)
@@ -127,8 +126,8 @@ func GetProcesses(list []Process, block []float64) (out []Process, count int) {
 	return list, count
 }
 
-// ProcessBlocks returns where the block of each device begins in a row, -1 for a device without a block. The columns
-// may come from another process: ProcessBlocks returns an error if they differ from AppendProcessColumns's.
+// ProcessBlocks returns the start of each device's block in a row, or -1 for a device without a block. The columns may
+// come from another process, so ProcessBlocks returns an error if AppendProcessColumns would not return them.
 func ProcessBlocks(devices int, columns []Column) ([]int, error) {
 	starts := make([]int, devices)
 	for i := range starts {
@@ -152,7 +151,7 @@ func ProcessBlocks(devices int, columns []Column) ([]int, error) {
 	return starts, nil
 }
 
-// Plausible maxima: Linux's PID_MAX_LIMIT (include/linux/threads.h), and more memory than boards have.
+// Plausible maxima: Linux's PID_MAX_LIMIT (include/linux/threads.h), and more memory than any board has.
 const (
 	maxPID    = 1 << 22
 	maxMemory = 1 << 50
@@ -180,8 +179,8 @@ func flags(v float64) ProcessFlags {
 	return 0
 }
 
-// byMemory sorts by memory in descending order, unknown last, and then by PID, so that the choice is the same in every
-// row.
+// byMemory sorts by memory in descending order, unknown last, and then by PID, so that every row keeps the same
+// processes.
 func byMemory(a, b Process) int {
 	switch {
 	case a.Memory > b.Memory, !math.IsNaN(a.Memory) && math.IsNaN(b.Memory):

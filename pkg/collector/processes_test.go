@@ -34,7 +34,7 @@ func TestWhatIsPutIsGot(t *testing.T) {
 	f(3, []Process{{7, 1 << 37, 100, ProcessCompute}, {4194304, nan, nan, ProcessGraphics | ProcessMPS}, {9, 4096, 12.5, ProcessCompute | ProcessOccupancy}},
 		[]Process{{7, 1 << 37, 100, ProcessCompute}, {4194304, nan, nan, ProcessGraphics | ProcessMPS}, {9, 4096, 12.5, ProcessCompute | ProcessOccupancy}})
 
-	// 70 processes: the 64 with most memory stay, and it is said that some are missing.
+	// Of 70 processes the 64 with the most memory stay, and the count shows that some are missing.
 	var many, most []Process
 	for i := range 70 {
 		p := Process{PID: 100 + i, Memory: float64(1000 - i), Busy: 1}
@@ -107,8 +107,8 @@ func TestBlocks(t *testing.T) {
 	bad("a device twice", 2, func(c []Column) []Column { return AppendProcessColumns(c[:ProcessWidth], 0) })
 }
 
-// TestFieldsAreNotInTheCatalogue also holds them below the bound that messages
-// between processes have for them.
+// TestFieldsAreNotInTheCatalogue also checks that the field IDs are below the limit in
+// messages between processes.
 func TestFieldsAreNotInTheCatalogue(t *testing.T) {
 	for _, c := range AppendProcessColumns(nil, 0) {
 		if d, ok := field.ByID(c.Field); ok {
@@ -132,7 +132,7 @@ func TestPutAndGetAllocateNothing(t *testing.T) {
 	}
 }
 
-// FuzzGet: rows lie in memory that a process gone mad can write.
+// FuzzGet checks arbitrary rows, because a faulty process can write to the shared memory.
 func FuzzGet(f *testing.F) {
 	block := make([]float64, ProcessWidth)
 	PutProcesses(block, 2, []Process{{PID: 1, Memory: 1, Busy: 1, Flags: ProcessCompute}, {PID: 2, Memory: nan, Busy: nan}})
@@ -161,7 +161,7 @@ func FuzzGet(f *testing.F) {
 		PutProcesses(again, len(list), list)
 		back, backCount := GetProcesses(nil, again)
 		if diff := cmp.Diff(list, back, cmpopts.EquateNaNs()); diff != "" || backCount != len(list) {
-			t.Errorf("put and got again (-want +got):\n%s", diff)
+			t.Errorf("after Put and Get (-want +got):\n%s", diff)
 		}
 	})
 }

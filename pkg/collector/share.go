@@ -7,10 +7,10 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// migSlices holds the compute slices of the GPUs with MIG, by a part of their model name:
-// https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html, column "Max Number of Instances"; B300
-// and GB300 have profiles up to 7g as well. The RTX PRO 4500's are in NVIDIA's documentation of vGPU types. Longer
-// names come first.
+// migSlices holds the number of compute slices of GPUs with MIG, by a part of the model name. Sources: column "Max Number
+// of Instances" in https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-gpus.html, and NVIDIA's
+// documentation of vGPU types for the RTX PRO 4500. B300 and GB300 also have profiles up to 7g. Longer names come
+// first.
 var migSlices = []struct {
 	model  string
 	slices int
@@ -19,7 +19,7 @@ var migSlices = []struct {
 	{"A100", 7}, {"A800", 7}, {"H100", 7}, {"H800", 7}, {"H200", 7}, {"H20", 7}, {"B200", 7}, {"B300", 7}, {"GH200", 7},
 }
 
-// Share returns an instance's share of its GPU: for a MIG instance its compute slices out of the GPU's, for one of n
+// Share returns an instance's share of its GPU: for a MIG instance its share of the GPU's compute slices, for one of n
 // equal partitions 1/n. It returns 0 if the share is unknown or d is not a GPU instance.
 func (d *Device) Share(partitions int) float64 {
 	if d.Level != field.Instance {

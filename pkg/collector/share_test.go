@@ -24,9 +24,9 @@ func TestShare(t *testing.T) {
 		{field.Instance, "NVIDIA RTX PRO 6000 Blackwell Server Edition", "1g.24gb+gfx", 1, 1. / 4},
 		{field.Instance, "NVIDIA RTX PRO 5000 Blackwell", "1g.24gb", 1, 1. / 2},
 		{field.Instance, "AMD Instinct MI300X", "cpx", 8, 1. / 8},
-		{field.Instance, "AMD Instinct MI300A", "cpx", 6, 1. / 6}, // "A30" is a part of no name that it is compared with
+		{field.Instance, "AMD Instinct MI300A", "cpx", 6, 1. / 6}, // must not match "A30"
 		{field.Instance, "AMD Instinct MI300X", "dpx", 2, 1. / 2},
-		// What is not known.
+		// Unknown shares.
 		{field.Instance, "NVIDIA A30", "7g.40gb", 1, 0},
 		{field.Instance, "NVIDIA of next year", "1g.10gb", 7, 0},
 		{field.Instance, "NVIDIA A100-SXM4-80GB", "", 7, 0},

@@ -19,12 +19,12 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// numbers returns n fields that are read at each tick, first those that instances have, too.
+// numbers returns n fields that are read on every tick, starting with those that instances also have.
 func numbers(tb testing.TB, n int) (names []string, ids []godcgm.Short, ofInstances int) {
 	tb.Helper()
 	for _, level := range [][]field.Level{{field.Instance, field.ComputeInstance}, {field.GPU}} {
 		for _, d := range field.All() {
-			number := (d.Kind == field.Int64 || d.Kind == field.Double) && (d.ID <= 1012 || d.ID >= 1100) // of profiling what every GPU has
+			number := (d.Kind == field.Int64 || d.Kind == field.Double) && (d.ID <= 1012 || d.ID >= 1100) // of profiling, only the fields of every GPU
 			if len(ids) < n && number && d.ID > 0 && d.ID < field.FirstExporter && !d.Event && d.Of == 0 && d.Cost == field.EachTick && slices.Contains(level, d.Level) {
 				names, ids = append(names, d.Name), append(ids, godcgm.Short(d.ID))
 			}
@@ -36,14 +36,14 @@ func numbers(tb testing.TB, n int) (names []string, ids []godcgm.Short, ofInstan
 	return names, ids, ofInstances
 }
 
-// ours returns a tick of our collector: all fields of all devices.
+// ours returns a function that samples all fields of all devices with our collector.
 func ours(b *testing.B, library string, names []string) (tick func(), columns int) {
 	b.Helper()
 	list, _, err := field.Parse(strings.NewReader(strings.Join(names, ", gauge, text\n")+", gauge, text\n"), field.ParseOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := dcgm.New(dcgm.Options{Library: library, Engine: "/near"}) // as embedded: one call for up to 1024 values
+	c := dcgm.New(dcgm.Options{Library: library, Engine: "/near"}) // like an embedded engine: up to 1024 values per call
 	sources, err := c.Open(b.Context(), list)
 	if err != nil {
 		b.Fatal(err)
@@ -54,7 +54,7 @@ func ours(b *testing.B, library string, names []string) (tick func(), columns in
 	return func() { _ = sources[0].Sample(row, due) }, n
 }
 
-// plain returns a tick by the plain way through go-dcgm: one call for each entity.
+// plain returns a function that reads the same through go-dcgm with one call per entity.
 func plain(b *testing.B, entities []godcgm.GroupEntityPair, fields []godcgm.Short, ofInstances int) (tick func()) {
 	b.Helper()
 	must := func(err error) {
@@ -63,7 +63,7 @@ func plain(b *testing.B, entities []godcgm.GroupEntityPair, fields []godcgm.Shor
 			b.Fatal(err)
 		}
 	}
-	_, err := godcgm.Init(godcgm.Standalone, "localhost:5555", "0") // never taken back: it would shut down the library for everyone in the process
+	_, err := godcgm.Init(godcgm.Standalone, "localhost:5555", "0") // no Shutdown, which would end the library's use for the whole process
 	must(err)
 	group, err := godcgm.CreateGroup("plain")
 	must(err)
@@ -107,8 +107,8 @@ func number(v *godcgm.FieldValue_v1) float64 {
 	return math.NaN()
 }
 
-// BenchmarkTick reads all fields of all entities, in turns with the plain way. All sizes are on one library with 8 GPUs
-// that have 48 instances, because go-dcgm's calls are bound to the first library for ever.
+// BenchmarkTick reads all fields of all entities, alternating with plain. All sizes use one library with 8 GPUs and 48
+// instances, because go-dcgm stays bound to the first library that it loads.
 func BenchmarkTick(b *testing.B) {
 	dir, err := os.MkdirTemp("", "dcgmtest-bench-") //nolint:usetesting // it outlives this benchmark
 	if err != nil {
@@ -118,7 +118,7 @@ func BenchmarkTick(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	if _, err := dl.Open([]string{e.Library()}); err != nil { // by its soname go-dcgm then finds it, too
+	if _, err := dl.Open([]string{e.Library()}); err != nil { // so that go-dcgm finds it by its soname
 		b.Fatal(err)
 	}
 	var entities []godcgm.GroupEntityPair
@@ -144,7 +144,7 @@ func BenchmarkTick(b *testing.B) {
 	bench(100)
 }
 
-// compare takes turns, and reports medians.
+// compare runs both in turn and reports the medians.
 func compare(b *testing.B, mine, theirs func()) {
 	b.Helper()
 	var times [2][]time.Duration

@@ -1,9 +1,9 @@
-// Package dcgmtest simulates DCGM for tests: its own libdcgm.so.4 with a host engine behind it, written in C against
-// DCGM's public headers and compiled when a test needs it, and a Go handle that changes the answers while it runs.
+// Package dcgmtest simulates DCGM for tests. It has a libdcgm.so.4 with a host engine, written in C against DCGM's public
+// headers and compiled when a test needs it, and a Go handle that changes the answers while the library runs.
 //
-// The library is a real shared object, so tests exercise dlopen, dlsym and our own C calls as on a node with DCGM, and
-// go-dcgm's lazy binding, too. It reads a script (see README.md), which an Engine writes and changes. The library sees
-// a change at its next call, in this process and in every other.
+// The library is a real shared object, so tests exercise dlopen, dlsym, our own C calls and go-dcgm's lazy binding as on
+// a node with DCGM. It reads a script (see README.md), which an Engine writes and changes. The library sees a change at
+// its next call, in every process.
 //
 // Each Engine has its own library. Its UUIDs and PCI addresses equal nvmltest's, so that a simulated NVML next to it
 // has the same GPUs.
@@ -21,8 +21,8 @@ import (
 
 // Config of an Engine. The zero value is the host engine 4.6.0 of a DGX H100.
 type Config struct {
-	// Preset is "dgx-h100" (8 GPUs of 18 links, 4 switches), "a100-mig" (2 GPUs, one
-	// with instances), "gb200" (4 GPUs, 2 Grace CPUs of 72 cores) or "pcie" (GPUs
+	// Preset is "dgx-h100" (8 GPUs with 18 links each, 4 switches), "a100-mig" (2 GPUs, one
+	// with instances), "gb200" (4 GPUs, 2 Grace CPUs with 72 cores each) or "pcie" (GPUs
 	// without links); "" means "dgx-h100".
 	Preset string
 	// GPUs is the number of GPUs; 0 means the preset's number.
@@ -31,14 +31,14 @@ type Config struct {
 	Version string
 	// Library is the library's version, which decides its functions; "" means Version.
 	Library string
-	// Without lists further functions that the library lacks.
+	// Without lists functions that the library lacks in addition.
 	Without []string
 	// Lines of script follow those of the preset and override them.
 	Lines []string
 }
 
-// New makes an Engine that lives until the test ends. It skips the test where
-// there is no C compiler, unless WARPGAUGE_REQUIRE names cc.
+// New returns an Engine that lives until the test ends. Without a C compiler it
+// skips the test, unless WARPGAUGE_REQUIRE names cc.
 func New(tb testing.TB, c Config) *Engine {
 	tb.Helper()
 	programtest.Find(tb, "cc")
@@ -55,8 +55,8 @@ func New(tb testing.TB, c Config) *Engine {
 	return e
 }
 
-// Write puts a library and its script into a directory, where they stay, for programs that are started with
-// --dcgm-library=DIR/libdcgm.so.4. Failures of methods are passed to fail, which must not return.
+// Write writes a library and its script to a directory and leaves them there, for programs that are started with
+// --dcgm-library=DIR/libdcgm.so.4. The Engine's methods call fail with their errors. fail must not return.
 func Write(dir string, c Config, fail func(error)) (*Engine, error) {
 	c.Preset, c.Version = cmp.Or(c.Preset, "dgx-h100"), cmp.Or(c.Version, "4.6.0")
 	c.Library = cmp.Or(c.Library, c.Version)

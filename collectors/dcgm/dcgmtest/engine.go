@@ -13,8 +13,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Engine is one simulated DCGM. Its methods may be called by several goroutines,
-// while the library is in use; each change is complete when the method returns.
+// Engine is one simulated DCGM. Its methods are safe for concurrent use, also while
+// the library is in use. Each change is complete when the method returns.
 type Engine struct {
 	config Config
 	fail   func(error)
@@ -22,7 +22,7 @@ type Engine struct {
 
 	mu        sync.Mutex
 	closed    bool
-	base      []string // values of the preset
+	base      []string // lines with the values of the preset
 	script    []line
 	forgotten []int                  // fields
 	links     map[Entity][]LinkState // by owner
@@ -30,7 +30,7 @@ type Engine struct {
 	calls     map[string]uint64 // at the last ResetCalls
 }
 
-// line is a line of the script. A later line with the same key replaces it; some keys are the whole line.
+// line is a line of the script. A later line with the same key replaces it. For some lines the key is the whole line.
 type line struct{ key, rest string }
 
 // put replaces a line of the script, or removes it. The key and rest are words.
@@ -42,7 +42,7 @@ func (e *Engine) put(on bool, rest any, key ...any) {
 	}
 }
 
-// set is put, and makes the library read the script.
+// set calls put and makes the library read the script.
 func (e *Engine) set(on bool, rest any, key ...any) {
 	e.change(func() { e.put(on, rest, key...) })
 }
@@ -57,7 +57,7 @@ func (e *Engine) change(f func()) {
 	}
 }
 
-// text returns the script: the catalogue's fields, and the lines.
+// text returns the script: the catalogue's fields, then the lines.
 func (e *Engine) text() string {
 	var b strings.Builder
 	for _, d := range field.All() {
@@ -129,16 +129,16 @@ func (e *Engine) Set(of Entity, field int, v Value) { e.set(true, v.text, "value
 // Unset undoes Set.
 func (e *Engine) Unset(of Entity, field int) { e.set(false, "", "value", of, field) }
 
-// Refuse makes watching a field answer a code, for the whole watch, and reading it from the driver, for the whole call.
+// Refuse makes a watch that contains the field return a code, and likewise a call that reads it from the driver.
 func (e *Engine) Refuse(of Entity, field, code int) { e.set(true, code, "refuse", of, field) }
 
 // Forget makes a field unknown to the engine: it refuses field groups with it.
 func (e *Engine) Forget(field int) { e.change(func() { e.forgotten = append(e.forgotten, field) }) }
 
-// Every stands for all functions, except those that release something (unwatch, destroy, disconnect).
+// Every means all functions except those that release something (unwatch, destroy, disconnect).
 const Every = "*"
 
-// Return makes a function answer a code of DCGM; 0 removes the fault.
+// Return makes a function return a code of DCGM; 0 removes the fault.
 func (e *Engine) Return(function string, code int) { e.set(code != 0, code, "fault", function, "code") }
 
 // Hang makes calls of a function hang until release is called or the Engine is closed. release may be called twice.
@@ -147,14 +147,14 @@ func (e *Engine) Hang(function string) (release func()) {
 	return func() { e.set(false, "", "fault", function, "hang") }
 }
 
-// FailNth makes the nth call from now, counted from 1, answer a code, once. Calls that release something do not count.
+// FailNth makes the nth call from now, counted from 1, return a code, once. Calls that release something do not count.
 func (e *Engine) FailNth(n, code int) {
 	e.write(wordFailed, 0)
 	e.write(wordFailCode, uint64(-code))
 	e.write(wordFailAt, uint64(n))
 }
 
-// Failed returns the function that FailNth made fail, "" if none has yet.
+// Failed returns the function that failed because of FailNth, or "" before the failure.
 func (e *Engine) Failed() string {
 	if n := e.word(wordFailed); n > 0 {
 		return functions()[n-1].Name
@@ -162,8 +162,8 @@ func (e *Engine) Failed() string {
 	return ""
 }
 
-// Restart loses all connections and everything that the engine keeps for them, like a restarted process. Embedded
-// engines exist only in name then: their calls fail, too.
+// Restart drops all connections and everything that the engine keeps for them, like a restarted process. Calls of
+// embedded engines fail then, too.
 func (e *Engine) Restart() {
 	e.write(wordSince, uint64(time.Now().UnixMicro()))
 	if err := e.lib.Control.Next(wordEngine); err != nil {
@@ -171,7 +171,7 @@ func (e *Engine) Restart() {
 	}
 }
 
-// Stop is Restart without the start: connecting answers a code, for example -21, until Start.
+// Stop drops all connections and makes new ones return a code, for example -21, until Start.
 func (e *Engine) Stop(code int) {
 	e.Behave("down", code)
 	e.Restart()
@@ -180,26 +180,26 @@ func (e *Engine) Stop(code int) {
 // Start ends Stop.
 func (e *Engine) Start() { e.Behave("down", 0) }
 
-// Behave sets a property of the engine (README.md has the list): the code that starting an embedded one ("embedding"), all
-// profiling calls ("profiling") or listing the entities of a kind ("unlisted 9") answer; the order of replies ("order": 1
-// is the opposite one), or the number of entries that all lists report ("counts"). 0 restores it.
+// Behave sets a property of the engine (README.md has the list). "embedding", "profiling" and "unlisted 9" are the result
+// codes for starting an embedded engine, for all profiling calls and for listing the entities of kind 9. "order" 1
+// reverses replies. "counts" is the number of entries that all lists report. 0 restores a property.
 func (e *Engine) Behave(property string, n int) { e.set(true, n, "engine "+property) }
 
-// Freeze freezes an entity's values, or with All or Everything those of many: the engine keeps answering with the last
-// ones. A GPU's instances and links freeze with it.
+// Freeze freezes the values of an entity, or of several with All or Everything: the engine keeps returning the last
+// values. A GPU's instances and links freeze with it.
 func (e *Engine) Freeze(of Entity) { e.setFamily(true, time.Now().UnixMicro(), "freeze", of) }
 
 // Thaw ends Freeze.
 func (e *Engine) Thaw(of Entity) { e.setFamily(false, "", "freeze", of) }
 
-// Lose makes every value of a GPU, its instances and its links answer that the GPU is lost. The engine still knows the
-// GPU's identity.
+// Lose gives every value of a GPU, its instances and its links the status "GPU lost". The engine still returns the GPU's
+// identity.
 func (e *Engine) Lose(gpu int) { e.setFamily(true, "", "lost", GPU(gpu)) }
 
 // Restore brings back a GPU that was lost.
 func (e *Engine) Restore(gpu int) { e.setFamily(false, "", "lost", GPU(gpu)) }
 
-// setFamily sets a line for each part of an entity.
+// setFamily sets a line for an entity and for each of its parts.
 func (e *Engine) setFamily(on bool, rest any, word string, of Entity) {
 	e.change(func() {
 		for _, x := range e.family(of) {
@@ -218,8 +218,8 @@ func (e *Engine) XIDOf(of Entity, code int) {
 	})
 }
 
-// Incident adds a finding of the engine's health checks. system is a bit of DCGM_HEALTH_WATCH_…, health 10 (warn) or 20
-// (fail), code a DCGM_FR_….
+// Incident adds a finding of the engine's health checks. system is a bit of DCGM_HEALTH_WATCH_…, health is 10 (warn) or
+// 20 (fail), code is a DCGM_FR_….
 func (e *Engine) Incident(of Entity, system uint32, health, code int, message string) {
 	e.change(func() {
 		e.script = append(e.script, line{"incident", fmt.Sprintf("%s %d %d %d %s", of, system, health, code, message)})
@@ -229,9 +229,9 @@ func (e *Engine) Incident(of Entity, system uint32, health, code int, message st
 // Healthy removes all incidents.
 func (e *Engine) Healthy() { e.set(false, "", "incident") }
 
-// Counts are the resources that clients of all processes hold. A killed process leaves its share behind.
+// Counts holds the resources that the clients of all processes use. The resources of a killed process remain counted.
 type Counts struct {
-	Inits         int // processes that are initialised
+	Inits         int // processes that have initialised the library
 	Connections   int
 	Embedded      int
 	Groups        int
@@ -279,7 +279,7 @@ func (e *Engine) ResetCalls() {
 // MostValues returns the number of values in the largest reply.
 func (e *Engine) MostValues() int { return int(e.word(wordMostValues)) }
 
-// Log returns the log file of an embedded engine ("" for none) and the severity; false if none was started.
+// Log returns the log file of the embedded engine, or "" without one, and the severity; false if no engine was started.
 func (e *Engine) Log() (file string, severity int, ok bool) {
 	s := e.word(wordSeverity)
 	if s == 0 {

@@ -18,7 +18,7 @@ const (
 	KindCore
 	KindConnectX
 
-	// Any stands for all kinds in an Entity, and for all numbers.
+	// Any means all kinds or all numbers in an Entity.
 	Any = -1
 )
 
@@ -28,32 +28,32 @@ type Entity struct {
 	ID   int64
 }
 
-// Everything is all entities of all kinds, for values, refusals and freezes.
+// Everything returns all entities of all kinds, for values, refusals and freezes.
 func Everything() Entity { return Entity{Any, Any} }
 
-// All is all entities of a kind.
+// All returns all entities of a kind.
 func All(k Kind) Entity { return Entity{k, Any} }
 
-// GPU is a GPU by DCGM's number.
+// GPU returns the GPU with DCGM's number n.
 func GPU(n int) Entity { return Entity{KindGPU, int64(n)} }
 
-// Switch is an NVSwitch by DCGM's number.
+// Switch returns the NVSwitch with DCGM's number n.
 func Switch(n int) Entity { return Entity{KindSwitch, int64(n)} }
 
-// Instance is a GPU instance by DCGM's number.
+// Instance returns the GPU instance with DCGM's number n.
 func Instance(n int) Entity { return Entity{KindInstance, int64(n)} }
 
-// Compute is a compute instance by DCGM's number.
+// Compute returns the compute instance with DCGM's number n.
 func Compute(n int) Entity { return Entity{KindCompute, int64(n)} }
 
-// CPU is a CPU by DCGM's number.
+// CPU returns the CPU with DCGM's number n.
 func CPU(n int) Entity { return Entity{KindCPU, int64(n)} }
 
-// ConnectX is a network adapter by DCGM's number.
+// ConnectX returns the network adapter with DCGM's number n.
 func ConnectX(n int) Entity { return Entity{KindConnectX, int64(n)} }
 
-// Link is a link of a GPU or a switch, counted from 0. It is numbered as DCGM does
-// since 4.3 (dcgm_link_t of dcgm_structs.h).
+// Link returns link n of a GPU or a switch, counted from 0, with its ID of DCGM 4.3
+// and newer (dcgm_link_t in dcgm_structs.h).
 func Link(owner Entity, n int) Entity {
 	return Entity{KindLink, int64(owner.Kind) | int64(n)<<8 | owner.ID<<24}
 }
@@ -72,21 +72,21 @@ func (e Entity) String() string {
 // Value is the engine's value of a field of an entity.
 type Value struct{ text string }
 
-// Number is a constant value.
+// Number returns a constant value.
 func Number(n float64) Value { return Value{"num " + strconv.FormatFloat(n, 'f', -1, 64)} }
 
-// Ramp grows by slope per second, starting with base when the engine is created.
+// Ramp returns a value that is base when the engine is created and grows by slope per second.
 func Ramp(base, slope float64) Value {
 	return Value{Number(base).text + " " + strconv.FormatFloat(slope, 'f', -1, 64)}
 }
 
-// Text is the value of a text field.
+// Text returns the value of a text field.
 func Text(s string) Value { return Value{"text " + s} }
 
-// Status makes the value answer a code of DCGM.
+// Status returns a value without data whose status is a code of DCGM.
 func Status(code int) Value { return Value{"status " + strconv.Itoa(code)} }
 
-// Omitted leaves the value out of replies.
+// Omitted returns a value that is missing from replies.
 func Omitted() Value { return Value{"omitted"} }
 
 // Kinds of blanks.
@@ -97,5 +97,5 @@ const (
 	NotPermitted
 )
 
-// Blank is one of DCGM's blanks, in the spelling of the field's type.
+// Blank returns one of DCGM's blanks, encoded for the field's type.
 func Blank(which int) Value { return Value{"blank " + strconv.Itoa(which)} }

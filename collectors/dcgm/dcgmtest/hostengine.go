@@ -19,8 +19,8 @@ import (
 //go:embed hostengine/hostengine.c
 var hostEngineSource []byte
 
-// HostEngine is NVIDIA's own libdcgm.so.4 as a host engine, in a separate process
-// that has a simulated NVML.
+// HostEngine is a process with a host engine of NVIDIA's own libdcgm.so.4 and a
+// simulated NVML.
 type HostEngine struct {
 	tb      testing.TB
 	exe     string
@@ -30,8 +30,8 @@ type HostEngine struct {
 }
 
 // NewHostEngine starts a host engine on the GPUs of n, which must have its own library (nvmltest.Write). The loader
-// must find libdcgm.so.4. address is its listening address: "127.0.0.1:5555" or the path of a Unix socket. It ends with
-// the test.
+// must find libdcgm.so.4. The engine listens on address, "127.0.0.1:5555" or the path of a Unix socket, until the test
+// ends.
 func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine {
 	tb.Helper()
 	programtest.Find(tb, "cc")
@@ -46,7 +46,7 @@ func NewHostEngine(tb testing.TB, n *nvmltest.Node, address string) *HostEngine 
 	return e
 }
 
-// Start restarts it at its address and waits until it listens.
+// Start restarts the engine at its address and waits until it listens.
 func (e *HostEngine) Start() {
 	e.tb.Helper()
 	where := e.address
@@ -62,7 +62,7 @@ func (e *HostEngine) Start() {
 	})
 }
 
-// Stop kills it.
+// Stop kills the process.
 func (e *HostEngine) Stop() {
 	e.tb.Helper()
 	e.process.Signal(e.tb, syscall.SIGKILL)
@@ -77,7 +77,7 @@ func (e *HostEngine) Freeze() (release func()) {
 	return func() { e.process.Signal(e.tb, syscall.SIGCONT) }
 }
 
-// stopped returns nil if all its threads are in state T (proc_pid_stat(5)).
+// stopped returns nil if all threads of the process are in state T (proc_pid_stat(5)).
 func (e *HostEngine) stopped() error {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", e.PID()))
 	if err != nil {
@@ -95,5 +95,5 @@ func (e *HostEngine) stopped() error {
 	return nil
 }
 
-// PID returns its process ID.
+// PID returns the engine's process ID.
 func (e *HostEngine) PID() int { return e.process.PID() }

@@ -15,7 +15,7 @@ import (
 //go:embed lib/*
 var sources embed.FS
 
-// Our own words in the control file. lib/fake.h has the same list with more comments.
+// Our own words in the control file. lib/fake.h explains them.
 const (
 	wordEngine = simulated.FirstOwn + iota
 	wordInits
@@ -39,7 +39,7 @@ const (
 var simulation = sync.OnceValue(func() *simulated.Library {
 	lib, err := fs.Sub(sources, "lib")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // the code is embedded
 	}
 	return &simulated.Library{
 		Name: "DCGM", File: "libdcgm.so.4", Scripted: true, Sources: lib, Headers: sync.OnceValues(Headers),
@@ -62,7 +62,7 @@ func Headers() (map[string][]byte, error) {
 	return out, err
 }
 
-// Compile runs the C compiler in a directory with DCGM's headers and further files.
+// Compile runs the C compiler in a directory that contains DCGM's headers and files.
 func Compile(dir string, files map[string][]byte, args ...string) error {
 	headers, err := Headers()
 	if err != nil {
@@ -77,7 +77,7 @@ func Compile(dir string, files map[string][]byte, args ...string) error {
 	return simulated.CC(dir, args...)
 }
 
-// build compiles a library of that version, "4.4.1", and returns its file.
+// build compiles a library of a version such as "4.4.1" and returns its file.
 func build(version string, without []string) (string, error) {
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {

@@ -39,12 +39,12 @@ type instance struct {
 	gpu            int
 }
 
-// board is a kind of GPU.
+// board is a GPU model.
 type board struct {
 	name   string
 	links  int
 	memory float64 // MiB
-	power  float64 // W at most
+	power  float64 // limit, W
 }
 
 // prepare creates the preset's entities and values.
@@ -57,7 +57,7 @@ func (e *Engine) prepare() error {
 		}
 		return n
 	}
-	linksVersion, minor := 5, 0 // of the links' struct: the newest that the engine accepts
+	linksVersion, minor := 5, 0 // version of the links' struct: the newest that the engine accepts
 	if n, _ := fmt.Sscanf(c.Version, "4.%d", &minor); n == 1 && minor < 6 {
 		linksVersion = 4
 	}
@@ -124,7 +124,7 @@ func (e *Engine) addGPUs(b board, n int) {
 	}
 }
 
-// measure gives a board values of the right kind and size; they are not measurements.
+// measure gives a board invented values of a realistic size.
 func (e *Engine) measure(g Entity, b board, d float64) {
 	e.value(g, 156, Ramp(1e9*(d+1), 350_000)) // energy, mJ
 	e.value(g, 449, Ramp(1000*d, 250))        // NVLink bandwidth
@@ -173,18 +173,18 @@ func (e *Engine) SetLink(of Entity, link int, s LinkState) {
 	})
 }
 
-// SetPeer sets the NVLink status between two GPUs: a DcgmNvLinkP2pStatus….
+// SetPeer sets the NVLink status between two GPUs, a DcgmNvLinkP2pStatus….
 func (e *Engine) SetPeer(a, b, status int) { e.set(true, status, "peer", a, b) }
 
-// Add adds an entity to the engine's list, for example ConnectX(0) or a bound GPU. supported marks it as supported by
-// DCGM. An entity may be there twice.
+// Add adds an entity to the engine's list, for example ConnectX(0) or a newly bound GPU. supported marks it as supported
+// by DCGM. The list may contain an entity twice.
 func (e *Engine) Add(x Entity, supported bool) {
 	e.change(func() {
 		e.script = append(e.script, line{"entity " + x.String(), map[bool]string{false: "unsupported"}[supported]})
 	})
 }
 
-// family returns an entity with its parts.
+// family returns an entity and its parts.
 func (e *Engine) family(of Entity) []Entity {
 	out := []Entity{of}
 	for n := range e.links[of] {
@@ -209,14 +209,14 @@ func (e *Engine) removeAll(gone []Entity) {
 	e.parts = slices.DeleteFunc(e.parts, func(m instance) bool { return slices.Contains(gone, m.entity) })
 }
 
-// Remove removes an entity with its parts, like a GPU that was unbound.
+// Remove removes an entity and its parts, like a GPU that was unbound.
 func (e *Engine) Remove(x Entity) { e.change(func() { e.removeAll(e.family(x)) }) }
 
 // instancesPerGPU is the number of IDs that DCGM reserves for the instances of a GPU.
 const instancesPerGPU = 8
 
-// SetMIG replaces a GPU's instances: profiles such as "1g.5gb"; "3g.20gb/2" has two compute instances. No profile ends
-// MIG mode.
+// SetMIG replaces a GPU's instances by one per profile, such as "1g.5gb", or "3g.20gb/2" with two compute instances.
+// Without profiles it ends MIG mode.
 func (e *Engine) SetMIG(gpu int, profiles ...string) {
 	e.change(func() {
 		var gone []Entity

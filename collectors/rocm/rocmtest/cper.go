@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// Severities of CPER, as the kernel's cper_error_severity has them.
+// Severities of CPER, with the values of the kernel's cper_error_severity.
 const (
 	CPERUncorrected = iota
 	CPERFatal
 	CPERCorrected
 )
 
-// CPER is a record of one section, as amdgpu writes it (amdgpu_cper.c): plain numbers in the
-// time, in UTC.
+// CPER returns a record with one section like amdgpu's (amdgpu_cper.c): its time has plain
+// numbers, in UTC.
 func CPER(severity uint32, at time.Time) []byte {
 	const header, section, body = 128, 72, 272
 	b := make([]byte, header+section+body)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Vanish takes the GPU off the bus. Files that a reader has open become empty;
-// in sysfs they would answer ENODEV.
+// Vanish removes the GPU from the bus. Files that a reader has open become empty;
+// in sysfs they would return ENODEV.
 func (g *GPU) Vanish(tb testing.TB) {
 	tb.Helper()
 	g.gone = true
@@ -32,7 +32,7 @@ func (g *GPU) Vanish(tb testing.TB) {
 	}
 }
 
-// Return brings it back, under the same address.
+// Return brings the GPU back at the same address.
 func (g *GPU) Return(tb testing.TB) {
 	tb.Helper()
 	g.gone = false
@@ -71,7 +71,7 @@ func (t *Tree) AsUser(tb testing.TB, f func()) {
 	f()
 }
 
-// publish lets every user read the files that are not hidden.
+// publish makes the files that are not hidden readable for every user.
 func (t *Tree) publish() error {
 	return filepath.WalkDir(t.Root, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
@@ -101,9 +101,9 @@ func empty(dir string) error {
 // Inaccessible is the text of RAS counts while the GPU resets.
 const Inaccessible = "Query currently inaccessible\n"
 
-// FIFO puts a pipe in the place of the key's file: who opens the file after that
-// and reads it waits until the test feeds the pipe or closes it, as in a driver
-// that hangs. The test's end closes it.
+// FIFO replaces the key's file by a pipe. Readers that open the file then wait, as
+// with a hanging driver, until the test feeds or closes the pipe. It is closed when
+// the test ends.
 func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
 	tb.Helper()
 	g.Remove(tb, key)
@@ -113,7 +113,7 @@ func (g *GPU) FIFO(tb testing.TB, key string) *FIFO {
 func newFIFO(tb testing.TB, path string) *FIFO {
 	tb.Helper()
 	must(tb, syscall.Mkfifo(path, 0o600))
-	// Read and write, so that neither side waits in open.
+	// O_RDWR, so that neither side waits in open.
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	must(tb, err)
 	p := &FIFO{f: f}
@@ -134,5 +134,5 @@ func (p *FIFO) Feed(tb testing.TB, text string) {
 
 // Close releases all readers; they see the end of the file.
 func (p *FIFO) Close() {
-	_ = p.f.Close() // that of the test's end may be the second
+	_ = p.f.Close() // may be the second Close, at the end of the test
 }

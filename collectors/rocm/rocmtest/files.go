@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// build makes everything that belongs to the GPU.
+// build creates all files of the GPU.
 func (g *GPU) build() error {
 	t, d := g.tree, g.dir()
 	for _, i := range g.Instances {
@@ -40,7 +40,7 @@ func (g *GPU) build() error {
 	return g.write()
 }
 
-// nodes makes the card and render node of an instance and its KFD node.
+// nodes creates the card, the render node and the KFD node of an instance.
 func (g *GPU) nodes(i Instance) error {
 	t, d := g.tree, g.dir()
 	if i.Name != "" {
@@ -110,7 +110,7 @@ func (g *GPU) kfdNode(i Instance) error {
 	return nil
 }
 
-// fixed are the files that do not change while the node runs.
+// fixed returns the files that do not change while the node runs.
 func (g *GPU) fixed() map[string]string {
 	m, t := g.spec, g.tree
 	num := func(v uint64) string { return strconv.FormatUint(v, 10) }
@@ -148,7 +148,7 @@ func (g *GPU) fixed() map[string]string {
 		f[fmt.Sprintf("hwmon/temp%d_crit_hyst", s.n)] = "-273150"
 		f[fmt.Sprintf("hwmon/temp%d_emergency", s.n)] = "105000"
 	}
-	if m.name == "" { // no field-replaceable unit has it
+	if m.name == "" { // a board without inventory memory
 		for _, k := range []string{"product_name", "product_number", "serial_number", "unique_id"} {
 			delete(f, k)
 		}
@@ -181,10 +181,10 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// numa is the processor next to the GPU, which is its node of memory.
+// numa returns the GPU's NUMA node, which is the nearest processor.
 func (g *GPU) numa() int { return g.Index * processors / len(g.tree.GPUs) }
 
-// node is a path in the directory of a node of KFD.
+// node returns a path in the directory of a KFD node.
 func node(n int, path ...string) string {
 	return filepath.Join(append([]string{"devices/virtual/kfd/kfd/topology/nodes", strconv.Itoa(n)}, path...)...)
 }

@@ -18,11 +18,11 @@ type GPU struct {
 	UniqueID uint64
 	Serial   string
 
-	// Instances are the devices of the compute side: one, or several where the
-	// board is partitioned. The first shares the GPU's card and render node.
+	// Instances lists the KFD devices: one, or several if the board is
+	// partitioned. The first shares the GPU's card and render node.
 	Instances []Instance
 
-	State State // as the files say; change it with Update
+	State State // contents of the files; change it with Update
 
 	tree   *Tree
 	spec   spec
@@ -70,9 +70,9 @@ func newGPU(t *Tree, m spec, i int) *GPU {
 	return g
 }
 
-// Path is the file of a key: a name below the GPU's device directory, in which
-// hwmon/ stands for that of the GPU's sensors. A key that starts with kfd/ is
-// below the node of the first instance.
+// Path returns the file of a key. A key is a path below the GPU's device directory,
+// where hwmon/ means the directory of the GPU's sensors. A key that starts with kfd/
+// is below the node of the first instance.
 func (g *GPU) Path(key string) string {
 	if rest, ok := strings.CutPrefix(key, "kfd/"); ok {
 		return g.tree.Path(node(g.Instances[0].Node, rest))
@@ -92,14 +92,14 @@ func (g *GPU) dir() string {
 	return fmt.Sprintf("devices/pci0000:%02x/0000:%02x:01.1/%s", bus, bus, g.PCI)
 }
 
-// Update changes what the GPU measures, and the files that say it.
+// Update changes the GPU's state and its files.
 func (g *GPU) Update(tb testing.TB, f func(s *State)) {
 	tb.Helper()
 	f(&g.State)
 	must(tb, g.write())
 }
 
-// Set writes the file of a key, which then stays as it is until Reset.
+// Set writes the file of a key, which then stays unchanged until Reset.
 func (g *GPU) Set(tb testing.TB, key, text string) {
 	tb.Helper()
 	path := g.Path(key)
@@ -111,16 +111,16 @@ func (g *GPU) Set(tb testing.TB, key, text string) {
 	must(tb, err)
 }
 
-// Remove removes the file of a key, until Reset. Who has it open reads nothing
-// any more.
+// Remove removes the file of a key until Reset. For readers that have it open it
+// becomes empty.
 func (g *GPU) Remove(tb testing.TB, key string) {
 	tb.Helper()
 	g.pinned[key] = true
 	must(tb, remove(g.Path(key)))
 }
 
-// Reset gives the file of a key back: it says again what the GPU measures. Files
-// that never change get the text of the start.
+// Reset restores the file of a key, which follows the GPU's state again. Files that
+// never change get their original text.
 func (g *GPU) Reset(tb testing.TB, key string) {
 	tb.Helper()
 	delete(g.pinned, key)
@@ -140,7 +140,7 @@ func (g *GPU) Reset(tb testing.TB, key string) {
 	must(tb, err)
 }
 
-// remove removes a file or a directory, whose files become empty first.
+// remove removes a file or a directory. It first empties all files.
 func remove(path string) error {
 	if err := empty(path); err != nil && !os.IsNotExist(err) {
 		return err
@@ -148,10 +148,10 @@ func remove(path string) error {
 	return os.RemoveAll(path)
 }
 
-// overwrite changes a file in place and in one write, so that a reader at the
-// same time never sees an empty one. Where pad is set, the text is filled up
-// with line ends to the length it had: readers of sysfs ignore them, and the end
-// of the old text does not show behind the new.
+// overwrite changes a file in place with one write, so that a concurrent reader
+// never sees an empty file. With pad it fills the text with line ends to the old
+// length, so that the end of the old text disappears. Readers of sysfs ignore line
+// ends.
 func overwrite(path string, text []byte, pad bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

@@ -44,8 +44,8 @@ func (g *GPU) write() error {
 	return nil
 }
 
-// taken reports whether something else sets the content of a key's file: a test, or a pipe that a user has put there. A
-// pipe is not written to, because that would wait for its reader or release one that must hang.
+// taken reports whether a test or a user's pipe supplies the content of a key's file. Writing to a pipe would wait for a
+// reader, or release a reader that must hang.
 func (g *GPU) taken(key string) bool {
 	if g.pinned[key] {
 		return true
@@ -54,7 +54,7 @@ func (g *GPU) taken(key string) bool {
 	return err == nil && !info.Mode().IsRegular()
 }
 
-// live returns the texts that change. Only the first die of an MI250X package reports power.
+// live returns the changing texts. Only the first die of an MI250X package reports power.
 func (g *GPU) live() map[string]string {
 	s, m := &g.State, g.spec
 	num := func(v uint64) string { return strconv.FormatUint(v, 10) }

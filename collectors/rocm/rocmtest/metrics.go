@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// blob is a gpu_metrics file in the making: members in the order of the
-// kernel's structures (drivers/gpu/drm/amd/include/kgd_pp_interface.h),
-// little-endian, aligned as a C compiler does. It is written down once more and
-// on purpose not made from the decoder's tables, so that each checks the other.
+// blob builds a gpu_metrics file: members in the order of the kernel's structures
+// (drivers/gpu/drm/amd/include/kgd_pp_interface.h), little-endian, with a C
+// compiler's alignment. It does not use the decoder's tables, so that each checks
+// the other.
 type blob struct {
 	b []byte
 }
@@ -46,7 +46,7 @@ func (w *blob) u64(v ...uint64) {
 	}
 }
 
-// na is "not available" in any width.
+// na means "not available" in any width.
 const na = ^uint64(0)
 
 func times(n int, v uint64) []uint64 {
@@ -57,7 +57,7 @@ func times(n int, v uint64) []uint64 {
 	return s
 }
 
-// firstOf returns eight values: v for the first k, not available for the others.
+// firstOf returns eight values: v for the first k, na for the others.
 func firstOf(k int, v uint64) []uint64 {
 	s := times(8, na)
 	for i := range min(k, len(s)) {
@@ -66,7 +66,7 @@ func firstOf(k int, v uint64) []uint64 {
 	return s
 }
 
-// encode returns the gpu_metrics file of a revision ("1.3"), whose header says
+// encode returns the gpu_metrics file of a revision such as "1.3". Its header has
 // the true size.
 func encode(revision string, g *GPU) ([]byte, error) {
 	var format, content int
@@ -75,7 +75,7 @@ func encode(revision string, g *GPU) ([]byte, error) {
 	}
 	w := &blob{b: []byte{0, 0, byte(format), byte(content)}}
 	m, state := g.spec, g.State
-	if g.Index%m.dies != 0 { // the package's power is reported by its first die
+	if g.Index%m.dies != 0 { // only the first die reports the package's power
 		state.Watts, state.Energy = 0, 0
 	}
 	s := &state
@@ -207,7 +207,7 @@ func (w *blob) v16(content int, s *State, m spec, parts int) {
 	w.u32(s.Recoveries) // of the link's other end
 }
 
-// partition is amdgpu_xcp_metrics, _v1_1 or _v1_2. What is not there reads not available.
+// partition appends amdgpu_xcp_metrics, _v1_1 or _v1_2. Members of a missing partition are na.
 func (w *blob) partition(content int, s *State, there bool, xccs int) {
 	jpegs, vcns := 32, 4
 	if content == 8 {
@@ -302,14 +302,14 @@ func (w *blob) v3(s *State) {
 	w.u32(s.Prochot, 0, 0, s.PPT, 0, s.SocketThermal, 0, 1000)
 }
 
-// attribute is an entry of revision 1.9 and of the files of partitions: what the word
-// in front of the values says, and the values.
+// attribute is an entry of revision 1.9 and of the files of partitions: the parts of the
+// word before the values, and the values.
 type attribute struct {
 	id, kind, unit int
 	values         []uint64
 }
 
-// Kinds and units by the numbers in the kernel's header.
+// Kinds and units, with the numbers of the kernel's header.
 const (
 	kindU16, kindU32, kindU64 = 2, 4, 6
 
@@ -341,7 +341,7 @@ func (s *State) attributes(m spec) []attribute {
 	return append(all, s.engines(m.xccs)...)
 }
 
-// partitionAttributes returns SMU_13_0_6_PARTITION_METRICS_FIELDS, and the two that were added later.
+// partitionAttributes returns SMU_13_0_6_PARTITION_METRICS_FIELDS, and two attributes that were added later.
 func (s *State) partitionAttributes(xccs int) []attribute {
 	all := []attribute{
 		{33, kindU16, megahertz, firstOf(xccs, s.SclkMHz)}, {34, kindU16, megahertz, times(4, s.SocclkMHz)},
@@ -360,7 +360,7 @@ func (s *State) engines(xccs int) []attribute {
 	}
 }
 
-// encodeList returns a file of attributes. Nothing in it is aligned.
+// encodeList returns a file of attributes, without alignment.
 func encodeList(format, content byte, all []attribute) []byte {
 	b := binary.LittleEndian.AppendUint32([]byte{0, 0, format, content}, uint32(len(all)))
 	for _, a := range all {

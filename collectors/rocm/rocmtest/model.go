@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Model is a kind of board.
+// Model is a board model.
 type Model uint8
 
 // The boards that a Tree can show.
@@ -17,10 +17,10 @@ const (
 	APU                 // graphics in a processor: memory is the host's, metrics of format 2
 )
 
-// Models are the names of the boards, in the order of their constants.
+// Models returns the names of the models, in the order of their constants.
 func Models() []string { return []string{"mi250x", "mi300x", "rx7900", "apu"} }
 
-// ParseModel returns the board of a name.
+// ParseModel returns the model with a name.
 func ParseModel(name string) (Model, error) {
 	i := slices.Index(Models(), name)
 	if i < 0 {
@@ -55,7 +55,7 @@ type spec struct {
 	metrics          string // revision of gpu_metrics
 	lanes            int
 	speed            string // as current_link_speed prints it
-	decigt           uint64 // the same in 0.1 GT/s
+	decigt           uint64 // speed in 0.1 GT/s
 	fan, ras, xgmi   bool
 	pcieBW           bool
 	apu              bool
@@ -106,7 +106,7 @@ func (m Model) spec() spec {
 	}
 }
 
-// instances is into how many devices a compute partition mode divides a board.
+// instances returns the number of devices of a board in a compute partition mode.
 func (s spec) instances(mode string) int {
 	switch mode {
 	case "DPX":

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Options say what node a Tree shows.
+// Options describes the node of a Tree.
 type Options struct {
 	Model     Model
 	GPUs      int    // boards, or dies with MI250X, at most 16; 0 means 2
@@ -14,16 +14,16 @@ type Options struct {
 	Metrics   string // revision of gpu_metrics, 1.0 to 1.9, 2.0 to 2.4, 3.0; "" means the model's
 	Deferred  bool   // RAS counts have the third line, "de:", of newer kernels
 	NoBMC     bool   // card0 is the first GPU
-	NoKFD     bool   // the compute side of the driver is not there
+	NoKFD     bool   // the driver has no compute side
 
-	Suspended []int     // indices of GPUs that sleep, as the power management shows it
-	Processes []Process // that compute from the start
+	Suspended []int     // indices of GPUs that the power management reports as suspended
+	Processes []Process // running from the start
 }
 
-// highest is how many GPUs there are PCI addresses for.
+// highest is the maximum number of GPUs, limited by their PCI addresses.
 const highest = 16
 
-// check finds what no node can be.
+// check returns an error for options that no node can have.
 func (o *Options) check(m *spec) error {
 	if o.GPUs < 1 || o.GPUs > highest {
 		return fmt.Errorf("%d GPUs, want 1 to %d", o.GPUs, highest)

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// Process is a program that computes on GPUs, as KFD shows it.
+// Process is a program on GPUs, as KFD shows it.
 type Process struct {
 	PID  int
 	Uses []Use
-	// Contexts are the program's further contexts, which newer kernels show.
+	// Contexts lists the program's further contexts, which newer kernels show.
 	Contexts [][]Use
 }
 
@@ -28,7 +28,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func proc(pid int) string { return "devices/virtual/kfd/kfd/proc/" + itoa(pid) }
 
-// Start adds a process or changes its usage. As KFD does, it lists every GPU of the node, used or not.
+// Start adds a process or changes its usage. Like KFD, it writes files for every GPU of the node, used or not.
 func (t *Tree) Start(tb testing.TB, p Process) {
 	tb.Helper()
 	must(tb, t.start(p))
@@ -82,7 +82,7 @@ func (t *Tree) context(dir string, uses []Use) error {
 	return nil
 }
 
-// ProcessFile is a file of a process, such as "vram", of the first instance of a GPU.
+// ProcessFile returns a file of a process, such as "vram", for the first instance of a GPU.
 func (t *Tree) ProcessFile(pid, gpu int, name string) string {
 	id := t.GPUs[gpu].Instances[0].KFD
 	if name == "cu_occupancy" {
@@ -91,7 +91,7 @@ func (t *Tree) ProcessFile(pid, gpu int, name string) string {
 	return t.Path(fmt.Sprintf("%s/%s_%d", proc(pid), name, id))
 }
 
-// Occupy puts a pipe in the place of a file of a process; see GPU.FIFO.
+// Occupy replaces a file of a process by a pipe; see GPU.FIFO.
 func (t *Tree) Occupy(tb testing.TB, pid, gpu int, name string) *FIFO {
 	tb.Helper()
 	path := t.ProcessFile(pid, gpu, name)

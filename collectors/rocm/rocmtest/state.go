@@ -24,18 +24,18 @@ type State struct {
 
 	Replays, Recoveries, Rollovers uint64 // PCIe events
 	NAKsSent, NAKsReceived         uint64
-	PCIeAcc, PCIeGBs               uint64 // sum and present value, GB/s
+	PCIeAcc, PCIeGBs               uint64 // sum and current value, GB/s
 	PCIeSent, PCIeReceived         uint64 // packets in a second, as pcie_bw prints them
 
 	XGMIRead, XGMIWrite [8]uint64 // kB per link
 	XGMIUp              [8]uint64 // 1 = up
-	XGMILinks           int       // how many of the eight links are there
+	XGMILinks           int       // number of existing links, at most 8
 
 	Throttle uint64 // bits, independent of the ASIC
 	Cycles   uint64 // accumulation_counter
 	Prochot, PPT, SocketThermal, VRThermal,
 	HBMThermal uint64 // residencies, in Cycles
-	BelowLimit uint64 // cycles that the clock was below the host's limit, each XCC
+	BelowLimit uint64 // cycles in which the clock was below the host's limit, per XCC
 
 	VCN  [4]uint64 // percent
 	JPEG [40]uint64
@@ -43,14 +43,14 @@ type State struct {
 	Correctable, Uncorrectable, Deferred uint64 // RAS counts of the memory controller
 }
 
-// period is how long the values take to rise and fall again.
+// period is how long the values take to rise and fall.
 const period = 20 * time.Second
 
-// moved returns what a GPU measures d later: the load follows a triangle wave of
-// which each GPU has its own phase, and the counters count it.
+// moved returns the state of a GPU d later. The load follows a triangle wave with
+// the GPU's own phase, and the counters accumulate it.
 func (s State) moved(m spec, phase int, d time.Duration) State {
-	// An event on the bus once a minute, an error of memory twice a minute, both
-	// from the start: what a test sees within seconds, it has set itself.
+	// A bus event once a minute and a memory error twice a minute, both since the
+	// start. So within seconds tests only see events that they set themselves.
 	s.Replays += happened(s.Nanos, d, time.Minute)
 	s.Correctable += happened(s.Nanos, d, time.Minute/2)
 	s.Nanos += uint64(d)
@@ -98,8 +98,8 @@ func (s State) moved(m spec, phase int, d time.Duration) State {
 	return s
 }
 
-// happened is how often something happened that happens every so long, in the
-// time d after a moment.
+// happened returns how often an event with period every happens in the time d
+// after since.
 func happened(since uint64, d, every time.Duration) uint64 {
 	return (since+uint64(d))/uint64(every) - since/uint64(every)
 }

@@ -1,9 +1,9 @@
-// Package rocmtest simulates what the collector of AMD GPUs reads: a Tree is a
-// directory that looks like the /sys of a node, with values that a test moves,
-// breaks and compares. It needs no privileges. Nothing here runs in production.
+// Package rocmtest simulates the files that the collector of AMD GPUs reads: a Tree
+// is a directory that looks like the /sys of a node. Tests change, break and compare
+// its values. It needs no privileges. Production does not use it.
 //
-// Card numbers, PCI addresses, KFD ids and render minors all differ on purpose:
-// a reader that mixes them up shows it here. card0 is the display of a BMC.
+// Card numbers, PCI addresses, KFD ids and render minors all differ, so that tests
+// detect a reader that confuses them. card0 is the display of a BMC.
 package rocmtest
 
 import (
@@ -18,13 +18,13 @@ import (
 
 // Tree is a simulated /sys.
 type Tree struct {
-	Root string // holds sys/, as a root directory does
+	Root string // holds sys/, like a root directory
 	GPUs []*GPU // in order of PCI address
 
 	o Options
 }
 
-// NewTree makes a tree in a directory of the test.
+// NewTree makes a tree in a temporary directory of the test.
 func NewTree(tb testing.TB, o Options) *Tree {
 	tb.Helper()
 	t, err := Build(memoryDir(tb), o)
@@ -32,9 +32,8 @@ func NewTree(tb testing.TB, o Options) *Tree {
 	return t
 }
 
-// memoryDir returns a directory of the test that is in memory, as /sys is: a tree has
-// hundreds of files, and tests make thousands of trees. If there is no such file
-// system, it is one like any other.
+// memoryDir returns a temporary directory of the test, in memory if possible, because a
+// tree has hundreds of files, and tests make thousands of trees.
 func memoryDir(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "rocmtest-") //nolint:usetesting // TempDir is on a disk
@@ -71,20 +70,20 @@ func Build(dir string, o Options) (*Tree, error) {
 	return t, nil
 }
 
-// Sys is the directory that stands for /sys.
+// Sys returns the directory that replaces /sys.
 func (t *Tree) Sys() string { return filepath.Join(t.Root, "sys") }
 
-// Path is where a path below /sys is.
+// Path returns the file for a path below /sys.
 func (t *Tree) Path(name string) string { return filepath.Join(t.Sys(), name) }
 
-// Step moves the values of every GPU by the changes of d.
+// Step advances the values of every GPU by d.
 func (t *Tree) Step(tb testing.TB, d time.Duration) {
 	tb.Helper()
 	must(tb, t.StepBy(d))
 }
 
-// StepBy is Step for a program. Where the files of a GPU cannot be written, the
-// others move all the same.
+// StepBy is Step for a program. If it cannot write the files of a GPU, it still
+// advances the others.
 func (t *Tree) StepBy(d time.Duration) error {
 	var errs []error
 	for _, g := range t.GPUs {
@@ -111,8 +110,8 @@ func (t *Tree) build() error {
 	return nil
 }
 
-// host writes the files that exist without any GPU: the driver's, the display of a BMC, and the compute side with two
-// nodes of processors.
+// host writes the files that do not belong to a GPU: the driver's, the display of a BMC, and KFD's with two processor
+// nodes.
 func (t *Tree) host() error {
 	dirs := []string{"class/drm", "class/hwmon", "bus/pci/devices", "bus/pci/drivers/amdgpu", "devices/platform"}
 	files := map[string][]string{"module/amdgpu/version": {"6.8.5"}, "module/amdgpu/initstate": {"live"}}
@@ -152,10 +151,10 @@ func (t *Tree) host() error {
 	return nil
 }
 
-// processors is how many KFD nodes come before those of the GPUs.
+// processors is the number of KFD nodes before the GPUs' nodes.
 const processors = 2
 
-// put makes a file of lines and the directories above it.
+// put writes a file with lines and creates its directories.
 func (t *Tree) put(name string, lines ...string) error {
 	path, text := t.Path(name), []byte(strings.Join(lines, "\n")+"\n")
 	err := os.WriteFile(path, text, 0o600)
@@ -169,7 +168,7 @@ func (t *Tree) put(name string, lines ...string) error {
 }
 
 // link makes name a link to target; both are paths below /sys. The link is
-// relative, as in sysfs: libraries read PCI addresses from its text.
+// relative, as in sysfs, because libraries read PCI addresses from its text.
 func (t *Tree) link(target, name string) error {
 	path := t.Path(name)
 	rel, err := filepath.Rel(filepath.Dir(path), t.Path(target))
@@ -191,7 +190,7 @@ func (t *Tree) link(target, name string) error {
 	return os.Symlink(rel, path)
 }
 
-// must ends the test at an error.
+// must ends the test on an error.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Sizes are those of the kernel's structures, as C compilers lay them out.
+// TestMetricsSizes checks the files' sizes against the kernel's structures in a C compiler's layout.
 func TestMetricsSizes(t *testing.T) {
 	for revision, want := range map[string]int{
 		"1.0": 80, "1.1": 96, "1.2": 104, "1.3": 120, "1.4": 288, "1.5": 360, "1.6": 1664, "1.7": 2208, "1.8": 3872, "1.9": 1150,
@@ -60,7 +60,7 @@ func TestVanishAndReturn(t *testing.T) {
 	}
 }
 
-// A node that cannot be is refused, not shown as another.
+// TestBuildRefuses checks that Build returns an error for an impossible node.
 func TestBuildRefuses(t *testing.T) {
 	for name, o := range map[string]Options{
 		"no compute partition mode":         {Model: MI250X, Partition: "DPX"},

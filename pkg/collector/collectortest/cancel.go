@@ -10,7 +10,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// checkCancel opens with a context that is over: no source, and its error.
+// checkCancel checks that Open with a cancelled context returns the context's error and no source.
 func checkCancel(tb *subtest) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -19,13 +19,13 @@ func checkCancel(tb *subtest) {
 	}
 }
 
-// checkCancelMidway ends the context at each moment at which Open checks it. Open must return the context's error, or
-// the same result as without cancellation. A select between a result and the context may choose either, so checking
-// late is not enough.
+// checkCancelMidway cancels the context at each moment at which Open checks it. Open must return the context's error, or
+// the same result as without cancellation. Checking only at the end is not enough: a select between a result and the
+// context may choose either.
 func checkCancelMidway(tb *subtest) {
 	first, all := tb.open()
 	closeNow(tb, first)
-	const most = 1000 // an Open that looks more often waits in a loop
+	const most = 1000 // an Open that checks more often polls in a loop
 	for looks := int64(1); looks < most; looks += 1 + looks/8 {
 		ctx, cancel := context.WithCancel(context.Background())
 		f := &fickle{Context: ctx, cancel: cancel}
@@ -36,16 +36,16 @@ func checkCancelMidway(tb *subtest) {
 			continue
 		}
 		if diff := cmp.Diff(shapes(all), shapes(sources)); diff != "" {
-			tb.Errorf("open that was cancelled after %d looks at its context returned neither the error nor everything (-uncancelled +cancelled):\n%s", looks, diff)
+			tb.Errorf("open that was cancelled after %d checks of its context returned neither the error nor everything (-uncancelled +cancelled):\n%s", looks, diff)
 		}
 		if f.left.Load() > 0 {
-			return // it was never cancelled
+			return // Open did not check again
 		}
 	}
 }
 
-// wantCancelled opens with ctx and returns the sources, nil if the error is that of
-// the context.
+// wantCancelled opens with ctx and returns the sources, or nil if Open returned the
+// context's error.
 func wantCancelled(ctx context.Context, tb *subtest) []collector.Source {
 	tb.Helper()
 	c := tb.rig.Factory()
@@ -65,7 +65,7 @@ func wantCancelled(ctx context.Context, tb *subtest) []collector.Source {
 	return sources
 }
 
-// fickle is a context that is cancelled when it has been looked at so many times.
+// fickle is a context that is cancelled after a number of checks.
 type fickle struct {
 	context.Context //nolint:containedctx // it is one
 	cancel          context.CancelFunc
@@ -88,7 +88,7 @@ func (f *fickle) Err() error {
 	return f.Context.Err()
 }
 
-// shape is the devices and columns of a source in Open.
+// shape holds the devices and columns of a source after Open.
 type shape struct {
 	Devices []collector.Device
 	Columns []collector.Column

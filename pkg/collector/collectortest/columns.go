@@ -26,7 +26,7 @@ func checkColumns(tb *subtest) {
 				continue
 			}
 			if _, ok := wanted[c.Field]; !ok && !(field.IsXID(c.Field) && wanted[field.XIDEvent] != nil) {
-				tb.Errorf("%s: field %d is none of the list's readings", at, c.Field)
+				tb.Errorf("%s: field %d is not one of the list's readings", at, c.Field)
 			}
 			checkLabels(tb, at, c.Labels)
 			for _, name := range ownLabels(c.Field) {
@@ -46,7 +46,7 @@ func checkColumns(tb *subtest) {
 	}
 }
 
-// ownLabels are those without which a field has no meaning.
+// ownLabels returns the labels without which a field has no meaning.
 func ownLabels(id field.ID) []string {
 	switch id {
 	case field.GPUHealth:
@@ -69,7 +69,7 @@ func checkLabels(tb testing.TB, at string, labels []collector.Label) {
 	}
 }
 
-// checkUnknownField adds a field that no device has: it must cost nothing else.
+// checkUnknownField checks that a field which no device has costs no other column.
 func checkUnknownField(tb *subtest) {
 	first, plain := tb.open()
 	closeNow(tb, first)
@@ -136,7 +136,7 @@ func countColumns(sources []collector.Source) int {
 	return n
 }
 
-// eventColumns says for each column whether it is an event's.
+// eventColumns reports for each column whether it is an event column.
 func eventColumns(s collector.Source, wanted map[field.ID]*field.Descriptor) []bool {
 	out := make([]bool, len(s.Columns()))
 	for i, c := range s.Columns() {

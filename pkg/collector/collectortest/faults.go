@@ -14,8 +14,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// checkLost takes a board away and brings it back. The others keep working, and a
-// collector can be opened meanwhile.
+// checkLost removes a board and brings it back. The others must keep working, and
+// another collector must open meanwhile.
 func checkLost(tb *subtest) {
 	if tb.rig.LoseDevice == nil || tb.rig.RestoreDevice == nil {
 		tb.Skip("the rig has no LoseDevice and RestoreDevice")
@@ -39,7 +39,7 @@ func checkLost(tb *subtest) {
 		if deviceIndex(s, id) < 0 {
 			continue
 		}
-		// A library that must be loaded again to see the board says so.
+		// A library that must be loaded again to see the board returns ErrColumnsChanged.
 		if err := sample(s); err != nil && !errors.Is(err, collector.ErrColumnsChanged) {
 			tb.Errorf("source %d after device %q came back: %v", i, id, err)
 		}
@@ -58,7 +58,7 @@ func checkLost(tb *subtest) {
 	}
 }
 
-// checkHang lets a board hang: its Sample blocks, nothing else does.
+// checkHang makes a board hang. Only its Sample may block.
 func checkHang(tb *subtest) {
 	if tb.rig.Hang == nil {
 		tb.Skip("the rig has no Hang")
@@ -78,8 +78,8 @@ func checkHang(tb *subtest) {
 	} else if err != nil {
 		tb.Errorf("sample of other sources while device %q hangs: %v", id, err)
 	}
-	// However long this waits, a call that hangs does not return; a short wait
-	// finds the one that does not hang, most of the time.
+	// A hanging call does not return, however long we wait; a short wait usually
+	// finds a call that does not hang.
 	if err, returned := within(50*time.Millisecond, blocked); returned {
 		tb.Errorf("sample of the hanging device %q returned: %v", id, err)
 		blocked <- err
@@ -114,8 +114,8 @@ func checkHang(tb *subtest) {
 	closeNow(tb, next)
 }
 
-// checkChanged makes open sources outdated: Sample or Rescan must say so, and a new
-// Open must agree with the new state.
+// checkChanged makes open sources outdated. Sample or Rescan must report it, and a new
+// Open must return the new state.
 func checkChanged(tb *subtest) {
 	if tb.rig.ChangeColumns == nil {
 		tb.Skip("the rig has no ChangeColumns")
@@ -144,7 +144,7 @@ func checkChanged(tb *subtest) {
 		said = changed
 	}
 	if !said {
-		tb.Errorf("devices or columns changed: neither Sample nor Rescan says so")
+		tb.Errorf("devices or columns changed: neither Sample nor Rescan reports it")
 	}
 	closeNow(tb, c)
 	_, fresh := tb.open()
@@ -158,7 +158,7 @@ func checkChanged(tb *subtest) {
 	}
 }
 
-// openAndClose opens a collector within the suite's patience.
+// openAndClose opens and closes a collector within the suite's patience.
 func openAndClose(tb *subtest) error {
 	c := tb.rig.Factory()
 	ctx, cancel := context.WithTimeout(context.Background(), tb.h.Patience)
@@ -183,7 +183,7 @@ func sampleOthers(sources []collector.Source, but int) error {
 	return errors.Join(errs...)
 }
 
-// within waits for c, but not for ever.
+// within waits for c, at most for d.
 func within(d time.Duration, c <-chan error) (error, bool) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -195,7 +195,7 @@ func within(d time.Duration, c <-chan error) (error, bool) {
 	}
 }
 
-// board picks the device that the fault checks break: the last board, so that code which only handles the first one
+// board returns the device that the fault checks break: the last board, so that code which handles only the first board
 // fails.
 func board(tb testing.TB, sources []collector.Source) string {
 	tb.Helper()

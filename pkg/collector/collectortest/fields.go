@@ -2,8 +2,8 @@ package collectortest
 
 import "warpgauge/pkg/field"
 
-// Fields asks for all there is: every number of the catalogue as a metric,
-// every text as a label.
+// Fields returns the whole catalogue: every number as a metric, every text as a
+// label.
 func Fields() field.List {
 	var l field.List
 	for _, entry := range field.All() {
@@ -25,7 +25,7 @@ func Fields() field.List {
 	return l
 }
 
-// withHistograms returns l with histograms of readings that drivers buffer: DCGM_FI_DEV_POWER_USAGE and
+// withHistograms returns l with histograms of the readings that drivers buffer: DCGM_FI_DEV_POWER_USAGE and
 // DCGM_FI_DEV_GPU_UTIL.
 func withHistograms(l field.List) field.List {
 	for i := range l.Fields {
@@ -36,7 +36,7 @@ func withHistograms(l field.List) field.List {
 	return l
 }
 
-// unknown is a field that no collector can have.
+// unknown returns a field that no collector can have.
 func unknown() *field.Descriptor {
 	return &field.Descriptor{ID: 65000, Name: "WARPGAUGE_TEST_UNKNOWN", Level: field.GPU, Max: 1}
 }
@@ -47,7 +47,7 @@ func with(l field.List, d *field.Descriptor) field.List {
 	return field.List{Fields: append(fields, field.Field{Desc: d, Name: d.Name, Scale: 1, Line: len(fields) + 1})}
 }
 
-// descriptors returns what collectors have to supply for l, by id.
+// descriptors returns the fields that collectors must supply for l, by ID.
 func descriptors(l field.List) map[field.ID]*field.Descriptor {
 	out := map[field.ID]*field.Descriptor{}
 	for _, r := range l.Readings() {

@@ -5,10 +5,10 @@
 //		collectortest.Run(t, collectortest.Harness{Name: "fake", New: newRig})
 //	}
 //
-// The suite knows nothing about a vendor. What it needs done to the hardware
-// (lose a board, let a call hang) the Rig does; a hook that is nil makes the
-// subtests that need it skip and say so. Subtests run one after another,
-// because the leak checks look at the whole process.
+// The suite knows nothing about a vendor. The Rig has hooks that change the
+// hardware (lose a board, make a call hang). Subtests whose hook is nil are
+// skipped with a message. Subtests run one after another, because the leak
+// checks cover the whole process.
 package collectortest
 
 import (
@@ -21,19 +21,19 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// Harness says which collector is tested.
+// Harness describes the tested collector.
 type Harness struct {
 	// Name is the expected result of Collector.Name.
 	Name string
-	// New supplies hardware, real or simulated, for one subtest. It must be
-	// free of faults. Clean up with tb.Cleanup.
+	// New returns real or simulated hardware without faults for one subtest. It
+	// cleans up with tb.Cleanup.
 	New func(tb testing.TB) Rig
-	// Fields is the list for Open; the zero List means Fields(), with two fields as histograms.
+	// Fields is the list for Open. The zero List means Fields() with two fields as histograms.
 	Fields field.List
-	// Patience is how long the suite waits for a call that must return, before
-	// it says that it hangs; 0 means eventually.Patience. It bounds a failing run only.
+	// Patience is how long the suite waits for a call before it reports that the call
+	// hangs; 0 means eventually.Patience. Only failing runs wait that long.
 	Patience time.Duration
-	// Allocates is set for a collector whose library's Go binding allocates in its calls.
+	// Allocates says that the library's Go binding allocates in its calls.
 	Allocates bool
 }
 
@@ -46,12 +46,12 @@ type Rig struct {
 	LoseDevice, RestoreDevice func(id string)
 	// Hang makes every Sample that touches the board block until release.
 	Hang func(id string) (release func())
-	// ChangeColumns makes open sources outdated: a board comes or goes, MIG is
-	// set up again …
+	// ChangeColumns makes open sources outdated, for example by adding or removing a
+	// board, or by changing MIG instances.
 	ChangeColumns func()
 	// FailOpen makes Open fail until restore.
 	FailOpen func() (restore func())
-	// RaiseEvent makes the event field (an XID, say) of a device happen once.
+	// RaiseEvent raises one event of a device's event field, for example an XID.
 	RaiseEvent func(id string, f field.ID, value float64)
 }
 
@@ -75,8 +75,8 @@ func newSubtest(tb testing.TB, h Harness) *subtest {
 	return &subtest{tb, h, h.New(tb)}
 }
 
-// check is one property of the contract. It reports through its subtest alone,
-// so that the suite's own tests can watch it fail.
+// check is one property of the contract. It reports only through its subtest, so
+// that the suite's own tests can observe its failure.
 type check struct {
 	name string
 	run  func(tb *subtest)
@@ -129,8 +129,8 @@ func (tb *subtest) open() (collector.Collector, []collector.Source) {
 	return tb.openFor(tb.h.Fields)
 }
 
-// openFor opens a collector and closes it when the subtest ends, if closeNow has not
-// before: no two are ever open at once.
+// openFor opens a collector and closes it when the subtest ends. To open another one
+// before that, call closeNow first: only one may be open at a time.
 func (tb *subtest) openFor(fields field.List) (collector.Collector, []collector.Source) {
 	tb.Helper()
 	c := tb.rig.Factory()

@@ -20,7 +20,7 @@ func checkName(tb *subtest) {
 	}
 }
 
-// checkDevices looks at ids, parents and the labels that a level needs.
+// checkDevices checks IDs, parents and the labels that a level needs.
 func checkDevices(tb *subtest) {
 	_, sources := tb.open()
 	devices := allDevices(sources)
@@ -50,7 +50,7 @@ func checkDevices(tb *subtest) {
 	}
 }
 
-// checkStable opens twice and wants the same devices in the same order.
+// checkStable checks that a second Open returns the same devices in the same order.
 func checkStable(tb *subtest) {
 	c, first := tb.open()
 	closeNow(tb, c)
@@ -60,7 +60,7 @@ func checkStable(tb *subtest) {
 	}
 }
 
-// checkFacts looks at the label fields.
+// checkFacts checks the label fields.
 func checkFacts(tb *subtest) {
 	_, sources := tb.open()
 	var names []string
@@ -71,7 +71,7 @@ func checkFacts(tb *subtest) {
 		seen := map[string]bool{}
 		for _, fact := range d.Facts {
 			if !slices.Contains(names, fact.Name) {
-				tb.Errorf("device %q: fact %q is no label field of the list", d.ID, fact.Name)
+				tb.Errorf("device %q: fact %q is not a label field of the list", d.ID, fact.Name)
 			}
 			if seen[fact.Name] {
 				tb.Errorf("device %q: fact %q occurs twice", d.ID, fact.Name)
@@ -103,8 +103,8 @@ func texts(d collector.Device) map[string]string {
 	return out
 }
 
-// missing names the labels without which series of d's level collide or cannot
-// be distinguished.
+// missing returns the labels that d lacks and that its level needs so that its series
+// can be distinguished.
 func missing(d collector.Device) []string {
 	var out []string
 	want := func(what, text string) {

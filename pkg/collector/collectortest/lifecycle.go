@@ -12,7 +12,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// checkFailOpen wants a failed Open to leave nothing behind that stops the next.
+// checkFailOpen checks that a failed Open does not make the next Open fail.
 func checkFailOpen(tb *subtest) {
 	if tb.rig.FailOpen == nil {
 		tb.Skip("the rig has no FailOpen")
@@ -44,8 +44,8 @@ func checkCloseTwice(tb *subtest) {
 	}
 }
 
-// checkAgain opens collectors one after another in one process, as sessions do: each
-// has values.
+// checkAgain opens collectors one after another in one process, as sessions do. Each
+// must have values.
 func checkAgain(tb *subtest) {
 	for n := range 3 {
 		c, sources := tb.open()
@@ -58,7 +58,7 @@ func checkAgain(tb *subtest) {
 	}
 }
 
-// checkRescan wants no change reported if nothing has changed, also next to Sample.
+// checkRescan checks that Rescan reports no change of unchanged hardware, also while Sample runs.
 func checkRescan(tb *subtest) {
 	c, sources := tb.open()
 	r, ok := c.(collector.Rescanner)
@@ -86,7 +86,7 @@ func checkRescan(tb *subtest) {
 	}
 }
 
-// checkLeaks opens, samples and closes, and counts goroutines and descriptors.
+// checkLeaks opens, samples and closes repeatedly, and compares the numbers of goroutines and descriptors.
 func checkLeaks(tb *subtest) {
 	cycle := func() {
 		c := tb.rig.Factory()
@@ -101,7 +101,7 @@ func checkLeaks(tb *subtest) {
 			tb.Errorf("close: %v", err)
 		}
 	}
-	cycle() // a library may keep resources of its first load for the life of the process; that is not a leak
+	cycle() // not counted: a library may keep resources of its first load for the life of the process
 	before, files := goleak.IgnoreCurrent(), openFiles(tb)
 	const cycles = 4
 	for range cycles {

@@ -12,8 +12,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// checkReasons wants, for each device, a column of every reading that is asked of such a
-// device, or a reason why there is none; the list has one reading that no device has.
+// checkReasons checks that each device has a column or a reason for every reading that such
+// a device could have. The list includes a reading that no device has.
 func checkReasons(tb *subtest) {
 	fields := with(tb.h.Fields, unknown())
 	_, sources := tb.openFor(fields)
@@ -72,7 +72,7 @@ func checkExplanations(tb *subtest, source int, all []collector.Explanation) {
 	}
 }
 
-// checkBlanks wants each blank cell to refer to an explanation that there is, or to none.
+// checkBlanks checks that each blank cell refers to an existing explanation or to none.
 func checkBlanks(tb *subtest) {
 	_, sources := tb.open()
 	for i, s := range sources {
@@ -90,7 +90,7 @@ func checkBlanks(tb *subtest) {
 	}
 }
 
-// ReasonOf says in words why a field of a device has no value in a row; "" if it has one.
+// ReasonOf returns the text why a field of a device has no value in a row, or "" if it has a value.
 func ReasonOf(tb testing.TB, s collector.Source, row []float64, device int, name string) string {
 	tb.Helper()
 	d, _, ok := field.ByName(name)

@@ -9,7 +9,7 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// poison is a cell that no device can mean: it shows whether a cell was written.
+// poison is an impossible value. It shows whether a cell was written.
 const poison = -1.0625e300
 
 // sampleAll samples every column into a fresh row of blanks.
@@ -38,7 +38,7 @@ func dueOf(s collector.Source, v bool) []bool {
 	return due
 }
 
-// checkDueFilled wants every due cell written, by a reading or by NaN.
+// checkDueFilled checks that Sample writes every due cell, a value or NaN.
 func checkDueFilled(tb *subtest) {
 	_, sources := tb.open()
 	wanted := descriptors(tb.h.Fields)
@@ -66,11 +66,11 @@ func checkDueFilled(tb *subtest) {
 	}
 }
 
-// checkKept samples nothing, then every other column.
+// checkKept checks that Sample leaves cells unchanged that are not due.
 func checkKept(tb *subtest) {
 	_, sources := tb.open()
 	for i, s := range sources {
-		for _, step := range []int{0, 2, 3} { // 0: nothing is due; 2, 3: each second, third column
+		for _, step := range []int{0, 2, 3} { // 0: no column is due; 2, 3: every second, third column
 			row, due := rowOf(s, poison), dueOf(s, false)
 			for j := range due {
 				due[j] = step > 0 && j%step == 0
@@ -90,7 +90,7 @@ func checkKept(tb *subtest) {
 	}
 }
 
-// checkValues wants each reading plausible, or blank as NaN.
+// checkValues checks that each reading is plausible or NaN.
 func checkValues(tb *subtest) {
 	_, sources := tb.open()
 	wanted := descriptors(tb.h.Fields)
@@ -124,9 +124,9 @@ func checkValue(tb testing.TB, i, j int, name string, v float64, d *field.Descri
 	}
 }
 
-// isSentinel knows what vendors' libraries write for "no value": the blanks of
-// dcgm_structs.h (four each for 32-bit, 64-bit and floating point) and the
-// all-ones of gpu_metrics and of NVML.
+// isSentinel reports whether v is a vendor library's "no value": the blanks of
+// dcgm_structs.h (four each for 32-bit, 64-bit and floating point), or all ones
+// in gpu_metrics and NVML.
 func isSentinel(v float64) bool {
 	for _, first := range []float64{2147483632, 9223372036854775792, 140737488355328} {
 		if v >= first && v <= first+3 {
@@ -136,8 +136,8 @@ func isSentinel(v float64) bool {
 	return v == math.MaxUint32 || v == math.MaxUint64 || math.IsInf(v, 0)
 }
 
-// checkEvents wants event cells untouched if they are not due, and NaN or plausible
-// if they are.
+// checkEvents checks that event cells stay unchanged if they are not due, and become NaN
+// or plausible if they are.
 func checkEvents(tb *subtest) {
 	_, sources := tb.open()
 	wanted := descriptors(tb.h.Fields)
@@ -170,7 +170,7 @@ func checkEvents(tb *subtest) {
 	}
 }
 
-// checkEventRaised wants an event in one tick, once.
+// checkEventRaised checks that an event appears in exactly one tick.
 func checkEventRaised(tb *subtest) {
 	if tb.rig.RaiseEvent == nil {
 		tb.Skip("the rig has no RaiseEvent")
@@ -198,7 +198,7 @@ func checkEventRaised(tb *subtest) {
 	tb.Skip("the collector has no event column for the list")
 }
 
-// checkOwnership wants neither slice used after Sample returned.
+// checkOwnership checks that neither slice is used after Sample has returned.
 func checkOwnership(tb *subtest) {
 	_, sources := tb.open()
 	wanted := descriptors(tb.h.Fields)
@@ -223,7 +223,7 @@ func checkOwnership(tb *subtest) {
 	}
 }
 
-// checkAllocations wants none in steady state.
+// checkAllocations checks that Sample allocates nothing in steady state.
 func checkAllocations(tb *subtest) {
 	if race.Enabled {
 		tb.Skip("the race runtime allocates")

@@ -28,7 +28,7 @@ func TestSound(t *testing.T) {
 	Run(t, h)
 }
 
-// TestFlaws runs each check on collectors that break it: it must fail, and by the flaw, not by the recorder.
+// TestFlaws runs each check on collectors that violate it. The check must fail because of the flaw.
 func TestFlaws(t *testing.T) {
 	flaws := map[string][]string{
 		"name":                         {"name"},
@@ -79,7 +79,7 @@ func TestFlaws(t *testing.T) {
 	}
 }
 
-// TestMissingHooks wants one line that says what the rig lacks.
+// TestMissingHooks checks that a skipped check names the hook that the rig lacks.
 func TestMissingHooks(t *testing.T) {
 	hooks := map[string]string{
 		"event raised":    "RaiseEvent",
@@ -116,7 +116,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// record runs a check to its end, clean-up included.
+// record runs a check to its end, including its clean-up.
 func record(t *testing.T, c check, h Harness) *recorder {
 	t.Helper()
 	r := &recorder{TB: t}

@@ -14,8 +14,8 @@ import (
 	"warpgauge/pkg/field"
 )
 
-// toyWorld is two boards with a link each, and a collector for them that keeps
-// the contract unless it has a flaw. Each flaw breaks one promise.
+// toyWorld has two boards with a link each, and a collector for them that keeps
+// the contract unless it has a flaw. Each flaw breaks one part of the contract.
 type toyWorld struct {
 	flaw string
 	tb   testing.TB // of the running subtest
@@ -215,7 +215,7 @@ func (s *toySource) Absent() []collector.Absence {
 	return append([]collector.Absence(nil), s.absent...)
 }
 
-// explain gives each field without a column a reason.
+// explain adds a reason for each field without a column.
 func (s *toySource) explain(fields field.List) {
 	var rest collector.Absences
 	rest.Complete(s.devices, s.columns, fields.Readings(), func(int, *field.Descriptor) collector.Explanation { return toyReason() })

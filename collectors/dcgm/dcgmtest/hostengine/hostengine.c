@@ -1,6 +1,6 @@
-// A host engine of NVIDIA's own library, as nv-hostengine is one, and no more than
-// that: "hostengine 5555" listens on that port of loopback, "hostengine /path" on a
-// Unix socket. It says "ready" when it does, and ends when it is killed.
+// A minimal nv-hostengine with NVIDIA's own library: "hostengine 5555" listens on
+// that port of loopback, "hostengine /path" on a Unix socket. It prints "ready" when
+// it listens, and runs until it is killed.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 static void *library;
 
-// function ends the process where the library lacks one: there is nothing to test then.
+// function ends the process if the library lacks a function, because nothing can be tested then.
 static void *function(const char *name) {
 	void *f = dlsym(library, name);
 	if (!f) {

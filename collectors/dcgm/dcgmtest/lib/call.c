@@ -1,4 +1,4 @@
-// What every call goes through: the script in force, faults, the lock.
+// The common part of every call: the current script, faults, the lock.
 #include "fake.h"
 
 #include <pthread.h>
@@ -23,8 +23,8 @@ dcgmReturn_t beyond_limit(dcgmReturn_t r) {
 	return leave(r);
 }
 
-// reload reads the script if it has changed. One that cannot be read leaves the
-// one before in force.
+// reload reads the script if it has changed. If that fails, the previous script stays
+// current.
 static void reload(void) {
 	uint64_t g;
 	if (S && S->generation == generation()) return;
@@ -33,11 +33,11 @@ static void reload(void) {
 		if (S) free_state(S);
 		S = s;
 	}
-	if (S) S->generation = g; // do not read the same bad one at every call
+	if (S) S->generation = g; // do not read the same bad script at every call
 }
 
-// What takes things back is left out of faults that mean every function, so that
-// a test of an error sees whether it is done.
+// cleans_up reports whether a function releases something. Faults of every function
+// spare these, so that a test of an error can check the clean-up.
 static bool cleans_up(enum function f) {
 	return f == FN_dcgmDisconnect || f == FN_dcgmStopEmbedded || f == FN_dcgmGroupDestroy ||
 	       f == FN_dcgmFieldGroupDestroy || f == FN_dcgmUnwatchFields;
@@ -49,7 +49,7 @@ static struct fault fault_of(enum function f) {
 	return merge(S->faults[f], every);
 }
 
-// planned counts down to the call that has to fail.
+// planned counts down to the call that must fail.
 static bool planned(enum function f, dcgmReturn_t *r) {
 	if (cleans_up(f) || atomic_load(word(WORD_FAIL_AT)) == 0) return false;
 	if (atomic_fetch_sub(word(WORD_FAIL_AT), 1) != 1) return false;
@@ -58,7 +58,7 @@ static bool planned(enum function f, dcgmReturn_t *r) {
 	return true;
 }
 
-// hang returns, unlocked, when the fault is gone.
+// hang unlocks and returns when the fault ends.
 static void hang(enum function f) {
 	atomic_fetch_add(word(WORD_HANGING), 1);
 	while (S && fault_of(f).hangs) {

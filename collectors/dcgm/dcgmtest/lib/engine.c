@@ -1,5 +1,5 @@
-// Connections, groups, field groups and watches: what an engine keeps for its
-// clients.
+// The state that an engine keeps for its clients: connections, groups, field groups
+// and watches.
 #include "fake.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static struct connection connections[MAX_CONNECTIONS];
 static struct group groups[DCGM_MAX_NUM_GROUPS];
 static struct field_group field_groups[DCGM_MAX_NUM_FIELD_GROUPS];
 static struct watch watches[2 * DCGM_MAX_NUM_FIELD_GROUPS];
-static struct values watch_table; // by entity and field: base is the start, slope how often, code whose
+static struct values watch_table; // by entity and field: base is the start, slope the interval, code the owner
 static uintptr_t serial = 1;
 static int64_t embedded_since; // µs
 
@@ -47,9 +47,9 @@ struct connection *connection_of(dcgmHandle_t h) {
 	return NULL;
 }
 
-// rebuild fills the table of what is watched. The engine knows of one watch by a
-// client of an entity's field: the last one says how often. It has had a history of what
-// is watched since it began, as if another client had watched it before.
+// rebuild fills the table of watches. The engine keeps one watch per client, entity and
+// field; the last one sets the interval. Watched fields have a history since the engine
+// began, as if another client had watched them before.
 static void rebuild(void) {
 	free_values(&watch_table);
 	for (const struct watch *w = watches; w < watches + COUNT(watches); w++) {
@@ -97,7 +97,7 @@ static void drop_group(struct group *g) {
 	minus(WORD_GROUPS);
 }
 
-// forget takes back all that a connection has made.
+// forget releases everything that a connection has created.
 static void forget(struct connection *c) {
 	for (int i = 0; i < COUNT(watches); i++)
 		if (watches[i].group && watches[i].owner == c->handle) drop_watch(&watches[i]);
@@ -267,9 +267,9 @@ dcgmReturn_t dcgmFieldGroupCreate(dcgmHandle_t h, int n, const unsigned short *i
 	struct field_group *room = NULL;
 	if (!c) return leave(DCGM_ST_CONNECTION_NOT_VALID);
 	if (n < 1) return leave(DCGM_ST_BADPARAM);
-	if (n >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM); // as the real one, one too early
+	if (n >= DCGM_MAX_FIELD_IDS_PER_FIELD_GROUP) return beyond_limit(DCGM_ST_BADPARAM); // DCGM's own check is also off by one
 	for (int i = 0; i < n; i++)
-		if (ids[i] >= MAX_FIELDS || !S->types[ids[i]]) return leave(DCGM_ST_BADPARAM); // as the real one (DcgmFieldGroup.cpp)
+		if (ids[i] >= MAX_FIELDS || !S->types[ids[i]]) return leave(DCGM_ST_BADPARAM); // like DcgmFieldGroup.cpp
 	for (int i = 0; i < DCGM_MAX_NUM_FIELD_GROUPS; i++) {
 		if (field_groups[i].id && !strcmp(field_groups[i].name, name)) return leave(DCGM_ST_DUPLICATE_KEY);
 		if (!field_groups[i].id && !room) room = &field_groups[i];
@@ -292,7 +292,7 @@ dcgmReturn_t dcgmFieldGroupDestroy(dcgmHandle_t h, dcgmFieldGrp_t id) {
 	return leave(DCGM_ST_OK);
 }
 
-// refusal is why a watch as a whole is refused: one field of one entity is enough.
+// refusal returns the status of a watch: one refused field of one entity refuses the whole watch.
 static dcgmReturn_t refusal(const struct group *g, const struct field_group *f) {
 	for (int i = 0; i < f->count; i++) {
 		if (S->no_profiling && profiling_field(f->fields[i])) return S->no_profiling;

@@ -1,6 +1,6 @@
-// A simulated host engine behind libdcgm.so.4's public interface. Compiled
-// against the headers of go-dcgm, so that what the collector declares for itself
-// is checked against theirs.
+// A simulated host engine behind libdcgm.so.4's public interface. It is compiled
+// against the headers of go-dcgm, so that tests check the collector's own
+// declarations against NVIDIA's.
 #ifndef DCGMTEST_FAKE_H
 #define DCGMTEST_FAKE_H
 
@@ -13,10 +13,10 @@
 
 #include "simulated.h"
 
-// Words of our own in the control file; library.go has the same list. FN_EVERY means
-// all functions but the clean-up if it answers a code.
+// Our own words in the control file; library.go has the same list. A fault of FN_EVERY
+// with a code spares the functions that release something.
 enum {
-	WORD_ENGINE = WORD_FIRST_OWN, // a change loses every connection and all that the engine knows
+	WORD_ENGINE = WORD_FIRST_OWN, // a change drops every connection and the engine's whole state
 	WORD_INITS,
 	WORD_CONNECTIONS,
 	WORD_EMBEDDED, // engines that run in a process
@@ -26,11 +26,11 @@ enum {
 	WORD_HEALTH_WATCHES,
 	WORD_FAIL_AT,   // calls until the one that fails; 0 none
 	WORD_FAIL_CODE, // its code, negated
-	WORD_FAILED,    // the function that failed so, plus 1
+	WORD_FAILED,    // the function that failed in that call, plus 1
 	WORD_MOST_VALUES,
 	WORD_LIMITS,   // calls beyond a limit of DCGM
 	WORD_VERSIONS, // structs of another size or version than the header's
-	WORD_SEVERITY, // of the log of an embedded engine, plus 1
+	WORD_SEVERITY, // log severity of an embedded engine, plus 1
 	WORD_SINCE,    // when the engine began, µs since 1970
 };
 
@@ -47,11 +47,11 @@ struct entity {
 	int64_t id;
 };
 
-// What the engine has of a field of an entity.
+// Kinds of value that a field of an entity can have.
 enum value_kind { VALUE_NONE, VALUE_NUMBER, VALUE_TEXT, VALUE_BLANK, VALUE_STATUS, VALUE_OMITTED };
 
 struct value {
-	int kind; // of the entity, ANY all
+	int kind; // of the entity; ANY for all
 	int64_t id;
 	int field; // 0: the slot is free
 	enum value_kind what;
@@ -75,8 +75,8 @@ struct xid {
 struct freeze {
 	int kind;
 	int64_t id;
-	int64_t asked;  // when the test asked for it
-	int64_t micros; // since when it holds
+	int64_t asked;  // when the test requested it
+	int64_t micros; // when it began
 };
 
 struct links {
@@ -89,18 +89,18 @@ struct links {
 struct state {
 	uint64_t generation;
 	char version[64], library[64];
-	int down;           // what connecting answers, 0: it works
-	int no_embedding;   // what starting an embedded engine answers
-	int no_profiling;   // what profiling answers
-	int unlisted[DCGM_FE_COUNT]; // by kind of entity: the code that listing answers
-	int links_version;  // the newest that the library takes
-	int order;          // of replies: 0 as asked, 1 the other way round
-	unsigned counts;    // what all lists say that they have; 0: the truth
+	int down;           // result of connecting, 0 if it works
+	int no_embedding;   // result of starting an embedded engine
+	int no_profiling;   // result of profiling calls
+	int unlisted[DCGM_FE_COUNT]; // by kind of entity: result of listing
+	int links_version;  // the newest that the library accepts
+	int order;          // of replies: 0 as requested, 1 reversed
+	unsigned counts;    // number of entries that all lists report; 0 for the real number
 	int64_t epoch;      // µs since 1970
 	char types[MAX_FIELDS];  // of fields; 0 unknown
 	struct range {
 		double min, max;
-	} ranges[MAX_FIELDS]; // of fields: where values lie of which nothing is said
+	} ranges[MAX_FIELDS]; // by field: range of the values that the script does not set
 	struct entity *entities;
 	int entity_count;
 	struct entity *unsupported;
@@ -143,8 +143,8 @@ void free_values(struct values *t);
 
 // call.c
 int64_t now_micros(void);
-// enter counts a call, obeys faults and takes the lock; S is then in force. What
-// it answers ends the call, unlocked, unless it is DCGM_ST_OK.
+// enter counts a call, applies faults and takes the lock; S is current then. On any
+// other result than DCGM_ST_OK the lock is free, and the call must return that result.
 dcgmReturn_t enter(enum function f);
 dcgmReturn_t leave(dcgmReturn_t r);
 extern struct state *S;
@@ -165,9 +165,9 @@ struct connection {
 	bool embedded;
 };
 struct connection *connection_of(dcgmHandle_t h);
-void sweep(void); // forgets what engines that are gone knew
-// watched returns when the first value of a watched field comes, and how often;
-// false if it has no watch.
+void sweep(void); // forgets the state of engines that have ended
+// watched returns the time of a watched field's first value and its interval, or false
+// without a watch.
 bool watched(int kind, int64_t id, int field, int64_t *start, int64_t *every);
 int64_t engine_since(dcgmHandle_t h); // when the engine began, µs
 struct group {
@@ -177,11 +177,11 @@ struct group {
 	unsigned health;
 };
 const struct group *group_of(dcgmGpuGrp_t id);
-int fields_of(dcgmFieldGrp_t id, const unsigned short **ids); // how many; 0: there is no such group
+int fields_of(dcgmFieldGrp_t id, const unsigned short **ids); // the number; 0 without such a group
 bool has_entity(int kind, int64_t id);
 bool profiling_field(int field);
 
-// values.c: what the engine has of a field of an entity.
+// values.c: the engine's value of a field of an entity.
 struct answer {
 	dcgmReturn_t status;
 	int64_t micros;

@@ -1,4 +1,4 @@
-// What the engine has: entities, hierarchies, links, metric groups, incidents.
+// The engine's lists: entities, hierarchies, links, metric groups, incidents.
 #include "fake.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// The lines of the script. README.md says what they mean.
+// The lines of the script. README.md explains them.
 #include "fake.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ bool code_of(const char *name, int *out) {
 	return end != name && *end == 0;
 }
 
-// integer_or_any is ANY for "*".
+// integer_or_any reads an integer, or ANY for "*".
 static int64_t integer_or_any(struct line *l) {
 	char *w = next_word(l);
 	return strcmp(w, "*") ? (int64_t)integer_of(l, w) : ANY;
@@ -22,7 +22,7 @@ static struct entity entity(struct line *l) {
 	return (struct entity){kind, integer_or_any(l)};
 }
 
-// word_to copies a word that must not be missing.
+// word_to copies the next word, which must exist.
 static void word_to(struct line *l, char *out, size_t size) {
 	char *w = next_word(l);
 	if (!*w) fail(l, "%s", "a word is missing");
@@ -167,8 +167,8 @@ static void read_field(struct state *s, struct line *l) {
 	}
 }
 
-// A freeze holds from the call that finds it, not from when it was asked for: what
-// was answered in between may be newer, and frozen values do not go back.
+// A freeze begins at the call that finds it and not when the test requested it: replies
+// in between may be newer, and frozen values do not go back.
 static void read_freeze(struct state *s, struct line *l) {
 	struct entity of = entity(l);
 	struct freeze f = {of.kind, of.id, (int64_t)integer(l), now_micros()};

@@ -18,7 +18,7 @@ static const struct value *exact(const struct values *t, int kind, int64_t id, i
 	return v->field ? v : NULL;
 }
 
-// find_value prefers what is said of one entity to what is said of all.
+// find_value prefers a value of one entity to a value of all.
 const struct value *find_value(const struct values *t, int kind, int64_t id, int field) {
 	if (!t->used) return NULL;
 	const struct value *v = exact(t, kind, id, field);
@@ -39,7 +39,7 @@ static void grow(struct values *t) {
 	free(old.slots);
 }
 
-// put_value returns the entry, new or emptied.
+// put_value returns a new or cleared entry.
 struct value *put_value(struct values *t, int kind, int64_t id, int field) {
 	if (2 * (t->used + 1) > t->capacity) grow(t);
 	struct value *v = &t->slots[slot_of(t, kind, id, field)];

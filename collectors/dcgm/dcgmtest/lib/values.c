@@ -1,4 +1,4 @@
-// What the engine has of a field of an entity, and the calls that read it. Values
+// The engine's value of a field of an entity, and the calls that read it. Values
 // are functions of the time at which the engine would have read them.
 #include "fake.h"
 
@@ -12,7 +12,7 @@ static int64_t frozen_at(int kind, int64_t id) {
 	return INT64_MAX;
 }
 
-// What the engine knows of a GPU without asking it.
+// identifies reports whether the engine knows a field without reading the GPU.
 static bool identifies(int field) {
 	return field == DCGM_FI_DEV_NAME || field == DCGM_FI_DEV_UUID || field == DCGM_FI_DEV_MINOR_NUMBER || field == DCGM_FI_DEV_PCI_BUSID;
 }
@@ -34,7 +34,7 @@ static void make_blank(struct answer *a, int which) {
 	a->text = blank_text(which);
 }
 
-// The last XID of an entity that the engine had seen at a time.
+// last_xid returns the newest XID of an entity that is not after micros.
 static const struct xid *last_xid(int kind, int64_t id, int64_t micros) {
 	const struct xid *out = NULL;
 	for (int i = 0; i < S->xid_count; i++)
@@ -42,8 +42,8 @@ static const struct xid *last_xid(int kind, int64_t id, int64_t micros) {
 	return out;
 }
 
-// anything is a value of a field of which the script says nothing: one made of
-// field and entity, if that is plausible.
+// anything returns a value for a field that the script does not set. It depends on
+// field and entity and is plausible.
 static double anything(int64_t id, int field) {
 	struct range r = S->ranges[field];
 	double telling = field * 1000.0 + (double)(id % 1000);
@@ -51,7 +51,7 @@ static double anything(int64_t id, int field) {
 	return r.min + (r.max - r.min) * (double)((field * 7 + id % 97) % 100) / 100;
 }
 
-// as_of is what the engine would have read at a time.
+// as_of returns the value that the engine would have read at a time.
 static struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 	struct answer a = {.status = DCGM_ST_OK, .micros = micros, .type = S->types[field], .text = ""};
 	const struct value *v = find_value(&S->values, kind, id, field);
@@ -82,7 +82,7 @@ static struct answer as_of(int kind, int64_t id, int field, int64_t micros) {
 	return a;
 }
 
-// look is the newest value: as the engine's cache has it, or live.
+// look returns the newest value, from the engine's cache or live.
 struct answer look(int kind, int64_t id, int field, bool live) {
 	struct answer a = {.status = DCGM_ST_NOT_WATCHED, .type = field < MAX_FIELDS ? S->types[field] : 0, .text = ""};
 	int64_t start, every, now = now_micros(), frozen = frozen_at(kind, id);
@@ -180,7 +180,7 @@ dcgmReturn_t dcgmEntityGetLatestValues(dcgmHandle_t h, dcgm_field_entity_group_t
 	return leave(DCGM_ST_OK);
 }
 
-// tell calls back with one value of a history.
+// tell calls the callback with one value of a history.
 static int tell(dcgmFieldValueEntityEnumeration_f back, void *data, const dcgmGroupEntityPair_t *e, unsigned short field, int64_t micros,
                 int64_t value) {
 	dcgmFieldValue_v1 v;
@@ -188,8 +188,8 @@ static int tell(dcgmFieldValueEntityEnumeration_f back, void *data, const dcgmGr
 	return back(e->entityGroupId, e->entityId, &v, 1, data);
 }
 
-// Oldest first. XIDs have a history; of the rest there is one value from the engine's
-// first moment.
+// Oldest first. XIDs have a history; any other field has one value from the engine's
+// start.
 dcgmReturn_t dcgmGetValuesSince_v2(dcgmHandle_t h, dcgmGpuGrp_t group, dcgmFieldGrp_t fields, long long since, long long *next,
                                    dcgmFieldValueEntityEnumeration_f back, void *data) {
 	ENTER(dcgmGetValuesSince_v2);

@@ -2,9 +2,9 @@
 // violation status, and facts about boards. Package rocm owns the one goroutine that makes all calls of a Library. That
 // goroutine keeps its thread, because libraries before ROCm 6.1.1 bind locks to the thread that starts them.
 //
-// Structures grow from release to release without a new soname. layout.go has the layouts of the known releases;
-// structures of other releases are not read. Records have their own byte format (UEFI, appendix N) and are read from
-// every release.
+// Structures grow from release to release without a new soname. layout.go has the layouts of the known releases. The
+// package reads no structures of other releases. It reads records of every release, because they have their own byte
+// format (UEFI, appendix N).
 package amdsmi
 
 import (
@@ -50,7 +50,7 @@ var api = native.API{
 	},
 }
 
-// moreData is the status of an answer that is not the last.
+// moreData is the status of every answer except the last.
 const moreData = 39
 
 var functions = []native.Function{
@@ -70,15 +70,15 @@ var functions = []native.Function{
 	fnViolation:  {Name: "amdsmi_get_violation_status"},
 }
 
-// Limits on what the library may claim.
+// Limits on numbers from the library.
 const (
 	maxHandles = 256     // sockets, and processors of a socket
 	ringSize   = 1 << 20 // the driver's records of a GPU (CPER_MAX_RING_SIZE)
 	maxHeaders = 4096    // records in one answer
 	maxAnswers = 64      // answers until all records have been read
 	maxRecord  = 1 << 16
-	// The library writes the serial number into each section that a record claims to have, 65,535 at most, without a
-	// bounds check; its decoder reads past the end of a truncated record.
+	// The library writes the serial number into each section that a record claims to have, up to 65,535, without a
+	// bounds check. Its decoder reads past the end of a truncated record.
 	slack = 65536 * sectionSize
 )
 
@@ -112,7 +112,7 @@ func Load(named string) (*Library, error) {
 	return &Library{Caller: c, memory: native.New[memory]()}, nil
 }
 
-// Version returns the version, the zero Version before Start and if the library does not report one.
+// Version returns the version. It is zero before Start, or if the library does not report one.
 func (l *Library) Version() Version {
 	if v := l.version.Load(); v != nil {
 		return *v
@@ -130,7 +130,7 @@ func (l *Library) Start() error {
 	m := l.memory
 	clear(m.number[:])
 	if l.Call(fnVersion, native.Address(&m.number)) == native.Success {
-		a, b := m.number[0], m.number[1] // two words each
+		a, b := m.number[0], m.number[1] // each holds two words
 		v := versionOf(&[4]uint32{uint32(a), uint32(a >> 32), uint32(b), uint32(b >> 32)})
 		l.version.Store(&v)
 	}
@@ -151,8 +151,8 @@ func (l *Library) Start() error {
 	return nil
 }
 
-// list records the handle of a GPU by its PCI address. A partition's address has the partition number as function; the
-// first handle with an address counts.
+// list records the handle of a GPU by its PCI address. A partition's address has the partition number as its function.
+// The first handle with an address counts.
 func (l *Library) list(h uintptr) {
 	const gpu = 1
 	m := l.memory
@@ -191,8 +191,8 @@ func (l *Library) Free() { native.Free(l.memory) }
 // Lists reports whether the library lists the GPU.
 func (l *Library) Lists(pci string) bool { return l.gpus[pci] != 0 }
 
-// Refuses returns why values of a kind cannot be read, "" if they can. If the library reports no version, every
-// existing function may be called: Start may still report one.
+// Refuses returns why values of a kind cannot be read, or "" if they can. Without a version every existing function may be
+// called, because Start may still report a version.
 func (l *Library) Refuses(k Kind) string {
 	return l.refusal([...]int{fnRecords, fnViolation, fnVRAM}[k])
 }
@@ -279,7 +279,7 @@ func (l *Library) Facts(pci string) Facts {
 	return f
 }
 
-// decode returns the text, "" for a placeholder. The library writes a number instead of an unknown name.
+// decode returns the text, or "" for a placeholder. The library writes a number instead of an unknown name.
 func (t text) decode(b []byte) string {
 	s, _, _ := bytes.Cut(b[t.at:t.at+t.size], []byte{0})
 	out := strings.TrimSpace(strings.ToValidUTF8(string(s), ""))
@@ -289,7 +289,7 @@ func (t text) decode(b []byte) string {
 	return out
 }
 
-// Violations of a GPU, in percent of a tenth of a second; NaN: unknown.
+// Violations of a GPU, in percent of a tenth of a second; NaN means unknown.
 type Violations struct {
 	Board [5]float64                               // PROCHOT, PPT, socket, voltage regulators, HBM
 	XCC   [XCCViolations][Partitions][XCCs]float64 // power, thermal, low utilisation, any
@@ -302,7 +302,7 @@ const (
 	XCCs          = 8
 )
 
-// Violations reads the violation status of a GPU. The library waits a tenth of a second for it.
+// Violations reads the violation status of a GPU. The call takes a tenth of a second.
 func (l *Library) Violations(pci string) (*Violations, error) {
 	if why := l.refusal(fnViolation); why != "" {
 		return nil, errors.New(why)
@@ -337,7 +337,7 @@ func (l *Library) Violations(pci string) (*Violations, error) {
 // percent returns NaN for values above 1000; all bits set means "not available".
 func percent(b []byte) float64 {
 	v := binary.NativeEndian.Uint64(b)
-	if v > 1000 { // a share of 100 is expected
+	if v > 1000 { // the expected maximum is 100
 		return math.NaN()
 	}
 	return float64(v)

@@ -42,12 +42,11 @@ const (
 // record is one record of a ring.
 type record struct {
 	severity Severity
-	time     time.Time // zero: missing or invalid
+	time     time.Time // zero if missing or invalid
 	bytes    []byte
 }
 
-// split splits consecutive records. It stops at the first invalid record, because the start of the next one is unknown
-// then.
+// split splits consecutive records. It stops at the first invalid record, because it cannot find the next one.
 func split(b []byte) (out []record, err error) {
 	for len(b) > 0 {
 		r, err := parse(b)
@@ -67,7 +66,7 @@ func parse(b []byte) (record, error) {
 	}
 	length := binary.LittleEndian.Uint32(b[atLength:])
 	if length < headerSize || uint64(length) > uint64(len(b)) {
-		return record{}, fmt.Errorf("%d bytes, of %d that are there", length, len(b))
+		return record{}, fmt.Errorf("%d bytes, but only %d available", length, len(b))
 	}
 	r := record{severity: Severity(binary.LittleEndian.Uint32(b[atSeverity:])), bytes: b[:length]}
 	if binary.LittleEndian.Uint32(b[atValid:])&validTimestamp != 0 {
@@ -77,8 +76,8 @@ func parse(b []byte) (record, error) {
 }
 
 // timestamp returns the time of a record: seconds, minutes, hours, a flag, day, month, year of the century and the
-// century, in UTC. The kernel writes plain numbers (amdgpu_cper_get_timestamp) instead of UEFI's decimal digits. The
-// century is ignored, because AMD's other products count it from 1.
+// century, in UTC. The kernel writes plain numbers (amdgpu_cper_get_timestamp) instead of UEFI's decimal digits. It
+// ignores the century, because AMD's other products count it from 1.
 func timestamp(b []byte) time.Time {
 	second, minute, hour, day, month, year := int(b[0]), int(b[1]), int(b[2]), int(b[4]), int(b[5]), int(b[6])
 	t := time.Date(2000+year, time.Month(month), day, hour, minute, second, 0, time.UTC)
@@ -110,12 +109,12 @@ const MaxAFIDs = 12
 // Records summarises the driver's records of one severity for a GPU.
 type Records struct {
 	Count int
-	Time  time.Time // of the newest record; zero: unknown
+	Time  time.Time // of the newest record; zero if unknown
 	AFIDs []uint64  // of the newest record
 }
 
-// Records reads the records of a GPU, by severity. If reading fails midway, it returns the records before the error; it
-// returns nil without any answer.
+// Records reads the records of a GPU, by severity. If reading fails midway, it returns the records before the error. It
+// returns nil if the first call fails.
 func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, error) {
 	if why := l.refusal(fnRecords); why != "" {
 		return nil, errors.New(why)
@@ -138,7 +137,7 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 				r.time = time.Time{}
 			}
 			out[r.severity].Count++
-			// Records are in order of time. A record without a time does not replace one with a time.
+			// Records are sorted by time. A record without a time does not replace a record with a time.
 			if n := newest[r.severity]; n == nil || n.time.IsZero() || !r.time.Before(n.time) {
 				r.bytes = bytes.Clone(r.bytes)
 				newest[r.severity] = r
@@ -157,10 +156,10 @@ func (l *Library) Records(pci string, now time.Time) (*[Severities]Records, erro
 	return out, err
 }
 
-// maxAhead is how far in the future a record's time may lie, because clocks are adjusted.
+// maxAhead is how far in the future a record's time may be, because clocks are adjusted.
 const maxAhead = time.Minute
 
-// afids returns AMD's field IDs of a record; nil if the record is not sound.
+// afids returns AMD's field IDs of a record, or nil if the record is not sound.
 func (l *Library) afids(r *record) []uint64 {
 	m := l.memory
 	if !r.sound() || !l.Has(fnAFIDs) {

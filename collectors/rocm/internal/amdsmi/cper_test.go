@@ -9,8 +9,8 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// FuzzRecords: whatever the driver or the library leaves in the buffer, records lie within it and
-// one after the other, and what is called sound is.
+// FuzzRecords checks that records lie within any buffer, one after the other, and that sound records have sections within
+// the record.
 func FuzzRecords(f *testing.F) {
 	at := time.Date(2026, 5, 27, 17, 59, 9, 0, time.UTC)
 	fatal := rocmtest.CPER(rocmtest.CPERFatal, at)
@@ -38,7 +38,8 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// The library's decoder follows what a record says of its sections, so none may begin or end outside the record.
+// TestSectionsWithinTheRecord checks that sound rejects sections outside the record, because the library's decoder does
+// not check bounds.
 func TestSectionsWithinTheRecord(t *testing.T) {
 	f := func(what string, want bool, change func(b []byte)) {
 		t.Helper()
@@ -81,7 +82,7 @@ func TestTimestamp(t *testing.T) {
 	f([8]byte{}, "")
 }
 
-// The version's words as releases write them.
+// TestVersionOf checks the words that releases write.
 func TestVersionOf(t *testing.T) {
 	for words, want := range map[[4]uint32]string{
 		{24, 5, 3, 0}: "24.5", {24, 7, 1, 0}: "24.7", {25, 1, 0, 0}: "25.1", {25, 25, 2, 0}: "25.2", {25, 3, 0, 0}: "25.3",
@@ -93,7 +94,7 @@ func TestVersionOf(t *testing.T) {
 	}
 }
 
-// Layouts are in order, do not overlap, and lie within their structures.
+// TestLayouts checks that layouts are in order, do not overlap, and lie within their structures.
 func TestLayouts(t *testing.T) {
 	before := Version{}
 	for _, l := range layouts {

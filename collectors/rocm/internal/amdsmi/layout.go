@@ -19,7 +19,7 @@ func (v Version) compare(o Version) int {
 	return cmp.Or(cmp.Compare(v.Major, o.Major), cmp.Compare(v.Minor, o.Minor))
 }
 
-// versionOf decodes an amdsmi_version_t: year, major, minor, release; without the year from 25.3 on. 25.2 reports "25
+// versionOf decodes an amdsmi_version_t: year, major, minor, release. Releases since 25.3 have no year. 25.2 reports "25
 // 25 2".
 func versionOf(word *[4]uint32) Version {
 	if word[0] == word[1] {
@@ -31,9 +31,9 @@ func versionOf(word *[4]uint32) Version {
 // text locates a text in a structure: offset and size.
 type text struct{ at, size int }
 
-// layout describes the parts of some releases' structures that are read. The C compiler computed sizes and offsets from
+// layout describes the parts that we read of some releases' structures. The C compiler computed sizes and offsets from
 // the release's amdsmi.h (github.com/ROCm/amdsmi, and projects/amdsmi of ROCm/rocm-systems, for x86-64 and arm64).
-// Nothing beyond a size is read. A size of 0 means that the release lacks the structure.
+// Nothing reads beyond a size. A size of 0 means that the release lacks the structure.
 type layout struct {
 	rocm        string
 	first, last Version
@@ -48,11 +48,10 @@ type layout struct {
 	width, bandwidth             int  // 0: missing
 	violation                    int  // amdsmi_violation_status_t
 	percent                      int  // five 64-bit numbers: Violations
-	xccPercent                   int  // four arrays of [8][8] 64-bit numbers: XCCViolations; 0: missing
+	xccPercent                   int  // four arrays of [8][8] 64-bit numbers: XCCViolations; 0 if missing
 }
 
-// layouts is ordered by version. No headers were found for releases between 25.2 and 26.1, so nothing that needs a
-// layout is read from them.
+// layouts is ordered by version. Releases between 25.2 and 26.1 have no layout, because we found no headers of them.
 var layouts = [...]layout{
 	{
 		rocm: "6.1", first: Version{24, 5}, last: Version{24, 5},
@@ -89,7 +88,7 @@ var layouts = [...]layout{
 	},
 }
 
-// layoutOf returns nil for an unknown version.
+// layoutOf returns the layout of a version, or nil if the version is unknown.
 func layoutOf(v Version) *layout {
 	for i := range layouts {
 		if l := &layouts[i]; v.compare(l.first) >= 0 && v.compare(l.last) <= 0 {
@@ -103,11 +102,11 @@ func layoutOf(v Version) *layout {
 // allocate (https://github.com/ROCm/device-metrics-exporter/pull/532).
 func recordsCrash(v Version) bool { return v == Version{26, 4} }
 
-// memoryKinds names amdsmi_vram_type_t, whose numbers have never changed.
+// memoryKinds has the names of amdsmi_vram_type_t, whose numbers have never changed.
 var memoryKinds = map[uint32]string{
 	1: "HBM", 2: "HBM2", 3: "HBM2E", 4: "HBM3", 5: "HBM3E", 10: "DDR2", 11: "DDR3", 12: "DDR4", 13: "DDR5",
 	17: "GDDR1", 18: "GDDR2", 19: "GDDR3", 20: "GDDR4", 21: "GDDR5", 22: "GDDR6", 23: "GDDR7", 30: "LPDDR4", 31: "LPDDR5",
 }
 
-// memoryMakers names amdsmi_vram_vendor_type_t of 24.5 to 25.2.
+// memoryMakers has the names of amdsmi_vram_vendor_type_t of 24.5 to 25.2.
 var memoryMakers = []string{"Samsung", "Infineon", "Elpida", "Etron", "Nanya", "Hynix", "Mosel", "Winbond", "ESMT", "Micron"}

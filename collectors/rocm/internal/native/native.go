@@ -1,6 +1,6 @@
-// Package native loads and calls AMD's C libraries, ROCm SMI and AMD SMI, whose functions are only known at run time.
-// Packages rocm and amdsmi name the functions and define the arguments. native starts no goroutine; a Library may be
-// used by any goroutine, as far as AMD's library allows it.
+// Package native loads and calls AMD's C libraries, ROCm SMI and AMD SMI. It looks up their functions at run time.
+// Packages rocm and amdsmi name the functions and define the arguments. native starts no goroutine. Any goroutine may
+// use a Library if AMD's library allows it.
 package native
 
 import (
@@ -16,7 +16,7 @@ import (
 type API struct {
 	Name      string           // "ROCm SMI"
 	Sonames   []string         // in order of preference
-	Folders   []string         // of an installed release, that may hold the library
+	Folders   []string         // of an installed release that may hold the library
 	Functions []Function       // by the caller's numbers
 	Prefix    string           // of the names of statuses
 	Statuses  map[int32]string // names of statuses, without Prefix
@@ -50,12 +50,12 @@ func (s StatusError) Error() string {
 // maxArgs is the maximum number of arguments of a function.
 const maxArgs = 7
 
-// Library is a loaded library with its functions. It is never unloaded: loading the same file again returns the same
-// copy, and C++ libraries do not survive dlclose reliably.
+// Library is a loaded library with its functions. It is never unloaded, because C++ libraries may crash on dlclose.
+// Loading the same file again returns the same copy.
 type Library struct {
 	api     *API
 	path    string
-	address []unsafe.Pointer // by function; nil: missing in the library
+	address []unsafe.Pointer // by function; nil if missing in the library
 }
 
 // Path returns the loaded file.
@@ -64,7 +64,7 @@ func (l *Library) Path() string { return l.path }
 // Has reports whether the library has the function.
 func (l *Library) Has(f int) bool { return l.address[f] != nil }
 
-// Failed returns the error of a call's status, nil for Success.
+// Failed returns the error of a call's status, or nil for Success.
 func (l *Library) Failed(f int, status int32) error {
 	if status == Success {
 		return nil
@@ -84,7 +84,7 @@ func (l *Library) NewCaller() *Caller {
 	return &Caller{l, make([]atomic.Uint64, n), make([]atomic.Uint64, n)}
 }
 
-// Call calls a function; it returns Unsupported if the library lacks it. Arguments are 32- or 64-bit numbers and
+// Call calls a function, or returns Unsupported if the library lacks it. Arguments are 32- or 64-bit numbers and
 // addresses of memory from New. It allocates nothing and may hang.
 func (c *Caller) Call(f int, args ...uint64) int32 {
 	if !c.Has(f) {
@@ -99,7 +99,7 @@ func (c *Caller) Call(f int, args ...uint64) int32 {
 	return status
 }
 
-// Must is Call with an error for every status but Success.
+// Must calls a function and returns an error for every status except Success.
 func (c *Caller) Must(f int, args ...uint64) error { return c.Failed(f, c.Call(f, args...)) }
 
 // Calls returns the cost of the calls. It is safe for any goroutine.

@@ -7,8 +7,8 @@ package native
 #include <stdint.h>
 #include <stdlib.h>
 
-// Each argument is passed as one word. On x86-64 and arm64, functions read 32- and 64-bit numbers and pointers from
-// there alike and ignore excess arguments. So the build needs no prototypes and no ROCm headers.
+// Each argument is one word. On x86-64 and arm64, functions read 32- and 64-bit numbers and pointers from the same place
+// and ignore excess arguments. So the build needs no prototypes and no ROCm headers.
 typedef int function(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h);
 
 static int native_call(void *f, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t g, uint64_t h) {
@@ -24,8 +24,8 @@ import (
 	"warpgauge/collectors/internal/dl"
 )
 
-// load loads the first of names that exists and looks up all functions. It calls none. Errors: as dl.Open, or a
-// required function is missing.
+// load loads the first existing library of names and looks up all functions. It calls none. Errors: those of dl.Open, or
+// a missing required function.
 func load(names []string, api *API) (*Library, error) {
 	l, err := dl.Open(names)
 	if err != nil {
@@ -55,7 +55,7 @@ func New[T any]() *T {
 	return p
 }
 
-// Free releases memory from New. No running call may have its address.
+// Free releases memory from New. No running call may use it.
 func Free[T any](p *T) { C.free(unsafe.Pointer(p)) }
 
 // Address returns the argument that points to memory from New.

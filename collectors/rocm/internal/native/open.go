@@ -13,8 +13,8 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// Open loads a library: the file or soname named, or, if named is "", the first that exists. It calls no function.
-// Errors: collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
+// Open loads the library with the file name or soname named. If named is "", it loads the first existing library. It
+// calls no function. Errors: collector.ErrNotLoaded, collector.ErrNotBuiltIn, wrapped.
 func Open(api *API, named string) (*Caller, error) {
 	names := api.names(named, "/opt")
 	l, err := load(names, api)
@@ -30,8 +30,8 @@ func Open(api *API, named string) (*Caller, error) {
 	return nil, fmt.Errorf("load %s: %w: unusable library: %w", api.Name, collector.ErrNotLoaded, err)
 }
 
-// names returns the names to try: only named if it is set; else the sonames, then the files in AMD's directories, which
-// the loader often does not search. dir is the parent of the releases.
+// names returns the names to try: only named if it is set, or else the sonames, then the files in AMD's directories,
+// which the loader often does not search. dir is the parent of the releases.
 func (a *API) names(named, dir string) []string {
 	if named != "" {
 		return []string{named}
@@ -40,7 +40,7 @@ func (a *API) names(named, dir string) []string {
 	for _, release := range releases(dir) {
 		for _, folder := range a.Folders {
 			for _, s := range a.Sonames {
-				// Trying every absent name would bury the important loader error.
+				// Errors for every absent name would hide the important loader error.
 				if found, err := filepath.Glob(filepath.Join(release, folder, s)); err == nil {
 					names = append(names, found...)
 				}
@@ -51,7 +51,7 @@ func (a *API) names(named, dir string) []string {
 }
 
 // releases returns the directories of installed releases: the administrator's choice first, then the others, newest
-// first. From 7.11 on they are /opt/rocm/core-*.
+// first. Releases since 7.11 are in /opt/rocm/core-*.
 func releases(dir string) []string {
 	var found []string
 	for _, pattern := range []string{"rocm-*", "rocm/core-*"} {

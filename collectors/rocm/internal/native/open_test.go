@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Both layouts of installed releases are found, the newest first; the administrator's choice comes before them.
+// TestNames checks both directory layouts of installed releases, newest first, after the administrator's choice.
 func TestNames(t *testing.T) {
 	dir := t.TempDir()
 	api := API{Sonames: []string{"lib.so.7", "lib.so.5", "lib.so"}, Folders: []string{"lib", "lib64", "share/lib"}}
@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A status has the name of the library's header; one of a newer release has a number.
+// TestStatus checks that a status has its name from the library's header, and an unknown one its number.
 func TestStatus(t *testing.T) {
 	l := Library{api: &API{Name: "ROCm SMI", Prefix: "RSMI_STATUS_", Statuses: map[int32]string{8: "INIT_ERROR"}, Functions: []Function{{Name: "rsmi_init"}}}}
 	for code, want := range map[int32]string{8: "call rsmi_init: RSMI_STATUS_INIT_ERROR [code 8]", 18: "call rsmi_init: ROCm SMI status 18"} {

@@ -16,7 +16,7 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// A container may have the devices but not the links of their bus.
+// TestWithoutBus checks a container that has the devices, but not the links of their bus.
 func TestWithoutBus(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
 	must(t, os.RemoveAll(tree.Path("bus")))
@@ -47,7 +47,7 @@ func TestSuspended(t *testing.T) {
 		}
 	}
 	var asked sync.WaitGroup
-	for range 2 { // the schedule of pcie_bw asks as well as the source
+	for range 2 { // both pcie_bw's goroutine and the source call it
 		asked.Go(func() {
 			for range 100 {
 				f.h.Suspended()
@@ -64,7 +64,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// Each cell fails alone, and comes back alone.
+// TestBrokenFiles checks that each cell fails and recovers without the others.
 func TestBrokenFiles(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1}, 0)
 	g := f.tree.GPUs[0]
@@ -73,7 +73,7 @@ func TestBrokenFiles(t *testing.T) {
 	for _, c := range []struct {
 		key     string
 		cells   []int
-		healthy bool // a text without its line end is whole
+		healthy bool // a text without its line end is valid
 	}{
 		{"gpu_busy_percent", []int{f.at(Busy, 0)}, true},
 		{"mem_info_vram_used", []int{f.at(MemoryUsed, MemoryVRAM)}, true},
@@ -114,7 +114,7 @@ func TestBrokenFiles(t *testing.T) {
 	}
 }
 
-// A file that is not there yet is found later, though not looked for at once.
+// TestAbsentFileComes checks that a missing file is found later, but not searched at once.
 func TestAbsentFileComes(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	f.read()
@@ -145,7 +145,7 @@ func TestVanishAndReturn(t *testing.T) {
 			t.Fatalf("Metrics of a gpu that is gone: %v", err)
 		}
 		if f.h.Suspended() {
-			t.Fatal("what is gone does not sleep")
+			t.Fatal("a missing GPU is reported as suspended")
 		}
 		f.clock.t = f.clock.t.Add(time.Second)
 	}
@@ -154,7 +154,7 @@ func TestVanishAndReturn(t *testing.T) {
 	f.common(g)
 	must(t, f.h.Metrics(m))
 
-	// Metrics finds out alone, too.
+	// Metrics notices it without Read.
 	f.clock.t = f.clock.t.Add(time.Minute)
 	g.Vanish(t)
 	if err := f.h.Metrics(m); !errors.Is(err, collector.ErrDeviceLost) {
@@ -162,7 +162,7 @@ func TestVanishAndReturn(t *testing.T) {
 	}
 }
 
-// Another board in the same slot has other columns.
+// TestReplaced checks that another board in the same slot gets new columns.
 func TestReplaced(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	g := f.tree.GPUs[0]
@@ -180,8 +180,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// The driver was bound again: hwmon has another number, and the sensors' numbers
-// need not be the same.
+// TestHwmonMoves checks a driver that was bound again, with other numbers of hwmon
+// and of sensors.
 func TestHwmonMoves(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 1}, 0)
 	g := f.tree.GPUs[0]
@@ -205,7 +205,7 @@ func TestHwmonMoves(t *testing.T) {
 	f.want(PowerInput, 0, 400)
 }
 
-// A driver that hangs holds up the goroutine that reads, and ends when it answers.
+// TestHang checks that a read waits for a driver that hangs, and returns when the driver answers.
 func TestHang(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2}, 0)
 	g := f.tree.GPUs[0]

@@ -15,11 +15,11 @@ var (
 	ErrHuge   = errors.New("file is larger than it may") // it does not fit the buffer
 )
 
-// absentFor is how long a missing file is not opened again: what a driver does not show now, it rarely shows later, and
+// absentFor is how long File waits before it tries to open a missing file again. A missing file rarely appears later, and
 // opening costs more than reading.
 const absentFor = 10 * time.Second
 
-// File is a file that stays open and is read from its start each time, which makes the driver print it again.
+// File is a file that stays open. Each read begins at its start, so the driver prints the file again.
 type File struct {
 	path  string
 	fd    int
@@ -29,9 +29,9 @@ type File struct {
 // NewFile returns the file at path. The first read opens it.
 func NewFile(path string) File { return File{path: path, fd: -1} }
 
-// Read reads the file into buf without white space around it. now is the time of the tick. Errors: ErrAbsent, ErrGone,
-// ErrEmpty, ErrHuge, or a syscall.Errno; amdgpu answers EPERM and EBUSY during a reset and EOPNOTSUPP if the board
-// lacks the value. After ErrGone the file is closed and the next Read opens it again.
+// Read reads the file into buf without surrounding white space. now is the time of the tick. Errors: ErrAbsent, ErrGone,
+// ErrEmpty, ErrHuge, or a syscall.Errno. amdgpu returns EPERM and EBUSY during a reset, and EOPNOTSUPP if the board
+// lacks the value. After ErrGone the file is closed, and the next Read opens it again.
 func (f *File) Read(buf []byte, now time.Time) ([]byte, error) {
 	n, err := f.ReadAt(buf, 0, now)
 	if err != nil {
@@ -89,7 +89,7 @@ func (f *File) open(now time.Time) error {
 	}
 }
 
-// Forget closes the file; the next Read opens it again.
+// Forget closes the file. The next Read opens it again.
 func (f *File) Forget() {
 	f.Close()
 	f.again = time.Time{}
@@ -100,7 +100,7 @@ func (f *File) Close() {
 	if f.fd < 0 {
 		return
 	}
-	_ = syscall.Close(f.fd) // read only, so nothing can be lost
+	_ = syscall.Close(f.fd) // read only: nothing is lost
 	f.fd = -1
 }
 
@@ -110,13 +110,13 @@ func (f *File) removed() bool {
 	return syscall.Fstat(f.fd, &st) == nil && st.Nlink == 0
 }
 
-// removedBy reports whether an error means that the device is gone: the kernel answers ENODEV for every file of a
+// removedBy reports whether an error means that the device is gone: the kernel returns ENODEV for every file of a
 // removed device.
 func removedBy(err error) bool {
 	return errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENXIO) || errors.Is(err, syscall.ESTALE)
 }
 
-// pread reads at an offset. A pipe, with which tests block a reader, has no offsets.
+// pread reads at an offset. Tests block readers with pipes, which have no offsets.
 func pread(fd int, buf []byte, offset int64) (int, error) {
 	return retry(func() (int, error) {
 		n, err := syscall.Pread(fd, buf, offset)

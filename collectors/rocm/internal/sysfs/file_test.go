@@ -30,7 +30,7 @@ func TestFile(t *testing.T) {
 	}
 	f("", ErrAbsent)
 	write("42\n")
-	f("", ErrAbsent) // not looked for so soon
+	f("", ErrAbsent) // not tried again so soon
 	now = now.Add(absentFor)
 	f("42", nil)
 	write("43\n\n\n")
@@ -42,7 +42,7 @@ func TestFile(t *testing.T) {
 	write(strings.Repeat("7", 15))
 	f(strings.Repeat("7", 15), nil)
 	write(strings.Repeat("7", 16))
-	f("", ErrHuge) // there may be more
+	f("", ErrHuge) // the rest is unknown
 	must(t, os.Truncate(path, 0))
 	must(t, os.Remove(path))
 	f("", ErrGone)
@@ -55,7 +55,7 @@ func TestFile(t *testing.T) {
 	f("44", nil)
 }
 
-// What the system answers is passed on, but for what says that a device is gone.
+// TestFileErrors checks that system errors are returned, except those that mean a removed device.
 func TestFileErrors(t *testing.T) {
 	dir := t.TempDir()
 	socket, err := new(net.ListenConfig).Listen(t.Context(), "unix", filepath.Join(dir, "socket"))

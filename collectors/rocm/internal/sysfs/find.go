@@ -22,15 +22,15 @@ import (
 	"warpgauge/collectors/rocm/internal/gpumetrics"
 )
 
-// Limits on what the driver may claim: far above any node, and low enough that a faulty list costs neither memory nor
-// series.
+// Limits on the driver's numbers. They are far above any node's, and low enough that a faulty list costs little memory and
+// few series.
 const (
 	maxDevices   = 256 // GPUs and partitions of a node
 	maxInstances = gpumetrics.Partitions
 	maxUnits     = 1 << 16 // compute units of a partition
 )
 
-// Options say which machine to read.
+// Options selects the machine to read.
 type Options struct {
 	Root string           // directory that holds sys/; "" means "/"
 	Log  *zap.Logger      // may be nil
@@ -65,12 +65,12 @@ type Found struct {
 	GPUs    []GPU    // ordered by PCI address
 	Driver  string   // amdgpu's version, else the kernel's release
 	LeftOut []string // skipped cards, each with the reason
-	Hidden  int      // KFD devices that this process's control group may not use
+	Hidden  int      // KFD devices that this process's control group must not use
 }
 
-// Find finds the GPUs of the amdgpu driver, ordered by PCI address as in rocm-smi. DRM cards are ordered by probing,
-// and may begin with the display of the server's management controller. Finding no GPU is not an error. Errors: ctx's
-// error, or that cards cannot be listed.
+// Find finds the GPUs of the amdgpu driver, ordered by PCI address as in rocm-smi. The order of DRM cards depends on
+// probing, and the first may be the display of the server's management controller. No GPU is not an error. Errors: ctx's
+// error, or the error from listing the cards.
 func (r *Reader) Find(ctx context.Context) (Found, error) {
 	entries, err := os.ReadDir(r.path("class/drm"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +98,7 @@ func (r *Reader) Find(ctx context.Context) (Found, error) {
 	return f, nil
 }
 
-// distinct keeps the distinguishable boards, up to the limit. If two boards have one address or one unique ID, it drops
+// distinct keeps the distinguishable boards, up to the limit. If two boards have the same address or unique ID, it drops
 // the second.
 func distinct(boards []GPU) (kept []GPU, leftOut []string) {
 	addresses, ids, devices := map[string]string{}, map[uint64]string{}, 0
@@ -146,8 +146,8 @@ func (r *Reader) Present() bool {
 	return false
 }
 
-// Driver looks for amdgpu's compute side, or, where that is not configured, for AMD graphics cards, and describes its
-// findings.
+// Driver reports whether amdgpu is loaded, and describes the files that show it: KFD's topology, or DRM cards in a
+// kernel without KFD.
 func (r *Reader) Driver() (what string, loaded bool) {
 	kfd, module, drm := filepath.Dir(r.path(topology)), r.path("module/amdgpu"), r.path("class/drm")
 	switch {
@@ -164,7 +164,7 @@ func (r *Reader) Driver() (what string, loaded bool) {
 	return "amdgpu driver in " + module + " but neither " + kfd + " nor an AMD card in " + drm, false
 }
 
-// isNode reports whether a name is the prefix and digits: card1, but not card1-DP-1.
+// isNode reports whether a name is the prefix followed by digits: card1, but not card1-DP-1.
 func isNode(name, prefix string) bool {
 	digits, ok := strings.CutPrefix(name, prefix)
 	return ok && digits != "" && strings.Trim(digits, "0123456789") == ""
@@ -172,8 +172,8 @@ func isNode(name, prefix string) bool {
 
 const vendorAMD = 0x1002
 
-// board reads the properties of a card. It returns false for a card that cannot be read, and for the cards of a board's
-// other partitions, which have no PCI device: attach finds them.
+// board reads the properties of a card. It returns false for an unreadable card, and for the card of a partition after the
+// first, which has no PCI device; attach finds those.
 func (r *Reader) board(card string) (GPU, bool) {
 	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), card, "device"))
 	if err != nil {
@@ -206,7 +206,7 @@ func number(dir, name string) uint64 {
 	return v
 }
 
-// text returns the content of a short file without surrounding white space and invalid UTF-8, "" if it cannot be read.
+// text returns the content of a short file without surrounding white space and invalid UTF-8, or "" if it is unreadable.
 func text(dir, name string) string {
 	t, _ := readText(dir, name)
 	return t
@@ -243,7 +243,7 @@ func driver(dir string) string {
 	return ""
 }
 
-// driverVersion returns amdgpu's version: the module's own, which AMD's packages set, else the kernel's release.
+// driverVersion returns the version of the module, which AMD's packages set, or else the kernel's release.
 func (r *Reader) driverVersion() string {
 	if v := text(r.path("module/amdgpu"), "version"); v != "" {
 		return v
@@ -289,7 +289,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// names lists a directory in order; empty if it cannot be read.
+// names returns a directory's sorted names, or nothing if it is unreadable.
 func names(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -304,7 +304,7 @@ func names(dir string) []string {
 
 const topology = "class/kfd/kfd/topology/nodes"
 
-// attach assigns KFD's nodes to the boards, and returns the number of hidden nodes.
+// attach assigns KFD's nodes to the boards and returns the number of hidden nodes.
 func (r *Reader) attach(boards []GPU) (hidden int) {
 	nodes, hidden := r.nodes()
 	addresses := map[location]bool{}
@@ -344,7 +344,7 @@ func (r *Reader) attach(boards []GPU) (hidden int) {
 	return hidden
 }
 
-// platformDevice returns the device that owns a partition's render node, "" if a board owns it.
+// platformDevice returns the device that owns a partition's render node, or "" if a board owns it.
 func (r *Reader) platformDevice(render string) string {
 	dir, err := filepath.EvalSymlinks(filepath.Join(r.path("class/drm"), render, "device"))
 	if err != nil || render == "" || !isNode(filepath.Base(dir), "amdgpu_xcp_") {
@@ -384,8 +384,8 @@ func (r *Reader) nodeDir(node int) string {
 	return filepath.Join(r.path(topology), strconv.Itoa(node))
 }
 
-// readNode reads a node. A CPU node has gpu_id 0. If the process's device control group may not use a GPU's render
-// node, the kernel does not let it read gpu_id and properties (node_show in kfd_topology.c).
+// readNode reads a node. A CPU node has gpu_id 0. The kernel denies reading gpu_id and properties to a process whose
+// device control group must not use the GPU's render node (node_show in kfd_topology.c).
 func readNode(dir string) (node, error) {
 	gpu, err := readText(dir, "gpu_id")
 	if err != nil {
@@ -404,7 +404,7 @@ func readNode(dir string) (node, error) {
 	return n, nil
 }
 
-// units returns the number of compute units, 0 if unknown.
+// units returns the number of compute units, or 0 if unknown.
 func units(p map[string]uint64) int {
 	if p["simd_per_cu"] == 0 || p["simd_count"]/p["simd_per_cu"] > maxUnits {
 		return 0
@@ -412,7 +412,7 @@ func units(p map[string]uint64) int {
 	return int(p["simd_count"] / p["simd_per_cu"])
 }
 
-// locate decodes location_id: bus, device, function. Since Linux 6.5 bits 28 to 31 hold the partition; older kernels
+// locate decodes location_id: bus, device, function. Since Linux 6.5 bits 28 to 31 hold the partition. Older kernels
 // add the partition to the function (kfd_topology_add_device in kfd_topology.c).
 func locate(id, domain uint64) location {
 	return location{domain: domain, bus: id >> 8 & 0xff, device: id >> 3 & 0x1f, function: id & 7}
@@ -433,7 +433,7 @@ func properties(text string) map[string]uint64 {
 	return p
 }
 
-// frameBuffer returns the size of a node's memory in bytes, 0 if unknown.
+// frameBuffer returns the size of a node's memory in bytes, or 0 if unknown.
 func frameBuffer(dir string) (sum uint64) {
 	for _, bank := range names(filepath.Join(dir, "mem_banks")) {
 		p := properties(text(filepath.Join(dir, "mem_banks", bank), "properties"))
@@ -445,8 +445,8 @@ func frameBuffer(dir string) (sum uint64) {
 	return sum
 }
 
-// model returns a board's market name: from its inventory memory, which only server boards have, else from libdrm's or
-// PCI's ID list, if installed, else the IDs.
+// model returns a board's market name. It tries the board's inventory memory, which only server boards have, then
+// libdrm's and PCI's ID lists, and returns the IDs if all fail.
 func (r *Reader) model(dir string, device uint16) string {
 	if name := text(dir, "product_name"); name != "" {
 		return name
@@ -485,7 +485,7 @@ func findAMDGPU(list io.Reader, device uint16, revision uint64) string {
 	return ""
 }
 
-// findPCI searches the list of PCI IDs: the vendor's line starts with its number; the lines below it have a tab, the
+// findPCI searches the list of PCI IDs. The vendor's line begins with its number. The lines below it have a tab, the
 // device's number and its name.
 func findPCI(list io.Reader, device uint16, _ uint64) string {
 	lines := bufio.NewScanner(list)

@@ -63,7 +63,7 @@ func TestFindPartitions(t *testing.T) {
 				at := i*n + k
 				want := Instance{ID: k, Node: at + 2, KFD: tree.GPUs[i].Instances[k].KFD,
 					Render: fmt.Sprintf("renderD%d", 128+at), Units: 304 / n}
-				if k > 0 { // the first is the board's own device
+				if k > 0 { // the first is the board itself
 					want.Name = fmt.Sprintf("amdgpu_xcp_%d", i*(n-1)+k)
 				}
 				if diff := cmp.Diff(want, inst); diff != "" {
@@ -85,8 +85,8 @@ func TestFindOthers(t *testing.T) {
 	}
 }
 
-// The names of boards without inventory memory come from the lists that the
-// host or image has.
+// TestModelFromLists checks that the model names of boards without inventory memory
+// come from the ID lists of the host or image.
 func TestModelFromLists(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.APU, GPUs: 1})
 	f := func(path, text, want string) {
@@ -128,7 +128,7 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// A board whose files are empty, torn or not there is found with what is left.
+// TestFindBroken checks that a board with empty, torn or missing files is found with its other properties.
 func TestFindBroken(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 2})
 	g := tree.GPUs[0]
@@ -151,8 +151,8 @@ func TestFindBroken(t *testing.T) {
 	}
 }
 
-// Cards that cannot be distinguished, and those beyond the limit, are left out: the
-// others are found.
+// TestFindLeavesOut checks that Find skips indistinguishable cards and cards beyond the
+// limit, and finds the others.
 func TestFindLeavesOut(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 3})
 	tree.GPUs[1].Set(t, "unique_id", fmt.Sprintf("%016x\n", tree.GPUs[0].UniqueID))
@@ -173,7 +173,7 @@ func TestFindLeavesOut(t *testing.T) {
 	}
 }
 
-// Counts that no GPU has are not believed.
+// TestFindAbsurd checks that Find ignores impossible counts.
 func TestFindAbsurd(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 1})
 	tree.GPUs[0].Set(t, "kfd/properties", "simd_count 18446744073709551615\nsimd_per_cu 1\nlocation_id 16640\ndomain 0\ndrm_render_minor 18446744073709551615\n")
@@ -199,8 +199,8 @@ func addNode(t *testing.T, nodes string, number int, properties string) {
 	must(t, err)
 }
 
-// The number of a partition is that of its location, whatever order nodes come in, and
-// whichever are hidden.
+// TestFindNumbersPartitionsByLocation checks that partition numbers follow the location,
+// not the order of nodes, also if some are hidden.
 func TestFindNumbersPartitionsByLocation(t *testing.T) {
 	f := func(what string, nodes []string, want ...int) {
 		t.Helper()
@@ -230,7 +230,7 @@ func TestFindNumbersPartitionsByLocation(t *testing.T) {
 	f("of another device", []string{"location_id 33024", at(2)}, 2)
 }
 
-// A virtual function has nodes of its own, no partitions of its neighbour.
+// TestFindVirtualFunctions checks that virtual functions do not become partitions of each other.
 func TestFindVirtualFunctions(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2})
 	a, b := tree.GPUs[0], tree.GPUs[1]
@@ -249,7 +249,7 @@ func TestFindVirtualFunctions(t *testing.T) {
 	}
 }
 
-// What KFD hides is counted; what it shows keeps its number.
+// TestFindHidden checks that hidden partitions are counted and the others keep their numbers.
 func TestFindHidden(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{Model: rocmtest.MI300X, GPUs: 2, Partition: "QPX"})
 	tree.GPUs[0].Hide(t, 0)
@@ -266,7 +266,7 @@ func TestFindHidden(t *testing.T) {
 	})
 }
 
-// The parent asks this before it starts anything.
+// TestPresent checks what the parent process reads before it starts a child.
 func TestPresent(t *testing.T) {
 	f := func(what, root string, want bool) {
 		t.Helper()

@@ -26,7 +26,7 @@ type fixture struct {
 	due    []bool
 }
 
-// everything is each reading there is, of a board with some instances.
+// everything returns all readings of a board with a number of instances.
 func everything(instances int) []Reading {
 	indices := map[Kind]int{
 		Clock: int(Clocks), ClockMax: int(Clocks), ClockMin: int(Clocks),
@@ -83,7 +83,7 @@ func openLogged(t *testing.T, o rocmtest.Options, gpu int, log *zap.Logger) *fix
 	return f
 }
 
-// read reads all and fails at an error.
+// read reads all readings and fails on an error.
 func (f *fixture) read() {
 	f.Helper()
 	must(f, f.h.Read(f.values, f.due))
@@ -117,7 +117,7 @@ func (f *fixture) want(kind Kind, index uint8, want float64) {
 
 var nan = math.NaN()
 
-// common is what all boards show.
+// common checks the values that all boards have.
 func (f *fixture) common(g *rocmtest.GPU) {
 	f.Helper()
 	s := &g.State
@@ -135,7 +135,7 @@ func (f *fixture) common(g *rocmtest.GPU) {
 	f.want(Replays, 0, float64(s.Replays))
 }
 
-// perProcess are the readings for which directories are listed; they are due seldom.
+// perProcess reports whether a reading lists directories, which happens rarely.
 func perProcess(w Reading) bool {
 	switch w.Kind {
 	case Processes, ProcessMemory, ProcessUnits, InstanceTotal:
@@ -145,7 +145,7 @@ func perProcess(w Reading) bool {
 	}
 }
 
-// must ends the test at an error.
+// must ends the test on an error.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 	"warpgauge/pkg/collector"
 )
 
-// bufferSize exceeds every file that is read whole: sysfs prints at most a page, and amdgpu's texts do not fill pages
-// larger than 4 KiB.
+// bufferSize exceeds every file that is read whole. sysfs prints at most a page, and amdgpu's texts do not fill a page
+// above 4 KiB.
 const bufferSize = 16 << 10
 
-// renameAfter is how long the paths of files stay valid, whatever reads return, so that a driver that keeps answering
-// "no such device" for one file costs no more than this.
+// renameAfter is the minimum time between two searches for the paths of files. It limits the cost of a driver that keeps
+// returning "no such device" for one file.
 const renameAfter = time.Second
 
-// Handle reads one GPU. When a read says that the GPU is gone, the next call checks whether it exists and opens
-// everything again: its sensors may have other numbers then.
+// Handle reads one GPU. After a read reports that the GPU is gone, the next call checks whether it exists and opens
+// all files again, because its sensors may have other numbers.
 type Handle struct {
 	r      *Reader
 	gpu    GPU
@@ -42,13 +42,13 @@ type Handle struct {
 
 	status  status
 	metrics File
-	parts   []partFile // of partitions, which have their own files if gpu_metrics is a list
+	parts   []partFile // of partitions, if gpu_metrics is a list
 
-	sensors string // hwmon directory, "" if there is none
+	sensors string // hwmon directory, or ""
 
 	buf   []byte
 	now   time.Time
-	named time.Time // when the files got their paths; zero: not yet
+	named time.Time // when the files got their paths; zero before that
 	gone  bool      // a read returned the error of a removed device
 }
 
@@ -58,8 +58,8 @@ type partFile struct {
 	file File
 }
 
-// Open prepares reading the wanted readings of a GPU. It opens no file: the first Read does, so that a GPU that hangs
-// only delays its own source.
+// Open prepares the wanted readings of a GPU. The first Read opens the files, so that a hanging GPU delays only its own
+// source.
 func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	h := &Handle{
 		r: r, gpu: *g, wanted: wanted, dir: r.path("bus/pci/devices/" + g.PCI),
@@ -91,8 +91,8 @@ func (r *Reader) Open(g *GPU, wanted []Reading) *Handle {
 	return h
 }
 
-// Has returns for each wanted reading whether it can ever have a value with this board and driver. It checks that files
-// exist, without reading one that would wake a board, so an empty file counts.
+// Has returns for each wanted reading whether it can ever have a value with this board and driver. It only checks that
+// files exist, because reading some files would wake the board. So an empty file counts.
 func (h *Handle) Has() []bool {
 	has := make([]bool, len(h.wanted))
 	h.now = h.r.o.Now()
@@ -123,8 +123,7 @@ func (h *Handle) each(f func(path string, cell int)) {
 	}
 }
 
-// Denied returns for each wanted reading whether its file exists and this process may not read it. Has must be called
-// first.
+// Denied returns for each wanted reading whether its file exists but this process must not read it. Call Has first.
 func (h *Handle) Denied() []bool {
 	denied := make([]bool, len(h.wanted))
 	h.each(func(path string, cell int) { denied[cell] = isDenied(path) })
@@ -138,10 +137,10 @@ func isDenied(path string) bool {
 	return errors.Is(unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK, unix.AT_EACCESS), syscall.EACCES)
 }
 
-// Read stores the due readings in values, with one read per file. Blank, unsupported and torn readings are NaN; cells
-// that are not due stay unchanged. len(values), len(due) and len(wanted) are equal. Errors, after which all due cells
-// are NaN: collector.ErrDeviceLost, wrapped, if the GPU is gone; the next Read checks whether it is back.
-// collector.ErrColumnsChanged if another board has taken its address.
+// Read stores the due readings in values, with one read per file. Blank, unsupported and torn readings are NaN. Cells
+// that are not due stay unchanged. len(values), len(due) and len(wanted) are equal. Errors: collector.ErrDeviceLost,
+// wrapped, if the GPU is gone (the next Read checks whether it is back), or collector.ErrColumnsChanged if another
+// board has its address. After an error all due cells are NaN.
 func (h *Handle) Read(values []float64, due []bool) error {
 	h.now = h.r.o.Now()
 	blank(values, due)
@@ -195,12 +194,12 @@ func (h *Handle) readFile(f *File) ([]byte, error) {
 	return text, err
 }
 
-// Exists reports whether the device exists. If a file that has a path but was never open is missing, the device may
-// have gone before the first open.
+// Exists reports whether the device exists. Callers use it when a file that was never open is missing, because the
+// device may have gone before the first open.
 func (h *Handle) Exists() bool { return exists(filepath.Join(h.dir, "vendor")) }
 
-// locate checks whether the GPU exists and gives its files new paths. Errors: collector.ErrDeviceLost;
-// collector.ErrColumnsChanged if another board has taken its address.
+// locate checks whether the GPU exists and gives its files new paths. Errors: collector.ErrDeviceLost, or
+// collector.ErrColumnsChanged if another board has its address.
 func (h *Handle) locate() error {
 	if !h.Exists() {
 		_ = h.Close() // never fails
@@ -232,10 +231,10 @@ func (h *Handle) name() {
 	h.pages.file = NewFile(filepath.Join(h.dir, pagesFile))
 }
 
-// Sensors returns the hwmon directory as of the last naming of paths, "" if the GPU has none.
+// Sensors returns the current hwmon directory, or "" if the GPU has none.
 func (h *Handle) Sensors() string { return h.sensors }
 
-// path returns the file's current path, "" if it has none.
+// path returns the file's current path, or "" if it has none.
 func (s origin) path(dir, hwmon string, sensors map[string]string) string {
 	switch {
 	case s.file == "", s.hwmon && hwmon == "", s.sensor != "" && sensors[s.sensor] == "":
@@ -249,7 +248,7 @@ func (s origin) path(dir, hwmon string, sensors map[string]string) string {
 	}
 }
 
-// hwmonOf returns the directory of the GPU's sensors, "" if it has none.
+// hwmonOf returns the directory of the GPU's sensors, or "" if it has none.
 func hwmonOf(dir string) string {
 	for _, n := range names(filepath.Join(dir, "hwmon")) {
 		path := filepath.Join(dir, "hwmon", n)
@@ -271,8 +270,8 @@ func sensorsOf(hwmon string) map[string]string {
 	return m
 }
 
-// Metrics reads and decodes gpu_metrics. After an error m is empty. Errors: as package gpumetrics, fs.ErrNotExist (the
-// board has no such file), collector.ErrDeviceLost.
+// Metrics reads and decodes gpu_metrics. After an error m is empty. Errors: those of package gpumetrics, fs.ErrNotExist
+// if the board has no such file, collector.ErrDeviceLost.
 func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	m.Reset()
 	h.now = h.r.o.Now()
@@ -298,8 +297,8 @@ func (h *Handle) Metrics(m *gpumetrics.Metrics) error {
 	return h.decode(h.buf[:n], m)
 }
 
-// decode decodes gpu_metrics and, for a divided GPU whose partitions have their own files, those too. A partition file
-// that cannot be read leaves its partition blank.
+// decode decodes gpu_metrics and, for a divided GPU, the files of its partitions, if it has them. An unreadable partition
+// file leaves its partition blank.
 func (h *Handle) decode(file []byte, m *gpumetrics.Metrics) error {
 	err := h.r.decoder.Decode(file, m)
 	if errors.Is(err, gpumetrics.ErrRevision) {
@@ -331,7 +330,7 @@ func (r *Reader) refuse(g *GPU, path string, file []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.refused[header] == nil {
-		const most = 100 // a driver that makes up revisions must not use up memory
+		const most = 100 // bounds the memory if a driver invents revisions
 		if len(r.refused) == most {
 			return gpumetrics.ErrRevision
 		}
@@ -342,9 +341,9 @@ func (r *Reader) refuse(g *GPU, path string, file []byte) error {
 	return r.refused[header]
 }
 
-// Bus reads pcie_bw, where the driver sleeps for a second: bytes per second as packets × maximum payload, an upper
-// bound. It has its own file and buffer, so it may run concurrently with every other method. It returns NaN and
-// fs.ErrNotExist if the file does not exist.
+// Bus reads pcie_bw and takes a second, because the driver sleeps. It returns bytes per second as packets × maximum
+// payload, an upper bound. It has its own file and buffer, so it may run concurrently with every other method. It
+// returns NaN and fs.ErrNotExist if the file does not exist.
 func (h *Handle) Bus() (sent, received float64, err error) {
 	var buf [128]byte
 	f := NewFile(filepath.Join(h.dir, "pcie_bw"))
@@ -388,8 +387,8 @@ func (h *Handle) lost() error {
 	return fmt.Errorf("read gpu %s: %w", h.gpu.PCI, collector.ErrDeviceLost)
 }
 
-// Suspended reports whether the board is powered down. It reads the power management of PCI, which answers from memory
-// and wakes no board; reading anything else wakes it. It may run concurrently with every other method.
+// Suspended reports whether the board is powered down. It reads PCI's power management, which answers from memory.
+// Reading any other file would wake the board. It may run concurrently with every other method.
 func (h *Handle) Suspended() bool { return h.status.suspended(h.r.o.Now()) }
 
 // status reads power/runtime_status. It has its own file and buffer, because the goroutine of pcie_bw reads it, too.
@@ -399,8 +398,8 @@ type status struct {
 	buf  [32]byte
 }
 
-// suspended reports whether the kernel has suspended the board, or is about to. A board that is never suspended is
-// "unsupported", an awake one "active" or "resuming".
+// suspended reports whether the kernel has suspended the board or is about to. Other states are "unsupported" for a board
+// that is never suspended, "active" and "resuming".
 func (s *status) suspended(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

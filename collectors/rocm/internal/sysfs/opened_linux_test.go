@@ -13,7 +13,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// watch reports which files below a directory are opened, but for directories.
+// watch reports which files below a directory are opened.
 type watch struct {
 	t    *testing.T
 	fd   int
@@ -64,9 +64,9 @@ func (w *watch) opened() []string {
 	}
 }
 
-// What a read of changes, disturbs or delays is not opened, whatever is asked
-// for: xgmi_error is cleared by reading, pcie_bw takes a second. In a tick no
-// file is opened at all.
+// TestOpened checks that Read never opens files whose reading has side effects: reading
+// clears xgmi_error, and pcie_bw takes a second. Later ticks open no file at
+// all.
 func TestOpened(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2}, 0)
 	w := newWatch(t, f.tree.Sys())
@@ -104,8 +104,8 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// A suspended board is found and asked whether it sleeps, and nothing is read
-// from it that the driver has to wake it for.
+// TestSuspendedIsNotWoken checks that Find and Suspended read no file for which the
+// driver must wake a suspended board.
 func TestSuspendedIsNotWoken(t *testing.T) {
 	f := open(t, rocmtest.Options{Model: rocmtest.RX7900, GPUs: 1}, 0)
 	f.tree.GPUs[0].Set(t, "power/runtime_status", "suspended\n")
@@ -115,7 +115,7 @@ func TestSuspendedIsNotWoken(t *testing.T) {
 	if !f.h.Suspended() {
 		t.Fatal("not suspended")
 	}
-	// Of these the driver or PCI keeps the answers in memory.
+	// The driver or PCI keeps these files in memory.
 	harmless := []string{
 		"vendor", "device", "revision", "unique_id", "serial_number", "vbios_version", "product_name", "product_number", "uevent", "version",
 		"current_compute_partition", "current_memory_partition", "name", "in1_label", "temp1_label", "temp2_label", "temp3_label",

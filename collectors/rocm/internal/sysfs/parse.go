@@ -8,7 +8,7 @@ import (
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0 }
 
-// trim is bytes.Trim, which takes twice as long for short texts.
+// trim works like bytes.Trim, but is twice as fast for short texts.
 func trim(text []byte) []byte {
 	for len(text) > 0 && isSpace(text[0]) {
 		text = text[1:]
@@ -86,9 +86,9 @@ func cutLine(text []byte) (line, rest []byte) {
 	return line, rest
 }
 
-// ParseDPM parses the current clock in pp_dpm_sclk and similar files, in MHz: the level with a star, among lines such
-// as "1: 1700Mhz *". While a domain sleeps, drivers put a line "S: 19Mhz *" first. It returns NaN if no level has a
-// star.
+// ParseDPM returns the current clock in pp_dpm_sclk and similar files, in MHz. Their lines look like "1: 1700Mhz *", with
+// a star at the current level. For a sleeping domain drivers put a line "S: 19Mhz *" first. It returns NaN if no level
+// has a star.
 func ParseDPM(text []byte) float64 {
 	for len(text) > 0 {
 		var line []byte
@@ -100,13 +100,13 @@ func ParseDPM(text []byte) float64 {
 	return math.NaN()
 }
 
-// ParseDPMMax returns the highest level of the same file, NaN if there is none.
+// ParseDPMMax returns the highest level of such a file, or NaN without a level.
 func ParseDPMMax(text []byte) float64 {
 	_, highest := dpmRange(text)
 	return highest
 }
 
-// ParseDPMMin returns the lowest level, not counting the level of a sleeping domain.
+// ParseDPMMin returns the lowest level of such a file. It ignores the level of a sleeping domain.
 func ParseDPMMin(text []byte) float64 {
 	lowest, _ := dpmRange(text)
 	return lowest
@@ -165,8 +165,8 @@ func ParseLinkSpeed(text []byte) float64 {
 	return v
 }
 
-// errorCount returns the parser of one count in ras/<block>_err_count: lines "ue: 0", "ce: 0" and, in newer drivers,
-// "de: 0". While the GPU resets, the text is "Query currently inaccessible", which gives NaN.
+// errorCount returns the parser of one count in ras/<block>_err_count, whose lines are "ue: 0", "ce: 0" and, in newer
+// drivers, "de: 0". While the GPU resets, the text is "Query currently inaccessible" and the result is NaN.
 func errorCount(name string) func(text []byte) float64 {
 	prefix := []byte(name)
 	return func(text []byte) float64 {
@@ -182,7 +182,7 @@ func errorCount(name string) func(text []byte) float64 {
 	}
 }
 
-// count parses a number that cannot be negative; NaN if there is none.
+// count parses a non-negative number. It returns NaN for anything else.
 func count(text []byte) float64 {
 	v, ok := ParseUint(text)
 	if !ok {

@@ -22,7 +22,7 @@ func TestParseNumbers(t *testing.T) {
 	f("-273150\n\n", -273150)
 	f("18446744073709551615", math.MaxUint64)
 	for _, bad := range []string{"", "-", "+1", "1 2", "12x", "0x10", "1.5", "18446744073709551616", "99999999999999999999999", "N/A", "\x001"} {
-		if bad != "\x001" { // a zero byte at an end is white space
+		if bad != "\x001" { // a zero byte at an end counts as white space
 			f(bad, nan)
 		}
 	}
@@ -132,7 +132,7 @@ func TestBadPages(t *testing.T) {
 	f("something else\n", true, badPages{}, 0, false)
 }
 
-// Whatever a file says: no panic, and a number that is one.
+// FuzzText checks that no text makes a parser panic or return an invalid number.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{
 		"45000\n", "-1", "0x10", "S: 19Mhz *\n0: 615Mhz\n", "1: 1700Mhz *\n2: 2.1GHz", "16.0 GT/s PCIe", "ue: 1\nce: 2\nde: 3\n",
@@ -169,7 +169,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// Read in parts, a list of pages gives what it gives as a whole.
+// FuzzPagesInParts checks that a list of pages read in parts gives the same counts as read at once.
 func FuzzPagesInParts(f *testing.F) {
 	f.Add([]byte("0x00001a2b : 0x00001000 : R \n0x00001a2c : 0x00001000 : P\n0x00001a2d : 0x00001000 : F"), uint8(40))
 	f.Fuzz(func(t *testing.T, text []byte, size uint8) {
@@ -181,7 +181,7 @@ func FuzzPagesInParts(f *testing.F) {
 			end := min(at+int(size)+64, len(text))
 			used, ok := parts.count(text[at:end], end == len(text))
 			if used == 0 && end < len(text) {
-				return // a line that is longer than a part
+				return // a line is longer than a part
 			}
 			if !ok {
 				t.Fatalf("%q fails in parts of %d", text, size)

@@ -13,28 +13,28 @@ import (
 	"time"
 )
 
-// maxProcesses bounds the cost of a scan, about 10 µs per process and instance. Above it, which is more than on any
-// known node, the scan fails.
+// maxProcesses bounds the cost of a scan, about 10 µs per process and instance. With more processes, which no known node
+// has, the scan fails.
 const maxProcesses = 1024
 
 const processDir = "class/kfd/kfd/proc"
 
 // Process is a process on one KFD device.
 type Process struct {
-	PID    int     // in the machine's first PID namespace
-	Memory float64 // bytes on the device; NaN: unknown
-	Units  float64 // compute units that its waves occupy now; NaN: unknown
+	PID    int     // in the machine's initial PID namespace
+	Memory float64 // bytes on the device; NaN if unknown
+	Units  float64 // compute units that its waves occupy now; NaN if unknown
 }
 
-// ProcessList lists the processes on the instances of a GPU. It is for one goroutine. A scan opens some files of every
-// process of the node and closes them again, because processes come and go; its allocations grow with their number.
+// ProcessList lists the processes on the instances of a GPU. Only one goroutine may use it. A scan opens and closes some
+// files of every process of the node, because processes come and go. Its allocations grow with their number.
 type ProcessList struct {
 	r     *Reader
-	board *Handle // tells whether the GPU exists and is awake
+	board *Handle // for Exists and Suspended
 	ids   []string
 
 	found [][]Process // by instance
-	count int         // processes on any instance
+	count int         // processes on all instances, each once
 	whole bool
 }
 
@@ -56,14 +56,13 @@ func newProcessList(r *Reader, g *GPU) *ProcessList {
 	return l
 }
 
-// Of returns the processes on an instance at the last scan. whole is false if some processes may be invisible to this
-// process.
+// Of returns the processes on an instance at the last scan. whole is false if this process may not see all of them.
 func (l *ProcessList) Of(instance int) (list []Process, whole bool) {
 	return l.found[instance], l.whole
 }
 
-// Scan reads all processes. It does not wake a suspended board: it skips the files that would. Errors:
-// collector.ErrDeviceLost, fs.ErrNotExist (no KFD), fs.ErrPermission, ErrTooMany, or another error of the system.
+// Scan reads all processes. It skips files that would wake a suspended board. Errors: collector.ErrDeviceLost,
+// fs.ErrNotExist (no KFD), fs.ErrPermission, ErrTooMany, or another system error.
 func (l *ProcessList) Scan() error {
 	l.reset()
 	if !l.board.Exists() {
@@ -102,9 +101,9 @@ func (l *ProcessList) scan(units bool) error {
 	return nil
 }
 
-// process adds one process with all its contexts. Newer kernels let a program have several contexts, and put
-// context_<id> for the others into the directory of the first (drm/amdkfd: "identify a secondary kfd process by its
-// id", October 2025).
+// process adds one process with all its contexts. In newer kernels a program may have several contexts; the first one's
+// directory contains context_<id> for each other (drm/amdkfd: "identify a secondary kfd process by its id", October
+// 2025).
 func (l *ProcessList) process(dir string, pid int, units bool) {
 	contexts := []string{dir}
 	for _, name := range names(dir) {
@@ -137,14 +136,14 @@ func (l *ProcessList) process(dir string, pid int, units bool) {
 	}
 }
 
-// context reads the usage of a device by a process context; false if it does not use the device.
+// context reads the usage of a device by a process context. It returns false if the context does not use the device.
 func (l *ProcessList) context(dir, id string, queue, units bool) (memory, occupied float64, there bool) {
 	memory, err := processFile(dir, "vram_"+id)
 	switch {
 	case errors.Is(err, ErrAbsent), errors.Is(err, ErrGone):
 		return 0, 0, false // it has ended or does not use this device
 	case errors.Is(err, fs.ErrPermission):
-		l.whole = false // the kernel hides devices that our control group may not use
+		l.whole = false // the kernel hides devices that our control group must not use
 		return 0, 0, false
 	case err == nil && memory == 0 && !queue:
 		return 0, 0, false
@@ -159,7 +158,7 @@ func (l *ProcessList) context(dir, id string, queue, units bool) (memory, occupi
 	return memory, occupied, true
 }
 
-// queuesOf returns the devices where a process has queues.
+// queuesOf returns the devices on which a process has queues.
 func queuesOf(dir string) map[string]bool {
 	var on map[string]bool
 	for _, q := range names(filepath.Join(dir, "queues")) {
@@ -185,24 +184,24 @@ func processFile(dir, name string) (float64, error) {
 // Close closes the open files.
 func (l *ProcessList) Close() error { return l.board.Close() }
 
-// processCells are the cells about processes on the GPU's instances.
+// processCells fills the cells about processes on the GPU's instances.
 type processCells struct {
-	list  *ProcessList // nil: not needed
+	list  *ProcessList // nil if not needed
 	cells []processCell
 	units bool // compute units are needed
 
-	scanned time.Time // zero: never
+	scanned time.Time // zero before the first scan
 	known   bool      // the last scan succeeded
 }
 
-// scanAfter is how long a scan stays valid. It opens files of every process, too expensive for every tick of
-// milliseconds.
+// scanAfter is how long a scan stays valid. A scan opens files of every process, which is too expensive for short
+// intervals.
 const scanAfter = time.Second
 
 type processCell struct {
 	cell     int
 	kind     Kind
-	instance int // position among the GPU's instances; Whole: all of them
+	instance int // position among the GPU's instances, or Whole for all
 }
 
 func (p *processCells) addCell(r *Reader, g *GPU, w Reading, cell int) {
@@ -247,8 +246,8 @@ func (h *Handle) readProcesses(values []float64, due []bool) {
 	}
 }
 
-// sum sums a quantity over the processes on an instance, or on all of them. A process that uses several instances
-// counts once.
+// sum sums a quantity over the processes on one instance or on all instances. A process on several instances counts
+// once.
 func (l *ProcessList) sum(kind Kind, instance int) float64 {
 	if kind == Processes && instance == Whole {
 		return float64(l.count)

@@ -20,7 +20,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// What is read is what the tree says, for every kind of board and while it moves.
+// TestReadMI250X checks that the values equal the tree's while they change.
 func TestReadMI250X(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2, Deferred: true}, 0)
 	g := f.tree.GPUs[0]
@@ -70,7 +70,7 @@ func TestReadMI250X(t *testing.T) {
 	}
 }
 
-// The power of a package of two dies is reported once: the second die has 0.
+// TestSecondDie checks that the second die of a package has no power, because the first reports the package's.
 func TestSecondDie(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 2}, 1)
 	f.read()
@@ -111,7 +111,7 @@ func TestReadMI300X(t *testing.T) {
 	f.tree.End(t, 100)
 	f.tree.End(t, 200)
 	f.read()
-	f.want(Processes, Whole, 2) // what was found holds for a second
+	f.want(Processes, Whole, 2) // a scan is valid for a second
 	f.later()
 	f.want(Processes, Whole, 0)
 }
@@ -136,7 +136,7 @@ func TestReadRadeonAndAPU(t *testing.T) {
 	f.want(InstanceTotal, 0, nan)
 }
 
-// Has says what there could be: a file that is there but broken is.
+// TestHas checks that Has is true for a file that exists but is broken.
 func TestHas(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	g := f.tree.GPUs[0]
@@ -166,7 +166,7 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// Cells that are not due stay; readings that do not exist are blank.
+// TestNotDue checks that cells that are not due stay, and that unknown readings are blank.
 func TestNotDue(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	for i := range f.values {
@@ -241,7 +241,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// block is the index of a block of RAS.
+// block returns the index of a RAS block.
 func block(name string) uint8 { return uint8(slices.Index(blockNames[:], name)) }
 
 func TestReadAllocatesNothing(t *testing.T) {
@@ -265,8 +265,8 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A driver that does not show the compute units of a process leaves their sum
-// unknown, and the rest known. A queue alone makes a process count.
+// TestProcessWithoutUnits checks that only the sum of compute units is unknown if the
+// driver hides one process's, and that a process with only a queue counts.
 func TestProcessWithoutUnits(t *testing.T) {
 	f := open(t, rocmtest.Options{GPUs: 1}, 0)
 	f.tree.Start(t, rocmtest.Process{PID: 7, Uses: []rocmtest.Use{{VRAM: 5000, CUs: 9}}})

@@ -1,13 +1,13 @@
 // Package sysfs reads the amdgpu driver's files under /sys: Reader.Find finds the GPUs, and Handle reads their values
-// from files that stay open. The package owns the list of raw readings with their units; package rocm, which calls it,
-// maps them to DCGM's fields. It opens no device node, writes nothing, loads no library and starts no goroutine.
+// from files that stay open. The package owns the list of raw readings with their units. Its caller, package rocm, maps
+// them to DCGM's fields. It opens no device node, writes nothing, loads no library and starts no goroutine.
 //
-// A Handle belongs to one goroutine, except for methods that say otherwise. Steady reading allocates nothing.
+// A Handle belongs to one goroutine, except for methods that say otherwise. Reading allocates nothing in steady state.
 package sysfs
 
 import "slices"
 
-// Kind is a quantity with a file of its own. Package gpumetrics decodes the quantities of gpu_metrics.
+// Kind is a quantity outside gpu_metrics, which package gpumetrics decodes.
 type Kind uint8
 
 // The kinds, with unit and file below /sys/class/drm/cardN/device. Index is 0 unless mentioned.
@@ -40,14 +40,14 @@ const (
 	Uncorrectable               // RAS errors, Index a block; ras/*_err_count, ue
 	Deferred                    // RAS errors, Index a block; ras/*_err_count, de (newer kernels)
 	BadPages                    // pages, Index a Page…; ras/gpu_vram_bad_pages
-	Processes                   // processes with memory, queues or waves there, Index an instance or Whole; kfd/proc
-	ProcessMemory               // bytes, sum of their vram_ID, Index the same; kfd/proc
-	ProcessUnits                // compute units, sum of their cu_occupancy, Index the same; kfd/proc
+	Processes                   // processes with memory, queues or waves, Index an instance or Whole; kfd/proc
+	ProcessMemory               // bytes, sum of their vram_ID, Index as for Processes; kfd/proc
+	ProcessUnits                // compute units, sum of their cu_occupancy, Index as for Processes; kfd/proc
 	InstanceTotal               // bytes, Index an instance; kfd nodes/K/mem_banks/*/properties
 	Kinds                       // number of kinds
 )
 
-// Whole is the Index of Processes … for all instances of a GPU together: a process on several instances counts once.
+// Whole is the Index of Processes … for a whole GPU. A process on several instances counts once.
 const Whole = 255
 
 // Clocks.
@@ -110,7 +110,7 @@ type GPU struct {
 	Path   string // resolved directory of the PCI device
 
 	Device   uint16 // PCI device id
-	UniqueID uint64 // 0: the board has none
+	UniqueID uint64 // 0 for a board without one
 	Serial   string // serial number of the package: its two dies share it
 	Model    string // market name or the closest match
 	Number   string // model number: product_number
@@ -119,8 +119,8 @@ type GPU struct {
 
 	Compute string // current_compute_partition: "SPX", "DPX", "TPX", "QPX", "CPX"; "" if the board has no such mode
 	Memory  string // current_memory_partition: "NPS1" …
-	// Instances are the KFD devices in the order of partitions: one for an undivided board, none without KFD. Devices
-	// that KFD hides are missing.
+	// Instances lists the KFD devices by partition: one for an undivided board, none without KFD. It lacks the devices
+	// that KFD hides.
 	Instances []Instance
 }
 
@@ -129,7 +129,7 @@ func (g *GPU) Partitioned() bool {
 	return g.Compute != "" && g.Compute != "SPX" || len(g.Instances) > 1
 }
 
-// instance returns the position of a partition in Instances, -1 if it is hidden.
+// instance returns the position of a partition in Instances, or -1 if KFD hides it.
 func (g *GPU) instance(id int) int {
 	return slices.IndexFunc(g.Instances, func(i Instance) bool { return i.ID == id })
 }
@@ -141,5 +141,5 @@ type Instance struct {
 	KFD    uint64 // gpu_id
 	Render string
 	Name   string // platform device of a partition, "amdgpu_xcp_1"; empty for the first, which is the PCI device
-	Units  int    // compute units, 0: unknown
+	Units  int    // compute units; 0 if unknown
 }

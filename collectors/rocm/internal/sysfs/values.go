@@ -13,14 +13,14 @@ type origin struct {
 	sensor string // label of the temperature sensor whose number replaces N in file
 }
 
-// meaning says how to convert a text to a value.
+// meaning describes how to convert a text to a value.
 type meaning struct {
 	parse  func(text []byte) float64
 	scale  float64 // to the reading's unit; 0 means 1
 	blank0 bool    // 0 means unknown
 }
 
-// valueFile is a file with the cells that are read from it.
+// valueFile is a file with the cells that it fills.
 type valueFile struct {
 	origin
 	file  File
@@ -74,17 +74,17 @@ const (
 	micro = 1e-6
 )
 
-// quantity is what the readings of a kind have in common.
+// quantity describes the readings of a kind.
 type quantity struct {
 	files   []string // by Index
 	hwmon   bool     // the files are below hwmon's directory
 	sensors bool     // Index is a sensor, whose number replaces N in the file
 	meaning
-	others string // describes the files of a kind that is not one number of a file
+	others string // describes the files of a kind that does not read one number of a file
 }
 
-// quantities are the kinds' files and meanings. The second die of a package reports a power and a limit of 0 W, because
-// the first reports the package's.
+// quantities has the files and meanings by kind. The second die of a package reports a power and a limit of 0 W, because
+// the first die reports the package's.
 var quantities = [Kinds]quantity{ //nolint:gochecknoglobals // a constant
 	Busy:            {files: []string{"gpu_busy_percent"}, meaning: meaning{parse: count}},
 	MemoryBusy:      {files: []string{"mem_busy_percent"}, meaning: meaning{parse: count}},
@@ -138,7 +138,7 @@ func originOf(r Reading) (origin, meaning) {
 	switch {
 	case q.sensors && r.Index < Sensors:
 		m := q.meaning
-		m.blank0 = r.Kind == Temperature && r.Index == SensorMemory // boards whose memory has no sensor report 0
+		m.blank0 = r.Kind == Temperature && r.Index == SensorMemory // boards without a memory sensor report 0
 		label := [Sensors]string{SensorEdge: "edge", SensorJunction: "junction", SensorMemory: "mem"}[r.Index]
 		return origin{file: q.files[0], hwmon: true, sensor: label}, m
 	case !q.sensors && int(r.Index) < len(q.files):
@@ -160,14 +160,14 @@ func (m *meaning) convert(v float64) float64 {
 // pagesFile lists the bad pages.
 const pagesFile = "ras/gpu_vram_bad_pages"
 
-// maxPages bounds the size of a list of bad pages, at 28 bytes per page: many times what a board keeps before its maker
-// replaces it.
+// maxPages bounds the size of a list of bad pages, in bytes, 28 per page. A board is replaced long before it has that
+// many.
 const maxPages = 4 << 20
 
-// pageCells are the cells of bad pages, by state.
+// pageCells fills the cells of bad pages, by state.
 type pageCells struct {
 	file  File
-	cells [Pages]int // cell + 1; 0: not needed
+	cells [Pages]int // cell + 1; 0 if not needed
 }
 
 func (p *pageCells) addCell(w Reading, cell int) {
@@ -192,8 +192,7 @@ func (h *Handle) readPages(values []float64, due []bool) {
 	}
 }
 
-// badPages counts the bad pages by state. The list is empty if there are none; ok is false if the list cannot be read
-// completely.
+// badPages counts the bad pages by state. ok is false if the list cannot be read completely.
 func (h *Handle) badPages() (p badPages, ok bool) {
 	for offset := int64(0); offset < maxPages; {
 		n, err := h.pages.file.ReadAt(h.buf, offset, h.now)
@@ -216,7 +215,7 @@ func (h *Handle) badPages() (p badPages, ok bool) {
 // badPages is the number of pages in each state.
 type badPages [Pages]uint64
 
-// count counts the complete lines of a part of the list; the last line of the list may lack its line end. It returns
+// count counts the complete lines of a part of the list. The last line of the list may lack its line end. It returns
 // the number of bytes in these lines and whether all of them were valid.
 func (p *badPages) count(text []byte, last bool) (used int, ok bool) {
 	for len(text) > 0 {
@@ -252,8 +251,8 @@ func (p *badPages) countLine(line []byte) bool {
 	return true
 }
 
-// instanceCell is the cell of an instance's memory size, which is fixed while the partitioning stays the same. Open reads
-// it from KFD's topology, which no GPU delays.
+// instanceCell is the cell of an instance's memory size, which changes only with the partitioning. Open reads it from
+// KFD's topology, which a hanging GPU does not delay.
 type instanceCell struct {
 	cell  int
 	bytes float64

@@ -25,8 +25,8 @@ type witness struct {
 	script string
 }
 
-// newWitness copies rocm-smi, which finds its library in its own directory, and the
-// library, whose paths and the script's are made those of the tree.
+// newWitness copies rocm-smi and, into the same directory, its library. It replaces
+// the paths of /sys in both by the tree's.
 func newWitness(t *testing.T, tree *rocmtest.Tree) *witness {
 	t.Helper()
 	w := &witness{real: smitest.NewReal(t, tree)}
@@ -64,7 +64,7 @@ func (w *witness) run(t *testing.T, args ...string) string {
 	cmd.Dir = w.real.Dir
 	out, err := cmd.Output()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() == 2 { // something of what was asked is not supported
+	if errors.As(err, &exit) && exit.ExitCode() == 2 { // a requested value is not supported
 		err = nil
 	}
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *witness) run(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// ask returns what rocm-smi says of each GPU, by its own index.
+// ask returns rocm-smi's output for each GPU, by rocm-smi's index.
 func (w *witness) ask(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	out := w.run(t, "--json", "--showuse", "--showmemuse", "--showtemp", "--showpower", "--showclocks", "--showmaxpower", "--showvoltage",
@@ -90,7 +90,7 @@ func (w *witness) ask(t *testing.T) map[string]map[string]string {
 	return said
 }
 
-// leading is the number that a text of rocm-smi begins with: "44.0", "(860Mhz)".
+// leading returns the number at the start of a text of rocm-smi: "44.0", "(860Mhz)".
 func leading(text string) float64 {
 	text = strings.TrimLeft(text, "(")
 	end := 0
@@ -104,7 +104,7 @@ func leading(text string) float64 {
 	return v
 }
 
-// keys are rocm-smi's names of readings and by what its numbers are multiplied.
+// keys returns readings by rocm-smi's name, each with the factor from rocm-smi's unit.
 func keys() map[string]struct {
 	reading Reading
 	scale   float64
@@ -141,8 +141,8 @@ func keys() map[string]struct {
 	}
 }
 
-// rocm-smi and this reader, which share no line of code, say the same of each
-// GPU of a node whose values move. Where rocm-smi has nothing, neither have we.
+// TestWitness checks that rocm-smi, which shares no code with this reader, returns the
+// same values of each GPU while they change, and lacks the same values.
 func TestWitness(t *testing.T) {
 	for _, o := range []rocmtest.Options{{GPUs: 4}, {Model: rocmtest.RX7900, GPUs: 1}} {
 		tree := rocmtest.NewTree(t, o)
@@ -206,7 +206,7 @@ func compare(t *testing.T, r *Reader, g *GPU, index int, said map[string]string)
 	}
 }
 
-// Processes, error counts and retired pages are printed as tables.
+// TestWitnessTables checks processes, error counts and retired pages, which rocm-smi prints as tables.
 func TestWitnessTables(t *testing.T) {
 	tree := rocmtest.NewTree(t, rocmtest.Options{GPUs: 2})
 	w := newWitness(t, tree)

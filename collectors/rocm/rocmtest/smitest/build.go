@@ -16,7 +16,7 @@ var source embed.FS
 // ABI is a generation of symbols and layouts.
 type ABI int
 
-// What the fake can be.
+// Generations of the fake.
 const (
 	ROCm5 ABI = 52 // 5.0 to 5.7: no rsmi_dev_power_get
 	ROCm6 ABI = 62
@@ -26,13 +26,13 @@ const (
 // Built is a compiled fake. Tests use copies of it.
 type Built struct{ file string }
 
-// AMDSMI is a release of AMD SMI by its structures: ROCm 6.1, 6.2, 6.3, 6.4, and 7.1 to 10.1.
+// AMDSMI is a release of AMD SMI with its own structures: ROCm 6.1, 6.2, 6.3, 6.4, and 7.1 to 10.1.
 type AMDSMI int
 
-// AMDSMIReleases are all of them.
+// AMDSMIReleases returns all releases.
 func AMDSMIReleases() []AMDSMI { return []AMDSMI{2405, 2406, 2407, 2502, 2601} }
 
-// CompileAMD builds the fake of AMD SMI with the C compiler, which it needs.
+// CompileAMD builds the fake of AMD SMI with the C compiler.
 func CompileAMD(tb testing.TB, release AMDSMI) Built {
 	tb.Helper()
 	return build(tb, &simulated.Library{
@@ -41,12 +41,12 @@ func CompileAMD(tb testing.TB, release AMDSMI) Built {
 	})
 }
 
-// Compile builds the fake with the C compiler, which it needs.
+// Compile builds the fake of ROCm SMI with the C compiler.
 func Compile(tb testing.TB, abi ABI) Built {
 	tb.Helper()
 	return build(tb, &simulated.Library{
 		Name: "ROCm SMI", File: "librocm_smi64.so.1", Compile: []string{"-DABI=" + strconv.Itoa(int(abi))},
-		// Who asks for the installed one by its soname must not get a fake that is loaded.
+		// The loader must not return a loaded fake for the soname of the installed library.
 		Link: []string{"-Wl,-soname,librocm_smi64-simulated.so"},
 	})
 }

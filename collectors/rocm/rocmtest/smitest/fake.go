@@ -1,5 +1,5 @@
-// Package smitest makes ROCm SMI libraries for tests: a hand-written one whose answers and faults a test sets, and
-// copies of the installed one that read a simulated /sys. Nothing here runs in production.
+// Package smitest makes ROCm SMI libraries for tests: a fake whose answers and faults a test sets, and copies of the
+// installed library that read a simulated /sys. Production does not use it.
 package smitest
 
 import (
@@ -16,15 +16,15 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// Fake is one copy with answers of its own. Its keys and actions are described
-// at the top of fake/answer.h, fake/rocm_smi64.c and fake/amd_smi.c.
+// Fake is one copy of a fake with its own answers. fake/answer.h, fake/rocm_smi64.c
+// and fake/amd_smi.c describe the keys and actions at their top.
 type Fake struct {
 	Path  string
 	dir   string
 	lines map[string]string
 }
 
-// New makes a copy. Symbols in without are hidden from those who look for them.
+// New makes a copy. It hides the symbols in without from the loader.
 func (b Built) New(tb testing.TB, without ...string) *Fake {
 	tb.Helper()
 	dir := tb.TempDir()
@@ -59,13 +59,13 @@ func (f *Fake) Unset(tb testing.TB, key string) {
 	f.write(tb)
 }
 
-// SetRecords sets a device's records: bytes of CPER.
+// SetRecords sets a device's records, in CPER's bytes.
 func (f *Fake) SetRecords(tb testing.TB, device int, records []byte) {
 	tb.Helper()
 	f.file(tb, fmt.Sprintf("records.%d", device), records)
 }
 
-// Release ends all hangs, those of later calls too.
+// Release ends all hangs, also of later calls.
 func (f *Fake) Release(tb testing.TB) {
 	tb.Helper()
 	err := os.WriteFile(filepath.Join(f.dir, "release"), nil, 0o600)
@@ -74,7 +74,7 @@ func (f *Fake) Release(tb testing.TB) {
 	}
 }
 
-// write replaces the file in one step: the library reads it at every call.
+// write replaces the file atomically, because the library reads it at every call.
 func (f *Fake) write(tb testing.TB) {
 	tb.Helper()
 	var b strings.Builder
@@ -131,8 +131,8 @@ func (f *Fake) Count(tb testing.TB, function string) (n int) {
 	return n
 }
 
-// SetDevices makes the fake's devices those that the tree has now, in the order
-// of its GPUs. The real ones see them at the next rsmi_init.
+// SetDevices sets the fake's devices to the tree's current GPUs, in their order.
+// A real library sees a change at the next rsmi_init.
 func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
 	tb.Helper()
 	n := 0
@@ -151,7 +151,7 @@ func (f *Fake) SetDevices(tb testing.TB, tree *rocmtest.Tree) {
 	f.Set(tb, "devices", fmt.Sprintf("ok %d", n))
 }
 
-// must ends the test at an error.
+// must ends the test on an error.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 	"warpgauge/internal/testkit/programtest"
 )
 
-// Installed returns the file of the installed librocm_smi64. Where there is none
-// the test skips, or fails if WARPGAUGE_REQUIRE names rocm-smi.
+// Installed returns the file of the installed librocm_smi64. Without it the test is
+// skipped, or fails if WARPGAUGE_REQUIRE names rocm-smi.
 func Installed(tb testing.TB) string {
 	tb.Helper()
 	return installed(tb, "rocm-smi", "librocm_smi64 (Debian: apt-get install librocm-smi64-1)",
 		"librocm_smi64.so.1", "librocm_smi64.so.7", "librocm_smi64.so.6", "librocm_smi64.so.5", "librocm_smi64.so", "/opt/rocm/lib/librocm_smi64.so")
 }
 
-// InstalledAMD is Installed of libamd_smi, amd-smi.
+// InstalledAMD is Installed for libamd_smi; WARPGAUGE_REQUIRE names it amd-smi.
 func InstalledAMD(tb testing.TB) string {
 	tb.Helper()
 	return installed(tb, "amd-smi", "libamd_smi (AMD's packages)",
 		"libamd_smi.so.27", "libamd_smi.so.26", "libamd_smi.so.25", "libamd_smi.so.24", "libamd_smi.so", "/opt/rocm/lib/libamd_smi.so")
 }
 
-// files are the libraries that were found. The loader is asked once for each: it answers with a
-// patched copy, which has the same soname, while a test has that loaded.
+// files caches the found libraries. Later the loader might return a loaded patched copy with the
+// same soname.
 var files sync.Map
 
 func installed(tb testing.TB, require, what string, names ...string) string {
@@ -39,7 +39,7 @@ func installed(tb testing.TB, require, what string, names ...string) string {
 	}
 	l, err := dl.Open(names)
 	if err == nil {
-		defer l.Close() //nolint:errcheck // only its path is wanted
+		defer l.Close() //nolint:errcheck // only its path is needed
 		files.Store(require, l.Path())
 		return l.Path()
 	}
@@ -51,19 +51,19 @@ func installed(tb testing.TB, require, what string, names ...string) string {
 type Real struct {
 	Path string // the copy
 	Dir  string // the working directory that the copy needs
-	// Locks are the copy's device mutexes: files in /dev/shm, of no other's.
+	// Locks is the name of the copy's own device mutexes, files in /dev/shm.
 	Locks string
 }
 
 // NewReal makes a copy of the installed library and a working directory for it.
 // The paths in the copy are relative, so the process that loads it must be in
-// Dir: Enter does that for a test.
+// Dir. Enter changes a test's directory to Dir.
 func NewReal(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
 	return newReal(tb, tree, Installed(tb), "librocm_smi64.so.1")
 }
 
-// NewRealAMD is NewReal of libamd_smi.
+// NewRealAMD is NewReal for libamd_smi.
 func NewRealAMD(tb testing.TB, tree *rocmtest.Tree) *Real {
 	tb.Helper()
 	return newReal(tb, tree, InstalledAMD(tb), "libamd_smi.so.1")
@@ -96,18 +96,18 @@ func newReal(tb testing.TB, tree *rocmtest.Tree, file, name string) *Real {
 	return r
 }
 
-// KFD is the file that the copy uses as /dev/kfd.
+// KFD returns the file that the copy uses as /dev/kfd.
 func (r *Real) KFD() string { return filepath.Join(r.Dir, "fdev/kfd") }
 
-// Enter makes the copy's directory that of the test.
+// Enter changes the test's working directory to the copy's.
 func (r *Real) Enter(t *testing.T) *Real {
 	t.Helper()
 	t.Chdir(r.Dir)
 	return r
 }
 
-// BreakLocks makes the copy's locks impossible to create, as a /dev/shm does that
-// cannot be written to. Call it before the copy is loaded.
+// BreakLocks makes creating the copy's locks fail, as with a read-only /dev/shm. Call
+// it before the copy is loaded.
 func (r *Real) BreakLocks(tb testing.TB) *Real {
 	tb.Helper()
 	text, err := os.ReadFile(r.Path)
@@ -123,7 +123,7 @@ func (r *Real) BreakLocks(tb testing.TB) *Real {
 	return r
 }
 
-// LockFiles returns the device mutexes that are there.
+// LockFiles returns the existing device mutexes.
 func (r *Real) LockFiles(tb testing.TB) []string {
 	tb.Helper()
 	files, err := filepath.Glob("/dev/shm/" + r.Locks + "_*")

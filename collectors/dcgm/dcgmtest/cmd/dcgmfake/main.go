@@ -1,4 +1,4 @@
-// Dcgmfake puts a simulated libdcgm.so.4 and the script of its host engine into a
+// Dcgmfake writes a simulated libdcgm.so.4 and the script of its host engine to a
 // directory, for programs that are started by hand:
 //
 //	go run ./collectors/dcgm/dcgmtest/cmd/dcgmfake --dir=/tmp/sim --preset=a100-mig

@@ -1,9 +1,9 @@
-// Rocmfake writes a simulated /sys of a node with AMD GPUs into a directory, for programs that are started by hand:
+// Rocmfake writes a simulated /sys of a node with AMD GPUs to a directory, for programs that are started by hand:
 //
 //	go run ./collectors/rocm/rocmtest/cmd/rocmfake --dir /tmp/sim --model mi300x --partition CPX
 //
-// prints /tmp/sim/sys. With --stay it keeps changing the values until the process that has started it ends. The script
-// fake-amd-sysfs.sh next to rocmtest does that and mounts the tree over /sys for one command and its children.
+// prints /tmp/sim/sys. With --stay it keeps changing the values until its parent process ends. The script
+// fake-amd-sysfs.sh in rocmtest runs it and mounts the tree over /sys for one command and its children.
 package main
 
 import (
@@ -28,7 +28,7 @@ func main() {
 }
 
 func run(args []string, out io.Writer) error {
-	parent := os.Getppid() // as early as can be: it may end soon
+	parent := os.Getppid() // first, because the parent may end soon
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
@@ -37,7 +37,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	if o.stay {
-		// A terminal sends these to the whole group; the parent decides about them.
+		// A terminal sends these to the whole process group; the parent handles them.
 		signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
 	}
 	tree, err := rocmtest.Build(o.dir, o.node)
@@ -97,7 +97,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	case o.dir == "":
 		return o, fmt.Errorf("--dir is missing")
-	case o.node.GPUs == 0: // which would be the default of rocmtest
+	case o.node.GPUs == 0: // 0 means the default in rocmtest
 		return o, fmt.Errorf("no GPUs")
 	case o.every < 0:
 		return o, fmt.Errorf("--every %v is negative", o.every)

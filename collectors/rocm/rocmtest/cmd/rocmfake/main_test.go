@@ -64,8 +64,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Values move while the command runs, whatever is done to files meanwhile: a pipe
-// is left alone, and a GPU that is taken away holds up no other.
+// TestMoves checks that values change while the command runs, that it leaves a pipe
+// alone, and that a removed GPU does not stop the others.
 func TestMoves(t *testing.T) {
 	tree, err := rocmtest.Build(t.TempDir(), rocmtest.Options{})
 	must(t, err)
@@ -104,7 +104,7 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// clock is what gpu_metrics says now; it has the driver's clock in it.
+// clock returns the current gpu_metrics, which contains the driver's clock.
 func clock(g *rocmtest.GPU) string {
 	b, err := os.ReadFile(g.Path("gpu_metrics"))
 	if err != nil {
@@ -113,7 +113,7 @@ func clock(g *rocmtest.GPU) string {
 	return string(b)
 }
 
-// must ends the test at an error.
+// must ends the test on an error.
 func must(tb testing.TB, err error) {
 	tb.Helper()
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// look is how often the parent is checked if values do not move.
+// look is how often move checks the parent if values do not change.
 const look = 200 * time.Millisecond
 
-// move lets the values of a tree follow the clock until ended says so.
+// move advances the values of a tree with the clock until ended returns true.
 func move(tree *rocmtest.Tree, every time.Duration, ended func() bool) error {
 	pause := every
 	if every == 0 {
@@ -25,9 +25,9 @@ func move(tree *rocmtest.Tree, every time.Duration, ended func() bool) error {
 		if every == 0 {
 			continue
 		}
-		// The firmware counts milliseconds; a remaining fraction counts in the next step.
+		// The firmware counts milliseconds; the remainder counts in the next step.
 		d := max(now.Sub(last), 0).Truncate(time.Millisecond)
-		if err := tree.StepBy(d); err != nil && !errors.Is(err, fs.ErrNotExist) { // a GPU may have been taken away
+		if err := tree.StepBy(d); err != nil && !errors.Is(err, fs.ErrNotExist) { // a GPU may have been removed
 			return err
 		}
 		last = last.Add(d)

@@ -8,7 +8,7 @@ import (
 	"warpgauge/collectors/rocm/rocmtest"
 )
 
-// suspended is the flag of GPUs that sleep.
+// suspended is the flag of suspended GPUs.
 type suspended rocmtest.Options
 
 func (s *suspended) String() string { return "" }

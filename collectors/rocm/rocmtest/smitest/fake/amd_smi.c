@@ -1,12 +1,12 @@
-// A libamd_smi for tests, see answer.h. Like the real one it keeps handles of the last
-// amdsmi_init only, and a call that would crash in the real one ends the process here.
+// A libamd_smi for tests, see answer.h. Like the real library, it accepts only handles of the
+// last amdsmi_init. It ends the process on a call that would crash the real library.
 //
-// AMDSMI=2405|2406|2407|2502|2601 is the release whose structures it has: 6.1, 6.2, 6.3, 6.4, and
-// 7.1 to 10.1. They are written down here from the members that the headers list; the sizes are
-// what the C compiler gives with these headers.
+// AMDSMI=2405|2406|2407|2502|2601 is the release of the structures: 6.1, 6.2, 6.3, 6.4, and
+// 7.1 to 10.1. The structures follow the members in the headers. The C compiler computed the
+// sizes from these headers.
 //
-// Keys that are no functions: "devices ok N"; "version ok A B C D", the words of
-// amdsmi_version_t. The file "records.N" next to the library is what device N has of records.
+// Keys other than functions: "devices ok N"; "version ok A B C D", the words of
+// amdsmi_version_t. The file "records.N" next to the library has the records of device N.
 #ifdef AMDSMI
 #include "answer.h"
 
@@ -106,7 +106,7 @@ static uint32_t devices;
 static int references;
 static long first_thread;
 
-// call is what all functions have in common. All are to be called by one thread.
+// call is the common part of all functions. One thread must make all calls.
 static int call(const char *function, const void *handle, answer *a) {
 	char key[128];
 	long device = handle ? (const char *)handle - tokens : 0;
@@ -194,8 +194,8 @@ int amdsmi_get_gpu_bdf_id(void *handle, uint64_t *out) {
 	return status;
 }
 
-// Records: "ok" gives the device's file in answers of as many bytes as there is room for; "ok N"
-// says that N bytes were written.
+// Records: "ok" returns the device's file in answers that fit the buffer; "ok N" claims that N
+// bytes were written.
 int amdsmi_get_gpu_cper_entries(void *handle, uint32_t severities, char *data, uint64_t *size, void **headers, uint64_t *count, uint64_t *cursor) {
 	answer a = {0};
 	char name[64], path[PATH_MAX];
@@ -218,7 +218,7 @@ int amdsmi_get_gpu_cper_entries(void *handle, uint32_t severities, char *data, u
 	return OK;
 }
 
-// Field ids: "ok A B C D". With key "afids ok N" it says that there are N.
+// Field ids: "ok A B C D". With key "afids ok N" it claims N ids.
 int amdsmi_get_afids_from_cper(char *record, uint32_t size, uint64_t *out, uint32_t *count) {
 	answer a = {0}, n = {0};
 	int status = call("amdsmi_get_afids_from_cper", NULL, &a);
@@ -279,8 +279,8 @@ int amdsmi_get_gpu_vram_info(void *handle, vram_info *out) {
 }
 
 #if AMDSMI >= 2407
-// Violations: share i of the board is 10 + i percent, that of chiplet x of partition p for reason r
-// 20 × r + 8 × p + x, if not more than 100; others are not known.
+// Violations: share i of the board is 10 + i percent. The share of chiplet x of partition p for
+// reason r is 20 × r + 8 × p + x, or unknown above 100.
 int amdsmi_get_violation_status(void *handle, violation_status *out) {
 	answer a = {0};
 	int status = call("amdsmi_get_violation_status", handle, &a);

@@ -1,14 +1,14 @@
-// What the simulated libraries have in common: the file "state" next to a library says
-// what each function returns, the file "calls" next to it gets one line for each call.
+// The common part of the simulated libraries. The file "state" next to a library has the
+// result of each function, and the library adds a line for each call to the file "calls".
 //
 // A line of state: KEY ACTION [NUMBER or WORD …]. KEY is the function's name,
-// then a device, then an argument, each after a dot and each optional; the longest
-// that fits is taken, and a function without a line answers "not supported".
+// then a device, then an argument, each after a dot and each optional. The longest
+// matching key counts. A function without a line returns "not supported".
 //   ok V …         success; outputs are the numbers or the word
-//   status N       that status, outputs untouched
+//   status N       status N, outputs untouched
 //   keep           success, outputs untouched
-//   hang           waits until a file "release" is next to the library, then fails
-//   late           the same, then success
+//   hang           waits for a file "release" next to the library, then fails
+//   late           waits like hang, then succeeds
 //   abort          ends the process
 #define _GNU_SOURCE
 #include <assert.h>
@@ -59,7 +59,7 @@ static void die(const char *why, uint64_t device) {
 	abort();
 }
 
-// find looks for a key and reads its line.
+// find finds a key and reads its line.
 static bool find(const char *key, answer *a) {
 	char path[PATH_MAX], line[512], k[128];
 	next_to(path, "state");
@@ -96,7 +96,7 @@ static void wait_for_release(void) {
 		nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
-// act does what the answer says and returns the status.
+// act performs the action of an answer and returns the status.
 static int act(answer *a, bool found) {
 	if (!found)
 		return NOT_SUPPORTED;

@@ -1,14 +1,14 @@
-// A librocm_smi64 for tests. It has no GPUs: the file "state" next to it says
-// what each function returns, the file "calls" next to it gets one line for each
-// call. It keeps the real library's rules: devices are those of the last
-// rsmi_init, references are counted, each device has a mutex, and a call that
-// would crash in the real one ends the process here.
+// A librocm_smi64 for tests. It has no GPUs: the file "state" next to it has the
+// result of each function, and it adds a line for each call to the file "calls".
+// It keeps the real library's rules: rsmi_init lists the devices and counts
+// references, and each device has a mutex. It ends the process on a call that
+// would crash the real library.
 //
 // Build options:
-//   ABI=52|62|78   which ROCm's symbols and layouts (5.2, 6.2, 7.8)
+//   ABI=52|62|78   ROCm release of the symbols and layouts (5.2, 6.2, 7.8)
 //
 // Its keys and actions are described in answer.h.
-// Keys that are no functions: "devices ok N", "stale ok 1" (the last holder of the
+// Keys other than functions: "devices ok N", "stale ok 1" (the last holder of the
 // devices' locks was killed).
 #ifndef AMDSMI
 #include "answer.h"
@@ -44,7 +44,7 @@ typedef struct {
 _Static_assert(sizeof(page_record) == 24, "rsmi_retired_page_record_t");
 
 #if ABI >= 61
-// What a library that knows the flag for locks between threads carries as text.
+// Libraries that support the flag for locks between threads contain this text.
 static const char rsmi_fake_environment[] = "RSMI_MUTEX_THREAD_ONLY";
 #endif
 
@@ -52,7 +52,7 @@ static pthread_mutex_t boot = PTHREAD_MUTEX_INITIALIZER, locks[MOST];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t devices;
 static int references;
-static bool cleared; // what a killed process held has been released
+static bool cleared; // the locks of a killed process have been released
 
 static void make_locks(void) {
 	pthread_mutexattr_t attr;
@@ -62,13 +62,13 @@ static void make_locks(void) {
 		pthread_mutex_init(&locks[i], &attr);
 }
 
-// call is what all device functions have in common.
+// call is the common part of all device functions.
 static int call(const char *function, uint32_t device, uint64_t argument, answer *a) {
 	char key[128];
 	journal(function, device, argument);
 	if (references == 0)
 		die("call-without-init", device);
-	if (device >= devices && find("rsmi_num_monitor_devices", a)) // which has said that there are more
+	if (device >= devices && find("rsmi_num_monitor_devices", a)) // the claimed number may be larger
 		return NOT_SUPPORTED;
 	if (device >= devices)
 		die("index-out-of-range", device);
@@ -167,8 +167,8 @@ int rsmi_num_monitor_devices(uint32_t *n) {
 		*out = (type)v;                                          \
 		return status;                                           \
 	}
-// What the exporter must never call: it clears counts, aborts on what newer
-// drivers say, holds the device for a second, or keeps /dev/kfd open.
+// Functions that the exporter must never call: they clear counts, abort on texts of
+// newer drivers, lock the device for a second, or keep /dev/kfd open.
 #define FORBIDDEN(function)                                      \
 	int function(uint32_t device) {                              \
 		die("forbidden-" #function, device);                     \
@@ -190,8 +190,8 @@ FORBIDDEN(rsmi_dev_gpu_metrics_info_get)
 FORBIDDEN(rsmi_dev_pci_throughput_get)
 FORBIDDEN(rsmi_event_notification_init)
 
-// Newer libraries open /dev/kfd where the driver says that there is no memory, or
-// where the output happens to be 0 after a read that failed.
+// Newer libraries open /dev/kfd if the driver reports no memory, or if the output is
+// 0 after a failed read.
 int rsmi_dev_memory_usage_get(uint32_t device, uint32_t which, uint64_t *out) {
 	int status = number("rsmi_dev_memory_usage_get", device, which, out);
 #if ABI >= 60
@@ -220,8 +220,8 @@ int rsmi_dev_volt_metric_get(uint32_t device, uint32_t which, uint32_t metric, i
 	return metric == 0 ? sensor("rsmi_dev_volt_metric_get", device, which, out) : INVALID_ARGS;
 }
 
-// Frequencies: "ok CURRENT COUNT HZ": HZ is that of the current one, the others
-// have their index + 1.
+// Frequencies: "ok CURRENT COUNT HZ". HZ is the current frequency; the others are
+// their index + 1.
 static int frequency(const char *function, uint32_t device, uint64_t which, frequencies *f, answer *a) {
 	int status = call(function, device, which, a);
 	if (status != OK || a->n < 3)
@@ -261,7 +261,7 @@ int rsmi_dev_memory_reserved_pages_get(uint32_t device, uint32_t *count, page_re
 	return records && room < total ? INSUFFICIENT_SIZE : OK;
 }
 
-// Range: "ok MOST LEAST".
+// Range: "ok MAX MIN".
 int rsmi_dev_power_cap_range_get(uint32_t device, uint32_t which, uint64_t *most, uint64_t *least) {
 	answer a = {0};
 	int status = call("rsmi_dev_power_cap_range_get", device, which, &a);
